@@ -12,7 +12,7 @@ pub const SCHEMA: &str = "interleaf.balance/1";
 
 /// What happened in a period, in one domain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PeriodDocument {
+pub struct BalancePeriod {
     pub schema: String,
     pub time_s: f64,
     pub domain: String,
@@ -55,7 +55,7 @@ pub struct AdviceDocument {
     pub would_move_bytes: Option<u64>,
 }
 
-impl PeriodDocument {
+impl BalancePeriod {
     /// Of a machine that runs.
     pub fn new(host: &Host<'_>, at: usize, time_s: f64, period: &DomainPeriod) -> Self {
         let layout = host.layout();
@@ -143,10 +143,10 @@ pub const PLAN_SCHEMA: &str = "interleaf.balance.plan/1";
 
 /// What would be set up: `balance --dry-run`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PlanDocument {
+pub struct BalancePlanDocument {
     pub schema: String,
     /// Domains, with the nodes near each, the fastest first.
-    pub domains: Vec<DomainDocument>,
+    pub domains: Vec<BalanceDomain>,
     /// What is steered: the machine, a control group, or processes by name.
     pub scope: String,
     /// Processes of it that run now; absent of a scope that is not known by its processes.
@@ -172,7 +172,7 @@ pub struct PlanDocument {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct DomainDocument {
+pub struct BalanceDomain {
     pub name: String,
     pub nodes: Vec<u32>,
 }

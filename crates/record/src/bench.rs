@@ -34,14 +34,14 @@ pub struct BenchDocument {
     /// Faults that had to wait for a drive, as the kernel counts them.
     pub major_faults: u64,
     /// What the drive did meanwhile, for whomever; absent where none was named.
-    pub drive: Option<DriveDocument>,
+    pub drive: Option<DriveTraffic>,
     /// What else was measured, each once.
     pub loops: Vec<LoopDocument>,
 }
 
 /// What a drive did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DriveDocument {
+pub struct DriveTraffic {
     pub name: String,
     pub read_bytes: u64,
     pub written_bytes: u64,

@@ -14,20 +14,20 @@ pub const SCHEMA: &str = "interleaf.bench.compare/1";
 
 /// What was run on what, and how fast it was.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CompareDocument {
+pub struct BenchCompareDocument {
     pub schema: String,
-    pub machine: MachineDocument,
+    pub machine: BenchMachine,
     pub dram_bytes: u64,
     pub slack_bytes: u64,
     pub threads: u32,
-    pub rows: Vec<RowDocument>,
+    pub rows: Vec<BenchRow>,
     /// For each pattern at each footprint, where it is known.
     pub ceilings: Vec<CeilingDocument>,
 }
 
 /// What the figures depend on beside the program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct MachineDocument {
+pub struct BenchMachine {
     pub kernel: String,
     pub cpu: String,
     pub cpus: u32,
@@ -40,7 +40,7 @@ pub struct MachineDocument {
 
 /// A pattern on one of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct RowDocument {
+pub struct BenchRow {
     pub pattern: String,
     /// The footprint over the budget, as it was asked for.
     pub ratio: f64,
@@ -132,7 +132,7 @@ pub struct TriedDocument {
     pub rate: f64,
 }
 
-impl Check for CompareDocument {
+impl Check for BenchCompareDocument {
     fn check(&self) -> Checked {
         let entry = |name: String, pattern: &str, ratio: f64| {
             identifier(format!("{name}.pattern"), pattern)?;
@@ -160,12 +160,12 @@ pub struct Budget {
     pub slack_bytes: u64,
 }
 
-impl CompareDocument {
+impl BenchCompareDocument {
     /// A comparison without rows, of a budget of DRAM over the drive that has the folder `store`.
     pub fn new(budget: Budget, threads: u32, store: &Path, root: &Root) -> Self {
         Self {
             schema: SCHEMA.into(),
-            machine: MachineDocument::read(store, root),
+            machine: BenchMachine::read(store, root),
             dram_bytes: budget.dram_bytes,
             slack_bytes: budget.slack_bytes,
             threads,
@@ -179,7 +179,7 @@ impl CompareDocument {
     /// streams, or can be predicted.
     pub fn put(
         &mut self,
-        mut rows: Vec<RowDocument>,
+        mut rows: Vec<BenchRow>,
         ceiling: Option<CeilingDocument>,
         moves_bytes: bool,
     ) {
@@ -214,7 +214,7 @@ impl CompareDocument {
     }
 }
 
-impl MachineDocument {
+impl BenchMachine {
     fn read(store: &Path, root: &Root) -> Self {
         let text = |path: &str| root.peek(path).ok().flatten().unwrap_or_default();
         let cpu = text("/proc/cpuinfo");

@@ -8,7 +8,7 @@
 
 use super::{
     check::{Check, Checked},
-    measure::{MeasureDocument, PointDocument},
+    measure::{MeasureDocument, MeasuredPoint},
     rounded,
 };
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ pub struct CompareDocument {
     /// What the machines, and the settings of the measurements, do not have in common.
     pub differences: Vec<DifferenceDocument>,
     /// In the order of the first record.
-    pub rows: Vec<RowDocument>,
+    pub rows: Vec<CompareRow>,
     /// Points that only one of them has.
     pub only_in_first: Vec<String>,
     pub only_in_second: Vec<String>,
@@ -55,7 +55,7 @@ pub struct DifferenceDocument {
 
 /// A point that both have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RowDocument {
+pub struct CompareRow {
     pub setting: String,
     pub unit: String,
     pub first: f64,
@@ -92,12 +92,12 @@ impl CompareDocument {
             quality: record.quality.clone(),
         };
         let (a, b) = (keyed(first.1), keyed(second.1));
-        let other = |key: &str, all: &[(String, &PointDocument)]| {
+        let other = |key: &str, all: &[(String, &MeasuredPoint)]| {
             all.iter().find(|(known, _)| known == key).map(|(_, point)| (*point).clone())
         };
         let typical = |kind: &str| typical_spread(&[first.1, second.1], kind);
         let rows = a.iter().filter_map(|(key, point)| row(key, point, &other(key, &b)?, &typical));
-        let only = |all: &[(String, &PointDocument)], than: &[(String, &PointDocument)]| {
+        let only = |all: &[(String, &MeasuredPoint)], than: &[(String, &MeasuredPoint)]| {
             let keys = all.iter().filter(|(key, _)| than.iter().all(|(known, _)| known != key));
             keys.map(|(key, _)| key.clone()).collect()
         };
@@ -126,24 +126,24 @@ impl CompareDocument {
 /// Points by what they are of. The delays that a curve was made of are found as it is measured, so
 /// those of two curves differ: of a curve the first point, without load, and the one with the most
 /// bandwidth are compared.
-fn keyed(record: &MeasureDocument) -> Vec<(String, &PointDocument)> {
-    let mut found: Vec<(String, &PointDocument)> = vec![];
+fn keyed(record: &MeasureDocument) -> Vec<(String, &MeasuredPoint)> {
+    let mut found: Vec<(String, &MeasuredPoint)> = vec![];
     for point in record.points.iter().filter(|point| point.kind != "loaded") {
         let key = point.setting();
         if found.iter().all(|(known, _)| *known != key) {
             found.push((key, point));
         }
     }
-    let mut curves: Vec<(String, Vec<&PointDocument>)> = vec![];
+    let mut curves: Vec<(String, Vec<&MeasuredPoint>)> = vec![];
     for point in record.of_kind("loaded") {
-        let key = PointDocument { delay_ns: None, ..point.clone() }.setting();
+        let key = MeasuredPoint { delay_ns: None, ..point.clone() }.setting();
         match curves.iter_mut().find(|(known, _)| *known == key) {
             Some((_, points)) => points.push(point),
             None => curves.push((key, vec![point])),
         }
     }
     for (key, points) in curves {
-        let load = |point: &&&PointDocument| point.program_gbps.unwrap_or(0.0);
+        let load = |point: &&&MeasuredPoint| point.program_gbps.unwrap_or(0.0);
         let least = points.iter().min_by(|a, b| load(a).total_cmp(&load(b)));
         let most = points.iter().max_by(|a, b| load(a).total_cmp(&load(b)));
         found.extend(least.map(|point| (format!("{key}, least load"), *point)));
@@ -155,17 +155,17 @@ fn keyed(record: &MeasureDocument) -> Vec<(String, &PointDocument)> {
 /// The median spread of all points of a kind that have one.
 fn typical_spread(records: &[&MeasureDocument], kind: &str) -> Option<f64> {
     let points = records.iter().flat_map(|record| record.of_kind(kind));
-    let mut spreads: Vec<f64> = points.filter_map(PointDocument::known_spread).collect();
+    let mut spreads: Vec<f64> = points.filter_map(MeasuredPoint::known_spread).collect();
     spreads.sort_by(f64::total_cmp);
     spreads.get(spreads.len() / 2).copied()
 }
 
 fn row(
     key: &str,
-    first: &PointDocument,
-    second: &PointDocument,
+    first: &MeasuredPoint,
+    second: &MeasuredPoint,
     typical: &dyn Fn(&str) -> Option<f64>,
-) -> Option<RowDocument> {
+) -> Option<CompareRow> {
     let ((a, unit), (b, _)) = (first.value()?, second.value()?);
     if a <= 0.0 {
         return None;
@@ -184,7 +184,7 @@ fn row(
         (_, true, true) => "better",
         (_, true, false) => "worse",
     };
-    Some(RowDocument {
+    Some(CompareRow {
         setting: key.into(),
         unit: unit.into(),
         first: rounded(a),
@@ -228,16 +228,16 @@ mod tests {
     use super::*;
     use crate::measure::tests::record;
 
-    fn point(kind: &str, value: f64, spread: f64) -> PointDocument {
+    fn point(kind: &str, value: f64, spread: f64) -> MeasuredPoint {
         let (gbps, ns) = if kind == "idle" { (None, Some(value)) } else { (Some(value), None) };
-        PointDocument {
+        MeasuredPoint {
             kind: kind.into(),
             program_gbps: gbps,
             latency_ns: ns,
             spread,
             repeats: 3,
             quality: "good".into(),
-            ..PointDocument::default()
+            ..MeasuredPoint::default()
         }
     }
 
@@ -267,7 +267,7 @@ mod tests {
         let mut a = record();
         for (gbps, ns) in [(0.0, 100.0), (10.0, 150.0), (20.0, 300.0)] {
             let latency_ns = Some(ns);
-            a.points.push(PointDocument { latency_ns, ..point("loaded", gbps, 0.0) });
+            a.points.push(MeasuredPoint { latency_ns, ..point("loaded", gbps, 0.0) });
         }
         let compared = CompareDocument::of_measure(("a", &a), ("a", &a));
         assert_eq!(compared.rows.len(), 2, "the ends of the curve");
@@ -278,7 +278,7 @@ mod tests {
     fn points_without_a_spread_tell_nothing() {
         let (mut a, mut b) = (record(), record());
         let once =
-            |ns: f64| PointDocument { kind: "cache".into(), repeats: 1, ..point("idle", ns, 0.0) };
+            |ns: f64| MeasuredPoint { kind: "cache".into(), repeats: 1, ..point("idle", ns, 0.0) };
         a.points.push(once(1.40));
         b.points.push(once(1.41));
         let compared = CompareDocument::of_measure(("a", &a), ("b", &b));
@@ -286,7 +286,7 @@ mod tests {
         assert_eq!((row.verdict.as_str(), row.beyond_spread), ("unknown", false));
         assert_eq!((row.spread, row.noise, compared.differ()), (None, None, None));
         // Nor do points that were disturbed.
-        let noisy = |value: f64| PointDocument {
+        let noisy = |value: f64| MeasuredPoint {
             quality: "noisy: others kept 2.0 CPUs busy".into(),
             ..point("bandwidth", value, 0.01)
         };
@@ -319,7 +319,7 @@ mod tests {
                 let mix = Some(format!("{at}%"));
                 let kind = if at < 15 { "bandwidth" } else { "interleave" };
                 let point = point(kind, found.median, found.relative);
-                record.points.push(PointDocument { mix, ..point });
+                record.points.push(MeasuredPoint { mix, ..point });
             }
             record
         };

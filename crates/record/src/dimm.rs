@@ -37,7 +37,7 @@ pub struct DimmDocument {
     /// of requests; empty of a trace.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub command: String,
-    pub points: Vec<PointDocument>,
+    pub points: Vec<DimmPoint>,
     /// Power over bandwidth as a platform takes it; absent where all points have one bandwidth.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier_power: Option<PowerLineDocument>,
@@ -52,7 +52,7 @@ pub struct DimmDocument {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PointDocument {
+pub struct DimmPoint {
     pub mix: String,
     /// Null: as much as there can be.
     pub offered_gbps: Option<f64>,
@@ -193,7 +193,7 @@ impl DimmDocument {
         let accesses = counts.reads + counts.writes;
         self.requests += accesses;
         self.simulated_ns = rounded(self.simulated_ns + part.simulated_ns);
-        self.points.push(PointDocument {
+        self.points.push(DimmPoint {
             mix: mix.into(),
             offered_gbps: offered_gbps.map(rounded),
             bandwidth_gbps: rounded(part.bandwidth_gbps),

@@ -2,7 +2,7 @@
 
 mod plan;
 
-pub use plan::{CheckDocument, DriveDocument, EstimateDocument, PlanDocument};
+pub use plan::{CheckDocument, DriveSpeed, EstimateDocument, ExtendPlanDocument};
 
 use super::rounded;
 use interleaf_pager::{

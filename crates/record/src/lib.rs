@@ -69,12 +69,12 @@ impl fmt::Display for RecordError {
 pub enum Document {
     Predict(Box<predict::PredictDocument>),
     Reproduce(Box<reproduce::ReproduceDocument>),
-    Machine(Box<simulate::MachineDocument>),
+    Machine(Box<simulate::SimulateDocument>),
     Dimm(Box<dimm::DimmDocument>),
     Measure(Box<measure::MeasureDocument>),
     Compare(Box<compare::CompareDocument>),
     Profile(Box<profile::ProfileDocument>),
-    Bench(Box<bench_compare::CompareDocument>),
+    Bench(Box<bench_compare::BenchCompareDocument>),
 }
 
 /// What a document leans on, by the strength of it.

@@ -17,7 +17,7 @@ pub struct MachineDocument {
     pub cpu: Option<String>,
     pub sockets: Vec<SocketDocument>,
     /// The nodes with memory or CPUs, the fastest first.
-    pub nodes: Vec<NodeDocument>,
+    pub nodes: Vec<MachineNode>,
     /// Whether the kernel computes the weights itself; absent where it cannot.
     pub automatic_weights: Option<bool>,
     pub numa_balancing: Option<u64>,
@@ -32,7 +32,7 @@ pub struct SocketDocument {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct NodeDocument {
+pub struct MachineNode {
     pub node: u32,
     pub cpus: String,
     pub capacity_bytes: u64,
@@ -81,7 +81,7 @@ impl MachineDocument {
                 .by_speed()
                 .into_iter()
                 .filter(|node| is_listed(node))
-                .map(|node| NodeDocument::new(machine, node))
+                .map(|node| MachineNode::new(machine, node))
                 .collect(),
             automatic_weights: weighted.and_then(|weighted| weighted.auto),
             numa_balancing: machine.switches.numa_balancing,
@@ -96,7 +96,7 @@ fn gbps(mibps: Option<u64>) -> Option<f64> {
     mibps.map(|mibps| super::rounded(mibps as f64 * GBPS_OF_MIBPS))
 }
 
-impl NodeDocument {
+impl MachineNode {
     fn new(machine: &Machine, node: &Node) -> Self {
         let rated = node.rated.as_ref();
         let weights = machine.weighted_interleave.iter().flat_map(|weighted| &weighted.weights);

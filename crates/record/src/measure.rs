@@ -6,11 +6,11 @@ pub mod foreign;
 mod machine;
 pub mod platform;
 
-pub use machine::MachineDocument;
+pub use machine::MeasuredMachine;
 
 use super::{
     check::{Check, Checked, not_empty, wrong},
-    run::{PutBackDocument, SettingDocument},
+    run::{ChangedSetting, PutBackDocument},
 };
 use interleaf_measure::idle;
 use serde::{Deserialize, Serialize};
@@ -39,13 +39,13 @@ pub struct MeasureDocument {
     pub what: String,
     pub quick: bool,
     pub dry_run: bool,
-    pub machine: MachineDocument,
+    pub machine: MeasuredMachine,
     /// The tool that measured, where it was another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     pub settings: SettingsDocument,
     /// In the order in which they were measured.
-    pub points: Vec<PointDocument>,
+    pub points: Vec<MeasuredPoint>,
     /// What a sweep of sizes says of the caches; absent without one.
     #[serde(default)]
     pub caches: Option<CachesDocument>,
@@ -54,7 +54,7 @@ pub struct MeasureDocument {
     pub knees: Vec<KneeDocument>,
     /// The best weights of each mix.
     #[serde(default)]
-    pub best_weights: Vec<BestDocument>,
+    pub best_weights: Vec<MeasuredBest>,
     /// The best weights at each load.
     #[serde(default)]
     pub best_by_load: Vec<LoadDocument>,
@@ -63,7 +63,7 @@ pub struct MeasureDocument {
     pub plan: Vec<String>,
     /// Settings of the kernel that are changed meanwhile; a setting stands here for each value.
     #[serde(default)]
-    pub kernel_settings: Vec<SettingDocument>,
+    pub kernel_settings: Vec<ChangedSetting>,
     /// What became of them.
     #[serde(default)]
     pub put_back: Vec<PutBackDocument>,
@@ -108,7 +108,7 @@ pub struct SettingsDocument {
 
 /// What was measured at one setting.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct PointDocument {
+pub struct MeasuredPoint {
     /// idle, cache, bandwidth, loaded, histogram or interleave.
     pub kind: String,
     pub cpu_node: u32,
@@ -238,7 +238,7 @@ pub struct KneeDocument {
 
 /// The best weights of a mix.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct BestDocument {
+pub struct MeasuredBest {
     pub mix: String,
     pub weights: Vec<u16>,
     pub program_gbps: f64,
@@ -286,7 +286,7 @@ impl Check for MeasureDocument {
 }
 
 impl MeasureDocument {
-    pub fn new(what: &str, machine: MachineDocument, settings: SettingsDocument) -> Self {
+    pub fn new(what: &str, machine: MeasuredMachine, settings: SettingsDocument) -> Self {
         Self {
             schema: SCHEMA.into(),
             what: what.into(),
@@ -311,7 +311,7 @@ impl MeasureDocument {
     }
 
     /// Takes in a point.
-    pub fn add(&mut self, mut point: PointDocument) {
+    pub fn add(&mut self, mut point: MeasuredPoint) {
         point.quality = point.judged();
         self.points.push(point);
         self.best_weights = self.best();
@@ -324,14 +324,14 @@ impl MeasureDocument {
         self.stopped_because = because.into();
     }
 
-    pub fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a PointDocument> + 'a {
+    pub fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a MeasuredPoint> + 'a {
         self.points.iter().filter(move |point| point.kind == kind)
     }
 
     /// The points of curves, each curve in the order of its load.
-    pub fn loaded(&self) -> Vec<&PointDocument> {
-        let mut points: Vec<&PointDocument> = self.of_kind("loaded").collect();
-        let curve = |point: &PointDocument| {
+    pub fn loaded(&self) -> Vec<&MeasuredPoint> {
+        let mut points: Vec<&MeasuredPoint> = self.of_kind("loaded").collect();
+        let curve = |point: &MeasuredPoint| {
             (point.cpu_node, point.memory_node, point.weights.clone(), point.mix.clone())
         };
         let mut curves = vec![];
@@ -341,7 +341,7 @@ impl MeasureDocument {
             }
         }
         // Without a delay nobody loads at all.
-        let delay = |point: &PointDocument| point.delay_ns.unwrap_or(f64::INFINITY);
+        let delay = |point: &MeasuredPoint| point.delay_ns.unwrap_or(f64::INFINITY);
         points.sort_by(|a, b| {
             let at = |point| curves.iter().position(|known| *known == curve(point));
             at(a).cmp(&at(b)).then(delay(b).total_cmp(&delay(a)))
@@ -365,20 +365,20 @@ impl MeasureDocument {
         format!("noisy: {count} of {of} points are, most for this: {most}")
     }
 
-    fn best(&self) -> Vec<BestDocument> {
-        let mut best: Vec<BestDocument> = vec![];
+    fn best(&self) -> Vec<MeasuredBest> {
+        let mut best: Vec<MeasuredBest> = vec![];
         for point in self.of_kind("interleave") {
             let (Some(mix), Some(gbps)) = (&point.mix, point.program_gbps) else { continue };
             if best.iter().any(|best| best.mix == *mix) {
                 continue;
             }
             let of_mix = || self.of_kind("interleave").filter(|it| it.mix.as_ref() == Some(mix));
-            let value = |it: &&PointDocument| it.program_gbps.unwrap_or(0.0);
+            let value = |it: &&MeasuredPoint| it.program_gbps.unwrap_or(0.0);
             let top = of_mix().max_by(|a, b| value(a).total_cmp(&value(b))).unwrap_or(point);
             let first = of_mix().find(|it| it.weights.as_deref().is_some_and(is_first));
             let gain = first.map(|first| value(&top) / value(&first).max(1e-9) - 1.0);
             let noise = first.and_then(|it| Some(it.known_spread()? + top.known_spread()?));
-            best.push(BestDocument {
+            best.push(MeasuredBest {
                 mix: mix.clone(),
                 weights: top.weights.clone().unwrap_or_default(),
                 program_gbps: top.program_gbps.unwrap_or(gbps),
@@ -454,7 +454,7 @@ fn kind_of(why: &str) -> &str {
     why.split([' ', ',']).find(|word| word.chars().all(char::is_alphabetic)).unwrap_or(why)
 }
 
-impl PointDocument {
+impl MeasuredPoint {
     /// Whether it can be trusted, and why not.
     fn judged(&self) -> String {
         let mut whys = vec![];

@@ -26,8 +26,8 @@ pub struct PredictDocument {
     pub domain_threads: Vec<DomainThreadsDocument>,
     /// What `result` counts: "s", or the unit of a rate; absent for a mix.
     pub result_unit: Option<String>,
-    pub rows: Vec<RowDocument>,
-    pub best: Option<BestDocument>,
+    pub rows: Vec<PredictRow>,
+    pub best: Option<PredictBest>,
     /// How the best weights move with the load; only of a sweep.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub load_curve: Vec<LoadPointDocument>,
@@ -41,7 +41,7 @@ pub struct DomainThreadsDocument {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RowDocument {
+pub struct PredictRow {
     pub weights: Vec<u16>,
     pub tier_share: Vec<f64>,
     pub bandwidth_gbps: f64,
@@ -65,7 +65,7 @@ pub struct RowDocument {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct BestDocument {
+pub struct PredictBest {
     pub weights: Vec<u16>,
     pub speedup: f64,
     pub speedup_interval: [f64; 2],
@@ -95,7 +95,7 @@ impl PredictDocument {
         load_curve: &[LoadPoint],
     ) -> Self {
         let is_time = subject.result_unit.as_deref() == Some("s");
-        let row = |row: &Row| RowDocument::new(platform, row, is_time);
+        let row = |row: &Row| PredictRow::new(platform, row, is_time);
         Self {
             schema: SCHEMA.into(),
             platform: platform.name.clone(),
@@ -107,7 +107,7 @@ impl PredictDocument {
             rows: prediction.rows.iter().map(row).collect(),
             best: prediction.best.map(|at| {
                 let row = &prediction.rows[at];
-                BestDocument {
+                PredictBest {
                     weights: row.weights.as_slice().to_vec(),
                     speedup: rounded(row.speedup.mean),
                     speedup_interval: interval(row.speedup),
@@ -132,9 +132,9 @@ impl PredictDocument {
 
     fn over_share(&self) -> Figure {
         let of_mix = self.result_unit.is_none();
-        let mut rows: Vec<&RowDocument> = self.rows.iter().collect();
+        let mut rows: Vec<&PredictRow> = self.rows.iter().collect();
         rows.sort_by(|a, b| a.tier_share[0].total_cmp(&b.tier_share[0]));
-        let value = |row: &RowDocument| if of_mix { row.bandwidth_gbps } else { row.speedup };
+        let value = |row: &PredictRow| if of_mix { row.bandwidth_gbps } else { row.speedup };
         let points = rows.iter().map(|row| (row.tier_share[0] * 100.0, value(row)));
         let labels = rows.iter().map(|row| weights_text(&row.weights)).collect();
         let mut line =
@@ -206,7 +206,7 @@ impl Check for PredictDocument {
     }
 }
 
-impl RowDocument {
+impl PredictRow {
     fn new(platform: &Platform, row: &Row, is_time: bool) -> Self {
         let mut notes = row.extrapolated.clone();
         if let Some(tier) = row.too_small {

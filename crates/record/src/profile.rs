@@ -7,7 +7,7 @@ pub use samples::{SampleDocument, Samples, SlotsDocument, TrafficDocument};
 
 use super::{
     check::{Check, Checked, as_many, as_many_or_none, in_order},
-    measure::MachineDocument,
+    measure::MeasuredMachine,
     rounded,
 };
 use interleaf_model::phases::{Reading, Stretch};
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProfileDocument {
     pub schema: String,
-    pub machine: MachineDocument,
+    pub machine: MeasuredMachine,
     #[serde(default)]
     pub points: Vec<serde_json::Value>,
     pub app: AppDocument,
@@ -39,7 +39,7 @@ pub struct AppDocument {
     /// CPUs that the machine has.
     pub cpus: usize,
     /// The fastest first.
-    pub tiers: Vec<TierDocument>,
+    pub tiers: Vec<ProfileTier>,
     /// What is metered of energy, in the order of the samples'.
     pub energy_domains: Vec<String>,
     /// Each quantity: how it is had, or why not.
@@ -56,7 +56,7 @@ pub struct AppDocument {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TierDocument {
+pub struct ProfileTier {
     pub name: String,
     /// dram or cxl.
     pub kind: String,

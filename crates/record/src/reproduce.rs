@@ -21,7 +21,7 @@ pub struct StudyDocument {
     pub name: String,
     pub title: String,
     pub source: String,
-    pub rows: Vec<RowDocument>,
+    pub rows: Vec<ReproduceRow>,
     pub fitted_constants: Vec<String>,
     /// Over the rows that were not used for fitting.
     pub mean_abs_error: f64,
@@ -81,7 +81,7 @@ impl From<f64> for Published {
 
 /// One published figure, and ours.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RowDocument {
+pub struct ReproduceRow {
     pub section: String,
     pub what: String,
     pub unit: String,
@@ -128,7 +128,7 @@ impl Check for ReproduceDocument {
     }
 }
 
-impl RowDocument {
+impl ReproduceRow {
     pub fn new(
         section: &str,
         what: impl Into<String>,
@@ -181,7 +181,7 @@ impl StudyDocument {
         name: &str,
         title: &str,
         source: &str,
-        rows: Vec<RowDocument>,
+        rows: Vec<ReproduceRow>,
         fitted_constants: Vec<String>,
     ) -> Self {
         let mut names: Vec<&str> = rows.iter().map(|row| row.section.as_str()).collect();
@@ -189,7 +189,7 @@ impl StudyDocument {
         let sections = names
             .iter()
             .map(|section| {
-                let own: Vec<&RowDocument> =
+                let own: Vec<&ReproduceRow> =
                     rows.iter().filter(|row| row.section == **section).collect();
                 let used_for_fit = own.iter().filter(|row| row.used_for_fit).count();
                 let all_used = used_for_fit == own.len();
@@ -222,7 +222,7 @@ impl StudyDocument {
 }
 
 /// Mean and maximum of the absolute errors; 0 of none.
-pub fn errors<'a>(rows: impl Iterator<Item = &'a RowDocument>) -> (f64, f64) {
+pub fn errors<'a>(rows: impl Iterator<Item = &'a ReproduceRow>) -> (f64, f64) {
     let errors: Vec<f64> = rows.map(|row| row.error.abs()).collect();
     let mean = errors.iter().sum::<f64>() / errors.len().max(1) as f64;
     (rounded(mean), rounded(errors.iter().copied().fold(0.0, f64::max)))
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn errors_of_figures_and_ranges() {
         let row =
-            |published: Published, ours: f64| RowDocument::new("", "", "", published, ours).error;
+            |published: Published, ours: f64| ReproduceRow::new("", "", "", published, ours).error;
         assert_eq!(row(Published::from(2.0), 1.0), -0.5);
         let range = Published::between(2.0, 4.0);
         assert_eq!([row(range, 3.0), row(range, 1.0), row(range, 5.0)], [0.0, -0.5, 0.25]);

@@ -1,6 +1,6 @@
 //! A command under a placement, as `interleaf.run/1`.
 
-use super::balance::PeriodDocument;
+use super::balance::BalancePeriod;
 use interleaf_linux::place::{
     journal::{Change, Undone},
     migrate::{self, Outcome, Reason, Refusal},
@@ -20,13 +20,13 @@ pub struct RunDocument {
     pub weights: Option<String>,
     /// weighted interleaving, interleaving, moving, or steering.
     pub means: String,
-    pub nodes: Vec<NodeDocument>,
+    pub nodes: Vec<PlacedNode>,
     /// The policy that new pages come under, as the kernel writes it.
     pub policy: String,
     /// The same policy for numactl.
     pub numactl: String,
     /// Settings of the kernel that are changed for it, in this order; put back in the other.
-    pub settings: Vec<SettingDocument>,
+    pub settings: Vec<ChangedSetting>,
     pub command: Vec<String>,
     pub dry_run: bool,
     /// How the command ended; absent when it did not run.
@@ -55,18 +55,18 @@ pub struct BalancedDocument {
     pub source: String,
     pub period_s: f64,
     /// What happened, as `interleaf balance` records it.
-    pub periods: Vec<PeriodDocument>,
+    pub periods: Vec<BalancePeriod>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct NodeDocument {
+pub struct PlacedNode {
     pub node: u32,
     pub weight: u32,
     pub share: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SettingDocument {
+pub struct ChangedSetting {
     pub path: String,
     pub was: String,
     pub set: String,
@@ -134,7 +134,7 @@ impl RunDocument {
             weights: Some(weights),
             means: means(placement.means).into(),
             nodes: nodes
-                .map(|((node, weight), share)| NodeDocument {
+                .map(|((node, weight), share)| PlacedNode {
                     node: *node,
                     weight: *weight,
                     share: super::rounded(share),
@@ -161,7 +161,7 @@ impl RunDocument {
         command: Vec<String>,
     ) -> Self {
         let all: u32 = nodes.iter().map(|(_, weight)| weight).sum();
-        let node = |(node, weight): &(u32, u32)| NodeDocument {
+        let node = |(node, weight): &(u32, u32)| PlacedNode {
             node: *node,
             weight: *weight,
             share: super::rounded(f64::from(*weight) / f64::from(all)),
@@ -200,7 +200,7 @@ pub fn means(means: Means) -> &'static str {
     }
 }
 
-impl From<&Change> for SettingDocument {
+impl From<&Change> for ChangedSetting {
     fn from(change: &Change) -> Self {
         Self { path: change.path.clone(), was: change.was.clone(), set: change.set.clone() }
     }

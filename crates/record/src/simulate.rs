@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub const SCHEMA: &str = "interleaf.simulate.machine/1";
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct MachineDocument {
+pub struct SimulateDocument {
     pub schema: String,
     pub platform: String,
     pub scenario: String,
@@ -26,10 +26,10 @@ pub struct MachineDocument {
     pub tiers: Vec<String>,
     /// Where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub domains: Vec<DomainDocument>,
+    pub domains: Vec<SimulatedDomain>,
     pub duration_s: f64,
-    pub setting: SettingDocument,
-    pub periods: Vec<PeriodDocument>,
+    pub setting: SimulationSetting,
+    pub periods: Vec<SimulatedPeriod>,
     pub workloads: Vec<WorkloadDocument>,
     /// From here on the target stays within 3 points of its final value.
     pub converged_after_s: Option<f64>,
@@ -47,7 +47,7 @@ pub struct MachineDocument {
 
 /// A socket or sub-NUMA cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct DomainDocument {
+pub struct SimulatedDomain {
     pub name: String,
     /// The tiers near it, the fastest first: pages of its workloads go there.
     pub tiers: Vec<String>,
@@ -55,7 +55,7 @@ pub struct DomainDocument {
 
 /// What was simulated, as far as it is no platform and no workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SettingDocument {
+pub struct SimulationSetting {
     pub seed: u64,
     /// Parts, not percent.
     pub counter_noise: f64,
@@ -70,7 +70,7 @@ pub struct SettingDocument {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PeriodDocument {
+pub struct SimulatedPeriod {
     pub time_s: f64,
     /// In points of a hundred; of several domains the mean.
     pub target_weights: Vec<u16>,
@@ -145,7 +145,7 @@ pub struct Stated<'a> {
     pub curve_error: f64,
 }
 
-impl MachineDocument {
+impl SimulateDocument {
     pub fn new(scenario: &Scenario, stated: &Stated<'_>, outcome: &Outcome) -> Self {
         let platform = &scenario.platform;
         Self {
@@ -156,8 +156,8 @@ impl MachineDocument {
             tiers: platform.tiers.iter().map(|tier| tier.name.clone()).collect(),
             domains: domains(scenario),
             duration_s: rounded(stated.duration_s),
-            setting: SettingDocument::new(scenario, stated),
-            periods: outcome.periods.iter().map(PeriodDocument::new).collect(),
+            setting: SimulationSetting::new(scenario, stated),
+            periods: outcome.periods.iter().map(SimulatedPeriod::new).collect(),
             workloads: workloads(scenario, outcome),
             converged_after_s: outcome.converged_after_s.map(rounded),
             migrated_bytes_total: outcome.moved_bytes,
@@ -183,7 +183,7 @@ impl MachineDocument {
     }
 }
 
-impl Check for MachineDocument {
+impl Check for SimulateDocument {
     fn check(&self) -> Checked {
         let tiers = self.tiers.len();
         not_empty("tiers", tiers)?;
@@ -214,7 +214,7 @@ fn check_workloads(workloads: &[WorkloadDocument], field: &str, tiers: usize) ->
     Ok(())
 }
 
-impl SettingDocument {
+impl SimulationSetting {
     fn new(scenario: &Scenario, stated: &Stated<'_>) -> Self {
         Self {
             seed: scenario.seed,
@@ -230,7 +230,7 @@ impl SettingDocument {
     }
 }
 
-impl PeriodDocument {
+impl SimulatedPeriod {
     fn check(&self, field: &str, tiers: usize) -> Checked {
         let of_tiers =
             |name: &str, found: usize| as_many(format!("{field}.{name}"), found, tiers, "tiers");
@@ -285,7 +285,7 @@ const QUIET: [&str; 2] = ["hold", "wait"];
 
 /// The periods that say something new: the first ones, and those with another target or another
 /// decision than the one before.
-pub fn news(periods: &[PeriodDocument]) -> impl Iterator<Item = &PeriodDocument> {
+pub fn news(periods: &[SimulatedPeriod]) -> impl Iterator<Item = &SimulatedPeriod> {
     let is_new = |at: usize| {
         let Some(before) = at.checked_sub(1).map(|before| &periods[before]) else { return true };
         let quiet = QUIET.contains(&periods[at].decision.as_str());
@@ -313,13 +313,13 @@ fn domain_of(scenario: &Scenario, task: &Task) -> Option<String> {
 }
 
 /// The domains with the tiers near them; none where there is only one domain.
-fn domains(scenario: &Scenario) -> Vec<DomainDocument> {
+fn domains(scenario: &Scenario) -> Vec<SimulatedDomain> {
     let layout = scenario.layout();
     if layout.domains.len() < 2 {
         return vec![];
     }
     let name = |tier: &usize| layout.tiers[*tier].name.clone();
-    let domain = |domain: &DomainLayout| DomainDocument {
+    let domain = |domain: &DomainLayout| SimulatedDomain {
         name: domain.name.clone(),
         tiers: domain.tiers.iter().map(name).collect(),
     };

@@ -2,7 +2,7 @@
 
 use super::{
     rounded,
-    run::{NodeDocument, RunDocument, SettingDocument},
+    run::{ChangedSetting, PlacedNode, RunDocument},
 };
 use interleaf_model::{
     predict::Estimate,
@@ -28,12 +28,12 @@ pub struct TuneDocument {
     pub warm_up: usize,
     pub proposal: ProposalDocument,
     /// What is run first, and what has to be set for it each time.
-    pub plan: Vec<PlanDocument>,
+    pub plan: Vec<TunePlan>,
     pub dry_run: bool,
     /// In their order, without those for warming up.
     pub runs: Vec<TrialDocument>,
     /// The best so far; absent before the first run.
-    pub best: Option<BestDocument>,
+    pub best: Option<TuneBest>,
     /// Whether the best is better than all on the first tier, by what counts and beyond noise.
     pub is_better: bool,
     /// The standard deviation of a run, as a part of what it gives.
@@ -51,11 +51,11 @@ pub struct ProposalDocument {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PlanDocument {
+pub struct TunePlan {
     pub weights: Vec<u16>,
     pub means: String,
-    pub nodes: Vec<NodeDocument>,
-    pub settings: Vec<SettingDocument>,
+    pub nodes: Vec<PlacedNode>,
+    pub settings: Vec<ChangedSetting>,
 }
 
 /// A run.
@@ -76,7 +76,7 @@ pub struct TrialDocument {
 
 /// The best weights, with intervals that hold nine tenths.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct BestDocument {
+pub struct TuneBest {
     pub weights: Vec<u16>,
     /// The mean of its runs: seconds, or the metric.
     pub value: f64,
@@ -133,7 +133,7 @@ impl TuneDocument {
     pub fn plan(&mut self, weights: &Weights, planned: &RunDocument) {
         let weights = weights.as_slice().to_vec();
         if self.plan.iter().all(|plan| plan.weights != weights) {
-            self.plan.push(PlanDocument {
+            self.plan.push(TunePlan {
                 weights,
                 means: planned.means.clone(),
                 nodes: planned.nodes.clone(),
@@ -152,7 +152,7 @@ impl TuneDocument {
             false => value,
         };
         let (value, speedup) = (of_metric(finding.value), finding.speedup);
-        self.best = Some(BestDocument {
+        self.best = Some(TuneBest {
             weights: finding.best.as_slice().to_vec(),
             value: rounded(value.mean),
             value_low: rounded(value.low),

@@ -3,12 +3,13 @@
 use super::number;
 use interleaf_model::units::Bytes;
 use interleaf_record::balance::{
-    AdviceDocument, PeriodDocument, PlanDocument, PointsDocument, SummaryDocument, WriteDocument,
+    AdviceDocument, BalancePeriod, BalancePlanDocument, PointsDocument, SummaryDocument,
+    WriteDocument,
 };
 use interleaf_sim::machine::Outcome;
 
 /// `    12.0 s  431.2 GB/s  node0 92 (91.8), node1 8 (8.2)  step: bandwidth rose`
-pub fn line(period: &PeriodDocument) -> String {
+pub fn line(period: &BalancePeriod) -> String {
     let nodes = period.nodes.iter().zip(&period.target_weights).enumerate();
     let nodes: Vec<String> = nodes
         .map(|(at, (node, points))| match &period.reached_share {
@@ -116,7 +117,7 @@ pub fn simulated(outcome: &Outcome) -> String {
 }
 
 /// What would be set up and written.
-pub fn plan(plan: &PlanDocument) -> String {
+pub fn plan(plan: &BalancePlanDocument) -> String {
     let mut text = String::new();
     let domains = plan.domains.iter().map(|domain| {
         let nodes: Vec<String> = domain.nodes.iter().map(u32::to_string).collect();
@@ -153,7 +154,7 @@ pub fn plan(plan: &PlanDocument) -> String {
     text
 }
 
-fn processes(plan: &PlanDocument) -> String {
+fn processes(plan: &BalancePlanDocument) -> String {
     match plan.processes.as_deref() {
         None => String::new(),
         Some([]) => " (none runs now: they join when they come)".into(),

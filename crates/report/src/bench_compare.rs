@@ -5,17 +5,17 @@ use super::{
     table::{Table, escaped},
 };
 use interleaf_record::{
-    bench_compare::{CompareDocument, PagerDocument, RowDocument},
+    bench_compare::{BenchCompareDocument, BenchRow, PagerDocument},
     measure::size_text,
 };
 
 /// The title of its page.
-pub fn title(document: &CompareDocument) -> String {
+pub fn title(document: &BenchCompareDocument) -> String {
     format!("DRAM of {} extended by a drive", size_text(document.dram_bytes))
 }
 
 /// What the figures depend on.
-fn machine(document: &CompareDocument) -> String {
+fn machine(document: &BenchCompareDocument) -> String {
     let machine = &document.machine;
     let read_ahead = machine.read_ahead_kb.map_or("?".into(), |kb| kb.to_string());
     let threads = document.threads;
@@ -32,14 +32,14 @@ fn machine(document: &CompareDocument) -> String {
 }
 
 /// The document as text for a terminal.
-pub fn text(document: &CompareDocument) -> String {
+pub fn text(document: &BenchCompareDocument) -> String {
     let (rows, ceilings) = (table(document).text(), ceilings(document).text());
     let lines = [verdicts(document), memory(document)].concat().join("\n");
     format!("{}\n\n{rows}\n{ceilings}\n{lines}\n", machine(document))
 }
 
 /// The document as Markdown.
-pub fn markdown(document: &CompareDocument) -> String {
+pub fn markdown(document: &BenchCompareDocument) -> String {
     let (rows, ceilings) = (table(document).markdown(), ceilings(document).markdown());
     let (title, machine) = (title(document), machine(document));
     let verdicts = [verdicts(document), memory(document)].concat().join("\n- ");
@@ -47,7 +47,7 @@ pub fn markdown(document: &CompareDocument) -> String {
 }
 
 /// The document as HTML, to be put into a page.
-pub fn html(document: &CompareDocument, figures: &str) -> String {
+pub fn html(document: &BenchCompareDocument, figures: &str) -> String {
     let machine = escaped(&machine(document));
     let line = |verdict: &String| format!("<li>{}</li>\n", escaped(verdict));
     let verdicts = [verdicts(document), memory(document)].concat();
@@ -60,9 +60,9 @@ pub fn html(document: &CompareDocument, figures: &str) -> String {
 }
 
 /// Of each pattern at each footprint how the pager does, in a line.
-fn verdicts(document: &CompareDocument) -> Vec<String> {
+fn verdicts(document: &BenchCompareDocument) -> Vec<String> {
     let pager = document.rows.iter().filter(|row| row.way == "pager" && row.rate.is_some());
-    let others = |row: &RowDocument, names: &[&str]| {
+    let others = |row: &BenchRow, names: &[&str]| {
         let same = document.rows.iter().filter(|other| {
             other.pattern == row.pattern
                 && other.ratio == row.ratio
@@ -97,12 +97,11 @@ fn verdicts(document: &CompareDocument) -> Vec<String> {
 }
 
 /// Whether the ways had equal memory, of each pattern at each footprint: the most that each had.
-fn memory(document: &CompareDocument) -> Vec<String> {
+fn memory(document: &BenchCompareDocument) -> Vec<String> {
     let extended = document.rows.iter().filter(|row| row.way != "dram" && row.rate.is_some());
-    let extended: Vec<&RowDocument> = extended.collect();
-    let is_same =
-        |a: &&RowDocument, b: &&RowDocument| (&a.pattern, a.ratio) == (&b.pattern, b.ratio);
-    let of_group = |rows: &[&RowDocument]| {
+    let extended: Vec<&BenchRow> = extended.collect();
+    let is_same = |a: &&BenchRow, b: &&BenchRow| (&a.pattern, a.ratio) == (&b.pattern, b.ratio);
+    let of_group = |rows: &[&BenchRow]| {
         let used: Vec<(&str, u64)> =
             rows.iter().filter_map(|row| Some((row.way.as_str(), row.used_max_bytes?))).collect();
         let most = used.iter().map(|(_, bytes)| *bytes).max()?;
@@ -129,7 +128,7 @@ fn waste(pager: &PagerDocument) -> String {
 }
 
 /// What is possible at best.
-fn ceilings(document: &CompareDocument) -> Table {
+fn ceilings(document: &BenchCompareDocument) -> Table {
     let header =
         ["ceiling of", "F/B", "of DRAM", "s a round", "drive GB/s", "reads", "least MiB", "by"];
     let mut table = Table::new(&header);
@@ -151,7 +150,7 @@ fn ceilings(document: &CompareDocument) -> Table {
     table
 }
 
-fn table(document: &CompareDocument) -> Table {
+fn table(document: &BenchCompareDocument) -> Table {
     let mut table = Table::new(&[
         "pattern",
         "F/B",
@@ -195,7 +194,7 @@ fn percent(part: Option<f64>) -> String {
     part.map_or(String::new(), |part| format!("{:.1} %", 100.0 * part))
 }
 
-fn result(row: &RowDocument) -> String {
+fn result(row: &BenchRow) -> String {
     match (row.rate, row.verified, row.same_as_dram) {
         (None, _, _) => row.problem.clone().unwrap_or_else(|| "not run".into()),
         (Some(_), false, _) => "WRONG".into(),
@@ -205,7 +204,7 @@ fn result(row: &RowDocument) -> String {
 }
 
 /// The document as CSV.
-pub fn csv(document: &CompareDocument) -> String {
+pub fn csv(document: &BenchCompareDocument) -> String {
     let mut table = Table::new(&[
         "pattern",
         "ratio",

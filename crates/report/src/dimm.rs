@@ -4,7 +4,7 @@ use super::{
     chart, number,
     table::{Table, escaped},
 };
-use interleaf_record::dimm::{DimmDocument, PointDocument};
+use interleaf_record::dimm::{DimmDocument, DimmPoint};
 
 /// The document as text for a terminal.
 pub fn text(document: &DimmDocument) -> String {
@@ -166,7 +166,7 @@ fn outstanding_per_channel(document: &DimmDocument) -> u64 {
 /// The file of curves that a tier of a platform can have.
 pub fn curves_csv(document: &DimmDocument) -> String {
     let mut table = Table::new(&["mix", "bandwidth_gbps", "latency_ns", "provenance", "source"]);
-    let row = |point: &PointDocument| {
+    let row = |point: &DimmPoint| {
         [
             point.mix.clone(),
             point.bandwidth_gbps.to_string(),

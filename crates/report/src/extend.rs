@@ -2,7 +2,9 @@
 
 use super::{number, table::Table};
 use interleaf_model::units::Bytes;
-use interleaf_record::extend::{CountsDocument, EstimateDocument, ExtendDocument, PlanDocument};
+use interleaf_record::extend::{
+    CountsDocument, EstimateDocument, ExtendDocument, ExtendPlanDocument,
+};
 
 /// What was done, when the command has ended.
 pub fn ended(document: &ExtendDocument) -> String {
@@ -110,7 +112,7 @@ pub fn line(document: &ExtendDocument) -> String {
 }
 
 /// Whether it can be done, and how fast the stores are.
-pub fn plan(document: &PlanDocument) -> String {
+pub fn plan(document: &ExtendPlanDocument) -> String {
     let mut text = String::new();
     for check in &document.checks {
         text += &format!("{:<16}{:<17}{}\n", check.what, check.status, check.detail);

@@ -2,7 +2,7 @@
 
 use super::{chart, number, signed_percent, table::Table};
 use interleaf_record::measure::{
-    MeasureDocument, PointDocument, SpreadDocument, size_text, weights_text,
+    MeasureDocument, MeasuredPoint, SpreadDocument, size_text, weights_text,
 };
 
 /// The record as text for a terminal.
@@ -170,14 +170,14 @@ fn tables(document: &MeasureDocument, every_size: bool) -> Vec<(String, Table)> 
     all
 }
 
-type Value = fn(&PointDocument) -> Option<f64>;
-type List = fn(&[&PointDocument]) -> Table;
+type Value = fn(&MeasuredPoint) -> Option<f64>;
+type List = fn(&[&MeasuredPoint]) -> Table;
 
-fn latency(point: &PointDocument) -> Option<f64> {
+fn latency(point: &MeasuredPoint) -> Option<f64> {
     point.latency_ns
 }
 
-fn bandwidth(point: &PointDocument) -> Option<f64> {
+fn bandwidth(point: &MeasuredPoint) -> Option<f64> {
     point.program_gbps
 }
 
@@ -210,13 +210,13 @@ fn or_dash(value: Option<f64>) -> String {
     value.map_or("-".into(), number)
 }
 
-fn spread(point: &PointDocument) -> String {
+fn spread(point: &MeasuredPoint) -> String {
     // One repeat has none: "± 0.0 %" would claim that it is exact.
     if point.repeats < 2 { "-".into() } else { format!("± {:.1} %", 50.0 * point.spread) }
 }
 
 /// From which CPUs, to which memory.
-fn place(point: &PointDocument) -> String {
+fn place(point: &MeasuredPoint) -> String {
     let memory = match (&point.weights, point.memory_node) {
         (Some(weights), _) => weights_text(weights),
         (None, Some(node)) => node.to_string(),
@@ -225,11 +225,11 @@ fn place(point: &PointDocument) -> String {
     format!("{} -> {memory}", point.cpu_node)
 }
 
-fn huge(point: &PointDocument) -> String {
+fn huge(point: &MeasuredPoint) -> String {
     point.huge_share.map_or("-".into(), |share| format!("{:.0} %", 100.0 * share))
 }
 
-fn latencies(points: &[&PointDocument]) -> Table {
+fn latencies(points: &[&MeasuredPoint]) -> Table {
     let mut table = Table::new(&["nodes", "order", "ns", "spread", "memory", "huge", "quality"]);
     for point in points {
         table.row([
@@ -255,7 +255,7 @@ fn levels(document: &MeasureDocument) -> Option<Table> {
     Some(table)
 }
 
-fn sizes(points: &[&PointDocument]) -> Table {
+fn sizes(points: &[&MeasuredPoint]) -> Table {
     let mut table = Table::new(&["memory", "ns", "spread"]);
     for point in points {
         table.row([size_text(point.memory_bytes), or_dash(point.latency_ns), spread(point)]);
@@ -263,7 +263,7 @@ fn sizes(points: &[&PointDocument]) -> Table {
     table
 }
 
-fn bandwidths(points: &[&PointDocument]) -> Table {
+fn bandwidths(points: &[&MeasuredPoint]) -> Table {
     let mut table = Table::new(&[
         "nodes",
         "mix",
@@ -293,7 +293,7 @@ fn bandwidths(points: &[&PointDocument]) -> Table {
     table
 }
 
-fn loads(points: &[&PointDocument]) -> Table {
+fn loads(points: &[&MeasuredPoint]) -> Table {
     let mut table =
         Table::new(&["nodes", "mix", "threads", "delay ns", "GB/s", "ns", "spread", "quality"]);
     for point in points {
@@ -311,7 +311,7 @@ fn loads(points: &[&PointDocument]) -> Table {
     table
 }
 
-fn histograms(points: &[&PointDocument]) -> Table {
+fn histograms(points: &[&MeasuredPoint]) -> Table {
     let mut table = Table::new(&[
         "nodes",
         "load GB/s",
@@ -373,7 +373,7 @@ fn weights(document: &MeasureDocument) -> Option<Table> {
     for mix in mixes {
         let cell = |weights: &&[u16]| {
             let mut points = document.of_kind("interleave");
-            let is = |it: &&PointDocument| {
+            let is = |it: &&MeasuredPoint| {
                 it.mix.as_deref() == Some(mix) && it.weights.as_deref() == Some(*weights)
             };
             or_dash(points.find(is).and_then(bandwidth))
@@ -497,7 +497,7 @@ pub fn csv(document: &MeasureDocument) -> String {
 }
 
 /// A line for a point that was just measured.
-pub fn point(point: &PointDocument) -> String {
+pub fn point(point: &MeasuredPoint) -> String {
     let value = match (point.program_gbps, point.latency_ns) {
         (Some(gbps), Some(ns)) => format!("{} ns at {} GB/s", number(ns), number(gbps)),
         (Some(gbps), None) => format!("{} GB/s", number(gbps)),

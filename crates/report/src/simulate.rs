@@ -5,19 +5,19 @@ use interleaf_model::units::Bytes;
 use interleaf_record::{
     figure::{Figure, SeriesKind},
     predict::weights_text,
-    simulate::{MachineDocument, PeriodDocument, WorkloadDocument, news},
+    simulate::{SimulateDocument, SimulatedPeriod, WorkloadDocument, news},
 };
 
 /// The least that is shown of a search, s.
 const SEARCH_MIN_S: f64 = 60.0;
 
 /// The title of its page.
-pub fn title(document: &MachineDocument) -> String {
+pub fn title(document: &SimulateDocument) -> String {
     format!("{} under {} on {}", document.scenario, document.policy, document.platform)
 }
 
 /// The document as text for a terminal.
-pub fn text(document: &MachineDocument) -> String {
+pub fn text(document: &SimulateDocument) -> String {
     let mut text = format!("{}\n{}\n", title(document), setting(document));
     text += &format!("\n{}", periods(document, false).text());
     let (search, until_s) = search(document);
@@ -32,7 +32,7 @@ pub fn text(document: &MachineDocument) -> String {
 
 /// The shares over time while it searches and as long again, and until when that is, s: what comes
 /// after is a line.
-fn search(document: &MachineDocument) -> (Figure, f64) {
+fn search(document: &SimulateDocument) -> (Figure, f64) {
     let mut figure = document.shares();
     let end_s = document.periods.last().map_or(0.0, |period| period.time_s);
     let changes = document.periods.windows(2);
@@ -53,7 +53,7 @@ fn search(document: &MachineDocument) -> (Figure, f64) {
 }
 
 /// The document as Markdown.
-pub fn markdown(document: &MachineDocument) -> String {
+pub fn markdown(document: &SimulateDocument) -> String {
     let mut text = format!("# {}\n\n{}\n", title(document), setting(document));
     text += &format!("\n{}\n", verdict(document));
     text += &format!("\n{}\n", workloads(document).markdown());
@@ -65,7 +65,7 @@ pub fn markdown(document: &MachineDocument) -> String {
 }
 
 /// The tables of the document as HTML.
-pub fn html_tables(document: &MachineDocument) -> String {
+pub fn html_tables(document: &SimulateDocument) -> String {
     let mut html =
         format!("<p class=\"source\">{}</p>\n", super::table::escaped(&setting(document)));
     html += &workloads(document).html();
@@ -84,7 +84,7 @@ pub fn html_tables(document: &MachineDocument) -> String {
 }
 
 /// One row for each period.
-pub fn csv(document: &MachineDocument) -> String {
+pub fn csv(document: &SimulateDocument) -> String {
     let mut header: Vec<String> = vec!["time_s".into(), "target_weights".into()];
     for (what, unit) in [("hot_share", ""), ("bandwidth", "_gbps"), ("latency", "_ns")] {
         header.extend(document.tiers.iter().map(|tier| format!("{tier}_{what}{unit}")));
@@ -109,7 +109,7 @@ pub fn csv(document: &MachineDocument) -> String {
 }
 
 /// What was simulated, in a line.
-fn setting(document: &MachineDocument) -> String {
+fn setting(document: &SimulateDocument) -> String {
     let setting = &document.setting;
     let footprints: Vec<String> = document
         .workloads
@@ -136,12 +136,12 @@ fn setting(document: &MachineDocument) -> String {
 }
 
 /// What happened, period by period; in a terminal only where something new was decided.
-fn periods(document: &MachineDocument, all: bool) -> Table {
+fn periods(document: &SimulateDocument, all: bool) -> Table {
     let mut header: Vec<String> = vec!["s".into(), "GB/s".into()];
     header.extend(document.tiers.iter().map(|tier| format!("{tier} ns")));
     header.extend(["moved GB", "target", "decision", "why"].map(String::from));
     let mut table = Table::with_header(header);
-    let shown: Vec<&PeriodDocument> =
+    let shown: Vec<&SimulatedPeriod> =
         if all { document.periods.iter().collect() } else { news(&document.periods).collect() };
     for period in shown {
         let mut cells = vec![format!("{:.1}", period.time_s), number(period.bandwidth_gbps)];
@@ -159,7 +159,7 @@ fn periods(document: &MachineDocument, all: bool) -> Table {
 }
 
 /// The target in points, of each domain where there are several.
-fn target(document: &MachineDocument, period: &PeriodDocument) -> String {
+fn target(document: &SimulateDocument, period: &SimulatedPeriod) -> String {
     if document.domains.is_empty() || period.domain_weights.len() != document.domains.len() {
         return weights_text(&period.target_weights);
     }
@@ -168,7 +168,7 @@ fn target(document: &MachineDocument, period: &PeriodDocument) -> String {
     own.collect::<Vec<_>>().join(", ")
 }
 
-fn workloads(document: &MachineDocument) -> Table {
+fn workloads(document: &SimulateDocument) -> Table {
     let mut table = Table::new(&[
         "workload",
         "s",
@@ -205,7 +205,7 @@ fn ended(workload: &WorkloadDocument) -> String {
 }
 
 /// Every policy and workload, the fastest first.
-fn comparison(document: &MachineDocument) -> Table {
+fn comparison(document: &SimulateDocument) -> Table {
     let mut table = Table::new(&[
         "policy",
         "workload",
@@ -259,7 +259,7 @@ fn comparison(document: &MachineDocument) -> Table {
 }
 
 /// What came of it, in a sentence.
-pub fn verdict(document: &MachineDocument) -> String {
+pub fn verdict(document: &SimulateDocument) -> String {
     let last = document.periods.last().map(|period| target(document, period));
     let last = last.unwrap_or_default();
     let settled = match document.converged_after_s {
@@ -299,13 +299,13 @@ pub fn verdict(document: &MachineDocument) -> String {
 }
 
 /// The first tier near the domain of `workload`.
-fn first_tier<'a>(document: &'a MachineDocument, workload: &WorkloadDocument) -> &'a str {
+fn first_tier<'a>(document: &'a SimulateDocument, workload: &WorkloadDocument) -> &'a str {
     let own = document.domains.iter().find(|domain| workload.domain.as_ref() == Some(&domain.name));
     let near = own.and_then(|domain| domain.tiers.first());
     near.or(document.tiers.first()).map_or("", String::as_str)
 }
 
-fn lines(document: &MachineDocument) -> Vec<String> {
+fn lines(document: &SimulateDocument) -> Vec<String> {
     let mut lines = document.notes.clone();
     let leans_on = &document.provenance;
     for (word, what) in [("published", &leans_on.published), ("assumed", &leans_on.assumed)] {

@@ -2,7 +2,7 @@
 
 use super::{number, table::Table};
 use interleaf_model::tune::Why;
-use interleaf_record::tune::{BestDocument, TrialDocument, TuneDocument};
+use interleaf_record::tune::{TrialDocument, TuneBest, TuneDocument};
 
 /// Weights as they are written.
 pub fn weights(weights: &[u16]) -> String {
@@ -111,7 +111,7 @@ fn table(document: &TuneDocument) -> Table {
 }
 
 /// Who is better, by how much, give or take what.
-fn conclusion(document: &TuneDocument, best: &BestDocument) -> String {
+fn conclusion(document: &TuneDocument, best: &TuneBest) -> String {
     let (name, worth) = (weights(&best.weights), 100.0 * document.worth);
     let around = (best.speedup_high - best.speedup_low) / 2.0;
     let stopped_early = ["signal", "failed"].contains(&document.stopped.as_str());

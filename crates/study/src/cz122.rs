@@ -4,7 +4,7 @@ use super::{cxl_interleaving::TierRow, published::table};
 use indicatif::ProgressBar;
 use interleaf_console::Failure;
 use interleaf_model::mix::Mix;
-use interleaf_record::reproduce::{RowDocument, StudyDocument};
+use interleaf_record::reproduce::{ReproduceRow, StudyDocument};
 use interleaf_sim::cxl::{self, Expander, Load};
 use rayon::prelude::*;
 use serde::Deserialize;
@@ -41,7 +41,7 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
         let Some((_, mix)) = MIXES.iter().find(|(name, _)| *name == row.mix) else { continue };
         let ours = bandwidth(&expander, mix, EXPANDERS)?;
         let what = format!("{mix}, {EXPANDERS} expanders");
-        let row = RowDocument::new("eight expanders", what, "GB/s", row.bandwidth_gbps, ours);
+        let row = ReproduceRow::new("eight expanders", what, "GB/s", row.bandwidth_gbps, ours);
         // What is read is bound by the link, and that is not fitted.
         rows.push(row.used_for_fit(*mix != "R"));
         progress.inc(1);
@@ -49,7 +49,7 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
     for row in table::<OneRow>("one.csv", ONE)? {
         let ours = bandwidth(&expander, &row.mix, 1)?;
         let what = format!("{}, one expander alone", row.mix);
-        let row = RowDocument::new("one expander", what, "GB/s", row.bandwidth_gbps, ours);
+        let row = ReproduceRow::new("one expander", what, "GB/s", row.bandwidth_gbps, ours);
         let row = row.with_note("a CZ120, with the same link");
         rows.push(row.explained(|| {
             "not explained: the link from the expander is full here, and the measured one reads \

@@ -11,8 +11,8 @@ use interleaf_model::{
 };
 use interleaf_record::{
     predict::weights_text,
-    reproduce::{Published, RowDocument, StudyDocument, TableDocument},
-    simulate::{PeriodDocument, news},
+    reproduce::{Published, ReproduceRow, StudyDocument, TableDocument},
+    simulate::{SimulatedPeriod, news},
 };
 use interleaf_report::{number, signed_percent};
 use interleaf_sim::machine::{Arena, Outcome, Scenario, Task, Trial};
@@ -158,7 +158,7 @@ fn prototype_on_lbm(
 }
 
 /// The bandwidths that the calibrator saw on CloverLeaf, period by period.
-fn calibrator(cloverleaf: &Experiment) -> Result<Vec<RowDocument>, Failure> {
+fn calibrator(cloverleaf: &Experiment) -> Result<Vec<ReproduceRow>, Failure> {
     let outcome = cloverleaf.of(PolicyKind::DmiPrototype)?;
     let rows: Vec<CalibratorRow> = table("calibrator.csv", CALIBRATOR)?;
     let row = |published: &CalibratorRow| {
@@ -167,7 +167,7 @@ fn calibrator(cloverleaf: &Experiment) -> Result<Vec<RowDocument>, Failure> {
         let at = published.period.checked_sub(2).and_then(|before| outcome.periods.get(before));
         let at = at.map_or("100:0".into(), |period| Weights::percent(&period.target).to_string());
         let what = format!("period {}", published.period);
-        let row = RowDocument::new(
+        let row = ReproduceRow::new(
             "the calibrator on CloverLeaf",
             what,
             "GB/s",
@@ -186,7 +186,7 @@ fn outcomes(
     alone: &[Experiment],
     shifting: &Experiment,
     lbm: &[Option<f64>],
-) -> Result<Vec<RowDocument>, Failure> {
+) -> Result<Vec<ReproduceRow>, Failure> {
     let log = alone[0].of(PolicyKind::DmiPrototype)?;
     let points = |target: &[f64]| 100.0 * target[0];
     let behind = |experiment: &Experiment| -> Result<f64, Failure> {
@@ -218,9 +218,9 @@ fn outcomes(
             _ => "where it ends",
         };
         let range = Published::between(published.low, published.high);
-        let row = RowDocument::new(section, &published.what, &published.unit, range, ours);
+        let row = ReproduceRow::new(section, &published.what, &published.unit, range, ours);
         let note = Some(published.note.clone()).filter(|note| !note.is_empty());
-        RowDocument { note, ..row }.explained(|| {
+        ReproduceRow { note, ..row }.explained(|| {
             match published.source.as_str() {
                 "runs" => "not explained: the logged runs have no static ratio to compare with",
                 "logs" => {
@@ -271,7 +271,7 @@ fn side_by_side(experiment: &Experiment) -> TableDocument {
 /// The decisions of a run.
 fn decisions(what: &str, outcome: &Outcome) -> TableDocument {
     let header = ["s", "GB/s", "moved GB", "target", "decision", "why"];
-    let periods: Vec<PeriodDocument> = outcome.periods.iter().map(PeriodDocument::new).collect();
+    let periods: Vec<SimulatedPeriod> = outcome.periods.iter().map(SimulatedPeriod::new).collect();
     let rows = news(&periods).map(|period| {
         vec![
             format!("{:.0}", period.time_s),

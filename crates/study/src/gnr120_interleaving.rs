@@ -10,7 +10,7 @@ use interleaf_model::{
 };
 use interleaf_record::{
     figure::{Figure, Series, SeriesKind},
-    reproduce::{RowDocument, StudyDocument},
+    reproduce::{ReproduceRow, StudyDocument},
 };
 use serde::Deserialize;
 
@@ -82,7 +82,7 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
             let what = format!("{} threads, {} % on DRAM", row.threads, row.local_pct);
             let counted = row.counted_gbps() / local.counted_gbps();
             let gains = [counted, ours_gbps / ours_local_gbps];
-            let row_document = RowDocument::new(workload, what, "x", speedup, ours.speedup.mean);
+            let row_document = ReproduceRow::new(workload, what, "x", speedup, ours.speedup.mean);
             rows.push(row_document.explained(|| reason(speedup, gains)));
             let (threads, local_pct) = (row.threads, row.local_pct);
             points.push(Point { threads, local_pct, published: speedup, ours });

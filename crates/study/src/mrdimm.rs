@@ -10,7 +10,7 @@ mod outlook;
 use super::published::table;
 use indicatif::ProgressBar;
 use interleaf_console::Failure;
-use interleaf_record::reproduce::{Published, RowDocument, StudyDocument, TableDocument};
+use interleaf_record::reproduce::{Published, ReproduceRow, StudyDocument, TableDocument};
 use interleaf_report::number;
 use interleaf_sim::dimm::{
     device::{Device, Options},
@@ -191,7 +191,7 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
     let report: Vec<ReportRow> = table("report.csv", REPORT)?;
     let rows = report.into_iter().map(|row| {
         let published = Published::between(row.low, row.high);
-        let mut own = RowDocument::new(
+        let mut own = ReproduceRow::new(
             &row.section,
             row.what,
             &row.unit,

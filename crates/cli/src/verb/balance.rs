@@ -39,7 +39,7 @@ use interleaf_model::{
     machine::{Decision, Machine as _, ScopeLayout},
 };
 use interleaf_observe::host::{Clock, Host, HostError};
-use interleaf_record::{balance::PeriodDocument, run::PutBackDocument};
+use interleaf_record::{balance::BalancePeriod, run::PutBackDocument};
 use notify::Manager;
 use publish::Publisher;
 use setup::Setup;
@@ -154,7 +154,7 @@ fn balance<'a>(
     let mut host = Host::new(root, setup.host.clone(), source, clock, actuators)
         .map_err(|why| failed(&why))?;
     let mut publisher = Publisher::daemon(config, args, manager)?;
-    let tell = &mut |period: &[PeriodDocument]| publisher.publish(period);
+    let tell = &mut |period: &[BalancePeriod]| publisher.publish(period);
     let done = started(&mut host, &controller, &setup, config)
         .inspect(|()| manager.ready("observing for the first period"))
         .and_then(|()| steer(&mut host, &mut controller, tell));
@@ -212,7 +212,7 @@ fn started(
 fn steer(
     host: &mut Host<'_>,
     controller: &mut Controller,
-    tell: &mut dyn FnMut(&[PeriodDocument]) -> Result<(), Failure>,
+    tell: &mut dyn FnMut(&[BalancePeriod]) -> Result<(), Failure>,
 ) -> Result<(), Stop> {
     loop {
         let period = controller.period(host, FOR_EVER);
@@ -226,7 +226,7 @@ fn steer(
         let period = period.inspect_err(|_| print())?;
         let domains = period.domains.iter().enumerate();
         let documents: Vec<_> = domains
-            .map(|(at, domain)| PeriodDocument::new(host, at, period.time_s, domain))
+            .map(|(at, domain)| BalancePeriod::new(host, at, period.time_s, domain))
             .collect();
         tell(&documents).map_err(Stop::Output)?;
         print();

@@ -20,7 +20,7 @@ use interleaf_linux::{
 };
 use interleaf_observe::usage;
 use interleaf_pager::session::{SCHEMA, SKIP_SBRK, Session, SessionError, Settings, VARIABLE};
-use interleaf_record::extend::{CheckDocument, ExtendDocument, PlanDocument, Seen};
+use interleaf_record::extend::{CheckDocument, ExtendDocument, ExtendPlanDocument, Seen};
 use job::Job;
 use outside::Outside;
 use std::{
@@ -71,7 +71,7 @@ pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Fa
     let settings = settings(args, job.as_ref())?;
     let name = args.session.clone().or(job.map(|job| job.name));
     let checks = check::checks(args, &settings, name.as_deref(), &library);
-    let plan = PlanDocument::new(&settings, checks, args.force);
+    let plan = ExtendPlanDocument::new(&settings, checks, args.force);
     if args.dry_run || args.estimate {
         return planned(args, plan);
     }
@@ -139,7 +139,7 @@ fn complete(args: &ExtendArgs, is_joined: bool) -> Result<(), Failure> {
 }
 
 /// Says whether it can be done, and measures the stores if that is asked for.
-fn planned(args: &ExtendArgs, mut plan: PlanDocument) -> Result<ExitCode, Failure> {
+fn planned(args: &ExtendArgs, mut plan: ExtendPlanDocument) -> Result<ExitCode, Failure> {
     if args.estimate {
         // A store that is refused is not written to.
         let stores: Vec<_> =

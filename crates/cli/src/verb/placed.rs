@@ -14,7 +14,7 @@ use interleaf_linux::{
 };
 use interleaf_model::units::Bandwidth;
 use interleaf_record::run::{
-    MemoryDocument, MovedDocument, PutBackDocument, RunDocument, SettingDocument,
+    ChangedSetting, MemoryDocument, MovedDocument, PutBackDocument, RunDocument,
 };
 use std::{
     ffi::OsString,
@@ -88,7 +88,7 @@ pub(super) fn under(
 
 /// Sets what has to be set, with a journal of it. None is needed, and none can be kept, when an
 /// ordinary user finds it set already.
-fn set<'a>(job: &Job<'a>, settings: &[SettingDocument]) -> Result<Option<Journal<'a>>, Failure> {
+fn set<'a>(job: &Job<'a>, settings: &[ChangedSetting]) -> Result<Option<Journal<'a>>, Failure> {
     if settings.is_empty() {
         return Ok(None);
     }
@@ -274,8 +274,8 @@ pub(super) fn signal_status(signal: i32) -> ExitCode {
     ExitCode::from((128 + signal) as u8)
 }
 
-fn settings_failure(why: &JournalError, settings: &[SettingDocument]) -> Failure {
-    let line = |setting: &SettingDocument| format!("echo {} > {}", setting.set, setting.path);
+fn settings_failure(why: &JournalError, settings: &[ChangedSetting]) -> Failure {
+    let line = |setting: &ChangedSetting| format!("echo {} > {}", setting.set, setting.path);
     let lines: Vec<String> =
         settings.iter().filter(|setting| setting.was != setting.set).map(line).collect();
     Failure::new(
@@ -292,13 +292,13 @@ pub(super) fn settings(
     root: &Root,
     machine: &Machine,
     placement: &Placement,
-) -> Result<Vec<SettingDocument>, Failure> {
+) -> Result<Vec<ChangedSetting>, Failure> {
     let settings = placement.settings(machine).into_iter();
     let mut found = vec![];
     for setting in settings {
         let was = root.text(&setting.path).map_err(system::read_failure)?.unwrap_or_default();
         let was = was.trim().to_string();
-        found.push(SettingDocument { path: setting.path, was, set: setting.text });
+        found.push(ChangedSetting { path: setting.path, was, set: setting.text });
     }
     Ok(found)
 }

@@ -2,7 +2,7 @@
 
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::{place::journal, root::Root};
-use interleaf_record::run::{PutBackDocument, SettingDocument};
+use interleaf_record::run::{ChangedSetting, PutBackDocument};
 
 /// Puts back what processes that were killed have left.
 pub(super) fn restore(dry_run: bool, json: bool, root: &Root) -> Result<(), Failure> {
@@ -29,8 +29,8 @@ fn left(json: bool, root: &Root) -> Result<(), Failure> {
         left.changes.iter().rev().map(|change| (left.pid, change))
     });
     if json {
-        let left: Vec<SettingDocument> =
-            changes.map(|(_, change)| SettingDocument::from(change)).collect();
+        let left: Vec<ChangedSetting> =
+            changes.map(|(_, change)| ChangedSetting::from(change)).collect();
         let damaged: Vec<_> = damaged
             .iter()
             .map(|damaged| serde_json::json!({ "path": damaged.path, "why": damaged.why }))

@@ -1,12 +1,12 @@
 //! What comparing looks like: efficiency against the footprint over the budget.
 
-use super::{CompareDocument, RowDocument};
+use super::{BenchCompareDocument, BenchRow};
 use crate::figure::{Figure, Series, SeriesKind};
 
 /// What the names of the patterns with a known intensity begin with; it is behind that.
 const INTENSITY: &str = "polynomial-";
 
-impl CompareDocument {
+impl BenchCompareDocument {
     /// A figure for each pattern, and one over the intensity of computing.
     pub fn figures(&self) -> Vec<Figure> {
         let by_pattern = self.patterns().into_iter().map(|pattern| self.of_pattern(&pattern));
@@ -59,8 +59,8 @@ impl CompareDocument {
 
     /// Efficiency against operations for each byte, at the largest footprint.
     fn of_intensity(&self) -> Option<Figure> {
-        let intensity = |row: &RowDocument| row.pattern.strip_prefix(INTENSITY)?.parse().ok();
-        let rows: Vec<(f64, &RowDocument)> =
+        let intensity = |row: &BenchRow| row.pattern.strip_prefix(INTENSITY)?.parse().ok();
+        let rows: Vec<(f64, &BenchRow)> =
             self.rows.iter().filter_map(|row| Some((intensity(row)?, row))).collect();
         let largest = rows.iter().map(|(_, row)| row.ratio).fold(0.0, f64::max);
         let of_way = |(group, way): (usize, &String)| {

@@ -16,7 +16,7 @@ const TRIAD_WRITTEN: f64 = 1.0 / 3.0;
 
 /// What would be done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PlanDocument {
+pub struct ExtendPlanDocument {
     pub schema: String,
     pub command: Vec<String>,
     pub dram_bytes: u64,
@@ -42,7 +42,7 @@ pub struct CheckDocument {
 /// What stores give, and what that means.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EstimateDocument {
-    pub drives: Vec<DriveDocument>,
+    pub drives: Vec<DriveSpeed>,
     /// Of all stores together.
     pub read_gbps: f64,
     pub write_gbps: f64,
@@ -52,7 +52,7 @@ pub struct EstimateDocument {
 
 /// What one store gives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct DriveDocument {
+pub struct DriveSpeed {
     pub path: PathBuf,
     /// How much of it was written and read.
     pub measured_bytes: u64,
@@ -118,7 +118,7 @@ impl CheckDocument {
     }
 }
 
-impl PlanDocument {
+impl ExtendPlanDocument {
     pub fn new(settings: &Settings, checks: Vec<CheckDocument>, force: bool) -> Self {
         Self {
             schema: SCHEMA.into(),
@@ -133,7 +133,7 @@ impl PlanDocument {
     }
 }
 
-impl DriveDocument {
+impl DriveSpeed {
     pub fn new(path: &Path, drive: &Drive) -> Self {
         let random = drive.random.iter().map(|random| RandomDocument {
             depth: random.depth,
@@ -152,7 +152,7 @@ impl DriveDocument {
 
 impl EstimateDocument {
     /// What these drives allow with so much DRAM.
-    pub fn new(dram_bytes: u64, footprint_bytes: Option<u64>, drives: Vec<DriveDocument>) -> Self {
+    pub fn new(dram_bytes: u64, footprint_bytes: Option<u64>, drives: Vec<DriveSpeed>) -> Self {
         let read_gbps = rounded(drives.iter().map(|drive| drive.read_gbps).sum());
         let write_gbps = rounded(drives.iter().map(|drive| drive.write_gbps).sum());
         let footprints = match footprint_bytes {
@@ -185,13 +185,13 @@ impl EstimateDocument {
 mod tests {
     use super::*;
 
-    fn drive(read_gbps: f64) -> DriveDocument {
+    fn drive(read_gbps: f64) -> DriveSpeed {
         let random = |depth: usize, latency_us: f64| RandomDocument {
             depth,
             iops: 1e6 * depth as f64 / latency_us,
             latency_us,
         };
-        DriveDocument {
+        DriveSpeed {
             path: "/mnt".into(),
             measured_bytes: 1 << 30,
             read_gbps,

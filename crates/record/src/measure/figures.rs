@@ -1,6 +1,6 @@
 //! What a record looks like.
 
-use super::{MeasureDocument, PointDocument, weights_text};
+use super::{MeasureDocument, MeasuredPoint, weights_text};
 use crate::figure::{Figure, Series, SeriesKind};
 
 impl MeasureDocument {
@@ -162,7 +162,7 @@ fn drawn(series: Vec<(String, Vec<(f64, f64)>)>, kind: SeriesKind) -> Vec<Series
 }
 
 /// Where a point has its threads and its memory.
-fn place(point: &PointDocument) -> String {
+fn place(point: &MeasuredPoint) -> String {
     match (&point.weights, point.memory_node) {
         (Some(weights), _) => weights_text(weights),
         (None, Some(node)) => format!("CPUs {} -> node {node}", point.cpu_node),

@@ -4,8 +4,8 @@
 //! Both tell bandwidth as a controller sees it. What the program had of it follows from the mix: an
 //! ordinary store has read its line first.
 
-use super::{MachineDocument, MeasureDocument, PointDocument, SettingsDocument};
-use crate::{machine::NodeDocument, rounded};
+use super::{MeasureDocument, MeasuredMachine, MeasuredPoint, SettingsDocument};
+use crate::{machine::MachineNode, rounded};
 use interleaf_linux::machine::id_list::List;
 use interleaf_model::{
     format::{FileError, mess_csv, mlc_text},
@@ -34,7 +34,7 @@ fn of_mess(name: &str, read: &mess_csv::MessCurves) -> MeasureDocument {
     let mut points = vec![];
     for curve in read.curves.iter() {
         let share = (100.0 * curve.mix.read_share()).round();
-        points.extend(curve.curve.points().iter().map(|point| PointDocument {
+        points.extend(curve.curve.points().iter().map(|point| MeasuredPoint {
             mix: Some(if share == 100.0 { "R".into() } else { format!("{share}%") }),
             latency_ns: Some(point.latency_ns),
             // Mess reads the counters of controllers.
@@ -56,7 +56,7 @@ fn of_mess(name: &str, read: &mess_csv::MessCurves) -> MeasureDocument {
 
 fn of_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
     let mut points = vec![];
-    let idle = |place, ns: f64| PointDocument {
+    let idle = |place, ns: f64| MeasuredPoint {
         pattern: "random".into(),
         latency_ns: Some(ns),
         ..at("idle", place)
@@ -89,7 +89,7 @@ fn of_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
         for row in rows.iter().rev() {
             let latency_ns = Some(row.latency_ns);
             let of_nodes = whole("loaded", mix, row.mbps);
-            points.extend(of_nodes.map(|point| PointDocument { latency_ns, ..point }));
+            points.extend(of_nodes.map(|point| MeasuredPoint { latency_ns, ..point }));
         }
     }
     let memory = matrices().flat_map(|matrix| matrix.memory.iter().copied());
@@ -123,23 +123,23 @@ fn pairs(matrix: &Matrix) -> impl Iterator<Item = ((u32, u32), f64)> {
     })
 }
 
-fn at(kind: &str, (cpu, memory): (u32, u32)) -> PointDocument {
-    PointDocument {
+fn at(kind: &str, (cpu, memory): (u32, u32)) -> MeasuredPoint {
+    MeasuredPoint {
         kind: kind.into(),
         cpu_node: cpu,
         memory_node: Some(memory),
         nodes: vec![memory],
         pattern: "sequential".into(),
-        ..PointDocument::default()
+        ..MeasuredPoint::default()
     }
 }
 
-fn with_traffic(kind: &str, place: (u32, u32), mix: Mix, gbps: f64) -> PointDocument {
+fn with_traffic(kind: &str, place: (u32, u32), mix: Mix, gbps: f64) -> MeasuredPoint {
     let read_share = mix.read_share();
     // Of what a controller reads for ordinary stores, the program has not asked for as much as
     // is written.
     let part = if mix.nontemporal() { 1.0 } else { read_share };
-    PointDocument {
+    MeasuredPoint {
         mix: Some(mix.to_string()),
         read_share: Some(rounded(read_share)),
         program_gbps: Some(rounded(gbps * part)),
@@ -149,14 +149,14 @@ fn with_traffic(kind: &str, place: (u32, u32), mix: Mix, gbps: f64) -> PointDocu
 }
 
 /// A record of nodes, each with whether it has CPUs; nothing else is known of the machine.
-fn record(source: &str, nodes: &[(u32, bool)], points: Vec<PointDocument>) -> MeasureDocument {
-    let node = |(node, has_cpus): &(u32, bool)| NodeDocument {
+fn record(source: &str, nodes: &[(u32, bool)], points: Vec<MeasuredPoint>) -> MeasureDocument {
+    let node = |(node, has_cpus): &(u32, bool)| MachineNode {
         node: *node,
         cpus: if *has_cpus { "CPUs that are not told".into() } else { String::new() },
-        ..NodeDocument::default()
+        ..MachineNode::default()
     };
     let nodes = nodes.iter().map(node).collect();
-    let machine = MachineDocument { nodes, ..MachineDocument::default() };
+    let machine = MeasuredMachine { nodes, ..MeasuredMachine::default() };
     let mut record = MeasureDocument::new("all", machine, SettingsDocument::default());
     for point in points {
         record.add(point);
@@ -177,7 +177,7 @@ fn record(source: &str, nodes: &[(u32, bool)], points: Vec<PointDocument>) -> Me
 /// When there are none that it knows.
 pub fn mess(record: &MeasureDocument) -> Result<String, String> {
     let node = first_node(record);
-    let point = |point: &&PointDocument| {
+    let point = |point: &&MeasuredPoint| {
         let share = point.read_share?;
         let stores_pass = share < 1.0 && mix(point).is_some_and(Mix::nontemporal);
         if point.weights.is_some() || point.memory_node != node || stores_pass {
@@ -208,7 +208,7 @@ pub fn mlc(record: &MeasureDocument) -> Result<String, String> {
     let idle = record.of_kind("idle").filter(|point| point.pattern == "random");
     let reads = record.of_kind("bandwidth").filter(|point| mix(point) == Some(Mix::READ));
     let node = first_node(record);
-    let own = |point: &&PointDocument| point.memory_node == node;
+    let own = |point: &&MeasuredPoint| point.memory_node == node;
     let systems = nodes_of_system(record);
     let most = TRAFFIC.iter().filter_map(|(theirs, ours)| {
         let wanted = ours.parse().ok();
@@ -242,7 +242,7 @@ fn tables(record: &MeasureDocument, node: Option<u32>) -> Vec<Table> {
     let systems = nodes_of_system(record);
     let mut tables: Vec<Table> = vec![];
     let loaded = record.loaded();
-    let of_node = |point: &&&PointDocument| point.memory_node == node && point.weights.is_none();
+    let of_node = |point: &&&MeasuredPoint| point.memory_node == node && point.weights.is_none();
     for point in loaded.iter().filter(of_node) {
         let (Some(mix), Some(gbps), Some(ns)) = (mix(point), carried(point), point.latency_ns)
         else {
@@ -265,8 +265,8 @@ fn tables(record: &MeasureDocument, node: Option<u32>) -> Vec<Table> {
 const DELAY_MAX: u32 = 99_999;
 
 fn matrix<'a>(
-    points: impl Iterator<Item = &'a PointDocument>,
-    figure: impl Fn(&PointDocument) -> Option<f64>,
+    points: impl Iterator<Item = &'a MeasuredPoint>,
+    figure: impl Fn(&MeasuredPoint) -> Option<f64>,
 ) -> Option<Matrix> {
     let mut cells: Vec<(u32, u32, f64)> = vec![];
     for point in points {
@@ -297,11 +297,11 @@ fn first_node(record: &MeasureDocument) -> Option<u32> {
 }
 
 /// What a controller carried.
-fn carried(point: &PointDocument) -> Option<f64> {
+fn carried(point: &MeasuredPoint) -> Option<f64> {
     point.measured_gbps.or(point.modelled_gbps)
 }
 
-fn mix(point: &PointDocument) -> Option<Mix> {
+fn mix(point: &MeasuredPoint) -> Option<Mix> {
     super::platform::mix(point)
 }
 
@@ -343,7 +343,7 @@ Delay\t(ns)\tMB/sec
         let text = mlc(&record).unwrap();
         let again = read("again.txt", &text).unwrap().unwrap();
         let bare = |record: &MeasureDocument| {
-            let of = |it: &PointDocument| (it.kind.clone(), it.modelled_gbps, it.latency_ns);
+            let of = |it: &MeasuredPoint| (it.kind.clone(), it.modelled_gbps, it.latency_ns);
             record.points.iter().map(of).collect::<Vec<_>>()
         };
         let also: Vec<_> =

@@ -1,6 +1,6 @@
 //! The machine that was measured.
 
-use crate::machine::NodeDocument;
+use crate::machine::MachineNode;
 use interleaf_linux::machine::{
     hardware::{Hardware, Told},
     topology::Machine,
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// A machine: what is not known of it says why, in a field with `_unknown` behind its name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct MachineDocument {
+pub struct MeasuredMachine {
     pub cpu: Option<String>,
     pub cpus: usize,
     pub sockets: usize,
@@ -18,10 +18,10 @@ pub struct MachineDocument {
     /// What it is a guest of; absent of a machine that says nothing of it.
     pub virtualisation: Option<String>,
     /// The fastest first.
-    pub nodes: Vec<NodeDocument>,
+    pub nodes: Vec<MachineNode>,
     /// As the kernel has them from the firmware or the host.
     pub caches: Vec<CacheDocument>,
-    pub dimms: Option<Vec<DimmDocument>>,
+    pub dimms: Option<Vec<InstalledDimm>>,
     pub dimms_unknown: Option<String>,
     pub governor: Option<String>,
     pub governor_unknown: Option<String>,
@@ -46,7 +46,7 @@ pub struct CacheDocument {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct DimmDocument {
+pub struct InstalledDimm {
     pub slot: String,
     pub capacity_bytes: u64,
     pub kind: String,
@@ -59,11 +59,11 @@ fn told<T: Clone>(told: &Told<T>) -> (Option<T>, Option<String>) {
     (told.as_ref().ok().cloned(), told.as_ref().err().cloned())
 }
 
-impl MachineDocument {
+impl MeasuredMachine {
     pub fn new(machine: &Machine, hardware: &Hardware) -> Self {
         let all = crate::machine::MachineDocument::new(machine);
         let cpus = machine.nodes.iter().map(|node| node.cpus.len()).sum();
-        let dimm = |dimm: &interleaf_linux::machine::hardware::Dimm| DimmDocument {
+        let dimm = |dimm: &interleaf_linux::machine::hardware::Dimm| InstalledDimm {
             slot: dimm.slot.clone(),
             capacity_bytes: dimm.bytes,
             kind: dimm.kind.clone(),
@@ -152,8 +152,8 @@ impl MachineDocument {
 }
 
 /// What is in the slots, those alike together.
-fn slots(dimms: &[DimmDocument]) -> String {
-    let text = |dimm: &DimmDocument| {
+fn slots(dimms: &[InstalledDimm]) -> String {
+    let text = |dimm: &InstalledDimm| {
         let speed = dimm.mtps.map(|mtps| format!("-{mtps}")).unwrap_or_default();
         let part = if dimm.part.is_empty() { String::new() } else { format!(" ({})", dimm.part) };
         format!("{} {}{speed}{part}", super::size_text(dimm.capacity_bytes), dimm.kind)

@@ -4,7 +4,7 @@
 //! measured; at its most, as many bytes are taken to be on their way as at the most of the mix
 //! whose curve is known, which by Little's law is a latency. That one is marked as assumed.
 
-use super::{MeasureDocument, PointDocument};
+use super::{MeasureDocument, MeasuredPoint};
 use crate::rounded;
 use interleaf_model::{
     curve::{Curve, CurvePoint},
@@ -119,9 +119,9 @@ fn of_node<'a>(
     record: &'a MeasureDocument,
     kind: &'a str,
     node: u32,
-) -> impl Iterator<Item = &'a PointDocument> + 'a {
+) -> impl Iterator<Item = &'a MeasuredPoint> + 'a {
     let of =
-        move |point: &&PointDocument| point.memory_node == Some(node) && point.weights.is_none();
+        move |point: &&MeasuredPoint| point.memory_node == Some(node) && point.weights.is_none();
     let mut nodes = record.of_kind(kind).filter(of).map(|point| point.cpu_node);
     let first = nodes.next();
     let near = if nodes.any(|cpu| cpu == node) { Some(node) } else { first };
@@ -129,11 +129,11 @@ fn of_node<'a>(
 }
 
 /// What a controller carries: as it was counted, else as the table of mixes has it.
-fn bandwidth(point: &PointDocument) -> Option<f64> {
+fn bandwidth(point: &MeasuredPoint) -> Option<f64> {
     point.measured_gbps.or(point.modelled_gbps)
 }
 
-pub(super) fn mix(point: &PointDocument) -> Option<Mix> {
+pub(super) fn mix(point: &MeasuredPoint) -> Option<Mix> {
     let name = point.mix.as_deref()?;
     // A mix by its share of reads has the name that it was asked by.
     let of_share = || Mix::new(point.read_share?, name.ends_with("nt")).ok();

@@ -31,11 +31,8 @@ fn sample(time_s: f64, tiers: &[TrafficDocument]) -> SampleDocument {
 }
 
 fn app(samples: Vec<SampleDocument>) -> AppDocument {
-    let tier = |node| TierDocument {
-        name: format!("node {node}"),
-        kind: "dram".into(),
-        nodes: vec![node],
-    };
+    let tier =
+        |node| ProfileTier { name: format!("node {node}"), kind: "dram".into(), nodes: vec![node] };
     AppDocument {
         kind: "app".into(),
         command: vec![],

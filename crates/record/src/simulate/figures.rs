@@ -1,12 +1,12 @@
 //! Figures of a simulated machine.
 
-use super::{MachineDocument, PeriodDocument, WorkloadDocument};
+use super::{SimulateDocument, SimulatedPeriod, WorkloadDocument};
 use crate::{
     figure::{Figure, Series, SeriesKind},
     predict::weights_text,
 };
 
-impl MachineDocument {
+impl SimulateDocument {
     /// Figures of this simulation.
     pub fn figures(&self) -> Vec<Figure> {
         let mut figures = vec![self.shares(), self.bandwidth(), self.migration()];
@@ -30,7 +30,7 @@ impl MachineDocument {
     }
 
     /// A line of something that each period has.
-    fn line(&self, name: &str, group: usize, value: impl Fn(&PeriodDocument) -> f64) -> Series {
+    fn line(&self, name: &str, group: usize, value: impl Fn(&SimulatedPeriod) -> f64) -> Series {
         let points = self.periods.iter().map(|period| (period.time_s, value(period)));
         Series::new(name, SeriesKind::Line, group, points)
     }
@@ -56,7 +56,7 @@ impl MachineDocument {
     }
 
     fn shares_of_machine(&self) -> Vec<Series> {
-        let target = |period: &PeriodDocument| f64::from(period.target_weights[0]);
+        let target = |period: &SimulatedPeriod| f64::from(period.target_weights[0]);
         let decisions =
             self.periods.iter().map(|p| format!("{}: {}", p.decision, p.reason)).collect();
         // A target holds until the next one: a decision is a point.
@@ -85,11 +85,11 @@ impl MachineDocument {
             let share = period.domain_hot_share.get(at)?.get(tier)?;
             Some((period.time_s, 100.0 * share))
         });
-        let target = |period: &PeriodDocument| {
+        let target = |period: &SimulatedPeriod| {
             let points = period.domain_weights.get(at)?.get(tier)?;
             Some((period.time_s, f64::from(*points)))
         };
-        let decided: Vec<&PeriodDocument> =
+        let decided: Vec<&SimulatedPeriod> =
             self.periods.iter().filter(|period| target(period).is_some()).collect();
         let labels = decided.iter().map(|p| format!("{}: {}", p.decision, p.reason)).collect();
         let points = decided.iter().filter_map(|period| target(period));

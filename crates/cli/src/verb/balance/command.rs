@@ -28,7 +28,7 @@ use interleaf_observe::{
     source::Source,
 };
 use interleaf_record::{
-    balance::PeriodDocument,
+    balance::BalancePeriod,
     run::{BalancedDocument, PutBackDocument, RunDocument},
 };
 use std::{cell::RefCell, io, process::ExitStatus, rc::Rc, time::Duration};
@@ -192,7 +192,7 @@ impl<'a> Job<'_, 'a> {
         child: &RefCell<Child<'_>>,
         journal: &SharedJournal<'a>,
         controller: &mut Controller,
-        tell: &mut dyn FnMut(&[PeriodDocument]) -> Result<(), Failure>,
+        tell: &mut dyn FnMut(&[BalancePeriod]) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let Self { config, root, setup, source, .. } = self;
         // A signal is the command's: the steering goes on until the command ends.

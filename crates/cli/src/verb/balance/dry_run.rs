@@ -16,7 +16,7 @@ use interleaf_linux::{
     root::Root,
     stop::StopFlag,
 };
-use interleaf_record::balance::{PlanDocument, WriteDocument};
+use interleaf_record::balance::{BalancePlanDocument, WriteDocument};
 use std::{cell::RefCell, rc::Rc};
 
 pub(super) fn run(config: &Config, json: bool, root: &Root) -> Result<(), Failure> {
@@ -27,7 +27,7 @@ pub(super) fn run(config: &Config, json: bool, root: &Root) -> Result<(), Failur
     })
 }
 
-fn plan(config: &Config, root: &Root) -> Result<PlanDocument, Failure> {
+fn plan(config: &Config, root: &Root) -> Result<BalancePlanDocument, Failure> {
     let setup = Setup::read(config, root)?;
     let (journal, _) = Journal::open(root).map_err(system::journal_failure)?;
     let journal: SharedJournal<'_> = Rc::new(RefCell::new(journal));

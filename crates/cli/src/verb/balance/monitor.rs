@@ -11,7 +11,7 @@ use super::watchers::SOCKET;
 use crate::verb::terminal;
 use history::History;
 use interleaf_console::{Failure, output};
-use interleaf_record::balance::PeriodDocument;
+use interleaf_record::balance::BalancePeriod;
 use ratatui::Frame;
 use std::{
     io::{self, BufRead as _, BufReader, ErrorKind, Read as _},
@@ -36,7 +36,7 @@ const LINE_MAX: u64 = 1 << 16;
 enum Told {
     /// The daemon is there; it tells what was so far.
     Here,
-    Period(Box<PeriodDocument>),
+    Period(Box<BalancePeriod>),
     /// What it said is no period.
     Strange,
     Gone,

@@ -1,7 +1,7 @@
 //! What a service manager is told (sd_notify(3)): that the daemon is ready, what it does, that its
 //! loop still turns, and that it stops. Where there is none, nobody is told.
 
-use interleaf_record::balance::PeriodDocument;
+use interleaf_record::balance::BalancePeriod;
 use sd_notify::NotifyState;
 use std::{
     cell::Cell,
@@ -38,7 +38,7 @@ impl Manager {
     }
 
     /// What `systemctl status` shows.
-    pub(super) fn status(&self, period: &PeriodDocument) {
+    pub(super) fn status(&self, period: &BalancePeriod) {
         let weights = period.target_weights.iter().map(u16::to_string).collect::<Vec<_>>();
         let (decision, reason) = (&period.decision, &period.reason);
         let line = format!("{}: {} {decision}: {reason}", period.domain, weights.join(":"));
@@ -72,7 +72,7 @@ mod tests {
         manager.alive();
         thread::sleep(Duration::from_millis(30));
         manager.alive();
-        manager.status(&PeriodDocument {
+        manager.status(&BalancePeriod {
             schema: SCHEMA.into(),
             time_s: 6.0,
             domain: "node0".into(),

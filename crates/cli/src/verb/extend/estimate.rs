@@ -6,7 +6,7 @@ use interleaf_pager::{
     drive::{self, DriveError},
     store::{FileStore, Options},
 };
-use interleaf_record::extend::{DriveDocument, EstimateDocument};
+use interleaf_record::extend::{DriveSpeed, EstimateDocument};
 use std::time::Duration;
 
 /// How much of a store is used, and for how long each part is measured: caches of a drive are
@@ -32,7 +32,7 @@ pub(super) fn estimate(args: &ExtendArgs, dram: u64) -> Result<EstimateDocument,
         let mut store = FileStore::open_all(&[path], options)
             .map_err(|why| Failure::new(why.to_string(), why.hint))?;
         let drive = drive::measure(&mut store, BYTES, LIMIT, &DEPTHS);
-        drives.push(DriveDocument::new(path, &drive.map_err(|why| failed(&why))?));
+        drives.push(DriveSpeed::new(path, &drive.map_err(|why| failed(&why))?));
         progress.inc(1);
     }
     progress.finish_and_clear();

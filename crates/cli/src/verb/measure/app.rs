@@ -13,7 +13,7 @@ use interleaf_linux::{
     root::Root,
 };
 use interleaf_record::{
-    measure::{MachineDocument, SCHEMA},
+    measure::{MeasuredMachine, SCHEMA},
     profile::{AppDocument, ProfileDocument, QuantityDocument},
 };
 use sources::Sources;
@@ -37,7 +37,7 @@ pub(super) fn run(args: &AppArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     let machine = Machine::read(&root).map_err(system::read_failure)?;
     let sources = Sources::find(args, &root, &machine)?;
     let hardware = Hardware::read(&root).map_err(system::read_failure)?;
-    let described = MachineDocument::new(&machine, &hardware);
+    let described = MeasuredMachine::new(&machine, &hardware);
     let mut document = document(args, &root, &machine, described, &sources);
     if args.dry_run {
         give(args, &document, interleaf_report::profile::dry_run)?;
@@ -108,7 +108,7 @@ fn document(
     args: &AppArgs,
     root: &Root,
     machine: &Machine,
-    described: MachineDocument,
+    described: MeasuredMachine,
     sources: &Sources<'_>,
 ) -> ProfileDocument {
     let cpus = machine.sockets.iter().map(|(_, cpus)| cpus.len()).sum();

@@ -38,7 +38,7 @@ use interleaf_model::weights::Weights;
 use interleaf_observe::interference::Busy;
 use interleaf_record::{
     measure::{
-        CachesDocument, ContaminationDocument, LevelDocument, MeasureDocument, PointDocument,
+        CachesDocument, ContaminationDocument, LevelDocument, MeasureDocument, MeasuredPoint,
     },
     rounded,
 };
@@ -150,7 +150,7 @@ impl<'a> Bench<'a> {
                 let placement = on_node(*memory);
                 let point =
                     self.bandwidth(cpus(from), traffic, &placement, Way::Pages, "bandwidth")?;
-                self.add(document, PointDocument { memory_node: Some(*memory), ..point })
+                self.add(document, MeasuredPoint { memory_node: Some(*memory), ..point })
             }
             Task::Loaded { from, memory, traffic, loads } => {
                 let place = curve::Place::node(*memory);
@@ -166,7 +166,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Takes in a point, saves what there is so far, and goes on unless a signal came.
-    fn add(&self, document: &mut MeasureDocument, point: PointDocument) -> Result<(), Stop> {
+    fn add(&self, document: &mut MeasureDocument, point: MeasuredPoint) -> Result<(), Stop> {
         document.add(point);
         if let Some(point) = document.points.last().filter(|_| !self.common.quiet) {
             self.bar.suspend(|| {
@@ -184,14 +184,14 @@ impl<'a> Bench<'a> {
     }
 
     /// What all points have in common.
-    fn point(&self, kind: &str, cpus: &Cpus, seen: &Seen) -> PointDocument {
-        PointDocument {
+    fn point(&self, kind: &str, cpus: &Cpus, seen: &Seen) -> MeasuredPoint {
+        MeasuredPoint {
             kind: kind.into(),
             cpu_node: cpus.node,
             nodes: seen.pages_by_node.keys().copied().collect(),
             pages_by_node: seen.pages_by_node.clone(),
             huge_share: seen.huge_share.map(rounded),
-            ..PointDocument::default()
+            ..MeasuredPoint::default()
         }
     }
 
@@ -260,7 +260,7 @@ impl<'a> Bench<'a> {
             let ((found, chase), contamination, took_s) =
                 self.watched(|| pinned(cpus.cpus[0], work))?;
             let seen = self.seen([chase.region()]);
-            let point = PointDocument {
+            let point = MeasuredPoint {
                 memory_node: Some(memory),
                 pattern: order.into(),
                 memory_bytes: options.bytes as u64,
@@ -302,7 +302,7 @@ impl<'a> Bench<'a> {
         }
         let each = took_s / found.visited.len().max(1) as f64;
         for visited in &found.visited {
-            let point = PointDocument {
+            let point = MeasuredPoint {
                 memory_node: Some(memory),
                 pattern: "tlb-local".into(),
                 memory_bytes: visited.bytes as u64,
@@ -353,7 +353,7 @@ impl<'a> Bench<'a> {
         placement: &Placement,
         way: Way,
         kind: &str,
-    ) -> Result<PointDocument, Stop> {
+    ) -> Result<MeasuredPoint, Stop> {
         let setup = self.setup;
         let load = self.load(&cpus.cpus, traffic);
         let repeats = setup.repeats;
@@ -374,7 +374,7 @@ impl<'a> Bench<'a> {
         let median = |chunk: &[f64]| spread(chunk).map_or(0.0, |it| it.median);
         let medians: Vec<f64> = windows.chunks(each).map(median).collect();
         let rate = spread(&medians).unwrap_or(NOTHING);
-        let point = PointDocument {
+        let point = MeasuredPoint {
             pattern: pattern_name(setup.pattern).into(),
             kernel: self.kernel(traffic).map(|kernel| kernel.to_string()),
             memory_bytes: setup.buffer as u64,
@@ -404,7 +404,7 @@ impl<'a> Bench<'a> {
             for traffic in mixes {
                 let point = self.bandwidth(cpus, traffic, &placement, way, "interleave")?;
                 let weights = Some(weights.as_slice().to_vec());
-                self.add(document, PointDocument { weights, ..point })?;
+                self.add(document, MeasuredPoint { weights, ..point })?;
             }
             if let (Some(loads), Some(traffic)) = (loads, mixes.first()) {
                 let place =
@@ -445,8 +445,8 @@ fn pattern_name(pattern: Pattern) -> &'static str {
     }
 }
 
-fn with_latency(point: PointDocument, ns: Spread) -> PointDocument {
-    PointDocument {
+fn with_latency(point: MeasuredPoint, ns: Spread) -> MeasuredPoint {
+    MeasuredPoint {
         latency_ns: Some(rounded(ns.median)),
         spread: rounded(ns.relative),
         repeats: ns.count,
@@ -455,12 +455,12 @@ fn with_latency(point: PointDocument, ns: Spread) -> PointDocument {
 }
 
 fn with_rate(
-    point: PointDocument,
+    point: MeasuredPoint,
     traffic: &Traffic,
     threads: usize,
     rate: Spread,
-) -> PointDocument {
-    PointDocument {
+) -> MeasuredPoint {
+    MeasuredPoint {
         mix: Some(traffic.to_string()),
         read_share: traffic.mix().ok().map(|mix| rounded(mix.read_share())),
         threads: threads as u32,

@@ -15,7 +15,7 @@ use interleaf_linux::place::{
 };
 use interleaf_measure::interleave::Way;
 use interleaf_model::weights::Weights;
-use interleaf_record::run::{PutBackDocument, SettingDocument};
+use interleaf_record::run::{ChangedSetting, PutBackDocument};
 
 /// What stands for `all`: each ratio of whole numbers up to this.
 const RATIO_MAX: u16 = 10;
@@ -118,8 +118,8 @@ pub(super) fn would_set(
     setup: &Setup<'_>,
     tasks: &[Task],
     way: Way,
-) -> Result<Vec<SettingDocument>, Failure> {
-    let mut all: Vec<SettingDocument> = vec![];
+) -> Result<Vec<ChangedSetting>, Failure> {
+    let mut all: Vec<ChangedSetting> = vec![];
     if way == Way::Pages {
         return Ok(all);
     }
