@@ -71,9 +71,9 @@ pub fn platform(name: &str) -> Result<Platform, Failure> {
     let text = read(path, "platform", &platform_names())?;
     let curves = |relative: &str| {
         let path = path.parent().unwrap_or(Path::new("")).join(relative);
-        text_of(&path).map_err(|why| match why {
-            NoText::Unread(why) => why.to_string(),
-            NoText::NotUtf8 { line } => format!("line {line} is {NOT_UTF8}"),
+        read_text(&path).map_err(|why| match why {
+            TextError::Unread(why) => why.to_string(),
+            TextError::NotUtf8 { line } => format!("line {line} is {NOT_UTF8}"),
         })
     };
     Ok(platform_toml::parse(name, &text, &curves)?)
@@ -129,45 +129,45 @@ pub fn document(path: &Path, hint: &str) -> Result<String, Failure> {
 
 /// The bytes of a trace of requests, as of [`text`].
 pub fn trace(path: &Path, hint: &str) -> Result<Vec<u8>, Failure> {
-    given(path, TRACE_MAX).map_err(|why| unread(path, &why, hint))
+    read_input(path, TRACE_MAX).map_err(|why| read_failure(path, &why, hint))
 }
 
 fn text_up_to(path: &Path, limit: u64, hint: &str) -> Result<String, Failure> {
-    let read = given(path, limit).map_err(NoText::Unread);
-    read.and_then(utf8).map_err(|why| match why {
-        NoText::Unread(why) => unread(path, &why, hint),
-        NoText::NotUtf8 { line } => not_utf8(path, line),
+    let read = read_input(path, limit).map_err(TextError::Unread);
+    read.and_then(decode_utf8).map_err(|why| match why {
+        TextError::Unread(why) => read_failure(path, &why, hint),
+        TextError::NotUtf8 { line } => encoding_failure(path, line),
     })
 }
 
 /// The bytes of a file, or of stdin where `path` is `-`.
-fn given(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+fn read_input(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     match path == Path::new("-") {
         true => input::read_stdin(limit),
         false => input::read_file(path, limit),
     }
 }
 
-fn unread(path: &Path, why: &io::Error, hint: &str) -> Failure {
+fn read_failure(path: &Path, why: &io::Error, hint: &str) -> Failure {
     Failure::new(format!("{}: {why}", path.display()), hint)
 }
 
 /// The scenario with this name, or in this file, on the platform that is `asked` for or its own;
 /// and the duration that it has.
 pub fn scenario(name: &str, asked: Option<&str>) -> Result<(Scenario, Option<Time>), Failure> {
-    let (label, text, shelf) = match embedded(&SCENARIOS, &format!("{name}.toml")) {
-        Some(text) => (format!("{name}.toml"), text.to_string(), Shelf::Scenarios),
+    let (label, text, files) = match embedded(&SCENARIOS, &format!("{name}.toml")) {
+        Some(text) => (format!("{name}.toml"), text.to_string(), FileSource::BuiltIn),
         None => {
             let path = Path::new(name);
             let text = read(path, "scenario", &scenario_names())?;
-            (name.to_string(), text, Shelf::Folder(path.parent().unwrap_or(Path::new(""))))
+            (name.to_string(), text, FileSource::Folder(path.parent().unwrap_or(Path::new(""))))
         }
     };
     let file = scenario_toml::parse(&label, &text)?;
     let platform = match (asked, file.platform_name()) {
         (Some(asked), _) => platform(asked)?,
         (None, Some(own)) => {
-            shelf.platform(own).map_err(|why| why.within(&file.platform_place()))?
+            files.platform(own).map_err(|why| why.within(&file.platform_place()))?
         }
         (None, None) => {
             let hint = "add platform = \"NAME\" to it, or give --platform NAME";
@@ -178,7 +178,7 @@ pub fn scenario(name: &str, asked: Option<&str>) -> Result<(Scenario, Option<Tim
         let loaded = || {
             let demand = match source {
                 DemandSource::Workload(name) => workload(name)?,
-                DemandSource::File(path) => shelf.demand(path)?,
+                DemandSource::File(path) => files.demand(path)?,
             };
             let measured_on = Some(measured_on(&platform, &demand)?);
             Ok(LoadedDemand { demand, measured_on })
@@ -223,18 +223,18 @@ pub fn curve_failure(why: CurveError) -> Failure {
 }
 
 /// Where the files lie that a scenario names.
-enum Shelf<'a> {
+enum FileSource<'a> {
     /// Among the scenarios that come with the tool.
-    Scenarios,
+    BuiltIn,
     /// In this folder.
     Folder(&'a Path),
 }
 
-impl Shelf<'_> {
+impl FileSource<'_> {
     fn platform(&self, name: &str) -> Result<Platform, Failure> {
         match (self, embedded(&SCENARIOS, name)) {
             _ if platform_names().iter().any(|known| known == name) => platform(name),
-            (Self::Scenarios, Some(text)) => {
+            (Self::BuiltIn, Some(text)) => {
                 let folder = Path::new(name).parent().unwrap_or(Path::new(""));
                 let curves = |path: &str| {
                     let path = folder.join(path);
@@ -244,15 +244,15 @@ impl Shelf<'_> {
                 Ok(platform_toml::parse(name, text, &curves)?)
             }
             (Self::Folder(folder), _) => platform(&folder.join(name).to_string_lossy()),
-            (Self::Scenarios, None) => platform(name),
+            (Self::BuiltIn, None) => platform(name),
         }
     }
 
     fn demand(&self, path: &str) -> Result<Demand, Failure> {
         match (self, embedded(&SCENARIOS, path)) {
-            (Self::Scenarios, Some(text)) => Ok(demand_toml::parse(path, text)?),
+            (Self::BuiltIn, Some(text)) => Ok(demand_toml::parse(path, text)?),
             (Self::Folder(folder), _) => demand(&folder.join(path)),
-            (Self::Scenarios, None) => demand(Path::new(path)),
+            (Self::BuiltIn, None) => demand(Path::new(path)),
         }
     }
 }
@@ -262,10 +262,10 @@ fn embedded<'a>(dir: &'a Dir<'_>, path: &str) -> Option<&'a str> {
 }
 
 fn read(path: &Path, what: &str, names: &[String]) -> Result<String, Failure> {
-    text_of(path).map_err(|why| {
+    read_text(path).map_err(|why| {
         let why = match why {
-            NoText::Unread(why) => why,
-            NoText::NotUtf8 { line } => return not_utf8(path, line),
+            TextError::Unread(why) => why,
+            TextError::NotUtf8 { line } => return encoding_failure(path, line),
         };
         let problem = if path.components().count() == 1 && path.extension().is_none() {
             format!("there is no {what} \"{}\"", path.display())
@@ -289,25 +289,25 @@ const TRACE_MAX: u64 = 2 << 30;
 const NOT_UTF8: &str = "not UTF-8 text";
 
 /// Why a file gives no text.
-enum NoText {
+enum TextError {
     /// It cannot be read.
     Unread(io::Error),
     /// It can, but it is another encoding or no text at all, from this line on.
     NotUtf8 { line: usize },
 }
 
-fn text_of(path: &Path) -> Result<String, NoText> {
-    input::read_file(path, TEXT_MAX).map_err(NoText::Unread).and_then(utf8)
+fn read_text(path: &Path) -> Result<String, TextError> {
+    input::read_file(path, TEXT_MAX).map_err(TextError::Unread).and_then(decode_utf8)
 }
 
-fn utf8(bytes: Vec<u8>) -> Result<String, NoText> {
+fn decode_utf8(bytes: Vec<u8>) -> Result<String, TextError> {
     String::from_utf8(bytes).map_err(|why| {
         let good = &why.as_bytes()[..why.utf8_error().valid_up_to()];
-        NoText::NotUtf8 { line: good.iter().filter(|byte| **byte == b'\n').count() + 1 }
+        TextError::NotUtf8 { line: good.iter().filter(|byte| **byte == b'\n').count() + 1 }
     })
 }
 
-fn not_utf8(path: &Path, line: usize) -> Failure {
+fn encoding_failure(path: &Path, line: usize) -> Failure {
     let problem = format!("{}:{line}: this is {NOT_UTF8}", path.display());
     Failure::new(problem, "save the file as UTF-8, or name another one")
 }

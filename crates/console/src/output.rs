@@ -56,7 +56,7 @@ pub fn message(text: &str) {
 }
 
 /// Prints a failure, and returns the exit status of a process that ends with it.
-pub fn tell(failure: Failure) -> ExitCode {
+pub fn print_failure(failure: Failure) -> ExitCode {
     match failure {
         Failure::Error { problem, hint } => {
             message(&format!("error: {problem}\n\nhint: {hint}"));
@@ -64,14 +64,14 @@ pub fn tell(failure: Failure) -> ExitCode {
         }
         Failure::Shown(text) => match data(&text) {
             Ok(()) | Err(Failure::BrokenPipe) => ExitCode::SUCCESS,
-            Err(failure) => tell(failure),
+            Err(failure) => print_failure(failure),
         },
         Failure::BrokenPipe => ExitCode::SUCCESS,
     }
 }
 
 /// Passes on to stderr what a command has written.
-pub fn passed_on(bytes: &[u8]) {
+pub fn forward_stderr(bytes: &[u8]) {
     // As for a message.
     let _ = io::stderr().lock().write_all(bytes);
 }

@@ -60,14 +60,14 @@ impl BalancePeriod {
     pub fn new(host: &Host<'_>, at: usize, time_s: f64, period: &DomainPeriod) -> Self {
         let layout = host.layout();
         let near = layout.domains[at].tiers.iter().map(|tier| host.nodes()[*tier]);
-        let reached_bytes = reached(host, at, &near.collect::<Vec<_>>());
+        let reached_bytes = reached_bytes(host, at, &near.collect::<Vec<_>>());
         let reached = reached_bytes.as_deref().map(shares);
-        let document = Self::of(layout, host.nodes(), at, time_s, period, reached);
+        let document = Self::for_domain(layout, host.nodes(), at, time_s, period, reached);
         Self { reached_bytes, ..document }
     }
 
     /// Of any machine: the domain at `at` of `layout`, whose tiers are `nodes`.
-    pub fn of(
+    pub fn for_domain(
         layout: &Layout,
         nodes: &[u32],
         at: usize,
@@ -98,7 +98,7 @@ impl BalancePeriod {
 }
 
 /// Where the pages of a domain's scopes are, bytes on each of its nodes.
-fn reached(host: &Host<'_>, domain: usize, nodes: &[u32]) -> Option<Vec<u64>> {
+fn reached_bytes(host: &Host<'_>, domain: usize, nodes: &[u32]) -> Option<Vec<u64>> {
     let scopes = host.layout().scopes.iter().zip(host.followed());
     let of_domain = scopes.filter(|(scope, _)| scope.domain == domain);
     let on: Vec<_> = of_domain.filter_map(|(_, followed)| followed.on.as_ref()).collect();
@@ -204,7 +204,7 @@ pub struct SourceDocument {
 
 impl SourceDocument {
     /// In a line.
-    pub fn words(&self) -> String {
+    pub fn summary_line(&self) -> String {
         match self.is_there {
             true => self.what.clone(),
             false => format!("nothing: {}", self.what),

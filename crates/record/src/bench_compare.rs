@@ -3,7 +3,7 @@
 mod figures;
 
 use super::{
-    check::{Check, Checked, identifier, wrong},
+    check::{Check, Checked, identifier, invalid},
     rounded,
 };
 use interleaf_linux::root::Root;
@@ -138,7 +138,7 @@ impl Check for BenchCompareDocument {
             identifier(format!("{name}.pattern"), pattern)?;
             match ratio > 0.0 {
                 true => Ok(()),
-                false => wrong(format!("{name}.ratio"), format!("{ratio} is not above 0")),
+                false => invalid(format!("{name}.ratio"), format!("{ratio} is not above 0")),
             }
         };
         for (at, row) in self.rows.iter().enumerate() {
@@ -177,7 +177,7 @@ impl BenchCompareDocument {
     /// Sets the rows of a pattern at a footprint, each compared with DRAM, in place of those of
     /// fewer rounds. `moves_bytes` is whether bytes, and not requests, bound the drive: the pattern
     /// streams, or can be predicted.
-    pub fn put(
+    pub fn replace_rows(
         &mut self,
         mut rows: Vec<BenchRow>,
         ceiling: Option<CeilingDocument>,
@@ -209,7 +209,7 @@ impl BenchCompareDocument {
     }
 
     /// Whether any run gave a wrong result.
-    pub fn has_wrong(&self) -> bool {
+    pub fn has_wrong_result(&self) -> bool {
         self.rows.iter().any(|row| row.rate.is_some() && !row.verified)
     }
 }

@@ -1,21 +1,21 @@
 //! Validation of documents beyond the types of their fields, before anything is rendered.
 //!
 //! Two kinds of rules. Those on single numbers go by the names of fields, which have their units in
-//! them, and are the same for all schemas ([`numbers`]). Those that tie fields to each other (as
+//! them, and are the same for all schemas ([`check_numbers`]). Those that tie fields to each other (as
 //! many shares as tiers) stand beside the structs, as [`Check`].
 
 use serde_json::Value;
 
 /// A field of a document that cannot be rendered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong {
+pub struct InvalidField {
     /// Where it is: `rows[3].tier_share`.
     pub field: String,
     /// The fault, and the values that are allowed.
     pub problem: String,
 }
 
-pub type Checked = Result<(), Wrong>;
+pub type Checked = Result<(), InvalidField>;
 
 /// A document whose fields depend on each other.
 pub trait Check {
@@ -27,26 +27,34 @@ pub trait Check {
 }
 
 /// An error about `field`.
-pub fn wrong(field: impl Into<String>, problem: impl Into<String>) -> Checked {
-    Err(Wrong { field: field.into(), problem: problem.into() })
+pub fn invalid(field: impl Into<String>, problem: impl Into<String>) -> Checked {
+    Err(InvalidField { field: field.into(), problem: problem.into() })
 }
 
 /// An error unless `found` is as many as there are of `of`.
-pub fn as_many(field: impl Into<String>, found: usize, wanted: usize, of: &str) -> Checked {
+pub fn same_length(field: impl Into<String>, found: usize, wanted: usize, of: &str) -> Checked {
     if found == wanted {
         return Ok(());
     }
-    wrong(field, format!("it has {found} elements, and {of} has {wanted}: one for each is needed"))
+    invalid(
+        field,
+        format!("it has {found} elements, and {of} has {wanted}: one for each is needed"),
+    )
 }
 
-/// As [`as_many`], or none at all.
-pub fn as_many_or_none(field: impl Into<String>, found: usize, wanted: usize, of: &str) -> Checked {
-    if found == 0 { Ok(()) } else { as_many(field, found, wanted, of) }
+/// As [`same_length`], or none at all.
+pub fn same_length_or_empty(
+    field: impl Into<String>,
+    found: usize,
+    wanted: usize,
+    of: &str,
+) -> Checked {
+    if found == 0 { Ok(()) } else { same_length(field, found, wanted, of) }
 }
 
 /// An error unless there is an element.
 pub fn not_empty(field: impl Into<String>, found: usize) -> Checked {
-    if found > 0 { Ok(()) } else { wrong(field, "it is empty: one element or more is needed") }
+    if found > 0 { Ok(()) } else { invalid(field, "it is empty: one element or more is needed") }
 }
 
 /// An error unless `low` is at most `high`.
@@ -54,7 +62,7 @@ pub fn in_order(field: impl Into<String>, [low, high]: [f64; 2]) -> Checked {
     if low <= high {
         return Ok(());
     }
-    wrong(field, format!("{low} is above {high}: the lower end comes first"))
+    invalid(field, format!("{low} is above {high}: the lower end comes first"))
 }
 
 /// An error unless a name can be an identifier in a page or a file.
@@ -64,7 +72,7 @@ pub fn identifier(field: impl Into<String>, name: &str) -> Checked {
         return Ok(());
     }
     let problem = format!("{name:?} is no name of ASCII letters, digits, '-', '_', '.' and '+'");
-    wrong(field, problem)
+    invalid(field, problem)
 }
 
 /// Whole numbers up to here are exact in JSON (RFC 8259, section 6), and sums of them fit.
@@ -89,17 +97,17 @@ const SHARE_MAX: f64 = 1.0 + 1e-6;
 ///
 /// # Errors
 /// With the first one that is not.
-pub fn numbers(document: &Value) -> Checked {
-    of_value(document, &mut String::new(), "")
+pub fn check_numbers(document: &Value) -> Checked {
+    check_value(document, &mut String::new(), "")
 }
 
-fn of_value(value: &Value, path: &mut String, name: &str) -> Checked {
+fn check_value(value: &Value, path: &mut String, name: &str) -> Checked {
     let length = path.len();
     match value {
         Value::Array(elements) => {
             for (at, element) in elements.iter().enumerate() {
                 path.push_str(&format!("[{at}]"));
-                of_value(element, path, name)?;
+                check_value(element, path, name)?;
                 path.truncate(length);
             }
         }
@@ -108,33 +116,33 @@ fn of_value(value: &Value, path: &mut String, name: &str) -> Checked {
                 let dot = if path.is_empty() { "" } else { "." };
                 path.push_str(dot);
                 path.push_str(name);
-                of_value(field, path, name)?;
+                check_value(field, path, name)?;
                 path.truncate(length);
             }
         }
-        Value::Number(number) => of_number(number, path, name)?,
+        Value::Number(number) => check_number(number, path, name)?,
         Value::Null | Value::Bool(_) | Value::String(_) => {}
     }
     Ok(())
 }
 
-fn of_number(number: &serde_json::Number, path: &str, name: &str) -> Checked {
+fn check_number(number: &serde_json::Number, path: &str, name: &str) -> Checked {
     let value = number.as_f64().unwrap_or(f64::NAN);
     let size = value.abs();
     if number.is_u64() || number.is_i64() {
         if name != SEED && size > WHOLE_MAX as f64 {
-            return wrong(path, format!("{number} is larger than 2^53, the most it can be"));
+            return invalid(path, format!("{number} is larger than 2^53, the most it can be"));
         }
     } else if !(value == 0.0 || (NUMBER_MIN..=NUMBER_MAX).contains(&size)) {
         let allowed = format!("0, or of a size from {NUMBER_MIN:e} to {NUMBER_MAX:e}");
-        return wrong(path, format!("{number} is out of range: it is {allowed}"));
+        return invalid(path, format!("{number} is out of range: it is {allowed}"));
     }
     let is_part = name.ends_with("share") || name.ends_with("share_of_time");
     if is_part && !(0.0..=SHARE_MAX).contains(&value) {
-        return wrong(path, format!("{number} is not a part from 0 to 1"));
+        return invalid(path, format!("{number} is not a part from 0 to 1"));
     }
     if value < 0.0 && NOT_NEGATIVE.iter().any(|end| name.ends_with(end)) {
-        return wrong(path, format!("{number} is negative: 0 is the least it can be"));
+        return invalid(path, format!("{number} is negative: 0 is the least it can be"));
     }
     Ok(())
 }
@@ -145,7 +153,7 @@ mod tests {
     use super::*;
 
     fn problem(text: &str) -> Option<(String, String)> {
-        let checked = numbers(&serde_json::from_str(text).unwrap());
+        let checked = check_numbers(&serde_json::from_str(text).unwrap());
         checked.err().map(|wrong| (wrong.field, wrong.problem))
     }
 

@@ -135,7 +135,7 @@ fn keyed(record: &MeasureDocument) -> Vec<(String, &MeasuredPoint)> {
         }
     }
     let mut curves: Vec<(String, Vec<&MeasuredPoint>)> = vec![];
-    for point in record.of_kind("loaded") {
+    for point in record.points_of_kind("loaded") {
         let key = MeasuredPoint { delay_ns: None, ..point.clone() }.setting();
         match curves.iter_mut().find(|(known, _)| *known == key) {
             Some((_, points)) => points.push(point),
@@ -154,7 +154,7 @@ fn keyed(record: &MeasureDocument) -> Vec<(String, &MeasuredPoint)> {
 
 /// The median spread of all points of a kind that have one.
 fn typical_spread(records: &[&MeasureDocument], kind: &str) -> Option<f64> {
-    let points = records.iter().flat_map(|record| record.of_kind(kind));
+    let points = records.iter().flat_map(|record| record.points_of_kind(kind));
     let mut spreads: Vec<f64> = points.filter_map(MeasuredPoint::known_spread).collect();
     spreads.sort_by(f64::total_cmp);
     spreads.get(spreads.len() / 2).copied()

@@ -78,23 +78,23 @@ pub struct ProcessDocument {
 
 /// The processes of a session, those that have ended too.
 #[derive(Debug, Default)]
-pub struct Seen(Vec<Process>);
+pub struct SessionProcesses(Vec<Process>);
 
-impl Seen {
+impl SessionProcesses {
     /// Takes in how they are now.
-    pub fn look(&mut self, board: &Board) {
+    pub fn update_and_recover(&mut self, board: &Board) {
         // First those that run: who ends meanwhile is among those that have gone.
         let mut found = board.processes();
         found.extend(board.recover());
-        self.take(found);
+        self.merge(found);
     }
 
     /// The same, without clearing the slots of those who have gone.
-    pub fn watch(&mut self, board: &Board) {
-        self.take(board.processes());
+    pub fn update(&mut self, board: &Board) {
+        self.merge(board.processes());
     }
 
-    fn take(&mut self, found: Vec<Process>) {
+    fn merge(&mut self, found: Vec<Process>) {
         for process in found {
             let same = |other: &&mut Process| other.identity == process.identity;
             match self.0.iter_mut().find(same) {
@@ -107,7 +107,7 @@ impl Seen {
 
 impl ExtendDocument {
     /// What was done so far by the processes of a session.
-    pub fn new(settings: &Settings, board: &Board, seen: &Seen) -> Self {
+    pub fn new(settings: &Settings, board: &Board, seen: &SessionProcesses) -> Self {
         let here = board.processes();
         let all = here.iter().map(|process| process.counts).chain([board.past()]);
         let total =
@@ -128,7 +128,7 @@ impl ExtendDocument {
     }
 
     /// Says how the command ended.
-    pub fn ended(&mut self, status: Option<ExitStatus>, elapsed: Duration) {
+    pub fn record_exit(&mut self, status: Option<ExitStatus>, elapsed: Duration) {
         self.exit_code = status.and_then(|status| status.code());
         self.signal = status.and_then(|status| status.signal());
         self.elapsed_s = rounded(elapsed.as_secs_f64());

@@ -1,7 +1,7 @@
 //! A figure as data: what is drawn is decided once, how it is drawn by each kind of report.
 
 use super::{
-    check::{Checked, as_many, as_many_or_none, identifier, wrong},
+    check::{Checked, identifier, invalid, same_length, same_length_or_empty},
     rounded,
 };
 use serde::{Deserialize, Serialize};
@@ -69,15 +69,15 @@ impl Figure {
         for (at, series) in self.series.iter().enumerate() {
             let field = format!("{field}.series[{at}]");
             let points = series.x.len();
-            as_many(format!("{field}.y"), series.y.len(), points, "x")?;
-            as_many_or_none(format!("{field}.low"), series.low.len(), points, "x")?;
-            as_many(format!("{field}.high"), series.high.len(), series.low.len(), "low")?;
-            as_many_or_none(format!("{field}.labels"), series.labels.len(), points, "x")?;
+            same_length(format!("{field}.y"), series.y.len(), points, "x")?;
+            same_length_or_empty(format!("{field}.low"), series.low.len(), points, "x")?;
+            same_length(format!("{field}.high"), series.high.len(), series.low.len(), "low")?;
+            same_length_or_empty(format!("{field}.labels"), series.labels.len(), points, "x")?;
             let names = self.categories.len();
             let is_name = |x: f64| (0..names).any(|name| name as f64 == x);
             if series.kind == SeriesKind::Bars && !series.x.iter().all(|x| is_name(*x)) {
                 let problem = format!("bars stand at 0 to the last of {names} categories");
-                return wrong(format!("{field}.x"), problem);
+                return invalid(format!("{field}.x"), problem);
             }
         }
         Ok(())

@@ -30,7 +30,7 @@ pub mod show;
 pub mod simulate;
 pub mod tune;
 
-use check::{Check, Wrong};
+use check::{Check, InvalidField};
 use interleaf_model::{format::FileError, provenance::Provenance};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::fmt;
@@ -79,26 +79,26 @@ pub enum Document {
 
 /// What a document leans on, by the strength of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct LeansOn {
+pub struct ProvenanceDocument {
     pub measured: Vec<String>,
     pub published: Vec<String>,
     pub simulated: Vec<String>,
     pub assumed: Vec<String>,
 }
 
-impl LeansOn {
-    pub fn of(figures: &[(String, Provenance)]) -> Self {
-        let mut leans_on = Self::default();
+impl ProvenanceDocument {
+    pub fn new(figures: &[(String, Provenance)]) -> Self {
+        let mut lists = Self::default();
         for (what, provenance) in figures {
             let list = match provenance {
-                Provenance::Measured => &mut leans_on.measured,
-                Provenance::Published => &mut leans_on.published,
-                Provenance::Simulated => &mut leans_on.simulated,
-                Provenance::Assumed => &mut leans_on.assumed,
+                Provenance::Measured => &mut lists.measured,
+                Provenance::Published => &mut lists.published,
+                Provenance::Simulated => &mut lists.simulated,
+                Provenance::Assumed => &mut lists.assumed,
             };
             list.push(what.clone());
         }
-        leans_on
+        lists
     }
 }
 
@@ -124,11 +124,14 @@ pub fn read(name: &str, text: &str) -> Result<Document, RecordError> {
     }
     if let Some(record) = measure::foreign::read(name, text) {
         let record = record?;
-        let value = serde_json::to_value(&record).map_err(|why| broken(name, "", &why))?;
-        check::numbers(&value).and_then(|()| record.check()).map_err(|why| wrong(name, &why))?;
+        let value = serde_json::to_value(&record).map_err(|why| unparsable(name, "", &why))?;
+        check::check_numbers(&value)
+            .and_then(|()| record.check())
+            .map_err(|why| invalid_record(name, &why))?;
         return Ok(Document::Measure(Box::new(record)));
     }
-    let Head { schema, app } = serde_json::from_str(text).map_err(|why| broken(name, "", &why))?;
+    let Head { schema, app } =
+        serde_json::from_str(text).map_err(|why| unparsable(name, "", &why))?;
     match schema.as_str() {
         predict::SCHEMA => checked(name, text).map(Document::Predict),
         reproduce::SCHEMA => checked(name, text).map(Document::Reproduce),
@@ -149,14 +152,16 @@ pub fn read(name: &str, text: &str) -> Result<Document, RecordError> {
 fn checked<T: Check + DeserializeOwned>(name: &str, text: &str) -> Result<Box<T>, RecordError> {
     let document: T =
         serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(text))
-            .map_err(|why| broken(name, &why.path().to_string(), why.inner()))?;
-    let value = serde_json::from_str(text).map_err(|why| broken(name, "", &why))?;
-    check::numbers(&value).and_then(|()| document.check()).map_err(|why| wrong(name, &why))?;
+            .map_err(|why| unparsable(name, &why.path().to_string(), why.inner()))?;
+    let value = serde_json::from_str(text).map_err(|why| unparsable(name, "", &why))?;
+    check::check_numbers(&value)
+        .and_then(|()| document.check())
+        .map_err(|why| invalid_record(name, &why))?;
     Ok(Box::new(document))
 }
 
 /// A document that is no JSON, or has another type at `field`; that is "." of the whole.
-fn broken(name: &str, field: &str, why: &serde_json::Error) -> RecordError {
+fn unparsable(name: &str, field: &str, why: &serde_json::Error) -> RecordError {
     let field = match field {
         "" | "." => String::new(),
         field => format!("{field}: "),
@@ -167,7 +172,7 @@ fn broken(name: &str, field: &str, why: &serde_json::Error) -> RecordError {
     )
 }
 
-fn wrong(name: &str, why: &Wrong) -> RecordError {
+fn invalid_record(name: &str, why: &InvalidField) -> RecordError {
     RecordError::new(
         format!("{name}: {}: {}", why.field, why.problem),
         "give the document as it was recorded with -o: this one was altered since, or damaged",
@@ -201,4 +206,9 @@ pub fn rounded(value: f64) -> f64 {
 /// All of `values`, rounded.
 pub fn all_rounded(values: &[f64]) -> Vec<f64> {
     values.iter().copied().map(rounded).collect()
+}
+
+/// Weights in the notation of the command line: `3:1`.
+pub fn weights_text(weights: &[u16]) -> String {
+    weights.iter().map(u16::to_string).collect::<Vec<_>>().join(":")
 }

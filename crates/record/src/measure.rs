@@ -6,10 +6,11 @@ pub mod foreign;
 mod machine;
 pub mod platform;
 
+pub use crate::weights_text;
 pub use machine::MeasuredMachine;
 
 use super::{
-    check::{Check, Checked, not_empty, wrong},
+    check::{Check, Checked, invalid, not_empty},
     run::{ChangedSetting, PutBackDocument},
 };
 use interleaf_measure::idle;
@@ -267,18 +268,18 @@ impl Check for MeasureDocument {
                 not_empty(format!("{field}.weights"), weights.len())?;
             }
             if point.kind == "cache" && point.memory_bytes == 0 {
-                return wrong(format!("{field}.memory_bytes"), "0 is no size of a chase");
+                return invalid(format!("{field}.memory_bytes"), "0 is no size of a chase");
             }
             let Some(histogram) = &point.histogram else { continue };
             let (samples, tagged) = (histogram.samples, histogram.tagged);
             if tagged > samples {
                 let problem = format!("{tagged} is more than the {samples} of samples");
-                return wrong(format!("{field}.histogram.tagged"), problem);
+                return invalid(format!("{field}.histogram.tagged"), problem);
             }
             let counted = histogram.histogram_8ns.iter().fold(0, |a: u64, b| a.saturating_add(*b));
             if counted > samples {
                 let problem = format!("it counts {counted} accesses, and samples says {samples}");
-                return wrong(format!("{field}.histogram.histogram_8ns"), problem);
+                return invalid(format!("{field}.histogram.histogram_8ns"), problem);
             }
         }
         Ok(())
@@ -312,11 +313,11 @@ impl MeasureDocument {
 
     /// Takes in a point.
     pub fn add(&mut self, mut point: MeasuredPoint) {
-        point.quality = point.judged();
+        point.quality = point.assess();
         self.points.push(point);
-        self.best_weights = self.best();
-        self.best_by_load = self.by_load();
-        self.quality = self.judged();
+        self.best_weights = self.best_by_mix();
+        self.best_by_load = self.best_at_loads();
+        self.quality = self.overall_quality();
     }
 
     pub fn stop(&mut self, stopped: &str, because: impl Into<String>) {
@@ -324,13 +325,16 @@ impl MeasureDocument {
         self.stopped_because = because.into();
     }
 
-    pub fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a MeasuredPoint> + 'a {
+    pub fn points_of_kind<'a>(
+        &'a self,
+        kind: &'a str,
+    ) -> impl Iterator<Item = &'a MeasuredPoint> + 'a {
         self.points.iter().filter(move |point| point.kind == kind)
     }
 
     /// The points of curves, each curve in the order of its load.
     pub fn loaded(&self) -> Vec<&MeasuredPoint> {
-        let mut points: Vec<&MeasuredPoint> = self.of_kind("loaded").collect();
+        let mut points: Vec<&MeasuredPoint> = self.points_of_kind("loaded").collect();
         let curve = |point: &MeasuredPoint| {
             (point.cpu_node, point.memory_node, point.weights.clone(), point.mix.clone())
         };
@@ -350,7 +354,7 @@ impl MeasureDocument {
     }
 
     /// How good the whole is: noisy where more than a tenth of its points are.
-    fn judged(&self) -> String {
+    fn overall_quality(&self) -> String {
         let noisy = self.points.iter().filter(|point| point.quality != "good");
         let count = noisy.clone().count();
         if count * 10 <= self.points.len() {
@@ -360,22 +364,24 @@ impl MeasureDocument {
         let mut whys: Vec<&str> =
             noisy.map(|point| point.quality.trim_start_matches("noisy: ")).collect();
         whys.sort_unstable();
-        let most = whys.chunk_by(|a, b| kind_of(a) == kind_of(b)).max_by_key(|chunk| chunk.len());
+        let most =
+            whys.chunk_by(|a, b| reason_kind(a) == reason_kind(b)).max_by_key(|chunk| chunk.len());
         let most = most.map_or("", |chunk| chunk[0]);
         format!("noisy: {count} of {of} points are, most for this: {most}")
     }
 
-    fn best(&self) -> Vec<MeasuredBest> {
+    fn best_by_mix(&self) -> Vec<MeasuredBest> {
         let mut best: Vec<MeasuredBest> = vec![];
-        for point in self.of_kind("interleave") {
+        for point in self.points_of_kind("interleave") {
             let (Some(mix), Some(gbps)) = (&point.mix, point.program_gbps) else { continue };
             if best.iter().any(|best| best.mix == *mix) {
                 continue;
             }
-            let of_mix = || self.of_kind("interleave").filter(|it| it.mix.as_ref() == Some(mix));
+            let of_mix =
+                || self.points_of_kind("interleave").filter(|it| it.mix.as_ref() == Some(mix));
             let value = |it: &&MeasuredPoint| it.program_gbps.unwrap_or(0.0);
             let top = of_mix().max_by(|a, b| value(a).total_cmp(&value(b))).unwrap_or(point);
-            let first = of_mix().find(|it| it.weights.as_deref().is_some_and(is_first));
+            let first = of_mix().find(|it| it.weights.as_deref().is_some_and(is_first_node_only));
             let gain = first.map(|first| value(&top) / value(&first).max(1e-9) - 1.0);
             let noise = first.and_then(|it| Some(it.known_spread()? + top.known_spread()?));
             best.push(MeasuredBest {
@@ -391,10 +397,10 @@ impl MeasureDocument {
 
     /// The best weights at each load: loads are those that were measured, and what a choice of
     /// weights has at another is between its neighbours.
-    fn by_load(&self) -> Vec<LoadDocument> {
+    fn best_at_loads(&self) -> Vec<LoadDocument> {
         let mut curves: Vec<(Vec<u16>, Line)> = vec![];
         let mut mix = None;
-        for point in self.of_kind("loaded") {
+        for point in self.points_of_kind("loaded") {
             let Some(weights) = &point.weights else { continue };
             let (Some(gbps), Some(ns)) = (point.program_gbps, point.latency_ns) else { continue };
             mix = mix.or(point.mix.clone());
@@ -410,17 +416,19 @@ impl MeasureDocument {
         let mut loads: Vec<f64> =
             curves.iter().flat_map(|(_, curve)| curve.iter().map(|(gbps, _)| *gbps)).collect();
         loads.sort_by(f64::total_cmp);
-        let first = curves.iter().find(|(weights, _)| is_first(weights));
+        let first = curves.iter().find(|(weights, _)| is_first_node_only(weights));
         let best = |load: f64| {
-            let at = curves.iter().filter_map(|(weights, curve)| Some((weights, at(curve, load)?)));
-            let (weights, ns) = at.min_by(|a, b| a.1.total_cmp(&b.1))?;
+            let latencies = curves
+                .iter()
+                .filter_map(|(weights, curve)| Some((weights, latency_at(curve, load)?)));
+            let (weights, ns) = latencies.min_by(|a, b| a.1.total_cmp(&b.1))?;
             Some(LoadDocument {
                 mix: mix.clone().unwrap_or_default(),
                 load_gbps: super::rounded(load),
                 weights: weights.clone(),
                 latency_ns: super::rounded(ns),
                 first_latency_ns: first
-                    .and_then(|(_, curve)| at_or_none(curve, load))
+                    .and_then(|(_, curve)| latency_at(curve, load))
                     .map(super::rounded),
             })
         };
@@ -432,7 +440,7 @@ impl MeasureDocument {
 type Line = Vec<(f64, f64)>;
 
 /// The latency at a load, between neighbours in proportion; none beyond the most.
-fn at(curve: &[(f64, f64)], load: f64) -> Option<f64> {
+fn latency_at(curve: &[(f64, f64)], load: f64) -> Option<f64> {
     let above = curve.iter().position(|(gbps, _)| *gbps >= load)?;
     let (x1, y1) = curve[above];
     let (x0, y0) = if above == 0 { curve[0] } else { curve[above - 1] };
@@ -440,23 +448,19 @@ fn at(curve: &[(f64, f64)], load: f64) -> Option<f64> {
     Some(y0 + part * (y1 - y0))
 }
 
-fn at_or_none(curve: &[(f64, f64)], load: f64) -> Option<f64> {
-    at(curve, load)
-}
-
 /// Whether all pages are on the first node.
-fn is_first(weights: &[u16]) -> bool {
+fn is_first_node_only(weights: &[u16]) -> bool {
     weights.first().is_some_and(|first| *first > 0) && weights[1..].iter().all(|it| *it == 0)
 }
 
 /// What a reason is about, without its numbers.
-fn kind_of(why: &str) -> &str {
+fn reason_kind(why: &str) -> &str {
     why.split([' ', ',']).find(|word| word.chars().all(char::is_alphabetic)).unwrap_or(why)
 }
 
 impl MeasuredPoint {
     /// Whether it can be trusted, and why not.
-    fn judged(&self) -> String {
+    fn assess(&self) -> String {
         let mut whys = vec![];
         let cpus = f64::from(self.threads.max(1));
         let contamination = &self.contamination;
@@ -520,10 +524,6 @@ impl MeasuredPoint {
             _ => self.latency_ns.map(|ns| (ns, "ns")),
         }
     }
-}
-
-pub fn weights_text(weights: &[u16]) -> String {
-    weights.iter().map(u16::to_string).collect::<Vec<_>>().join(":")
 }
 
 /// A size with the largest unit in which it is whole, or with one decimal.

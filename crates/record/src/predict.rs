@@ -1,11 +1,12 @@
 //! `interleaf.predict/1`.
 
 use super::{
-    LeansOn, all_rounded,
-    check::{Check, Checked, as_many, in_order, not_empty},
+    ProvenanceDocument, all_rounded,
+    check::{Check, Checked, in_order, not_empty, same_length},
     figure::{Figure, Series, SeriesKind},
     rounded,
 };
+pub use crate::weights_text;
 use interleaf_model::{
     platform::{Domain, Platform},
     predict::{Estimate, LoadPoint, Prediction, Row},
@@ -31,7 +32,7 @@ pub struct PredictDocument {
     /// How the best weights move with the load; only of a sweep.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub load_curve: Vec<LoadPointDocument>,
-    pub provenance: LeansOn,
+    pub provenance: ProvenanceDocument,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -114,7 +115,7 @@ impl PredictDocument {
                 }
             }),
             load_curve: load_curve.iter().map(LoadPointDocument::new).collect(),
-            provenance: LeansOn::of(&prediction.leans_on),
+            provenance: ProvenanceDocument::new(&prediction.leans_on),
         }
     }
 
@@ -186,7 +187,7 @@ impl Check for PredictDocument {
     fn check(&self) -> Checked {
         let tiers = self.tiers.len();
         not_empty("tiers", tiers)?;
-        let of_tiers = |field: String, found: usize| as_many(field, found, tiers, "tiers");
+        let of_tiers = |field: String, found: usize| same_length(field, found, tiers, "tiers");
         for (at, row) in self.rows.iter().enumerate() {
             of_tiers(format!("rows[{at}].weights"), row.weights.len())?;
             of_tiers(format!("rows[{at}].tier_share"), row.tier_share.len())?;
@@ -261,9 +262,4 @@ fn domain_threads(platform: &Platform, threads: f64) -> Vec<DomainThreadsDocumen
 
 fn interval(estimate: Estimate) -> [f64; 2] {
     [rounded(estimate.low), rounded(estimate.high)]
-}
-
-/// Weights as they are written.
-pub fn weights_text(weights: &[u16]) -> String {
-    weights.iter().map(u16::to_string).collect::<Vec<_>>().join(":")
 }

@@ -6,7 +6,7 @@ mod samples;
 pub use samples::{SampleDocument, Samples, SlotsDocument, TrafficDocument};
 
 use super::{
-    check::{Check, Checked, as_many, as_many_or_none, in_order},
+    check::{Check, Checked, in_order, same_length, same_length_or_empty},
     measure::MeasuredMachine,
     rounded,
 };
@@ -164,21 +164,21 @@ impl Check for ProfileDocument {
     fn check(&self) -> Checked {
         let (tiers, domains) = (self.app.tiers.len(), self.app.energy_domains.len());
         if let Some(whole) = &self.app.whole {
-            as_many_or_none("app.whole.tiers", whole.tiers.len(), tiers, "app.tiers")?;
+            same_length_or_empty("app.whole.tiers", whole.tiers.len(), tiers, "app.tiers")?;
         }
         for (at, phase) in self.app.phases.iter().enumerate() {
             in_order(format!("app.phases[{at}]"), [phase.from_s, phase.to_s])?;
         }
         for (at, sample) in self.app.samples.iter().enumerate() {
             let field = format!("app.samples[{at}]");
-            as_many(format!("{field}.tiers"), sample.tiers.len(), tiers, "app.tiers")?;
+            same_length(format!("{field}.tiers"), sample.tiers.len(), tiers, "app.tiers")?;
             let energy = sample.energy_j.len();
-            as_many(format!("{field}.energy_j"), energy, domains, "app.energy_domains")?;
+            same_length(format!("{field}.energy_j"), energy, domains, "app.energy_domains")?;
             for (name, found) in [
                 ("placement_bytes", sample.placement_bytes.len()),
                 ("anonymous_bytes", sample.anonymous_bytes.len()),
             ] {
-                as_many_or_none(format!("{field}.{name}"), found, tiers, "app.tiers")?;
+                same_length_or_empty(format!("{field}.{name}"), found, tiers, "app.tiers")?;
             }
         }
         Ok(())
@@ -219,9 +219,9 @@ impl TopdownDocument {
     }
 }
 
-/// What is known of a run beside its samples.
+/// What is known of a run totals its samples.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Beside {
+pub struct RunTotals {
     pub process_resident_max_bytes: Option<u64>,
     pub machine_busy_s: Option<f64>,
     pub stolen_s: Option<f64>,
@@ -229,7 +229,7 @@ pub struct Beside {
 
 impl AppDocument {
     /// Puts together what the samples tell of the run as a whole.
-    pub fn summed(&mut self, runtime_s: f64, beside: Beside) {
+    pub fn summarise(&mut self, runtime_s: f64, totals: RunTotals) {
         self.runtime_s = Some(rounded(runtime_s));
         let Some(sum) = SampleDocument::sum(&self.samples) else {
             self.whole = Some(WholeDocument::default());
@@ -243,8 +243,8 @@ impl AppDocument {
         let fullest = fullest.max_by_key(|sample| sample.placement_bytes.iter().sum::<u64>());
         let tiers = 0..self.tiers.len();
         let energy = self.energy_domains.iter().zip(&sum.energy_j);
-        let others = beside.machine_busy_s.map(|busy| of_time((busy - sum.cpu_s).max(0.0)));
-        let process = beside.process_resident_max_bytes;
+        let others = totals.machine_busy_s.map(|busy| of_time((busy - sum.cpu_s).max(0.0)));
+        let process = totals.process_resident_max_bytes;
         self.whole = Some(WholeDocument {
             counted_s: rounded(sum.counted_s),
             bandwidth_gbps: sum.gbps().map(rounded),
@@ -261,7 +261,7 @@ impl AppDocument {
             threads_max: most(|sample| sample.threads),
             // One that ended between two looks may have had more than all that were seen.
             resident_max_bytes: resident.max(process).unwrap_or(0),
-            resident_mean_bytes: SampleDocument::mean_resident(samples).map(rounded),
+            resident_mean_bytes: SampleDocument::mean_resident_bytes(samples).map(rounded),
             process_resident_max_bytes: process,
             major_faults: sum.major_faults,
             storage_read_bytes: sum.storage_read_bytes,
@@ -277,14 +277,14 @@ impl AppDocument {
                 .collect(),
             topdown: sum.slots.as_ref().and_then(TopdownDocument::new),
             other_cpus_used: others,
-            stolen_cpus: beside.stolen_s.map(of_time),
+            stolen_cpus: totals.stolen_s.map(of_time),
             hidden_processes: most(|sample| sample.hidden_processes),
         });
-        self.phases = self.found_phases();
+        self.phases = self.detect_phases();
     }
 
     /// Stretches of even bandwidth.
-    fn found_phases(&self) -> Vec<PhaseDocument> {
+    fn detect_phases(&self) -> Vec<PhaseDocument> {
         let counted: Vec<&SampleDocument> =
             self.samples.iter().filter(|sample| sample.gbps().is_some()).collect();
         let reading = |sample: &&SampleDocument| Reading {

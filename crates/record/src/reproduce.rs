@@ -1,7 +1,7 @@
 //! `interleaf.reproduce/1`.
 
 use super::{
-    check::{Check, Checked, as_many, identifier, in_order},
+    check::{Check, Checked, identifier, in_order, same_length},
     figure::Figure,
     rounded,
 };
@@ -120,7 +120,7 @@ impl Check for ReproduceDocument {
             for (at, table) in study.tables.iter().enumerate() {
                 for (row, cells) in table.rows.iter().enumerate() {
                     let row = format!("{field}.tables[{at}].rows[{row}]");
-                    as_many(row, cells.len(), table.header.len(), "header")?;
+                    same_length(row, cells.len(), table.header.len(), "header")?;
                 }
             }
         }

@@ -186,7 +186,7 @@ impl RunDocument {
     }
 
     /// Notes how the command ended.
-    pub fn ended(&mut self, status: ExitStatus) {
+    pub fn record_exit(&mut self, status: ExitStatus) {
         self.exit_code = status.code();
         self.signal = status.signal();
     }

@@ -5,8 +5,8 @@ mod figures;
 pub use figures::share_axis_from;
 
 use super::{
-    LeansOn, all_rounded,
-    check::{Check, Checked, as_many, as_many_or_none, not_empty},
+    ProvenanceDocument, all_rounded,
+    check::{Check, Checked, not_empty, same_length, same_length_or_empty},
     rounded,
 };
 use interleaf_model::{
@@ -39,7 +39,7 @@ pub struct SimulateDocument {
     /// Every other policy on the same scenario, where that was asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub comparison: Vec<PolicyDocument>,
-    pub provenance: LeansOn,
+    pub provenance: ProvenanceDocument,
     /// What the figures above do not say.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -138,37 +138,37 @@ pub struct PolicyDocument {
     pub migrated_bytes_total: u64,
 }
 
-/// What is stated beside an outcome.
-pub struct Stated<'a> {
+/// What is parameters beside an outcome.
+pub struct TrialParameters<'a> {
     pub policy: &'a str,
     pub duration_s: f64,
     pub curve_error: f64,
 }
 
 impl SimulateDocument {
-    pub fn new(scenario: &Scenario, stated: &Stated<'_>, outcome: &Outcome) -> Self {
+    pub fn new(scenario: &Scenario, parameters: &TrialParameters<'_>, outcome: &Outcome) -> Self {
         let platform = &scenario.platform;
         Self {
             schema: SCHEMA.into(),
             platform: platform.name.clone(),
             scenario: scenario.name.clone(),
-            policy: stated.policy.into(),
+            policy: parameters.policy.into(),
             tiers: platform.tiers.iter().map(|tier| tier.name.clone()).collect(),
             domains: domains(scenario),
-            duration_s: rounded(stated.duration_s),
-            setting: SimulationSetting::new(scenario, stated),
+            duration_s: rounded(parameters.duration_s),
+            setting: SimulationSetting::new(scenario, parameters),
             periods: outcome.periods.iter().map(SimulatedPeriod::new).collect(),
             workloads: workloads(scenario, outcome),
             converged_after_s: outcome.converged_after_s.map(rounded),
             migrated_bytes_total: outcome.moved_bytes,
             energy_j: outcome.energy_j.map(rounded),
             comparison: vec![],
-            provenance: LeansOn::of(&leans_on(scenario)),
+            provenance: ProvenanceDocument::new(&input_provenance(scenario)),
             notes: notes(scenario),
         }
     }
 
-    pub fn compare(&mut self, scenario: &Scenario, policy: &str, outcome: &Outcome) {
+    pub fn add_comparison(&mut self, scenario: &Scenario, policy: &str, outcome: &Outcome) {
         self.comparison.push(PolicyDocument {
             policy: policy.into(),
             workloads: workloads(scenario, outcome),
@@ -187,7 +187,7 @@ impl Check for SimulateDocument {
     fn check(&self) -> Checked {
         let tiers = self.tiers.len();
         not_empty("tiers", tiers)?;
-        as_many("setting.held_bytes", self.setting.held_bytes.len(), tiers, "tiers")?;
+        same_length("setting.held_bytes", self.setting.held_bytes.len(), tiers, "tiers")?;
         for (at, period) in self.periods.iter().enumerate() {
             period.check(&format!("periods[{at}]"), tiers)?;
         }
@@ -195,10 +195,10 @@ impl Check for SimulateDocument {
         for (at, other) in self.comparison.iter().enumerate() {
             let field = format!("comparison[{at}]");
             let own = format!("{field}.workloads");
-            as_many(&own, other.workloads.len(), self.workloads.len(), "workloads")?;
+            same_length(&own, other.workloads.len(), self.workloads.len(), "workloads")?;
             check_workloads(&other.workloads, &own, tiers)?;
             let final_weights = other.final_weights.len();
-            as_many_or_none(format!("{field}.final_weights"), final_weights, tiers, "tiers")?;
+            same_length_or_empty(format!("{field}.final_weights"), final_weights, tiers, "tiers")?;
         }
         Ok(())
     }
@@ -208,18 +208,18 @@ fn check_workloads(workloads: &[WorkloadDocument], field: &str, tiers: usize) ->
     for (at, workload) in workloads.iter().enumerate() {
         if let Some(best) = &workload.best_static {
             let field = format!("{field}[{at}].best_static.weights");
-            as_many(field, best.weights.len(), tiers, "tiers")?;
+            same_length(field, best.weights.len(), tiers, "tiers")?;
         }
     }
     Ok(())
 }
 
 impl SimulationSetting {
-    fn new(scenario: &Scenario, stated: &Stated<'_>) -> Self {
+    fn new(scenario: &Scenario, parameters: &TrialParameters<'_>) -> Self {
         Self {
             seed: scenario.seed,
             counter_noise: rounded(scenario.counter_noise),
-            curve_error: rounded(stated.curve_error),
+            curve_error: rounded(parameters.curve_error),
             page_groups: scenario.page_groups,
             migration_rate_gbps: rounded(scenario.migration.bandwidth_gbps),
             migration_stall_ns: rounded(scenario.migration.stall_ns),
@@ -232,8 +232,9 @@ impl SimulationSetting {
 
 impl SimulatedPeriod {
     fn check(&self, field: &str, tiers: usize) -> Checked {
-        let of_tiers =
-            |name: &str, found: usize| as_many(format!("{field}.{name}"), found, tiers, "tiers");
+        let of_tiers = |name: &str, found: usize| {
+            same_length(format!("{field}.{name}"), found, tiers, "tiers")
+        };
         of_tiers("target_weights", self.target_weights.len())?;
         for weights in &self.domain_weights {
             of_tiers("domain_weights", weights.len())?;
@@ -285,7 +286,7 @@ const QUIET: [&str; 2] = ["hold", "wait"];
 
 /// The periods that say something new: the first ones, and those with another target or another
 /// decision than the one before.
-pub fn news(periods: &[SimulatedPeriod]) -> impl Iterator<Item = &SimulatedPeriod> {
+pub fn notable_periods(periods: &[SimulatedPeriod]) -> impl Iterator<Item = &SimulatedPeriod> {
     let is_new = |at: usize| {
         let Some(before) = at.checked_sub(1).map(|before| &periods[before]) else { return true };
         let quiet = QUIET.contains(&periods[at].decision.as_str());
@@ -368,7 +369,7 @@ impl WorkloadDocument {
 }
 
 /// What the simulation rests on.
-fn leans_on(scenario: &Scenario) -> Vec<(String, Provenance)> {
+fn input_provenance(scenario: &Scenario) -> Vec<(String, Provenance)> {
     let platform = &scenario.platform;
     let mut leans_on: Vec<(String, Provenance)> = platform
         .tiers

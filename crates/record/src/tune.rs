@@ -88,7 +88,7 @@ pub struct TuneBest {
     pub speedup_high: f64,
 }
 
-/// What a search was asked for.
+/// What a search was request for.
 #[derive(Clone, Debug)]
 pub struct TuneRequest {
     /// The command and its arguments.
@@ -105,32 +105,32 @@ pub struct TuneRequest {
 
 impl TuneDocument {
     /// A search that has not begun; `source` says how its first weights were found.
-    pub fn new(asked: TuneRequest, search: &Search, source: &str) -> Self {
+    pub fn new(request: TuneRequest, search: &Search, source: &str) -> Self {
         Self {
             schema: SCHEMA.into(),
-            command: asked.command,
-            metric: asked.metric,
-            higher_is_better: asked.higher_is_better,
+            command: request.command,
+            metric: request.metric,
+            higher_is_better: request.higher_is_better,
             worth: search.worth,
             runs_max: search.runs,
-            warm_up: asked.warm_up,
+            warm_up: request.warm_up,
             proposal: ProposalDocument {
                 weights: search.proposal.as_slice().to_vec(),
                 source: source.into(),
             },
             plan: vec![],
-            dry_run: asked.dry_run,
+            dry_run: request.dry_run,
             runs: vec![],
             best: None,
             is_better: false,
             noise: None,
-            stopped: if asked.dry_run { "dry run" } else { "running" }.into(),
-            stopped_because: if asked.dry_run { "nothing was run" } else { "it runs" }.into(),
+            stopped: if request.dry_run { "dry run" } else { "running" }.into(),
+            stopped_because: if request.dry_run { "nothing was run" } else { "it runs" }.into(),
         }
     }
 
     /// Notes what is done for weights that are run first.
-    pub fn plan(&mut self, weights: &Weights, planned: &RunDocument) {
+    pub fn add_plan(&mut self, weights: &Weights, planned: &RunDocument) {
         let weights = weights.as_slice().to_vec();
         if self.plan.iter().all(|plan| plan.weights != weights) {
             self.plan.push(TunePlan {
@@ -143,7 +143,7 @@ impl TuneDocument {
     }
 
     /// Notes what is known so far.
-    pub fn so_far(&mut self, finding: Option<&Finding>) {
+    pub fn update(&mut self, finding: Option<&Finding>) {
         let Some(finding) = finding else { return };
         let of_metric = |value: Estimate| match self.higher_is_better {
             true => {
@@ -167,7 +167,7 @@ impl TuneDocument {
 
     /// Notes what was found in the end.
     pub fn finish(&mut self, finding: &Finding) {
-        self.so_far(Some(finding));
+        self.update(Some(finding));
         let worth = 100.0 * self.worth;
         match finding.stop {
             Stop::Settled => {

@@ -157,7 +157,7 @@ fn tables(document: &MeasureDocument, every_size: bool) -> Vec<(String, Table)> 
     for (kind, title, list) in lists {
         let points = match kind {
             "loaded" => document.loaded(),
-            _ => document.of_kind(kind).collect(),
+            _ => document.points_of_kind(kind).collect(),
         };
         if kind == "cache" && !every_size {
             all.extend(levels(document).map(|table| ("Caches, as measured".into(), table)));
@@ -183,8 +183,8 @@ fn bandwidth(point: &MeasuredPoint) -> Option<f64> {
 
 /// The first point of a kind for each pair of nodes; `None` of a single pair.
 fn matrix(document: &MeasureDocument, kind: &str, value: Value) -> Option<Table> {
-    let mut from: Vec<u32> = document.of_kind(kind).map(|point| point.cpu_node).collect();
-    let mut to: Vec<u32> = document.of_kind(kind).filter_map(|it| it.memory_node).collect();
+    let mut from: Vec<u32> = document.points_of_kind(kind).map(|point| point.cpu_node).collect();
+    let mut to: Vec<u32> = document.points_of_kind(kind).filter_map(|it| it.memory_node).collect();
     for nodes in [&mut from, &mut to] {
         nodes.sort_unstable();
         nodes.dedup();
@@ -196,7 +196,7 @@ fn matrix(document: &MeasureDocument, kind: &str, value: Value) -> Option<Table>
     let mut table = Table::with_header(std::iter::once("CPUs of".into()).chain(header).collect());
     for cpu in from {
         let cell = |memory: &u32| {
-            let mut points = document.of_kind(kind);
+            let mut points = document.points_of_kind(kind);
             let found = points.find(|it| it.cpu_node == cpu && it.memory_node == Some(*memory));
             found.and_then(value).map_or("-".into(), number)
         };
@@ -355,7 +355,7 @@ fn histograms(points: &[&MeasuredPoint]) -> Table {
 fn weights(document: &MeasureDocument) -> Option<Table> {
     let mut choices: Vec<&[u16]> = vec![];
     let mut mixes: Vec<&str> = vec![];
-    for point in document.of_kind("interleave") {
+    for point in document.points_of_kind("interleave") {
         let (Some(weights), Some(mix)) = (&point.weights, &point.mix) else { continue };
         if !choices.contains(&weights.as_slice()) {
             choices.push(weights);
@@ -372,7 +372,7 @@ fn weights(document: &MeasureDocument) -> Option<Table> {
     let mut table = Table::with_header(header.collect());
     for mix in mixes {
         let cell = |weights: &&[u16]| {
-            let mut points = document.of_kind("interleave");
+            let mut points = document.points_of_kind("interleave");
             let is = |it: &&MeasuredPoint| {
                 it.mix.as_deref() == Some(mix) && it.weights.as_deref() == Some(*weights)
             };

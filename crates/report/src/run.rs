@@ -63,7 +63,7 @@ pub fn dry_run(document: &RunDocument) -> String {
 }
 
 /// What became of a setting.
-pub fn put_back(undone: &PutBackDocument) -> String {
+pub fn restored(undone: &PutBackDocument) -> String {
     let PutBackDocument { path, outcome, value } = undone;
     match outcome.as_str() {
         "restored" => format!("put back {path}: {value}"),

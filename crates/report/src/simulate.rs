@@ -5,7 +5,7 @@ use interleaf_model::units::Bytes;
 use interleaf_record::{
     figure::{Figure, SeriesKind},
     predict::weights_text,
-    simulate::{SimulateDocument, SimulatedPeriod, WorkloadDocument, news},
+    simulate::{SimulateDocument, SimulatedPeriod, WorkloadDocument, notable_periods},
 };
 
 /// The least that is shown of a search, s.
@@ -141,8 +141,11 @@ fn periods(document: &SimulateDocument, all: bool) -> Table {
     header.extend(document.tiers.iter().map(|tier| format!("{tier} ns")));
     header.extend(["moved GB", "target", "decision", "why"].map(String::from));
     let mut table = Table::with_header(header);
-    let shown: Vec<&SimulatedPeriod> =
-        if all { document.periods.iter().collect() } else { news(&document.periods).collect() };
+    let shown: Vec<&SimulatedPeriod> = if all {
+        document.periods.iter().collect()
+    } else {
+        notable_periods(&document.periods).collect()
+    };
     for period in shown {
         let mut cells = vec![format!("{:.1}", period.time_s), number(period.bandwidth_gbps)];
         let latency = |ns: &Option<f64>| ns.map_or(String::new(), |ns| format!("{ns:.0}"));

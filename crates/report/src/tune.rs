@@ -2,12 +2,10 @@
 
 use super::{number, table::Table};
 use interleaf_model::tune::Why;
-use interleaf_record::tune::{TrialDocument, TuneBest, TuneDocument};
-
-/// Weights as they are written.
-pub fn weights(weights: &[u16]) -> String {
-    weights.iter().map(u16::to_string).collect::<Vec<_>>().join(":")
-}
+use interleaf_record::{
+    tune::{TrialDocument, TuneBest, TuneDocument},
+    weights_text,
+};
 
 /// Why a run is made.
 pub fn why(why: Why) -> String {
@@ -23,14 +21,15 @@ pub fn why(why: Why) -> String {
 /// A run, in a line.
 pub fn trial(trial: &TrialDocument) -> String {
     let value = trial.value.map(|value| format!(", {}", number(value))).unwrap_or_default();
-    let (weights, seconds) = (weights(&trial.weights), number(trial.seconds));
+    let (weights, seconds) = (weights_text(&trial.weights), number(trial.seconds));
     format!("{weights} ({}): {seconds} s{value}", trial.why)
 }
 
 /// Everything.
 pub fn text(document: &TuneDocument) -> String {
     let proposal = &document.proposal;
-    let mut text = format!("proposed: {}, by {}\n", weights(&proposal.weights), proposal.source);
+    let mut text =
+        format!("proposed: {}, by {}\n", weights_text(&proposal.weights), proposal.source);
     if document.dry_run {
         return text + &plan(document);
     }
@@ -55,7 +54,7 @@ fn plan(document: &TuneDocument) -> String {
     for plan in &document.plan {
         let nodes = plan.nodes.iter().map(|node| format!("node {}: {}", node.node, node.weight));
         let nodes: Vec<String> = nodes.collect();
-        let weights = weights(&plan.weights);
+        let weights = weights_text(&plan.weights);
         text += &format!("  {weights} by {}, {}\n", plan.means, nodes.join(", "));
         for setting in &plan.settings {
             text += &format!("    {}: {} -> {}\n", setting.path, setting.was, setting.set);
@@ -98,7 +97,7 @@ fn table(document: &TuneDocument) -> Table {
             false => first / mean,
         });
         table.row([
-            weights(&trial.weights),
+            weights_text(&trial.weights),
             format!("{:.1}", 100.0 * trial.tier_share[0]),
             values.len().to_string(),
             number(mean),
@@ -112,7 +111,7 @@ fn table(document: &TuneDocument) -> Table {
 
 /// Who is better, by how much, give or take what.
 fn conclusion(document: &TuneDocument, best: &TuneBest) -> String {
-    let (name, worth) = (weights(&best.weights), 100.0 * document.worth);
+    let (name, worth) = (weights_text(&best.weights), 100.0 * document.worth);
     let around = (best.speedup_high - best.speedup_low) / 2.0;
     let stopped_early = ["signal", "failed"].contains(&document.stopped.as_str());
     let so_far = if stopped_early { "so far, " } else { "" };

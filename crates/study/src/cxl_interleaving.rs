@@ -89,7 +89,7 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
     let speedups = speedups(&platform, &mut rows, progress)?;
     rows.extend(summary_rows(&platform, &speedups));
 
-    let shipped = Constants::of(&platform);
+    let shipped = Constants::from_platform(&platform);
     let mut study = StudyDocument::new(
         NAME,
         TITLE,
@@ -146,7 +146,7 @@ fn tier_rows(platform: &Platform) -> Result<Vec<ReproduceRow>, Failure> {
 fn mlc_rows(platform: &Platform, points: &[MlcPoint]) -> Vec<ReproduceRow> {
     let row = |point: &MlcPoint| {
         let what = format!("{} at {}", point.mix, point.weights);
-        let ours = Constants::of(platform).bandwidth_gbps(platform, point);
+        let ours = Constants::from_platform(platform).bandwidth_gbps(platform, point);
         ReproduceRow::new(MLC_SECTION, what, "GB/s", point.published_gbps, ours).used_for_fit(true)
     };
     points.iter().map(row).collect()

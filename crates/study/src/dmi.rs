@@ -12,7 +12,7 @@ use interleaf_model::{
 use interleaf_record::{
     predict::weights_text,
     reproduce::{Published, ReproduceRow, StudyDocument, TableDocument},
-    simulate::{SimulatedPeriod, news},
+    simulate::{SimulatedPeriod, notable_periods},
 };
 use interleaf_report::{number, signed_percent};
 use interleaf_sim::machine::{Arena, Outcome, Scenario, Task, Trial};
@@ -91,7 +91,7 @@ impl Experiment {
         Ok(Self { scenario, outcomes })
     }
 
-    fn of(&self, policy: PolicyKind) -> Result<&Outcome, Failure> {
+    fn outcome(&self, policy: PolicyKind) -> Result<&Outcome, Failure> {
         let found = self.outcomes.iter().find(|(own, _)| *own == policy);
         found.map(|(_, outcome)| outcome).ok_or_else(|| {
             Failure::new(
@@ -130,8 +130,8 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
     study.remarks = remarks(&alone, &shifting);
     study.figures = figures::all(&alone, &shifting)?;
     study.tables = alone.iter().chain([&shifting]).map(side_by_side).collect();
-    study.tables.push(decisions("bwaves under dmi", alone[2].of(PolicyKind::Dmi)?));
-    study.tables.push(decisions("shifting demand under dmi", shifting.of(PolicyKind::Dmi)?));
+    study.tables.push(decisions("bwaves under dmi", alone[2].outcome(PolicyKind::Dmi)?));
+    study.tables.push(decisions("shifting demand under dmi", shifting.outcome(PolicyKind::Dmi)?));
     Ok(study)
 }
 
@@ -159,7 +159,7 @@ fn prototype_on_lbm(
 
 /// The bandwidths that the calibrator saw on CloverLeaf, period by period.
 fn calibrator(cloverleaf: &Experiment) -> Result<Vec<ReproduceRow>, Failure> {
-    let outcome = cloverleaf.of(PolicyKind::DmiPrototype)?;
+    let outcome = cloverleaf.outcome(PolicyKind::DmiPrototype)?;
     let rows: Vec<CalibratorRow> = table("calibrator.csv", CALIBRATOR)?;
     let row = |published: &CalibratorRow| {
         let period = outcome.periods.get(published.period.checked_sub(1)?)?;
@@ -187,13 +187,13 @@ fn outcomes(
     shifting: &Experiment,
     lbm: &[Option<f64>],
 ) -> Result<Vec<ReproduceRow>, Failure> {
-    let log = alone[0].of(PolicyKind::DmiPrototype)?;
+    let log = alone[0].outcome(PolicyKind::DmiPrototype)?;
     let points = |target: &[f64]| 100.0 * target[0];
     let behind = |experiment: &Experiment| -> Result<f64, Failure> {
-        Ok(1.0 + experiment.of(PolicyKind::Dmi)?.tasks[0].regret().unwrap_or(f64::NAN))
+        Ok(1.0 + experiment.outcome(PolicyKind::Dmi)?.tasks[0].regret().unwrap_or(f64::NAN))
     };
     let over_static = |task: usize| -> Result<f64, Failure> {
-        let regret = shifting.of(PolicyKind::Dmi)?.tasks[task].regret().unwrap_or(f64::NAN);
+        let regret = shifting.outcome(PolicyKind::Dmi)?.tasks[task].regret().unwrap_or(f64::NAN);
         Ok(1.0 / (1.0 + regret))
     };
     let published: Vec<OutcomeRow> = table("outcomes.csv", OUTCOMES)?;
@@ -272,7 +272,7 @@ fn side_by_side(experiment: &Experiment) -> TableDocument {
 fn decisions(what: &str, outcome: &Outcome) -> TableDocument {
     let header = ["s", "GB/s", "moved GB", "target", "decision", "why"];
     let periods: Vec<SimulatedPeriod> = outcome.periods.iter().map(SimulatedPeriod::new).collect();
-    let rows = news(&periods).map(|period| {
+    let rows = notable_periods(&periods).map(|period| {
         vec![
             format!("{:.0}", period.time_s),
             number(period.bandwidth_gbps),

@@ -50,7 +50,7 @@ impl CounterRow {
 const SAME_TRAFFIC: f64 = 0.03;
 
 /// What was measured at some weights, and ours.
-struct Point {
+struct WeightsPoint {
     threads: u32,
     local_pct: u16,
     published: f64,
@@ -85,7 +85,7 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
             let row_document = ReproduceRow::new(workload, what, "x", speedup, ours.speedup.mean);
             rows.push(row_document.explained(|| reason(speedup, gains)));
             let (threads, local_pct) = (row.threads, row.local_pct);
-            points.push(Point { threads, local_pct, published: speedup, ours });
+            points.push(WeightsPoint { threads, local_pct, published: speedup, ours });
         }
         figures.push(figure(workload, &points));
         remarks.push(remark(workload, &points));
@@ -113,11 +113,11 @@ fn reason(published: f64, [counted, ours]: [f64; 2]) -> String {
     format!("not explained: the counted traffic rose {counted:.2} times, ours {ours:.2}")
 }
 
-fn remark(workload: &str, points: &[Point]) -> String {
+fn remark(workload: &str, points: &[WeightsPoint]) -> String {
     let errors: Vec<f64> =
         points.iter().map(|point| point.ours.speedup.mean / point.published - 1.0).collect();
     let (mean, max) = mean_and_max(&errors);
-    let inside = |point: &&Point| {
+    let inside = |point: &&WeightsPoint| {
         let speedup = point.ours.speedup;
         (speedup.low..=speedup.high).contains(&point.published)
     };
@@ -131,13 +131,14 @@ fn remark(workload: &str, points: &[Point]) -> String {
     )
 }
 
-fn figure(workload: &str, points: &[Point]) -> Figure {
+fn figure(workload: &str, points: &[WeightsPoint]) -> Figure {
     let mut threads: Vec<u32> = points.iter().map(|point| point.threads).collect();
     threads.dedup();
     let mut series = vec![];
     for (group, threads) in threads.into_iter().enumerate() {
-        let own: Vec<&Point> = points.iter().filter(|point| point.threads == threads).collect();
-        let at = |value: &dyn Fn(&Point) -> f64| {
+        let own: Vec<&WeightsPoint> =
+            points.iter().filter(|point| point.threads == threads).collect();
+        let at = |value: &dyn Fn(&WeightsPoint) -> f64| {
             let all_local = [(100.0, 1.0)];
             own.iter()
                 .map(|point| (f64::from(point.local_pct), value(point)))

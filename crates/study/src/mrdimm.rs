@@ -73,7 +73,7 @@ struct ReportRow {
 
 /// A point that is simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Point {
+struct ModulePoint {
     device: &'static str,
     density: &'static str,
     width: &'static str,
@@ -82,7 +82,7 @@ struct Point {
     load: Option<u64>,
 }
 
-impl Point {
+impl ModulePoint {
     const fn new(device: &'static str, density: &'static str, mix: &'static str) -> Self {
         Self { device, density, width: "x4", mix, load: None }
     }
@@ -93,24 +93,24 @@ impl Point {
 }
 
 /// What the points gave, scaled to all channels.
-struct Results(BTreeMap<Point, (Part, Option<Energy>)>);
+struct Results(BTreeMap<ModulePoint, (Part, Option<Energy>)>);
 
 impl Results {
-    fn bandwidth(&self, point: Point) -> f64 {
+    fn bandwidth(&self, point: ModulePoint) -> f64 {
         self.0.get(&point).map_or(f64::NAN, |(part, _)| part.bandwidth_gbps)
     }
 
-    fn latency(&self, point: Point) -> f64 {
+    fn latency(&self, point: ModulePoint) -> f64 {
         self.0.get(&point).map_or(f64::NAN, |(part, _)| part.latency.mean_ns())
     }
 
-    fn power_w(&self, point: Point) -> f64 {
+    fn power_w(&self, point: ModulePoint) -> f64 {
         let energy = self.0.get(&point).and_then(|(_, energy)| *energy);
         let parts = f64::from(2 * CHANNELS) / SAMPLE.len() as f64;
         energy.map_or(f64::NAN, |energy| energy.power_w() * parts)
     }
 
-    fn below_204ns(&self, points: impl Iterator<Item = Point>) -> f64 {
+    fn below_204ns(&self, points: impl Iterator<Item = ModulePoint>) -> f64 {
         // Each load runs for the same time, so that it counts by what it carries.
         let (mut below, mut all) = (0.0, 0.0);
         for (part, _) in points.filter_map(|point| self.0.get(&point)) {
@@ -121,7 +121,7 @@ impl Results {
     }
 
     /// The load from which on `b` answers sooner than `a`, between two that were simulated.
-    fn crossover(&self, a: Point, b: Point) -> f64 {
+    fn crossover(&self, a: ModulePoint, b: ModulePoint) -> f64 {
         let behind: Vec<f64> =
             LOADS.iter().map(|l| self.latency(b.at(*l)) - self.latency(a.at(*l))).collect();
         let Some(last) = behind.iter().rposition(|behind| *behind > 0.0) else { return 0.0 };
@@ -131,31 +131,31 @@ impl Results {
 }
 
 /// All points.
-fn points() -> Vec<Point> {
+fn points() -> Vec<ModulePoint> {
     let mut points = vec![];
     for device in [RDIMM, MRDIMM, MRDIMM_4R] {
         for density in DENSITIES {
-            points.extend(MIXES.map(|mix| Point::new(device, density, mix)));
+            points.extend(MIXES.map(|mix| ModulePoint::new(device, density, mix)));
         }
     }
     for device in [GEN2, GEN2_4R] {
-        points.extend(MIXES.map(|mix| Point::new(device, "16Gb", mix)));
+        points.extend(MIXES.map(|mix| ModulePoint::new(device, "16Gb", mix)));
     }
     for device in [RDIMM, MRDIMM, GEN2] {
-        points.extend(LOADS.map(|load| Point::new(device, "32Gb", "R").at(load)));
+        points.extend(LOADS.map(|load| ModulePoint::new(device, "32Gb", "R").at(load)));
     }
-    points.extend(POWERED.into_iter().flat_map(|gbps| <[Point; 2]>::from(powered(gbps))));
+    points.extend(POWERED.into_iter().flat_map(|gbps| <[ModulePoint; 2]>::from(powered(gbps))));
     points.extend(outlook::points());
     points
 }
 
 /// 64 GB as two ranks of devices with 4 bits, and as four of devices with 8.
-fn powered(gbps: f64) -> (Point, Point) {
-    let narrow = Point::new(MRDIMM, "16Gb", "W3").at(gbps);
-    (narrow, Point { device: MRDIMM_4R, width: "x8", ..narrow })
+fn powered(gbps: f64) -> (ModulePoint, ModulePoint) {
+    let narrow = ModulePoint::new(MRDIMM, "16Gb", "W3").at(gbps);
+    (narrow, ModulePoint { device: MRDIMM_4R, width: "x8", ..narrow })
 }
 
-fn simulated(point: Point) -> Result<(Part, Option<Energy>), Failure> {
+fn simulated(point: ModulePoint) -> Result<(Part, Option<Energy>), Failure> {
     let options = Options { density: Some(point.density.into()), width: Some(point.width.into()) };
     let device = Device::by_name(point.device, &options)
         .map_err(|why| Failure::new(why.to_string(), why.hint()))?;
@@ -181,7 +181,7 @@ fn simulated(point: Point) -> Result<(Part, Option<Energy>), Failure> {
 }
 
 pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure> {
-    let one = |point: &Point| {
+    let one = |point: &ModulePoint| {
         let result = simulated(*point)?;
         progress.inc(1);
         Ok((*point, result))
@@ -201,7 +201,7 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
         own.note = note(&row.key);
         own.used_for_fit(row.key.starts_with("mlc-")).explained(|| reason(&results, &row.key))
     });
-    let idle = &results.0[&Point::new(RDIMM, "32Gb", "R").at(LOADS[0])].0.latency;
+    let idle = &results.0[&ModulePoint::new(RDIMM, "32Gb", "R").at(LOADS[0])].0.latency;
     let fitted = vec![
         "write queue of 20 lines, written down to 8: to the five maxima of the baseline".into(),
         format!(
@@ -221,10 +221,11 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
 
 /// Ours, by the key of the table.
 fn ours(results: &Results, key: &str) -> f64 {
-    let (rdimm, mrdimm) = (Point::new(RDIMM, "32Gb", "R"), Point::new(MRDIMM, "32Gb", "R"));
-    let sweep = |point: Point| LOADS.iter().map(move |load| point.at(*load));
-    let high = |point: Point| results.below_204ns([point.at(HIGH)].into_iter());
-    let maximum = |device, density, mix| results.bandwidth(Point::new(device, density, mix));
+    let (rdimm, mrdimm) =
+        (ModulePoint::new(RDIMM, "32Gb", "R"), ModulePoint::new(MRDIMM, "32Gb", "R"));
+    let sweep = |point: ModulePoint| LOADS.iter().map(move |load| point.at(*load));
+    let high = |point: ModulePoint| results.below_204ns([point.at(HIGH)].into_iter());
+    let maximum = |device, density, mix| results.bandwidth(ModulePoint::new(device, density, mix));
     match key.split_once('-') {
         Some(("mlc", mix)) => {
             let mix = MIXES.iter().find(|own| **own == mix);
@@ -283,7 +284,8 @@ fn note(key: &str) -> Option<String> {
 
 /// Why a figure is off by more than 5 %.
 fn reason(results: &Results, key: &str) -> String {
-    let (rdimm, mrdimm) = (Point::new(RDIMM, "32Gb", "R"), Point::new(MRDIMM, "32Gb", "R"));
+    let (rdimm, mrdimm) =
+        (ModulePoint::new(RDIMM, "32Gb", "R"), ModulePoint::new(MRDIMM, "32Gb", "R"));
     match key {
         "idle" => {
             let latency = results.0.get(&rdimm.at(LOADS[0])).map(|(part, _)| &part.latency);
@@ -316,10 +318,10 @@ fn reason(results: &Results, key: &str) -> String {
 }
 
 fn remarks(results: &Results) -> Vec<String> {
-    let of = |device, mix| results.bandwidth(Point::new(device, "16Gb", mix));
+    let of = |device, mix| results.bandwidth(ModulePoint::new(device, "16Gb", mix));
     let ahead = 100.0 * (of(MRDIMM, "R") / of(MRDIMM_4R, "R") - 1.0);
     let mixed = ["W3", "W2", "W5"].map(|mix| 100.0 * (of(MRDIMM_4R, mix) / of(MRDIMM, mix) - 1.0));
-    let at = |device| results.latency(Point::new(device, "32Gb", "R").at(HIGH));
+    let at = |device| results.latency(ModulePoint::new(device, "32Gb", "R").at(HIGH));
     vec![
         format!(
             "read-only, two ranks are {ahead:+.1} % beside four: ranks of a pseudo-channel are \
@@ -359,7 +361,9 @@ fn maxima(results: &Results) -> TableDocument {
     for (device, densities) in own.into_iter().chain(generations) {
         for density in densities {
             let mut row = vec![device.to_string(), density.to_string()];
-            row.extend(MIXES.map(|m| number(results.bandwidth(Point::new(device, density, m)))));
+            row.extend(
+                MIXES.map(|m| number(results.bandwidth(ModulePoint::new(device, density, m)))),
+            );
             rows.push(row);
         }
     }
@@ -370,7 +374,7 @@ fn maxima(results: &Results) -> TableDocument {
 fn efficiency(results: &Results) -> TableDocument {
     let devices = [RDIMM, MRDIMM, MRDIMM_4R, GEN2, GEN2_4R];
     let rows = devices.map(|device| {
-        let point = Point::new(device, "16Gb", "R");
+        let point = ModulePoint::new(device, "16Gb", "R");
         let gbps = results.bandwidth(point);
         let (watts, pins) = (results.power_w(point), f64::from(64 * CHANNELS));
         [device.to_string(), number(gbps), number(watts), number(gbps / watts), number(gbps / pins)]

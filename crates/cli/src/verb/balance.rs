@@ -85,14 +85,14 @@ pub(super) fn start(args: &BalanceArgs, root: Option<&Path>) -> Result<ExitCode,
     let signals = Signals::hold().map_err(system::signal_failure)?;
     let (journal, undone) = Journal::open(&root).map_err(system::journal_failure)?;
     for undone in &undone {
-        output::message(&format!("interleaf: {}", interleaf_report::run::put_back(&undone.into())));
+        output::message(&format!("interleaf: {}", interleaf_report::run::restored(&undone.into())));
     }
     let journal: SharedJournal<'_> = Rc::new(RefCell::new(journal));
     let ended = balance(args, &config, &root, &journal, &signals);
     // Whatever moved pages has gone with `balance`; what it set is put back before we go.
     match (ended, put_back(journal)) {
         (Err(why), Err(left)) => {
-            output::tell(left);
+            output::print_failure(left);
             Err(why)
         }
         (ended, done) => done.and(ended),
@@ -163,7 +163,7 @@ fn balance<'a>(
     let missing = publisher.close();
     match done {
         Ok(()) | Err(Stop::Machine(HostError::Stopped)) if missing.is_err() => {
-            missing.err().map(output::tell);
+            missing.err().map(output::print_failure);
             Ok(ExitCode::SUCCESS)
         }
         Ok(()) | Err(Stop::Machine(HostError::Stopped)) => Ok(ExitCode::SUCCESS),

@@ -20,7 +20,9 @@ use interleaf_linux::{
 };
 use interleaf_observe::usage;
 use interleaf_pager::session::{SCHEMA, SKIP_SBRK, Session, SessionError, Settings, VARIABLE};
-use interleaf_record::extend::{CheckDocument, ExtendDocument, ExtendPlanDocument, Seen};
+use interleaf_record::extend::{
+    CheckDocument, ExtendDocument, ExtendPlanDocument, SessionProcesses,
+};
 use job::Job;
 use outside::Outside;
 use std::{
@@ -202,8 +204,9 @@ fn under(
     library: &Path,
 ) -> Result<(Ended, ExtendDocument), Failure> {
     let (program, arguments) = args.command.split_first().unwrap_or_else(|| unreachable!());
-    let (mut seen, mut outside) = (Seen::default(), Outside::new());
-    let document = |seen: &Seen| ExtendDocument::new(&session.settings, &session.board, seen);
+    let (mut seen, mut outside) = (SessionProcesses::default(), Outside::new());
+    let document =
+        |seen: &SessionProcesses| ExtendDocument::new(&session.settings, &session.board, seen);
     if let Some(signal) = signals.come() {
         let ended = Ended { status: None, elapsed: Duration::ZERO, signal: Some(signal) };
         return Ok((ended, document(&seen)));
@@ -220,7 +223,7 @@ fn under(
     session.board.set_first(running.pid());
     let mut line = Instant::now() + LINE;
     while !running.has_ended(TICK) {
-        seen.look(&session.board);
+        seen.update_and_recover(&session.board);
         outside.look(&session.board);
         if args.monitor.is_some() && Instant::now() >= line {
             line += LINE;
@@ -228,11 +231,11 @@ fn under(
         }
     }
     let status = running.status().map_err(system::wait_failure)?;
-    seen.look(&session.board);
+    seen.update_and_recover(&session.board);
     drop(server);
-    seen.look(&session.board);
+    seen.update_and_recover(&session.board);
     let mut document = document(&seen);
-    document.ended(Some(status), running.elapsed());
+    document.record_exit(Some(status), running.elapsed());
     outside.tell(&mut document);
     document.resident_max_bytes = usage::children_resident_max().ok().flatten();
     let ended = Ended { status: Some(status), elapsed: running.elapsed(), signal: running.came() };

@@ -154,7 +154,7 @@ fn command(
         say(job.quiet, &interleaf_report::run::memory(&memory));
         document.memory = Some(memory);
     }
-    document.ended(status);
+    document.record_exit(status);
     Ok(Ended { status: Some(status), elapsed: running.elapsed(), signal: running.came() })
 }
 
@@ -315,7 +315,7 @@ pub(super) fn say(quiet: bool, text: &str) {
 /// What went wrong is told in any case.
 pub(super) fn tell_put_back(quiet: bool, undone: &[PutBackDocument]) {
     for undone in undone {
-        let line = interleaf_report::run::put_back(undone);
+        let line = interleaf_report::run::restored(undone);
         match undone.outcome == "restored" {
             true => say(quiet, &line),
             false => output::message(&format!("interleaf: {line}")),

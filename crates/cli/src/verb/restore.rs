@@ -16,7 +16,7 @@ pub(super) fn restore(dry_run: bool, json: bool, root: &Root) -> Result<(), Fail
             serde_json::json!({ "schema": interleaf_record::run::SCHEMA, "put_back": undone });
         return output::data(&interleaf_record::json(&value));
     }
-    let lines: Vec<String> = undone.iter().map(interleaf_report::run::put_back).collect();
+    let lines: Vec<String> = undone.iter().map(interleaf_report::run::restored).collect();
     output::data(&listed(&lines))
 }
 

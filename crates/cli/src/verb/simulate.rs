@@ -11,7 +11,7 @@ use interleaf_console::{Failure, output, support};
 use interleaf_model::{control::Settings, policy::PolicyKind, units::Time};
 use interleaf_record::{
     Document,
-    simulate::{SimulateDocument, Stated},
+    simulate::{SimulateDocument, TrialParameters},
 };
 use interleaf_sim::machine::{Arena, Outcome, Scenario, ScenarioError, Trial};
 
@@ -93,7 +93,7 @@ fn document(
     };
     let outcome = run(trial)?;
     let policy = trial.policy.to_string();
-    let stated = Stated {
+    let stated = TrialParameters {
         policy: &policy,
         duration_s: duration.as_secs_f64(),
         curve_error: trial.curve_error,
@@ -101,7 +101,7 @@ fn document(
     let mut document = SimulateDocument::new(scenario, &stated, &outcome);
     for policy in others {
         let outcome = run(&Trial { policy, points: None, ..trial.clone() })?;
-        document.compare(scenario, &policy.to_string(), &outcome);
+        document.add_comparison(scenario, &policy.to_string(), &outcome);
     }
     progress.finish_and_clear();
     Ok(document)

@@ -9,8 +9,8 @@ const INTENSITY: &str = "polynomial-";
 impl BenchCompareDocument {
     /// A figure for each pattern, and one over the intensity of computing.
     pub fn figures(&self) -> Vec<Figure> {
-        let by_pattern = self.patterns().into_iter().map(|pattern| self.of_pattern(&pattern));
-        by_pattern.chain(self.of_intensity()).collect()
+        let by_pattern = self.patterns().into_iter().map(|pattern| self.pattern_figure(&pattern));
+        by_pattern.chain(self.intensity_figure()).collect()
     }
 
     /// The patterns, in the order in which they were run.
@@ -31,7 +31,7 @@ impl BenchCompareDocument {
         names
     }
 
-    fn of_pattern(&self, pattern: &str) -> Figure {
+    fn pattern_figure(&self, pattern: &str) -> Figure {
         let of_way = |(group, way): (usize, &String)| {
             let rows = self.rows.iter().filter(|row| row.pattern == pattern && row.way == *way);
             line(way, group, rows.filter_map(|row| Some((row.ratio, row.efficiency?))).collect())
@@ -58,7 +58,7 @@ impl BenchCompareDocument {
     }
 
     /// Efficiency against operations for each byte, at the largest footprint.
-    fn of_intensity(&self) -> Option<Figure> {
+    fn intensity_figure(&self) -> Option<Figure> {
         let intensity = |row: &BenchRow| row.pattern.strip_prefix(INTENSITY)?.parse().ok();
         let rows: Vec<(f64, &BenchRow)> =
             self.rows.iter().filter_map(|row| Some((intensity(row)?, row))).collect();

@@ -7,64 +7,64 @@ impl MeasureDocument {
     /// The figures that its points make.
     pub fn figures(&self) -> Vec<Figure> {
         let all = [
-            self.of_bandwidth(),
-            self.of_curves(),
-            self.of_weights(),
-            self.of_best_weights(),
-            self.of_caches(),
-            self.of_histograms(),
+            self.bandwidth_figure(),
+            self.curves_figure(),
+            self.weights_figure(),
+            self.best_weights_figure(),
+            self.caches_figure(),
+            self.histograms_figure(),
         ];
         all.into_iter().flatten().collect()
     }
 
     /// Bandwidth by mix, a group of bars for each node.
-    fn of_bandwidth(&self) -> Option<Figure> {
+    fn bandwidth_figure(&self) -> Option<Figure> {
         let mut mixes: Vec<String> = vec![];
         let mut series: Vec<(String, Vec<(f64, f64)>)> = vec![];
-        for point in self.of_kind("bandwidth") {
+        for point in self.points_of_kind("bandwidth") {
             let (Some(mix), Some(gbps)) = (&point.mix, point.program_gbps) else { continue };
             let at = mixes.iter().position(|known| known == mix).unwrap_or_else(|| {
                 mixes.push(mix.clone());
                 mixes.len() - 1
             });
-            put(&mut series, place(point), (at as f64, gbps));
+            add_point(&mut series, place(point), (at as f64, gbps));
         }
         let figure = figure("bandwidth", "Bandwidth by mix", "mix", "bandwidth, GB/s");
         let caption = "What the program loads and stores; a controller sees more where stores \
                        read their lines first.";
         (mixes.len() > 1).then(|| Figure {
             categories: mixes,
-            series: drawn(series, SeriesKind::Bars),
+            series: to_series(series, SeriesKind::Bars),
             caption: caption.into(),
             ..figure
         })
     }
 
     /// Latency against bandwidth, a line for each place and mix.
-    fn of_curves(&self) -> Option<Figure> {
+    fn curves_figure(&self) -> Option<Figure> {
         let mut series = vec![];
         for point in self.loaded() {
             let (Some(gbps), Some(ns)) = (point.program_gbps, point.latency_ns) else { continue };
             let mix = point.mix.as_deref().unwrap_or("");
-            put(&mut series, format!("{mix}, {}", place(point)), (gbps, ns));
+            add_point(&mut series, format!("{mix}, {}", place(point)), (gbps, ns));
         }
         let figure = figure("curves", "Latency under load", "bandwidth, GB/s", "latency, ns");
         let caption = "Each point is one load, from none to all that the threads can make; \
                        bandwidth may bend back when memory is saturated.";
         (!series.is_empty()).then(|| Figure {
-            series: drawn(series, SeriesKind::Line),
+            series: to_series(series, SeriesKind::Line),
             caption: caption.into(),
             ..figure
         })
     }
 
     /// Bandwidth against the part of the pages on the first node, a line for each mix.
-    fn of_weights(&self) -> Option<Figure> {
+    fn weights_figure(&self) -> Option<Figure> {
         let mut series: Vec<(String, Vec<(f64, f64)>)> = vec![];
-        for point in self.of_kind("interleave") {
+        for point in self.points_of_kind("interleave") {
             let (Some(mix), Some(gbps)) = (&point.mix, point.program_gbps) else { continue };
             let Some(weights) = &point.weights else { continue };
-            put(&mut series, mix.clone(), (100.0 * first_share(weights), gbps));
+            add_point(&mut series, mix.clone(), (100.0 * first_share(weights), gbps));
         }
         for (_, points) in &mut series {
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -72,14 +72,14 @@ impl MeasureDocument {
         let x = "pages on the first node, %";
         let figure = figure("weights", "Bandwidth by weights", x, "bandwidth, GB/s");
         (series.iter().any(|(_, points)| points.len() > 1)).then(|| Figure {
-            series: drawn(series, SeriesKind::Line),
+            series: to_series(series, SeriesKind::Line),
             caption: "Each point is one choice of weights.".into(),
             ..figure
         })
     }
 
     /// Latency against load with the best weights on each point, beside all on the first node.
-    fn of_best_weights(&self) -> Option<Figure> {
+    fn best_weights_figure(&self) -> Option<Figure> {
         let loads = &self.best_by_load;
         let best = loads.iter().map(|it| (it.load_gbps, it.latency_ns));
         let labels = loads.iter().map(|it| weights_text(&it.weights)).collect();
@@ -95,8 +95,8 @@ impl MeasureDocument {
     }
 
     /// Latency against size, over the powers of two that axes of numbers have no room for.
-    fn of_caches(&self) -> Option<Figure> {
-        let points = self.of_kind("cache").filter_map(|point| {
+    fn caches_figure(&self) -> Option<Figure> {
+        let points = self.points_of_kind("cache").filter_map(|point| {
             let kib = point.memory_bytes as f64 / 1024.0;
             Some((libm::log2(kib), point.latency_ns?))
         });
@@ -108,9 +108,9 @@ impl MeasureDocument {
     }
 
     /// How many accesses took how long.
-    fn of_histograms(&self) -> Option<Figure> {
+    fn histograms_figure(&self) -> Option<Figure> {
         let mut series = vec![];
-        for point in self.of_kind("histogram") {
+        for point in self.points_of_kind("histogram") {
             let Some(histogram) = &point.histogram else { continue };
             let total = histogram.histogram_8ns.iter().sum::<u64>().max(1) as f64;
             let load = point.program_gbps.filter(|gbps| *gbps > 0.0);
@@ -129,7 +129,7 @@ impl MeasureDocument {
         let y = "accesses, % in 8 ns";
         let figure = figure("histogram", "Latency of single accesses", "latency, ns", y);
         (!series.is_empty()).then(|| Figure {
-            series: drawn(series, SeriesKind::Line),
+            series: to_series(series, SeriesKind::Line),
             caption: "Without accesses during which the thread was interrupted.".into(),
             ..figure
         })
@@ -149,14 +149,14 @@ fn figure(id: &str, title: &str, x_label: &str, y_label: &str) -> Figure {
     }
 }
 
-fn put(series: &mut Vec<(String, Vec<(f64, f64)>)>, name: String, point: (f64, f64)) {
+fn add_point(series: &mut Vec<(String, Vec<(f64, f64)>)>, name: String, point: (f64, f64)) {
     match series.iter_mut().find(|(known, _)| *known == name) {
         Some((_, points)) => points.push(point),
         None => series.push((name, vec![point])),
     }
 }
 
-fn drawn(series: Vec<(String, Vec<(f64, f64)>)>, kind: SeriesKind) -> Vec<Series> {
+fn to_series(series: Vec<(String, Vec<(f64, f64)>)>, kind: SeriesKind) -> Vec<Series> {
     let all = series.into_iter().enumerate();
     all.map(|(at, (name, points))| Series::new(name, kind, at, points)).collect()
 }

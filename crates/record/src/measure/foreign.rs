@@ -4,7 +4,10 @@
 //! Both tell bandwidth as a controller sees it. What the program had of it follows from the mix: an
 //! ordinary store has read its line first.
 
-use super::{MeasureDocument, MeasuredMachine, MeasuredPoint, SettingsDocument};
+use super::{
+    MeasureDocument, MeasuredMachine, MeasuredPoint, SettingsDocument,
+    platform::{controller_gbps, mix},
+};
 use crate::{machine::MachineNode, rounded};
 use interleaf_linux::machine::id_list::List;
 use interleaf_model::{
@@ -16,7 +19,7 @@ use mlc_text::{Matrix, Mlc, Most, Row, TRAFFIC, Table};
 use std::collections::BTreeSet;
 
 /// What the quality of a point is of which nobody says how its repeats differ.
-const UNTOLD: &str = "not told: another tool measured it";
+const QUALITY_UNKNOWN: &str = "not told: another tool measured it";
 
 /// The record that the text of another tool is; `None` of a text of none that is known.
 ///
@@ -25,12 +28,12 @@ const UNTOLD: &str = "not told: another tool measured it";
 pub fn read(name: &str, text: &str) -> Option<Result<MeasureDocument, FileError>> {
     if mess_csv::is_one(text) {
         let figure = mess_csv::measured(name);
-        return Some(mess_csv::parse(name, text, &figure).map(|read| of_mess(name, &read)));
+        return Some(mess_csv::parse(name, text, &figure).map(|read| from_mess(name, &read)));
     }
-    mlc_text::is_one(text).then(|| mlc_text::parse(name, text).map(|mlc| of_mlc(name, &mlc)))
+    mlc_text::is_one(text).then(|| mlc_text::parse(name, text).map(|mlc| from_mlc(name, &mlc)))
 }
 
-fn of_mess(name: &str, read: &mess_csv::MessCurves) -> MeasureDocument {
+fn from_mess(name: &str, read: &mess_csv::MessCurves) -> MeasureDocument {
     let mut points = vec![];
     for curve in read.curves.iter() {
         let share = (100.0 * curve.mix.read_share()).round();
@@ -39,7 +42,7 @@ fn of_mess(name: &str, read: &mess_csv::MessCurves) -> MeasureDocument {
             latency_ns: Some(point.latency_ns),
             // Mess reads the counters of controllers.
             measured_gbps: Some(point.bandwidth_gbps),
-            ..with_traffic("loaded", (0, 0), curve.mix, point.bandwidth_gbps)
+            ..traffic_point("loaded", (0, 0), curve.mix, point.bandwidth_gbps)
         }));
     }
     let source = format!("the Mess benchmark's {name}");
@@ -54,12 +57,12 @@ fn of_mess(name: &str, read: &mess_csv::MessCurves) -> MeasureDocument {
     record
 }
 
-fn of_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
+fn from_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
     let mut points = vec![];
     let idle = |place, ns: f64| MeasuredPoint {
         pattern: "random".into(),
         latency_ns: Some(ns),
-        ..at("idle", place)
+        ..point_at("idle", place)
     };
     match &mlc.latency {
         Some(matrix) => points.extend(pairs(matrix).map(|(place, ns)| idle(place, ns))),
@@ -74,14 +77,14 @@ fn of_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
     let of_system = with_cpus.len() as f64;
     let whole = |kind, mix, mbps: f64| {
         let gbps = mbps / 1000.0 / of_system;
-        let of_node = move |node: &u32| with_traffic(kind, (*node, *node), mix, gbps);
+        let of_node = move |node: &u32| traffic_point(kind, (*node, *node), mix, gbps);
         with_cpus.iter().map(of_node)
     };
     for Most { traffic, mbps } in &mlc.most {
         let Some(mix) = Mlc::mix(traffic) else { continue };
         points.extend(whole("bandwidth", mix, *mbps));
     }
-    let reads = |(place, mbps)| with_traffic("bandwidth", place, Mix::READ, mbps / 1000.0);
+    let reads = |(place, mbps)| traffic_point("bandwidth", place, Mix::READ, mbps / 1000.0);
     points.extend(mlc.bandwidth.iter().flat_map(pairs).map(reads));
     for Table { traffic, rows } in &mlc.loaded {
         let mix = Mlc::mix(traffic).unwrap_or(Mix::READ);
@@ -123,7 +126,7 @@ fn pairs(matrix: &Matrix) -> impl Iterator<Item = ((u32, u32), f64)> {
     })
 }
 
-fn at(kind: &str, (cpu, memory): (u32, u32)) -> MeasuredPoint {
+fn point_at(kind: &str, (cpu, memory): (u32, u32)) -> MeasuredPoint {
     MeasuredPoint {
         kind: kind.into(),
         cpu_node: cpu,
@@ -134,7 +137,7 @@ fn at(kind: &str, (cpu, memory): (u32, u32)) -> MeasuredPoint {
     }
 }
 
-fn with_traffic(kind: &str, place: (u32, u32), mix: Mix, gbps: f64) -> MeasuredPoint {
+fn traffic_point(kind: &str, place: (u32, u32), mix: Mix, gbps: f64) -> MeasuredPoint {
     let read_share = mix.read_share();
     // Of what a controller reads for ordinary stores, the program has not asked for as much as
     // is written.
@@ -144,7 +147,7 @@ fn with_traffic(kind: &str, place: (u32, u32), mix: Mix, gbps: f64) -> MeasuredP
         read_share: Some(rounded(read_share)),
         program_gbps: Some(rounded(gbps * part)),
         modelled_gbps: Some(rounded(gbps)),
-        ..at(kind, place)
+        ..point_at(kind, place)
     }
 }
 
@@ -162,9 +165,9 @@ fn record(source: &str, nodes: &[(u32, bool)], points: Vec<MeasuredPoint>) -> Me
         record.add(point);
     }
     for point in &mut record.points {
-        point.quality = UNTOLD.into();
+        point.quality = QUALITY_UNKNOWN.into();
     }
-    record.quality = UNTOLD.into();
+    record.quality = QUALITY_UNKNOWN.into();
     record.notes.push(format!("read from {source}"));
     record.source = Some(source.into());
     record.stop("done", "it was measured by another tool");
@@ -183,7 +186,7 @@ pub fn mess(record: &MeasureDocument) -> Result<String, String> {
         if point.weights.is_some() || point.memory_node != node || stores_pass {
             return None;
         }
-        let (bandwidth_gbps, latency_ns) = (carried(point)?, point.latency_ns?);
+        let (bandwidth_gbps, latency_ns) = (controller_gbps(point)?, point.latency_ns?);
         Some(MessPoint {
             read_percent: (100.0 * share).round() as u32,
             pause: point.delay_ns.unwrap_or(f64::from(u32::MAX)),
@@ -205,22 +208,22 @@ pub fn mess(record: &MeasureDocument) -> Result<String, String> {
 /// # Errors
 /// When there is nothing that it prints.
 pub fn mlc(record: &MeasureDocument) -> Result<String, String> {
-    let idle = record.of_kind("idle").filter(|point| point.pattern == "random");
-    let reads = record.of_kind("bandwidth").filter(|point| mix(point) == Some(Mix::READ));
+    let idle = record.points_of_kind("idle").filter(|point| point.pattern == "random");
+    let reads = record.points_of_kind("bandwidth").filter(|point| mix(point) == Some(Mix::READ));
     let node = first_node(record);
     let own = |point: &&MeasuredPoint| point.memory_node == node;
     let systems = nodes_of_system(record);
     let most = TRAFFIC.iter().filter_map(|(theirs, ours)| {
         let wanted = ours.parse().ok();
-        let mut points = record.of_kind("bandwidth").filter(own);
-        let gbps = carried(points.find(|point| mix(point) == wanted)?)?;
+        let mut points = record.points_of_kind("bandwidth").filter(own);
+        let gbps = controller_gbps(points.find(|point| mix(point) == wanted)?)?;
         Some(Most { traffic: (*theirs).into(), mbps: gbps * 1000.0 * systems })
     });
     let mlc = Mlc {
         idle_ns: None,
         latency: matrix(idle, |point| point.latency_ns),
         most: most.collect(),
-        bandwidth: matrix(reads, |point| Some(carried(point)? * 1000.0)),
+        bandwidth: matrix(reads, |point| Some(controller_gbps(point)? * 1000.0)),
         loaded: tables(record, node),
     };
     if mlc == Mlc::default() {
@@ -244,7 +247,8 @@ fn tables(record: &MeasureDocument, node: Option<u32>) -> Vec<Table> {
     let loaded = record.loaded();
     let of_node = |point: &&&MeasuredPoint| point.memory_node == node && point.weights.is_none();
     for point in loaded.iter().filter(of_node) {
-        let (Some(mix), Some(gbps), Some(ns)) = (mix(point), carried(point), point.latency_ns)
+        let (Some(mix), Some(gbps), Some(ns)) =
+            (mix(point), controller_gbps(point), point.latency_ns)
         else {
             continue;
         };
@@ -294,15 +298,6 @@ fn matrix<'a>(
 /// The memory that was measured first.
 fn first_node(record: &MeasureDocument) -> Option<u32> {
     record.points.iter().find_map(|point| point.memory_node)
-}
-
-/// What a controller carried.
-fn carried(point: &MeasuredPoint) -> Option<f64> {
-    point.measured_gbps.or(point.modelled_gbps)
-}
-
-fn mix(point: &MeasuredPoint) -> Option<Mix> {
-    super::platform::mix(point)
 }
 
 #[cfg(test)]
@@ -357,13 +352,13 @@ Delay\t(ns)\tMB/sec
         let two = MLC.replace(row, &format!("{row}       1\t 139.4\t  81.1\t\n"));
         let record = read("mlc.txt", &two).unwrap().unwrap();
         let found: Vec<(u32, Option<u32>, Option<f64>)> = record
-            .of_kind("loaded")
+            .points_of_kind("loaded")
             .map(|point| (point.cpu_node, point.memory_node, point.modelled_gbps))
             .collect();
         let of = |node: u32, gbps: f64| (node, Some(node), Some(gbps));
         assert_eq!(found, [of(0, 10.0), of(1, 10.0), of(0, 112.705), of(1, 112.705)]);
         let of_node = |node: u32| {
-            let points = record.of_kind("bandwidth");
+            let points = record.points_of_kind("bandwidth");
             points.filter(|it| it.memory_node == Some(node)).count()
         };
         assert_eq!((of_node(0), of_node(1)), (2, 2));

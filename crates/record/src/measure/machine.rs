@@ -55,7 +55,7 @@ pub struct InstalledDimm {
 }
 
 /// What is known, and why it is not.
-fn told<T: Clone>(told: &Told<T>) -> (Option<T>, Option<String>) {
+fn known_or_reason<T: Clone>(told: &Told<T>) -> (Option<T>, Option<String>) {
     (told.as_ref().ok().cloned(), told.as_ref().err().cloned())
 }
 
@@ -70,10 +70,10 @@ impl MeasuredMachine {
             mtps: dimm.mtps,
             part: dimm.part.clone(),
         };
-        let (dimms, dimms_unknown) = told(&hardware.dimms);
-        let (governor, governor_unknown) = told(&hardware.governor);
-        let (turbo, turbo_unknown) = told(&hardware.turbo);
-        let (prefetchers, prefetchers_unknown) = told(&hardware.prefetchers);
+        let (dimms, dimms_unknown) = known_or_reason(&hardware.dimms);
+        let (governor, governor_unknown) = known_or_reason(&hardware.governor);
+        let (turbo, turbo_unknown) = known_or_reason(&hardware.turbo);
+        let (prefetchers, prefetchers_unknown) = known_or_reason(&hardware.prefetchers);
         let named = |is_on: bool| {
             let of = prefetchers.iter().flatten().filter(move |it| it.is_on == is_on);
             of.map(|it| it.name.to_string()).collect::<Vec<_>>()
@@ -141,7 +141,7 @@ impl MeasuredMachine {
             ("guest of", self.virtualisation.clone().unwrap_or_else(|| "nothing it knows".into())),
             ("nodes", nodes.collect::<Vec<_>>().join("; ")),
             ("caches, as told", caches.collect::<Vec<_>>().join(", ")),
-            ("DIMMs", or(self.dimms.as_ref().map(|dimms| slots(dimms)), &self.dimms_unknown)),
+            ("DIMMs", or(self.dimms.as_ref().map(|dimms| slots_text(dimms)), &self.dimms_unknown)),
             ("governor", or(self.governor.clone(), &self.governor_unknown)),
             ("turbo", or(turbo, &self.turbo_unknown)),
             ("prefetchers", or(on, &self.prefetchers_unknown)),
@@ -152,7 +152,7 @@ impl MeasuredMachine {
 }
 
 /// What is in the slots, those alike together.
-fn slots(dimms: &[InstalledDimm]) -> String {
+fn slots_text(dimms: &[InstalledDimm]) -> String {
     let text = |dimm: &InstalledDimm| {
         let speed = dimm.mtps.map(|mtps| format!("-{mtps}")).unwrap_or_default();
         let part = if dimm.part.is_empty() { String::new() } else { format!(" ({})", dimm.part) };

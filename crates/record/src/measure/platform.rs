@@ -78,7 +78,7 @@ pub fn platform(record: &MeasureDocument, stem: &str, source: &str) -> Result<Ex
         toml += &format!(
             "\n[[tier]]\nname = \"{name}\"\nkind = \"{kind}\"\ncapacity = {}\n\
              curves = {}\n",
-            capacity(tier.capacity_bytes),
+            capacity_text(tier.capacity_bytes),
             quoted(&format!("{stem}{file}")),
         );
         files.push((file, curve_csv::text(&tier.curves)));
@@ -86,7 +86,7 @@ pub fn platform(record: &MeasureDocument, stem: &str, source: &str) -> Result<Ex
     Ok(Exported { toml, curves: files })
 }
 
-fn capacity(bytes: u64) -> String {
+fn capacity_text(bytes: u64) -> String {
     match bytes {
         0 => "\"1TiB\" # not told".into(),
         _ => format!("\"{}MiB\"", (bytes >> 20).max(1)),
@@ -105,9 +105,9 @@ fn idle_ns(tier: &Tier) -> f64 {
 
 /// Lines that a core keeps on their way: by Little's law, at the most load of the fastest tier.
 fn lines_per_core(record: &MeasureDocument, tier: &Tier) -> f64 {
-    let loaded = of_node(record, "loaded", tier.node);
+    let loaded = points_on_node(record, "loaded", tier.node);
     let lines = loaded.filter_map(|point| {
-        let bytes = bandwidth(point)? * point.latency_ns?;
+        let bytes = controller_gbps(point)? * point.latency_ns?;
         Some(bytes / LINE_BYTES / f64::from(point.threads.max(1)))
     });
     lines.fold(1.0, f64::max).min(1e4)
@@ -115,21 +115,21 @@ fn lines_per_core(record: &MeasureDocument, tier: &Tier) -> f64 {
 
 /// The points of a kind whose memory is on one node, from the CPUs that are nearest to it among
 /// those that were measured.
-fn of_node<'a>(
+fn points_on_node<'a>(
     record: &'a MeasureDocument,
     kind: &'a str,
     node: u32,
 ) -> impl Iterator<Item = &'a MeasuredPoint> + 'a {
     let of =
         move |point: &&MeasuredPoint| point.memory_node == Some(node) && point.weights.is_none();
-    let mut nodes = record.of_kind(kind).filter(of).map(|point| point.cpu_node);
+    let mut nodes = record.points_of_kind(kind).filter(of).map(|point| point.cpu_node);
     let first = nodes.next();
     let near = if nodes.any(|cpu| cpu == node) { Some(node) } else { first };
-    record.of_kind(kind).filter(of).filter(move |point| Some(point.cpu_node) == near)
+    record.points_of_kind(kind).filter(of).filter(move |point| Some(point.cpu_node) == near)
 }
 
 /// What a controller carries: as it was counted, else as the table of mixes has it.
-fn bandwidth(point: &MeasuredPoint) -> Option<f64> {
+pub(super) fn controller_gbps(point: &MeasuredPoint) -> Option<f64> {
     point.measured_gbps.or(point.modelled_gbps)
 }
 
@@ -149,8 +149,9 @@ fn curves(
 ) -> Result<Option<(Curves, Vec<String>)>, String> {
     let measured = |provenance| Figure { provenance, source: source.into() };
     let mut groups: Vec<(Mix, Vec<CurvePoint>)> = vec![];
-    for point in of_node(record, "loaded", node) {
-        let (Some(mix), Some(gbps), Some(ns)) = (mix(point), bandwidth(point), point.latency_ns)
+    for point in points_on_node(record, "loaded", node) {
+        let (Some(mix), Some(gbps), Some(ns)) =
+            (mix(point), controller_gbps(point), point.latency_ns)
         else {
             continue;
         };
@@ -165,8 +166,8 @@ fn curves(
     let Some((_, known)) = groups.first() else { return Ok(None) };
     let idle = known.iter().map(|point| point.latency_ns).fold(f64::INFINITY, f64::min);
     let in_flight = known.iter().map(CurvePoint::in_flight_bytes).fold(0.0, f64::max);
-    for point in of_node(record, "bandwidth", node) {
-        let (Some(mix), Some(gbps)) = (mix(point), bandwidth(point)) else { continue };
+    for point in points_on_node(record, "bandwidth", node) {
+        let (Some(mix), Some(gbps)) = (mix(point), controller_gbps(point)) else { continue };
         if groups.iter().any(|(known, _)| *known == mix) || gbps <= 0.0 {
             continue;
         }

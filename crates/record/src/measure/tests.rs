@@ -78,7 +78,7 @@ fn a_point_says_why_it_cannot_be_trusted() {
     let judged = |change: &dyn Fn(&mut MeasuredPoint)| {
         let mut point = point("bandwidth", "R", 20.0);
         change(&mut point);
-        point.judged()
+        point.assess()
     };
     assert_eq!(judged(&|_| {}), "good");
     assert_eq!(judged(&|point| point.spread = 0.12), "noisy: repeats spread by 12 %");

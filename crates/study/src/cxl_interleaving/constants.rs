@@ -76,7 +76,7 @@ const LOSS_STEP: f64 = 0.005;
 
 impl Constants {
     /// Those of the platform file.
-    pub(super) fn of(platform: &Platform) -> Self {
+    pub(super) fn from_platform(platform: &Platform) -> Self {
         let loss = platform.couplings.first().map_or(0.0, |coupling| coupling.loss);
         Self { page_streams: platform.interleaving.page_streams, loss }
     }
@@ -95,7 +95,7 @@ impl Constants {
         });
         let judged = tried.map(|constants| (constants, miss(&constants)));
         let best = judged.min_by(|a, b| a.1.total_cmp(&b.1));
-        best.map_or_else(|| Self::of(platform), |(constants, _)| constants)
+        best.map_or_else(|| Self::from_platform(platform), |(constants, _)| constants)
     }
 
     /// What `point` would reach with these constants.

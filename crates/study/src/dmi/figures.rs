@@ -29,7 +29,7 @@ fn policies(alone: &[Experiment]) -> Result<Figure, Failure> {
     for (group, policy) in POLICIES.iter().enumerate() {
         let mut bars = vec![];
         for (x, experiment) in alone.iter().enumerate() {
-            let speedup = experiment.of(*policy)?.tasks[0].speedup();
+            let speedup = experiment.outcome(*policy)?.tasks[0].speedup();
             bars.extend(speedup.map(|speedup| (x as f64, speedup)));
         }
         series.push(Series::new(policy.to_string(), SeriesKind::Bars, group, bars));
@@ -52,7 +52,7 @@ fn policies(alone: &[Experiment]) -> Result<Figure, Failure> {
 fn ratio(id: &str, title: &str, experiment: &Experiment) -> Result<Figure, Failure> {
     let mut series = vec![];
     for (group, policy) in [PolicyKind::Dmi, PolicyKind::Guided].into_iter().enumerate() {
-        let outcome = experiment.of(policy)?;
+        let outcome = experiment.outcome(policy)?;
         let reached = over_time(outcome, |period| 100.0 * period.reached[0]);
         let name = format!("{policy}: where the accesses go");
         series.push(Series::new(name, SeriesKind::Line, group, reached));
@@ -85,7 +85,7 @@ fn migration(experiment: &Experiment) -> Result<Figure, Failure> {
         [PolicyKind::Dmi, PolicyKind::Colloid, PolicyKind::Guided].into_iter().enumerate()
     {
         let mut sum = 0.0;
-        let moved = over_time(experiment.of(policy)?, |period| {
+        let moved = over_time(experiment.outcome(policy)?, |period| {
             sum += period.migrated_bytes as f64 * 1e-9;
             sum
         });
@@ -105,7 +105,7 @@ fn migration(experiment: &Experiment) -> Result<Figure, Failure> {
 
 /// Bandwidth of each tier under dmi.
 fn bandwidth(experiment: &Experiment) -> Result<Figure, Failure> {
-    let outcome = experiment.of(PolicyKind::Dmi)?;
+    let outcome = experiment.outcome(PolicyKind::Dmi)?;
     let tiers = experiment.scenario.platform.tiers.iter().enumerate();
     let series = tiers.map(|(at, tier)| {
         let line = over_time(outcome, |period| period.tier_bandwidth_gbps[at]);

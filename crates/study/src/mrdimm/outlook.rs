@@ -1,6 +1,6 @@
 //! What the report expects next: sixteen channels, and devices of PCIe Gen 6 that take from them.
 
-use super::{CHANNELS, GEN2, GEN2_4R, MRDIMM, MRDIMM_4R, Point, Results};
+use super::{CHANNELS, GEN2, GEN2_4R, MRDIMM, MRDIMM_4R, ModulePoint, Results};
 use interleaf_record::reproduce::TableDocument;
 use interleaf_report::number;
 use interleaf_sim::dimm::device::{Device, Options};
@@ -28,8 +28,8 @@ const WAYS: [(&str, f64); 3] =
     [("out of memory", 0.0), ("half of it either way", 0.5), ("in", 1.0)];
 
 /// What has to be simulated for it besides the maxima of other figures.
-pub(super) fn points() -> impl Iterator<Item = Point> {
-    let of = |device| ["W19", "0.25", "W6"].map(|mix| Point::new(device, "16Gb", mix));
+pub(super) fn points() -> impl Iterator<Item = ModulePoint> {
+    let of = |device| ["W19", "0.25", "W6"].map(|mix| ModulePoint::new(device, "16Gb", mix));
     DEVICES.into_iter().flat_map(of)
 }
 
@@ -44,7 +44,7 @@ pub(super) fn nominal_tbps(second: bool) -> f64 {
 fn delivered(results: &Results, device: &'static str, written: f64) -> f64 {
     let at = |mix| {
         let channels = f64::from(CHANNELS_NEXT) / f64::from(CHANNELS);
-        results.bandwidth(Point::new(device, "16Gb", mix)) * channels
+        results.bandwidth(ModulePoint::new(device, "16Gb", mix)) * channels
     };
     let next = MIXES.iter().position(|(part, _)| *part >= written).unwrap_or(MIXES.len() - 1);
     let (high, to) = MIXES[next];

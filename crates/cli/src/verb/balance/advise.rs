@@ -127,7 +127,8 @@ fn documents(
         let all: u64 = near.iter().sum();
         let share = |bytes: &u64| *bytes as f64 / all as f64;
         let reached = (all > 0).then(|| near.iter().map(share).collect());
-        let mut document = BalancePeriod::of(layout, host.nodes(), at, time_s, domain, reached);
+        let mut document =
+            BalancePeriod::for_domain(layout, host.nodes(), at, time_s, domain, reached);
         document.advice = advice(setup, config, at, domain, &near);
         (at, document)
     });

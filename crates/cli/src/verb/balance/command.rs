@@ -52,7 +52,7 @@ pub(in crate::verb) fn steered(
     let signals = Signals::hold().map_err(system::signal_failure)?;
     let (journal, undone) = Journal::open(root).map_err(system::journal_failure)?;
     for undone in &undone {
-        output::message(&format!("interleaf: {}", interleaf_report::run::put_back(&undone.into())));
+        output::message(&format!("interleaf: {}", interleaf_report::run::restored(&undone.into())));
     }
     let journal: SharedJournal<'_> = Rc::new(RefCell::new(journal));
     let mut setup = ready(&config, root)?;
@@ -117,7 +117,7 @@ fn document(
         policy: config.policy.to_string(),
         way: choice.way.name().into(),
         way_reason: choice.reason,
-        source: setup.counted(config, root).words(),
+        source: setup.counted(config, root).summary_line(),
         period_s: config.period.as_secs_f64(),
         periods: vec![],
     };
@@ -181,7 +181,7 @@ impl<'a> Job<'_, 'a> {
         if let Some(balanced) = &mut document.balance {
             balanced.periods = periods;
         }
-        document.ended(status);
+        document.record_exit(status);
         let (elapsed, signal) = (child.running.elapsed(), child.running.came());
         Ok(Ended { status: Some(status), elapsed, signal })
     }

@@ -65,7 +65,7 @@ fn documents(layout: &Layout, period: &Period, record: &PeriodRecord) -> Vec<Bal
             layout.domains[at].tiers.iter().map(|tier| record.reached[*tier]).collect();
         let all: f64 = near.iter().sum();
         let reached = (all > 0.0).then(|| near.iter().map(|share| share / all).collect());
-        BalancePeriod::of(layout, &nodes, at, period.time_s, domain, reached)
+        BalancePeriod::for_domain(layout, &nodes, at, period.time_s, domain, reached)
     });
     domains.collect()
 }

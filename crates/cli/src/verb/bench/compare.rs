@@ -46,7 +46,7 @@ pub(super) fn run(args: &BenchCompareArgs) -> Result<ExitCode, Failure> {
     bench.undone()?;
     Ok(ExitCode::from(match bench.signal() {
         Some(signal) => 128 + signal as u8,
-        None => u8::from(document.has_wrong()),
+        None => u8::from(document.has_wrong_result()),
     }))
 }
 
@@ -104,14 +104,14 @@ fn rounds(
     for _ in 0..args.rounds {
         let ended = round(bench, pattern, ratio, &mut all);
         let rows: Vec<BenchRow> = all.iter().map(Series::document).collect();
-        document.put(rows.clone(), None, pattern.moves_bytes());
+        document.replace_rows(rows.clone(), None, pattern.moves_bytes());
         record(args, document)?;
         ended?;
         if bench.signal().is_some() {
             break;
         }
         let ceiling = ceiling::of(bench, pattern, ratio, &rows, &mut measured)?;
-        document.put(rows, ceiling, pattern.moves_bytes());
+        document.replace_rows(rows, ceiling, pattern.moves_bytes());
         record(args, document)?;
     }
     Ok(())

@@ -10,7 +10,7 @@ use crate::verb::terminal;
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::launch::command::Signals;
 use interleaf_pager::session::Session;
-use interleaf_record::extend::{ExtendDocument, Seen};
+use interleaf_record::extend::{ExtendDocument, SessionProcesses};
 use ratatui::Frame;
 use std::time::{Duration, Instant};
 use view::View;
@@ -74,13 +74,13 @@ fn find(pid: Option<u32>) -> Result<Session, Failure> {
 /// What a session did since it was first looked at.
 struct Watch<'a> {
     session: &'a Session,
-    seen: Seen,
+    seen: SessionProcesses,
     since: Instant,
 }
 
 impl<'a> Watch<'a> {
     fn new(session: &'a Session) -> Self {
-        Self { session, seen: Seen::default(), since: Instant::now() }
+        Self { session, seen: SessionProcesses::default(), since: Instant::now() }
     }
 
     /// How it is now; `None` when it has ended.
@@ -89,7 +89,7 @@ impl<'a> Watch<'a> {
             return None;
         }
         // Those who have gone are the keeper's affair.
-        self.seen.watch(&self.session.board);
+        self.seen.update(&self.session.board);
         let (settings, board) = (&self.session.settings, &self.session.board);
         let mut document = ExtendDocument::new(settings, board, &self.seen);
         document.elapsed_s = self.since.elapsed().as_secs_f64();

@@ -62,7 +62,7 @@ pub(super) fn run(args: &AppArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     match demand.transpose() {
         Err(failure) if status.success() => return Err(failure),
         // Who called learns how the command failed.
-        Err(failure) => drop(output::tell(failure)),
+        Err(failure) => drop(output::print_failure(failure)),
         Ok(_) => {}
     }
     Ok(exit(status))
