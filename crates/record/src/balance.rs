@@ -1,4 +1,9 @@
-//! What the daemon does, a line of JSON for each period: `interleaf.balance/1`.
+//! Documents of the daemon: a line of JSON for each period and domain (`interleaf.balance/1`), the
+//! advice at the end of `balance --advise` (`interleaf.balance.advice/1`), and the plan of
+//! `balance --dry-run` (`interleaf.balance.plan/1`).
+//!
+//! Weights are percentages of the pages on each node. Lists by node are in the order of `nodes`,
+//! fastest first.
 
 use interleaf_model::{
     control::DomainPeriod,
@@ -10,53 +15,53 @@ use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.balance/1";
 
-/// What happened in a period, in one domain.
+/// One period in one domain (`interleaf.balance/1`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BalancePeriod {
     pub schema: String,
     pub time_s: f64,
     pub domain: String,
-    /// The nodes of its tiers, the fastest first.
+    /// The nodes of its tiers, fastest first.
     pub nodes: Vec<u32>,
-    /// Where pages should go, in points of a hundred.
+    /// Target in percent.
     pub target_weights: Vec<u16>,
-    /// Where the pages of its scopes are, 0 to 1; absent when nobody could look.
+    /// Share of the pages of its scopes on each node, 0 to 1; null when placement is not sampled.
     pub reached_share: Option<Vec<f64>>,
-    /// The same in bytes.
+    /// Bytes of its scopes on each node.
     #[serde(default)]
     pub reached_bytes: Option<Vec<u64>>,
-    /// The mean of the period; absent when nothing was counted.
+    /// Mean bandwidth of the period; null when nothing was counted.
     pub bandwidth_gbps: Option<f64>,
     pub tier_bandwidth_gbps: Vec<f64>,
     pub tier_latency_ns: Vec<Option<f64>>,
-    /// Pages that moved, of the whole machine.
+    /// Bytes migrated in the period, on the whole machine.
     pub migrated_bytes: u64,
-    /// In a word, what was decided.
+    /// The decision, in a word.
     pub decision: String,
-    /// Why.
+    /// The reason for the decision.
     pub reason: String,
-    /// With `--advise`, what would be gained and moved.
+    /// The advice of the period, with `--advise`.
     #[serde(flatten)]
     pub advice: Option<AdviceDocument>,
 }
 
-/// What is advised, by what was seen in a period.
+/// Advice from the traffic of a period.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AdviceDocument {
-    /// Where pages had best be, points of a hundred; null when nothing says.
+    /// The best weights in percent; null when neither curves nor ratings are known.
     pub advised_weights: Option<Vec<u16>>,
-    /// How much more bandwidth that gives, as a part of now; null when nothing says.
+    /// Relative gain of bandwidth at these weights; null when unknown.
     pub gain: Option<f64>,
     /// predicted (by curves), at most (by ratings), or unknown.
     pub gain_is: String,
-    /// Whether the first tier is not saturated, and alone as good.
+    /// Whether the first tier is not saturated, so that it alone is as fast.
     pub is_unsaturated: bool,
-    /// Pages that would move, of the scope; null when nobody knows where they are.
+    /// Bytes of the scope that would migrate; null when the placement is unknown.
     pub would_move_bytes: Option<u64>,
 }
 
 impl BalancePeriod {
-    /// Of a machine that runs.
+    /// A period on the running machine.
     pub fn new(host: &Host<'_>, at: usize, time_s: f64, period: &DomainPeriod) -> Self {
         let layout = host.layout();
         let near = layout.domains[at].tiers.iter().map(|tier| host.nodes()[*tier]);
@@ -66,7 +71,8 @@ impl BalancePeriod {
         Self { reached_bytes, ..document }
     }
 
-    /// Of any machine: the domain at `at` of `layout`, whose tiers are `nodes`.
+    /// A period on any machine, also a simulated one: domain number `at` of `layout`. `nodes` has
+    /// the node of each tier.
     pub fn for_domain(
         layout: &Layout,
         nodes: &[u32],
@@ -97,7 +103,7 @@ impl BalancePeriod {
     }
 }
 
-/// Where the pages of a domain's scopes are, bytes on each of its nodes.
+/// Bytes of a domain's scopes on each of its nodes; `None` when no placement was sampled.
 fn reached_bytes(host: &Host<'_>, domain: usize, nodes: &[u32]) -> Option<Vec<u64>> {
     let scopes = host.layout().scopes.iter().zip(host.followed());
     let of_domain = scopes.filter(|(scope, _)| scope.domain == domain);
@@ -113,61 +119,60 @@ fn shares(bytes: &[u64]) -> Vec<f64> {
 
 pub const SUMMARY_SCHEMA: &str = "interleaf.balance.advice/1";
 
-/// What is advised for a domain in the end: `balance --advise`.
+/// The advice for a domain at the end of `balance --advise`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SummaryDocument {
     pub schema: String,
     pub domain: String,
-    /// The nodes of its tiers, the fastest first.
+    /// The nodes of its tiers, fastest first.
     pub nodes: Vec<u32>,
-    /// Periods in which something was counted.
+    /// Number of periods with counted traffic.
     pub periods: usize,
-    /// The mean of them.
+    /// Mean bandwidth of those periods.
     pub bandwidth_gbps: f64,
-    /// Where the pages are; absent when nobody knows.
+    /// Share of the pages on each node; null when the placement is unknown.
     pub reached_share: Option<Vec<f64>>,
     pub policy: String,
-    /// Where the daemon would send pages first of all, and what its policy would decide then.
+    /// The initial target of the daemon, and the first decision of its policy.
     pub start_weights: Vec<u16>,
     pub first_weights: Vec<u16>,
-    /// How pages would be moved.
+    /// The actuator that would migrate pages.
     pub way: String,
-    /// The curves that were believed; absent where there are the firmware's ratings at most.
+    /// The curves in use; null when only rated bandwidths are known, or nothing.
     pub curves: Option<String>,
-    /// The last advice; its gain is the mean of all periods.
+    /// The last advice; its gain is the mean over all periods.
     #[serde(flatten)]
     pub advice: AdviceDocument,
 }
 
 pub const PLAN_SCHEMA: &str = "interleaf.balance.plan/1";
 
-/// What would be set up: `balance --dry-run`.
+/// The plan of `balance --dry-run`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BalancePlanDocument {
     pub schema: String,
-    /// Domains, with the nodes near each, the fastest first.
+    /// Domains with their nodes, fastest first.
     pub domains: Vec<BalanceDomain>,
-    /// What is steered: the machine, a control group, or processes by name.
+    /// The scope: the machine, a control group, or processes by name.
     pub scope: String,
-    /// Processes of it that run now; absent of a scope that is not known by its processes.
+    /// Running processes of the scope; null for a scope that is not a set of processes.
     pub processes: Option<Vec<u32>>,
     pub policy: String,
-    /// How pages would be moved.
+    /// The actuator that would migrate pages.
     pub way: String,
     pub way_description: String,
-    /// Better ways that there are not, and why.
+    /// Better actuators that are missing, with the reasons.
     pub ways_missing: Vec<String>,
     pub source: SourceDocument,
-    /// What is to be minded.
+    /// Warnings.
     pub notes: Vec<String>,
-    /// Where pages are sent before anything was observed.
+    /// The initial target.
     pub start: Vec<PointsDocument>,
-    /// What would be written for that, in this order.
+    /// Files that would be written for `start`, in this order.
     pub writes: Vec<WriteDocument>,
-    /// Where a decision might send them: in the ratio of the rated bandwidths. Empty when that is
-    /// where they are sent at first.
+    /// Example of a decision: the ratio of the rated bandwidths. Empty when it equals `start`.
     pub next: Vec<PointsDocument>,
-    /// What would be written for that.
+    /// Files that would be written for `next`.
     pub next_writes: Vec<WriteDocument>,
 }
 
@@ -177,7 +182,7 @@ pub struct BalanceDomain {
     pub nodes: Vec<u32>,
 }
 
-/// Where the pages of a domain go.
+/// The target of a domain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PointsDocument {
     pub domain: String,
@@ -187,23 +192,23 @@ pub struct PointsDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodePoints {
     pub node: u32,
-    /// Points of a hundred.
+    /// Percent of the pages.
     pub points: u16,
 }
 
-/// What counts the traffic, or would.
+/// The source of traffic counts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SourceDocument {
     /// counters, feed or replay.
     pub kind: String,
     pub is_there: bool,
     pub what: String,
-    /// What to do where it is not there.
+    /// Hint for the user when the source is missing.
     pub remedy: Option<String>,
 }
 
 impl SourceDocument {
-    /// In a line.
+    /// The source in one line.
     pub fn summary_line(&self) -> String {
         match self.is_there {
             true => self.what.clone(),
@@ -216,6 +221,6 @@ impl SourceDocument {
 pub struct WriteDocument {
     pub path: String,
     pub text: String,
-    /// What is in the file now; absent where there is no such file yet.
+    /// Current content of the file; null when it does not exist yet.
     pub was: Option<String>,
 }

@@ -1,17 +1,17 @@
-//! Validation of documents beyond the types of their fields, before anything is rendered.
+//! Validation of documents beyond the types of their fields, before rendering.
 //!
-//! Two kinds of rules. Those on single numbers go by the names of fields, which have their units in
-//! them, and are the same for all schemas ([`check_numbers`]). Those that tie fields to each other (as
-//! many shares as tiers) stand beside the structs, as [`Check`].
+//! Rules on single numbers follow from the unit in the name of the field and apply to all schemas
+//! ([`check_numbers`]): `_ns` is not negative, `share` is 0 to 1. Rules that relate fields of one
+//! document, such as one share for each tier, are beside its struct, in its [`Check`].
 
 use serde_json::Value;
 
-/// A field of a document that cannot be rendered.
+/// An invalid field of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidField {
-    /// Where it is: `rows[3].tier_share`.
+    /// Path of the field: `rows[3].tier_share`.
     pub field: String,
-    /// The fault, and the values that are allowed.
+    /// The fault and the allowed values.
     pub problem: String,
 }
 
@@ -19,10 +19,10 @@ pub type Checked = Result<(), InvalidField>;
 
 /// A document whose fields depend on each other.
 pub trait Check {
-    /// Whether the fields agree.
+    /// Checks the rules that relate fields.
     ///
     /// # Errors
-    /// With the first field that does not.
+    /// The first invalid field.
     fn check(&self) -> Checked;
 }
 
@@ -31,7 +31,7 @@ pub fn invalid(field: impl Into<String>, problem: impl Into<String>) -> Checked 
     Err(InvalidField { field: field.into(), problem: problem.into() })
 }
 
-/// An error unless `found` is as many as there are of `of`.
+/// An error unless the number of elements equals that of the field `of`.
 pub fn same_length(field: impl Into<String>, found: usize, wanted: usize, of: &str) -> Checked {
     if found == wanted {
         return Ok(());
@@ -42,7 +42,7 @@ pub fn same_length(field: impl Into<String>, found: usize, wanted: usize, of: &s
     )
 }
 
-/// As [`same_length`], or none at all.
+/// As [`same_length`], but an empty list is valid.
 pub fn same_length_or_empty(
     field: impl Into<String>,
     found: usize,
@@ -52,7 +52,7 @@ pub fn same_length_or_empty(
     if found == 0 { Ok(()) } else { same_length(field, found, wanted, of) }
 }
 
-/// An error unless there is an element.
+/// An error when the list is empty.
 pub fn not_empty(field: impl Into<String>, found: usize) -> Checked {
     if found > 0 { Ok(()) } else { invalid(field, "it is empty: one element or more is needed") }
 }
@@ -65,7 +65,7 @@ pub fn in_order(field: impl Into<String>, [low, high]: [f64; 2]) -> Checked {
     invalid(field, format!("{low} is above {high}: the lower end comes first"))
 }
 
-/// An error unless a name can be an identifier in a page or a file.
+/// An error unless a name is safe as an HTML id and as a file name.
 pub fn identifier(field: impl Into<String>, name: &str) -> Checked {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+".contains(c);
     if !name.is_empty() && name.chars().all(plain) {
@@ -75,28 +75,28 @@ pub fn identifier(field: impl Into<String>, name: &str) -> Checked {
     invalid(field, problem)
 }
 
-/// Whole numbers up to here are exact in JSON (RFC 8259, section 6), and sums of them fit.
+/// Integers up to this are exact in JSON (RFC 8259, section 6), and their sums fit in 64 bits.
 const WHOLE_MAX: u64 = 1 << 53;
 
-/// Sizes of other numbers: products and quotients of a few of them stay finite.
+/// Limits of other numbers: products and quotients of a few of them stay finite.
 const NUMBER_MAX: f64 = 1e24;
 const NUMBER_MIN: f64 = 1e-60;
 
-/// Whole numbers of all sizes.
+/// The field that may have any 64-bit integer.
 const SEED: &str = "seed";
 
-/// Ends of the names of fields that are never negative.
+/// Suffixes of the fields that are never negative.
 const NOT_NEGATIVE: [&str; 10] =
     ["_s", "_ns", "_ms", "_gbps", "_bytes", "_j", "_w", "_kb", "speedup", "spread"];
 
-/// Parts may be above 1 by what was rounded.
+/// Rounding may push a share slightly above 1.
 const SHARE_MAX: f64 = 1.0 + 1e-6;
 
-/// Whether each number of a document is finite, of a size that memory and time can have, not
-/// negative where its unit cannot be, and 0 to 1 where it is a part.
+/// Checks that each number is finite and of a plausible magnitude, not negative where its unit
+/// excludes that, and 0 to 1 for a share.
 ///
 /// # Errors
-/// With the first one that is not.
+/// The first invalid number.
 pub fn check_numbers(document: &Value) -> Checked {
     check_value(document, &mut String::new(), "")
 }

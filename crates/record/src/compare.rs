@@ -1,10 +1,11 @@
-//! Two records side by side, as `interleaf.compare/1`.
+//! A comparison of two measurements, as `interleaf.compare/1`.
 //!
-//! A difference counts when it is larger than the noise of both points. The spread of a point is
-//! the distance of the quartiles of a few repeats, so it is itself uncertain: of 30 pairs of points
-//! that differ in nothing, with 3 repeats each, some pair nearly always differs by more than its
-//! two spreads. So a spread is taken to be at least the median spread of the points of its kind in
-//! both records, and a difference has to exceed [`NOISE_FACTOR`] times the sum of both.
+//! A difference is significant when it exceeds the noise of both points. The spread of a point is
+//! the distance of the quartiles of a few repetitions, and is uncertain itself: among 30 pairs of
+//! equal points with 3 repetitions each, nearly always one pair differs by more than its two
+//! spreads. Therefore a spread counts as at least the median spread of the points of its kind in
+//! both records, and a difference must exceed [`NOISE_FACTOR`] times the sum of both. With spreads
+//! of 1 % and 2 % and a median of 1.5 %, that is 2 x (1.5 + 2) = 7 %.
 
 use super::{
     check::{Check, Checked},
@@ -15,29 +16,28 @@ use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.compare/1";
 
-/// How many times the spreads of both points a difference has to be. With 2, fewer than 1 in 50
-/// pairs of records that differ in nothing are told to differ (a test below simulates them); with 1
-/// it would be 49 of 50.
+/// A significant difference exceeds this multiple of both spreads. With 2, fewer than 1 in 50 pairs
+/// of equal records are reported as different (a test below simulates them); with 1, 49 of 50 are.
 const NOISE_FACTOR: f64 = 2.0;
 
-/// Two records: what differs between the machines, and between each point that both have.
+/// The document: differences of the machines, and of each point that both records have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompareDocument {
     pub schema: String,
-    /// What is compared: measure.
+    /// The kind of both records: measure.
     pub of: String,
     pub first: RecordDocument,
     pub second: RecordDocument,
-    /// What the machines, and the settings of the measurements, do not have in common.
+    /// Differences of the machines and of the settings.
     pub differences: Vec<DifferenceDocument>,
-    /// In the order of the first record.
+    /// Common points, in the order of the first record.
     pub rows: Vec<CompareRow>,
-    /// Points that only one of them has.
+    /// Points that only one record has.
     pub only_in_first: Vec<String>,
     pub only_in_second: Vec<String>,
 }
 
-/// A record.
+/// One of the two records.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecordDocument {
     pub name: String,
@@ -45,7 +45,7 @@ pub struct RecordDocument {
     pub quality: String,
 }
 
-/// What differs that is no point.
+/// A difference of the machines or of the settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DifferenceDocument {
     pub what: String,
@@ -53,7 +53,7 @@ pub struct DifferenceDocument {
     pub second: String,
 }
 
-/// A point that both have.
+/// A point that both records have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompareRow {
     pub setting: String,
@@ -62,15 +62,14 @@ pub struct CompareRow {
     pub second: f64,
     /// second / first - 1.
     pub difference: f64,
-    /// The spreads of both together, as a part; absent where one of them has too few repeats for a
-    /// spread.
+    /// Sum of both spreads, a fraction; null when a point has too few repetitions.
     pub spread: Option<f64>,
-    /// The least difference that is not noise; absent as the spread is.
+    /// The least significant difference; null without a spread.
     #[serde(default)]
     pub noise: Option<f64>,
-    /// Whether the difference is more than noise; not where that is unknown.
+    /// Whether the difference is significant; false when unknown.
     pub beyond_spread: bool,
-    /// same, better or worse: what the difference means for the second; unknown without a spread.
+    /// The second record is: same, better or worse; unknown without a spread.
     pub verdict: String,
     /// Whether both points were good.
     pub trusted: bool,
@@ -84,7 +83,7 @@ impl Check for CompareDocument {
 }
 
 impl CompareDocument {
-    /// Of two measurements, by the names of their files.
+    /// Compares two measurements, each given with the name of its file.
     pub fn of_measure(first: (&str, &MeasureDocument), second: (&str, &MeasureDocument)) -> Self {
         let record = |(name, record): (&str, &MeasureDocument)| RecordDocument {
             name: name.into(),
@@ -113,8 +112,8 @@ impl CompareDocument {
         }
     }
 
-    /// Whether any difference between points that were both good is more than noise; `None` where
-    /// no row can tell.
+    /// Whether any difference between good points is significant; `None` when no row has good
+    /// points with known noise.
     pub fn differ(&self) -> Option<bool> {
         let mut telling =
             self.rows.iter().filter(|row| row.trusted && row.noise.is_some()).peekable();
@@ -123,9 +122,9 @@ impl CompareDocument {
     }
 }
 
-/// Points by what they are of. The delays that a curve was made of are found as it is measured, so
-/// those of two curves differ: of a curve the first point, without load, and the one with the most
-/// bandwidth are compared.
+/// Points with their settings as keys. The delays of a curve are chosen while it is measured, so
+/// two curves have different delays. Of each curve two points are compared: the one with the least
+/// load and the one with the most bandwidth.
 fn keyed(record: &MeasureDocument) -> Vec<(String, &MeasuredPoint)> {
     let mut found: Vec<(String, &MeasuredPoint)> = vec![];
     for point in record.points.iter().filter(|point| point.kind != "loaded") {
@@ -152,7 +151,7 @@ fn keyed(record: &MeasureDocument) -> Vec<(String, &MeasuredPoint)> {
     found
 }
 
-/// The median spread of all points of a kind that have one.
+/// The median of the known spreads of all points of a kind.
 fn typical_spread(records: &[&MeasureDocument], kind: &str) -> Option<f64> {
     let points = records.iter().flat_map(|record| record.points_of_kind(kind));
     let mut spreads: Vec<f64> = points.filter_map(MeasuredPoint::known_spread).collect();
@@ -254,7 +253,7 @@ mod tests {
         a.points.push(point("histogram", 1.0, 0.0));
         let compared = CompareDocument::of_measure(("a", &a), ("b", &b));
         let verdicts: Vec<&str> = compared.rows.iter().map(|row| row.verdict.as_str()).collect();
-        // More latency is worse, more bandwidth better.
+        // More latency is worse, more bandwidth is better.
         assert_eq!(verdicts, ["same", "worse", "better"]);
         assert_eq!(compared.differ(), Some(true));
         assert_eq!(compared.differences.len(), 1, "{:?}", compared.differences);
@@ -285,7 +284,7 @@ mod tests {
         let row = &compared.rows[0];
         assert_eq!((row.verdict.as_str(), row.beyond_spread), ("unknown", false));
         assert_eq!((row.spread, row.noise, compared.differ()), (None, None, None));
-        // Nor do points that were disturbed.
+        // Noisy points do not count either.
         let noisy = |value: f64| MeasuredPoint {
             quality: "noisy: others kept 2.0 CPUs busy".into(),
             ..point("bandwidth", value, 0.01)
@@ -300,7 +299,8 @@ mod tests {
         assert_eq!(CompareDocument::of_measure(("a", &a), ("b", &b)).differ(), Some(false));
     }
 
-    /// Records of one machine, of which each point is the median of 3 repeats with normal noise.
+    /// Simulates records of one machine: each point is the median of 3 repetitions with normal
+    /// noise.
     #[test]
     fn records_that_differ_in_nothing_are_the_same() {
         use interleaf_measure::spread::spread;
@@ -309,7 +309,7 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (state >> 33) as f64 / (1_u64 << 31) as f64
         };
-        // The sum of twelve is nearly normal, with a standard deviation of 1.
+        // The sum of twelve uniform numbers is nearly normal, with a standard deviation of 1.
         let mut normal = || (0..12).map(|_| uniform()).sum::<f64>() - 6.0;
         let mut measured = || {
             let mut record = record();

@@ -1,4 +1,8 @@
-//! `interleaf.predict/1`.
+//! A prediction of bandwidth, latency and runtime by weights, as `interleaf.predict/1`.
+//!
+//! `interleaf predict` writes the document, a row for each choice of weights. Lists by tier are in
+//! the order of `tiers`. Intervals hold nine tenths of the behaviours that agree with the measured
+//! runs of the workload; a prediction for a mix has no runs, so its intervals are empty.
 
 use super::{
     ProvenanceDocument, all_rounded,
@@ -22,14 +26,14 @@ pub struct PredictDocument {
     pub workload: String,
     pub tiers: Vec<String>,
     pub threads: f64,
-    /// How many of them run in each domain, where there are several.
+    /// Threads in each domain; left out on a machine with one domain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub domain_threads: Vec<DomainThreadsDocument>,
-    /// What `result` counts: "s", or the unit of a rate; absent for a mix.
+    /// Unit of the result: "s", or the unit of a rate; null for a mix.
     pub result_unit: Option<String>,
     pub rows: Vec<PredictRow>,
     pub best: Option<PredictBest>,
-    /// How the best weights move with the load; only of a sweep.
+    /// The best weights by load; sweeps only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub load_curve: Vec<LoadPointDocument>,
     pub provenance: ProvenanceDocument,
@@ -50,17 +54,17 @@ pub struct PredictRow {
     pub tier_bandwidth_gbps: Vec<f64>,
     pub tier_latency_ns: Vec<f64>,
     pub latency_ns: f64,
-    /// Of a workload whose result is a time.
+    /// Runtime, for a workload whose result is a time.
     pub runtime_s: Option<f64>,
-    /// Of a workload whose result is a rate.
+    /// Rate, for a workload whose result is a rate.
     pub rate: Option<f64>,
     pub speedup: f64,
-    /// Nine tenths of what agrees with the measured runs lie in here.
+    /// Interval of nine tenths of the behaviours that agree with the measured runs.
     pub speedup_interval: [f64; 2],
     /// Whether each tier holds its share of the footprint.
     pub fits: bool,
     pub extrapolated: bool,
-    /// Why it is an extrapolation, or does not fit.
+    /// Reasons for `extrapolated` or against `fits`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -82,7 +86,7 @@ pub struct LoadPointDocument {
     pub best_latency_ns: f64,
 }
 
-/// What was asked: whose traffic, and what its result counts.
+/// The subject of a prediction: the name of a workload or mix, and the unit of its result.
 pub struct Subject {
     pub workload: String,
     pub result_unit: Option<String>,
@@ -119,7 +123,7 @@ impl PredictDocument {
         }
     }
 
-    /// Figures of this prediction.
+    /// Figures of this prediction: over the share of two tiers, and over the load.
     pub fn figures(&self) -> Vec<Figure> {
         let mut figures = vec![];
         if self.tiers.len() == 2 && self.rows.len() > 1 {
@@ -247,7 +251,7 @@ impl LoadPointDocument {
     }
 }
 
-/// `threads` as they are spread over the domains; empty where there is only one.
+/// The threads in each domain; empty for one domain.
 fn domain_threads(platform: &Platform, threads: f64) -> Vec<DomainThreadsDocument> {
     if platform.domains.len() < 2 {
         return vec![];

@@ -1,4 +1,8 @@
-//! A command under a placement, as `interleaf.run/1`.
+//! A command, or running processes, under a placement, as `interleaf.run/1`.
+//!
+//! `interleaf run` writes the document: the requested placement, the kernel settings that were
+//! changed and restored, the exit status, the placement audit ([`MemoryDocument`]) and the migrated
+//! pages ([`MovedDocument`]). Weights are per node; shares are fractions of their sum.
 
 use super::balance::BalancePeriod;
 use interleaf_linux::place::{
@@ -12,49 +16,49 @@ use std::{collections::BTreeMap, os::unix::process::ExitStatusExt as _, process:
 
 pub const SCHEMA: &str = "interleaf.run/1";
 
-/// What was to be done, what was done, and what came of it.
+/// The document: the request and its outcome; one JSON object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunDocument {
     pub schema: String,
-    /// The weights as given; null with a policy that finds them.
+    /// The weights as given; null with a policy that decides on them.
     pub weights: Option<String>,
     /// weighted interleaving, interleaving, moving, or steering.
     pub means: String,
     pub nodes: Vec<PlacedNode>,
-    /// The policy that new pages come under, as the kernel writes it.
+    /// Memory policy of new pages, in the notation of `/proc/PID/numa_maps`.
     pub policy: String,
-    /// The same policy for numactl.
+    /// The equivalent options of numactl.
     pub numactl: String,
-    /// Settings of the kernel that are changed for it, in this order; put back in the other.
+    /// Kernel settings changed for it, in this order; restored in reverse order.
     pub settings: Vec<ChangedSetting>,
     pub command: Vec<String>,
     pub dry_run: bool,
-    /// How the command ended; absent when it did not run.
+    /// Exit code of the command; null when it did not run, and after a signal.
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
-    /// Its memory when it had the most; absent when it could not be looked at.
+    /// Placement audit when the command had the most memory; null when no audit succeeded.
     pub memory: Option<MemoryDocument>,
-    /// What became of moving pages that were there; absent where none are moved.
+    /// Migration of resident pages; null when none was requested.
     pub moved: Option<MovedDocument>,
-    /// What became of the settings.
+    /// Outcome of restoring the settings.
     pub put_back: Vec<PutBackDocument>,
-    /// How its pages are steered while it runs; absent without a policy.
+    /// Steering of its pages while it runs; absent without a policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balance: Option<BalancedDocument>,
 }
 
-/// How the pages of a command are steered while it runs.
+/// Steering of the pages of a command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BalancedDocument {
-    /// What decides.
+    /// Name of the policy.
     pub policy: String,
-    /// How pages move, and why so.
+    /// The actuator that migrates pages, and the reason for its choice.
     pub way: String,
     pub way_reason: String,
-    /// What counts.
+    /// Source of the traffic counts.
     pub source: String,
     pub period_s: f64,
-    /// What happened, as `interleaf balance` records it.
+    /// The periods, as `interleaf balance` records them.
     pub periods: Vec<BalancePeriod>,
 }
 
@@ -75,13 +79,13 @@ pub struct ChangedSetting {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PutBackDocument {
     pub path: String,
-    /// restored, held by another process, changed since, failed, or, of a damaged journal, set
-    /// aside.
+    /// restored, held by another process, changed since, or failed; set aside for a damaged
+    /// journal.
     pub outcome: String,
     pub value: String,
 }
 
-/// Where memory is, and what of it escaped.
+/// The placement audit: memory by node, and allocations that bypassed the policy (`escapes`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemoryDocument {
     pub total_bytes: u64,
@@ -101,21 +105,21 @@ pub struct EscapeDocument {
     pub bytes: BTreeMap<u32, u64>,
 }
 
-/// Pages that were moved, or in a dry run would be.
+/// Migrated pages; in a dry run, the pages that would migrate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MovedDocument {
     pub before_bytes: BTreeMap<u32, u64>,
     pub after_bytes: BTreeMap<u32, u64>,
     pub moved_bytes: u64,
-    /// What should have moved, and did not.
+    /// Pages that could not be migrated.
     pub left: Vec<LeftDocument>,
     /// Processes, as `4242 (name)`.
     pub processes: Vec<String>,
-    /// Processes whose memory could not be looked at.
+    /// Processes whose memory could not be read.
     pub refused: Vec<String>,
-    /// How often all memory was gone through; 0 in a dry run.
+    /// Passes over all memory; 0 in a dry run.
     pub passes: u32,
-    /// Whether it was stopped before it was done.
+    /// Whether a signal stopped the migration.
     pub stopped: bool,
 }
 
@@ -154,7 +158,7 @@ impl RunDocument {
         }
     }
 
-    /// Of a command whose pages are steered while it runs, and first sent to `nodes` by weight.
+    /// A command whose pages are steered; `nodes` have the initial weights.
     pub fn steered(
         nodes: Vec<(u32, u32)>,
         balance: BalancedDocument,
@@ -185,7 +189,7 @@ impl RunDocument {
         }
     }
 
-    /// Notes how the command ended.
+    /// Sets the exit status of the command.
     pub fn record_exit(&mut self, status: ExitStatus) {
         self.exit_code = status.code();
         self.signal = status.signal();
@@ -247,7 +251,7 @@ impl From<&Survey> for MemoryDocument {
 }
 
 impl MovedDocument {
-    /// What would be moved.
+    /// The plan of a dry run.
     pub fn planned(found: &migrate::Forecast) -> Self {
         let shared = LeftDocument::new(Reason::Shared, found.shared_bytes);
         let processes = found.processes.iter();

@@ -1,4 +1,6 @@
-//! `interleaf.show/1`.
+//! A platform, as `interleaf.show/1`: `interleaf show --platform` writes it.
+//!
+//! Each figure has its provenance (measured, published, simulated, assumed) and its source.
 
 use super::rounded;
 use interleaf_model::{

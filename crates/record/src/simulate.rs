@@ -1,4 +1,8 @@
-//! `interleaf.simulate.machine/1`.
+//! A simulated machine under a policy, as `interleaf.simulate.machine/1`.
+//!
+//! `interleaf simulate machine` writes the document: the scenario, a row for each period of the
+//! policy (target, bandwidth, migrated bytes, decision and its reason), and the result of each
+//! workload beside the best static weights. Weights are percentages of the pages on each tier.
 
 mod figures;
 
@@ -24,23 +28,23 @@ pub struct SimulateDocument {
     pub scenario: String,
     pub policy: String,
     pub tiers: Vec<String>,
-    /// Where there are several.
+    /// The domains; left out on a machine with one domain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub domains: Vec<SimulatedDomain>,
     pub duration_s: f64,
     pub setting: SimulationSetting,
     pub periods: Vec<SimulatedPeriod>,
     pub workloads: Vec<WorkloadDocument>,
-    /// From here on the target stays within 3 points of its final value.
+    /// From this time on the target stays within 3 percentage points of its final value.
     pub converged_after_s: Option<f64>,
     pub migrated_bytes_total: u64,
-    /// Of the whole machine; absent where its platform does not tell its power.
+    /// Energy of the whole machine; null when the platform has no power figures.
     pub energy_j: Option<f64>,
-    /// Every other policy on the same scenario, where that was asked for.
+    /// Results of the other policies on the same scenario, with `--compare`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub comparison: Vec<PolicyDocument>,
     pub provenance: ProvenanceDocument,
-    /// What the figures above do not say.
+    /// Limits of the figures above.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -49,15 +53,15 @@ pub struct SimulateDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SimulatedDomain {
     pub name: String,
-    /// The tiers near it, the fastest first: pages of its workloads go there.
+    /// The local tiers, fastest first: pages of its workloads are placed there.
     pub tiers: Vec<String>,
 }
 
-/// What was simulated, as far as it is no platform and no workload.
+/// Parameters of the simulation beside the platform and the workloads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SimulationSetting {
     pub seed: u64,
-    /// Parts, not percent.
+    /// Relative standard deviation of the counters, a fraction.
     pub counter_noise: f64,
     pub curve_error: f64,
     pub page_groups: usize,
@@ -65,26 +69,27 @@ pub struct SimulationSetting {
     pub migration_stall_ns: f64,
     pub sampling_ms: f64,
     pub aggregation_ms: f64,
-    /// By tier: what something else holds, so that hot pages press cold ones out.
+    /// Memory in use by other programs on each tier: hot pages displace cold ones.
     pub held_bytes: Vec<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SimulatedPeriod {
     pub time_s: f64,
-    /// In points of a hundred; of several domains the mean.
+    /// Target in percent by tier; with several domains, the mean.
     pub target_weights: Vec<u16>,
-    /// Of each domain, where there are several.
+    /// Target of each domain; left out with one domain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub domain_weights: Vec<Vec<u16>>,
-    /// Where the accesses go.
+    /// Fraction of the accesses by tier.
     pub hot_share: Vec<f64>,
-    /// Of the accesses of each domain, where there are several; empty of one in which nothing runs.
+    /// Fraction of the accesses of each domain by tier; empty for a domain without a running
+    /// workload.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub domain_hot_share: Vec<Vec<f64>>,
-    /// The mean of all samples.
+    /// Mean of all samples.
     pub bandwidth_gbps: f64,
-    /// The percentile of the quiet samples, which the policy judges by.
+    /// Percentile of the undisturbed samples: the input of the policy.
     pub judged_gbps: Option<f64>,
     pub tier_bandwidth_gbps: Vec<f64>,
     pub tier_latency_ns: Vec<Option<f64>>,
@@ -96,29 +101,29 @@ pub struct SimulatedPeriod {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadDocument {
     pub name: String,
-    /// Where its threads run, on a machine with several domains.
+    /// The domain of its threads; left out on a machine with one domain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
     pub threads: u32,
     pub footprint_bytes: u64,
-    /// Of the first whole run, search included; absent when it did not end.
+    /// Time of the first run, search included; null when it did not end.
     pub runtime_s: Option<f64>,
-    /// Runs until the end, with the part of the last one.
+    /// Number of runs until the end of the simulation, fractions included.
     pub runs: f64,
-    /// Of a workload whose result is a rate, over its first whole run.
+    /// Result of a workload that reports a rate, over its first run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_unit: Option<String>,
-    /// Over all pages on the first tier; absent when it had not begun.
+    /// Speed-up over all pages on the first tier; null when it did not start.
     pub speedup: Option<f64>,
     pub local_runtime_s: f64,
     pub best_static: Option<BestStaticDocument>,
     /// runtime / best static runtime - 1.
     pub regret: Option<f64>,
-    /// The same of all work until the end.
+    /// Regret over all work until the end of the simulation.
     pub regret_over_duration: Option<f64>,
-    /// Energy of the first run, with its part of what stands there anyway.
+    /// Energy of the first run, with its share of the static power.
     pub energy_per_run_j: Option<f64>,
 }
 
@@ -128,7 +133,7 @@ pub struct BestStaticDocument {
     pub runtime_s: f64,
 }
 
-/// What another policy gave.
+/// Results of another policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PolicyDocument {
     pub policy: String,
@@ -138,7 +143,7 @@ pub struct PolicyDocument {
     pub migrated_bytes_total: u64,
 }
 
-/// What is parameters beside an outcome.
+/// Parameters of a run that its outcome does not have.
 pub struct TrialParameters<'a> {
     pub policy: &'a str,
     pub duration_s: f64,
@@ -278,14 +283,14 @@ impl SimulatedPeriod {
     }
 }
 
-/// Periods at the start that are shown whatever they decide.
+/// Periods at the start that are always shown.
 const FIRST_PERIODS: usize = 3;
 
-/// Decisions that change nothing.
+/// Decisions that do not change the target.
 const QUIET: [&str; 2] = ["hold", "wait"];
 
-/// The periods that say something new: the first ones, and those with another target or another
-/// decision than the one before.
+/// The periods worth showing: the first three, and those whose target or decision differs from the
+/// period before.
 pub fn notable_periods(periods: &[SimulatedPeriod]) -> impl Iterator<Item = &SimulatedPeriod> {
     let is_new = |at: usize| {
         let Some(before) = at.checked_sub(1).map(|before| &periods[before]) else { return true };
@@ -307,13 +312,13 @@ fn workloads(scenario: &Scenario, outcome: &Outcome) -> Vec<WorkloadDocument> {
     tasks.map(workload).collect()
 }
 
-/// The name of the task's domain; `None` where there is only one.
+/// The name of the task's domain; `None` on a machine with one domain.
 fn domain_of(scenario: &Scenario, task: &Task) -> Option<String> {
     let domains = &scenario.platform.domains;
     (domains.len() > 1).then(|| domains[task.domain].name.clone())
 }
 
-/// The domains with the tiers near them; none where there is only one domain.
+/// The domains with their local tiers; empty for one domain.
 fn domains(scenario: &Scenario) -> Vec<SimulatedDomain> {
     let layout = scenario.layout();
     if layout.domains.len() < 2 {
@@ -328,7 +333,7 @@ fn domains(scenario: &Scenario) -> Vec<SimulatedDomain> {
 }
 
 impl WorkloadDocument {
-    /// Its name, and where it runs on a machine with several domains.
+    /// The name of the workload, with its domain on a machine with several domains.
     pub fn label(&self) -> String {
         match &self.domain {
             Some(domain) => format!("{} in {domain}", self.name),
@@ -368,7 +373,7 @@ impl WorkloadDocument {
     }
 }
 
-/// What the simulation rests on.
+/// The provenance of the inputs of the simulation.
 fn input_provenance(scenario: &Scenario) -> Vec<(String, Provenance)> {
     let platform = &scenario.platform;
     let mut leans_on: Vec<(String, Provenance)> = platform
@@ -380,8 +385,8 @@ fn input_provenance(scenario: &Scenario) -> Vec<(String, Provenance)> {
         })
         .collect();
     leans_on.push(("page streams".into(), platform.interleaving.figure.provenance));
-    for what in ["footprints", "migration rate and stall", "counter noise"] {
-        leans_on.push((what.into(), Provenance::Assumed));
+    for input in ["footprints", "migration rate and stall", "counter noise"] {
+        leans_on.push((input.into(), Provenance::Assumed));
     }
     if let Some(power) = &platform.power {
         leans_on.push(("power".into(), power.figure.provenance));

@@ -1,4 +1,7 @@
-//! The search for the best static weights, as `interleaf.tune/1`.
+//! The search for the best static weights by runs of a command, as `interleaf.tune/1`.
+//!
+//! `interleaf tune` writes the document after every run. It compares the runtime, or a number that
+//! the command prints (the metric). Intervals hold nine tenths of the probability.
 
 use super::{
     rounded,
@@ -14,33 +17,33 @@ use std::time::Duration;
 
 pub const SCHEMA: &str = "interleaf.tune/1";
 
-/// What was to be found, each run, and what was found.
+/// The document: the request, each run and the result so far; one JSON object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TuneDocument {
     pub schema: String,
     pub command: Vec<String>,
-    /// The pattern of the number that is compared; absent where it is the time of the command.
+    /// The pattern of the metric in the output; null when the runtime is compared.
     pub metric: Option<String>,
     pub higher_is_better: bool,
-    /// By which part weights have to be better to count.
+    /// The least relative gain that counts as better.
     pub worth: f64,
     pub runs_max: usize,
     pub warm_up: usize,
     pub proposal: ProposalDocument,
-    /// What is run first, and what has to be set for it each time.
+    /// The weights that are run first, with the kernel settings for each.
     pub plan: Vec<TunePlan>,
     pub dry_run: bool,
-    /// In their order, without those for warming up.
+    /// The runs in their order, without warm-up runs.
     pub runs: Vec<TrialDocument>,
-    /// The best so far; absent before the first run.
+    /// The best weights so far; null before the first run.
     pub best: Option<TuneBest>,
-    /// Whether the best is better than all on the first tier, by what counts and beyond noise.
+    /// Whether the best weights gain at least `worth` over the first tier alone, beyond noise.
     pub is_better: bool,
-    /// The standard deviation of a run, as a part of what it gives.
+    /// Relative standard deviation of a run.
     pub noise: Option<f64>,
     /// running, settled, noise, runs, signal or failed.
     pub stopped: String,
-    /// The same in words.
+    /// The reason, in words.
     pub stopped_because: String,
 }
 
@@ -58,53 +61,53 @@ pub struct TunePlan {
     pub settings: Vec<ChangedSetting>,
 }
 
-/// A run.
+/// One run of the command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialDocument {
     pub weights: Vec<u16>,
     pub tier_share: Vec<f64>,
-    /// Why it was made.
+    /// The reason for the run.
     pub why: String,
     pub seconds: f64,
-    /// The metric; absent where it is the time.
+    /// The metric; null when the runtime is compared.
     pub value: Option<f64>,
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
-    /// The part of the memory that was not under the placement; absent when it was not seen.
+    /// Fraction of the memory that bypassed the placement; null without a placement audit.
     pub escaped_share: Option<f64>,
 }
 
-/// The best weights, with intervals that hold nine tenths.
+/// The best weights, with intervals that hold nine tenths of the probability.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TuneBest {
     pub weights: Vec<u16>,
-    /// The mean of its runs: seconds, or the metric.
+    /// Mean of the runs: seconds, or the metric.
     pub value: f64,
     pub value_low: f64,
     pub value_high: f64,
-    /// Against all on the first tier.
+    /// Speed-up over all pages on the first tier.
     pub speedup: f64,
     pub speedup_low: f64,
     pub speedup_high: f64,
 }
 
-/// What a search was request for.
+/// The options of a search.
 #[derive(Clone, Debug)]
 pub struct TuneRequest {
     /// The command and its arguments.
     pub command: Vec<String>,
-    /// The pattern of the number that is compared; `None` where it is the command's time.
+    /// The pattern of the metric; `None` to compare the runtime.
     pub metric: Option<String>,
-    /// Whether more of the metric is better.
+    /// Whether a larger metric is better.
     pub higher_is_better: bool,
-    /// Runs beforehand that do not count.
+    /// Number of warm-up runs.
     pub warm_up: usize,
-    /// Whether nothing is run.
+    /// Whether to run nothing.
     pub dry_run: bool,
 }
 
 impl TuneDocument {
-    /// A search that has not begun; `source` says how its first weights were found.
+    /// A search without runs; `source` describes the origin of the proposed weights.
     pub fn new(request: TuneRequest, search: &Search, source: &str) -> Self {
         Self {
             schema: SCHEMA.into(),
@@ -129,7 +132,7 @@ impl TuneDocument {
         }
     }
 
-    /// Notes what is done for weights that are run first.
+    /// Adds the plan for weights that are run first.
     pub fn add_plan(&mut self, weights: &Weights, planned: &RunDocument) {
         let weights = weights.as_slice().to_vec();
         if self.plan.iter().all(|plan| plan.weights != weights) {
@@ -142,7 +145,7 @@ impl TuneDocument {
         }
     }
 
-    /// Notes what is known so far.
+    /// Sets the result so far.
     pub fn update(&mut self, finding: Option<&Finding>) {
         let Some(finding) = finding else { return };
         let of_metric = |value: Estimate| match self.higher_is_better {
@@ -165,7 +168,7 @@ impl TuneDocument {
         self.noise = Some(rounded(finding.noise));
     }
 
-    /// Notes what was found in the end.
+    /// Sets the final result and the reason to stop.
     pub fn finish(&mut self, finding: &Finding) {
         self.update(Some(finding));
         let worth = 100.0 * self.worth;
@@ -174,8 +177,9 @@ impl TuneDocument {
                 self.stop("settled", format!("no other weights are better by {worth} % or more"));
             }
             Stop::Noise => {
-                let what = "what differs is noise, which the runs that are left would not change";
-                self.stop("noise", what.into());
+                let because =
+                    "what differs is noise, which the runs that are left would not change";
+                self.stop("noise", because.into());
             }
             Stop::Runs => self.stop("runs", format!("all {} runs are made", self.runs_max)),
         }

@@ -1,13 +1,13 @@
-//! What comparing looks like: efficiency against the footprint over the budget.
+//! Figures of a comparison: efficiency against the ratio of footprint to budget.
 
 use super::{BenchCompareDocument, BenchRow};
 use crate::figure::{Figure, Series, SeriesKind};
 
-/// What the names of the patterns with a known intensity begin with; it is behind that.
+/// Patterns with a known arithmetic intensity are named `polynomial-N`, N operations per byte.
 const INTENSITY: &str = "polynomial-";
 
 impl BenchCompareDocument {
-    /// A figure for each pattern, and one over the intensity of computing.
+    /// A figure for each pattern, and one against arithmetic intensity.
     pub fn figures(&self) -> Vec<Figure> {
         let by_pattern = self.patterns().into_iter().map(|pattern| self.pattern_figure(&pattern));
         by_pattern.chain(self.intensity_figure()).collect()
@@ -20,7 +20,7 @@ impl BenchCompareDocument {
         names
     }
 
-    /// The ways but DRAM, which all are held against.
+    /// The ways without DRAM, which is the reference.
     fn ways(&self) -> Vec<String> {
         let mut names: Vec<String> = vec![];
         for row in self.rows.iter().filter(|row| row.way != "dram") {
@@ -50,14 +50,14 @@ impl BenchCompareDocument {
             y_from: 0.0,
             categories: vec![],
             series,
-            caption: "Nothing can be above the ceiling: a round takes at least as long as on \
-                      DRAM, and as the drive needs for what the best possible choice of what to \
-                      keep would still carry."
+            caption: "No way exceeds the ceiling: a round takes at least as long as on DRAM, and \
+                      at least as long as the drive needs for the bytes that optimal \
+                      replacement would transfer."
                 .into(),
         }
     }
 
-    /// Efficiency against operations for each byte, at the largest footprint.
+    /// Efficiency against operations per byte, at the largest ratio.
     fn intensity_figure(&self) -> Option<Figure> {
         let intensity = |row: &BenchRow| row.pattern.strip_prefix(INTENSITY)?.parse().ok();
         let rows: Vec<(f64, &BenchRow)> =

@@ -1,5 +1,9 @@
-//! Whether a command can be extended, and what speed the stores allow, as
-//! `interleaf.extend.plan/1`.
+//! The plan of `interleaf extend --dry-run` and `--estimate`, as `interleaf.extend.plan/1`: checks
+//! of the command and its stores, and the speed that the stores allow.
+//!
+//! With a footprint F and a budget B of DRAM, the fraction m = 1 - B/F of each pass is read from
+//! the stores. A store of 3 GB/s with half of the footprint missing (m = 0.5) allows 3 / 0.5 = 6
+//! GB/s.
 
 use crate::rounded;
 use interleaf_pager::{drive::Drive, session::Settings};
@@ -8,13 +12,14 @@ use std::path::{Path, PathBuf};
 
 const SCHEMA: &str = "interleaf.extend.plan/1";
 
-/// Footprints that are shown when nobody names one, in budgets.
+/// Footprints estimated by default, as multiples of the budget.
 const FOOTPRINTS: [u64; 3] = [1, 2, 4];
 
-/// Of each byte that STREAM's triad counts, all is read before it is used, and a third is written.
+/// STREAM's triad, a[i] = b[i] + s*c[i], counts three arrays: the pager reads all three, and writes
+/// one of them back.
 const TRIAD_WRITTEN: f64 = 1.0 / 3.0;
 
-/// What would be done.
+/// The plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExtendPlanDocument {
     pub schema: String,
@@ -22,14 +27,14 @@ pub struct ExtendPlanDocument {
     pub dram_bytes: u64,
     pub min_alloc_bytes: u64,
     pub stores: Vec<PathBuf>,
-    /// Whether nothing stands against it.
+    /// Whether no check refuses it.
     pub can_be_done: bool,
     pub checks: Vec<CheckDocument>,
-    /// Absent unless it was asked for.
+    /// The result of `--estimate`; null without it.
     pub estimate: Option<EstimateDocument>,
 }
 
-/// Something that was looked at.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckDocument {
     pub what: String,
@@ -39,30 +44,30 @@ pub struct CheckDocument {
     pub remedy: Option<String>,
 }
 
-/// What stores give, and what that means.
+/// Speeds of the stores, and the speeds they allow a program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EstimateDocument {
     pub drives: Vec<DriveSpeed>,
-    /// Of all stores together.
+    /// Sum over all stores.
     pub read_gbps: f64,
     pub write_gbps: f64,
-    /// What a program can have at most, for some footprints.
+    /// Upper bounds for a program, by footprint.
     pub rows: Vec<EstimateRow>,
 }
 
-/// What one store gives.
+/// Speed of one store.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DriveSpeed {
     pub path: PathBuf,
-    /// How much of it was written and read.
+    /// Bytes written and read by the measurement.
     pub measured_bytes: u64,
     pub read_gbps: f64,
     pub write_gbps: f64,
-    /// Single pages of 4 KiB that are read.
+    /// Random reads of 4 KiB, by queue depth.
     pub random: Vec<RandomDocument>,
 }
 
-/// Single pages that are read, so many at a time.
+/// Random reads of 4 KiB with `depth` outstanding requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RandomDocument {
     pub depth: usize,
@@ -70,49 +75,50 @@ pub struct RandomDocument {
     pub latency_us: f64,
 }
 
-/// What the drives allow a program of this footprint. Null: as fast as DRAM, no drive is needed.
+/// Upper bounds for a program with this footprint. Null: the footprint fits in the budget.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EstimateRow {
     pub footprint_bytes: u64,
-    /// What part of it does not fit in the budget.
+    /// The fraction of the footprint that exceeds the budget.
     pub missing_share: f64,
-    /// All of it read in order, again and again.
+    /// Sequential passes over the footprint.
     pub read_gbps: Option<f64>,
-    /// STREAM's triad, counted as STREAM counts.
+    /// STREAM's triad, in the bytes that STREAM counts.
     pub triad_gbps: Option<f64>,
-    /// Each access to another page, from one thread, on average.
+    /// Mean time of a random access from one thread.
     pub random_us: Option<f64>,
-    /// The same from as many threads as the deepest queue that was measured.
+    /// Mean time of a random access from as many threads as the deepest measured queue.
     pub random_many_us: Option<f64>,
 }
 
 impl CheckDocument {
+    /// The check passed.
     pub fn fine(what: &str, detail: String) -> Self {
         Self { what: what.into(), status: "yes".into(), detail, remedy: None }
     }
 
-    pub fn warning(what: &str, detail: String, remedy: &str) -> Self {
-        Self::other(what, "warning", detail, remedy)
+    pub fn warning(what: &str, detail: String, hint: &str) -> Self {
+        Self::with_hint(what, "warning", detail, hint)
     }
 
-    pub fn waivable(what: &str, detail: String, remedy: &str) -> Self {
-        Self::other(what, "no, but --force", detail, remedy)
+    pub fn waivable(what: &str, detail: String, hint: &str) -> Self {
+        Self::with_hint(what, "no, but --force", detail, hint)
     }
 
-    pub fn refused(what: &str, detail: String, remedy: &str) -> Self {
-        Self::other(what, "no", detail, remedy)
+    pub fn refused(what: &str, detail: String, hint: &str) -> Self {
+        Self::with_hint(what, "no", detail, hint)
     }
 
-    fn other(what: &str, status: &str, detail: String, remedy: &str) -> Self {
-        Self { what: what.into(), status: status.into(), detail, remedy: Some(remedy.into()) }
+    fn with_hint(what: &str, status: &str, detail: String, hint: &str) -> Self {
+        Self { what: what.into(), status: status.into(), detail, remedy: Some(hint.into()) }
     }
 
-    /// Whether it is in the way.
+    /// Whether the check refuses the command.
     pub fn stands_against(&self, force: bool) -> bool {
         self.status == "no" || !force && self.status == "no, but --force"
     }
 
-    /// Whether it is to be told.
+    /// Whether the result is shown to the user without `--dry-run`.
     pub fn is_doubtful(&self) -> bool {
         self.status != "yes"
     }
@@ -151,7 +157,8 @@ impl DriveSpeed {
 }
 
 impl EstimateDocument {
-    /// What these drives allow with so much DRAM.
+    /// Upper bounds with a budget of `dram_bytes`, for `footprint_bytes` or for the default
+    /// footprints.
     pub fn new(dram_bytes: u64, footprint_bytes: Option<u64>, drives: Vec<DriveSpeed>) -> Self {
         let read_gbps = rounded(drives.iter().map(|drive| drive.read_gbps).sum());
         let write_gbps = rounded(drives.iter().map(|drive| drive.write_gbps).sum());
@@ -159,7 +166,7 @@ impl EstimateDocument {
             Some(bytes) => vec![bytes],
             None => FOOTPRINTS.map(|times| times * dram_bytes).to_vec(),
         };
-        // A page is on one drive, whichever that is: one thread waits for one.
+        // A page is on one drive: a single thread waits for the mean latency of the drives.
         let one = drives.iter().filter_map(|drive| drive.random.first());
         let alone = one.clone().map(|random| random.latency_us).sum::<f64>() / one.count() as f64;
         let many: f64 =

@@ -1,10 +1,10 @@
-//! What a record looks like.
+//! Figures of a measurement: bandwidth, curves, weights, caches, histograms.
 
 use super::{MeasureDocument, MeasuredPoint, weights_text};
 use crate::figure::{Figure, Series, SeriesKind};
 
 impl MeasureDocument {
-    /// The figures that its points make.
+    /// The figures that the points allow; kinds without points are left out.
     pub fn figures(&self) -> Vec<Figure> {
         let all = [
             self.bandwidth_figure(),
@@ -40,7 +40,7 @@ impl MeasureDocument {
         })
     }
 
-    /// Latency against bandwidth, a line for each place and mix.
+    /// Latency against bandwidth, a line for each pair of nodes and mix.
     fn curves_figure(&self) -> Option<Figure> {
         let mut series = vec![];
         for point in self.loaded() {
@@ -58,7 +58,7 @@ impl MeasureDocument {
         })
     }
 
-    /// Bandwidth against the part of the pages on the first node, a line for each mix.
+    /// Bandwidth against the share of the pages on the first node, a line for each mix.
     fn weights_figure(&self) -> Option<Figure> {
         let mut series: Vec<(String, Vec<(f64, f64)>)> = vec![];
         for point in self.points_of_kind("interleave") {
@@ -78,7 +78,8 @@ impl MeasureDocument {
         })
     }
 
-    /// Latency against load with the best weights on each point, beside all on the first node.
+    /// Latency against load with the best weights at each point, and with all pages on the first
+    /// node.
     fn best_weights_figure(&self) -> Option<Figure> {
         let loads = &self.best_by_load;
         let best = loads.iter().map(|it| (it.load_gbps, it.latency_ns));
@@ -94,7 +95,7 @@ impl MeasureDocument {
         (loads.len() > 1).then(|| Figure { series, caption: caption.into(), ..figure })
     }
 
-    /// Latency against size, over the powers of two that axes of numbers have no room for.
+    /// Latency against size. The axis is log2 of the size, since figures have linear axes only.
     fn caches_figure(&self) -> Option<Figure> {
         let points = self.points_of_kind("cache").filter_map(|point| {
             let kib = point.memory_bytes as f64 / 1024.0;
@@ -107,7 +108,7 @@ impl MeasureDocument {
         (line.x.len() > 1).then(|| Figure { series: vec![line], caption: caption.into(), ..figure })
     }
 
-    /// How many accesses took how long.
+    /// Histograms of the latency of single accesses.
     fn histograms_figure(&self) -> Option<Figure> {
         let mut series = vec![];
         for point in self.points_of_kind("histogram") {
@@ -115,7 +116,7 @@ impl MeasureDocument {
             let total = histogram.histogram_8ns.iter().sum::<u64>().max(1) as f64;
             let load = point.program_gbps.filter(|gbps| *gbps > 0.0);
             let load = load.map_or("idle".into(), |gbps| format!("{gbps:.1} GB/s"));
-            // Up to where 99.9 % are: the rest is in the table.
+            // Cut at the 99.9th percentile: the table has the rest.
             let (mut sum, mut points) = (0, vec![]);
             for (at, count) in histogram.histogram_8ns.iter().enumerate() {
                 points.push((8.0 * at as f64, 100.0 * *count as f64 / total));
@@ -161,7 +162,7 @@ fn to_series(series: Vec<(String, Vec<(f64, f64)>)>, kind: SeriesKind) -> Vec<Se
     all.map(|(at, (name, points))| Series::new(name, kind, at, points)).collect()
 }
 
-/// Where a point has its threads and its memory.
+/// The nodes of the CPUs and of the memory of a point, or its weights.
 fn place(point: &MeasuredPoint) -> String {
     match (&point.weights, point.memory_node) {
         (Some(weights), _) => weights_text(weights),

@@ -1,8 +1,9 @@
-//! Records of other tools, read and written: the output of Intel's Memory Latency Checker, and the
-//! curves of the Mess benchmark.
+//! Reads and writes measurements of other tools: the output of Intel's Memory Latency Checker (MLC)
+//! and the curves of the Mess benchmark.
 //!
-//! Both tell bandwidth as a controller sees it. What the program had of it follows from the mix: an
-//! ordinary store has read its line first.
+//! Both report the bandwidth at the memory controller. The bandwidth of the program follows from
+//! the mix, because an ordinary store reads its line first: at the mix 2:1 the controller moves 210
+//! GB/s for 140 GB/s of the program. A non-temporal store does not read.
 
 use super::{
     MeasureDocument, MeasuredMachine, MeasuredPoint, SettingsDocument,
@@ -18,13 +19,13 @@ use mess_csv::MessPoint;
 use mlc_text::{Matrix, Mlc, Most, Row, TRAFFIC, Table};
 use std::collections::BTreeSet;
 
-/// What the quality of a point is of which nobody says how its repeats differ.
+/// The quality of points of other tools: the spread of their repetitions is unknown.
 const QUALITY_UNKNOWN: &str = "not told: another tool measured it";
 
-/// The record that the text of another tool is; `None` of a text of none that is known.
+/// Parses the output of another tool; `None` when the text has neither of the known formats.
 ///
 /// # Errors
-/// When it is one, and cannot be read.
+/// When the format is recognised and a line cannot be parsed.
 pub fn read(name: &str, text: &str) -> Option<Result<MeasureDocument, FileError>> {
     if mess_csv::is_one(text) {
         let figure = mess_csv::measured(name);
@@ -40,7 +41,7 @@ fn from_mess(name: &str, read: &mess_csv::MessCurves) -> MeasureDocument {
         points.extend(curve.curve.points().iter().map(|point| MeasuredPoint {
             mix: Some(if share == 100.0 { "R".into() } else { format!("{share}%") }),
             latency_ns: Some(point.latency_ns),
-            // Mess reads the counters of controllers.
+            // Mess reads the counters of the controllers.
             measured_gbps: Some(point.bandwidth_gbps),
             ..traffic_point("loaded", (0, 0), curve.mix, point.bandwidth_gbps)
         }));
@@ -73,7 +74,7 @@ fn from_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
         matrices().flat_map(|matrix| matrix.rows.iter().map(|(node, _)| *node)).collect();
     let is_told = !with_cpus.is_empty();
     let with_cpus = if is_told { with_cpus } else { BTreeSet::from([0]) };
-    // Of the whole system, of which each node with CPUs carries as much.
+    // MLC reports the whole system: divide evenly among the nodes with CPUs.
     let of_system = with_cpus.len() as f64;
     let whole = |kind, mix, mbps: f64| {
         let gbps = mbps / 1000.0 / of_system;
@@ -88,7 +89,7 @@ fn from_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
     points.extend(mlc.bandwidth.iter().flat_map(pairs).map(reads));
     for Table { traffic, rows } in &mlc.loaded {
         let mix = Mlc::mix(traffic).unwrap_or(Mix::READ);
-        // It begins with the highest load, and we with the lowest. Its delays are cycles.
+        // MLC begins with the highest load, a record with the lowest. MLC's delays are in cycles.
         for row in rows.iter().rev() {
             let latency_ns = Some(row.latency_ns);
             let of_nodes = whole("loaded", mix, row.mbps);
@@ -118,7 +119,7 @@ fn from_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
     record
 }
 
-/// The figures of a matrix, each with the node of its CPUs and that of its memory.
+/// The cells of a matrix, each with the node of the CPUs and the node of the memory.
 fn pairs(matrix: &Matrix) -> impl Iterator<Item = ((u32, u32), f64)> {
     matrix.rows.iter().flat_map(|(cpu, figures)| {
         let of = matrix.memory.iter().zip(figures);
@@ -139,8 +140,8 @@ fn point_at(kind: &str, (cpu, memory): (u32, u32)) -> MeasuredPoint {
 
 fn traffic_point(kind: &str, place: (u32, u32), mix: Mix, gbps: f64) -> MeasuredPoint {
     let read_share = mix.read_share();
-    // Of what a controller reads for ordinary stores, the program has not asked for as much as
-    // is written.
+    // The controller reads each line before an ordinary store. The program did not request those
+    // reads: as many bytes as are written.
     let part = if mix.nontemporal() { 1.0 } else { read_share };
     MeasuredPoint {
         mix: Some(mix.to_string()),
@@ -151,7 +152,7 @@ fn traffic_point(kind: &str, place: (u32, u32), mix: Mix, gbps: f64) -> Measured
     }
 }
 
-/// A record of nodes, each with whether it has CPUs; nothing else is known of the machine.
+/// A record of a machine of which only the nodes are known, each with whether it has CPUs.
 fn record(source: &str, nodes: &[(u32, bool)], points: Vec<MeasuredPoint>) -> MeasureDocument {
     let node = |(node, has_cpus): &(u32, bool)| MachineNode {
         node: *node,
@@ -174,10 +175,10 @@ fn record(source: &str, nodes: &[(u32, bool)], points: Vec<MeasuredPoint>) -> Me
     record
 }
 
-/// The curves of the first node as Mess has them.
+/// The loaded-latency curves of the first node in the format of Mess.
 ///
 /// # Errors
-/// When there are none that it knows.
+/// When the record has no curve with ordinary stores: Mess has no others.
 pub fn mess(record: &MeasureDocument) -> Result<String, String> {
     let node = first_node(record);
     let point = |point: &&MeasuredPoint| {
@@ -203,10 +204,10 @@ pub fn mess(record: &MeasureDocument) -> Result<String, String> {
     Ok(mess_csv::text(&points))
 }
 
-/// What MLC would have printed of it. Delays are ns, since nobody knows the cycles.
+/// The record in the format of MLC's output. Delays are in ns: a record has no cycles.
 ///
 /// # Errors
-/// When there is nothing that it prints.
+/// When the record has no point of a kind that MLC prints.
 pub fn mlc(record: &MeasureDocument) -> Result<String, String> {
     let idle = record.points_of_kind("idle").filter(|point| point.pattern == "random");
     let reads = record.points_of_kind("bandwidth").filter(|point| mix(point) == Some(Mix::READ));
@@ -232,8 +233,8 @@ pub fn mlc(record: &MeasureDocument) -> Result<String, String> {
     Ok(mlc_text::text(&mlc, 1.0))
 }
 
-/// Among how many nodes the bandwidth of the whole system was divided when the record was read from
-/// another tool; 1 of a record of ours, whose nodes are measured one at a time.
+/// The number of nodes among which the bandwidth of the whole system was divided when the record
+/// was read from another tool. 1 for Interleaf's own records, which measure one node at a time.
 fn nodes_of_system(record: &MeasureDocument) -> f64 {
     if record.source.is_none() {
         return 1.0;
@@ -253,7 +254,7 @@ fn tables(record: &MeasureDocument, node: Option<u32>) -> Vec<Table> {
             continue;
         };
         let traffic = if mix == Mix::READ { "Read-only".into() } else { mix.to_string() };
-        // Without load there is no end to the delay; what another tool had, nobody knows.
+        // A point without load has the longest delay; the delays of another tool are not recorded.
         let none = if record.source.is_some() { 0 } else { DELAY_MAX };
         let delay = point.delay_ns.unwrap_or(f64::from(none)).min(f64::from(DELAY_MAX));
         let row = Row { delay: delay as u32, latency_ns: ns, mbps: gbps * 1000.0 * systems };
@@ -265,7 +266,7 @@ fn tables(record: &MeasureDocument, node: Option<u32>) -> Vec<Table> {
     tables
 }
 
-/// The longest delay that its table has room for.
+/// The longest delay that fits in the column of MLC's table.
 const DELAY_MAX: u32 = 99_999;
 
 fn matrix<'a>(
@@ -295,7 +296,7 @@ fn matrix<'a>(
     (!rows.is_empty()).then_some(Matrix { memory, rows })
 }
 
-/// The memory that was measured first.
+/// The memory node of the first point.
 fn first_node(record: &MeasureDocument) -> Option<u32> {
     record.points.iter().find_map(|point| point.memory_node)
 }
@@ -363,12 +364,12 @@ Delay\t(ns)\tMB/sec
         };
         assert_eq!((of_node(0), of_node(1)), (2, 2));
         assert!(record.notes.iter().any(|note| note.contains("nodes 0-1")), "{:?}", record.notes);
-        // A platform has a tier for each, and what MLC would print is of the whole again.
+        // The platform has a tier for each node; exported to MLC's format, the nodes are summed.
         let exported = super::super::platform::platform(&record, "two", "mlc.txt").unwrap();
         assert_eq!(exported.curves.len(), 2);
         let text = mlc(&record).unwrap();
         assert!(text.contains("260.93\t 225410.0") && text.contains(":\t225630.0"), "{text}");
-        // A text without matrices does not say how many sockets there are, and is told to.
+        // Without matrices the number of sockets is unknown, and a note says so.
         let (_, table) = MLC.split_once("ALL Reads").unwrap();
         let record = read("mlc.txt", &format!("ALL Reads{table}")).unwrap().unwrap();
         assert!(record.notes.iter().any(|note| note.contains("does not say")));

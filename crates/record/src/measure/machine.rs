@@ -1,4 +1,4 @@
-//! The machine that was measured.
+//! The hardware and the kernel settings of the measured machine.
 
 use crate::machine::MachineNode;
 use interleaf_linux::machine::{
@@ -7,7 +7,8 @@ use interleaf_linux::machine::{
 };
 use serde::{Deserialize, Serialize};
 
-/// A machine: what is not known of it says why, in a field with `_unknown` behind its name.
+/// The measured machine: one JSON object. Where a value is null, the field with the suffix
+/// `_unknown` has the reason.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MeasuredMachine {
     pub cpu: Option<String>,
@@ -15,11 +16,11 @@ pub struct MeasuredMachine {
     pub sockets: usize,
     pub kernel: Option<String>,
     pub product: Option<String>,
-    /// What it is a guest of; absent of a machine that says nothing of it.
+    /// The hypervisor; null when the machine does not report one.
     pub virtualisation: Option<String>,
-    /// The fastest first.
+    /// Fastest first.
     pub nodes: Vec<MachineNode>,
-    /// As the kernel has them from the firmware or the host.
+    /// Caches in sysfs, as reported by the firmware or the hypervisor.
     pub caches: Vec<CacheDocument>,
     pub dimms: Option<Vec<InstalledDimm>>,
     pub dimms_unknown: Option<String>,
@@ -27,13 +28,14 @@ pub struct MeasuredMachine {
     pub governor_unknown: Option<String>,
     pub turbo: Option<bool>,
     pub turbo_unknown: Option<String>,
-    /// Those that are on.
+    /// Enabled hardware prefetchers.
     pub prefetchers: Option<Vec<String>>,
     pub prefetchers_off: Vec<String>,
     pub prefetchers_unknown: Option<String>,
     pub transparent_huge_pages: Option<String>,
     pub numa_balancing: Option<u64>,
-    /// Whether the kernel computes its weights itself; absent where it cannot.
+    /// Whether the kernel computes the weights (`auto`); null when the kernel lacks automatic
+    /// weights.
     pub automatic_weights: Option<bool>,
 }
 
@@ -54,7 +56,7 @@ pub struct InstalledDimm {
     pub part: String,
 }
 
-/// What is known, and why it is not.
+/// Splits a value into the value and the reason why it is unknown; one of the two is `None`.
 fn known_or_reason<T: Clone>(told: &Told<T>) -> (Option<T>, Option<String>) {
     (told.as_ref().ok().cloned(), told.as_ref().err().cloned())
 }
@@ -111,7 +113,7 @@ impl MeasuredMachine {
         }
     }
 
-    /// What it says of itself, as pairs of a name and a text: for tables, and to compare.
+    /// Properties of the machine as pairs of a name and a text, for tables and for `compare`.
     pub fn facts(&self) -> Vec<(&'static str, String)> {
         let or = |value: Option<String>, unknown: &Option<String>| {
             let why = unknown.as_deref().unwrap_or("the machine does not say");
@@ -151,7 +153,7 @@ impl MeasuredMachine {
     }
 }
 
-/// What is in the slots, those alike together.
+/// The populated slots, equal modules grouped: `8 x 64 GiB DDR5-6400`.
 fn slots_text(dimms: &[InstalledDimm]) -> String {
     let text = |dimm: &InstalledDimm| {
         let speed = dimm.mtps.map(|mtps| format!("-{mtps}")).unwrap_or_default();

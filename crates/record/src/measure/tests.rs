@@ -7,7 +7,7 @@ use interleaf_linux::{
 };
 use interleaf_model::format::platform_toml;
 
-/// A record of a machine with DRAM and an expander that has no points yet.
+/// A record without points of a machine with DRAM and an expander.
 pub fn record() -> MeasureDocument {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines");
     let root = Root::captured(folder.join("epyc-cxl"));
@@ -130,7 +130,7 @@ fn a_record_becomes_a_platform() {
         found.curve.max_bandwidth_gbps()
     };
     assert_eq!((max(0, "R"), max(1, "R"), max(0, "W2")), (300.0, 120.0, 250.0));
-    // What was not measured says so.
+    // A point that was not measured is marked as assumed.
     assert!(exported.curves[0].1.contains("assumed") && !exported.curves[1].1.contains("assumed"));
     record.points.clear();
     assert!(platform::platform(&record, "mine", "mine.json").unwrap_err().contains("no curve"));

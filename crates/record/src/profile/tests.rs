@@ -127,7 +127,7 @@ fn both_levels_sum_to_their_parts() {
 }
 
 proptest! {
-    /// However samples are put together, the whole is the same.
+    /// Merging samples keeps their sums.
     #[test]
     fn long_runs_keep_their_sums(count in 1usize..5000) {
         let mut samples = Samples::new();
