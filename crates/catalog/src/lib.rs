@@ -1,8 +1,9 @@
 //! Platforms, workloads and scenarios by name or by file.
 //!
-//! Those of the folders `platforms/`, `workloads/` and `scenarios/` are part of the program and
-//! have names; a path names a file of the same kind. Each is parsed by `interleaf_model::format`
-//! and `interleaf_sim`; this crate finds the text, and says in its errors which names there are.
+//! The files of the folders `platforms/`, `workloads/` and `scenarios/` are part of the program and
+//! are found by name; a path names a file of the same kind. `interleaf_model::format` and
+//! `interleaf_sim` parse them; this crate finds the text, and lists the known names in its errors.
+//! Files are limited in size: 64 MiB for TOML and CSV, 256 MiB for a record, 2 GiB for a trace.
 
 #![forbid(unsafe_code)]
 
@@ -26,24 +27,24 @@ static PLATFORMS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../platforms");
 static SCENARIOS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../scenarios");
 static WORKLOADS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../workloads");
 
-/// The names of the platforms that come with the tool.
+/// The names of the built-in platforms.
 pub fn platform_names() -> Vec<String> {
     names(&PLATFORMS)
 }
 
-/// The names of the workloads that come with the tool.
+/// The names of the built-in workloads.
 pub fn workload_names() -> Vec<String> {
     names(&WORKLOADS)
 }
 
-/// The names of the scenarios that come with the tool.
+/// The names of the built-in scenarios.
 pub fn scenario_names() -> Vec<String> {
     let names = names(&SCENARIOS);
-    // What a scenario needs of demands lies beside it.
+    // Files NAME.demand.toml are demands of a scenario.
     names.into_iter().filter(|name| !name.ends_with(".demand")).collect()
 }
 
-/// The recipes of applications that come with the tool: the name of each file, and its text.
+/// The built-in recipes of applications: the name of each file, and its text.
 pub fn recipes() -> impl Iterator<Item = (String, &'static str)> {
     let files = WORKLOADS.get_dir("recipes").map(Dir::files).into_iter().flatten();
     files.filter_map(|file| Some((file.path().display().to_string(), file.contents_utf8()?)))
@@ -79,7 +80,7 @@ pub fn platform(name: &str) -> Result<Platform, Failure> {
     Ok(platform_toml::parse(name, &text, &curves)?)
 }
 
-/// The platform that the runs of `demand` were made on: its own, or the one that is asked about.
+/// The platform on which the runs of `demand` were measured: the one that it names, else `asked`.
 pub fn measured_on(asked: &Platform, demand: &Demand) -> Result<Platform, Failure> {
     let measured_on = match &demand.platform {
         Some(name) if *name != asked.name => {
@@ -97,7 +98,7 @@ pub fn measured_on(asked: &Platform, demand: &Demand) -> Result<Platform, Failur
     Ok(measured_on)
 }
 
-/// The workload with this name that comes with the tool.
+/// The built-in workload with this name.
 pub fn workload(name: &str) -> Result<Demand, Failure> {
     let Some(text) = embedded(&WORKLOADS, &format!("{name}.toml")) else {
         let problem = format!("there is no workload \"{name}\"");
@@ -116,18 +117,17 @@ pub fn demand(path: &Path) -> Result<Demand, Failure> {
     Ok(demand_toml::parse(&path.display().to_string(), &text(path, hint)?)?)
 }
 
-/// The text of the file at `path`, or of stdin where that is `-`; `hint` is for when it cannot be
-/// read.
+/// The text of the file at `path`, or of stdin for `-`. A failure to read it gets this `hint`.
 pub fn text(path: &Path, hint: &str) -> Result<String, Failure> {
     text_up_to(path, TEXT_MAX, hint)
 }
 
-/// The text of a recorded document, as of [`text`].
+/// The text of a recorded document; as [`text`], with the limit for records.
 pub fn document(path: &Path, hint: &str) -> Result<String, Failure> {
     text_up_to(path, DOCUMENT_MAX, hint)
 }
 
-/// The bytes of a trace of requests, as of [`text`].
+/// The bytes of a trace of requests; as [`text`], with the limit for traces.
 pub fn trace(path: &Path, hint: &str) -> Result<Vec<u8>, Failure> {
     read_input(path, TRACE_MAX).map_err(|why| read_failure(path, &why, hint))
 }
@@ -140,7 +140,7 @@ fn text_up_to(path: &Path, limit: u64, hint: &str) -> Result<String, Failure> {
     })
 }
 
-/// The bytes of a file, or of stdin where `path` is `-`.
+/// The bytes of a file, or of stdin for `-`.
 fn read_input(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     match path == Path::new("-") {
         true => input::read_stdin(limit),
@@ -152,8 +152,8 @@ fn read_failure(path: &Path, why: &io::Error, hint: &str) -> Failure {
     Failure::new(format!("{}: {why}", path.display()), hint)
 }
 
-/// The scenario with this name, or in this file, on the platform that is `asked` for or its own;
-/// and the duration that it has.
+/// The scenario with this name, or in this file, and its duration, if it has one. The platform is
+/// `asked`, else the one that the scenario names.
 pub fn scenario(name: &str, asked: Option<&str>) -> Result<(Scenario, Option<Time>), Failure> {
     let (label, text, files) = match embedded(&SCENARIOS, &format!("{name}.toml")) {
         Some(text) => (format!("{name}.toml"), text.to_string(), FileSource::BuiltIn),
@@ -189,7 +189,7 @@ pub fn scenario(name: &str, asked: Option<&str>) -> Result<(Scenario, Option<Tim
     Ok((scenario, file.duration()))
 }
 
-/// A workload that comes with the tool, alone on a platform.
+/// A scenario of one built-in workload on a platform.
 pub fn built_in_workload(
     platform: &str,
     name: &str,
@@ -200,8 +200,8 @@ pub fn built_in_workload(
     Ok(scenario)
 }
 
-/// A scenario of one workload; its threads are the most of its runs that the platform has cores
-/// for, and its footprint that of its demand, unless they are given.
+/// A scenario of one workload. By default it has the threads of its runs, at most one per core, and
+/// the footprint of its demand.
 pub fn single_workload(
     platform: &Platform,
     demand: &Demand,
@@ -217,16 +217,16 @@ pub fn single_workload(
     Ok(Scenario::new(&demand.name, platform.clone(), vec![task]))
 }
 
-/// Curves that are invalid with the error that a policy is to believe.
+/// The failure of curves that are invalid with the requested `--curve-error`.
 pub fn curve_failure(why: CurveError) -> Failure {
     Failure::new(format!("curves that are so wrong are none: {why}"), why.hint())
 }
 
-/// Where the files lie that a scenario names.
+/// The location of the files that a scenario names.
 enum FileSource<'a> {
-    /// Among the scenarios that come with the tool.
+    /// The built-in scenarios.
     BuiltIn,
-    /// In this folder.
+    /// A folder.
     Folder(&'a Path),
 }
 
@@ -277,22 +277,22 @@ fn read(path: &Path, what: &str, names: &[String]) -> Result<String, Failure> {
     })
 }
 
-/// The most that is read of a platform, demand, scenario, sweep, configuration or device file.
+/// Size limit of a platform, demand, scenario, sweep, configuration or device file, bytes.
 const TEXT_MAX: u64 = 64 << 20;
 
-/// The most that is read of a recorded document.
+/// Size limit of a recorded document, bytes.
 const DOCUMENT_MAX: u64 = 256 << 20;
 
-/// The most that is read of a trace of requests.
+/// Size limit of a trace of requests, bytes.
 const TRACE_MAX: u64 = 2 << 30;
 
 const NOT_UTF8: &str = "not UTF-8 text";
 
-/// Why a file gives no text.
+/// The reason why a file has no text.
 enum TextError {
-    /// It cannot be read.
+    /// The file cannot be read.
     Unread(io::Error),
-    /// It can, but it is another encoding or no text at all, from this line on.
+    /// The content is not UTF-8 from this line on.
     NotUtf8 { line: usize },
 }
 

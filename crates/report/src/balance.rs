@@ -1,4 +1,4 @@
-//! What the daemon does, as text: a line for each period.
+//! Documents of the daemon as text: periods, advice and plan.
 
 use super::number;
 use interleaf_model::units::Bytes;
@@ -49,7 +49,7 @@ fn advice(advice: &AdviceDocument) -> String {
     format!("{weights}, {}{moves}", gain(advice))
 }
 
-/// A gain below this part is none.
+/// Smaller gains are shown as no gain.
 const NO_GAIN: f64 = 0.005;
 
 fn gain(advice: &AdviceDocument) -> String {
@@ -65,7 +65,7 @@ fn gain(advice: &AdviceDocument) -> String {
     }
 }
 
-/// What is advised in the end.
+/// The advice for a domain.
 pub fn summary(summary: &SummaryDocument) -> String {
     let of = |points: &[u16]| {
         let nodes = summary.nodes.iter().zip(points);
@@ -98,7 +98,7 @@ pub fn summary(summary: &SummaryDocument) -> String {
     )
 }
 
-/// What a policy gave on a simulated machine.
+/// The result of a policy on a simulated machine.
 pub fn simulated(outcome: &Outcome) -> String {
     let mut text = String::from("interleaf: simulated");
     for task in &outcome.tasks {
@@ -116,7 +116,7 @@ pub fn simulated(outcome: &Outcome) -> String {
     text + &format!("; {} moved; this machine was left alone", Bytes::new(outcome.moved_bytes))
 }
 
-/// What would be set up and written.
+/// The plan of a dry run.
 pub fn plan(plan: &BalancePlanDocument) -> String {
     let mut text = String::new();
     let domains = plan.domains.iter().map(|domain| {

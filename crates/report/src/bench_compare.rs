@@ -1,4 +1,5 @@
-//! Patterns on DRAM, on the pager, on swap and on mapped files.
+//! A comparison of DRAM, pager, swap and mapped files (`interleaf.bench.compare/1`) as text,
+//! Markdown, HTML and CSV.
 
 use super::{
     number,
@@ -14,7 +15,7 @@ pub fn title(document: &BenchCompareDocument) -> String {
     format!("DRAM of {} extended by a drive", size_text(document.dram_bytes))
 }
 
-/// What the figures depend on.
+/// The machine and the budget, in one line.
 fn machine(document: &BenchCompareDocument) -> String {
     let machine = &document.machine;
     let read_ahead = machine.read_ahead_kb.map_or("?".into(), |kb| kb.to_string());
@@ -55,11 +56,11 @@ pub fn html(document: &BenchCompareDocument, figures: &str) -> String {
     let (rows, ceilings) = (table(document).html(), ceilings(document).html());
     format!(
         "<p class=\"source\">{machine}</p>\n<ul>\n{verdicts}</ul>\n{figures}<h2>All runs</h2>\n\
-         {rows}<h2>What is possible</h2>\n{ceilings}"
+         {rows}<h2>Ceilings</h2>\n{ceilings}"
     )
 }
 
-/// Of each pattern at each footprint how the pager does, in a line.
+/// A line for each pattern and ratio: the pager against the other ways, DRAM and the ceiling.
 fn verdicts(document: &BenchCompareDocument) -> Vec<String> {
     let pager = document.rows.iter().filter(|row| row.way == "pager" && row.rate.is_some());
     let others = |row: &BenchRow, names: &[&str]| {
@@ -81,22 +82,23 @@ fn verdicts(document: &BenchCompareDocument) -> Vec<String> {
             let part = |part: Option<f64>, of: &str| {
                 part.map(|it| format!("at {} of {of}", percent(Some(it))))
             };
-            let said = [
+            let parts = [
                 times(&["swap", "swap-tuned"], "swap"),
                 times(&["mmap"], "a mapped file"),
                 part(row.efficiency, "the speed on DRAM"),
                 part(row.of_ceiling, "the ceiling"),
             ];
-            let said: Vec<String> = said.into_iter().flatten().collect();
-            // Alone it is like nothing.
-            (!said.is_empty()).then_some(())?;
-            let said: Vec<String> = said.into_iter().chain(row.pager.as_ref().map(waste)).collect();
-            Some(format!("{} at {} x: the pager is {}", row.pattern, row.ratio, said.join(", ")))
+            let parts: Vec<String> = parts.into_iter().flatten().collect();
+            // Without other ways there is nothing to compare with.
+            (!parts.is_empty()).then_some(())?;
+            let parts: Vec<String> =
+                parts.into_iter().chain(row.pager.as_ref().map(waste)).collect();
+            Some(format!("{} at {} x: the pager is {}", row.pattern, row.ratio, parts.join(", ")))
         })
         .collect()
 }
 
-/// Whether the ways had equal memory, of each pattern at each footprint: the most that each had.
+/// A line for each pattern and ratio: the peak memory of each way, which should be equal.
 fn memory(document: &BenchCompareDocument) -> Vec<String> {
     let extended = document.rows.iter().filter(|row| row.way != "dram" && row.rate.is_some());
     let extended: Vec<&BenchRow> = extended.collect();
@@ -121,13 +123,13 @@ fn memory(document: &BenchCompareDocument) -> Vec<String> {
     extended.chunk_by(is_same).filter_map(of_group).collect()
 }
 
-/// How good the prediction was.
+/// The fraction of wasted prefetches.
 fn waste(pager: &PagerDocument) -> String {
     let part = pager.prefetch_wasted as f64 / pager.prefetched_pages.max(1) as f64;
-    format!("and of what was read ahead {:.1} % was not used", 100.0 * part)
+    format!("and {:.1} % of its prefetched pages were wasted", 100.0 * part)
 }
 
-/// What is possible at best.
+/// The table of ceilings.
 fn ceilings(document: &BenchCompareDocument) -> Table {
     let header =
         ["ceiling of", "F/B", "of DRAM", "s a round", "drive GB/s", "reads", "least MiB", "by"];

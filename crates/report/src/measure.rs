@@ -1,4 +1,4 @@
-//! A measurement as tables and charts.
+//! A measurement (`interleaf.measure/1`) as text, Markdown, HTML and CSV.
 
 use super::{chart, number, signed_percent, table::Table};
 use interleaf_record::measure::{
@@ -16,7 +16,7 @@ pub fn text(document: &MeasureDocument) -> String {
         text += &format!("\n{title}\n{}", table.text());
     }
     for figure in document.figures() {
-        // Bars and maps of many lines are better read as their table.
+        // Other figures are bars or have many lines: their tables are easier to read.
         if ["curves", "best-weights", "caches", "histogram"].contains(&figure.id.as_str()) {
             let drawn = chart::text(&figure);
             if !drawn.is_empty() {
@@ -30,17 +30,17 @@ pub fn text(document: &MeasureDocument) -> String {
     text + "\n"
 }
 
-/// What stands above the tables: what was measured, and how.
+/// The machine and the settings, above the tables.
 fn machine(document: &MeasureDocument) -> String {
     let mut table = Table::new(&["", ""]);
-    for (name, what) in facts(document) {
-        table.row([name.to_string(), what]);
+    for (name, value) in facts(document) {
+        table.row([name.to_string(), value]);
     }
-    // The header is empty: its line has nothing to say.
+    // The header is empty: skip its line.
     table.text().lines().skip(1).map(|line| format!("{line}\n")).collect()
 }
 
-/// The machine and how it was measured; of what another tool measured, nobody has told either.
+/// Properties of the machine and the settings; for a record of another tool, only the tool.
 fn facts(document: &MeasureDocument) -> Vec<(&'static str, String)> {
     if let Some(source) = &document.source {
         return vec![("measured by", source.clone())];
@@ -84,7 +84,7 @@ fn dry_run(document: &MeasureDocument) -> String {
     text
 }
 
-/// What follows from the points, a line each.
+/// Results derived from the points, one line each.
 pub fn findings(document: &MeasureDocument) -> Vec<String> {
     let mut lines = vec![];
     if let Some(caches) = &document.caches {
@@ -134,7 +134,8 @@ pub fn findings(document: &MeasureDocument) -> Vec<String> {
     lines
 }
 
-/// All tables, each with its title; sizes only where there is room for them.
+/// All tables with their titles. The sweep of sizes has a row per size with `every_size`, else one
+/// per cache level.
 fn tables(document: &MeasureDocument, every_size: bool) -> Vec<(String, Table)> {
     let mut all = vec![];
     for (kind, title, value) in [
@@ -211,11 +212,11 @@ fn or_dash(value: Option<f64>) -> String {
 }
 
 fn spread(point: &MeasuredPoint) -> String {
-    // One repeat has none: "± 0.0 %" would claim that it is exact.
+    // A single repetition has no spread: "± 0.0 %" would claim an exact result.
     if point.repeats < 2 { "-".into() } else { format!("± {:.1} %", 50.0 * point.spread) }
 }
 
-/// From which CPUs, to which memory.
+/// The node of the CPUs and the node of the memory, or the weights.
 fn place(point: &MeasuredPoint) -> String {
     let memory = match (&point.weights, point.memory_node) {
         (Some(weights), _) => weights_text(weights),
@@ -351,7 +352,7 @@ fn histograms(points: &[&MeasuredPoint]) -> Table {
     table
 }
 
-/// Mixes down, weights across.
+/// Bandwidth with a row per mix and a column per choice of weights.
 fn weights(document: &MeasureDocument) -> Option<Table> {
     let mut choices: Vec<&[u16]> = vec![];
     let mut mixes: Vec<&str> = vec![];
@@ -399,7 +400,7 @@ fn best_by_load(document: &MeasureDocument) -> Option<Table> {
     (!document.best_by_load.is_empty()).then_some(table)
 }
 
-/// What a page is called.
+/// The title of its page.
 pub fn title(document: &MeasureDocument) -> String {
     let machine = &document.machine;
     let names = [&machine.cpu, &machine.product, &document.source];
@@ -409,11 +410,11 @@ pub fn title(document: &MeasureDocument) -> String {
 
 /// The tables of the document as HTML.
 pub fn html_tables(document: &MeasureDocument) -> String {
-    let mut told = Table::new(&["machine", ""]);
-    for (name, what) in facts(document) {
-        told.row([name.to_string(), what]);
+    let mut machine = Table::new(&["machine", ""]);
+    for (name, value) in facts(document) {
+        machine.row([name.to_string(), value]);
     }
-    let mut text = told.html();
+    let mut text = machine.html();
     for (title, table) in tables(document, true) {
         text += &format!("<h2>{title}</h2>\n{}", table.html());
     }
@@ -426,18 +427,18 @@ pub fn markdown(document: &MeasureDocument) -> String {
     for finding in findings(document) {
         text += &format!("- {finding}\n");
     }
-    let mut told = Table::new(&["machine", "what it says"]);
-    for (name, what) in facts(document) {
-        told.row([name.to_string(), what]);
+    let mut machine = Table::new(&["machine", "what it says"]);
+    for (name, value) in facts(document) {
+        machine.row([name.to_string(), value]);
     }
-    text += &format!("\n{}", told.markdown());
+    text += &format!("\n{}", machine.markdown());
     for (title, table) in tables(document, true) {
         text += &format!("\n## {title}\n\n{}", table.markdown());
     }
     text
 }
 
-/// A row for each point.
+/// The points as CSV, a row for each.
 pub fn csv(document: &MeasureDocument) -> String {
     let mut table = Table::new(&[
         "kind",
@@ -496,7 +497,7 @@ pub fn csv(document: &MeasureDocument) -> String {
     table.csv()
 }
 
-/// A line for a point that was just measured.
+/// The line of progress for a finished point.
 pub fn point(point: &MeasuredPoint) -> String {
     let value = match (point.program_gbps, point.latency_ns) {
         (Some(gbps), Some(ns)) => format!("{} ns at {} GB/s", number(ns), number(gbps)),

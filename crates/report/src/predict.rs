@@ -4,11 +4,11 @@ use super::{chart, number, table::Table};
 use interleaf_model::weights::Weights;
 use interleaf_record::predict::{PredictDocument, PredictRow, weights_text};
 
-/// Ratios that are shown when none were asked for, as DRAM to CXL.
+/// Ratios (DRAM to CXL) shown by default.
 const SHOWN: [[u16; 2]; 10] =
     [[1, 0], [9, 1], [5, 1], [4, 1], [3, 1], [5, 2], [2, 1], [3, 2], [1, 1], [0, 1]];
 
-/// Most rows of a table in which not every row was asked for.
+/// Limit of the rows of a table without `--weights all`.
 const ROWS_MAX: usize = 24;
 
 /// The document as text for a terminal.
@@ -62,7 +62,7 @@ pub fn markdown(document: &PredictDocument) -> String {
     text
 }
 
-/// How many threads, and where they run.
+/// The number of threads, and their domains.
 fn threads(document: &PredictDocument) -> String {
     let domains = document.domain_threads.iter();
     let domains: Vec<String> =
@@ -170,7 +170,7 @@ fn table(document: &PredictDocument, rows: &[&PredictRow]) -> Table {
     table
 }
 
-/// Why rows are marked, each reason once.
+/// The reasons for marked rows, each once.
 fn notes(document: &PredictDocument) -> String {
     let mut notes: Vec<&String> = document.rows.iter().flat_map(|row| &row.notes).collect();
     notes.sort_unstable();
@@ -196,14 +196,14 @@ fn best(document: &PredictDocument) -> String {
     }
 }
 
-/// What the prediction leans on, in a line.
+/// The provenance of the inputs, in a line.
 pub fn provenance(document: &PredictDocument) -> String {
-    let leans_on = &document.provenance;
+    let inputs = &document.provenance;
     let lists = [
-        ("measured", &leans_on.measured),
-        ("published", &leans_on.published),
-        ("simulated", &leans_on.simulated),
-        ("assumed", &leans_on.assumed),
+        ("measured", &inputs.measured),
+        ("published", &inputs.published),
+        ("simulated", &inputs.simulated),
+        ("assumed", &inputs.assumed),
     ];
     let said = lists.iter().filter(|(_, list)| !list.is_empty());
     let said: Vec<String> =

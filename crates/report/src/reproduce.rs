@@ -151,7 +151,7 @@ fn verdict(study: &StudyDocument) -> String {
     )
 }
 
-/// What was fitted, and what the tables do not say.
+/// The fitted constants and the remarks, a line each.
 fn lines(study: &StudyDocument) -> Vec<String> {
     let fitted = study.fitted_constants.iter().map(|constant| format!("fitted: {constant}"));
     fitted.chain(study.remarks.iter().cloned()).collect()

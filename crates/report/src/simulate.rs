@@ -8,7 +8,7 @@ use interleaf_record::{
     simulate::{SimulateDocument, SimulatedPeriod, WorkloadDocument, notable_periods},
 };
 
-/// The least that is shown of a search, s.
+/// The chart of a search covers at least this time, s.
 const SEARCH_MIN_S: f64 = 60.0;
 
 /// The title of its page.
@@ -30,8 +30,8 @@ pub fn text(document: &SimulateDocument) -> String {
     text + &lines(document).iter().map(|line| format!("{line}\n")).collect::<String>()
 }
 
-/// The shares over time while it searches and as long again, and until when that is, s: what comes
-/// after is a line.
+/// The figure of shares, cut at twice the time of the last change of the target, and that time, s.
+/// After that the target is constant.
 fn search(document: &SimulateDocument) -> (Figure, f64) {
     let mut figure = document.shares();
     let end_s = document.periods.last().map_or(0.0, |period| period.time_s);
@@ -42,7 +42,7 @@ fn search(document: &SimulateDocument) -> (Figure, f64) {
     for series in &mut figure.series {
         let kept = series.x.iter().filter(|x| **x <= until_s).count();
         if series.kind == SeriesKind::Line && series.x.len() == 2 {
-            // A line across the whole figure.
+            // A horizontal line of two points: shorten it.
             series.x[1] = until_s;
             continue;
         }
@@ -108,7 +108,7 @@ pub fn csv(document: &SimulateDocument) -> String {
     table.csv()
 }
 
-/// What was simulated, in a line.
+/// The parameters of the simulation in a line.
 fn setting(document: &SimulateDocument) -> String {
     let setting = &document.setting;
     let footprints: Vec<String> = document
@@ -135,7 +135,7 @@ fn setting(document: &SimulateDocument) -> String {
     )
 }
 
-/// What happened, period by period; in a terminal only where something new was decided.
+/// The periods: all of them, or those with a new target or decision.
 fn periods(document: &SimulateDocument, all: bool) -> Table {
     let mut header: Vec<String> = vec!["s".into(), "GB/s".into()];
     header.extend(document.tiers.iter().map(|tier| format!("{tier} ns")));
@@ -161,7 +161,7 @@ fn periods(document: &SimulateDocument, all: bool) -> Table {
     table
 }
 
-/// The target in points, of each domain where there are several.
+/// The target in percent; with several domains, the target of each.
 fn target(document: &SimulateDocument, period: &SimulatedPeriod) -> String {
     if document.domains.is_empty() || period.domain_weights.len() != document.domains.len() {
         return weights_text(&period.target_weights);
@@ -198,7 +198,7 @@ fn workloads(document: &SimulateDocument) -> Table {
     table
 }
 
-/// How long the first run of a workload took, s, or why it is not known.
+/// The time of the first run of a workload in s, or why it is unknown.
 fn ended(workload: &WorkloadDocument) -> String {
     match (workload.runtime_s, workload.speedup) {
         (Some(seconds), _) => number(seconds),
@@ -207,7 +207,7 @@ fn ended(workload: &WorkloadDocument) -> String {
     }
 }
 
-/// Every policy and workload, the fastest first.
+/// All policies and workloads, by workload and then by decreasing speed-up.
 fn comparison(document: &SimulateDocument) -> Table {
     let mut table = Table::new(&[
         "policy",
@@ -261,7 +261,7 @@ fn comparison(document: &SimulateDocument) -> Table {
     table
 }
 
-/// What came of it, in a sentence.
+/// The result in a sentence.
 pub fn verdict(document: &SimulateDocument) -> String {
     let last = document.periods.last().map(|period| target(document, period));
     let last = last.unwrap_or_default();
@@ -301,7 +301,7 @@ pub fn verdict(document: &SimulateDocument) -> String {
     )
 }
 
-/// The first tier near the domain of `workload`.
+/// The first local tier of the domain of `workload`.
 fn first_tier<'a>(document: &'a SimulateDocument, workload: &WorkloadDocument) -> &'a str {
     let own = document.domains.iter().find(|domain| workload.domain.as_ref() == Some(&domain.name));
     let near = own.and_then(|domain| domain.tiers.first());
@@ -310,10 +310,10 @@ fn first_tier<'a>(document: &'a SimulateDocument, workload: &WorkloadDocument) -
 
 fn lines(document: &SimulateDocument) -> Vec<String> {
     let mut lines = document.notes.clone();
-    let leans_on = &document.provenance;
-    for (word, what) in [("published", &leans_on.published), ("assumed", &leans_on.assumed)] {
-        if !what.is_empty() {
-            lines.push(format!("{word}: {}", what.join(", ")));
+    let inputs = &document.provenance;
+    for (word, names) in [("published", &inputs.published), ("assumed", &inputs.assumed)] {
+        if !names.is_empty() {
+            lines.push(format!("{word}: {}", names.join(", ")));
         }
     }
     lines

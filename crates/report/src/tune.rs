@@ -1,4 +1,4 @@
-//! The search for the best static weights, as text.
+//! The search for the best static weights (`interleaf.tune/1`) as text.
 
 use super::{number, table::Table};
 use interleaf_model::tune::Why;
@@ -7,7 +7,7 @@ use interleaf_record::{
     weights_text,
 };
 
-/// Why a run is made.
+/// The reason for a run.
 pub fn why(why: Why) -> String {
     match why {
         Why::First => "all on the first tier".into(),
@@ -18,14 +18,14 @@ pub fn why(why: Why) -> String {
     }
 }
 
-/// A run, in a line.
+/// The line of a finished run.
 pub fn trial(trial: &TrialDocument) -> String {
     let value = trial.value.map(|value| format!(", {}", number(value))).unwrap_or_default();
     let (weights, seconds) = (weights_text(&trial.weights), number(trial.seconds));
     format!("{weights} ({}): {seconds} s{value}", trial.why)
 }
 
-/// Everything.
+/// The document as text for a terminal.
 pub fn text(document: &TuneDocument) -> String {
     let proposal = &document.proposal;
     let mut text =
@@ -48,7 +48,7 @@ fn runs(count: usize) -> String {
     format!("{count} run{}", if count == 1 { "" } else { "s" })
 }
 
-/// What would be done.
+/// The plan of a dry run.
 fn plan(document: &TuneDocument) -> String {
     let mut text = String::from("would be run first:\n");
     for plan in &document.plan {
@@ -69,7 +69,7 @@ fn plan(document: &TuneDocument) -> String {
     text + &document.command.join(" ") + "\n"
 }
 
-/// A row for each weights, the most on the first tier first.
+/// A row for each choice of weights, sorted by decreasing share of the first tier.
 fn table(document: &TuneDocument) -> Table {
     let what = if document.metric.is_some() { "metric" } else { "seconds" };
     let header = ["weights", "first tier %", "runs", what, "least", "most", "speed-up"];
@@ -109,7 +109,7 @@ fn table(document: &TuneDocument) -> Table {
     table
 }
 
-/// Who is better, by how much, give or take what.
+/// The best weights with their speed-up and its uncertainty, or that no weights are better.
 fn conclusion(document: &TuneDocument, best: &TuneBest) -> String {
     let (name, worth) = (weights_text(&best.weights), 100.0 * document.worth);
     let around = (best.speedup_high - best.speedup_low) / 2.0;

@@ -1,5 +1,9 @@
 //! "Optimizing System Memory Bandwidth with Micron CXL Memory Expansion Modules on Intel Xeon 6
 //! Processors" (CCM004-676576390-11778, 12/2024): weighted interleaving of DRAM and CXL.
+//!
+//! The study fits the two constants of interleaving to the mixed points of MLC (`constants`), and
+//! compares the bandwidth of MLC, the best weights by load (figure 4), and the speed-ups of six
+//! workloads. To test the fit, each mix is also predicted by constants fitted to the other mixes.
 
 mod constants;
 mod figures;
@@ -19,7 +23,7 @@ use serde::Deserialize;
 
 pub(super) const NAME: &str = "cxl-interleaving";
 
-/// One for each fit of the constants, each workload, and the curves of figure 4.
+/// Steps: fits of the constants, workloads, curves of figure 4.
 pub(super) const STEPS: u64 = 5 + 6 + 2;
 
 const MLC_SECTION: &str = "MLC (section IV.A)";
@@ -48,7 +52,7 @@ const OUTLIER: &str = "slower at 2:1 than on DRAM alone, yet 25 % faster at 5:2,
                        pages in a round may meet a stride of the grid: no term of the model \
                        does this";
 
-/// What the white paper measured of a tier with a mix.
+/// Measured bandwidth of a tier alone with a mix.
 #[derive(Deserialize)]
 pub(super) struct TierRow {
     pub(super) mix: String,
@@ -152,7 +156,7 @@ fn mlc_rows(platform: &Platform, points: &[MlcPoint]) -> Vec<ReproduceRow> {
     points.iter().map(row).collect()
 }
 
-/// The mixed points again, each with constants that were fitted to the other three mixes.
+/// The mixed points, each predicted with constants fitted to the other mixes.
 fn left_out_rows(
     platform: &Platform,
     points: &[MlcPoint],
@@ -176,7 +180,7 @@ fn left_out_rows(
     rows
 }
 
-/// Which of the table's weights we would choose, and what the table says they give.
+/// The weights that the model chooses for each mix: their published bandwidth, against the highest.
 fn best_weights_rows(
     platform: &Platform,
     points: &[MlcPoint],
@@ -207,12 +211,12 @@ fn parsed(weights: &[&str]) -> Result<Vec<Weights>, Failure> {
     parsed.map_err(|why| Failure::new(why.to_string(), "report it"))
 }
 
-/// Read-only traffic from nearly nothing to all there is, with the best of the figure's weights.
+/// Read-only load from nearly zero to the maximum, with the best of the weights in the figure.
 fn figure_4_curve(platform: &Platform) -> Result<Vec<LoadPoint>, Failure> {
     Ok(load_curve(platform, Mix::READ, None, &parsed(&FIGURE_4_WEIGHTS)?, 40))
 }
 
-/// Figure 4 has no numbers but the weights at its ends.
+/// Rows of figure 4: it has no numbers except the weights at its ends.
 fn figure_4_rows(sweep: &[LoadPoint]) -> Vec<ReproduceRow> {
     let ends =
         [("at the lowest load", "9:1", sweep.first()), ("at full load", "3:1", sweep.last())];
@@ -294,7 +298,7 @@ fn summary_rows(platform: &Platform, speedups: &[Speedup]) -> Vec<ReproduceRow> 
     ]
 }
 
-/// Mean and maximum of the mixed points alone: those of one tier are met by construction.
+/// Errors of the mixed points: points of a single tier are exact by construction.
 fn mlc_remark(study: &StudyDocument) -> String {
     let mixed = study.rows.iter().filter(|row| row.section == MLC_SECTION);
     let mixed = mixed.filter(|row| !row.what.contains("1:0") && !row.what.contains("0:1"));

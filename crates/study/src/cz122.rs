@@ -1,4 +1,7 @@
-//! CXL expanders, simulated command by command, against what they were measured to give.
+//! CXL expanders simulated command by command, against their measured bandwidth.
+//!
+//! Each of the eight expanders is simulated alone; the bandwidth is the sum. The published figures
+//! are of Intel MLC (eight expanders, by mix) and of the Mess benchmark (one expander).
 
 use super::{cxl_interleaving::TierRow, published::table};
 use indicatif::ProgressBar;
@@ -11,7 +14,7 @@ use serde::Deserialize;
 
 pub(super) const NAME: &str = "cz122";
 
-/// One for each mix.
+/// One step for each row.
 pub(super) const STEPS: u64 = 7;
 
 const TITLE: &str = "Bandwidth of eight CXL expanders, and of one, by link, controller and DRAM";
@@ -20,7 +23,7 @@ const SOURCE: &str = "Micron white paper CCM004-676576390-11778, section III: 8 
 const TIERS: &str = include_str!("../../../reproduce/cxl-interleaving/tiers.csv");
 const ONE: &str = include_str!("../../../reproduce/cz122/one.csv");
 
-/// Accesses of each expander.
+/// Simulated accesses of each expander.
 const ACCESSES: u64 = 200_000;
 const EXPANDERS: u32 = 8;
 
@@ -42,7 +45,7 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
         let ours = bandwidth(&expander, mix, EXPANDERS)?;
         let what = format!("{mix}, {EXPANDERS} expanders");
         let row = ReproduceRow::new("eight expanders", what, "GB/s", row.bandwidth_gbps, ours);
-        // What is read is bound by the link, and that is not fitted.
+        // The link limits reads, and its speed is not fitted.
         rows.push(row.used_for_fit(*mix != "R"));
         progress.inc(1);
     }
@@ -68,7 +71,7 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
     Ok(StudyDocument::new(NAME, TITLE, SOURCE, rows, fitted))
 }
 
-/// What so many expanders give together, GB/s; each is simulated alone.
+/// The bandwidth of several expanders together, GB/s; each is simulated alone.
 fn bandwidth(expander: &Expander, mix: &str, expanders: u32) -> Result<f64, Failure> {
     let mix: Mix = mix.parse().map_err(|why: interleaf_model::mix::MixError| {
         Failure::new(why.to_string(), "the table is part of the program: report it")

@@ -1,5 +1,8 @@
-//! Weighted interleaving of two programs on a 120-core Granite Rapids server, as its counters and
-//! clocks saw it: the platform of the slides on dynamic memory interleaving.
+//! Weighted interleaving of STREAM and CloverLeaf on a 120-core Granite Rapids server: the platform
+//! of the slides on dynamic memory interleaving.
+//!
+//! The published logs have runtimes and counted traffic at several weights. The model knows only
+//! the runs with all pages on DRAM; it predicts the speed-up at the other weights.
 
 use super::published::{mean_and_max, table, weights};
 use indicatif::ProgressBar;
@@ -16,7 +19,7 @@ use serde::Deserialize;
 
 pub(super) const NAME: &str = "gnr120-interleaving";
 
-/// One for each workload.
+/// One step for each workload.
 pub(super) const STEPS: u64 = WORKLOADS.len() as u64;
 
 const TITLE: &str = "STREAM and CloverLeaf at static weights, predicted from DRAM-only runs";
@@ -24,7 +27,7 @@ const SOURCE: &str = "published raw logs of the authors of DMI, spring 2025: 120
                       Rapids, 12 x DDR5, 8 x CZ122";
 const COUNTERS: &str = include_str!("../../../reproduce/gnr120-interleaving/counters.csv");
 
-/// The workloads that ran at other weights than all on DRAM.
+/// The workloads with runs at several weights.
 const WORKLOADS: [&str; 2] = ["stream", "cloverleaf"];
 
 #[derive(Deserialize)]
@@ -45,11 +48,11 @@ impl CounterRow {
     }
 }
 
-/// Traffic that is so near to what was counted, as a part of it, is predicted: then only the
+/// Predicted traffic within this fraction of the counted traffic counts as equal: then only the
 /// result differs.
 const SAME_TRAFFIC: f64 = 0.03;
 
-/// What was measured at some weights, and ours.
+/// Measured and predicted speed-up at some weights.
 struct WeightsPoint {
     threads: u32,
     local_pct: u16,
@@ -101,7 +104,7 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
     Ok(study)
 }
 
-/// Why a speed-up differs: what `counted` and `ours` of the traffic say, each over that of DRAM
+/// The reason for an error: compares the `counted` and our traffic, each divided by that with DRAM
 /// only.
 fn reason(published: f64, [counted, ours]: [f64; 2]) -> String {
     if (ours / counted - 1.0).abs() <= SAME_TRAFFIC {

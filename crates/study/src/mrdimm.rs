@@ -1,8 +1,8 @@
-//! The technical report on MRDIMMs: figures 4 to 9 and what it says of the second generation, from
-//! the simulation of modules command by command.
+//! Micron's technical report on MRDIMMs: figures 4 to 9 and the outlook on the second generation,
+//! by simulation of the modules command by command.
 //!
-//! A server with twelve channels and one module each; the processor is the same behind all modules
-//! that exist. One set of parameters of the controller is behind every row.
+//! The server has twelve channels with one module each. All rows use the same parameters of the
+//! controller; all existing modules have the same processor.
 
 mod figures;
 mod outlook;
@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 
 pub(super) const NAME: &str = "mrdimm";
 
-/// One for each simulated point.
+/// One step for each simulated point.
 pub(super) const STEPS: u64 = 122;
 
 const TITLE: &str = "MRDIMMs beside RDIMMs, simulated command by command";
@@ -35,20 +35,20 @@ const CHANNELS: u32 = 12;
 const MIXES: [&str; 5] = ["R", "W3", "W2", "W5", "W10"];
 const DENSITIES: [&str; 3] = ["16Gb", "24Gb", "32Gb"];
 
-/// Of the sub-channels these are simulated, for so many lines each: all are alike.
+/// The simulated sub-channels, and the accesses of each: all sub-channels have equal load.
 const SAMPLE: [u32; 4] = [0, 7, 13, 18];
 const ACCESSES: u64 = 40_000;
 
-/// Loads of all channels, GB/s, up to where RDIMMs with 32 Gb carry no more.
+/// Loads of all channels, GB/s, up to the maximum of RDIMMs with 32 Gb devices.
 const LOADS: [f64; 17] = [
     5.0, 50.0, 100.0, 150.0, 200.0, 250.0, 300.0, 350.0, 400.0, 450.0, 480.0, 500.0, 510.0, 520.0,
     530.0, 535.0, 540.0,
 ];
-/// The load that counts as high, and that at which RDIMMs saturate: 99 % of what they carry.
+/// High load, and the load at which RDIMMs saturate (99 % of their maximum), GB/s.
 const HIGH: f64 = 500.0;
 const SATURATED: f64 = 535.0;
-/// The same load on modules whose power is compared: about one GB/s for each core, and much more.
-/// A copy of SPEC CPU 2017's programs takes 2.3 GB/s at most (Singh and Awasthi, ICPE 2019).
+/// Loads at which power is compared, GB/s: about 1 GB/s per core, and a high load. A copy of SPEC
+/// CPU 2017's programs takes 2.3 GB/s at most (Singh and Awasthi, ICPE 2019).
 const POWERED: [f64; 2] = [125.0, 400.0];
 
 const RDIMM: &str = "rdimm-6400-2r";
@@ -57,8 +57,8 @@ const MRDIMM_4R: &str = "mrdimm-8800-4r";
 const GEN2: &str = "mrdimm-12800-2r";
 const GEN2_4R: &str = "mrdimm-12800-4r";
 
-/// Outstanding lines of each sub-channel behind MRDIMM-12800. Assumed: no processor takes them yet,
-/// and 144 lines, which a Xeon 6 has, would hold them below their maximum.
+/// Outstanding lines of each sub-channel with MRDIMM-12800. Assumed: no processor supports these
+/// modules yet, and the 144 lines of a Xeon 6 would limit them below their maximum.
 const GEN2_OUTSTANDING: usize = 240;
 
 #[derive(Deserialize)]
@@ -71,14 +71,14 @@ struct ReportRow {
     high: f64,
 }
 
-/// A point that is simulated.
+/// A simulated point: module, mix and load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ModulePoint {
     device: &'static str,
     density: &'static str,
     width: &'static str,
     mix: &'static str,
-    /// MB/s; none is as much as there can be.
+    /// Offered load in MB/s; `None` for the maximum.
     load: Option<u64>,
 }
 
@@ -92,7 +92,7 @@ impl ModulePoint {
     }
 }
 
-/// What the points gave, scaled to all channels.
+/// Results of the points, scaled to all channels.
 struct Results(BTreeMap<ModulePoint, (Part, Option<Energy>)>);
 
 impl Results {
@@ -111,7 +111,7 @@ impl Results {
     }
 
     fn below_204ns(&self, points: impl Iterator<Item = ModulePoint>) -> f64 {
-        // Each load runs for the same time, so that it counts by what it carries.
+        // Each load runs for the same time: weight it by its bandwidth.
         let (mut below, mut all) = (0.0, 0.0);
         for (part, _) in points.filter_map(|point| self.0.get(&point)) {
             below += part.bandwidth_gbps * part.latency.part_below(204);
@@ -120,7 +120,7 @@ impl Results {
         below / all
     }
 
-    /// The load from which on `b` answers sooner than `a`, between two that were simulated.
+    /// The load from which on `b` has less latency than `a`, interpolated between simulated loads.
     fn crossover(&self, a: ModulePoint, b: ModulePoint) -> f64 {
         let behind: Vec<f64> =
             LOADS.iter().map(|l| self.latency(b.at(*l)) - self.latency(a.at(*l))).collect();
@@ -149,7 +149,7 @@ fn points() -> Vec<ModulePoint> {
     points
 }
 
-/// 64 GB as two ranks of devices with 4 bits, and as four of devices with 8.
+/// Modules of 64 GB: two ranks of x4 devices, and four ranks of x8 devices.
 fn powered(gbps: f64) -> (ModulePoint, ModulePoint) {
     let narrow = ModulePoint::new(MRDIMM, "16Gb", "W3").at(gbps);
     (narrow, ModulePoint { device: MRDIMM_4R, width: "x8", ..narrow })
@@ -219,7 +219,7 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
     Ok(study)
 }
 
-/// Ours, by the key of the table.
+/// Our figure for a key of the published table.
 fn ours(results: &Results, key: &str) -> f64 {
     let (rdimm, mrdimm) =
         (ModulePoint::new(RDIMM, "32Gb", "R"), ModulePoint::new(MRDIMM, "32Gb", "R"));
@@ -255,7 +255,7 @@ fn ours(results: &Results, key: &str) -> f64 {
     }
 }
 
-/// What four ranks of wide devices draw, beside two of narrow ones.
+/// Power of four ranks of x8 devices divided by that of two ranks of x4 devices.
 fn power_ratio(results: &Results, gbps: f64) -> f64 {
     let (narrow, wide) = powered(gbps);
     results.power_w(wide) / results.power_w(narrow)
@@ -282,7 +282,7 @@ fn note(key: &str) -> Option<String> {
     Some(note)
 }
 
-/// Why a figure is off by more than 5 %.
+/// The reason for an error of more than 5 %.
 fn reason(results: &Results, key: &str) -> String {
     let (rdimm, mrdimm) =
         (ModulePoint::new(RDIMM, "32Gb", "R"), ModulePoint::new(MRDIMM, "32Gb", "R"));
@@ -370,7 +370,7 @@ fn maxima(results: &Results) -> TableDocument {
     TableDocument { title: "Maxima of twelve channels".into(), header, rows }
 }
 
-/// What each module gives for a watt and for a pin.
+/// Bandwidth per watt and per data pin of each module.
 fn efficiency(results: &Results) -> TableDocument {
     let devices = [RDIMM, MRDIMM, MRDIMM_4R, GEN2, GEN2_4R];
     let rows = devices.map(|device| {

@@ -3,7 +3,7 @@
 use super::{DENSITIES, HIGH, LOADS, MIXES, MRDIMM, MRDIMM_4R, ModulePoint, RDIMM, Results};
 use interleaf_record::figure::{Figure, Series, SeriesKind};
 
-/// Bins of the histograms, ns, and where they end.
+/// Width of the bins of histograms, and their end, ns.
 const BIN_NS: usize = 8;
 const END_NS: usize = 1200;
 
