@@ -38,7 +38,7 @@ const OFF_MAX: f64 = 0.01;
 /// would measure the caches.
 const CACHEABLE_MAX: f64 = 1.0 / idle::LAST_LEVEL_FACTOR as f64;
 
-/// The document: one JSON object with 22 fields.
+/// The document: one JSON object with 19 fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MeasureDocument {
     pub schema: String,

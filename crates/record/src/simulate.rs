@@ -40,7 +40,7 @@ pub struct SimulateDocument {
     pub migrated_bytes_total: u64,
     /// Energy of the whole machine; null when the platform has no power figures.
     pub energy_j: Option<f64>,
-    /// Results of the other policies on the same scenario, with `--compare`.
+    /// Results of the other policies on the same scenario, when requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub comparison: Vec<PolicyDocument>,
     pub provenance: ProvenanceDocument,
