@@ -39,7 +39,7 @@ use interleaf_model::weights::Weights;
 use interleaf_observe::interference::CpuCounters;
 use interleaf_record::{
     measure::{
-        CachesDocument, ContaminationDocument, LevelDocument, MeasureDocument, PointDocument,
+        CachesDocument, ContaminationDocument, LevelDocument, MeasureDocument, MeasuredPoint,
     },
     rounded,
 };
@@ -156,7 +156,7 @@ impl<'a> Bench<'a> {
                 let placement = on_node(*memory);
                 let point =
                     self.bandwidth(cpus(from), traffic, &placement, Way::Pages, "bandwidth")?;
-                self.add(document, PointDocument { memory_node: Some(*memory), ..point })
+                self.add(document, MeasuredPoint { memory_node: Some(*memory), ..point })
             }
             Task::Loaded { from, memory, traffic, loads } => {
                 let place = curve::Place::node(*memory);
@@ -172,7 +172,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Takes in a point, saves what there is so far, and goes on unless a signal came.
-    fn add(&self, document: &mut MeasureDocument, point: PointDocument) -> Result<(), Stop> {
+    fn add(&self, document: &mut MeasureDocument, point: MeasuredPoint) -> Result<(), Stop> {
         document.add(point);
         if let Some(point) = document.points.last().filter(|_| !self.options.quiet) {
             self.bar.suspend(|| {
@@ -189,15 +189,15 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// The fields that all points share.
-    fn point(&self, kind: &str, cpus: &NodeCpus, seen: &Seen) -> PointDocument {
-        PointDocument {
+    /// What all points have in common.
+    fn point(&self, kind: &str, cpus: &Cpus, seen: &Seen) -> MeasuredPoint {
+        MeasuredPoint {
             kind: kind.into(),
             cpu_node: cpus.node,
             nodes: seen.pages_by_node.keys().copied().collect(),
             pages_by_node: seen.pages_by_node.clone(),
             huge_share: seen.huge_share.map(rounded),
-            ..PointDocument::default()
+            ..MeasuredPoint::default()
         }
     }
 
@@ -271,7 +271,7 @@ impl<'a> Bench<'a> {
             let ((found, chase), contamination, took_s) =
                 self.watched(|| pinned(cpus.cpus[0], work))?;
             let seen = self.seen([chase.region()]);
-            let point = PointDocument {
+            let point = MeasuredPoint {
                 memory_node: Some(memory),
                 pattern: order.into(),
                 memory_bytes: options.bytes as u64,
@@ -318,7 +318,7 @@ impl<'a> Bench<'a> {
         }
         let each = took_s / found.visited.len().max(1) as f64;
         for visited in &found.visited {
-            let point = PointDocument {
+            let point = MeasuredPoint {
                 memory_node: Some(memory),
                 pattern: "tlb-local".into(),
                 memory_bytes: visited.bytes as u64,
@@ -369,7 +369,7 @@ impl<'a> Bench<'a> {
         placement: &Placement,
         way: Way,
         kind: &str,
-    ) -> Result<PointDocument, Stop> {
+    ) -> Result<MeasuredPoint, Stop> {
         let setup = self.setup;
         let load = self.load(&cpus.cpus, traffic);
         let repeats = setup.repeats;
@@ -390,7 +390,7 @@ impl<'a> Bench<'a> {
         let median = |chunk: &[f64]| spread(chunk).map_or(0.0, |it| it.median);
         let medians: Vec<f64> = windows.chunks(each).map(median).collect();
         let rate = spread(&medians).unwrap_or(NOTHING);
-        let point = PointDocument {
+        let point = MeasuredPoint {
             pattern: pattern_name(setup.pattern).into(),
             kernel: self.kernel(traffic).map(|kernel| kernel.to_string()),
             memory_bytes: setup.buffer as u64,
@@ -420,7 +420,7 @@ impl<'a> Bench<'a> {
             for traffic in mixes {
                 let point = self.bandwidth(cpus, traffic, &placement, way, "interleave")?;
                 let weights = Some(weights.as_slice().to_vec());
-                self.add(document, PointDocument { weights, ..point })?;
+                self.add(document, MeasuredPoint { weights, ..point })?;
             }
             if let (Some(loads), Some(traffic)) = (loads, mixes.first()) {
                 let place =
@@ -461,8 +461,8 @@ fn pattern_name(pattern: Pattern) -> &'static str {
     }
 }
 
-fn with_latency(point: PointDocument, ns: Spread) -> PointDocument {
-    PointDocument {
+fn with_latency(point: MeasuredPoint, ns: Spread) -> MeasuredPoint {
+    MeasuredPoint {
         latency_ns: Some(rounded(ns.median)),
         spread: rounded(ns.relative),
         repeats: ns.count,
@@ -471,12 +471,12 @@ fn with_latency(point: PointDocument, ns: Spread) -> PointDocument {
 }
 
 fn with_rate(
-    point: PointDocument,
+    point: MeasuredPoint,
     traffic: &Traffic,
     threads: usize,
     rate: Spread,
-) -> PointDocument {
-    PointDocument {
+) -> MeasuredPoint {
+    MeasuredPoint {
         mix: Some(traffic.to_string()),
         read_share: traffic.mix().ok().map(|mix| rounded(mix.read_share())),
         threads: threads as u32,

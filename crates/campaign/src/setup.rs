@@ -22,7 +22,7 @@ use interleaf_measure::{
     region::{HUGE_BYTES, Pages},
 };
 use interleaf_model::units::Bytes;
-use interleaf_record::measure::{MachineDocument, MeasureDocument, SettingsDocument, size_text};
+use interleaf_record::measure::{MeasureDocument, MeasuredMachine, SettingsDocument, size_text};
 use std::time::Duration;
 
 /// MLC's, so that figures can be compared: a chase through 200 MB by 64 B, 100 MB a thread.
@@ -318,8 +318,8 @@ impl<'a> Setup<'a> {
     }
 
     /// A record without points.
-    pub(crate) fn document(&self) -> MeasureDocument {
-        let machine = MachineDocument::new(&self.machine, &self.hardware);
+    pub(super) fn document(&self) -> MeasureDocument {
+        let machine = MeasuredMachine::new(&self.machine, &self.hardware);
         let settings = SettingsDocument {
             isa: self.isa.map_or("the fastest for each mix".into(), |isa| isa.to_string()),
             pages: match self.pages {

@@ -9,7 +9,7 @@ use interleaf_linux::place::{
 };
 use interleaf_measure::interleave::Way;
 use interleaf_model::weights::Weights;
-use interleaf_record::run::{PutBackDocument, SettingDocument};
+use interleaf_record::run::{ChangedSetting, PutBackDocument};
 
 /// The weights that are measured, each of them valid on this machine.
 pub(crate) fn choices(
@@ -106,8 +106,8 @@ pub(crate) fn needed_settings(
     setup: &Setup<'_>,
     tasks: &[Task],
     way: Way,
-) -> Result<Vec<SettingDocument>, Failure> {
-    let mut all: Vec<SettingDocument> = vec![];
+) -> Result<Vec<ChangedSetting>, Failure> {
+    let mut all: Vec<ChangedSetting> = vec![];
     if way == Way::Pages {
         return Ok(all);
     }

@@ -1,8 +1,9 @@
 //! Platforms, workloads and scenarios by name or by file.
 //!
-//! Those of the folders `platforms/`, `workloads/` and `scenarios/` are part of the program and
-//! have names; a path names a file of the same kind. Each is parsed by `interleaf_model::format`
-//! and `interleaf_sim`; this crate finds the text, and says in its errors which names there are.
+//! The files of the folders `platforms/`, `workloads/` and `scenarios/` are part of the program and
+//! are found by name; a path names a file of the same kind. `interleaf_model::format` and
+//! `interleaf_sim` parse them; this crate finds the text, and lists the known names in its errors.
+//! Files are limited in size: 64 MiB for TOML and CSV, 256 MiB for a record, 2 GiB for a trace.
 
 #![forbid(unsafe_code)]
 
@@ -26,24 +27,24 @@ static PLATFORMS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../platforms");
 static SCENARIOS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../scenarios");
 static WORKLOADS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../workloads");
 
-/// The names of the platforms that come with the tool.
+/// The names of the built-in platforms.
 pub fn platform_names() -> Vec<String> {
     names(&PLATFORMS)
 }
 
-/// The names of the workloads that come with the tool.
+/// The names of the built-in workloads.
 pub fn workload_names() -> Vec<String> {
     names(&WORKLOADS)
 }
 
-/// The names of the scenarios that come with the tool.
+/// The names of the built-in scenarios.
 pub fn scenario_names() -> Vec<String> {
     let names = names(&SCENARIOS);
-    // Demands of scenarios lie beside them.
+    // Files NAME.demand.toml are demands of a scenario.
     names.into_iter().filter(|name| !name.ends_with(".demand")).collect()
 }
 
-/// The recipes of applications that come with the tool: the name of each file, and its text.
+/// The built-in recipes of applications: the name of each file, and its text.
 pub fn recipes() -> impl Iterator<Item = (String, &'static str)> {
     let files = WORKLOADS.get_dir("recipes").map(Dir::files).into_iter().flatten();
     files.filter_map(|file| Some((file.path().display().to_string(), file.contents_utf8()?)))
@@ -71,15 +72,15 @@ pub fn platform(name: &str) -> Result<Platform, Failure> {
     let text = read(path, "platform", &platform_names())?;
     let curves = |relative: &str| {
         let path = path.parent().unwrap_or(Path::new("")).join(relative);
-        text_of(&path).map_err(|why| match why {
-            NoText::Unread(why) => why.to_string(),
-            NoText::NotUtf8 { line } => format!("line {line} is {NOT_UTF8}"),
+        read_text(&path).map_err(|why| match why {
+            TextError::Unread(why) => why.to_string(),
+            TextError::NotUtf8 { line } => format!("line {line} is {NOT_UTF8}"),
         })
     };
     Ok(platform_toml::parse(name, &text, &curves)?)
 }
 
-/// The platform that the runs of `demand` were made on: its own, or the one that is asked about.
+/// The platform on which the runs of `demand` were measured: the one that it names, else `asked`.
 pub fn measured_on(asked: &Platform, demand: &Demand) -> Result<Platform, Failure> {
     let measured_on = match &demand.platform {
         Some(name) if *name != asked.name => {
@@ -97,7 +98,7 @@ pub fn measured_on(asked: &Platform, demand: &Demand) -> Result<Platform, Failur
     Ok(measured_on)
 }
 
-/// The workload with this name that comes with the tool.
+/// The built-in workload with this name.
 pub fn workload(name: &str) -> Result<Demand, Failure> {
     let Some(text) = embedded(&WORKLOADS, &format!("{name}.toml")) else {
         let problem = format!("there is no workload \"{name}\"");
@@ -116,32 +117,31 @@ pub fn demand(path: &Path) -> Result<Demand, Failure> {
     Ok(demand_toml::parse(&path.display().to_string(), &text(path, hint)?)?)
 }
 
-/// The text of the file at `path`, or of stdin where that is `-`; `hint` is for when it cannot be
-/// read.
+/// The text of the file at `path`, or of stdin for `-`. A failure to read it gets this `hint`.
 pub fn text(path: &Path, hint: &str) -> Result<String, Failure> {
     text_up_to(path, TEXT_MAX, hint)
 }
 
-/// The text of a recorded document, as of [`text`].
+/// The text of a recorded document; as [`text`], with the limit for records.
 pub fn document(path: &Path, hint: &str) -> Result<String, Failure> {
     text_up_to(path, DOCUMENT_MAX, hint)
 }
 
-/// The bytes of a trace of requests, as of [`text`].
+/// The bytes of a trace of requests; as [`text`], with the limit for traces.
 pub fn trace(path: &Path, hint: &str) -> Result<Vec<u8>, Failure> {
-    given(path, TRACE_MAX).map_err(|why| read_failure(path, &why, hint))
+    read_input(path, TRACE_MAX).map_err(|why| read_failure(path, &why, hint))
 }
 
 fn text_up_to(path: &Path, limit: u64, hint: &str) -> Result<String, Failure> {
-    let read = given(path, limit).map_err(NoText::Unread);
-    read.and_then(utf8).map_err(|why| match why {
-        NoText::Unread(why) => read_failure(path, &why, hint),
-        NoText::NotUtf8 { line } => not_utf8(path, line),
+    let read = read_input(path, limit).map_err(TextError::Unread);
+    read.and_then(decode_utf8).map_err(|why| match why {
+        TextError::Unread(why) => read_failure(path, &why, hint),
+        TextError::NotUtf8 { line } => encoding_failure(path, line),
     })
 }
 
-/// The bytes of a file, or of stdin where `path` is `-`.
-fn given(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+/// The bytes of a file, or of stdin for `-`.
+fn read_input(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     match path == Path::new("-") {
         true => input::read_stdin(limit),
         false => input::read_file(path, limit),
@@ -152,22 +152,22 @@ fn read_failure(path: &Path, why: &io::Error, hint: &str) -> Failure {
     Failure::new(format!("{}: {why}", path.display()), hint)
 }
 
-/// The scenario with this name, or in this file, on the platform that is `asked` for or its own;
-/// and the duration that it has.
+/// The scenario with this name, or in this file, and its duration, if it has one. The platform is
+/// `asked`, else the one that the scenario names.
 pub fn scenario(name: &str, asked: Option<&str>) -> Result<(Scenario, Option<Time>), Failure> {
-    let (label, text, shelf) = match embedded(&SCENARIOS, &format!("{name}.toml")) {
-        Some(text) => (format!("{name}.toml"), text.to_string(), Shelf::Scenarios),
+    let (label, text, files) = match embedded(&SCENARIOS, &format!("{name}.toml")) {
+        Some(text) => (format!("{name}.toml"), text.to_string(), FileSource::BuiltIn),
         None => {
             let path = Path::new(name);
             let text = read(path, "scenario", &scenario_names())?;
-            (name.to_string(), text, Shelf::Folder(path.parent().unwrap_or(Path::new(""))))
+            (name.to_string(), text, FileSource::Folder(path.parent().unwrap_or(Path::new(""))))
         }
     };
     let file = scenario_toml::parse(&label, &text)?;
     let platform = match (asked, file.platform_name()) {
         (Some(asked), _) => platform(asked)?,
         (None, Some(own)) => {
-            shelf.platform(own).map_err(|why| why.within(&file.platform_place()))?
+            files.platform(own).map_err(|why| why.within(&file.platform_place()))?
         }
         (None, None) => {
             let hint = "add platform = \"NAME\" to it, or give --platform NAME";
@@ -178,7 +178,7 @@ pub fn scenario(name: &str, asked: Option<&str>) -> Result<(Scenario, Option<Tim
         let loaded = || {
             let demand = match source {
                 DemandSource::Workload(name) => workload(name)?,
-                DemandSource::File(path) => shelf.demand(path)?,
+                DemandSource::File(path) => files.demand(path)?,
             };
             let measured_on = Some(measured_on(&platform, &demand)?);
             Ok(LoadedDemand { demand, measured_on })
@@ -189,7 +189,7 @@ pub fn scenario(name: &str, asked: Option<&str>) -> Result<(Scenario, Option<Tim
     Ok((scenario, file.duration()))
 }
 
-/// A workload that comes with the tool, alone on a platform.
+/// A scenario of one built-in workload on a platform.
 pub fn built_in_workload(
     platform: &str,
     name: &str,
@@ -200,8 +200,8 @@ pub fn built_in_workload(
     Ok(scenario)
 }
 
-/// A scenario of one workload; its threads are the most of its runs that the platform has cores
-/// for, and its footprint that of its demand, unless they are given.
+/// A scenario of one workload. By default it has the threads of its runs, at most one per core, and
+/// the footprint of its demand.
 pub fn single_workload(
     platform: &Platform,
     demand: &Demand,
@@ -217,24 +217,24 @@ pub fn single_workload(
     Ok(Scenario::new(&demand.name, platform.clone(), vec![task]))
 }
 
-/// Curves that are invalid with the error that a policy is to believe.
+/// The failure of curves that are invalid with the requested `--curve-error`.
 pub fn curve_failure(why: CurveError) -> Failure {
     Failure::new(format!("curves that are so wrong are none: {why}"), why.hint())
 }
 
-/// The folder of the files that a scenario names.
-enum Shelf<'a> {
-    /// Among the scenarios that come with the tool.
-    Scenarios,
-    /// In this folder.
+/// The location of the files that a scenario names.
+enum FileSource<'a> {
+    /// The built-in scenarios.
+    BuiltIn,
+    /// A folder.
     Folder(&'a Path),
 }
 
-impl Shelf<'_> {
+impl FileSource<'_> {
     fn platform(&self, name: &str) -> Result<Platform, Failure> {
         match (self, embedded(&SCENARIOS, name)) {
             _ if platform_names().iter().any(|known| known == name) => platform(name),
-            (Self::Scenarios, Some(text)) => {
+            (Self::BuiltIn, Some(text)) => {
                 let folder = Path::new(name).parent().unwrap_or(Path::new(""));
                 let curves = |path: &str| {
                     let path = folder.join(path);
@@ -244,15 +244,15 @@ impl Shelf<'_> {
                 Ok(platform_toml::parse(name, text, &curves)?)
             }
             (Self::Folder(folder), _) => platform(&folder.join(name).to_string_lossy()),
-            (Self::Scenarios, None) => platform(name),
+            (Self::BuiltIn, None) => platform(name),
         }
     }
 
     fn demand(&self, path: &str) -> Result<Demand, Failure> {
         match (self, embedded(&SCENARIOS, path)) {
-            (Self::Scenarios, Some(text)) => Ok(demand_toml::parse(path, text)?),
+            (Self::BuiltIn, Some(text)) => Ok(demand_toml::parse(path, text)?),
             (Self::Folder(folder), _) => demand(&folder.join(path)),
-            (Self::Scenarios, None) => demand(Path::new(path)),
+            (Self::BuiltIn, None) => demand(Path::new(path)),
         }
     }
 }
@@ -262,10 +262,10 @@ fn embedded<'a>(dir: &'a Dir<'_>, path: &str) -> Option<&'a str> {
 }
 
 fn read(path: &Path, what: &str, names: &[String]) -> Result<String, Failure> {
-    text_of(path).map_err(|why| {
+    read_text(path).map_err(|why| {
         let why = match why {
-            NoText::Unread(why) => why,
-            NoText::NotUtf8 { line } => return not_utf8(path, line),
+            TextError::Unread(why) => why,
+            TextError::NotUtf8 { line } => return encoding_failure(path, line),
         };
         let problem = if path.components().count() == 1 && path.extension().is_none() {
             format!("there is no {what} \"{}\"", path.display())
@@ -277,37 +277,37 @@ fn read(path: &Path, what: &str, names: &[String]) -> Result<String, Failure> {
     })
 }
 
-/// The most that is read of a platform, demand, scenario, sweep, configuration or device file.
+/// Size limit of a platform, demand, scenario, sweep, configuration or device file, bytes.
 const TEXT_MAX: u64 = 64 << 20;
 
-/// The most that is read of a recorded document.
+/// Size limit of a recorded document, bytes.
 const DOCUMENT_MAX: u64 = 256 << 20;
 
-/// The most that is read of a trace of requests.
+/// Size limit of a trace of requests, bytes.
 const TRACE_MAX: u64 = 2 << 30;
 
 const NOT_UTF8: &str = "not UTF-8 text";
 
-/// A file that gives no text.
-enum NoText {
+/// The reason why a file has no text.
+enum TextError {
     /// The file cannot be read.
     Unread(io::Error),
-    /// The file is not UTF-8 from this line on.
+    /// The content is not UTF-8 from this line on.
     NotUtf8 { line: usize },
 }
 
-fn text_of(path: &Path) -> Result<String, NoText> {
-    input::read_file(path, TEXT_MAX).map_err(NoText::Unread).and_then(utf8)
+fn read_text(path: &Path) -> Result<String, TextError> {
+    input::read_file(path, TEXT_MAX).map_err(TextError::Unread).and_then(decode_utf8)
 }
 
-fn utf8(bytes: Vec<u8>) -> Result<String, NoText> {
+fn decode_utf8(bytes: Vec<u8>) -> Result<String, TextError> {
     String::from_utf8(bytes).map_err(|why| {
         let good = &why.as_bytes()[..why.utf8_error().valid_up_to()];
-        NoText::NotUtf8 { line: good.iter().filter(|byte| **byte == b'\n').count() + 1 }
+        TextError::NotUtf8 { line: good.iter().filter(|byte| **byte == b'\n').count() + 1 }
     })
 }
 
-fn not_utf8(path: &Path, line: usize) -> Failure {
+fn encoding_failure(path: &Path, line: usize) -> Failure {
     let problem = format!("{}:{line}: this is {NOT_UTF8}", path.display());
     Failure::new(problem, "save the file as UTF-8, or name another one")
 }

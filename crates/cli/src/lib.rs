@@ -19,6 +19,6 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let done = args::parse(arguments).and_then(verb::run);
     match done {
         Ok(status) => status,
-        Err(failure) => output::tell(failure),
+        Err(failure) => output::print_failure(failure),
     }
 }

@@ -1,21 +1,21 @@
-//! The error of a command: the problem, and how to mend it.
+//! The error of a command: a problem and a hint.
 
 use interleaf_model::format::FileError;
 use std::fmt;
 
-/// The reason why a command did not do what was asked.
+/// The reason why a command did not complete.
 #[derive(Debug)]
 pub enum Failure {
     /// An error, with a hint. Exit status 2.
     Error {
         /// The problem, in a sentence without a full stop.
         problem: String,
-        /// How to mend it.
+        /// Advice to the user.
         hint: String,
     },
-    /// Nothing failed: help or the version was asked for. Exit status 0.
+    /// Help or the version, to be printed. Exit status 0.
     Shown(String),
-    /// The reader of stdout closed its end. Exit status 0, as for every tool in a pipe.
+    /// The reader of stdout closed the pipe. Exit status 0, as for other tools in a pipe.
     BrokenPipe,
 }
 

@@ -20,7 +20,7 @@ pub fn data(text: &str) -> Result<(), Failure> {
     })
 }
 
-/// Lines on stdout, for whoever goes on where one cannot be written.
+/// Lines on stdout for a service that continues when a line cannot be written.
 #[derive(Debug, Default)]
 pub struct Lines {
     /// Whether the last line was cut off.
@@ -30,7 +30,7 @@ pub struct Lines {
 impl Lines {
     /// Writes a line.
     pub fn write(&mut self, line: &str) -> io::Result<()> {
-        // The standard library's stdout keeps what could not be written, and writes it later.
+        // std::io::Stdout would keep the unwritten rest in its buffer and write it later.
         let text = format!("{}{line}\n", if self.is_torn { "\n" } else { "" });
         let mut left = text.as_bytes();
         while !left.is_empty() {
@@ -51,7 +51,7 @@ impl Lines {
 
 /// Writes `text` and the end of the line to stderr.
 pub fn message(text: &str) {
-    // When nobody can be told, nobody can be told that either.
+    // A failure to write to stderr cannot be reported.
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
@@ -65,7 +65,7 @@ pub fn note(quiet: bool, text: &str) {
 }
 
 /// Prints a failure, and returns the exit status of a process that ends with it.
-pub fn tell(failure: Failure) -> ExitCode {
+pub fn print_failure(failure: Failure) -> ExitCode {
     match failure {
         Failure::Error { problem, hint } => {
             message(&format!("error: {problem}\n\nhint: {hint}"));
@@ -73,14 +73,14 @@ pub fn tell(failure: Failure) -> ExitCode {
         }
         Failure::Shown(text) => match data(&text) {
             Ok(()) | Err(Failure::BrokenPipe) => ExitCode::SUCCESS,
-            Err(failure) => tell(failure),
+            Err(failure) => print_failure(failure),
         },
         Failure::BrokenPipe => ExitCode::SUCCESS,
     }
 }
 
-/// Passes on to stderr what a command has written.
-pub fn passed_on(bytes: &[u8]) {
+/// Copies the stderr of a child to stderr.
+pub fn forward_stderr(bytes: &[u8]) {
     // As for a message.
     let _ = io::stderr().lock().write_all(bytes);
 }
@@ -94,8 +94,8 @@ pub fn file(target: &Path, text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Replaces `target` with what is known so far, while work goes on: a power cut may lose it. A
-/// stream gets the complete contents only.
+/// Replaces `target` with interim results. They are not synced, so a power cut may lose them.
+/// Streams are skipped: they get the final contents only.
 pub fn interim(target: &Path, text: &str) -> Result<(), Failure> {
     let is_stream = fs::metadata(target).is_ok_and(|found| !found.is_file());
     match is_stream || is_stdout(target) {
@@ -127,14 +127,14 @@ pub fn check_writable(target: Option<&Path>) -> Result<(), Failure> {
     }
 }
 
-/// Whether this is stdout by one of its names. Opened by its name, a redirected one would be
-/// written from its beginning, and a socket cannot be opened.
+/// Whether the path names stdout. Opening it by name would overwrite a redirected file from its
+/// beginning, and fails for a socket.
 fn is_stdout(target: &Path) -> bool {
     let names = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
     names.iter().any(|name| target == Path::new(name))
 }
 
-/// A file cannot be written.
+/// The failure of writing a file.
 pub fn file_failure(target: &Path, why: &io::Error) -> Failure {
     let hint = match why.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
@@ -148,18 +148,18 @@ pub fn file_failure(target: &Path, why: &io::Error) -> Failure {
     Failure::new(format!("{}: cannot be written: {why}", target.display()), hint)
 }
 
-/// A progress bar over bytes, as many as are told later, on a terminal only.
+/// A progress bar over bytes, whose length is set later; on a terminal only.
 pub fn progress_bytes(what: &str) -> ProgressBar {
     let template = "{msg:<40} {bar:30} {binary_bytes}/{binary_total_bytes} {elapsed}";
     bar(0, what, template)
 }
 
-/// A progress bar over `steps` steps, on a terminal only.
+/// A progress bar over `steps` steps; on a terminal only.
 pub fn progress(steps: u64, what: &str) -> ProgressBar {
     bar(steps, what, "{msg:<40} {bar:30} {pos}/{len} {elapsed}")
 }
 
-/// A line that says how it goes, on a terminal only.
+/// A line with a message that changes; on a terminal only.
 pub fn spinner() -> ProgressBar {
     bar(0, "", "{msg}")
 }

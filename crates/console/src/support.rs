@@ -1,9 +1,9 @@
-//! Where the result of a verb goes: stdout and a file, as JSON, CSV or text.
+//! Writes the result of a command to stdout and to a file, as JSON, CSV or text.
 
 use crate::{Failure, output};
 use std::path::Path;
 
-/// The output options of a verb.
+/// The output options of a command.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OutputOptions<'a> {
     /// Print the JSON document in place of tables.
@@ -17,7 +17,7 @@ pub struct OutputOptions<'a> {
 /// Checks before long work that the record and the page (`report`) can be written.
 ///
 /// # Errors
-/// When one of them cannot, or both are one file.
+/// When one of them cannot be written, or both are the same file.
 pub fn check_outputs(options: OutputOptions<'_>, report: Option<&Path>) -> Result<(), Failure> {
     output::check_writable(options.output)?;
     output::check_writable(report)?;
@@ -45,8 +45,8 @@ fn is_page(path: &Path) -> bool {
     ending.is_none_or(|ending| ending == "html" || ending == "htm")
 }
 
-/// Records and prints a document, whose JSON is `json`, as the options say. Nothing else is printed
-/// where the record goes to stdout.
+/// Writes a document to the file of `-o`, and prints it as JSON, CSV or text. With `-o -` only the
+/// JSON is printed.
 ///
 /// # Errors
 /// When stdout or the file cannot be written.

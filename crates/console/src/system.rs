@@ -1,5 +1,5 @@
-//! Failures of [`interleaf_linux`] in the words of the command line: each error with a hint, and
-//! the root of the machine that the user names.
+//! Converts errors of [`interleaf_linux`] to failures with a hint for the user, and opens the root
+//! below which a machine is read.
 
 use crate::Failure;
 use interleaf_linux::{
@@ -12,7 +12,7 @@ use std::{io, path::Path};
 /// The root below which a machine is read: the folder of a captured machine, or `/`.
 ///
 /// # Errors
-/// When the folder has nothing that describes memory.
+/// When the folder describes no memory.
 pub fn open_root(captured: Option<&Path>) -> Result<Root, Failure> {
     let Some(folder) = captured else { return Ok(Root::live()) };
     let root = Root::captured(folder);
@@ -43,7 +43,7 @@ pub fn check_live(root: &Root) -> Result<(), Failure> {
     ))
 }
 
-/// A file of the kernel, or of a captured machine, that cannot be read.
+/// The failure of reading a file of the kernel or of a captured machine.
 pub fn read_failure(why: RootError) -> Failure {
     let hint = if why.is_permission() {
         "run it as root, or read a captured machine with --root DIR"
@@ -55,7 +55,7 @@ pub fn read_failure(why: RootError) -> Failure {
     Failure::new(why.to_string(), hint)
 }
 
-/// A setting that cannot be changed or restored, or a journal that cannot be kept.
+/// The failure of changing or restoring a setting, or of writing the journal.
 pub fn journal_failure(why: JournalError) -> Failure {
     let hint = match &why {
         JournalError::Held { .. } => {
@@ -78,8 +78,8 @@ pub fn journal_failure(why: JournalError) -> Failure {
             "make room in /run, and try again"
         }
         JournalError::Keep { .. } => {
-            "/run/interleaf has to be a folder that can be written to: what is there puts the \
-             settings back after a crash"
+            "/run/interleaf has to be a folder that can be written to: the journal in it \
+             restores the settings after a crash"
         }
         JournalError::Absent { .. } | JournalError::Root(_) => {
             "`interleaf doctor` says what this kernel can do"
@@ -88,7 +88,7 @@ pub fn journal_failure(why: JournalError) -> Failure {
     Failure::new(why.to_string(), hint)
 }
 
-/// Signals that cannot be caught.
+/// The failure of opening a signalfd.
 pub fn signal_failure(why: io::Error) -> Failure {
     Failure::new(
         format!("signals cannot be held: {why}"),
@@ -96,7 +96,7 @@ pub fn signal_failure(why: io::Error) -> Failure {
     )
 }
 
-/// A command that cannot be started.
+/// The failure of starting a command.
 pub fn start_failure(why: StartError) -> Failure {
     use std::io::ErrorKind;
     let hint = match &why {
@@ -121,12 +121,12 @@ pub fn start_failure(why: StartError) -> Failure {
     Failure::new(why.to_string(), hint)
 }
 
-/// A command whose end cannot be waited for.
+/// The failure of waiting for a command.
 pub fn wait_failure(why: io::Error) -> Failure {
     Failure::new(format!("the command cannot be waited for: {why}"), "see whether it still runs")
 }
 
-/// Pages that cannot be migrated.
+/// The failure of migrating pages.
 pub fn migrate_failure(why: MigrateError) -> Failure {
     if let MigrateError::Read(why) = why {
         return read_failure(why);

@@ -30,7 +30,7 @@ use interleaf_observe::{
     source::SourceError,
 };
 use interleaf_record::balance::{
-    AdviceDocument, PeriodDocument, PointsDocument, SUMMARY_SCHEMA, SourceDocument, SummaryDocument,
+    AdviceDocument, BalancePeriod, PointsDocument, SUMMARY_SCHEMA, SourceDocument, SummaryDocument,
 };
 
 /// Periods of equal advice after which the observation ends, and the most periods of any advice.
@@ -73,10 +73,10 @@ pub fn run(
         }
     };
     let nobody = setup.scopes().iter().map(|_| None).collect();
-    let mut host = Host::new(root, setup.host.clone(), source, clock, nobody)
-        .map_err(|why| host_failure(&why))?;
-    let mut publisher = Publisher::here(options, manager)?;
-    let mut advised: Vec<Vec<PeriodDocument>> = vec![vec![]; host.layout().domains.len()];
+    let mut host =
+        Host::new(root, setup.host.clone(), source, clock, nobody).map_err(|why| failed(&why))?;
+    let mut publisher = Publisher::here(args, manager)?;
+    let mut advised: Vec<Vec<BalancePeriod>> = vec![vec![]; host.layout().domains.len()];
     let mut time_s = 0.0;
     let most = if options.duration.is_some() { usize::MAX } else { PERIODS_MAX };
     for _ in 0..most {
@@ -127,7 +127,7 @@ fn documents(
     period: &Period,
     time_s: f64,
     on: Option<&NodeBytes>,
-) -> Vec<(usize, PeriodDocument)> {
+) -> Vec<(usize, BalancePeriod)> {
     let layout = host.layout();
     let domains = period.domains.iter().enumerate().map(|(at, domain)| {
         let near: Vec<u64> = layout.domains[at]
@@ -139,7 +139,7 @@ fn documents(
         let share = |bytes: &u64| *bytes as f64 / all as f64;
         let reached = (all > 0).then(|| near.iter().map(share).collect());
         let mut document =
-            PeriodDocument::from_layout(layout, host.nodes(), at, time_s, domain, reached);
+            BalancePeriod::for_domain(layout, host.nodes(), at, time_s, domain, reached);
         document.advice = advice(setup, config, at, domain, &near);
         (at, document)
     });
@@ -196,8 +196,8 @@ fn bound(setup: &Setup, tiers: &[usize], shares: &[f64]) -> f64 {
     used.map(|(gbps, share)| gbps / share).fold(f64::INFINITY, f64::min)
 }
 
-/// Whether the last periods have the same advice.
-fn is_known(periods: &[PeriodDocument]) -> bool {
+/// Whether the last periods have advised the same.
+fn is_known(periods: &[BalancePeriod]) -> bool {
     let advised: Vec<&Vec<u16>> = periods
         .iter()
         .filter_map(|period| period.advice.as_ref()?.advised_weights.as_ref())
@@ -217,10 +217,10 @@ fn summarize(
     config: &Config,
     setup: &Setup,
     way: Way,
-    advised: &[Vec<PeriodDocument>],
-) -> Result<(), Failure> {
+    advised: &[Vec<BalancePeriod>],
+) -> Result<ExitCode, Failure> {
     let start = setup.points(&setup.start(config)?);
-    let of_domain = |(periods, start): (&Vec<PeriodDocument>, PointsDocument)| {
+    let of_domain = |(periods, start): (&Vec<BalancePeriod>, PointsDocument)| {
         let start = start.nodes.iter().map(|node| node.points).collect();
         summary(periods, start, config, way.name())
     };
@@ -243,12 +243,12 @@ fn summarize(
 
 /// The summary of the periods of a domain; `None` when nothing was counted in any.
 fn summary(
-    periods: &[PeriodDocument],
+    periods: &[BalancePeriod],
     start_weights: Vec<u16>,
     config: &Config,
     way: &str,
 ) -> Option<SummaryDocument> {
-    let judged: Vec<&PeriodDocument> =
+    let judged: Vec<&BalancePeriod> =
         periods.iter().filter(|period| period.advice.is_some()).collect();
     let last = judged.last()?;
     let mean = |values: Vec<f64>| {

@@ -26,7 +26,7 @@ use interleaf_observe::{
     source::Source,
 };
 use interleaf_record::{
-    balance::PeriodDocument,
+    balance::BalancePeriod,
     run::{BalancedDocument, PutBackDocument, RunDocument},
 };
 use std::{
@@ -80,7 +80,7 @@ pub fn run_steered(
     let signals = Signals::hold().map_err(system::signal_failure)?;
     let (journal, undone) = Journal::open(root).map_err(system::journal_failure)?;
     for undone in &undone {
-        output::message(&format!("interleaf: {}", interleaf_report::run::put_back(&undone.into())));
+        output::message(&format!("interleaf: {}", interleaf_report::run::restored(&undone.into())));
     }
     let journal: SharedJournal<'_> = Rc::new(RefCell::new(journal));
     let mut setup = prepare(&config, root)?;
@@ -145,7 +145,7 @@ fn document(
         policy: config.policy.to_string(),
         way: choice.way.name().into(),
         way_reason: choice.reason,
-        source: setup.counted(config, root).words(),
+        source: setup.counted(config, root).summary_line(),
         period_s: config.period.as_secs_f64(),
         periods: vec![],
     };
@@ -209,7 +209,7 @@ impl<'a> Job<'_, 'a> {
         if let Some(balanced) = &mut document.balance {
             balanced.periods = periods;
         }
-        document.ended(status);
+        document.record_exit(status);
         let (elapsed, signal) = (child.running.elapsed(), child.running.came());
         Ok(Ended { status: Some(status), elapsed, signal })
     }
@@ -220,7 +220,7 @@ impl<'a> Job<'_, 'a> {
         child: &RefCell<Child<'_>>,
         journal: &SharedJournal<'a>,
         controller: &mut Controller,
-        tell: &mut dyn FnMut(&[PeriodDocument]) -> Result<(), Failure>,
+        tell: &mut dyn FnMut(&[BalancePeriod]) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let Self { config, root, setup, source, .. } = self;
         // A signal is the command's: the steering goes on until the command ends.

@@ -16,7 +16,7 @@ use interleaf_linux::{
     root::Root,
     stop::StopFlag,
 };
-use interleaf_record::balance::{PlanDocument, WriteDocument};
+use interleaf_record::balance::{BalancePlanDocument, WriteDocument};
 use std::{cell::RefCell, rc::Rc};
 
 /// Prints the setup of the daemon, and every write to the kernel that it would make.
@@ -31,7 +31,7 @@ pub fn run(config: &Config, json: bool, root: &Root) -> Result<(), Failure> {
     })
 }
 
-fn plan(config: &Config, root: &Root) -> Result<PlanDocument, Failure> {
+fn plan(config: &Config, root: &Root) -> Result<BalancePlanDocument, Failure> {
     let setup = Setup::read(config, root)?;
     let (journal, _) = Journal::open(root).map_err(system::journal_failure)?;
     let journal: SharedJournal<'_> = Rc::new(RefCell::new(journal));

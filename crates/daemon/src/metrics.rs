@@ -12,7 +12,7 @@ use crate::{
 };
 use interleaf_console::Failure;
 use interleaf_linux::{machine::vmstat, root::Root};
-use interleaf_record::balance::PeriodDocument;
+use interleaf_record::balance::BalancePeriod;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric, text},
@@ -86,7 +86,7 @@ impl Metrics {
     }
 
     /// Counts a period.
-    pub(super) fn count(&mut self, period: &PeriodDocument) {
+    pub(super) fn count(&mut self, period: &BalancePeriod) {
         let domain = || vec![("domain", period.domain.clone())];
         let numbers = &self.numbers;
         numbers.periods.get_or_create(&domain()).inc();
@@ -275,8 +275,8 @@ mod tests {
     const PERIOD: Duration = Duration::from_secs(6);
     const OPEN: &str = "Accept: application/openmetrics-text";
 
-    fn period(time_s: f64, reached: Option<Vec<u64>>) -> PeriodDocument {
-        PeriodDocument {
+    fn period(time_s: f64, reached: Option<Vec<u64>>) -> BalancePeriod {
+        BalancePeriod {
             schema: SCHEMA.into(),
             time_s,
             domain: "node0".into(),

@@ -1,7 +1,7 @@
 //! Messages to a service manager (sd_notify(3)): the daemon is ready, its status, its loop is
 //! alive, it stops. Without a manager none is sent.
 
-use interleaf_record::balance::PeriodDocument;
+use interleaf_record::balance::BalancePeriod;
 use sd_notify::NotifyState;
 use std::{
     cell::Cell,
@@ -37,8 +37,8 @@ impl Manager {
         }
     }
 
-    /// The line that `systemctl status` shows.
-    pub(super) fn status(&self, period: &PeriodDocument) {
+    /// What `systemctl status` shows.
+    pub(super) fn status(&self, period: &BalancePeriod) {
         let weights = period.target_weights.iter().map(u16::to_string).collect::<Vec<_>>();
         let (decision, reason) = (&period.decision, &period.reason);
         let line = format!("{}: {} {decision}: {reason}", period.domain, weights.join(":"));
@@ -72,7 +72,7 @@ mod tests {
         manager.alive();
         thread::sleep(Duration::from_millis(30));
         manager.alive();
-        manager.status(&PeriodDocument {
+        manager.status(&BalancePeriod {
             schema: SCHEMA.into(),
             time_s: 6.0,
             domain: "node0".into(),

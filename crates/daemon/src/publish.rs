@@ -14,7 +14,7 @@ use interleaf_linux::{
     replace::{self, Existing, FileId},
     root::Root,
 };
-use interleaf_record::balance::PeriodDocument;
+use interleaf_record::balance::BalancePeriod;
 use std::{
     io::ErrorKind,
     path::{Path, PathBuf},
@@ -91,7 +91,7 @@ impl<'a> Publisher<'a> {
     ///
     /// # Errors
     /// When whoever read stdout has gone.
-    pub(super) fn publish(&mut self, period: &[PeriodDocument]) -> Result<(), Failure> {
+    pub(super) fn publish(&mut self, period: &[BalancePeriod]) -> Result<(), Failure> {
         if let Some(target) = &mut self.target {
             target.publish(period);
         }
@@ -143,7 +143,7 @@ impl Target {
         }
     }
 
-    fn publish(&mut self, period: &[PeriodDocument]) {
+    fn publish(&mut self, period: &[BalancePeriod]) {
         let kept = replace::kept(&self.path, weights(period).as_bytes(), TARGET_MODE);
         self.outlet.tell(kept.map(|id| self.id = Some(id)));
     }
@@ -170,8 +170,8 @@ fn watchers(path: Option<&Path>) -> Result<Option<Watchers>, Failure> {
 }
 
 /// The weights that are wanted, as other programs read them, a line for each socket: `0:65,2:35`.
-fn weights(period: &[PeriodDocument]) -> String {
-    let line = |document: &PeriodDocument| {
+fn weights(period: &[BalancePeriod]) -> String {
+    let line = |document: &BalancePeriod| {
         let nodes = document.nodes.iter().zip(&document.target_weights);
         let weights: Vec<String> = nodes.map(|(node, weight)| format!("{node}:{weight}")).collect();
         weights.join(",") + "\n"
@@ -189,8 +189,8 @@ mod tests {
         os::unix::fs::{PermissionsExt as _, symlink},
     };
 
-    fn document(domain: &str, nodes: [u32; 2], weights: [u16; 2]) -> PeriodDocument {
-        PeriodDocument {
+    fn document(domain: &str, nodes: [u32; 2], weights: [u16; 2]) -> BalancePeriod {
+        BalancePeriod {
             schema: SCHEMA.into(),
             time_s: 6.0,
             domain: domain.into(),

@@ -45,7 +45,7 @@ use interleaf_observe::{
     source::{Source, Uncounted},
 };
 use interleaf_record::balance::{
-    DomainDocument, NodePoints, PLAN_SCHEMA, PlanDocument, PointsDocument, SourceDocument,
+    BalanceDomain, BalancePlanDocument, NodePoints, PLAN_SCHEMA, PointsDocument, SourceDocument,
 };
 
 /// The alternative for users without counters or without an expander.
@@ -357,7 +357,7 @@ impl Setup {
         config: &Config,
         actuators: &[Option<Box<dyn Actuator + '_>>],
         root: &Root,
-    ) -> Result<PlanDocument, Failure> {
+    ) -> Result<BalancePlanDocument, Failure> {
         let actuator = actuators.iter().flatten().next();
         let way = actuator.map_or("none", |actuator| actuator.name());
         let ranked = choose(self.kernel.as_ref(), &self.scope, &self.protected, order(config));
@@ -366,7 +366,7 @@ impl Setup {
             _ => Some(self.scope.processes(root).map_err(system::read_failure)?),
         };
         let numbers = |all: Vec<Process>| all.iter().map(|process| process.pid).collect();
-        Ok(PlanDocument {
+        Ok(BalancePlanDocument {
             schema: PLAN_SCHEMA.into(),
             domains: self.domains(),
             scope: scope_name(&config.scope),
@@ -384,11 +384,11 @@ impl Setup {
         })
     }
 
-    fn domains(&self) -> Vec<DomainDocument> {
+    fn domains(&self) -> Vec<BalanceDomain> {
         let domains = self.host.layout.domains.iter();
         let nodes = |tiers: &[usize]| tiers.iter().map(|at| self.host.nodes[*at]).collect();
         domains
-            .map(|domain| DomainDocument { name: domain.name.clone(), nodes: nodes(&domain.tiers) })
+            .map(|domain| BalanceDomain { name: domain.name.clone(), nodes: nodes(&domain.tiers) })
             .collect()
     }
 

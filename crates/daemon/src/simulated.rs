@@ -10,7 +10,7 @@ use crate::{
 };
 use interleaf_console::{Failure, output};
 use interleaf_model::{control::Period, machine::Layout, weights::Weights};
-use interleaf_record::balance::PeriodDocument;
+use interleaf_record::balance::BalancePeriod;
 use interleaf_sim::machine::{Arena, PeriodRecord, Trial};
 use std::time::Duration;
 
@@ -71,14 +71,14 @@ pub fn run(options: &Options, config: &Config, machine: &Machine<'_>) -> Result<
 }
 
 /// A document for each domain.
-fn documents(layout: &Layout, period: &Period, record: &PeriodRecord) -> Vec<PeriodDocument> {
+fn documents(layout: &Layout, period: &Period, record: &PeriodRecord) -> Vec<BalancePeriod> {
     let nodes: Vec<u32> = (0..layout.tiers.len() as u32).collect();
     let domains = period.domains.iter().enumerate().map(|(at, domain)| {
         let near: Vec<f64> =
             layout.domains[at].tiers.iter().map(|tier| record.reached[*tier]).collect();
         let all: f64 = near.iter().sum();
         let reached = (all > 0.0).then(|| near.iter().map(|share| share / all).collect());
-        PeriodDocument::from_layout(layout, &nodes, at, period.time_s, domain, reached)
+        BalancePeriod::for_domain(layout, &nodes, at, period.time_s, domain, reached)
     });
     domains.collect()
 }

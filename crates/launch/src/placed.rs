@@ -20,7 +20,7 @@ use interleaf_linux::{
 };
 use interleaf_model::units::Bandwidth;
 use interleaf_record::run::{
-    MemoryDocument, MovedDocument, PutBackDocument, RunDocument, SettingDocument,
+    ChangedSetting, MemoryDocument, MovedDocument, PutBackDocument, RunDocument,
 };
 use std::{
     ffi::OsString,
@@ -86,12 +86,9 @@ pub fn run_placed(
     ended
 }
 
-/// Changes the settings, with a journal of them. An ordinary user, who can keep no journal, needs
-/// none where the settings have their values already.
-fn apply_settings<'a>(
-    job: &Job<'a>,
-    settings: &[SettingDocument],
-) -> Result<Option<Journal<'a>>, Failure> {
+/// Sets what has to be set, with a journal of it. None is needed, and none can be kept, when an
+/// ordinary user finds it set already.
+fn set<'a>(job: &Job<'a>, settings: &[ChangedSetting]) -> Result<Option<Journal<'a>>, Failure> {
     if settings.is_empty() {
         return Ok(None);
     }
@@ -164,7 +161,7 @@ fn run_command(
         output::note(job.quiet, &interleaf_report::run::memory(&memory));
         document.memory = Some(memory);
     }
-    document.ended(status);
+    document.record_exit(status);
     Ok(Ended { status: Some(status), elapsed: running.elapsed(), signal: running.came() })
 }
 
@@ -270,8 +267,24 @@ fn wait(
     }
 }
 
-fn settings_failure(why: &JournalError, settings: &[SettingDocument]) -> Failure {
-    let line = |setting: &SettingDocument| format!("echo {} > {}", setting.set, setting.path);
+/// Our status for that of a command.
+pub(super) fn exit(ended: &Ended) -> ExitCode {
+    match (ended.status, ended.signal) {
+        (Some(status), _) => match (status.code(), status.signal()) {
+            (Some(code), _) => ExitCode::from(code as u8),
+            (None, signal) => signal_status(signal.unwrap_or(0)),
+        },
+        (None, signal) => signal_status(signal.unwrap_or(0)),
+    }
+}
+
+/// The status of what a signal has ended, as shells have it.
+pub(super) fn signal_status(signal: i32) -> ExitCode {
+    ExitCode::from((128 + signal) as u8)
+}
+
+fn settings_failure(why: &JournalError, settings: &[ChangedSetting]) -> Failure {
+    let line = |setting: &ChangedSetting| format!("echo {} > {}", setting.set, setting.path);
     let lines: Vec<String> =
         settings.iter().filter(|setting| setting.was != setting.set).map(line).collect();
     Failure::new(
@@ -291,22 +304,39 @@ pub fn settings(
     root: &Root,
     machine: &Machine,
     placement: &Placement,
-) -> Result<Vec<SettingDocument>, Failure> {
+) -> Result<Vec<ChangedSetting>, Failure> {
     let settings = placement.settings(machine).into_iter();
     let mut found = vec![];
     for setting in settings {
         let was = root.text(&setting.path).map_err(system::read_failure)?.unwrap_or_default();
         let was = was.trim().to_string();
-        found.push(SettingDocument { path: setting.path, was, set: setting.text });
+        found.push(ChangedSetting { path: setting.path, was, set: setting.text });
     }
     Ok(found)
 }
 
-/// A migrator of pages to the ratio of a placement.
-///
-/// # Errors
-/// When the kernel cannot migrate pages, or not to these nodes.
-pub fn migrator(rate: Bandwidth, placement: &Placement) -> Result<Migrator, Failure> {
+/// Tells the user, unless told not to.
+pub(super) fn say(quiet: bool, text: &str) {
+    if !quiet {
+        for line in text.lines() {
+            output::message(&format!("interleaf: {line}"));
+        }
+    }
+}
+
+/// What went wrong is told in any case.
+pub(super) fn tell_put_back(quiet: bool, undone: &[PutBackDocument]) {
+    for undone in undone {
+        let line = interleaf_report::run::restored(undone);
+        match undone.outcome == "restored" {
+            true => say(quiet, &line),
+            false => output::message(&format!("interleaf: {line}")),
+        }
+    }
+}
+
+/// A mover of pages to where a placement wants them.
+pub(super) fn migrator(rate: Bandwidth, placement: &Placement) -> Result<Migrator, Failure> {
     let target = Target::new(placement.nodes.iter().copied())
         .map_err(|why| system::migrate_failure(MigrateError::Target(why)))?;
     let migrator = Migrator::new(target).map_err(system::migrate_failure)?;

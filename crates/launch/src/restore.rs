@@ -2,7 +2,7 @@
 
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::{place::journal, root::Root};
-use interleaf_record::run::{PutBackDocument, SettingDocument};
+use interleaf_record::run::{ChangedSetting, PutBackDocument};
 
 /// Restores the settings that killed processes have left, and prints them; in a dry run, and on a
 /// captured machine, only prints them.
@@ -20,7 +20,7 @@ pub fn restore(dry_run: bool, json: bool, root: &Root) -> Result<(), Failure> {
             serde_json::json!({ "schema": interleaf_record::run::SCHEMA, "put_back": undone });
         return output::data(&interleaf_record::json(&value));
     }
-    let lines: Vec<String> = undone.iter().map(interleaf_report::run::put_back).collect();
+    let lines: Vec<String> = undone.iter().map(interleaf_report::run::restored).collect();
     output::data(&listed(&lines))
 }
 
@@ -33,8 +33,8 @@ fn print_leftovers(json: bool, root: &Root) -> Result<(), Failure> {
         left.changes.iter().rev().map(|change| (left.pid, change))
     });
     if json {
-        let left: Vec<SettingDocument> =
-            changes.map(|(_, change)| SettingDocument::from(change)).collect();
+        let left: Vec<ChangedSetting> =
+            changes.map(|(_, change)| ChangedSetting::from(change)).collect();
         let damaged: Vec<_> = damaged
             .iter()
             .map(|damaged| serde_json::json!({ "path": damaged.path, "why": damaged.why }))

@@ -1,4 +1,9 @@
-//! The periods of the daemon, as `interleaf.balance/1`: a line of JSON for each.
+//! Documents of the daemon: a line of JSON for each period and domain (`interleaf.balance/1`), the
+//! advice at the end of `balance --advise` (`interleaf.balance.advice/1`), and the plan of
+//! `balance --dry-run` (`interleaf.balance.plan/1`).
+//!
+//! Weights are percentages of the pages on each node. Lists by node are in the order of `nodes`,
+//! fastest first.
 
 use interleaf_model::{
     control::DomainPeriod,
@@ -10,64 +15,65 @@ use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.balance/1";
 
-/// A period in one domain.
+/// One period in one domain (`interleaf.balance/1`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PeriodDocument {
+pub struct BalancePeriod {
     pub schema: String,
     pub time_s: f64,
     pub domain: String,
-    /// The nodes of its tiers, the fastest first.
+    /// The nodes of its tiers, fastest first.
     pub nodes: Vec<u32>,
-    /// The target shares of its nodes, points of a hundred.
+    /// Target in percent.
     pub target_weights: Vec<u16>,
-    /// The shares of the pages of its scopes, 0 to 1; absent when they were not sampled.
+    /// Share of the pages of its scopes on each node, 0 to 1; null when placement is not sampled.
     pub reached_share: Option<Vec<f64>>,
-    /// The same in bytes.
+    /// Bytes of its scopes on each node.
     #[serde(default)]
     pub reached_bytes: Option<Vec<u64>>,
-    /// The mean of the period; absent when nothing was counted.
+    /// Mean bandwidth of the period; null when nothing was counted.
     pub bandwidth_gbps: Option<f64>,
     pub tier_bandwidth_gbps: Vec<f64>,
     pub tier_latency_ns: Vec<Option<f64>>,
-    /// Pages that moved, of the whole machine.
+    /// Bytes migrated in the period, on the whole machine.
     pub migrated_bytes: u64,
-    /// In a word, what was decided.
+    /// The decision, in a word.
     pub decision: String,
-    /// Why.
+    /// The reason for the decision.
     pub reason: String,
-    /// With `--advise`, what would be gained and moved.
+    /// The advice of the period, with `--advise`.
     #[serde(flatten)]
     pub advice: Option<AdviceDocument>,
 }
 
-/// The advice after a period.
+/// Advice from the traffic of a period.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AdviceDocument {
-    /// The best shares, points of a hundred; null when unknown.
+    /// The best weights in percent; null when neither curves nor ratings are known.
     pub advised_weights: Option<Vec<u16>>,
-    /// The gain in bandwidth, as a part of the present one; null when unknown.
+    /// Relative gain of bandwidth at these weights; null when unknown.
     pub gain: Option<f64>,
     /// predicted (by curves), at most (by ratings), or unknown.
     pub gain_is: String,
-    /// Whether the first tier is not saturated, and alone as good.
+    /// Whether the first tier is not saturated, so that it alone is as fast.
     pub is_unsaturated: bool,
-    /// Pages that would move, of the scope; null when nobody knows where they are.
+    /// Bytes of the scope that would migrate; null when the placement is unknown.
     pub would_move_bytes: Option<u64>,
 }
 
-impl PeriodDocument {
-    /// Of a machine that runs.
+impl BalancePeriod {
+    /// A period on the running machine.
     pub fn new(host: &Host<'_>, at: usize, time_s: f64, period: &DomainPeriod) -> Self {
         let layout = host.layout();
         let near = layout.domains[at].tiers.iter().map(|tier| host.nodes()[*tier]);
-        let reached_bytes = reached(host, at, &near.collect::<Vec<_>>());
+        let reached_bytes = reached_bytes(host, at, &near.collect::<Vec<_>>());
         let reached = reached_bytes.as_deref().map(shares);
-        let document = Self::from_layout(layout, host.nodes(), at, time_s, period, reached);
+        let document = Self::for_domain(layout, host.nodes(), at, time_s, period, reached);
         Self { reached_bytes, ..document }
     }
 
-    /// Of any machine: the domain at `at` of `layout`, whose tiers are `nodes`.
-    pub fn from_layout(
+    /// A period on any machine, also a simulated one: domain number `at` of `layout`. `nodes` has
+    /// the node of each tier.
+    pub fn for_domain(
         layout: &Layout,
         nodes: &[u32],
         at: usize,
@@ -97,8 +103,8 @@ impl PeriodDocument {
     }
 }
 
-/// The pages of a domain's scopes, bytes on each of its nodes.
-fn reached(host: &Host<'_>, domain: usize, nodes: &[u32]) -> Option<Vec<u64>> {
+/// Bytes of a domain's scopes on each of its nodes; `None` when no placement was sampled.
+fn reached_bytes(host: &Host<'_>, domain: usize, nodes: &[u32]) -> Option<Vec<u64>> {
     let scopes = host.layout().scopes.iter().zip(host.followed());
     let of_domain = scopes.filter(|(scope, _)| scope.domain == domain);
     let on: Vec<_> = of_domain.filter_map(|(_, followed)| followed.on.as_ref()).collect();
@@ -113,71 +119,70 @@ fn shares(bytes: &[u64]) -> Vec<f64> {
 
 pub const SUMMARY_SCHEMA: &str = "interleaf.balance.advice/1";
 
-/// The summary of the advice for a domain: `balance --advise`.
+/// The advice for a domain at the end of `balance --advise`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SummaryDocument {
     pub schema: String,
     pub domain: String,
-    /// The nodes of its tiers, the fastest first.
+    /// The nodes of its tiers, fastest first.
     pub nodes: Vec<u32>,
-    /// Periods in which something was counted.
+    /// Number of periods with counted traffic.
     pub periods: usize,
-    /// The mean of them.
+    /// Mean bandwidth of those periods.
     pub bandwidth_gbps: f64,
-    /// The shares of the pages; absent when unknown.
+    /// Share of the pages on each node; null when the placement is unknown.
     pub reached_share: Option<Vec<f64>>,
     pub policy: String,
-    /// The first target of the daemon, and the decision of its policy after it.
+    /// The initial target of the daemon, and the first decision of its policy.
     pub start_weights: Vec<u16>,
     pub first_weights: Vec<u16>,
-    /// The way in which pages would move.
+    /// The actuator that would migrate pages.
     pub way: String,
-    /// The curves that were believed; absent where there are the firmware's ratings at most.
+    /// The curves in use; null when only rated bandwidths are known, or nothing.
     pub curves: Option<String>,
-    /// The last advice; its gain is the mean of all periods.
+    /// The last advice; its gain is the mean over all periods.
     #[serde(flatten)]
     pub advice: AdviceDocument,
 }
 
 pub const PLAN_SCHEMA: &str = "interleaf.balance.plan/1";
 
-/// The plan of a dry run: `balance --dry-run`.
+/// The plan of `balance --dry-run`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PlanDocument {
+pub struct BalancePlanDocument {
     pub schema: String,
-    /// Domains, with the nodes near each, the fastest first.
-    pub domains: Vec<DomainDocument>,
+    /// Domains with their nodes, fastest first.
+    pub domains: Vec<BalanceDomain>,
     /// The scope: the machine, a control group, or processes by name.
     pub scope: String,
-    /// Processes of it that run now; absent of a scope that is not known by its processes.
+    /// Running processes of the scope; null for a scope that is not a set of processes.
     pub processes: Option<Vec<u32>>,
     pub policy: String,
-    /// The way in which pages would move.
+    /// The actuator that would migrate pages.
     pub way: String,
     pub way_description: String,
-    /// Better ways that there are not, and why.
+    /// Better actuators that are missing, with the reasons.
     pub ways_missing: Vec<String>,
     pub source: SourceDocument,
     /// Warnings.
     pub notes: Vec<String>,
-    /// The first targets, before any observation.
+    /// The initial target.
     pub start: Vec<PointsDocument>,
-    /// The writes for them, in their order.
+    /// Files that would be written for `start`, in this order.
     pub writes: Vec<WriteDocument>,
-    /// The targets of a possible decision: in the ratio of the rated bandwidths. Empty when they
-    /// equal the first ones.
+    /// Example of a decision: the ratio of the rated bandwidths. Empty when it equals `start`.
     pub next: Vec<PointsDocument>,
-    /// The writes for them.
+    /// Files that would be written for `next`.
     pub next_writes: Vec<WriteDocument>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct DomainDocument {
+pub struct BalanceDomain {
     pub name: String,
     pub nodes: Vec<u32>,
 }
 
-/// The target of the pages of a domain.
+/// The target of a domain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PointsDocument {
     pub domain: String,
@@ -187,24 +192,24 @@ pub struct PointsDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodePoints {
     pub node: u32,
-    /// Points of a hundred.
+    /// Percent of the pages.
     pub points: u16,
 }
 
-/// The source of bandwidth.
+/// The source of traffic counts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SourceDocument {
     /// counters, feed or replay.
     pub kind: String,
     pub is_there: bool,
     pub what: String,
-    /// The remedy where there is none.
+    /// Hint for the user when the source is missing.
     pub remedy: Option<String>,
 }
 
 impl SourceDocument {
-    /// In a line.
-    pub fn words(&self) -> String {
+    /// The source in one line.
+    pub fn summary_line(&self) -> String {
         match self.is_there {
             true => self.what.clone(),
             false => format!("nothing: {}", self.what),
@@ -216,6 +221,6 @@ impl SourceDocument {
 pub struct WriteDocument {
     pub path: String,
     pub text: String,
-    /// The present content of the file; absent where there is no such file yet.
+    /// Current content of the file; null when it does not exist yet.
     pub was: Option<String>,
 }

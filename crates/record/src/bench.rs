@@ -1,47 +1,51 @@
-//! A workload that was run, as `interleaf.bench/1`.
+//! One run of a built-in workload, as `interleaf.bench/1`, and the list of workloads.
+//!
+//! `interleaf bench` writes the document; `bench compare` runs `bench` in a child process for each
+//! kind of memory, and reads it. A rate counts as the workload does: `stream` counts bytes as
+//! STREAM does, others count the unit in `rate_unit`.
 
 use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.bench/1";
 
-/// A workload that was run, and its speed.
+/// The result of a run: one JSON object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BenchDocument {
     pub schema: String,
     pub workload: String,
-    /// All arrays together.
+    /// Sum over all arrays.
     pub footprint_bytes: u64,
     pub threads: u32,
-    /// The memory of the arrays: heap, mmap or file, with the advice to the kernel.
+    /// Memory of the arrays: heap, mmap or file, with the madvise hint.
     pub memory: String,
-    /// All rounds that were measured, without filling the arrays.
+    /// Time of all measured rounds, without the initialisation of the arrays.
     pub seconds: f64,
     pub rate: f64,
     pub rate_unit: String,
-    /// As the program has it; of stream as STREAM counts.
+    /// Bytes loaded and stored by the program; for stream, as STREAM counts.
     pub bytes_moved: u64,
     pub flops: u64,
     pub accesses: u64,
-    /// Whether every word of the result was looked at, and right.
+    /// Whether every word of the result was checked and is right.
     pub verified: bool,
-    /// The same wherever the same rounds gave the same bits.
+    /// Equal for runs with the same rounds and bit-identical results.
     pub checksum: String,
     pub round_seconds: Vec<f64>,
-    /// Processor time of all threads of the program while it was measured.
+    /// CPU time of all threads in the measured rounds.
     pub cpu_s: f64,
-    /// The most memory that the program ever had, its libraries included.
+    /// Peak resident memory of the process.
     pub resident_max_bytes: Option<u64>,
-    /// Faults that had to wait for a drive, as the kernel counts them.
+    /// Major faults, as the kernel counts them.
     pub major_faults: u64,
-    /// The traffic of the drive meanwhile, of all programs; absent where none was named.
-    pub drive: Option<DriveDocument>,
-    /// Other results, each measured once.
+    /// Traffic of the drive meanwhile, of all programs; null when no drive was named.
+    pub drive: Option<DriveTraffic>,
+    /// Results of the loops of the workload, when it has several.
     pub loops: Vec<LoopDocument>,
 }
 
-/// The traffic of a drive.
+/// Traffic of a drive during the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DriveDocument {
+pub struct DriveTraffic {
     pub name: String,
     pub read_bytes: u64,
     pub written_bytes: u64,
@@ -49,7 +53,7 @@ pub struct DriveDocument {
     pub writes: u64,
 }
 
-/// One of several loops.
+/// Result of one loop of a workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoopDocument {
     pub name: String,
@@ -58,7 +62,7 @@ pub struct LoopDocument {
     pub rate_unit: String,
 }
 
-/// The workloads there are.
+/// The list of workloads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ListDocument {
     pub schema: String,
@@ -68,7 +72,7 @@ pub struct ListDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EntryDocument {
     pub name: String,
-    /// built-in, or recipe: an application that has to be installed.
+    /// built-in, or recipe: an application that must be installed.
     pub kind: String,
     pub does: String,
     pub rate_unit: String,

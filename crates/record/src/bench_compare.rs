@@ -1,9 +1,14 @@
-//! Patterns on DRAM, on the pager, on swap and on mapped files, as `interleaf.bench.compare/1`.
+//! A comparison of the kinds of memory (`way`: dram, pager, swap, mmap), as
+//! `interleaf.bench.compare/1`.
+//!
+//! `interleaf bench compare` runs each pattern at several ratios of footprint to budget on each
+//! way. The efficiency of a row is its speed divided by the speed on DRAM. The ceiling is the
+//! efficiency that the drive allows for the bytes that optimal replacement (Belady) would transfer.
 
 mod figures;
 
 use super::{
-    check::{Check, Checked, identifier, wrong},
+    check::{Check, Checked, identifier, invalid},
     rounded,
 };
 use interleaf_linux::root::Root;
@@ -12,80 +17,80 @@ use std::path::Path;
 
 pub const SCHEMA: &str = "interleaf.bench.compare/1";
 
-/// Patterns on kinds of memory, and their speed.
+/// The document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CompareDocument {
+pub struct BenchCompareDocument {
     pub schema: String,
-    pub machine: MachineDocument,
+    pub machine: BenchMachine,
     pub dram_bytes: u64,
     pub slack_bytes: u64,
     pub threads: u32,
-    pub rows: Vec<RowDocument>,
-    /// For each pattern at each footprint, where it is known.
+    pub rows: Vec<BenchRow>,
+    /// The ceiling of each pattern and ratio, where it is known.
     pub ceilings: Vec<CeilingDocument>,
 }
 
-/// The machine, on which the figures depend.
+/// Properties of the machine that affect the results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct MachineDocument {
+pub struct BenchMachine {
     pub kernel: String,
     pub cpu: String,
     pub cpus: u32,
     pub drive: String,
-    /// The default read-ahead of mapped files: a large one favours streams.
+    /// Default read-ahead of mapped files: a large value favours sequential patterns on mmap.
     pub read_ahead_kb: Option<u64>,
     pub page_cluster: Option<u64>,
     pub transparent_hugepage: String,
 }
 
-/// A pattern on one of them.
+/// A pattern at a ratio on one way: one JSON object with 24 fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct RowDocument {
+pub struct BenchRow {
     pub pattern: String,
-    /// The footprint over the budget, as it was asked for.
+    /// The requested ratio of footprint to budget.
     pub ratio: f64,
     pub footprint_bytes: u64,
     pub way: String,
-    /// Of a mapped file: what the kernel is told, the best of what was tried.
+    /// Mapped files only: the madvise hint with the best rate.
     pub hint: Option<String>,
-    /// The hints that were tried, with the rate of each.
+    /// The rate with each hint.
     pub tried: Vec<TriedDocument>,
-    /// The median.
+    /// Median of `rates`.
     pub rate: Option<f64>,
     pub rate_unit: String,
     pub rates: Vec<f64>,
-    /// Seconds of a round, the median.
+    /// Median time of a round.
     pub round_s: Option<f64>,
-    /// The rate over that on DRAM.
+    /// Rate divided by the rate on DRAM.
     pub efficiency: Option<f64>,
-    /// The time of a round at the ceiling over that here.
+    /// Time of a round at the ceiling divided by the time of a round.
     pub of_ceiling: Option<f64>,
-    /// Bytes moved to and from the drive, over the drive's rate for that mix; not of single pages
-    /// that cannot be foreseen, where requests count and bytes do not.
+    /// Bandwidth of the drive during a round divided by the drive's maximum for that mix. Null for
+    /// random patterns: requests per second limit those, not bandwidth.
     pub drive_busy: Option<f64>,
-    /// Processor time over time, the median.
+    /// CPU time divided by elapsed time, median.
     pub cpus_busy: Option<f64>,
-    /// The bytes that the drive read in a round, the median; and those that it wrote.
+    /// Bytes read from and written to the drive in a round, median.
     pub read_bytes: Option<u64>,
     pub written_bytes: Option<u64>,
-    /// The limit of the control group of its last runs; none of the pager, which has a budget.
+    /// Memory limit of the control group in the last runs; null for the pager, which has a budget.
     #[serde(default)]
     pub limit_bytes: Option<u64>,
-    /// The most memory that the program, and its files in memory, ever had.
+    /// Peak memory of the program, its page cache included.
     pub used_max_bytes: Option<u64>,
-    /// The same of the program alone.
+    /// Peak resident memory of the program.
     pub resident_max_bytes: Option<u64>,
-    /// The statistics of the pager in its last run, filling the arrays included.
+    /// Counts of the pager in the last run, initialisation of the arrays included.
     pub pager: Option<PagerDocument>,
     pub verified: bool,
-    /// Whether the results are those on DRAM, bit for bit.
+    /// Whether the results are bit-identical to those on DRAM.
     pub same_as_dram: Option<bool>,
     pub checksum: String,
-    /// Why there is no more of it: it took too long, or failed.
+    /// Why rounds are missing: a timeout, or a failure.
     pub problem: Option<String>,
 }
 
-/// The statistics of the pager, as `interleaf extend --stats` has them.
+/// Counts of the pager, as in `interleaf extend --stats`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PagerDocument {
     pub faults: u64,
@@ -96,49 +101,49 @@ pub struct PagerDocument {
     pub stall_s: f64,
 }
 
-/// The highest speed of a pattern with this budget and this drive.
+/// The ceiling of a pattern at a ratio: its highest speed with this budget and drive.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CeilingDocument {
     pub pattern: String,
     pub ratio: f64,
-    /// The memory that is taken for granted: the most that any way had.
+    /// The assumed size of the cache: the peak memory of any way.
     #[serde(default)]
     pub memory_bytes: Option<u64>,
-    /// The bytes that a round reads and writes at least with perfect prefetching, by Belady's rule
-    /// on the blocks that its loops touch; absent where the loops are those of a library.
+    /// Bytes that a round transfers with optimal replacement, computed on the blocks that its loops
+    /// touch; null when the loops are inside a library.
     pub least_read_bytes: Option<u64>,
     pub least_written_bytes: Option<u64>,
     pub drive: Option<DriveRateDocument>,
-    /// The longer one of a round on DRAM and of what the drive needs for that.
+    /// The longer of two times: a round on DRAM, and the drive's time for those bytes.
     pub round_s: Option<f64>,
-    /// The same against DRAM.
+    /// Time of a round on DRAM divided by `round_s`.
     pub efficiency: Option<f64>,
 }
 
-/// The bandwidth of the drive for a mix of reads and writes.
+/// Bandwidth of the drive for a mix of reads and writes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DriveRateDocument {
-    /// The tool that measured it, and its arguments.
+    /// The measuring program and its settings.
     pub by: String,
-    /// Reads and writes together.
+    /// Sum of reads and writes.
     pub bandwidth_gbps: f64,
     pub read_share: f64,
 }
 
-/// A hint that was tried.
+/// The rate with a madvise hint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TriedDocument {
     pub hint: String,
     pub rate: f64,
 }
 
-impl Check for CompareDocument {
+impl Check for BenchCompareDocument {
     fn check(&self) -> Checked {
         let entry = |name: String, pattern: &str, ratio: f64| {
             identifier(format!("{name}.pattern"), pattern)?;
             match ratio > 0.0 {
                 true => Ok(()),
-                false => wrong(format!("{name}.ratio"), format!("{ratio} is not above 0")),
+                false => invalid(format!("{name}.ratio"), format!("{ratio} is not above 0")),
             }
         };
         for (at, row) in self.rows.iter().enumerate() {
@@ -151,21 +156,21 @@ impl Check for CompareDocument {
     }
 }
 
-/// The memory that a run may have.
+/// Memory limits of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
-    /// DRAM that holds pages of the arrays.
+    /// DRAM for the pages of the arrays.
     pub dram_bytes: u64,
-    /// Memory beyond it that a control group allows.
+    /// Memory beyond `dram_bytes` that the control group allows.
     pub slack_bytes: u64,
 }
 
-impl CompareDocument {
-    /// A comparison without rows, of a budget of DRAM over the drive that has the folder `store`.
+impl BenchCompareDocument {
+    /// A comparison without rows. The drive is the one that holds the folder `store`.
     pub fn new(budget: Budget, threads: u32, store: &Path, root: &Root) -> Self {
         Self {
             schema: SCHEMA.into(),
-            machine: MachineDocument::read(store, root),
+            machine: BenchMachine::read(store, root),
             dram_bytes: budget.dram_bytes,
             slack_bytes: budget.slack_bytes,
             threads,
@@ -174,12 +179,12 @@ impl CompareDocument {
         }
     }
 
-    /// Sets the rows of a pattern at a footprint, each compared with DRAM, in place of those of
-    /// fewer rounds. `moves_bytes` is whether bytes, and not requests, bound the drive: the pattern
-    /// streams, or can be predicted.
-    pub fn put(
+    /// Compares the rows of a pattern at a ratio with DRAM, and replaces the earlier rows of that
+    /// pattern and ratio, which had fewer rounds. `moves_bytes`: bandwidth limits the drive, not
+    /// requests per second, because the pattern is sequential or can be prefetched.
+    pub fn replace_rows(
         &mut self,
-        mut rows: Vec<RowDocument>,
+        mut rows: Vec<BenchRow>,
         ceiling: Option<CeilingDocument>,
         moves_bytes: bool,
     ) {
@@ -194,7 +199,7 @@ impl CompareDocument {
             let rates = row.rate.zip(dram.rate);
             row.efficiency = rates.map(|(rate, dram)| rounded(rate / dram));
             let is_run = !row.checksum.is_empty() && !dram.checksum.is_empty();
-            // A run whose memory fits in DRAM does not approach the drive's ceiling.
+            // The drive's ceiling does not apply to DRAM.
             let ceiling = ceiling.as_ref().filter(|_| row.way != "dram");
             let best = ceiling.and_then(|it| it.round_s);
             row.of_ceiling = best.zip(row.round_s).map(|(best, round)| rounded(best / round));
@@ -208,13 +213,13 @@ impl CompareDocument {
         self.ceilings.extend(ceiling);
     }
 
-    /// Whether any run gave a wrong result.
-    pub fn has_wrong(&self) -> bool {
+    /// Whether the result of any run is wrong.
+    pub fn has_wrong_result(&self) -> bool {
         self.rows.iter().any(|row| row.rate.is_some() && !row.verified)
     }
 }
 
-impl MachineDocument {
+impl BenchMachine {
     fn read(store: &Path, root: &Root) -> Self {
         let text = |path: &str| root.peek(path).ok().flatten().unwrap_or_default();
         let cpu = text("/proc/cpuinfo");
@@ -235,7 +240,7 @@ impl MachineDocument {
     }
 }
 
-/// The name of the drive that has the store, a partition's for that of the whole.
+/// The block device that holds the store; for a partition, the whole device. Empty when unknown.
 fn drive(store: &Path, root: &Root) -> String {
     use std::os::unix::fs::MetadataExt as _;
     let device = store.metadata().map_or(0, |it| it.dev());

@@ -1,52 +1,60 @@
-//! Validation of documents beyond the types of their fields, before anything is rendered.
+//! Validation of documents beyond the types of their fields, before rendering.
 //!
-//! Two kinds of rules. Those on single numbers go by the names of fields, which have their units in
-//! them, and are the same for all schemas ([`numbers`]). Those that tie fields to each other (as
-//! many shares as tiers) stand beside the structs, as [`Check`].
+//! Rules on single numbers follow from the unit in the name of the field and apply to all schemas
+//! ([`check_numbers`]): `_ns` is not negative, `share` is 0 to 1. Rules that relate fields of one
+//! document, such as one share for each tier, are beside its struct, in its [`Check`].
 
 use serde_json::Value;
 
-/// A field of a document that cannot be rendered.
+/// An invalid field of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong {
-    /// The path of the field: `rows[3].tier_share`.
+pub struct InvalidField {
+    /// Path of the field: `rows[3].tier_share`.
     pub field: String,
-    /// The fault, and the values that are allowed.
+    /// The fault and the allowed values.
     pub problem: String,
 }
 
-pub type Checked = Result<(), Wrong>;
+pub type Checked = Result<(), InvalidField>;
 
 /// A document whose fields depend on each other.
 pub trait Check {
-    /// Whether the fields agree.
+    /// Checks the rules that relate fields.
     ///
     /// # Errors
-    /// With the first field that does not.
+    /// The first invalid field.
     fn check(&self) -> Checked;
 }
 
 /// An error about `field`.
-pub fn wrong(field: impl Into<String>, problem: impl Into<String>) -> Checked {
-    Err(Wrong { field: field.into(), problem: problem.into() })
+pub fn invalid(field: impl Into<String>, problem: impl Into<String>) -> Checked {
+    Err(InvalidField { field: field.into(), problem: problem.into() })
 }
 
-/// An error unless `found` is as many as there are of `of`.
-pub fn as_many(field: impl Into<String>, found: usize, wanted: usize, of: &str) -> Checked {
+/// An error unless the number of elements equals that of the field `of`.
+pub fn same_length(field: impl Into<String>, found: usize, wanted: usize, of: &str) -> Checked {
     if found == wanted {
         return Ok(());
     }
-    wrong(field, format!("it has {found} elements, and {of} has {wanted}: one for each is needed"))
+    invalid(
+        field,
+        format!("it has {found} elements, and {of} has {wanted}: one for each is needed"),
+    )
 }
 
-/// As [`as_many`], or none at all.
-pub fn as_many_or_none(field: impl Into<String>, found: usize, wanted: usize, of: &str) -> Checked {
-    if found == 0 { Ok(()) } else { as_many(field, found, wanted, of) }
+/// As [`same_length`], but an empty list is valid.
+pub fn same_length_or_empty(
+    field: impl Into<String>,
+    found: usize,
+    wanted: usize,
+    of: &str,
+) -> Checked {
+    if found == 0 { Ok(()) } else { same_length(field, found, wanted, of) }
 }
 
-/// An error unless there is an element.
+/// An error when the list is empty.
 pub fn not_empty(field: impl Into<String>, found: usize) -> Checked {
-    if found > 0 { Ok(()) } else { wrong(field, "it is empty: one element or more is needed") }
+    if found > 0 { Ok(()) } else { invalid(field, "it is empty: one element or more is needed") }
 }
 
 /// An error unless `low` is at most `high`.
@@ -54,52 +62,52 @@ pub fn in_order(field: impl Into<String>, [low, high]: [f64; 2]) -> Checked {
     if low <= high {
         return Ok(());
     }
-    wrong(field, format!("{low} is above {high}: the lower end comes first"))
+    invalid(field, format!("{low} is above {high}: the lower end comes first"))
 }
 
-/// An error unless a name can be an identifier in a page or a file.
+/// An error unless a name is safe as an HTML id and as a file name.
 pub fn identifier(field: impl Into<String>, name: &str) -> Checked {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+".contains(c);
     if !name.is_empty() && name.chars().all(plain) {
         return Ok(());
     }
     let problem = format!("{name:?} is no name of ASCII letters, digits, '-', '_', '.' and '+'");
-    wrong(field, problem)
+    invalid(field, problem)
 }
 
-/// Whole numbers up to here are exact in JSON (RFC 8259, section 6), and sums of them fit.
+/// Integers up to this are exact in JSON (RFC 8259, section 6), and their sums fit in 64 bits.
 const WHOLE_MAX: u64 = 1 << 53;
 
-/// Sizes of other numbers: products and quotients of a few of them stay finite.
+/// Limits of other numbers: products and quotients of a few of them stay finite.
 const NUMBER_MAX: f64 = 1e24;
 const NUMBER_MIN: f64 = 1e-60;
 
-/// Whole numbers of all sizes.
+/// The field that may have any 64-bit integer.
 const SEED: &str = "seed";
 
-/// Ends of the names of fields that are never negative.
+/// Suffixes of the fields that are never negative.
 const NOT_NEGATIVE: [&str; 10] =
     ["_s", "_ns", "_ms", "_gbps", "_bytes", "_j", "_w", "_kb", "speedup", "spread"];
 
-/// Parts may be above 1 by what was rounded.
+/// Rounding may push a share slightly above 1.
 const SHARE_MAX: f64 = 1.0 + 1e-6;
 
-/// Whether each number of a document is finite, of a size that memory and time can have, not
-/// negative where its unit cannot be, and 0 to 1 where it is a part.
+/// Checks that each number is finite and of a plausible magnitude, not negative where its unit
+/// excludes that, and 0 to 1 for a share.
 ///
 /// # Errors
-/// With the first one that is not.
-pub fn numbers(document: &Value) -> Checked {
-    of_value(document, &mut String::new(), "")
+/// The first invalid number.
+pub fn check_numbers(document: &Value) -> Checked {
+    check_value(document, &mut String::new(), "")
 }
 
-fn of_value(value: &Value, path: &mut String, name: &str) -> Checked {
+fn check_value(value: &Value, path: &mut String, name: &str) -> Checked {
     let length = path.len();
     match value {
         Value::Array(elements) => {
             for (at, element) in elements.iter().enumerate() {
                 path.push_str(&format!("[{at}]"));
-                of_value(element, path, name)?;
+                check_value(element, path, name)?;
                 path.truncate(length);
             }
         }
@@ -108,33 +116,33 @@ fn of_value(value: &Value, path: &mut String, name: &str) -> Checked {
                 let dot = if path.is_empty() { "" } else { "." };
                 path.push_str(dot);
                 path.push_str(name);
-                of_value(field, path, name)?;
+                check_value(field, path, name)?;
                 path.truncate(length);
             }
         }
-        Value::Number(number) => of_number(number, path, name)?,
+        Value::Number(number) => check_number(number, path, name)?,
         Value::Null | Value::Bool(_) | Value::String(_) => {}
     }
     Ok(())
 }
 
-fn of_number(number: &serde_json::Number, path: &str, name: &str) -> Checked {
+fn check_number(number: &serde_json::Number, path: &str, name: &str) -> Checked {
     let value = number.as_f64().unwrap_or(f64::NAN);
     let size = value.abs();
     if number.is_u64() || number.is_i64() {
         if name != SEED && size > WHOLE_MAX as f64 {
-            return wrong(path, format!("{number} is larger than 2^53, the most it can be"));
+            return invalid(path, format!("{number} is larger than 2^53, the most it can be"));
         }
     } else if !(value == 0.0 || (NUMBER_MIN..=NUMBER_MAX).contains(&size)) {
         let allowed = format!("0, or of a size from {NUMBER_MIN:e} to {NUMBER_MAX:e}");
-        return wrong(path, format!("{number} is out of range: it is {allowed}"));
+        return invalid(path, format!("{number} is out of range: it is {allowed}"));
     }
     let is_part = name.ends_with("share") || name.ends_with("share_of_time");
     if is_part && !(0.0..=SHARE_MAX).contains(&value) {
-        return wrong(path, format!("{number} is not a part from 0 to 1"));
+        return invalid(path, format!("{number} is not a part from 0 to 1"));
     }
     if value < 0.0 && NOT_NEGATIVE.iter().any(|end| name.ends_with(end)) {
-        return wrong(path, format!("{number} is negative: 0 is the least it can be"));
+        return invalid(path, format!("{number} is negative: 0 is the least it can be"));
     }
     Ok(())
 }
@@ -145,7 +153,7 @@ mod tests {
     use super::*;
 
     fn problem(text: &str) -> Option<(String, String)> {
-        let checked = numbers(&serde_json::from_str(text).unwrap());
+        let checked = check_numbers(&serde_json::from_str(text).unwrap());
         checked.err().map(|wrong| (wrong.field, wrong.problem))
     }
 

@@ -1,43 +1,43 @@
-//! Two records side by side, as `interleaf.compare/1`.
+//! A comparison of two measurements, as `interleaf.compare/1`.
 //!
-//! A difference counts when it is larger than the noise of both points. The spread of a point is
-//! the distance of the quartiles of a few repeats, so it is itself uncertain: of 30 pairs of points
-//! that differ in nothing, with 3 repeats each, some pair nearly always differs by more than its
-//! two spreads. So a spread is taken to be at least the median spread of the points of its kind in
-//! both records, and a difference has to exceed [`NOISE_FACTOR`] times the sum of both.
+//! A difference is significant when it exceeds the noise of both points. The spread of a point is
+//! the distance of the quartiles of a few repetitions, and is uncertain itself: among 30 pairs of
+//! equal points with 3 repetitions each, nearly always one pair differs by more than its two
+//! spreads. Therefore a spread counts as at least the median spread of the points of its kind in
+//! both records, and a difference must exceed [`NOISE_FACTOR`] times the sum of both. With spreads
+//! of 1 % and 2 % and a median of 1.5 %, that is 2 x (1.5 + 2) = 7 %.
 
 use super::{
     check::{Check, Checked},
-    measure::{MeasureDocument, PointDocument},
+    measure::{MeasureDocument, MeasuredPoint},
     rounded,
 };
 use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.compare/1";
 
-/// How many times the spreads of both points a difference has to be. With 2, fewer than 1 in 50
-/// pairs of records that differ in nothing are told to differ (a test below simulates them); with 1
-/// it would be 49 of 50.
+/// A significant difference exceeds this multiple of both spreads. With 2, fewer than 1 in 50 pairs
+/// of equal records are reported as different (a test below simulates them); with 1, 49 of 50 are.
 const NOISE_FACTOR: f64 = 2.0;
 
-/// Two records: what differs between the machines, and between each point that both have.
+/// The document: differences of the machines, and of each point that both records have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompareDocument {
     pub schema: String,
-    /// The schema of both records: measure.
+    /// The kind of both records: measure.
     pub of: String,
     pub first: RecordDocument,
     pub second: RecordDocument,
     /// Differences of the machines and of the settings.
     pub differences: Vec<DifferenceDocument>,
-    /// In the order of the first record.
-    pub rows: Vec<RowDocument>,
-    /// Points that only one of them has.
+    /// Common points, in the order of the first record.
+    pub rows: Vec<CompareRow>,
+    /// Points that only one record has.
     pub only_in_first: Vec<String>,
     pub only_in_second: Vec<String>,
 }
 
-/// A record.
+/// One of the two records.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecordDocument {
     pub name: String,
@@ -45,7 +45,7 @@ pub struct RecordDocument {
     pub quality: String,
 }
 
-/// A difference that is no point.
+/// A difference of the machines or of the settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DifferenceDocument {
     pub what: String,
@@ -53,24 +53,23 @@ pub struct DifferenceDocument {
     pub second: String,
 }
 
-/// A point that both have.
+/// A point that both records have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RowDocument {
+pub struct CompareRow {
     pub setting: String,
     pub unit: String,
     pub first: f64,
     pub second: f64,
     /// second / first - 1.
     pub difference: f64,
-    /// The spreads of both together, as a part; absent where one of them has too few repeats for a
-    /// spread.
+    /// Sum of both spreads, a fraction; null when a point has too few repetitions.
     pub spread: Option<f64>,
-    /// The least difference that is not noise; absent as the spread is.
+    /// The least significant difference; null without a spread.
     #[serde(default)]
     pub noise: Option<f64>,
-    /// Whether the difference is more than noise; not where that is unknown.
+    /// Whether the difference is significant; false when unknown.
     pub beyond_spread: bool,
-    /// same, better or worse: what the difference means for the second; unknown without a spread.
+    /// The second record is: same, better or worse; unknown without a spread.
     pub verdict: String,
     /// Whether both points were good.
     pub trusted: bool,
@@ -84,7 +83,7 @@ impl Check for CompareDocument {
 }
 
 impl CompareDocument {
-    /// Of two measurements, by the names of their files.
+    /// Compares two measurements, each given with the name of its file.
     pub fn of_measure(first: (&str, &MeasureDocument), second: (&str, &MeasureDocument)) -> Self {
         let record = |(name, record): (&str, &MeasureDocument)| RecordDocument {
             name: name.into(),
@@ -92,12 +91,12 @@ impl CompareDocument {
             quality: record.quality.clone(),
         };
         let (a, b) = (keyed(first.1), keyed(second.1));
-        let other = |key: &str, all: &[(String, &PointDocument)]| {
+        let other = |key: &str, all: &[(String, &MeasuredPoint)]| {
             all.iter().find(|(known, _)| known == key).map(|(_, point)| (*point).clone())
         };
         let typical = |kind: &str| typical_spread(&[first.1, second.1], kind);
         let rows = a.iter().filter_map(|(key, point)| row(key, point, &other(key, &b)?, &typical));
-        let only = |all: &[(String, &PointDocument)], than: &[(String, &PointDocument)]| {
+        let only = |all: &[(String, &MeasuredPoint)], than: &[(String, &MeasuredPoint)]| {
             let keys = all.iter().filter(|(key, _)| than.iter().all(|(known, _)| known != key));
             keys.map(|(key, _)| key.clone()).collect()
         };
@@ -113,8 +112,8 @@ impl CompareDocument {
         }
     }
 
-    /// Whether any difference between points that were both good is more than noise; `None` where
-    /// no row can tell.
+    /// Whether any difference between good points is significant; `None` when no row has good
+    /// points with known noise.
     pub fn differ(&self) -> Option<bool> {
         let mut telling =
             self.rows.iter().filter(|row| row.trusted && row.noise.is_some()).peekable();
@@ -123,27 +122,27 @@ impl CompareDocument {
     }
 }
 
-/// Points by what they are of. The delays that a curve was made of are found as it is measured, so
-/// those of two curves differ: of a curve the first point, without load, and the one with the most
-/// bandwidth are compared.
-fn keyed(record: &MeasureDocument) -> Vec<(String, &PointDocument)> {
-    let mut found: Vec<(String, &PointDocument)> = vec![];
+/// Points with their settings as keys. The delays of a curve are chosen while it is measured, so
+/// two curves have different delays. Of each curve two points are compared: the one with the least
+/// load and the one with the most bandwidth.
+fn keyed(record: &MeasureDocument) -> Vec<(String, &MeasuredPoint)> {
+    let mut found: Vec<(String, &MeasuredPoint)> = vec![];
     for point in record.points.iter().filter(|point| point.kind != "loaded") {
         let key = point.setting();
         if found.iter().all(|(known, _)| *known != key) {
             found.push((key, point));
         }
     }
-    let mut curves: Vec<(String, Vec<&PointDocument>)> = vec![];
-    for point in record.of_kind("loaded") {
-        let key = PointDocument { delay_ns: None, ..point.clone() }.setting();
+    let mut curves: Vec<(String, Vec<&MeasuredPoint>)> = vec![];
+    for point in record.points_of_kind("loaded") {
+        let key = MeasuredPoint { delay_ns: None, ..point.clone() }.setting();
         match curves.iter_mut().find(|(known, _)| *known == key) {
             Some((_, points)) => points.push(point),
             None => curves.push((key, vec![point])),
         }
     }
     for (key, points) in curves {
-        let load = |point: &&&PointDocument| point.program_gbps.unwrap_or(0.0);
+        let load = |point: &&&MeasuredPoint| point.program_gbps.unwrap_or(0.0);
         let least = points.iter().min_by(|a, b| load(a).total_cmp(&load(b)));
         let most = points.iter().max_by(|a, b| load(a).total_cmp(&load(b)));
         found.extend(least.map(|point| (format!("{key}, least load"), *point)));
@@ -152,20 +151,20 @@ fn keyed(record: &MeasureDocument) -> Vec<(String, &PointDocument)> {
     found
 }
 
-/// The median spread of all points of a kind that have one.
+/// The median of the known spreads of all points of a kind.
 fn typical_spread(records: &[&MeasureDocument], kind: &str) -> Option<f64> {
-    let points = records.iter().flat_map(|record| record.of_kind(kind));
-    let mut spreads: Vec<f64> = points.filter_map(PointDocument::known_spread).collect();
+    let points = records.iter().flat_map(|record| record.points_of_kind(kind));
+    let mut spreads: Vec<f64> = points.filter_map(MeasuredPoint::known_spread).collect();
     spreads.sort_by(f64::total_cmp);
     spreads.get(spreads.len() / 2).copied()
 }
 
 fn row(
     key: &str,
-    first: &PointDocument,
-    second: &PointDocument,
+    first: &MeasuredPoint,
+    second: &MeasuredPoint,
     typical: &dyn Fn(&str) -> Option<f64>,
-) -> Option<RowDocument> {
+) -> Option<CompareRow> {
     let ((a, unit), (b, _)) = (first.value()?, second.value()?);
     if a <= 0.0 {
         return None;
@@ -184,7 +183,7 @@ fn row(
         (_, true, true) => "better",
         (_, true, false) => "worse",
     };
-    Some(RowDocument {
+    Some(CompareRow {
         setting: key.into(),
         unit: unit.into(),
         first: rounded(a),
@@ -228,16 +227,16 @@ mod tests {
     use super::*;
     use crate::measure::tests::record;
 
-    fn point(kind: &str, value: f64, spread: f64) -> PointDocument {
+    fn point(kind: &str, value: f64, spread: f64) -> MeasuredPoint {
         let (gbps, ns) = if kind == "idle" { (None, Some(value)) } else { (Some(value), None) };
-        PointDocument {
+        MeasuredPoint {
             kind: kind.into(),
             program_gbps: gbps,
             latency_ns: ns,
             spread,
             repeats: 3,
             quality: "good".into(),
-            ..PointDocument::default()
+            ..MeasuredPoint::default()
         }
     }
 
@@ -254,7 +253,7 @@ mod tests {
         a.points.push(point("histogram", 1.0, 0.0));
         let compared = CompareDocument::of_measure(("a", &a), ("b", &b));
         let verdicts: Vec<&str> = compared.rows.iter().map(|row| row.verdict.as_str()).collect();
-        // More latency is worse, more bandwidth better.
+        // More latency is worse, more bandwidth is better.
         assert_eq!(verdicts, ["same", "worse", "better"]);
         assert_eq!(compared.differ(), Some(true));
         assert_eq!(compared.differences.len(), 1, "{:?}", compared.differences);
@@ -267,7 +266,7 @@ mod tests {
         let mut a = record();
         for (gbps, ns) in [(0.0, 100.0), (10.0, 150.0), (20.0, 300.0)] {
             let latency_ns = Some(ns);
-            a.points.push(PointDocument { latency_ns, ..point("loaded", gbps, 0.0) });
+            a.points.push(MeasuredPoint { latency_ns, ..point("loaded", gbps, 0.0) });
         }
         let compared = CompareDocument::of_measure(("a", &a), ("a", &a));
         assert_eq!(compared.rows.len(), 2, "the ends of the curve");
@@ -278,15 +277,15 @@ mod tests {
     fn points_without_a_spread_tell_nothing() {
         let (mut a, mut b) = (record(), record());
         let once =
-            |ns: f64| PointDocument { kind: "cache".into(), repeats: 1, ..point("idle", ns, 0.0) };
+            |ns: f64| MeasuredPoint { kind: "cache".into(), repeats: 1, ..point("idle", ns, 0.0) };
         a.points.push(once(1.40));
         b.points.push(once(1.41));
         let compared = CompareDocument::of_measure(("a", &a), ("b", &b));
         let row = &compared.rows[0];
         assert_eq!((row.verdict.as_str(), row.beyond_spread), ("unknown", false));
         assert_eq!((row.spread, row.noise, compared.differ()), (None, None, None));
-        // Nor do points that were disturbed.
-        let noisy = |value: f64| PointDocument {
+        // Noisy points do not count either.
+        let noisy = |value: f64| MeasuredPoint {
             quality: "noisy: others kept 2.0 CPUs busy".into(),
             ..point("bandwidth", value, 0.01)
         };
@@ -300,7 +299,8 @@ mod tests {
         assert_eq!(CompareDocument::of_measure(("a", &a), ("b", &b)).differ(), Some(false));
     }
 
-    /// Records of one machine, of which each point is the median of 3 repeats with normal noise.
+    /// Simulates records of one machine: each point is the median of 3 repetitions with normal
+    /// noise.
     #[test]
     fn records_that_differ_in_nothing_are_the_same() {
         use interleaf_measure::spread::spread;
@@ -309,7 +309,7 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (state >> 33) as f64 / (1_u64 << 31) as f64
         };
-        // The sum of twelve is nearly normal, with a standard deviation of 1.
+        // The sum of twelve uniform numbers is nearly normal, with a standard deviation of 1.
         let mut normal = || (0..12).map(|_| uniform()).sum::<f64>() - 6.0;
         let mut measured = || {
             let mut record = record();
@@ -319,7 +319,7 @@ mod tests {
                 let mix = Some(format!("{at}%"));
                 let kind = if at < 15 { "bandwidth" } else { "interleave" };
                 let point = point(kind, found.median, found.relative);
-                record.points.push(PointDocument { mix, ..point });
+                record.points.push(MeasuredPoint { mix, ..point });
             }
             record
         };

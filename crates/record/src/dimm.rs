@@ -1,4 +1,7 @@
-//! `interleaf.simulate.dimm/1`.
+//! Simulated memory modules under load, as `interleaf.simulate.dimm/1`.
+//!
+//! `interleaf simulate dimm` writes the document, a point for each mix and load: bandwidth and
+//! power of all channels, the distribution of the latency of reads, and counts of DRAM commands.
 
 use super::{
     check::{Check, Checked},
@@ -14,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.simulate.dimm/1";
 
-/// The width of a bin, ns, and the latency from which on all are in the last one.
+/// Width of a bin, and the latency from which on all reads are in the last bin, ns.
 const BIN_NS: usize = 8;
 const BINS_UP_TO_NS: usize = 4096;
 
@@ -26,25 +29,26 @@ pub struct DimmDocument {
     pub width: String,
     pub channels: u32,
     pub peak_gbps: f64,
-    /// Pins of the host that carry data, over all channels.
+    /// Data pins of the host, over all channels, without pins for error correction.
     pub data_pins: u32,
     pub pattern: String,
     pub uncore_ns: f64,
-    /// Lines that may be on their way, over all channels.
+    /// Limit of the outstanding lines, over all channels.
     pub outstanding: u64,
     pub seed: u64,
-    /// The command line of these modules under this kind of load, without mixes, loads and number
-    /// of requests; empty of a trace.
+    /// The command line that simulates these modules, without mixes, loads and number of requests;
+    /// empty for a trace.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub command: String,
-    pub points: Vec<PointDocument>,
-    /// Power over bandwidth as a platform takes it; absent where all points have one bandwidth.
+    pub points: Vec<DimmPoint>,
+    /// Power as a linear function of bandwidth, as platforms have it; absent when all points have
+    /// the same bandwidth.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier_power: Option<PowerLineDocument>,
     /// Limits of the figures above.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// Of all points together.
+    /// Sum over all points.
     pub requests: u64,
     pub simulated_ns: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -52,23 +56,23 @@ pub struct DimmDocument {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PointDocument {
+pub struct DimmPoint {
     pub mix: String,
-    /// Null: as much as there can be.
+    /// Offered load; null for the maximum.
     pub offered_gbps: Option<f64>,
     pub bandwidth_gbps: f64,
     pub bus_utilisation: f64,
     pub latency_ns: LatencyDocument,
-    /// The last bin is everything above.
+    /// Reads by latency in bins of 8 ns; the last bin also counts all slower reads.
     pub histogram_8ns: Vec<u64>,
-    /// Null where the currents of the device are not known.
+    /// Null when the currents of the device are unknown.
     pub energy_pj_per_bit: Option<f64>,
     pub power_w: Option<f64>,
     pub gbps_per_w: Option<f64>,
-    /// The parts of the power.
+    /// Power by component.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_parts_w: Option<PowerPartsDocument>,
-    /// For each pin of the host that carries data, those for error correction left aside.
+    /// Bandwidth per data pin of the host, without pins for error correction.
     pub gbps_per_data_pin: f64,
     pub row_hit_rate: f64,
     pub commands: CommandsDocument,
@@ -88,16 +92,16 @@ pub struct PowerPartsDocument {
     pub buffers: f64,
 }
 
-/// The power of all channels, as a line over their bandwidth.
+/// Power of all channels as a linear function of their bandwidth.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PowerLineDocument {
     pub static_w: f64,
     pub energy_pj_per_bit: f64,
-    /// The largest distance of a point from the line, as a part of its power.
+    /// The largest relative deviation of a point from the line.
     pub max_error: f64,
 }
 
-/// Of reads, from the core's miss to its data.
+/// Latency of reads in ns, from the miss of the core to its data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LatencyDocument {
     pub mean: f64,
@@ -107,7 +111,7 @@ pub struct LatencyDocument {
     pub p99_9: u64,
     pub p99_9999: u64,
     pub max: u64,
-    /// The part that took less than twice the idle latency of a server.
+    /// Fraction of the reads below 204 ns: twice the idle latency of a server.
     pub below_204ns: f64,
 }
 
@@ -118,7 +122,7 @@ pub struct CommandsDocument {
     pub activates: u64,
     pub precharges: u64,
     pub refreshes: u64,
-    /// Changes of the data bus from reads to writes.
+    /// Bus turnarounds from reads to writes.
     pub turns: u64,
 }
 
@@ -136,7 +140,7 @@ impl Check for DimmDocument {
 }
 
 impl DimmDocument {
-    /// Figures of this simulation: latency against bandwidth.
+    /// Loaded latency: mean latency against bandwidth, a line for each mix.
     pub fn figures(&self) -> Vec<Figure> {
         let mut mixes: Vec<&str> = self.points.iter().map(|point| point.mix.as_str()).collect();
         mixes.dedup();
@@ -181,7 +185,7 @@ impl DimmDocument {
         }
     }
 
-    /// One point more.
+    /// Adds a point, and updates the sums and the power line.
     pub fn point(
         &mut self,
         mix: &str,
@@ -193,7 +197,7 @@ impl DimmDocument {
         let accesses = counts.reads + counts.writes;
         self.requests += accesses;
         self.simulated_ns = rounded(self.simulated_ns + part.simulated_ns);
-        self.points.push(PointDocument {
+        self.points.push(DimmPoint {
             mix: mix.into(),
             offered_gbps: offered_gbps.map(rounded),
             bandwidth_gbps: rounded(part.bandwidth_gbps),
@@ -227,7 +231,7 @@ impl DimmDocument {
     }
 }
 
-/// See [`DimmDocument::command`]. Options that have their default are left out.
+/// See [`DimmDocument::command`]. Options with their default value are left out.
 fn command(setup: &Setup, pattern: &str) -> String {
     let Setup { device, channels, .. } = setup;
     let usual = Setup::new(device.clone(), *channels);
@@ -252,7 +256,7 @@ fn command(setup: &Setup, pattern: &str) -> String {
 }
 
 impl PowerPartsDocument {
-    /// `None` of no time.
+    /// `None` when no time was simulated.
     fn new(energy: &Energy) -> Option<Self> {
         let watts = |joules: f64| rounded(joules / energy.seconds);
         (energy.seconds > 0.0).then(|| Self {

@@ -1,8 +1,13 @@
-//! A command whose memory a drive extends, as `interleaf.extend/1`.
+//! A command under `interleaf extend`, as `interleaf.extend/1`.
+//!
+//! The pagers of a session count faults, prefetches, evictions and transfers in the ledger, shared
+//! memory with a slot for each process. The document has the counts of each process and their sum;
+//! `--stats FILE` writes it, and `extend --monitor` reads it while the command runs. Pages are
+//! [`PAGE_BYTES`] large.
 
 mod plan;
 
-pub use plan::{CheckDocument, DriveDocument, EstimateDocument, PlanDocument};
+pub use plan::{CheckDocument, DriveSpeed, EstimateDocument, ExtendPlanDocument};
 
 use super::rounded;
 use interleaf_pager::{
@@ -17,84 +22,85 @@ use std::{
 
 pub const SCHEMA: &str = "interleaf.extend/1";
 
-/// The statistics of a session, so far or at its end.
+/// Counts of a session: interim while the command runs, final afterwards.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExtendDocument {
     pub schema: String,
     pub command: Vec<String>,
-    /// The exit status of the command; absent while it runs.
+    /// Exit code of the command; null while it runs, and after a signal.
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
     pub elapsed_s: f64,
     pub dram_bytes: u64,
     pub min_alloc_bytes: u64,
     pub stores: Vec<PathBuf>,
-    /// The most memory that one process had, budget or not; absent where the kernel does not tell.
+    /// Peak resident memory of the largest process; null when the kernel does not report it.
     #[serde(default)]
     pub resident_max_bytes: Option<u64>,
-    /// All processes together.
+    /// Sum over all processes, including those that have exited.
     #[serde(flatten)]
     pub total: CountsDocument,
     pub processes: Vec<ProcessDocument>,
 }
 
-/// The statistics of its pagers.
+/// Counts of a pager, or a sum of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CountsDocument {
-    /// Touches of pages that were not mapped.
+    /// Faults: accesses to pages that were not mapped.
     pub faults: u64,
-    /// Of those, the ones that found their page in DRAM.
+    /// Minor faults among them: the page was resident.
     pub soft_faults: u64,
-    /// Pages that were brought in before they were touched.
+    /// Pages read before they were touched.
     pub prefetched_pages: u64,
-    /// Of those, the ones that were touched then.
+    /// Prefetched pages that were touched later.
     pub prefetch_hits: u64,
-    /// Of those, the ones that were given up untouched.
+    /// Prefetched pages that were evicted untouched.
     pub prefetch_wasted: u64,
     pub evicted_pages: u64,
     pub read_bytes: u64,
     pub written_bytes: u64,
-    /// The time for which threads were stalled, added up.
+    /// Time for which threads waited for pages, summed over threads.
     pub stall_s: f64,
 }
 
-/// A process that has a part of the budget, or had.
+/// A process of the session, running or exited.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProcessDocument {
     pub pid: u32,
     pub name: String,
-    /// Its part of the budget, at last.
+    /// Its share of the budget when it was sampled last.
     pub dram_bytes: u64,
-    /// The most anonymous memory that it was seen with outside the budget; absent when it ended
-    /// before the first look.
+    /// Peak of the sampled anonymous memory outside the budget; null when the process exited before
+    /// the first sample.
     #[serde(default)]
     pub outside_bytes: Option<u64>,
-    /// The part of it in allocations of 128 KiB and more that were not extended.
+    /// The part of it in allocations of 128 KiB and more, made before the process reached
+    /// `min_alloc`.
     #[serde(default)]
     pub left_bytes: u64,
     #[serde(flatten)]
     pub counts: CountsDocument,
 }
 
-/// The processes of a session, those that have ended too.
+/// The processes of a session, including those that have exited.
 #[derive(Debug, Default)]
-pub struct Seen(Vec<Process>);
+pub struct SessionProcesses(Vec<Process>);
 
-impl Seen {
-    /// Takes in how they are now.
-    pub fn update(&mut self, ledger: &BudgetLedger) {
-        // First those that run: who ends meanwhile is among those that have gone.
-        let mut found = ledger.processes();
-        found.extend(ledger.recover());
-        self.add(found);
+impl SessionProcesses {
+    /// Updates the processes from the ledger, and frees the slots of those that have exited.
+    pub fn update_and_recover(&mut self, board: &Board) {
+        // Running processes first: a process that exits in between is among the recovered ones.
+        let mut found = board.processes();
+        found.extend(board.recover());
+        self.merge(found);
     }
 
-    /// The same, without clearing the slots of those who have gone.
-    pub fn watch(&mut self, ledger: &BudgetLedger) {
-        self.add(ledger.processes());
+    /// Updates the processes from the ledger without freeing slots.
+    pub fn update(&mut self, board: &Board) {
+        self.merge(board.processes());
     }
 
-    fn add(&mut self, found: Vec<Process>) {
+    fn merge(&mut self, found: Vec<Process>) {
         for process in found {
             let same = |other: &&mut Process| other.identity == process.identity;
             match self.0.iter_mut().find(same) {
@@ -106,12 +112,13 @@ impl Seen {
 }
 
 impl ExtendDocument {
-    /// The statistics of the processes of a session.
-    pub fn new(settings: &SessionSettings, ledger: &BudgetLedger, seen: &Seen) -> Self {
-        let here = ledger.processes();
-        let all = here.iter().map(|process| process.counts).chain([ledger.past_counts()]);
-        let total =
-            all.map(CountsDocument::from).fold(CountsDocument::default(), |one, other| one + other);
+    /// The counts so far.
+    pub fn new(settings: &Settings, board: &Board, seen: &SessionProcesses) -> Self {
+        let here = board.processes();
+        let all = here.iter().map(|process| process.counts).chain([board.past()]);
+        let total = all
+            .map(CountsDocument::from)
+            .fold(CountsDocument::default(), |sum, counts| sum + counts);
         Self {
             schema: SCHEMA.into(),
             command: settings.command.clone(),
@@ -127,8 +134,8 @@ impl ExtendDocument {
         }
     }
 
-    /// Says how the command ended.
-    pub fn ended(&mut self, status: Option<ExitStatus>, elapsed: Duration) {
+    /// Sets the exit status of the command and its runtime.
+    pub fn record_exit(&mut self, status: Option<ExitStatus>, elapsed: Duration) {
         self.exit_code = status.and_then(|status| status.code());
         self.signal = status.and_then(|status| status.signal());
         self.elapsed_s = rounded(elapsed.as_secs_f64());

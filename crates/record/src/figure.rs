@@ -1,7 +1,9 @@
-//! A figure as data: what is drawn is decided once, how it is drawn by each kind of report.
+//! Figures as data. This crate decides which series a figure has; `interleaf_report` draws it for a
+//! terminal, as SVG, and in HTML. Figures are part of `interleaf.reproduce/1`; other documents
+//! derive them when they are rendered.
 
 use super::{
-    check::{Checked, as_many, as_many_or_none, identifier, wrong},
+    check::{Checked, identifier, invalid, same_length, same_length_or_empty},
     rounded,
 };
 use serde::{Deserialize, Serialize};
@@ -11,41 +13,38 @@ use serde::{Deserialize, Serialize};
 pub struct Figure {
     /// A short name for links and files.
     pub id: String,
-    /// The title.
     pub title: String,
-    /// The quantity of the horizontal axis, with its unit.
+    /// Label of the horizontal axis: quantity and unit.
     pub x_label: String,
-    /// The quantity of the vertical axis, with its unit.
+    /// Label of the vertical axis: quantity and unit.
     pub y_label: String,
-    /// The start of the vertical axis: 0 unless differences would be invisible.
+    /// Lower end of the vertical axis: 0 unless differences would be too small to see.
     #[serde(default)]
     pub y_from: f64,
     /// Names along the horizontal axis, at 0, 1, 2, ...; empty for an axis of numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub categories: Vec<String>,
-    /// The series.
     pub series: Vec<Series>,
-    /// The caption.
+    /// A sentence or two below the figure.
     pub caption: String,
 }
 
-/// Points that belong together.
+/// A line, a set of points or a set of bars.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// Its name in the legend.
+    /// Name in the legend.
     pub name: String,
-    /// The kind of its drawing.
     pub kind: SeriesKind,
     /// Series of one group have the same colour.
     pub group: usize,
     pub x: Vec<f64>,
     pub y: Vec<f64>,
-    /// Nine tenths of the predictions lie between these; empty where nothing is uncertain.
+    /// Lower ends of intervals that hold nine tenths of the predictions; empty without intervals.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub low: Vec<f64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub high: Vec<f64>,
-    /// A text for each point; empty for none.
+    /// A text for each point; empty without texts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
 }
@@ -60,24 +59,24 @@ pub enum SeriesKind {
 }
 
 impl Figure {
-    /// Whether it can be drawn; `field` is what errors call it.
+    /// Checks that the figure can be drawn. `field` is its path in the document, for errors.
     ///
     /// # Errors
-    /// With the first field that cannot.
+    /// The first field that is invalid: lists of different lengths, or bars without a category.
     pub fn check(&self, field: &str) -> Checked {
         identifier(format!("{field}.id"), &self.id)?;
         for (at, series) in self.series.iter().enumerate() {
             let field = format!("{field}.series[{at}]");
             let points = series.x.len();
-            as_many(format!("{field}.y"), series.y.len(), points, "x")?;
-            as_many_or_none(format!("{field}.low"), series.low.len(), points, "x")?;
-            as_many(format!("{field}.high"), series.high.len(), series.low.len(), "low")?;
-            as_many_or_none(format!("{field}.labels"), series.labels.len(), points, "x")?;
+            same_length(format!("{field}.y"), series.y.len(), points, "x")?;
+            same_length_or_empty(format!("{field}.low"), series.low.len(), points, "x")?;
+            same_length(format!("{field}.high"), series.high.len(), series.low.len(), "low")?;
+            same_length_or_empty(format!("{field}.labels"), series.labels.len(), points, "x")?;
             let names = self.categories.len();
             let is_name = |x: f64| (0..names).any(|name| name as f64 == x);
             if series.kind == SeriesKind::Bars && !series.x.iter().all(|x| is_name(*x)) {
                 let problem = format!("bars stand at 0 to the last of {names} categories");
-                return wrong(format!("{field}.x"), problem);
+                return invalid(format!("{field}.x"), problem);
             }
         }
         Ok(())

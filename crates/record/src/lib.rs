@@ -1,13 +1,15 @@
 //! Records: the JSON documents of measurements, predictions, simulations, benchmarks and runs.
 //!
-//! A document is a struct with a schema and its version, `interleaf.measure/1`, on which other
-//! programs rely: a field keeps its name and meaning for as long as the version stands. Each module
-//! has one schema: the struct, its construction from the types of the model, the simulator and the
-//! kernel's readers, and the check ([`check::Check`]) that a record which was read back can be
-//! rendered. [`read`] reads a record of any schema that a report is made of, [`json`] writes one.
+//! A document is a struct with a schema and its version, such as `interleaf.measure/1`. Other
+//! programs rely on the schema: a field keeps its name and meaning as long as the version stays the
+//! same. Each module has one schema: the struct, its construction from the types of the model, the
+//! simulator and the kernel's readers, and the check ([`check::Check`]) that a record read from a
+//! file can be rendered. [`read`] reads a record of any schema that `interleaf report` renders;
+//! [`json`] writes a record.
 //!
-//! Units are part of the names (`latency_ns`, `bandwidth_gbps`, `elapsed_s`). Numbers are rounded
-//! to six significant digits, so that the same input gives the same bytes on any machine.
+//! The name of a field has its unit: `_ns`, `_s`, `_bytes`, `_w` (watts), `_j` (joules), and
+//! `_gbps` for gigabytes (10^9 bytes) per second. Shares are fractions from 0 to 1. Numbers are
+//! rounded to six significant digits, so that the same input gives the same bytes on any machine.
 
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "a field of a document is named by its quantity and unit")]
@@ -30,17 +32,17 @@ pub mod show;
 pub mod simulate;
 pub mod tune;
 
-use check::{Check, Wrong};
+use check::{Check, InvalidField};
 use interleaf_model::{format::FileError, provenance::Provenance};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::fmt;
 
-/// A text that is no valid record, and how to mend it.
+/// The text is not a valid record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordError {
-    /// The problem, with the name of the text and the place in it.
+    /// The problem, with the name of the file and the line, column or field.
     pub problem: String,
-    /// How to mend it.
+    /// Advice to the user.
     pub hint: String,
 }
 
@@ -64,45 +66,45 @@ impl fmt::Display for RecordError {
     }
 }
 
-/// A record that a report can be made of.
+/// A record that `interleaf report` can render.
 #[derive(Debug)]
 pub enum Document {
     Predict(Box<predict::PredictDocument>),
     Reproduce(Box<reproduce::ReproduceDocument>),
-    Machine(Box<simulate::MachineDocument>),
+    Machine(Box<simulate::SimulateDocument>),
     Dimm(Box<dimm::DimmDocument>),
     Measure(Box<measure::MeasureDocument>),
     Compare(Box<compare::CompareDocument>),
     Profile(Box<profile::ProfileDocument>),
-    Bench(Box<bench_compare::CompareDocument>),
+    Bench(Box<bench_compare::BenchCompareDocument>),
 }
 
-/// The figures that a document depends on, by their provenance.
+/// The inputs of a prediction or simulation, grouped by their provenance.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct LeansOn {
+pub struct ProvenanceDocument {
     pub measured: Vec<String>,
     pub published: Vec<String>,
     pub simulated: Vec<String>,
     pub assumed: Vec<String>,
 }
 
-impl LeansOn {
-    pub fn from_figures(figures: &[(String, Provenance)]) -> Self {
-        let mut leans_on = Self::default();
-        for (what, provenance) in figures {
+impl ProvenanceDocument {
+    pub fn new(figures: &[(String, Provenance)]) -> Self {
+        let mut lists = Self::default();
+        for (name, provenance) in figures {
             let list = match provenance {
-                Provenance::Measured => &mut leans_on.measured,
-                Provenance::Published => &mut leans_on.published,
-                Provenance::Simulated => &mut leans_on.simulated,
-                Provenance::Assumed => &mut leans_on.assumed,
+                Provenance::Measured => &mut lists.measured,
+                Provenance::Published => &mut lists.published,
+                Provenance::Simulated => &mut lists.simulated,
+                Provenance::Assumed => &mut lists.assumed,
             };
-            list.push(what.clone());
+            list.push(name.clone());
         }
-        leans_on
+        lists
     }
 }
 
-/// The schemas that a report can be made of.
+/// The schemas that `interleaf report` can render.
 pub const REPORTED: [&str; 7] = [
     measure::SCHEMA,
     bench_compare::SCHEMA,
@@ -113,22 +115,29 @@ pub const REPORTED: [&str; 7] = [
     dimm::SCHEMA,
 ];
 
-/// Reads a recorded document and checks it, so that rendering it cannot panic, nor show a number
-/// that is not finite. `name` is what errors call it.
+/// Parses a recorded document and checks it, so that rendering can neither panic nor show a number
+/// that is not finite. Errors name the document `name`, usually its path. Output of Intel MLC and
+/// curves of the Mess benchmark are read too, as measurements.
+///
+/// # Errors
+/// When the text is not JSON, has an unknown schema, lacks a field, or has a value out of range.
 pub fn read(name: &str, text: &str) -> Result<Document, RecordError> {
     #[derive(Deserialize)]
     struct Head {
         schema: String,
-        /// Only the record of an application has one.
+        /// Present in records of `measure app` only.
         app: Option<serde::de::IgnoredAny>,
     }
     if let Some(record) = measure::foreign::read(name, text) {
         let record = record?;
-        let value = serde_json::to_value(&record).map_err(|why| broken(name, "", &why))?;
-        check::numbers(&value).and_then(|()| record.check()).map_err(|why| wrong(name, &why))?;
+        let value = serde_json::to_value(&record).map_err(|why| unparsable(name, "", &why))?;
+        check::check_numbers(&value)
+            .and_then(|()| record.check())
+            .map_err(|why| invalid_record(name, &why))?;
         return Ok(Document::Measure(Box::new(record)));
     }
-    let Head { schema, app } = serde_json::from_str(text).map_err(|why| broken(name, "", &why))?;
+    let Head { schema, app } =
+        serde_json::from_str(text).map_err(|why| unparsable(name, "", &why))?;
     match schema.as_str() {
         predict::SCHEMA => checked(name, text).map(Document::Predict),
         reproduce::SCHEMA => checked(name, text).map(Document::Reproduce),
@@ -145,18 +154,20 @@ pub fn read(name: &str, text: &str) -> Result<Document, RecordError> {
     }
 }
 
-/// A document of a schema whose fields are there, of their types, in range, and agree.
+/// Parses a document whose schema is known, and checks its ranges and lengths.
 fn checked<T: Check + DeserializeOwned>(name: &str, text: &str) -> Result<Box<T>, RecordError> {
     let document: T =
         serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(text))
-            .map_err(|why| broken(name, &why.path().to_string(), why.inner()))?;
-    let value = serde_json::from_str(text).map_err(|why| broken(name, "", &why))?;
-    check::numbers(&value).and_then(|()| document.check()).map_err(|why| wrong(name, &why))?;
+            .map_err(|why| unparsable(name, &why.path().to_string(), why.inner()))?;
+    let value = serde_json::from_str(text).map_err(|why| unparsable(name, "", &why))?;
+    check::check_numbers(&value)
+        .and_then(|()| document.check())
+        .map_err(|why| invalid_record(name, &why))?;
     Ok(Box::new(document))
 }
 
-/// A document that is no JSON, or has another type at `field`; that is "." of the whole.
-fn broken(name: &str, field: &str, why: &serde_json::Error) -> RecordError {
+/// The text is not JSON, or the value at `field` has the wrong type; `field` is "." for the whole.
+fn unparsable(name: &str, field: &str, why: &serde_json::Error) -> RecordError {
     let field = match field {
         "" | "." => String::new(),
         field => format!("{field}: "),
@@ -167,7 +178,7 @@ fn broken(name: &str, field: &str, why: &serde_json::Error) -> RecordError {
     )
 }
 
-fn wrong(name: &str, why: &Wrong) -> RecordError {
+fn invalid_record(name: &str, why: &InvalidField) -> RecordError {
     RecordError::new(
         format!("{name}: {}: {}", why.field, why.problem),
         "give the document as it was recorded with -o: this one was altered since, or damaged",
@@ -177,7 +188,7 @@ fn wrong(name: &str, why: &Wrong) -> RecordError {
 /// The JSON text of a document, indented, with a newline at the end.
 ///
 /// # Panics
-/// Where a document has a map whose keys are no text, which is a defect of its type.
+/// When a map in the document has keys that are not strings: a defect of the document's type.
 pub fn json(document: &impl Serialize) -> String {
     let text = serde_json::to_string_pretty(document);
     text.unwrap_or_else(|why| panic!("a document has no JSON: {why}")) + "\n"
@@ -194,11 +205,16 @@ pub fn json_line(document: &impl Serialize) -> String {
 
 /// `value` rounded to six significant digits.
 pub fn rounded(value: f64) -> f64 {
-    // Through decimal text, which is exact and the same everywhere. An empty sum is -0 in Rust.
+    // Decimal text is exact and the same on every machine. Adding 0 turns -0 (an empty sum) into 0.
     format!("{value:.5e}").parse().unwrap_or(value) + 0.0
 }
 
-/// All of `values`, rounded.
+/// Each of `values` rounded to six significant digits.
 pub fn all_rounded(values: &[f64]) -> Vec<f64> {
     values.iter().copied().map(rounded).collect()
+}
+
+/// Weights in the notation of the command line: `3:1`.
+pub fn weights_text(weights: &[u16]) -> String {
+    weights.iter().map(u16::to_string).collect::<Vec<_>>().join(":")
 }

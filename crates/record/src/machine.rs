@@ -1,4 +1,7 @@
 //! `interleaf.show/1` of a machine, and `interleaf.doctor/1`.
+//!
+//! `interleaf show` describes the NUMA nodes as the kernel and the firmware describe them;
+//! `interleaf doctor` lists the mechanisms of the kernel that Interleaf can use.
 
 use interleaf_linux::machine::{
     node::{GBPS_OF_MIBPS, Node},
@@ -9,16 +12,17 @@ use serde::{Deserialize, Serialize};
 
 pub const DOCTOR_SCHEMA: &str = "interleaf.doctor/1";
 
-/// A machine that was read, live or captured.
+/// The running machine, or a captured one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MachineDocument {
     pub schema: String,
     pub kernel: Option<String>,
     pub cpu: Option<String>,
     pub sockets: Vec<SocketDocument>,
-    /// The nodes with memory or CPUs, the fastest first.
-    pub nodes: Vec<NodeDocument>,
-    /// Whether the kernel computes the weights itself; absent where it cannot.
+    /// The nodes with memory or CPUs, fastest first.
+    pub nodes: Vec<MachineNode>,
+    /// Whether the kernel computes the weights (`auto`); null when the kernel lacks automatic
+    /// weights.
     pub automatic_weights: Option<bool>,
     pub numa_balancing: Option<u64>,
     pub demotion: Option<bool>,
@@ -32,24 +36,24 @@ pub struct SocketDocument {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct NodeDocument {
+pub struct MachineNode {
     pub node: u32,
     pub cpus: String,
     pub capacity_bytes: u64,
     pub free_bytes: u64,
-    /// Rated by the firmware, not measured; absent where it does not.
+    /// Rated bandwidth (HMAT or CDAT), not measured; null when the firmware gives none.
     pub read_gbps: Option<f64>,
     pub write_gbps: Option<f64>,
     pub read_latency_ns: Option<u64>,
-    /// Nodes whose CPUs are nearest.
+    /// The nodes with the nearest CPUs, as a list (`0-1`).
     pub near: String,
     /// The kernel's memory tier: a smaller number is faster.
     pub memory_tier: Option<u32>,
-    /// Its weight in weighted interleaving; absent where the kernel has none.
+    /// The weight in weighted interleaving, 1 to 255; null when the kernel lacks it.
     pub weight: Option<u8>,
-    /// To each node that is listed, in the order of their numbers; 10 is itself.
+    /// SLIT distances to the listed nodes, by node number; the distance to itself is 10.
     pub distances: Vec<u32>,
-    /// Huge pages that are reserved: part of the capacity that no placement of pages can use.
+    /// Reserved huge pages: a part of the capacity that placement cannot use.
     pub huge_pages: Vec<HugePagesDocument>,
 }
 
@@ -60,8 +64,8 @@ pub struct HugePagesDocument {
     pub free: u64,
 }
 
-/// Whether a node has memory or CPUs. Some firmware numbers more, as those for slices of GPUs that
-/// are not there.
+/// Whether a node has memory or CPUs. Some firmware numbers empty nodes too, for example for GPU
+/// partitions that are not configured.
 fn is_listed(node: &Node) -> bool {
     node.total_bytes > 0 || !node.cpus.is_empty()
 }
@@ -81,7 +85,7 @@ impl MachineDocument {
                 .by_speed()
                 .into_iter()
                 .filter(|node| is_listed(node))
-                .map(|node| NodeDocument::new(machine, node))
+                .map(|node| MachineNode::new(machine, node))
                 .collect(),
             automatic_weights: weighted.and_then(|weighted| weighted.auto),
             numa_balancing: machine.sysctls.numa_balancing,
@@ -91,12 +95,12 @@ impl MachineDocument {
     }
 }
 
-/// GB/s of MiB/s.
+/// Converts MiB/s to GB/s.
 fn gbps(mibps: Option<u64>) -> Option<f64> {
     mibps.map(|mibps| super::rounded(mibps as f64 * GBPS_OF_MIBPS))
 }
 
-impl NodeDocument {
+impl MachineNode {
     fn new(machine: &Machine, node: &Node) -> Self {
         let rated = node.rated.as_ref();
         let weights = machine.weighted_interleave.iter().flat_map(|weighted| &weighted.weights);
@@ -129,7 +133,7 @@ impl NodeDocument {
     }
 }
 
-/// The capabilities of a machine.
+/// The capabilities of a machine and their obstacles (`interleaf.doctor/1`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DoctorDocument {
     pub schema: String,
@@ -142,16 +146,16 @@ pub struct CapabilityDocument {
     pub name: String,
     /// present, missing, unknown or rival.
     pub status: String,
-    /// The form in which it is present, the reason why it is not or unknown, or the rival.
+    /// How the capability is provided, why it is missing or unknown, or the rival page mover.
     pub what: String,
-    /// The remedy; absent of a capability that is present.
+    /// Hint for the user; null when the capability is present.
     pub remedy: Option<String>,
 }
 
 impl DoctorDocument {
     pub fn new(machine: &Machine, capabilities: &[Capability]) -> Self {
         let capability = |capability: &Capability| {
-            let (status, what, remedy) = match &capability.status {
+            let (status, what, hint) = match &capability.status {
                 Status::Present(how) => ("present", how, None),
                 Status::Missing { why, remedy } => ("missing", why, Some(remedy)),
                 Status::Unknown { why, remedy } => ("unknown", why, Some(remedy)),
@@ -161,7 +165,7 @@ impl DoctorDocument {
                 name: capability.name.into(),
                 status: status.into(),
                 what: what.clone(),
-                remedy: remedy.cloned(),
+                remedy: hint.cloned(),
             }
         };
         Self {

@@ -1,16 +1,22 @@
-//! A measurement, as `interleaf.measure/1`: the machine, how it was measured, each point with how
-//! good it is, and what follows from them.
+//! A measurement of memory, as `interleaf.measure/1`.
+//!
+//! `interleaf measure` writes the document after every point, with the machine, the settings, the
+//! points and the results derived from them: sizes of caches, knees of curves, best weights. Each
+//! point has a verdict on its quality: `good`, or `noisy: ` and the reasons (spread of repetitions,
+//! interference, frequency, caches, misplaced pages). `report` and `compare` read it; [`platform`]
+//! converts it to a platform, [`foreign`] from and to the formats of MLC and Mess.
 
 mod figures;
 pub mod foreign;
 mod machine;
 pub mod platform;
 
-pub use machine::MachineDocument;
+pub use crate::weights_text;
+pub use machine::MeasuredMachine;
 
 use super::{
-    check::{Check, Checked, not_empty, wrong},
-    run::{PutBackDocument, SettingDocument},
+    check::{Check, Checked, invalid, not_empty},
+    run::{ChangedSetting, PutBackDocument},
 };
 use interleaf_measure::idle;
 use serde::{Deserialize, Serialize};
@@ -18,20 +24,21 @@ use std::collections::BTreeMap;
 
 pub const SCHEMA: &str = "interleaf.measure/1";
 
-/// More of these than this make a point noisy: the spread of its repeats, and the change of the
-/// frequency, as a part.
+/// A point is noisy when the spread of its repetitions or the relative change of the core frequency
+/// exceeds this fraction.
 const SPREAD_MAX: f64 = 0.05;
-/// The quartiles of fewer repeats than these say nothing of how much a further one would differ.
+/// The least number of repetitions whose quartiles estimate the spread.
 const SPREAD_REPEATS_MIN: usize = 3;
-/// Processors that others kept busy or the host took away, for each that was used.
+/// A point is noisy when interference took more than this many CPUs for each CPU of the
+/// measurement.
 const OTHERS_MAX: f64 = 0.1;
-/// Pages that are not where the weights want them, as a part of all.
+/// A point is noisy when more than this fraction of the pages is not at the requested weights.
 const OFF_MAX: f64 = 0.01;
-/// The part of the memory that the last-level caches may hold: more, and it is they that are
-/// measured.
+/// A point is noisy when the last-level caches can hold more than this fraction of its memory: it
+/// would measure the caches.
 const CACHEABLE_MAX: f64 = 1.0 / idle::LAST_LEVEL_FACTOR as f64;
 
-/// A record.
+/// The document: one JSON object with 19 fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MeasureDocument {
     pub schema: String,
@@ -39,156 +46,157 @@ pub struct MeasureDocument {
     pub what: String,
     pub quick: bool,
     pub dry_run: bool,
-    pub machine: MachineDocument,
-    /// The tool that measured, where it was another.
+    pub machine: MeasuredMachine,
+    /// The tool that measured, when that was not Interleaf.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     pub settings: SettingsDocument,
-    /// In the order in which they were measured.
-    pub points: Vec<PointDocument>,
-    /// The caches by a sweep of sizes; absent without one.
+    /// Points in the order of measurement.
+    pub points: Vec<MeasuredPoint>,
+    /// Caches found by the sweep of sizes; null without a sweep.
     #[serde(default)]
     pub caches: Option<CachesDocument>,
-    /// The knees of the curves.
+    /// Knees of the loaded-latency curves.
     #[serde(default)]
     pub knees: Vec<KneeDocument>,
     /// The best weights of each mix.
     #[serde(default)]
-    pub best_weights: Vec<BestDocument>,
+    pub best_weights: Vec<MeasuredBest>,
     /// The best weights at each load.
     #[serde(default)]
     pub best_by_load: Vec<LoadDocument>,
-    /// The tasks; only of a dry run.
+    /// The planned measurements; dry runs only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub plan: Vec<String>,
-    /// Settings of the kernel that are changed meanwhile; a setting stands here for each value.
+    /// Kernel settings changed during the measurement, one entry per written value.
     #[serde(default)]
-    pub kernel_settings: Vec<SettingDocument>,
-    /// The outcome of the settings.
+    pub kernel_settings: Vec<ChangedSetting>,
+    /// Outcome of restoring them.
     #[serde(default)]
     pub put_back: Vec<PutBackDocument>,
-    /// Differences from what was asked for.
+    /// Deviations from the requested measurement.
     #[serde(default)]
     pub notes: Vec<String>,
     /// dry run, running, done, signal or failed.
     pub stopped: String,
-    /// The same in words.
+    /// The reason, in words.
     pub stopped_because: String,
-    /// good, or noisy: why.
+    /// `good`, or `noisy: ` and the reason.
     pub quality: String,
 }
 
-/// The settings of all points.
+/// Settings that all points share.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SettingsDocument {
     pub isa: String,
-    /// The pages that were asked for; a point says how many it got.
+    /// The requested page size; the `huge_share` of a point has the fraction it got.
     pub pages: String,
     pub buffer_bytes: u64,
     pub chase_bytes: u64,
     pub stride_bytes: u64,
-    /// The last-level cache of the CPU that chases, and the least part of one that a thread has to
-    /// itself, as the kernel tells: sizes that were not asked for are at least
-    /// `last_level_factor` times as large. Absent where the kernel does not say.
+    /// The last-level cache of the CPU that runs the pointer chase, and the least cache capacity
+    /// per thread, both from sysfs. Default sizes are at least `last_level_factor` times as large.
+    /// Absent when sysfs has no cache sizes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_level_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_level_bytes_per_thread: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_level_factor: Option<u64>,
-    /// Of a point, all repeats together.
+    /// Time per point, over all repetitions.
     pub duration_s: f64,
     pub repeats: u32,
-    /// The statistic of the repeats.
+    /// The statistic of the repetitions that a point reports.
     pub statistic: String,
     pub seed: u64,
-    /// The definition of a spread.
+    /// The definition of `spread`, in words.
     pub spread: String,
 }
 
-/// A point: one measurement at one setting.
+/// One measured point: one JSON object whose 26 fields cover all kinds of points. Fields that do
+/// not apply to a kind are null.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct PointDocument {
+pub struct MeasuredPoint {
     /// idle, cache, bandwidth, loaded, histogram or interleave.
     pub kind: String,
     pub cpu_node: u32,
-    /// Absent where pages are on several.
+    /// Null when the pages are on several nodes.
     pub memory_node: Option<u32>,
-    /// Those that have pages.
+    /// Nodes that have pages.
     pub nodes: Vec<u32>,
     pub mix: Option<String>,
-    /// The part of a controller's bytes that are reads.
+    /// Read share of the bytes at the memory controller.
     pub read_share: Option<f64>,
-    /// sequential or random; of a chase tlb-local or random.
+    /// Order of accesses: sequential or random; for a pointer chase, tlb-local or random.
     pub pattern: String,
-    /// The loop that made the traffic.
+    /// The kernel (timed loop) that made the traffic.
     pub kernel: Option<String>,
     pub weights: Option<Vec<u16>>,
-    /// Those that load the memory.
+    /// Threads that load the memory.
     pub threads: u32,
-    /// The pause of each thread after 32 lines; absent where there was no load.
+    /// Pause of each thread after 32 lines; null without load.
     pub delay_ns: Option<f64>,
-    /// The bytes that the program loaded and stored.
+    /// Bytes loaded and stored by the program.
     pub program_gbps: Option<f64>,
-    /// The bytes that a controller sees, by the table of mixes.
+    /// Traffic at the controller, computed from `program_gbps` and the mix.
     pub modelled_gbps: Option<f64>,
-    /// The bytes that counters saw.
+    /// Traffic at the controller, counted by its counters.
     pub measured_gbps: Option<f64>,
     pub latency_ns: Option<f64>,
-    /// The distance of the quartiles of the repeats, as a part of their median; it says nothing
-    /// where there are fewer than [`SPREAD_REPEATS_MIN`].
+    /// Distance of the quartiles of the repetitions divided by their median; meaningless with fewer
+    /// than [`SPREAD_REPEATS_MIN`] repetitions.
     pub spread: f64,
     pub repeats: usize,
-    /// Of a chase its whole memory; else that of each buffer of each thread.
+    /// For a pointer chase its whole memory; else the size of each buffer of each thread.
     pub memory_bytes: u64,
-    /// The part of it that the last-level caches of its CPUs can hold, as the kernel tells of them;
-    /// absent where it does not, and of a sweep of sizes.
+    /// The fraction of that memory that the last-level caches of its CPUs can hold, from sysfs.
+    /// Absent when sysfs has no cache sizes, and in a sweep of sizes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cacheable_share: Option<f64>,
-    /// The part of it that is in huge pages; absent where the kernel does not say.
+    /// The fraction of the memory in huge pages; null when the kernel does not report it.
     pub huge_share: Option<f64>,
-    /// Pages of the smallest size on each node; empty where the kernel does not say.
+    /// Base pages on each node; empty when the kernel does not report them.
     #[serde(default)]
     pub pages_by_node: BTreeMap<u32, u64>,
-    /// The part of the pages that is not where the weights want it.
+    /// The fraction of the pages that is not at the requested weights.
     pub off_by: Option<f64>,
     pub histogram: Option<HistogramDocument>,
     pub contamination: ContaminationDocument,
     pub took_s: f64,
-    /// good, or noisy: why.
+    /// `good`, or `noisy: ` and the reasons.
     pub quality: String,
 }
 
-/// The interference of other programs.
+/// Interference during a point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ContaminationDocument {
-    /// Processors that others kept busy, on average.
+    /// CPUs used by other programs, on average.
     pub others_cpus: f64,
-    /// Processors that the host took away, on average.
+    /// CPUs taken by the hypervisor (steal time), on average.
     pub stolen_cpus: f64,
-    /// Absent where the kernel does not say how fast processors run.
+    /// Relative change of the core frequency; null when cpufreq is missing.
     pub frequency_change: Option<f64>,
 }
 
-/// The distribution of the latency of single accesses, without the cost of the timer.
+/// Distribution of the latency of single accesses, with the cost of the timer subtracted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HistogramDocument {
     pub samples: u64,
-    /// The cost of reading the clock, which is subtracted.
+    /// Cost of reading the clock, subtracted from each access.
     pub timer_ns: f64,
-    /// The latency of a chase of the same memory, measured in turn with the accesses.
+    /// Latency by a pointer chase of the same memory, interleaved with the single accesses.
     pub chase_ns: f64,
-    /// Accesses during which the thread was interrupted, moved, switched or stolen from, or that
-    /// took longer than any memory does.
+    /// Accesses with an interrupt, a CPU migration, a context switch or steal time, and accesses
+    /// that took longer than memory can.
     pub tagged: u64,
-    /// The same by why.
+    /// Tagged accesses by reason.
     pub tags: BTreeMap<String, u64>,
-    /// Of all accesses.
+    /// All accesses.
     pub raw: SpreadDocument,
-    /// Without those that are tagged.
+    /// Without the tagged accesses.
     pub filtered: SpreadDocument,
-    /// `histogram_8ns[i]` counts accesses of 8i to 8(i+1) ns, without those that are tagged; the
-    /// last one all that took longer.
+    /// `histogram_8ns[i]` counts accesses of 8i to 8(i+1) ns without the tagged ones; the last bin
+    /// also counts all longer accesses.
     pub histogram_8ns: Vec<u64>,
 }
 
@@ -205,14 +213,14 @@ pub struct SpreadDocument {
     pub max: f64,
 }
 
-/// The caches by a sweep of sizes.
+/// Caches found by a sweep of sizes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CachesDocument {
     pub levels: Vec<LevelDocument>,
-    /// The size beyond which accesses go to memory, as measured: what guests are told of the last
-    /// cache is often not true.
+    /// The measured size beyond which accesses go to memory: hypervisors often report a wrong
+    /// last-level cache to guests.
     pub last_level_bytes: u64,
-    /// The size by the kernel.
+    /// The size of the last-level cache in sysfs.
     pub told_bytes: Option<u64>,
     pub memory_latency_ns: f64,
 }
@@ -220,42 +228,43 @@ pub struct CachesDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LevelDocument {
     pub level: u32,
-    /// Up to this size it holds what is chased.
+    /// The largest chase that fits in the cache.
     pub bytes: u64,
     pub latency_ns: f64,
 }
 
-/// The knee of a curve.
+/// The knee of a loaded-latency curve.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KneeDocument {
     pub memory_node: Option<u32>,
     pub weights: Option<Vec<u16>>,
     pub mix: String,
-    /// Absent where the load does not reach one.
+    /// Null when the load stays below the knee.
     pub bandwidth_gbps: Option<f64>,
     pub why: String,
 }
 
 /// The best weights of a mix.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct BestDocument {
+pub struct MeasuredBest {
     pub mix: String,
     pub weights: Vec<u16>,
     pub program_gbps: f64,
-    /// Against the first of the weights with all pages on the first node; absent without one.
+    /// Relative gain over all pages on the first node; null when the weights measured do not
+    /// include that.
     pub gain: Option<f64>,
-    /// Whether that is more than the spreads of both; absent where one of them is unknown.
+    /// Whether the gain exceeds the spreads of both points; null when a spread is unknown.
     pub beyond_spread: Option<bool>,
 }
 
-/// The best weights at a load: those with the least latency there.
+/// The weights with the least latency at a load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoadDocument {
     pub mix: String,
     pub load_gbps: f64,
     pub weights: Vec<u16>,
     pub latency_ns: f64,
-    /// With all pages on the first node; absent where that does not carry so much.
+    /// Latency with all pages on the first node; null beyond that node's maximum bandwidth.
     pub first_latency_ns: Option<f64>,
 }
 
@@ -267,18 +276,18 @@ impl Check for MeasureDocument {
                 not_empty(format!("{field}.weights"), weights.len())?;
             }
             if point.kind == "cache" && point.memory_bytes == 0 {
-                return wrong(format!("{field}.memory_bytes"), "0 is no size of a chase");
+                return invalid(format!("{field}.memory_bytes"), "0 is no size of a chase");
             }
             let Some(histogram) = &point.histogram else { continue };
             let (samples, tagged) = (histogram.samples, histogram.tagged);
             if tagged > samples {
                 let problem = format!("{tagged} is more than the {samples} of samples");
-                return wrong(format!("{field}.histogram.tagged"), problem);
+                return invalid(format!("{field}.histogram.tagged"), problem);
             }
             let counted = histogram.histogram_8ns.iter().fold(0, |a: u64, b| a.saturating_add(*b));
             if counted > samples {
                 let problem = format!("it counts {counted} accesses, and samples says {samples}");
-                return wrong(format!("{field}.histogram.histogram_8ns"), problem);
+                return invalid(format!("{field}.histogram.histogram_8ns"), problem);
             }
         }
         Ok(())
@@ -286,7 +295,7 @@ impl Check for MeasureDocument {
 }
 
 impl MeasureDocument {
-    pub fn new(what: &str, machine: MachineDocument, settings: SettingsDocument) -> Self {
+    pub fn new(what: &str, machine: MeasuredMachine, settings: SettingsDocument) -> Self {
         Self {
             schema: SCHEMA.into(),
             what: what.into(),
@@ -310,13 +319,13 @@ impl MeasureDocument {
         }
     }
 
-    /// Takes in a point.
-    pub fn add(&mut self, mut point: PointDocument) {
-        point.quality = point.judged();
+    /// Adds a point, and updates its quality and the results derived from all points.
+    pub fn add(&mut self, mut point: MeasuredPoint) {
+        point.quality = point.assess();
         self.points.push(point);
-        self.best_weights = self.best();
-        self.best_by_load = self.by_load();
-        self.quality = self.judged();
+        self.best_weights = self.best_by_mix();
+        self.best_by_load = self.best_at_loads();
+        self.quality = self.overall_quality();
     }
 
     pub fn stop(&mut self, stopped: &str, because: impl Into<String>) {
@@ -324,14 +333,18 @@ impl MeasureDocument {
         self.stopped_because = because.into();
     }
 
-    pub fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a PointDocument> + 'a {
+    /// The points of one `kind`, in the order of measurement.
+    pub fn points_of_kind<'a>(
+        &'a self,
+        kind: &'a str,
+    ) -> impl Iterator<Item = &'a MeasuredPoint> + 'a {
         self.points.iter().filter(move |point| point.kind == kind)
     }
 
-    /// The points of curves, each curve in the order of its load.
-    pub fn loaded(&self) -> Vec<&PointDocument> {
-        let mut points: Vec<&PointDocument> = self.of_kind("loaded").collect();
-        let curve = |point: &PointDocument| {
+    /// The points of loaded-latency curves, curve by curve, each by increasing load.
+    pub fn loaded(&self) -> Vec<&MeasuredPoint> {
+        let mut points: Vec<&MeasuredPoint> = self.points_of_kind("loaded").collect();
+        let curve = |point: &MeasuredPoint| {
             (point.cpu_node, point.memory_node, point.weights.clone(), point.mix.clone())
         };
         let mut curves = vec![];
@@ -340,8 +353,8 @@ impl MeasureDocument {
                 curves.push(curve(point));
             }
         }
-        // Without a delay nobody loads at all.
-        let delay = |point: &PointDocument| point.delay_ns.unwrap_or(f64::INFINITY);
+        // A point without a delay has no load: it sorts as the longest delay.
+        let delay = |point: &MeasuredPoint| point.delay_ns.unwrap_or(f64::INFINITY);
         points.sort_by(|a, b| {
             let at = |point| curves.iter().position(|known| *known == curve(point));
             at(a).cmp(&at(b)).then(delay(b).total_cmp(&delay(a)))
@@ -349,8 +362,8 @@ impl MeasureDocument {
         points
     }
 
-    /// The quality of the record: noisy where more than a tenth of its points are.
-    fn judged(&self) -> String {
+    /// The quality of the whole measurement: noisy when more than a tenth of the points are.
+    fn overall_quality(&self) -> String {
         let noisy = self.points.iter().filter(|point| point.quality != "good");
         let count = noisy.clone().count();
         if count * 10 <= self.points.len() {
@@ -360,25 +373,27 @@ impl MeasureDocument {
         let mut whys: Vec<&str> =
             noisy.map(|point| point.quality.trim_start_matches("noisy: ")).collect();
         whys.sort_unstable();
-        let most = whys.chunk_by(|a, b| kind_of(a) == kind_of(b)).max_by_key(|chunk| chunk.len());
+        let most =
+            whys.chunk_by(|a, b| reason_kind(a) == reason_kind(b)).max_by_key(|chunk| chunk.len());
         let most = most.map_or("", |chunk| chunk[0]);
         format!("noisy: {count} of {of} points are, most for this: {most}")
     }
 
-    fn best(&self) -> Vec<BestDocument> {
-        let mut best: Vec<BestDocument> = vec![];
-        for point in self.of_kind("interleave") {
+    fn best_by_mix(&self) -> Vec<MeasuredBest> {
+        let mut best: Vec<MeasuredBest> = vec![];
+        for point in self.points_of_kind("interleave") {
             let (Some(mix), Some(gbps)) = (&point.mix, point.program_gbps) else { continue };
             if best.iter().any(|best| best.mix == *mix) {
                 continue;
             }
-            let of_mix = || self.of_kind("interleave").filter(|it| it.mix.as_ref() == Some(mix));
-            let value = |it: &&PointDocument| it.program_gbps.unwrap_or(0.0);
+            let of_mix =
+                || self.points_of_kind("interleave").filter(|it| it.mix.as_ref() == Some(mix));
+            let value = |it: &&MeasuredPoint| it.program_gbps.unwrap_or(0.0);
             let top = of_mix().max_by(|a, b| value(a).total_cmp(&value(b))).unwrap_or(point);
-            let first = of_mix().find(|it| it.weights.as_deref().is_some_and(is_first));
+            let first = of_mix().find(|it| it.weights.as_deref().is_some_and(is_first_node_only));
             let gain = first.map(|first| value(&top) / value(&first).max(1e-9) - 1.0);
             let noise = first.and_then(|it| Some(it.known_spread()? + top.known_spread()?));
-            best.push(BestDocument {
+            best.push(MeasuredBest {
                 mix: mix.clone(),
                 weights: top.weights.clone().unwrap_or_default(),
                 program_gbps: top.program_gbps.unwrap_or(gbps),
@@ -389,12 +404,12 @@ impl MeasureDocument {
         best
     }
 
-    /// The best weights at each load: loads are those that were measured, and what a choice of
-    /// weights has at another is between its neighbours.
-    fn by_load(&self) -> Vec<LoadDocument> {
+    /// The best weights at each measured load. The latency of other weights at that load is
+    /// interpolated between their own points.
+    fn best_at_loads(&self) -> Vec<LoadDocument> {
         let mut curves: Vec<(Vec<u16>, Line)> = vec![];
         let mut mix = None;
-        for point in self.of_kind("loaded") {
+        for point in self.points_of_kind("loaded") {
             let Some(weights) = &point.weights else { continue };
             let (Some(gbps), Some(ns)) = (point.program_gbps, point.latency_ns) else { continue };
             mix = mix.or(point.mix.clone());
@@ -410,17 +425,19 @@ impl MeasureDocument {
         let mut loads: Vec<f64> =
             curves.iter().flat_map(|(_, curve)| curve.iter().map(|(gbps, _)| *gbps)).collect();
         loads.sort_by(f64::total_cmp);
-        let first = curves.iter().find(|(weights, _)| is_first(weights));
+        let first = curves.iter().find(|(weights, _)| is_first_node_only(weights));
         let best = |load: f64| {
-            let at = curves.iter().filter_map(|(weights, curve)| Some((weights, at(curve, load)?)));
-            let (weights, ns) = at.min_by(|a, b| a.1.total_cmp(&b.1))?;
+            let latencies = curves
+                .iter()
+                .filter_map(|(weights, curve)| Some((weights, latency_at(curve, load)?)));
+            let (weights, ns) = latencies.min_by(|a, b| a.1.total_cmp(&b.1))?;
             Some(LoadDocument {
                 mix: mix.clone().unwrap_or_default(),
                 load_gbps: super::rounded(load),
                 weights: weights.clone(),
                 latency_ns: super::rounded(ns),
                 first_latency_ns: first
-                    .and_then(|(_, curve)| at_or_none(curve, load))
+                    .and_then(|(_, curve)| latency_at(curve, load))
                     .map(super::rounded),
             })
         };
@@ -428,11 +445,11 @@ impl MeasureDocument {
     }
 }
 
-/// Bandwidths, GB/s, each with the latency there, ns.
+/// Points of a curve: bandwidth in GB/s, latency in ns.
 type Line = Vec<(f64, f64)>;
 
-/// The latency at a load, between neighbours in proportion; none beyond the most.
-fn at(curve: &[(f64, f64)], load: f64) -> Option<f64> {
+/// The latency at a load, by linear interpolation; `None` beyond the maximum of the curve.
+fn latency_at(curve: &[(f64, f64)], load: f64) -> Option<f64> {
     let above = curve.iter().position(|(gbps, _)| *gbps >= load)?;
     let (x1, y1) = curve[above];
     let (x0, y0) = if above == 0 { curve[0] } else { curve[above - 1] };
@@ -440,30 +457,26 @@ fn at(curve: &[(f64, f64)], load: f64) -> Option<f64> {
     Some(y0 + part * (y1 - y0))
 }
 
-fn at_or_none(curve: &[(f64, f64)], load: f64) -> Option<f64> {
-    at(curve, load)
-}
-
-/// Whether all pages are on the first node.
-fn is_first(weights: &[u16]) -> bool {
+/// Whether the weights put all pages on the first node.
+fn is_first_node_only(weights: &[u16]) -> bool {
     weights.first().is_some_and(|first| *first > 0) && weights[1..].iter().all(|it| *it == 0)
 }
 
-/// The kind of a reason, without its numbers.
-fn kind_of(why: &str) -> &str {
+/// The first word of a reason without numbers: it groups reasons that differ in numbers only.
+fn reason_kind(why: &str) -> &str {
     why.split([' ', ',']).find(|word| word.chars().all(char::is_alphabetic)).unwrap_or(why)
 }
 
-impl PointDocument {
-    /// Whether it can be trusted, and why not.
-    fn judged(&self) -> String {
+impl MeasuredPoint {
+    /// The quality of the point: `good`, or `noisy: ` and the reasons.
+    fn assess(&self) -> String {
         let mut whys = vec![];
         let cpus = f64::from(self.threads.max(1));
         let contamination = &self.contamination;
         if self.spread > SPREAD_MAX {
             whys.push(format!("repeats spread by {:.0} %", 100.0 * self.spread));
         }
-        // Time is counted in ticks, mostly of 10 ms: in a short point two of them are nothing.
+        // CPU time is counted in ticks, mostly of 10 ms: allow two ticks in short points.
         let ticks = 0.02 / self.took_s.max(0.01);
         if contamination.others_cpus > OTHERS_MAX * cpus + ticks {
             whys.push(format!("others kept {:.1} CPUs busy", contamination.others_cpus));
@@ -488,12 +501,13 @@ impl PointDocument {
         if whys.is_empty() { "good".into() } else { format!("noisy: {}", whys.join(", ")) }
     }
 
-    /// The spread of its repeats; `None` where there are too few for one.
+    /// The spread; `None` with too few repetitions.
     pub fn known_spread(&self) -> Option<f64> {
         (self.repeats >= SPREAD_REPEATS_MIN).then_some(self.spread)
     }
 
-    /// The setting of a point: points of two records with the same setting are compared.
+    /// The setting of the point without its result. `compare` matches the points of two records by
+    /// it.
     pub fn setting(&self) -> String {
         let mut words = vec![self.kind.clone(), format!("cpus of node {}", self.cpu_node)];
         match (&self.weights, self.memory_node) {
@@ -513,7 +527,7 @@ impl PointDocument {
         words.join(", ")
     }
 
-    /// The result of a point: its latency or its bandwidth, and the unit.
+    /// The result and its unit: bandwidth for bandwidth and interleave points, else latency.
     pub fn value(&self) -> Option<(f64, &'static str)> {
         match self.kind.as_str() {
             "bandwidth" | "interleave" => self.program_gbps.map(|gbps| (gbps, "GB/s")),
@@ -522,11 +536,7 @@ impl PointDocument {
     }
 }
 
-pub fn weights_text(weights: &[u16]) -> String {
-    weights.iter().map(u16::to_string).collect::<Vec<_>>().join(":")
-}
-
-/// A size with the largest unit in which it is whole, or with one decimal.
+/// A size in the largest unit that gives a whole number, else with one decimal.
 pub fn size_text(bytes: u64) -> String {
     let units = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     let whole = units.iter().find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit));

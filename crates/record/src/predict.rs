@@ -1,11 +1,16 @@
-//! `interleaf.predict/1`.
+//! A prediction of bandwidth, latency and runtime by weights, as `interleaf.predict/1`.
+//!
+//! `interleaf predict` writes the document, a row for each choice of weights. Lists by tier are in
+//! the order of `tiers`. Intervals hold nine tenths of the behaviours that agree with the measured
+//! runs of the workload; a prediction for a mix has no runs, so its intervals are empty.
 
 use super::{
-    LeansOn, all_rounded,
-    check::{Check, Checked, as_many, in_order, not_empty},
+    ProvenanceDocument, all_rounded,
+    check::{Check, Checked, in_order, not_empty, same_length},
     figure::{Figure, Series, SeriesKind},
     rounded,
 };
+pub use crate::weights_text;
 use interleaf_model::{
     platform::{Domain, Platform},
     predict::{Estimate, LoadPoint, Prediction, Row},
@@ -21,17 +26,17 @@ pub struct PredictDocument {
     pub workload: String,
     pub tiers: Vec<String>,
     pub threads: f64,
-    /// The threads of each domain, where there are several.
+    /// Threads in each domain; left out on a machine with one domain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub domain_threads: Vec<DomainThreadsDocument>,
-    /// The unit of `result`: "s", or that of a rate; absent for a mix.
+    /// Unit of the result: "s", or the unit of a rate; null for a mix.
     pub result_unit: Option<String>,
-    pub rows: Vec<RowDocument>,
-    pub best: Option<BestDocument>,
-    /// The best weights at each load; only of a sweep.
+    pub rows: Vec<PredictRow>,
+    pub best: Option<PredictBest>,
+    /// The best weights by load; sweeps only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub load_curve: Vec<LoadPointDocument>,
-    pub provenance: LeansOn,
+    pub provenance: ProvenanceDocument,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,7 +46,7 @@ pub struct DomainThreadsDocument {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RowDocument {
+pub struct PredictRow {
     pub weights: Vec<u16>,
     pub tier_share: Vec<f64>,
     pub bandwidth_gbps: f64,
@@ -49,23 +54,23 @@ pub struct RowDocument {
     pub tier_bandwidth_gbps: Vec<f64>,
     pub tier_latency_ns: Vec<f64>,
     pub latency_ns: f64,
-    /// Of a workload whose result is a time.
+    /// Runtime, for a workload whose result is a time.
     pub runtime_s: Option<f64>,
-    /// Of a workload whose result is a rate.
+    /// Rate, for a workload whose result is a rate.
     pub rate: Option<f64>,
     pub speedup: f64,
-    /// Nine tenths of what agrees with the measured runs lie in here.
+    /// Interval of nine tenths of the behaviours that agree with the measured runs.
     pub speedup_interval: [f64; 2],
     /// Whether each tier holds its share of the footprint.
     pub fits: bool,
     pub extrapolated: bool,
-    /// Why it is an extrapolation, or does not fit.
+    /// Reasons for `extrapolated` or against `fits`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct BestDocument {
+pub struct PredictBest {
     pub weights: Vec<u16>,
     pub speedup: f64,
     pub speedup_interval: [f64; 2],
@@ -81,7 +86,7 @@ pub struct LoadPointDocument {
     pub best_latency_ns: f64,
 }
 
-/// The question: the traffic, and the unit of its result.
+/// The subject of a prediction: the name of a workload or mix, and the unit of its result.
 pub struct Subject {
     pub workload: String,
     pub result_unit: Option<String>,
@@ -95,7 +100,7 @@ impl PredictDocument {
         load_curve: &[LoadPoint],
     ) -> Self {
         let is_time = subject.result_unit.as_deref() == Some("s");
-        let row = |row: &Row| RowDocument::new(platform, row, is_time);
+        let row = |row: &Row| PredictRow::new(platform, row, is_time);
         Self {
             schema: SCHEMA.into(),
             platform: platform.name.clone(),
@@ -107,18 +112,18 @@ impl PredictDocument {
             rows: prediction.rows.iter().map(row).collect(),
             best: prediction.best.map(|at| {
                 let row = &prediction.rows[at];
-                BestDocument {
+                PredictBest {
                     weights: row.weights.as_slice().to_vec(),
                     speedup: rounded(row.speedup.mean),
                     speedup_interval: interval(row.speedup),
                 }
             }),
             load_curve: load_curve.iter().map(LoadPointDocument::new).collect(),
-            provenance: LeansOn::from_figures(&prediction.leans_on),
+            provenance: ProvenanceDocument::new(&prediction.leans_on),
         }
     }
 
-    /// Figures of this prediction.
+    /// Figures of this prediction: over the share of two tiers, and over the load.
     pub fn figures(&self) -> Vec<Figure> {
         let mut figures = vec![];
         if self.tiers.len() == 2 && self.rows.len() > 1 {
@@ -132,9 +137,9 @@ impl PredictDocument {
 
     fn over_share(&self) -> Figure {
         let of_mix = self.result_unit.is_none();
-        let mut rows: Vec<&RowDocument> = self.rows.iter().collect();
+        let mut rows: Vec<&PredictRow> = self.rows.iter().collect();
         rows.sort_by(|a, b| a.tier_share[0].total_cmp(&b.tier_share[0]));
-        let value = |row: &RowDocument| if of_mix { row.bandwidth_gbps } else { row.speedup };
+        let value = |row: &PredictRow| if of_mix { row.bandwidth_gbps } else { row.speedup };
         let points = rows.iter().map(|row| (row.tier_share[0] * 100.0, value(row)));
         let labels = rows.iter().map(|row| weights_text(&row.weights)).collect();
         let mut line =
@@ -186,7 +191,7 @@ impl Check for PredictDocument {
     fn check(&self) -> Checked {
         let tiers = self.tiers.len();
         not_empty("tiers", tiers)?;
-        let of_tiers = |field: String, found: usize| as_many(field, found, tiers, "tiers");
+        let of_tiers = |field: String, found: usize| same_length(field, found, tiers, "tiers");
         for (at, row) in self.rows.iter().enumerate() {
             of_tiers(format!("rows[{at}].weights"), row.weights.len())?;
             of_tiers(format!("rows[{at}].tier_share"), row.tier_share.len())?;
@@ -206,7 +211,7 @@ impl Check for PredictDocument {
     }
 }
 
-impl RowDocument {
+impl PredictRow {
     fn new(platform: &Platform, row: &Row, is_time: bool) -> Self {
         let mut notes = row.extrapolated.clone();
         if let Some(tier) = row.too_small {
@@ -246,7 +251,7 @@ impl LoadPointDocument {
     }
 }
 
-/// `threads` as they are spread over the domains; empty where there is only one.
+/// The threads in each domain; empty for one domain.
 fn domain_threads(platform: &Platform, threads: f64) -> Vec<DomainThreadsDocument> {
     if platform.domains.len() < 2 {
         return vec![];
@@ -261,9 +266,4 @@ fn domain_threads(platform: &Platform, threads: f64) -> Vec<DomainThreadsDocumen
 
 fn interval(estimate: Estimate) -> [f64; 2] {
     [rounded(estimate.low), rounded(estimate.high)]
-}
-
-/// Weights as they are written.
-pub fn weights_text(weights: &[u16]) -> String {
-    weights.iter().map(u16::to_string).collect::<Vec<_>>().join(":")
 }

@@ -1,4 +1,9 @@
-//! The profile of a machine while an application ran, as `interleaf.measure/1` with an `app`.
+//! A profile of an application, as `interleaf.measure/1` with an `app` object.
+//!
+//! `interleaf measure app` samples counters, processes, energy and storage while a command runs.
+//! The document has the samples, their sum over the run ([`WholeDocument`]), and the phases:
+//! stretches of even bandwidth. Null means "not counted", which is different from 0. `report`
+//! renders it; the demand file that is written beside it is input for `predict` and `simulate`.
 
 mod figures;
 mod samples;
@@ -6,19 +11,19 @@ mod samples;
 pub use samples::{SampleDocument, Samples, SlotsDocument, TrafficDocument};
 
 use super::{
-    check::{Check, Checked, as_many, as_many_or_none, in_order},
-    measure::MachineDocument,
+    check::{Check, Checked, in_order, same_length, same_length_or_empty},
+    measure::MeasuredMachine,
     rounded,
 };
 use interleaf_model::phases::{BandwidthReading, EvenStretch};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The record of an application. Points, which the other measurements have, it has none.
+/// The document. `points` is always empty: it exists because the schema has it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProfileDocument {
     pub schema: String,
-    pub machine: MachineDocument,
+    pub machine: MeasuredMachine,
     #[serde(default)]
     pub points: Vec<serde_json::Value>,
     pub app: AppDocument,
@@ -29,41 +34,41 @@ pub struct AppDocument {
     pub kind: String,
     pub command: Vec<String>,
     pub dry_run: bool,
-    /// The exit status of the command; both null while it runs, and in a dry run.
+    /// Exit code of the command; null while it runs, after a signal, and in a dry run.
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
-    /// The time that it ran, s; null in a dry run.
+    /// Runtime of the command; null in a dry run.
     pub runtime_s: Option<f64>,
-    /// The samples that were taken.
+    /// Interval between samples.
     pub every_s: f64,
-    /// CPUs that the machine has.
+    /// CPUs of the machine.
     pub cpus: usize,
-    /// The fastest first.
-    pub tiers: Vec<TierDocument>,
-    /// The energy domains, in the order of the samples'.
+    /// Fastest first.
+    pub tiers: Vec<ProfileTier>,
+    /// Metered energy domains, in the order of `energy_j` in the samples.
     pub energy_domains: Vec<String>,
-    /// Each quantity: how it is had, or why not.
+    /// Each quantity: its source, or why it is missing.
     pub quantities: Vec<QuantityDocument>,
     /// The run as a whole; null in a dry run.
     pub whole: Option<WholeDocument>,
-    /// Stretches of even bandwidth, where it is counted; in the time that counters tell.
+    /// Phases of even bandwidth, in counted time; empty when bandwidth is not counted.
     pub phases: Vec<PhaseDocument>,
-    /// Warnings.
+    /// Limits of these figures.
     pub warnings: Vec<String>,
-    /// The demand file that was written.
+    /// Path of the demand file written beside the record.
     pub demand_file: Option<String>,
     pub samples: Vec<SampleDocument>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TierDocument {
+pub struct ProfileTier {
     pub name: String,
     /// dram or cxl.
     pub kind: String,
     pub nodes: Vec<u32>,
 }
 
-/// The source of a quantity, or the reason why it is missing and a remedy.
+/// The source of a quantity, or why it is missing and a hint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuantityDocument {
     pub name: String,
@@ -77,54 +82,54 @@ impl QuantityDocument {
         Self { name: name.into(), is_available: true, what: what.into(), remedy: None }
     }
 
-    pub fn missing(name: &str, why: impl Into<String>, remedy: impl Into<String>) -> Self {
-        let (what, remedy) = (why.into(), Some(remedy.into()));
+    pub fn missing(name: &str, why: impl Into<String>, hint: impl Into<String>) -> Self {
+        let (what, remedy) = (why.into(), Some(hint.into()));
         Self { name: name.into(), is_available: false, what, remedy }
     }
 }
 
-/// The run as a whole. What is null was not counted, which is not 0.
+/// The run as a whole: one JSON object with 20 fields. Null means "not counted", not 0.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WholeDocument {
-    /// The time that bandwidth is of: of a recording that of then.
+    /// Time covered by the bandwidth counters; for a recording, the time when it was recorded.
     pub counted_s: f64,
     pub bandwidth_gbps: Option<f64>,
-    /// Of a sample, the most.
+    /// Highest bandwidth of a sample.
     pub bandwidth_max_gbps: Option<f64>,
     pub read_share: Option<f64>,
     pub tiers: Vec<TierWhole>,
     pub cpu_s: f64,
     pub cpus_used: f64,
-    /// Threads that ran or waited for a CPU when it was looked at, the most.
+    /// Peak number of runnable threads in a sample.
     pub threads_running_max: usize,
     pub threads_max: usize,
-    /// Resident memory of all processes at once, the most that was seen.
+    /// Peak resident memory of all processes together.
     pub resident_max_bytes: u64,
     pub resident_mean_bytes: Option<f64>,
-    /// The most that one process had.
+    /// Peak resident memory of one process.
     pub process_resident_max_bytes: Option<u64>,
     pub major_faults: u64,
     pub storage_read_bytes: Option<u64>,
     pub storage_written_bytes: Option<u64>,
     pub energy: Vec<EnergyDocument>,
     pub topdown: Option<TopdownDocument>,
-    /// CPUs that others used meanwhile.
+    /// CPUs used by other programs.
     pub other_cpus_used: Option<f64>,
-    /// CPUs that the host of a virtual machine took.
+    /// CPUs taken by the hypervisor (steal time).
     pub stolen_cpus: Option<f64>,
-    /// Processes that could not be looked at: those of other users, the most at once.
+    /// Peak number of processes that could not be read: those of other users.
     pub hidden_processes: usize,
 }
 
-/// A tier in the run as a whole.
+/// A tier over the whole run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TierWhole {
     pub bandwidth_gbps: Option<f64>,
     pub read_gbps: Option<f64>,
     pub written_gbps: Option<f64>,
-    /// Of misses of the last cache, by the time that requests waited over their number.
+    /// Mean latency of last-level cache misses: occupancy divided by the number of requests.
     pub latency_ns: Option<f64>,
-    /// When the command had the most memory.
+    /// Resident memory on the tier when the command had the most memory.
     pub resident_bytes: Option<u64>,
     pub anonymous_bytes: Option<u64>,
     pub resident_share: Option<f64>,
@@ -137,7 +142,7 @@ pub struct EnergyDocument {
     pub power_w: f64,
 }
 
-/// Parts of the slots of the command's threads, 0 to 1.
+/// Top-down breakdown of the issue slots of the command's threads, fractions from 0 to 1.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TopdownDocument {
     pub retiring: Option<f64>,
@@ -145,9 +150,9 @@ pub struct TopdownDocument {
     pub frontend_bound: Option<f64>,
     pub backend_bound: Option<f64>,
     pub contention: Option<f64>,
-    /// The second level: each part in two, whose sum is the part.
+    /// The second level: each category of the first level split in two.
     pub second: BTreeMap<String, f64>,
-    /// The part of the time in which the counters counted.
+    /// Fraction of the time in which the (multiplexed) counters were on the PMU.
     pub counted_share: f64,
 }
 
@@ -164,21 +169,21 @@ impl Check for ProfileDocument {
     fn check(&self) -> Checked {
         let (tiers, domains) = (self.app.tiers.len(), self.app.energy_domains.len());
         if let Some(whole) = &self.app.whole {
-            as_many_or_none("app.whole.tiers", whole.tiers.len(), tiers, "app.tiers")?;
+            same_length_or_empty("app.whole.tiers", whole.tiers.len(), tiers, "app.tiers")?;
         }
         for (at, phase) in self.app.phases.iter().enumerate() {
             in_order(format!("app.phases[{at}]"), [phase.from_s, phase.to_s])?;
         }
         for (at, sample) in self.app.samples.iter().enumerate() {
             let field = format!("app.samples[{at}]");
-            as_many(format!("{field}.tiers"), sample.tiers.len(), tiers, "app.tiers")?;
+            same_length(format!("{field}.tiers"), sample.tiers.len(), tiers, "app.tiers")?;
             let energy = sample.energy_j.len();
-            as_many(format!("{field}.energy_j"), energy, domains, "app.energy_domains")?;
+            same_length(format!("{field}.energy_j"), energy, domains, "app.energy_domains")?;
             for (name, found) in [
                 ("placement_bytes", sample.placement_bytes.len()),
                 ("anonymous_bytes", sample.anonymous_bytes.len()),
             ] {
-                as_many_or_none(format!("{field}.{name}"), found, tiers, "app.tiers")?;
+                same_length_or_empty(format!("{field}.{name}"), found, tiers, "app.tiers")?;
             }
         }
         Ok(())
@@ -219,17 +224,17 @@ impl TopdownDocument {
     }
 }
 
-/// The facts of a run beside its samples.
+/// Totals of a run that do not come from samples.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Beside {
+pub struct RunTotals {
     pub process_resident_max_bytes: Option<u64>,
     pub machine_busy_s: Option<f64>,
     pub stolen_s: Option<f64>,
 }
 
 impl AppDocument {
-    /// Puts together what the samples tell of the run as a whole.
-    pub fn summed(&mut self, runtime_s: f64, beside: Beside) {
+    /// Computes the figures of the whole run and its phases from the samples.
+    pub fn summarise(&mut self, runtime_s: f64, totals: RunTotals) {
         self.runtime_s = Some(rounded(runtime_s));
         let Some(sum) = SampleDocument::sum(&self.samples) else {
             self.whole = Some(WholeDocument::default());
@@ -243,8 +248,8 @@ impl AppDocument {
         let fullest = fullest.max_by_key(|sample| sample.placement_bytes.iter().sum::<u64>());
         let tiers = 0..self.tiers.len();
         let energy = self.energy_domains.iter().zip(&sum.energy_j);
-        let others = beside.machine_busy_s.map(|busy| of_time((busy - sum.cpu_s).max(0.0)));
-        let process = beside.process_resident_max_bytes;
+        let others = totals.machine_busy_s.map(|busy| of_time((busy - sum.cpu_s).max(0.0)));
+        let process = totals.process_resident_max_bytes;
         self.whole = Some(WholeDocument {
             counted_s: rounded(sum.counted_s),
             bandwidth_gbps: sum.gbps().map(rounded),
@@ -259,9 +264,9 @@ impl AppDocument {
             cpus_used: of_time(sum.cpu_s),
             threads_running_max: most(|sample| sample.threads_running),
             threads_max: most(|sample| sample.threads),
-            // One that ended between two looks may have had more than all that were seen.
+            // A process that exited between two samples may have had more than any sample.
             resident_max_bytes: resident.max(process).unwrap_or(0),
-            resident_mean_bytes: SampleDocument::mean_resident(samples).map(rounded),
+            resident_mean_bytes: SampleDocument::mean_resident_bytes(samples).map(rounded),
             process_resident_max_bytes: process,
             major_faults: sum.major_faults,
             storage_read_bytes: sum.storage_read_bytes,
@@ -277,14 +282,14 @@ impl AppDocument {
                 .collect(),
             topdown: sum.slots.as_ref().and_then(TopdownDocument::new),
             other_cpus_used: others,
-            stolen_cpus: beside.stolen_s.map(of_time),
+            stolen_cpus: totals.stolen_s.map(of_time),
             hidden_processes: most(|sample| sample.hidden_processes),
         });
-        self.phases = self.found_phases();
+        self.phases = self.detect_phases();
     }
 
-    /// Stretches of even bandwidth.
-    fn found_phases(&self) -> Vec<PhaseDocument> {
+    /// Phases of even bandwidth.
+    fn detect_phases(&self) -> Vec<PhaseDocument> {
         let counted: Vec<&SampleDocument> =
             self.samples.iter().filter(|sample| sample.gbps().is_some()).collect();
         let reading = |sample: &&SampleDocument| BandwidthReading {
@@ -312,7 +317,7 @@ impl AppDocument {
         stretches.iter().map(phase).collect()
     }
 
-    /// The part of the memory that was on the first tier, when there was the most.
+    /// The share of the memory on the first tier, when the command had the most memory.
     pub fn first_tier_share(&self) -> Option<f64> {
         self.whole.as_ref()?.tiers.first()?.resident_share
     }

@@ -1,7 +1,11 @@
-//! `interleaf.reproduce/1`.
+//! Published studies computed again, as `interleaf.reproduce/1`.
+//!
+//! `interleaf reproduce` writes the document. A row has a published figure, or a published range,
+//! and the figure of Interleaf (`ours`). The error is ours / published - 1; rows that were used to
+//! fit constants are marked and excluded from the errors of a study.
 
 use super::{
-    check::{Check, Checked, as_many, identifier, in_order},
+    check::{Check, Checked, identifier, in_order, same_length},
     figure::Figure,
     rounded,
 };
@@ -21,21 +25,21 @@ pub struct StudyDocument {
     pub name: String,
     pub title: String,
     pub source: String,
-    pub rows: Vec<RowDocument>,
+    pub rows: Vec<ReproduceRow>,
     pub fitted_constants: Vec<String>,
-    /// Over the rows that were not used for fitting.
+    /// Errors over the rows that were not used for fitting.
     pub mean_abs_error: f64,
     pub max_abs_error: f64,
     pub sections: Vec<SectionDocument>,
-    /// Limits of the figures above.
+    /// Remarks on the study.
     pub remarks: Vec<String>,
     pub figures: Vec<Figure>,
-    /// Results that were not published.
+    /// Tables of results that the publication does not have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tables: Vec<TableDocument>,
 }
 
-/// Cells under a header.
+/// A table of texts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TableDocument {
     pub title: String,
@@ -43,10 +47,10 @@ pub struct TableDocument {
     pub rows: Vec<Vec<String>>,
 }
 
-/// Errors above this part get a reason.
+/// Rows with a larger absolute error get a reason in their note.
 const REASON_FROM: f64 = 0.05;
 
-/// The published figure, or its range.
+/// A published value: a figure, or a range.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Published {
@@ -55,7 +59,7 @@ pub enum Published {
 }
 
 impl Published {
-    /// A range, or a figure where both ends are one.
+    /// A range, or a figure when both ends are equal.
     pub fn between(low: f64, high: f64) -> Self {
         if low == high {
             Self::Figure(rounded(low))
@@ -64,7 +68,7 @@ impl Published {
         }
     }
 
-    /// ours / published - 1, and 0 within a range.
+    /// ours / published - 1; 0 within a range, and relative to the nearer end outside it.
     fn error_of(self, ours: f64) -> f64 {
         match self {
             Self::Figure(published) => ours / published - 1.0,
@@ -79,27 +83,27 @@ impl From<f64> for Published {
     }
 }
 
-/// One published figure, and ours.
+/// A published figure and ours.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RowDocument {
+pub struct ReproduceRow {
     pub section: String,
     pub what: String,
     pub unit: String,
     pub published: Published,
     pub ours: f64,
-    /// ours / published - 1; within a range 0.
+    /// ours / published - 1; 0 within a range.
     pub error: f64,
     pub used_for_fit: bool,
     pub note: Option<String>,
 }
 
-/// The rows of one section together.
+/// Errors of the rows of a section.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SectionDocument {
     pub section: String,
     pub rows: usize,
     pub used_for_fit: usize,
-    /// Of the rows that were not used for fitting, or of all where each was.
+    /// Errors over the rows that were not used for fitting, or over all rows when all were used.
     pub mean_abs_error: f64,
     pub max_abs_error: f64,
 }
@@ -120,7 +124,7 @@ impl Check for ReproduceDocument {
             for (at, table) in study.tables.iter().enumerate() {
                 for (row, cells) in table.rows.iter().enumerate() {
                     let row = format!("{field}.tables[{at}].rows[{row}]");
-                    as_many(row, cells.len(), table.header.len(), "header")?;
+                    same_length(row, cells.len(), table.header.len(), "header")?;
                 }
             }
         }
@@ -128,7 +132,7 @@ impl Check for ReproduceDocument {
     }
 }
 
-impl RowDocument {
+impl ReproduceRow {
     pub fn new(
         section: &str,
         what: impl Into<String>,
@@ -153,12 +157,12 @@ impl RowDocument {
         Self { used_for_fit, ..self }
     }
 
-    /// Whether the error is so large that the note has to say why, or that it is not explained.
+    /// Whether the error is above 5 %, so that the note must explain it or say "not explained".
     pub fn needs_reason(&self) -> bool {
         self.error.abs() > REASON_FROM
     }
 
-    /// The same with `reason` after the note, where the error needs one.
+    /// Appends `reason` to the note when the error needs one.
     pub fn explained(self, reason: impl FnOnce() -> String) -> Self {
         if !self.needs_reason() {
             return self;
@@ -176,12 +180,12 @@ impl RowDocument {
 }
 
 impl StudyDocument {
-    /// Puts the rows of a study together, with their errors.
+    /// Groups the rows of a study by section, and computes the errors.
     pub fn new(
         name: &str,
         title: &str,
         source: &str,
-        rows: Vec<RowDocument>,
+        rows: Vec<ReproduceRow>,
         fitted_constants: Vec<String>,
     ) -> Self {
         let mut names: Vec<&str> = rows.iter().map(|row| row.section.as_str()).collect();
@@ -189,7 +193,7 @@ impl StudyDocument {
         let sections = names
             .iter()
             .map(|section| {
-                let own: Vec<&RowDocument> =
+                let own: Vec<&ReproduceRow> =
                     rows.iter().filter(|row| row.section == **section).collect();
                 let used_for_fit = own.iter().filter(|row| row.used_for_fit).count();
                 let all_used = used_for_fit == own.len();
@@ -221,8 +225,8 @@ impl StudyDocument {
     }
 }
 
-/// Mean and maximum of the absolute errors; 0 of none.
-pub fn errors<'a>(rows: impl Iterator<Item = &'a RowDocument>) -> (f64, f64) {
+/// Mean and maximum of the absolute errors; 0 without rows.
+pub fn errors<'a>(rows: impl Iterator<Item = &'a ReproduceRow>) -> (f64, f64) {
     let errors: Vec<f64> = rows.map(|row| row.error.abs()).collect();
     let mean = errors.iter().sum::<f64>() / errors.len().max(1) as f64;
     (rounded(mean), rounded(errors.iter().copied().fold(0.0, f64::max)))
@@ -235,7 +239,7 @@ mod tests {
     #[test]
     fn errors_of_figures_and_ranges() {
         let row =
-            |published: Published, ours: f64| RowDocument::new("", "", "", published, ours).error;
+            |published: Published, ours: f64| ReproduceRow::new("", "", "", published, ours).error;
         assert_eq!(row(Published::from(2.0), 1.0), -0.5);
         let range = Published::between(2.0, 4.0);
         assert_eq!([row(range, 3.0), row(range, 1.0), row(range, 5.0)], [0.0, -0.5, 0.25]);

@@ -1,6 +1,10 @@
-//! A command under a placement, as `interleaf.run/1`.
+//! A command, or running processes, under a placement, as `interleaf.run/1`.
+//!
+//! `interleaf run` writes the document: the requested placement, the kernel settings that were
+//! changed and restored, the exit status, the placement audit ([`MemoryDocument`]) and the migrated
+//! pages ([`MovedDocument`]). Weights are per node; shares are fractions of their sum.
 
-use super::balance::PeriodDocument;
+use super::balance::BalancePeriod;
 use interleaf_linux::place::{
     journal::{Change, Undone},
     migrate::{self, Outcome, Reason, Refusal},
@@ -12,61 +16,61 @@ use std::{collections::BTreeMap, os::unix::process::ExitStatusExt as _, process:
 
 pub const SCHEMA: &str = "interleaf.run/1";
 
-/// The plan of a run, its execution and its result.
+/// The document: the request and its outcome; one JSON object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunDocument {
     pub schema: String,
-    /// The weights as given; null with a policy that finds them.
+    /// The weights as given; null with a policy that decides on them.
     pub weights: Option<String>,
     /// weighted interleaving, interleaving, moving, or steering.
     pub means: String,
-    pub nodes: Vec<NodeDocument>,
-    /// The policy that new pages come under, as the kernel writes it.
+    pub nodes: Vec<PlacedNode>,
+    /// Memory policy of new pages, in the notation of `/proc/PID/numa_maps`.
     pub policy: String,
-    /// The same policy for numactl.
+    /// The equivalent options of numactl.
     pub numactl: String,
-    /// Settings of the kernel that are changed for it, in this order; put back in the other.
-    pub settings: Vec<SettingDocument>,
+    /// Kernel settings changed for it, in this order; restored in reverse order.
+    pub settings: Vec<ChangedSetting>,
     pub command: Vec<String>,
     pub dry_run: bool,
-    /// The exit status of the command; absent when it did not run.
+    /// Exit code of the command; null when it did not run, and after a signal.
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
-    /// Its memory when it had the most; absent when it could not be looked at.
+    /// Placement audit when the command had the most memory; null when no audit succeeded.
     pub memory: Option<MemoryDocument>,
-    /// The migration of pages that existed; absent where none are migrated.
+    /// Migration of resident pages; null when none was requested.
     pub moved: Option<MovedDocument>,
-    /// The outcome of the settings.
+    /// Outcome of restoring the settings.
     pub put_back: Vec<PutBackDocument>,
-    /// The policy that steers its pages; absent without one.
+    /// Steering of its pages while it runs; absent without a policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balance: Option<BalancedDocument>,
 }
 
-/// The policy that steers the pages of a command.
+/// Steering of the pages of a command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BalancedDocument {
-    /// The policy.
+    /// Name of the policy.
     pub policy: String,
-    /// The way in which pages move, and the reason for it.
+    /// The actuator that migrates pages, and the reason for its choice.
     pub way: String,
     pub way_reason: String,
-    /// The source of bandwidth.
+    /// Source of the traffic counts.
     pub source: String,
     pub period_s: f64,
     /// The periods, as `interleaf balance` records them.
-    pub periods: Vec<PeriodDocument>,
+    pub periods: Vec<BalancePeriod>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct NodeDocument {
+pub struct PlacedNode {
     pub node: u32,
     pub weight: u32,
     pub share: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SettingDocument {
+pub struct ChangedSetting {
     pub path: String,
     pub was: String,
     pub set: String,
@@ -75,13 +79,13 @@ pub struct SettingDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PutBackDocument {
     pub path: String,
-    /// restored, held by another process, changed since, failed, or, of a damaged journal, set
-    /// aside.
+    /// restored, held by another process, changed since, or failed; set aside for a damaged
+    /// journal.
     pub outcome: String,
     pub value: String,
 }
 
-/// The memory by node, and the bypasses.
+/// The placement audit: memory by node, and allocations that bypassed the policy (`escapes`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemoryDocument {
     pub total_bytes: u64,
@@ -101,21 +105,21 @@ pub struct EscapeDocument {
     pub bytes: BTreeMap<u32, u64>,
 }
 
-/// Pages that were moved, or in a dry run would be.
+/// Migrated pages; in a dry run, the pages that would migrate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MovedDocument {
     pub before_bytes: BTreeMap<u32, u64>,
     pub after_bytes: BTreeMap<u32, u64>,
     pub moved_bytes: u64,
-    /// The pages that should have moved, and did not.
+    /// Pages that could not be migrated.
     pub left: Vec<LeftDocument>,
     /// Processes, as `4242 (name)`.
     pub processes: Vec<String>,
-    /// Processes whose memory could not be looked at.
+    /// Processes whose memory could not be read.
     pub refused: Vec<String>,
-    /// The passes over all memory; 0 in a dry run.
+    /// Passes over all memory; 0 in a dry run.
     pub passes: u32,
-    /// Whether it was stopped before it was done.
+    /// Whether a signal stopped the migration.
     pub stopped: bool,
 }
 
@@ -134,7 +138,7 @@ impl RunDocument {
             weights: Some(weights),
             means: means(placement.means).into(),
             nodes: nodes
-                .map(|((node, weight), share)| NodeDocument {
+                .map(|((node, weight), share)| PlacedNode {
                     node: *node,
                     weight: *weight,
                     share: super::rounded(share),
@@ -154,14 +158,14 @@ impl RunDocument {
         }
     }
 
-    /// Of a command whose pages are steered while it runs, and first sent to `nodes` by weight.
+    /// A command whose pages are steered; `nodes` have the initial weights.
     pub fn steered(
         nodes: Vec<(u32, u32)>,
         balance: BalancedDocument,
         command: Vec<String>,
     ) -> Self {
         let all: u32 = nodes.iter().map(|(_, weight)| weight).sum();
-        let node = |(node, weight): &(u32, u32)| NodeDocument {
+        let node = |(node, weight): &(u32, u32)| PlacedNode {
             node: *node,
             weight: *weight,
             share: super::rounded(f64::from(*weight) / f64::from(all)),
@@ -185,8 +189,8 @@ impl RunDocument {
         }
     }
 
-    /// Notes how the command ended.
-    pub fn ended(&mut self, status: ExitStatus) {
+    /// Sets the exit status of the command.
+    pub fn record_exit(&mut self, status: ExitStatus) {
         self.exit_code = status.code();
         self.signal = status.signal();
     }
@@ -200,7 +204,7 @@ pub fn means(means: Means) -> &'static str {
     }
 }
 
-impl From<&Change> for SettingDocument {
+impl From<&Change> for ChangedSetting {
     fn from(change: &Change) -> Self {
         Self { path: change.path.clone(), was: change.was.clone(), set: change.set.clone() }
     }
@@ -247,7 +251,7 @@ impl From<&PlacementAudit> for MemoryDocument {
 }
 
 impl MovedDocument {
-    /// The migration of a dry run.
+    /// The plan of a dry run.
     pub fn planned(found: &migrate::Forecast) -> Self {
         let shared = LeftDocument::new(Reason::Shared, found.shared_bytes);
         let processes = found.processes.iter();

@@ -1,4 +1,6 @@
-//! `interleaf.show/1`.
+//! A platform, as `interleaf.show/1`: `interleaf show --platform` writes it.
+//!
+//! Each figure has its provenance (measured, published, simulated, assumed) and its source.
 
 use super::rounded;
 use interleaf_model::{
@@ -18,8 +20,8 @@ pub struct ShowDocument {
     pub cores: u32,
     pub outstanding_lines_per_core: f64,
     pub uncore_latency_ns: f64,
-    pub domains: Vec<DomainDocument>,
-    pub tiers: Vec<TierDocument>,
+    pub domains: Vec<ShowDomain>,
+    pub tiers: Vec<ShowTier>,
     pub links: Vec<LinkDocument>,
     pub couplings: Vec<CouplingDocument>,
     pub page_streams: FigureDocument,
@@ -27,13 +29,13 @@ pub struct ShowDocument {
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub struct DomainDocument {
+pub struct ShowDomain {
     pub name: String,
     pub cores: u32,
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub struct TierDocument {
+pub struct ShowTier {
     pub name: String,
     pub kind: String,
     pub capacity_bytes: u64,
@@ -47,11 +49,11 @@ pub struct CurveDocument {
     pub domain: Option<String>,
     pub idle_latency_ns: f64,
     pub max_bandwidth_gbps: f64,
-    pub points: Vec<PointDocument>,
+    pub points: Vec<ShowPoint>,
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub struct PointDocument {
+pub struct ShowPoint {
     pub bandwidth_gbps: f64,
     pub latency_ns: f64,
     pub provenance: String,
@@ -138,9 +140,9 @@ impl ShowDocument {
             domains: platform
                 .domains
                 .iter()
-                .map(|domain| DomainDocument { name: domain.name.clone(), cores: domain.cores })
+                .map(|domain| ShowDomain { name: domain.name.clone(), cores: domain.cores })
                 .collect(),
-            tiers: platform.tiers.iter().map(TierDocument::new).collect(),
+            tiers: platform.tiers.iter().map(ShowTier::new).collect(),
             links: platform
                 .links
                 .iter()
@@ -173,12 +175,12 @@ impl ShowDocument {
     }
 }
 
-impl TierDocument {
+impl ShowTier {
     fn new(tier: &Tier) -> Self {
         let points = |curve: &Curve| {
             let points = curve.points().iter();
             points
-                .map(|point| PointDocument {
+                .map(|point| ShowPoint {
                     bandwidth_gbps: rounded(point.bandwidth_gbps),
                     latency_ns: rounded(point.latency_ns),
                     provenance: point.figure.provenance.to_string(),

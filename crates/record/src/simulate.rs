@@ -1,12 +1,16 @@
-//! `interleaf.simulate.machine/1`.
+//! A simulated machine under a policy, as `interleaf.simulate.machine/1`.
+//!
+//! `interleaf simulate machine` writes the document: the scenario, a row for each period of the
+//! policy (target, bandwidth, migrated bytes, decision and its reason), and the result of each
+//! workload beside the best static weights. Weights are percentages of the pages on each tier.
 
 mod figures;
 
 pub use figures::share_axis_from;
 
 use super::{
-    LeansOn, all_rounded,
-    check::{Check, Checked, as_many, as_many_or_none, not_empty},
+    ProvenanceDocument, all_rounded,
+    check::{Check, Checked, not_empty, same_length, same_length_or_empty},
     rounded,
 };
 use interleaf_model::{
@@ -18,28 +22,28 @@ use serde::{Deserialize, Serialize};
 pub const SCHEMA: &str = "interleaf.simulate.machine/1";
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct MachineDocument {
+pub struct SimulateDocument {
     pub schema: String,
     pub platform: String,
     pub scenario: String,
     pub policy: String,
     pub tiers: Vec<String>,
-    /// The domains, where there are several.
+    /// The domains; left out on a machine with one domain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub domains: Vec<DomainDocument>,
+    pub domains: Vec<SimulatedDomain>,
     pub duration_s: f64,
-    pub setting: SettingDocument,
-    pub periods: Vec<PeriodDocument>,
+    pub setting: SimulationSetting,
+    pub periods: Vec<SimulatedPeriod>,
     pub workloads: Vec<WorkloadDocument>,
-    /// From here on the target stays within 3 points of its final value.
+    /// From this time on the target stays within 3 percentage points of its final value.
     pub converged_after_s: Option<f64>,
     pub migrated_bytes_total: u64,
-    /// Of the whole machine; absent where its platform does not tell its power.
+    /// Energy of the whole machine; null when the platform has no power figures.
     pub energy_j: Option<f64>,
-    /// Every other policy on the same scenario, where that was asked for.
+    /// Results of the other policies on the same scenario, when requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub comparison: Vec<PolicyDocument>,
-    pub provenance: LeansOn,
+    pub provenance: ProvenanceDocument,
     /// Limits of the figures above.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -47,17 +51,17 @@ pub struct MachineDocument {
 
 /// A socket or sub-NUMA cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct DomainDocument {
+pub struct SimulatedDomain {
     pub name: String,
-    /// The tiers near it, the fastest first: pages of its workloads go there.
+    /// The local tiers, fastest first: pages of its workloads are placed there.
     pub tiers: Vec<String>,
 }
 
-/// The settings of the simulation, without platform and workloads.
+/// Parameters of the simulation beside the platform and the workloads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SettingDocument {
+pub struct SimulationSetting {
     pub seed: u64,
-    /// Parts, not percent.
+    /// Relative standard deviation of the counters, a fraction.
     pub counter_noise: f64,
     pub curve_error: f64,
     pub page_groups: usize,
@@ -65,26 +69,27 @@ pub struct SettingDocument {
     pub migration_stall_ns: f64,
     pub sampling_ms: f64,
     pub aggregation_ms: f64,
-    /// By tier: what something else holds, so that hot pages press cold ones out.
+    /// Memory in use by other programs on each tier: hot pages displace cold ones.
     pub held_bytes: Vec<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PeriodDocument {
+pub struct SimulatedPeriod {
     pub time_s: f64,
-    /// In points of a hundred; of several domains the mean.
+    /// Target in percent by tier; with several domains, the mean.
     pub target_weights: Vec<u16>,
-    /// Of each domain, where there are several.
+    /// Target of each domain; left out with one domain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub domain_weights: Vec<Vec<u16>>,
-    /// The share of the accesses of each tier.
+    /// Fraction of the accesses by tier.
     pub hot_share: Vec<f64>,
-    /// Of the accesses of each domain, where there are several; empty of one in which nothing runs.
+    /// Fraction of the accesses of each domain by tier; empty for a domain without a running
+    /// workload.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub domain_hot_share: Vec<Vec<f64>>,
-    /// The mean of all samples.
+    /// Mean of all samples.
     pub bandwidth_gbps: f64,
-    /// The percentile of the quiet samples, which the policy judges by.
+    /// Percentile of the undisturbed samples: the input of the policy.
     pub judged_gbps: Option<f64>,
     pub tier_bandwidth_gbps: Vec<f64>,
     pub tier_latency_ns: Vec<Option<f64>>,
@@ -96,29 +101,29 @@ pub struct PeriodDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadDocument {
     pub name: String,
-    /// The domains of its threads, on a machine with several.
+    /// The domain of its threads; left out on a machine with one domain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
     pub threads: u32,
     pub footprint_bytes: u64,
-    /// Of the first whole run, search included; absent when it did not end.
+    /// Time of the first run, search included; null when it did not end.
     pub runtime_s: Option<f64>,
-    /// Runs until the end, with the part of the last one.
+    /// Number of runs until the end of the simulation, fractions included.
     pub runs: f64,
-    /// Of a workload whose result is a rate, over its first whole run.
+    /// Result of a workload that reports a rate, over its first run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_unit: Option<String>,
-    /// Over all pages on the first tier; absent when it had not begun.
+    /// Speed-up over all pages on the first tier; null when it did not start.
     pub speedup: Option<f64>,
     pub local_runtime_s: f64,
     pub best_static: Option<BestStaticDocument>,
     /// runtime / best static runtime - 1.
     pub regret: Option<f64>,
-    /// The same of all work until the end.
+    /// Regret over all work until the end of the simulation.
     pub regret_over_duration: Option<f64>,
-    /// Energy of the first run, with its part of what stands there anyway.
+    /// Energy of the first run, with its share of the static power.
     pub energy_per_run_j: Option<f64>,
 }
 
@@ -128,7 +133,7 @@ pub struct BestStaticDocument {
     pub runtime_s: f64,
 }
 
-/// The outcome of another policy.
+/// Results of another policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PolicyDocument {
     pub policy: String,
@@ -138,37 +143,37 @@ pub struct PolicyDocument {
     pub migrated_bytes_total: u64,
 }
 
-/// The settings that are stated beside an outcome.
-pub struct Stated<'a> {
+/// Parameters of a run that its outcome does not have.
+pub struct TrialParameters<'a> {
     pub policy: &'a str,
     pub duration_s: f64,
     pub curve_error: f64,
 }
 
-impl MachineDocument {
-    pub fn new(scenario: &Scenario, stated: &Stated<'_>, outcome: &Outcome) -> Self {
+impl SimulateDocument {
+    pub fn new(scenario: &Scenario, parameters: &TrialParameters<'_>, outcome: &Outcome) -> Self {
         let platform = &scenario.platform;
         Self {
             schema: SCHEMA.into(),
             platform: platform.name.clone(),
             scenario: scenario.name.clone(),
-            policy: stated.policy.into(),
+            policy: parameters.policy.into(),
             tiers: platform.tiers.iter().map(|tier| tier.name.clone()).collect(),
             domains: domains(scenario),
-            duration_s: rounded(stated.duration_s),
-            setting: SettingDocument::new(scenario, stated),
-            periods: outcome.periods.iter().map(PeriodDocument::new).collect(),
+            duration_s: rounded(parameters.duration_s),
+            setting: SimulationSetting::new(scenario, parameters),
+            periods: outcome.periods.iter().map(SimulatedPeriod::new).collect(),
             workloads: workloads(scenario, outcome),
             converged_after_s: outcome.converged_after_s.map(rounded),
             migrated_bytes_total: outcome.moved_bytes,
             energy_j: outcome.energy_j.map(rounded),
             comparison: vec![],
-            provenance: LeansOn::from_figures(&leans_on(scenario)),
+            provenance: ProvenanceDocument::new(&input_provenance(scenario)),
             notes: notes(scenario),
         }
     }
 
-    pub fn compare(&mut self, scenario: &Scenario, policy: &str, outcome: &Outcome) {
+    pub fn add_comparison(&mut self, scenario: &Scenario, policy: &str, outcome: &Outcome) {
         self.comparison.push(PolicyDocument {
             policy: policy.into(),
             workloads: workloads(scenario, outcome),
@@ -183,11 +188,11 @@ impl MachineDocument {
     }
 }
 
-impl Check for MachineDocument {
+impl Check for SimulateDocument {
     fn check(&self) -> Checked {
         let tiers = self.tiers.len();
         not_empty("tiers", tiers)?;
-        as_many("setting.held_bytes", self.setting.held_bytes.len(), tiers, "tiers")?;
+        same_length("setting.held_bytes", self.setting.held_bytes.len(), tiers, "tiers")?;
         for (at, period) in self.periods.iter().enumerate() {
             period.check(&format!("periods[{at}]"), tiers)?;
         }
@@ -195,10 +200,10 @@ impl Check for MachineDocument {
         for (at, other) in self.comparison.iter().enumerate() {
             let field = format!("comparison[{at}]");
             let own = format!("{field}.workloads");
-            as_many(&own, other.workloads.len(), self.workloads.len(), "workloads")?;
+            same_length(&own, other.workloads.len(), self.workloads.len(), "workloads")?;
             check_workloads(&other.workloads, &own, tiers)?;
             let final_weights = other.final_weights.len();
-            as_many_or_none(format!("{field}.final_weights"), final_weights, tiers, "tiers")?;
+            same_length_or_empty(format!("{field}.final_weights"), final_weights, tiers, "tiers")?;
         }
         Ok(())
     }
@@ -208,18 +213,18 @@ fn check_workloads(workloads: &[WorkloadDocument], field: &str, tiers: usize) ->
     for (at, workload) in workloads.iter().enumerate() {
         if let Some(best) = &workload.best_static {
             let field = format!("{field}[{at}].best_static.weights");
-            as_many(field, best.weights.len(), tiers, "tiers")?;
+            same_length(field, best.weights.len(), tiers, "tiers")?;
         }
     }
     Ok(())
 }
 
-impl SettingDocument {
-    fn new(scenario: &Scenario, stated: &Stated<'_>) -> Self {
+impl SimulationSetting {
+    fn new(scenario: &Scenario, parameters: &TrialParameters<'_>) -> Self {
         Self {
             seed: scenario.seed,
             counter_noise: rounded(scenario.counter_noise),
-            curve_error: rounded(stated.curve_error),
+            curve_error: rounded(parameters.curve_error),
             page_groups: scenario.page_groups,
             migration_rate_gbps: rounded(scenario.migration.bandwidth_gbps),
             migration_stall_ns: rounded(scenario.migration.stall_ns),
@@ -230,10 +235,11 @@ impl SettingDocument {
     }
 }
 
-impl PeriodDocument {
+impl SimulatedPeriod {
     fn check(&self, field: &str, tiers: usize) -> Checked {
-        let of_tiers =
-            |name: &str, found: usize| as_many(format!("{field}.{name}"), found, tiers, "tiers");
+        let of_tiers = |name: &str, found: usize| {
+            same_length(format!("{field}.{name}"), found, tiers, "tiers")
+        };
         of_tiers("target_weights", self.target_weights.len())?;
         for weights in &self.domain_weights {
             of_tiers("domain_weights", weights.len())?;
@@ -277,15 +283,15 @@ impl PeriodDocument {
     }
 }
 
-/// Periods at the start that are shown whatever they decide.
+/// Periods at the start that are always shown.
 const FIRST_PERIODS: usize = 3;
 
-/// Decisions that change nothing.
+/// Decisions that do not change the target.
 const QUIET: [&str; 2] = ["hold", "wait"];
 
-/// The periods that say something new: the first ones, and those with another target or another
-/// decision than the one before.
-pub fn news(periods: &[PeriodDocument]) -> impl Iterator<Item = &PeriodDocument> {
+/// The periods worth showing: the first three, and those whose target or decision differs from the
+/// period before.
+pub fn notable_periods(periods: &[SimulatedPeriod]) -> impl Iterator<Item = &SimulatedPeriod> {
     let is_new = |at: usize| {
         let Some(before) = at.checked_sub(1).map(|before| &periods[before]) else { return true };
         let quiet = QUIET.contains(&periods[at].decision.as_str());
@@ -306,20 +312,20 @@ fn workloads(scenario: &Scenario, outcome: &Outcome) -> Vec<WorkloadDocument> {
     tasks.map(workload).collect()
 }
 
-/// The name of the task's domain; `None` where there is only one.
+/// The name of the task's domain; `None` on a machine with one domain.
 fn domain_of(scenario: &Scenario, task: &Task) -> Option<String> {
     let domains = &scenario.platform.domains;
     (domains.len() > 1).then(|| domains[task.domain].name.clone())
 }
 
-/// The domains with the tiers near them; none where there is only one domain.
-fn domains(scenario: &Scenario) -> Vec<DomainDocument> {
+/// The domains with their local tiers; empty for one domain.
+fn domains(scenario: &Scenario) -> Vec<SimulatedDomain> {
     let layout = scenario.layout();
     if layout.domains.len() < 2 {
         return vec![];
     }
     let name = |tier: &usize| layout.tiers[*tier].name.clone();
-    let domain = |domain: &DomainLayout| DomainDocument {
+    let domain = |domain: &DomainLayout| SimulatedDomain {
         name: domain.name.clone(),
         tiers: domain.tiers.iter().map(name).collect(),
     };
@@ -327,7 +333,7 @@ fn domains(scenario: &Scenario) -> Vec<DomainDocument> {
 }
 
 impl WorkloadDocument {
-    /// Its name, and where it runs on a machine with several domains.
+    /// The name of the workload, with its domain on a machine with several domains.
     pub fn label(&self) -> String {
         match &self.domain {
             Some(domain) => format!("{} in {domain}", self.name),
@@ -367,8 +373,8 @@ impl WorkloadDocument {
     }
 }
 
-/// The provenance of the simulation.
-fn leans_on(scenario: &Scenario) -> Vec<(String, Provenance)> {
+/// The provenance of the inputs of the simulation.
+fn input_provenance(scenario: &Scenario) -> Vec<(String, Provenance)> {
     let platform = &scenario.platform;
     let mut leans_on: Vec<(String, Provenance)> = platform
         .tiers
@@ -379,8 +385,8 @@ fn leans_on(scenario: &Scenario) -> Vec<(String, Provenance)> {
         })
         .collect();
     leans_on.push(("page streams".into(), platform.interleaving.figure.provenance));
-    for what in ["footprints", "migration rate and stall", "counter noise"] {
-        leans_on.push((what.into(), Provenance::Assumed));
+    for input in ["footprints", "migration rate and stall", "counter noise"] {
+        leans_on.push((input.into(), Provenance::Assumed));
     }
     if let Some(power) = &platform.power {
         leans_on.push(("power".into(), power.figure.provenance));

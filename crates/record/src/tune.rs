@@ -1,8 +1,11 @@
-//! The search for the best static weights, as `interleaf.tune/1`.
+//! The search for the best static weights by runs of a command, as `interleaf.tune/1`.
+//!
+//! `interleaf tune` writes the document after every run. It compares the runtime, or a number that
+//! the command prints (the metric). Intervals hold nine tenths of the probability.
 
 use super::{
     rounded,
-    run::{NodeDocument, RunDocument, SettingDocument},
+    run::{ChangedSetting, PlacedNode, RunDocument},
 };
 use interleaf_model::{
     predict::Estimate,
@@ -14,33 +17,33 @@ use std::time::Duration;
 
 pub const SCHEMA: &str = "interleaf.tune/1";
 
-/// A search, its runs and its result.
+/// The document: the request, each run and the result so far; one JSON object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TuneDocument {
     pub schema: String,
     pub command: Vec<String>,
-    /// The pattern of the number that is compared; absent where it is the time of the command.
+    /// The pattern of the metric in the output; null when the runtime is compared.
     pub metric: Option<String>,
     pub higher_is_better: bool,
-    /// By which part weights have to be better to count.
+    /// The least relative gain that counts as better.
     pub worth: f64,
     pub runs_max: usize,
     pub warm_up: usize,
     pub proposal: ProposalDocument,
-    /// The first runs, and the settings that each needs.
-    pub plan: Vec<PlanDocument>,
+    /// The weights that are run first, with the kernel settings for each.
+    pub plan: Vec<TunePlan>,
     pub dry_run: bool,
-    /// In their order, without those for warming up.
+    /// The runs in their order, without warm-up runs.
     pub runs: Vec<TrialDocument>,
-    /// The best so far; absent before the first run.
-    pub best: Option<BestDocument>,
-    /// Whether the best is better than all on the first tier, by what counts and beyond noise.
+    /// The best weights so far; null before the first run.
+    pub best: Option<TuneBest>,
+    /// Whether the best weights gain at least `worth` over the first tier alone, beyond noise.
     pub is_better: bool,
-    /// The standard deviation of a run, as a part of what it gives.
+    /// Relative standard deviation of a run.
     pub noise: Option<f64>,
     /// running, settled, noise, runs, signal or failed.
     pub stopped: String,
-    /// The same in words.
+    /// The reason, in words.
     pub stopped_because: String,
 }
 
@@ -51,38 +54,38 @@ pub struct ProposalDocument {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PlanDocument {
+pub struct TunePlan {
     pub weights: Vec<u16>,
     pub means: String,
-    pub nodes: Vec<NodeDocument>,
-    pub settings: Vec<SettingDocument>,
+    pub nodes: Vec<PlacedNode>,
+    pub settings: Vec<ChangedSetting>,
 }
 
-/// A run.
+/// One run of the command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialDocument {
     pub weights: Vec<u16>,
     pub tier_share: Vec<f64>,
-    /// Why it was made.
+    /// The reason for the run.
     pub why: String,
     pub seconds: f64,
-    /// The metric; absent where it is the time.
+    /// The metric; null when the runtime is compared.
     pub value: Option<f64>,
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
-    /// The part of the memory that was not under the placement; absent when it was not seen.
+    /// Fraction of the memory that bypassed the placement; null without a placement audit.
     pub escaped_share: Option<f64>,
 }
 
-/// The best weights, with intervals that hold nine tenths.
+/// The best weights, with intervals that hold nine tenths of the probability.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct BestDocument {
+pub struct TuneBest {
     pub weights: Vec<u16>,
-    /// The mean of its runs: seconds, or the metric.
+    /// Mean of the runs: seconds, or the metric.
     pub value: f64,
     pub value_low: f64,
     pub value_high: f64,
-    /// Against all on the first tier.
+    /// Speed-up over all pages on the first tier.
     pub speedup: f64,
     pub speedup_low: f64,
     pub speedup_high: f64,
@@ -93,47 +96,47 @@ pub struct BestDocument {
 pub struct TuneRequest {
     /// The command and its arguments.
     pub command: Vec<String>,
-    /// The pattern of the number that is compared; `None` where it is the command's time.
+    /// The pattern of the metric; `None` to compare the runtime.
     pub metric: Option<String>,
-    /// Whether more of the metric is better.
+    /// Whether a larger metric is better.
     pub higher_is_better: bool,
-    /// Runs beforehand that do not count.
+    /// Number of warm-up runs.
     pub warm_up: usize,
-    /// Whether nothing is run.
+    /// Whether to run nothing.
     pub dry_run: bool,
 }
 
 impl TuneDocument {
-    /// A search that has not begun; `source` says how its first weights were found.
-    pub fn new(asked: TuneRequest, search: &Search, source: &str) -> Self {
+    /// A search without runs; `source` describes the origin of the proposed weights.
+    pub fn new(request: TuneRequest, search: &Search, source: &str) -> Self {
         Self {
             schema: SCHEMA.into(),
-            command: asked.command,
-            metric: asked.metric,
-            higher_is_better: asked.higher_is_better,
+            command: request.command,
+            metric: request.metric,
+            higher_is_better: request.higher_is_better,
             worth: search.worth,
             runs_max: search.runs,
-            warm_up: asked.warm_up,
+            warm_up: request.warm_up,
             proposal: ProposalDocument {
                 weights: search.proposal.as_slice().to_vec(),
                 source: source.into(),
             },
             plan: vec![],
-            dry_run: asked.dry_run,
+            dry_run: request.dry_run,
             runs: vec![],
             best: None,
             is_better: false,
             noise: None,
-            stopped: if asked.dry_run { "dry run" } else { "running" }.into(),
-            stopped_because: if asked.dry_run { "nothing was run" } else { "it runs" }.into(),
+            stopped: if request.dry_run { "dry run" } else { "running" }.into(),
+            stopped_because: if request.dry_run { "nothing was run" } else { "it runs" }.into(),
         }
     }
 
-    /// Notes what is done for weights that are run first.
-    pub fn plan(&mut self, weights: &Weights, planned: &RunDocument) {
+    /// Adds the plan for weights that are run first.
+    pub fn add_plan(&mut self, weights: &Weights, planned: &RunDocument) {
         let weights = weights.as_slice().to_vec();
         if self.plan.iter().all(|plan| plan.weights != weights) {
-            self.plan.push(PlanDocument {
+            self.plan.push(TunePlan {
                 weights,
                 means: planned.means.clone(),
                 nodes: planned.nodes.clone(),
@@ -142,8 +145,8 @@ impl TuneDocument {
         }
     }
 
-    /// Notes what is known so far.
-    pub fn so_far(&mut self, finding: Option<&Finding>) {
+    /// Sets the result so far.
+    pub fn update(&mut self, finding: Option<&Finding>) {
         let Some(finding) = finding else { return };
         let of_metric = |value: Estimate| match self.higher_is_better {
             true => {
@@ -152,7 +155,7 @@ impl TuneDocument {
             false => value,
         };
         let (value, speedup) = (of_metric(finding.value), finding.speedup);
-        self.best = Some(BestDocument {
+        self.best = Some(TuneBest {
             weights: finding.best.as_slice().to_vec(),
             value: rounded(value.mean),
             value_low: rounded(value.low),
@@ -165,17 +168,18 @@ impl TuneDocument {
         self.noise = Some(rounded(finding.noise));
     }
 
-    /// Notes what was found in the end.
+    /// Sets the final result and the reason to stop.
     pub fn finish(&mut self, finding: &Finding) {
-        self.so_far(Some(finding));
+        self.update(Some(finding));
         let worth = 100.0 * self.worth;
         match finding.stop {
             Stop::Settled => {
                 self.stop("settled", format!("no other weights are better by {worth} % or more"));
             }
             Stop::Noise => {
-                let what = "what differs is noise, which the runs that are left would not change";
-                self.stop("noise", what.into());
+                let because =
+                    "what differs is noise, which the runs that are left would not change";
+                self.stop("noise", because.into());
             }
             Stop::Runs => self.stop("runs", format!("all {} runs are made", self.runs_max)),
         }

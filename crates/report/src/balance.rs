@@ -1,14 +1,15 @@
-//! The daemon's periods, advice and plans as text: a line for each period.
+//! Documents of the daemon as text: periods, advice and plan.
 
 use super::number;
 use interleaf_model::units::Bytes;
 use interleaf_record::balance::{
-    AdviceDocument, PeriodDocument, PlanDocument, PointsDocument, SummaryDocument, WriteDocument,
+    AdviceDocument, BalancePeriod, BalancePlanDocument, PointsDocument, SummaryDocument,
+    WriteDocument,
 };
 use interleaf_sim::machine::Outcome;
 
 /// `    12.0 s  431.2 GB/s  node0 92 (91.8), node1 8 (8.2)  step: bandwidth rose`
-pub fn line(period: &PeriodDocument) -> String {
+pub fn line(period: &BalancePeriod) -> String {
     let nodes = period.nodes.iter().zip(&period.target_weights).enumerate();
     let nodes: Vec<String> = nodes
         .map(|(at, (node, points))| match &period.reached_share {
@@ -48,7 +49,7 @@ fn advice(advice: &AdviceDocument) -> String {
     format!("{weights}, {}{moves}", gain(advice))
 }
 
-/// A gain below this part is none.
+/// Smaller gains are shown as no gain.
 const NO_GAIN: f64 = 0.005;
 
 fn gain(advice: &AdviceDocument) -> String {
@@ -64,7 +65,7 @@ fn gain(advice: &AdviceDocument) -> String {
     }
 }
 
-/// The summary of an observation.
+/// The advice for a domain.
 pub fn summary(summary: &SummaryDocument) -> String {
     let of = |points: &[u16]| {
         let nodes = summary.nodes.iter().zip(points);
@@ -97,7 +98,7 @@ pub fn summary(summary: &SummaryDocument) -> String {
     )
 }
 
-/// The outcome of a policy on a simulated machine.
+/// The result of a policy on a simulated machine.
 pub fn simulated(outcome: &Outcome) -> String {
     let mut text = String::from("interleaf: simulated");
     for task in &outcome.tasks {
@@ -115,8 +116,8 @@ pub fn simulated(outcome: &Outcome) -> String {
     text + &format!("; {} moved; this machine was left alone", Bytes::new(outcome.moved_bytes))
 }
 
-/// The plan of a dry run, with its writes.
-pub fn plan(plan: &PlanDocument) -> String {
+/// The plan of a dry run.
+pub fn plan(plan: &BalancePlanDocument) -> String {
     let mut text = String::new();
     let domains = plan.domains.iter().map(|domain| {
         let nodes: Vec<String> = domain.nodes.iter().map(u32::to_string).collect();
@@ -153,7 +154,7 @@ pub fn plan(plan: &PlanDocument) -> String {
     text
 }
 
-fn processes(plan: &PlanDocument) -> String {
+fn processes(plan: &BalancePlanDocument) -> String {
     match plan.processes.as_deref() {
         None => String::new(),
         Some([]) => " (none runs now: they join when they come)".into(),

@@ -1,4 +1,4 @@
-//! A workload that was run, as text.
+//! A run of a workload (`interleaf.bench/1`), and the list of workloads, as text.
 
 use super::{number, table::Table};
 use interleaf_record::{

@@ -1,21 +1,22 @@
-//! Patterns on DRAM, on the pager, on swap and on mapped files.
+//! A comparison of DRAM, pager, swap and mapped files (`interleaf.bench.compare/1`) as text,
+//! Markdown, HTML and CSV.
 
 use super::{
     number,
     table::{Table, escaped},
 };
 use interleaf_record::{
-    bench_compare::{CompareDocument, PagerDocument, RowDocument},
+    bench_compare::{BenchCompareDocument, BenchRow, PagerDocument},
     measure::size_text,
 };
 
 /// The title of its page.
-pub fn title(document: &CompareDocument) -> String {
+pub fn title(document: &BenchCompareDocument) -> String {
     format!("DRAM of {} extended by a drive", size_text(document.dram_bytes))
 }
 
-/// The machine and the budget, on which the figures depend.
-fn machine(document: &CompareDocument) -> String {
+/// The machine and the budget, in one line.
+fn machine(document: &BenchCompareDocument) -> String {
     let machine = &document.machine;
     let read_ahead = machine.read_ahead_kb.map_or("?".into(), |kb| kb.to_string());
     let threads = document.threads;
@@ -32,14 +33,14 @@ fn machine(document: &CompareDocument) -> String {
 }
 
 /// The document as text for a terminal.
-pub fn text(document: &CompareDocument) -> String {
+pub fn text(document: &BenchCompareDocument) -> String {
     let (rows, ceilings) = (table(document).text(), ceilings(document).text());
     let lines = [verdicts(document), memory(document)].concat().join("\n");
     format!("{}\n\n{rows}\n{ceilings}\n{lines}\n", machine(document))
 }
 
 /// The document as Markdown.
-pub fn markdown(document: &CompareDocument) -> String {
+pub fn markdown(document: &BenchCompareDocument) -> String {
     let (rows, ceilings) = (table(document).markdown(), ceilings(document).markdown());
     let (title, machine) = (title(document), machine(document));
     let verdicts = [verdicts(document), memory(document)].concat().join("\n- ");
@@ -47,7 +48,7 @@ pub fn markdown(document: &CompareDocument) -> String {
 }
 
 /// The document as HTML, to be put into a page.
-pub fn html(document: &CompareDocument, figures: &str) -> String {
+pub fn html(document: &BenchCompareDocument, figures: &str) -> String {
     let machine = escaped(&machine(document));
     let line = |verdict: &String| format!("<li>{}</li>\n", escaped(verdict));
     let verdicts = [verdicts(document), memory(document)].concat();
@@ -55,14 +56,14 @@ pub fn html(document: &CompareDocument, figures: &str) -> String {
     let (rows, ceilings) = (table(document).html(), ceilings(document).html());
     format!(
         "<p class=\"source\">{machine}</p>\n<ul>\n{verdicts}</ul>\n{figures}<h2>All runs</h2>\n\
-         {rows}<h2>What is possible</h2>\n{ceilings}"
+         {rows}<h2>Ceilings</h2>\n{ceilings}"
     )
 }
 
-/// Of each pattern at each footprint how the pager does, in a line.
-fn verdicts(document: &CompareDocument) -> Vec<String> {
+/// A line for each pattern and ratio: the pager against the other ways, DRAM and the ceiling.
+fn verdicts(document: &BenchCompareDocument) -> Vec<String> {
     let pager = document.rows.iter().filter(|row| row.way == "pager" && row.rate.is_some());
-    let others = |row: &RowDocument, names: &[&str]| {
+    let others = |row: &BenchRow, names: &[&str]| {
         let same = document.rows.iter().filter(|other| {
             other.pattern == row.pattern
                 && other.ratio == row.ratio
@@ -81,28 +82,28 @@ fn verdicts(document: &CompareDocument) -> Vec<String> {
             let part = |part: Option<f64>, of: &str| {
                 part.map(|it| format!("at {} of {of}", percent(Some(it))))
             };
-            let said = [
+            let parts = [
                 times(&["swap", "swap-tuned"], "swap"),
                 times(&["mmap"], "a mapped file"),
                 part(row.efficiency, "the speed on DRAM"),
                 part(row.of_ceiling, "the ceiling"),
             ];
-            let said: Vec<String> = said.into_iter().flatten().collect();
-            // Alone it is like nothing.
-            (!said.is_empty()).then_some(())?;
-            let said: Vec<String> = said.into_iter().chain(row.pager.as_ref().map(waste)).collect();
-            Some(format!("{} at {} x: the pager is {}", row.pattern, row.ratio, said.join(", ")))
+            let parts: Vec<String> = parts.into_iter().flatten().collect();
+            // Without other ways there is nothing to compare with.
+            (!parts.is_empty()).then_some(())?;
+            let parts: Vec<String> =
+                parts.into_iter().chain(row.pager.as_ref().map(waste)).collect();
+            Some(format!("{} at {} x: the pager is {}", row.pattern, row.ratio, parts.join(", ")))
         })
         .collect()
 }
 
-/// Whether the ways had equal memory, of each pattern at each footprint: the most that each had.
-fn memory(document: &CompareDocument) -> Vec<String> {
+/// A line for each pattern and ratio: the peak memory of each way, which should be equal.
+fn memory(document: &BenchCompareDocument) -> Vec<String> {
     let extended = document.rows.iter().filter(|row| row.way != "dram" && row.rate.is_some());
-    let extended: Vec<&RowDocument> = extended.collect();
-    let is_same =
-        |a: &&RowDocument, b: &&RowDocument| (&a.pattern, a.ratio) == (&b.pattern, b.ratio);
-    let of_group = |rows: &[&RowDocument]| {
+    let extended: Vec<&BenchRow> = extended.collect();
+    let is_same = |a: &&BenchRow, b: &&BenchRow| (&a.pattern, a.ratio) == (&b.pattern, b.ratio);
+    let of_group = |rows: &[&BenchRow]| {
         let used: Vec<(&str, u64)> =
             rows.iter().filter_map(|row| Some((row.way.as_str(), row.used_max_bytes?))).collect();
         let most = used.iter().map(|(_, bytes)| *bytes).max()?;
@@ -122,14 +123,14 @@ fn memory(document: &CompareDocument) -> Vec<String> {
     extended.chunk_by(is_same).filter_map(of_group).collect()
 }
 
-/// The accuracy of prefetching.
+/// The fraction of wasted prefetches.
 fn waste(pager: &PagerDocument) -> String {
     let part = pager.prefetch_wasted as f64 / pager.prefetched_pages.max(1) as f64;
-    format!("and of what was read ahead {:.1} % was not used", 100.0 * part)
+    format!("and {:.1} % of its prefetched pages were wasted", 100.0 * part)
 }
 
-/// The ceilings.
-fn ceilings(document: &CompareDocument) -> Table {
+/// The table of ceilings.
+fn ceilings(document: &BenchCompareDocument) -> Table {
     let header =
         ["ceiling of", "F/B", "of DRAM", "s a round", "drive GB/s", "reads", "least MiB", "by"];
     let mut table = Table::new(&header);
@@ -151,7 +152,7 @@ fn ceilings(document: &CompareDocument) -> Table {
     table
 }
 
-fn table(document: &CompareDocument) -> Table {
+fn table(document: &BenchCompareDocument) -> Table {
     let mut table = Table::new(&[
         "pattern",
         "F/B",
@@ -195,7 +196,7 @@ fn percent(part: Option<f64>) -> String {
     part.map_or(String::new(), |part| format!("{:.1} %", 100.0 * part))
 }
 
-fn result(row: &RowDocument) -> String {
+fn result(row: &BenchRow) -> String {
     match (row.rate, row.verified, row.same_as_dram) {
         (None, _, _) => row.problem.clone().unwrap_or_else(|| "not run".into()),
         (Some(_), false, _) => "WRONG".into(),
@@ -205,7 +206,7 @@ fn result(row: &RowDocument) -> String {
 }
 
 /// The document as CSV.
-pub fn csv(document: &CompareDocument) -> String {
+pub fn csv(document: &BenchCompareDocument) -> String {
     let mut table = Table::new(&[
         "pattern",
         "ratio",

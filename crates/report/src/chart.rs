@@ -1,4 +1,4 @@
-//! Figures as charts of characters: lines of braille dots between axes.
+//! Figures as charts for a terminal, drawn with braille characters.
 
 use super::number;
 use interleaf_record::figure::{Figure, Series, SeriesKind};
@@ -9,13 +9,13 @@ use ratatui::{
     widgets::{Axis, Chart, Dataset, GraphType, Widget as _},
 };
 
-/// Of a chart with its axes and labels, in characters.
+/// Size of a chart with its axes and labels, in characters.
 const AREA: Rect = Rect::new(0, 0, 70, 16);
 
-/// Labels along each axis, from its one end to the other.
+/// Number of labels along each axis, ends included.
 const LABELS: usize = 3;
 
-/// A figure with an axis of numbers, without its labels; empty where there is nothing to draw.
+/// A figure with numeric axes as text, without labels of points; empty without a range to draw.
 pub fn text(figure: &Figure) -> String {
     let points: Vec<Vec<(f64, f64)>> = figure.series.iter().map(finite).collect();
     let all = || points.iter().flatten();
@@ -44,7 +44,7 @@ pub fn text(figure: &Figure) -> String {
     format!("{}, against {}\n{drawn}", figure.y_label, figure.x_label)
 }
 
-/// The points of a series that can be drawn.
+/// The points of a series with finite coordinates.
 fn finite(series: &Series) -> Vec<(f64, f64)> {
     let points = series.x.iter().copied().zip(series.y.iter().copied());
     points.filter(|(x, y)| x.is_finite() && y.is_finite()).collect()

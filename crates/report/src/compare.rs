@@ -1,4 +1,4 @@
-//! Two records side by side.
+//! A comparison of two measurements (`interleaf.compare/1`) as text, Markdown, HTML and CSV.
 
 use super::{
     number, signed_percent,
@@ -52,7 +52,8 @@ fn rows(document: &CompareDocument) -> Table {
     table
 }
 
-/// The verdict in one line.
+/// The result in one line: the number of better, worse and equal points, and the largest
+/// difference.
 fn verdict(document: &CompareDocument) -> String {
     let count = |verdict: &str| document.rows.iter().filter(|row| row.verdict == verdict).count();
     let (better, worse, same) = (count("better"), count("worse"), count("same"));

@@ -4,7 +4,7 @@ use super::{
     chart, number,
     table::{Table, escaped},
 };
-use interleaf_record::dimm::{DimmDocument, PointDocument};
+use interleaf_record::dimm::{DimmDocument, DimmPoint};
 
 /// The document as text for a terminal.
 pub fn text(document: &DimmDocument) -> String {
@@ -163,10 +163,10 @@ fn outstanding_per_channel(document: &DimmDocument) -> u64 {
     document.outstanding / u64::from(document.channels.max(1))
 }
 
-/// The file of curves that a tier of a platform can have.
+/// The points as a file of curves for a tier of a platform.
 pub fn curves_csv(document: &DimmDocument) -> String {
     let mut table = Table::new(&["mix", "bandwidth_gbps", "latency_ns", "provenance", "source"]);
-    let row = |point: &PointDocument| {
+    let row = |point: &DimmPoint| {
         [
             point.mix.clone(),
             point.bandwidth_gbps.to_string(),
@@ -177,7 +177,7 @@ pub fn curves_csv(document: &DimmDocument) -> String {
     };
     let (mut mix, mut held) = ("", 0.0);
     for point in &document.points {
-        // More that is asked for beyond the maximum is noise: a curve ends there.
+        // Beyond the maximum, more offered load changes only noise: end the curve.
         let in_flight = point.bandwidth_gbps * point.latency_ns.mean;
         if point.mix != mix || in_flight > 1.01 * held {
             table.row(row(point));

@@ -1,18 +1,28 @@
-//! A command whose memory a drive extends, as text.
+//! A command under `interleaf extend` (`interleaf.extend/1`, `interleaf.extend.plan/1`) as text.
 
 use super::{number, table::Table};
 use interleaf_model::units::Bytes;
-use interleaf_record::extend::{CountsDocument, EstimateDocument, ExtendDocument, PlanDocument};
+use interleaf_record::extend::{
+    CountsDocument, EstimateDocument, ExtendDocument, ExtendPlanDocument,
+};
 
-/// The statistics of a command that has ended.
+/// The counts of all processes, when the command has ended.
 pub fn ended(document: &ExtendDocument) -> String {
     let dram = Bytes::new(document.dram_bytes);
     if document.processes.is_empty() {
         return nothing(document);
     }
     let mut table = Table::new(&[
-        "process", "DRAM", "faults", "foreseen", "used", "wasted", "evicted", "read", "written",
-        "waited",
+        "process",
+        "DRAM",
+        "faults",
+        "prefetched",
+        "hits",
+        "wasted",
+        "evicted",
+        "read",
+        "written",
+        "stalled",
     ]);
     for process in &document.processes {
         let name = format!("{} ({})", process.name, process.pid);
@@ -70,7 +80,7 @@ fn outside(document: &ExtendDocument) -> String {
     )
 }
 
-/// A size that is no exact one.
+/// A size rounded down to MiB, unless it is smaller.
 fn rounded(bytes: u64) -> Bytes {
     Bytes::new(if bytes < 1 << 20 { bytes } else { bytes & !0xF_FFFF })
 }
@@ -94,12 +104,12 @@ fn part(of: u64, all: u64) -> String {
     if all == 0 { "-".into() } else { format!("{:.1} %", 100.0 * of as f64 / all as f64) }
 }
 
-/// The statistics so far, in one line.
+/// The progress in one line.
 pub fn line(document: &ExtendDocument) -> String {
     let CountsDocument { faults, read_bytes, written_bytes, stall_s, .. } = document.total;
     let held: u64 = document.processes.iter().map(|process| process.dram_bytes).sum();
     format!(
-        "{:.0} s: {} of {} DRAM, {faults} faults, {} read, {} written, {} s waited",
+        "{:.0} s: {} of {} DRAM, {faults} faults, {} read, {} written, {} s stalled",
         document.elapsed_s,
         Bytes::new(held),
         Bytes::new(document.dram_bytes),
@@ -109,13 +119,13 @@ pub fn line(document: &ExtendDocument) -> String {
     )
 }
 
-/// Whether it can be done, and how fast the stores are.
-pub fn plan(document: &PlanDocument) -> String {
+/// The checks and the estimate of a dry run.
+pub fn plan(document: &ExtendPlanDocument) -> String {
     let mut text = String::new();
     for check in &document.checks {
         text += &format!("{:<16}{:<17}{}\n", check.what, check.status, check.detail);
-        if let Some(remedy) = &check.remedy {
-            text += &format!("{:33}hint: {remedy}\n", "");
+        if let Some(hint) = &check.remedy {
+            text += &format!("{:33}hint: {hint}\n", "");
         }
     }
     if let Some(found) = &document.estimate {

@@ -1,4 +1,4 @@
-//! One HTML page that needs nothing else: the script that draws is in it.
+//! A self-contained HTML page: it includes the script (plotly.js) that draws the figures.
 
 use super::{
     bench_compare, colour, compare, dimm, measure, predict, profile, reproduce, simulate,
@@ -99,8 +99,8 @@ pub fn contents(document: &Document) -> (String, String) {
     }
 }
 
-/// The script that draws the plots. The library also hands out one that sets formulas, which no
-/// figure has.
+/// The script that draws the plots. The library also provides a script for formulas, which figures
+/// do not have.
 fn script() -> String {
     let sources = Plot::offline_js_sources();
     let end = "</script>";
@@ -151,7 +151,7 @@ fn plot(figure: &Figure) -> Plot {
     plot
 }
 
-/// The range of the predictions behind a line.
+/// The band between the low and high ends of a series, behind its line.
 fn band(plot: &mut Plot, series: &Series) {
     let edge = |y: &Vec<f64>| {
         Scatter::new(series.x.clone(), y.clone())
@@ -175,7 +175,7 @@ fn line(series: &Series) -> Box<Scatter<f64, f64>> {
     if !labelled {
         return trace;
     }
-    // A text wherever it changes, and each one where the mouse points.
+    // Show a label where it changes; the tooltip of each point has its own label.
     let changes = |at: usize| at == 0 || series.labels[at] != series.labels[at - 1];
     let texts = series.labels.iter().enumerate();
     let texts = texts.map(|(at, label)| if changes(at) { label.clone() } else { String::new() });

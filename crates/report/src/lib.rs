@@ -1,9 +1,9 @@
 //! Records as text, HTML, Markdown, CSV and SVG.
 //!
-//! Each module renders one document of `interleaf_record`, from the document alone: a record that
-//! was made on another machine, or years ago, is rendered like a new one. [`table`], [`chart`],
-//! [`svg`] and [`html`] are shared by all of them; figures are decided in `interleaf_record`, and
-//! drawn here on a terminal, as a picture, or in a page with plotly.js.
+//! Each module renders one document of `interleaf_record`, from the document alone: a record of
+//! another machine, or of years ago, is rendered like a new one. All modules share [`table`],
+//! [`chart`] (terminal), [`svg`] and [`html`] (a page with plotly.js). `interleaf_record` decides
+//! which figures a document has; this crate draws them.
 
 #![forbid(unsafe_code)]
 
@@ -27,12 +27,12 @@ pub mod svg;
 pub mod table;
 pub mod tune;
 
-/// Colours for groups of series that people with any colour vision can tell apart (Okabe and Ito
-/// 2008, without yellow).
+/// Colours of groups of series, distinguishable with any colour vision (Okabe and Ito 2008, without
+/// yellow).
 pub const PALETTE: [&str; 7] =
     ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"];
 
-/// The colour of a group.
+/// The colour of a group; colours repeat after seven groups.
 pub fn colour(group: usize) -> &'static str {
     PALETTE[group % PALETTE.len()]
 }
@@ -50,9 +50,9 @@ pub fn number(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// A part as percent with one decimal and a sign.
+/// A fraction as percent with one decimal and a sign.
 pub fn signed_percent(part: f64) -> String {
-    // A value that rounds to 0 has no sign.
+    // Adding 0 turns -0 into 0, so that a value rounded to zero is not shown as "-0.0".
     let tenths = (1000.0 * part).round() + 0.0;
     format!("{:+.1} %", tenths / 10.0)
 }

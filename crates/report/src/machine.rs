@@ -1,4 +1,4 @@
-//! A machine that was read, and what it can do, as text.
+//! A machine (`interleaf show`) and its capabilities (`interleaf doctor`) as text.
 
 use super::{number, table::Table};
 use interleaf_model::units::Bytes;
@@ -30,7 +30,7 @@ pub fn text(document: &MachineDocument) -> String {
     text + &format!("{}\n{}", switches.join("; "), huge_pages(document))
 }
 
-/// A line for each node and size of which huge pages are reserved.
+/// A line for each node and page size with reserved huge pages.
 fn huge_pages(document: &MachineDocument) -> String {
     let mut text = String::new();
     for node in &document.nodes {
@@ -87,8 +87,8 @@ pub fn doctor(document: &DoctorDocument) -> String {
             _ => "RIVAL",
         };
         text += &format!("{mark}  {:<26}{}\n", capability.name, capability.what);
-        if let Some(remedy) = &capability.remedy {
-            text += &format!("{:33}{remedy}\n", "");
+        if let Some(hint) = &capability.remedy {
+            text += &format!("{:33}{hint}\n", "");
         }
     }
     text

@@ -1,8 +1,8 @@
-//! A measurement as tables and charts.
+//! A measurement (`interleaf.measure/1`) as text, Markdown, HTML and CSV.
 
 use super::{chart, number, signed_percent, table::Table};
 use interleaf_record::measure::{
-    MeasureDocument, PointDocument, SpreadDocument, size_text, weights_text,
+    MeasureDocument, MeasuredPoint, SpreadDocument, size_text, weights_text,
 };
 
 /// The record as text for a terminal.
@@ -16,7 +16,7 @@ pub fn text(document: &MeasureDocument) -> String {
         text += &format!("\n{title}\n{}", table.text());
     }
     for figure in document.figures() {
-        // Bars and maps of many lines are better read as their table.
+        // Other figures are bars or have many lines: their tables are easier to read.
         if ["curves", "best-weights", "caches", "histogram"].contains(&figure.id.as_str()) {
             let drawn = chart::text(&figure);
             if !drawn.is_empty() {
@@ -30,17 +30,17 @@ pub fn text(document: &MeasureDocument) -> String {
     text + "\n"
 }
 
-/// The lines above the tables: subject, machine and settings.
+/// The machine and the settings, above the tables.
 fn machine(document: &MeasureDocument) -> String {
     let mut table = Table::new(&["", ""]);
-    for (name, what) in facts(document) {
-        table.row([name.to_string(), what]);
+    for (name, value) in facts(document) {
+        table.row([name.to_string(), value]);
     }
-    // The header is empty: its line has nothing to say.
+    // The header is empty: skip its line.
     table.text().lines().skip(1).map(|line| format!("{line}\n")).collect()
 }
 
-/// The machine and how it was measured; of what another tool measured, nobody has told either.
+/// Properties of the machine and the settings; for a record of another tool, only the tool.
 fn facts(document: &MeasureDocument) -> Vec<(&'static str, String)> {
     if let Some(source) = &document.source {
         return vec![("measured by", source.clone())];
@@ -84,7 +84,7 @@ fn dry_run(document: &MeasureDocument) -> String {
     text
 }
 
-/// The conclusions from the points, a line each.
+/// Results derived from the points, one line each.
 pub fn findings(document: &MeasureDocument) -> Vec<String> {
     let mut lines = vec![];
     if let Some(caches) = &document.caches {
@@ -134,7 +134,8 @@ pub fn findings(document: &MeasureDocument) -> Vec<String> {
     lines
 }
 
-/// All tables, each with its title; sizes only where there is room for them.
+/// All tables with their titles. The sweep of sizes has a row per size with `every_size`, else one
+/// per cache level.
 fn tables(document: &MeasureDocument, every_size: bool) -> Vec<(String, Table)> {
     let mut all = vec![];
     for (kind, title, value) in [
@@ -157,7 +158,7 @@ fn tables(document: &MeasureDocument, every_size: bool) -> Vec<(String, Table)> 
     for (kind, title, list) in lists {
         let points = match kind {
             "loaded" => document.loaded(),
-            _ => document.of_kind(kind).collect(),
+            _ => document.points_of_kind(kind).collect(),
         };
         if kind == "cache" && !every_size {
             all.extend(levels(document).map(|table| ("Caches, as measured".into(), table)));
@@ -170,21 +171,21 @@ fn tables(document: &MeasureDocument, every_size: bool) -> Vec<(String, Table)> 
     all
 }
 
-type Value = fn(&PointDocument) -> Option<f64>;
-type List = fn(&[&PointDocument]) -> Table;
+type Value = fn(&MeasuredPoint) -> Option<f64>;
+type List = fn(&[&MeasuredPoint]) -> Table;
 
-fn latency(point: &PointDocument) -> Option<f64> {
+fn latency(point: &MeasuredPoint) -> Option<f64> {
     point.latency_ns
 }
 
-fn bandwidth(point: &PointDocument) -> Option<f64> {
+fn bandwidth(point: &MeasuredPoint) -> Option<f64> {
     point.program_gbps
 }
 
 /// The first point of a kind for each pair of nodes; `None` of a single pair.
 fn matrix(document: &MeasureDocument, kind: &str, value: Value) -> Option<Table> {
-    let mut from: Vec<u32> = document.of_kind(kind).map(|point| point.cpu_node).collect();
-    let mut to: Vec<u32> = document.of_kind(kind).filter_map(|it| it.memory_node).collect();
+    let mut from: Vec<u32> = document.points_of_kind(kind).map(|point| point.cpu_node).collect();
+    let mut to: Vec<u32> = document.points_of_kind(kind).filter_map(|it| it.memory_node).collect();
     for nodes in [&mut from, &mut to] {
         nodes.sort_unstable();
         nodes.dedup();
@@ -196,7 +197,7 @@ fn matrix(document: &MeasureDocument, kind: &str, value: Value) -> Option<Table>
     let mut table = Table::with_header(std::iter::once("CPUs of".into()).chain(header).collect());
     for cpu in from {
         let cell = |memory: &u32| {
-            let mut points = document.of_kind(kind);
+            let mut points = document.points_of_kind(kind);
             let found = points.find(|it| it.cpu_node == cpu && it.memory_node == Some(*memory));
             found.and_then(value).map_or("-".into(), number)
         };
@@ -210,13 +211,13 @@ fn or_dash(value: Option<f64>) -> String {
     value.map_or("-".into(), number)
 }
 
-fn spread(point: &PointDocument) -> String {
-    // One repeat has none: "± 0.0 %" would claim that it is exact.
+fn spread(point: &MeasuredPoint) -> String {
+    // A single repetition has no spread: "± 0.0 %" would claim an exact result.
     if point.repeats < 2 { "-".into() } else { format!("± {:.1} %", 50.0 * point.spread) }
 }
 
-/// From which CPUs, to which memory.
-fn place(point: &PointDocument) -> String {
+/// The node of the CPUs and the node of the memory, or the weights.
+fn place(point: &MeasuredPoint) -> String {
     let memory = match (&point.weights, point.memory_node) {
         (Some(weights), _) => weights_text(weights),
         (None, Some(node)) => node.to_string(),
@@ -225,11 +226,11 @@ fn place(point: &PointDocument) -> String {
     format!("{} -> {memory}", point.cpu_node)
 }
 
-fn huge(point: &PointDocument) -> String {
+fn huge(point: &MeasuredPoint) -> String {
     point.huge_share.map_or("-".into(), |share| format!("{:.0} %", 100.0 * share))
 }
 
-fn latencies(points: &[&PointDocument]) -> Table {
+fn latencies(points: &[&MeasuredPoint]) -> Table {
     let mut table = Table::new(&["nodes", "order", "ns", "spread", "memory", "huge", "quality"]);
     for point in points {
         table.row([
@@ -255,7 +256,7 @@ fn levels(document: &MeasureDocument) -> Option<Table> {
     Some(table)
 }
 
-fn sizes(points: &[&PointDocument]) -> Table {
+fn sizes(points: &[&MeasuredPoint]) -> Table {
     let mut table = Table::new(&["memory", "ns", "spread"]);
     for point in points {
         table.row([size_text(point.memory_bytes), or_dash(point.latency_ns), spread(point)]);
@@ -263,7 +264,7 @@ fn sizes(points: &[&PointDocument]) -> Table {
     table
 }
 
-fn bandwidths(points: &[&PointDocument]) -> Table {
+fn bandwidths(points: &[&MeasuredPoint]) -> Table {
     let mut table = Table::new(&[
         "nodes",
         "mix",
@@ -293,7 +294,7 @@ fn bandwidths(points: &[&PointDocument]) -> Table {
     table
 }
 
-fn loads(points: &[&PointDocument]) -> Table {
+fn loads(points: &[&MeasuredPoint]) -> Table {
     let mut table =
         Table::new(&["nodes", "mix", "threads", "delay ns", "GB/s", "ns", "spread", "quality"]);
     for point in points {
@@ -311,7 +312,7 @@ fn loads(points: &[&PointDocument]) -> Table {
     table
 }
 
-fn histograms(points: &[&PointDocument]) -> Table {
+fn histograms(points: &[&MeasuredPoint]) -> Table {
     let mut table = Table::new(&[
         "nodes",
         "load GB/s",
@@ -351,11 +352,11 @@ fn histograms(points: &[&PointDocument]) -> Table {
     table
 }
 
-/// Mixes down, weights across.
+/// Bandwidth with a row per mix and a column per choice of weights.
 fn weights(document: &MeasureDocument) -> Option<Table> {
     let mut choices: Vec<&[u16]> = vec![];
     let mut mixes: Vec<&str> = vec![];
-    for point in document.of_kind("interleave") {
+    for point in document.points_of_kind("interleave") {
         let (Some(weights), Some(mix)) = (&point.weights, &point.mix) else { continue };
         if !choices.contains(&weights.as_slice()) {
             choices.push(weights);
@@ -372,8 +373,8 @@ fn weights(document: &MeasureDocument) -> Option<Table> {
     let mut table = Table::with_header(header.collect());
     for mix in mixes {
         let cell = |weights: &&[u16]| {
-            let mut points = document.of_kind("interleave");
-            let is = |it: &&PointDocument| {
+            let mut points = document.points_of_kind("interleave");
+            let is = |it: &&MeasuredPoint| {
                 it.mix.as_deref() == Some(mix) && it.weights.as_deref() == Some(*weights)
             };
             or_dash(points.find(is).and_then(bandwidth))
@@ -399,7 +400,7 @@ fn best_by_load(document: &MeasureDocument) -> Option<Table> {
     (!document.best_by_load.is_empty()).then_some(table)
 }
 
-/// The title of a page.
+/// The title of its page.
 pub fn title(document: &MeasureDocument) -> String {
     let machine = &document.machine;
     let names = [&machine.cpu, &machine.product, &document.source];
@@ -409,11 +410,11 @@ pub fn title(document: &MeasureDocument) -> String {
 
 /// The tables of the document as HTML.
 pub fn html_tables(document: &MeasureDocument) -> String {
-    let mut told = Table::new(&["machine", ""]);
-    for (name, what) in facts(document) {
-        told.row([name.to_string(), what]);
+    let mut machine = Table::new(&["machine", ""]);
+    for (name, value) in facts(document) {
+        machine.row([name.to_string(), value]);
     }
-    let mut text = told.html();
+    let mut text = machine.html();
     for (title, table) in tables(document, true) {
         text += &format!("<h2>{title}</h2>\n{}", table.html());
     }
@@ -426,18 +427,18 @@ pub fn markdown(document: &MeasureDocument) -> String {
     for finding in findings(document) {
         text += &format!("- {finding}\n");
     }
-    let mut told = Table::new(&["machine", "what it says"]);
-    for (name, what) in facts(document) {
-        told.row([name.to_string(), what]);
+    let mut machine = Table::new(&["machine", "what it says"]);
+    for (name, value) in facts(document) {
+        machine.row([name.to_string(), value]);
     }
-    text += &format!("\n{}", told.markdown());
+    text += &format!("\n{}", machine.markdown());
     for (title, table) in tables(document, true) {
         text += &format!("\n## {title}\n\n{}", table.markdown());
     }
     text
 }
 
-/// A row for each point.
+/// The points as CSV, a row for each.
 pub fn csv(document: &MeasureDocument) -> String {
     let mut table = Table::new(&[
         "kind",
@@ -496,8 +497,8 @@ pub fn csv(document: &MeasureDocument) -> String {
     table.csv()
 }
 
-/// A line for a point that was just measured.
-pub fn point(point: &PointDocument) -> String {
+/// The line of progress for a finished point.
+pub fn point(point: &MeasuredPoint) -> String {
     let value = match (point.program_gbps, point.latency_ns) {
         (Some(gbps), Some(ns)) => format!("{} ns at {} GB/s", number(ns), number(gbps)),
         (Some(gbps), None) => format!("{} GB/s", number(gbps)),

@@ -2,19 +2,19 @@
 
 use super::{chart, number, table::Table};
 use interleaf_model::weights::Weights;
-use interleaf_record::predict::{PredictDocument, RowDocument, weights_text};
+use interleaf_record::predict::{PredictDocument, PredictRow, weights_text};
 
-/// Ratios that are shown when none were asked for, as DRAM to CXL.
+/// Ratios (DRAM to CXL) shown by default.
 const SHOWN: [[u16; 2]; 10] =
     [[1, 0], [9, 1], [5, 1], [4, 1], [3, 1], [5, 2], [2, 1], [3, 2], [1, 1], [0, 1]];
 
-/// Most rows of a table in which not every row was asked for.
+/// Limit of the rows of a table without `--weights all`.
 const ROWS_MAX: usize = 24;
 
 /// The document as text for a terminal.
 pub fn text(document: &PredictDocument, every_row: bool) -> String {
     let few = every_row || document.rows.len() <= ROWS_MAX;
-    let shown: Vec<&RowDocument> =
+    let shown: Vec<&PredictRow> =
         document.rows.iter().filter(|row| few || is_shown(document, row)).collect();
     let mut text = format!(
         "{} on {}, {}\n\n{}\n",
@@ -43,7 +43,7 @@ pub fn text(document: &PredictDocument, every_row: bool) -> String {
 
 /// The document as Markdown.
 pub fn markdown(document: &PredictDocument) -> String {
-    let all: Vec<&RowDocument> = document.rows.iter().collect();
+    let all: Vec<&PredictRow> = document.rows.iter().collect();
     let mut text = format!(
         "# {} on {}\n\n{}\n\n{}\n",
         document.workload,
@@ -62,7 +62,7 @@ pub fn markdown(document: &PredictDocument) -> String {
     text
 }
 
-/// The threads and their domains.
+/// The number of threads, and their domains.
 fn threads(document: &PredictDocument) -> String {
     let domains = document.domain_threads.iter();
     let domains: Vec<String> =
@@ -122,7 +122,7 @@ pub fn csv(document: &PredictDocument) -> String {
 
 /// The rows as a table of HTML.
 pub fn html_tables(document: &PredictDocument) -> String {
-    let all: Vec<&RowDocument> = document.rows.iter().collect();
+    let all: Vec<&PredictRow> = document.rows.iter().collect();
     let mut html = table(document, &all).html();
     if !document.load_curve.is_empty() {
         html += "<h3>How the best weights move with the load</h3>\n";
@@ -131,13 +131,13 @@ pub fn html_tables(document: &PredictDocument) -> String {
     html
 }
 
-fn is_shown(document: &PredictDocument, row: &RowDocument) -> bool {
+fn is_shown(document: &PredictDocument, row: &PredictRow) -> bool {
     let is_best = document.best.as_ref().is_some_and(|best| best.weights == row.weights);
     let shown = |weights: &[u16; 2]| row.weights == weights;
     is_best || SHOWN.iter().any(shown)
 }
 
-fn table(document: &PredictDocument, rows: &[&RowDocument]) -> Table {
+fn table(document: &PredictDocument, rows: &[&PredictRow]) -> Table {
     let mut header = vec!["weights".to_string(), "GB/s".into()];
     header.extend(document.tiers.iter().map(|tier| format!("{tier} GB/s")));
     header.extend(document.tiers.iter().map(|tier| format!("{tier} ns")));
@@ -170,7 +170,7 @@ fn table(document: &PredictDocument, rows: &[&RowDocument]) -> Table {
     table
 }
 
-/// Why rows are marked, each reason once.
+/// The reasons for marked rows, each once.
 fn notes(document: &PredictDocument) -> String {
     let mut notes: Vec<&String> = document.rows.iter().flat_map(|row| &row.notes).collect();
     notes.sort_unstable();
@@ -196,14 +196,14 @@ fn best(document: &PredictDocument) -> String {
     }
 }
 
-/// The provenance of the prediction, in a line.
+/// The provenance of the inputs, in a line.
 pub fn provenance(document: &PredictDocument) -> String {
-    let leans_on = &document.provenance;
+    let inputs = &document.provenance;
     let lists = [
-        ("measured", &leans_on.measured),
-        ("published", &leans_on.published),
-        ("simulated", &leans_on.simulated),
-        ("assumed", &leans_on.assumed),
+        ("measured", &inputs.measured),
+        ("published", &inputs.published),
+        ("simulated", &inputs.simulated),
+        ("assumed", &inputs.assumed),
     ];
     let said = lists.iter().filter(|(_, list)| !list.is_empty());
     let said: Vec<String> =

@@ -1,4 +1,4 @@
-//! The profile of a machine while an application ran, as text, Markdown, HTML and CSV.
+//! A profile of an application (`interleaf.measure/1` with `app`) as text, Markdown, HTML and CSV.
 
 use super::{
     number,
@@ -11,10 +11,10 @@ use interleaf_record::{
 };
 use std::time::Duration;
 
-/// The text of a value that was not counted.
+/// Shown for a value that was not counted.
 const UNKNOWN: &str = "-";
 
-/// The words of the second level, as the document has them.
+/// Names of the second level of top-down in the document, a pair for each name of the first.
 const SECOND: [[&str; 2]; 4] = [
     ["heavy_operations", "light_operations"],
     ["branch_mispredicts", "machine_clears"],
@@ -31,7 +31,7 @@ pub fn title(document: &ProfileDocument) -> String {
     }
 }
 
-/// A line while the command runs.
+/// The line of progress while the command runs.
 pub fn line(age: Duration, last: &SampleDocument) -> String {
     let mut parts = vec![format!("{:.1} s", age.as_secs_f64())];
     parts.extend(last.gbps().map(|gbps| format!("{} GB/s", number(gbps))));
@@ -40,7 +40,7 @@ pub fn line(age: Duration, last: &SampleDocument) -> String {
     parts.join(", ")
 }
 
-/// The quantities that can be had, and the reasons why others cannot.
+/// The result of a dry run: the quantities that can be counted, and why others cannot.
 pub fn dry_run(document: &ProfileDocument) -> String {
     let app = &document.app;
     let mut text = String::new();
@@ -56,7 +56,7 @@ pub fn dry_run(document: &ProfileDocument) -> String {
     text + &format!("would run: {}\n", app.command.join(" "))
 }
 
-/// The run, in a terminal.
+/// The document as text for a terminal.
 pub fn text(document: &ProfileDocument) -> String {
     let mut text = String::new();
     for (name, what) in lines(document) {
@@ -122,7 +122,7 @@ pub fn csv(document: &ProfileDocument) -> String {
     samples(&document.app, |value| rounded(value).to_string()).csv()
 }
 
-/// The machine that this was on.
+/// The machine in one line.
 fn machine(document: &ProfileDocument) -> String {
     let machine = &document.machine;
     let parts = [
@@ -133,7 +133,7 @@ fn machine(document: &ProfileDocument) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// The run as a whole: what is told, by name.
+/// The figures of the whole run, as pairs of a name and a text.
 fn lines(document: &ProfileDocument) -> Vec<(String, String)> {
     let app = &document.app;
     let Some(whole) = &app.whole else { return vec![] };
@@ -297,20 +297,20 @@ fn phases(app: &AppDocument) -> Table {
     table
 }
 
-/// Warnings, and remedies for missing quantities.
+/// Warnings, and hints for missing quantities.
 fn notes(app: &AppDocument) -> Vec<String> {
     let mut notes = warnings(app);
-    // One line for what is mended alike.
-    let mut remedies: Vec<(&str, Vec<&str>)> = vec![];
+    // Quantities with the same hint share a line.
+    let mut hints: Vec<(&str, Vec<&str>)> = vec![];
     for quantity in app.quantities.iter().filter(|quantity| !quantity.is_available) {
-        let Some(remedy) = &quantity.remedy else { continue };
-        match remedies.iter_mut().find(|(known, _)| known == remedy) {
+        let Some(hint) = &quantity.remedy else { continue };
+        match hints.iter_mut().find(|(known, _)| known == hint) {
             Some((_, names)) => names.push(&quantity.name),
-            None => remedies.push((remedy, vec![&quantity.name])),
+            None => hints.push((hint, vec![&quantity.name])),
         }
     }
-    let line = |(remedy, names): (&str, Vec<&str>)| format!("for {}: {remedy}", names.join(", "));
-    notes.extend(remedies.into_iter().map(line));
+    let line = |(hint, names): (&str, Vec<&str>)| format!("for {}: {hint}", names.join(", "));
+    notes.extend(hints.into_iter().map(line));
     notes
 }
 
@@ -318,11 +318,11 @@ fn warnings(app: &AppDocument) -> Vec<String> {
     app.warnings.iter().map(|warning| format!("note: {warning}")).collect()
 }
 
-/// The source of each quantity, or the reason why it is missing.
+/// The source of each quantity, or why it is missing.
 fn sources(app: &AppDocument) -> Vec<String> {
     let source = app.quantities.iter().map(|it| match (it.is_available, &it.remedy) {
         (true, _) => format!("{}: {}", it.name, it.what),
-        (false, Some(remedy)) => format!("{}: not available: {}; {remedy}", it.name, it.what),
+        (false, Some(hint)) => format!("{}: not available: {}; {hint}", it.name, it.what),
         (false, None) => format!("{}: not available: {}", it.name, it.what),
     });
     source.collect()
@@ -332,7 +332,7 @@ fn shown(value: f64) -> String {
     number(value)
 }
 
-/// All samples; what was not counted is empty.
+/// All samples; values that were not counted are empty.
 fn samples(app: &AppDocument, number: impl Fn(f64) -> String) -> Table {
     let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
     let mut header = words(&["time_s", "span_s", "counted_s"]);

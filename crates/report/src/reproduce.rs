@@ -2,7 +2,7 @@
 
 use super::{number, signed_percent, table::Table};
 use interleaf_record::reproduce::{
-    Published, ReproduceDocument, RowDocument, StudyDocument, TableDocument,
+    Published, ReproduceDocument, ReproduceRow, StudyDocument, TableDocument,
 };
 
 /// The document as text for a terminal.
@@ -104,14 +104,14 @@ fn published(published: Published, text: &dyn Fn(f64) -> String) -> String {
     }
 }
 
-fn by_section(study: &StudyDocument) -> Vec<(&str, Vec<&RowDocument>)> {
+fn by_section(study: &StudyDocument) -> Vec<(&str, Vec<&ReproduceRow>)> {
     let sections = study.sections.iter().map(|section| section.section.as_str());
     sections
         .map(|name| (name, study.rows.iter().filter(|row| row.section == name).collect()))
         .collect()
 }
 
-fn table(rows: &[&RowDocument]) -> Table {
+fn table(rows: &[&ReproduceRow]) -> Table {
     let mut table = Table::new(&["what", "published", "ours", "unit", "error", "", "note"]);
     for row in rows {
         table.row([
@@ -151,7 +151,7 @@ fn verdict(study: &StudyDocument) -> String {
     )
 }
 
-/// Fitted constants, and limits of the tables.
+/// The fitted constants and the remarks, a line each.
 fn lines(study: &StudyDocument) -> Vec<String> {
     let fitted = study.fitted_constants.iter().map(|constant| format!("fitted: {constant}"));
     fitted.chain(study.remarks.iter().cloned()).collect()

@@ -1,14 +1,14 @@
-//! A command under a placement, as text.
+//! A command under a placement (`interleaf.run/1`) as text.
 
 use super::table::Table;
 use interleaf_model::units::Bytes;
 use interleaf_record::run::{BalancedDocument, MemoryDocument, PutBackDocument, RunDocument};
 use std::collections::BTreeMap;
 
-/// Escapes that are told: less than this part of the memory is what every program has of its
-/// libraries.
+/// Bypassed allocations are shown from this fraction of the memory on: every program has less than
+/// that in its libraries.
 const TOLD_SHARE: f64 = 0.01;
-/// And at least so much, bytes: a small program is mostly libraries.
+/// Bypassed allocations are shown from this many bytes on: a small program is mostly libraries.
 const TOLD_BYTES: u64 = 8 << 20;
 
 /// The placement in one line.
@@ -62,8 +62,8 @@ pub fn dry_run(document: &RunDocument) -> String {
     text
 }
 
-/// The outcome of a setting.
-pub fn put_back(undone: &PutBackDocument) -> String {
+/// The outcome of restoring a setting.
+pub fn restored(undone: &PutBackDocument) -> String {
     let PutBackDocument { path, outcome, value } = undone;
     match outcome.as_str() {
         "restored" => format!("put back {path}: {value}"),
@@ -78,7 +78,7 @@ pub fn put_back(undone: &PutBackDocument) -> String {
     }
 }
 
-/// The memory by node, and the bypasses.
+/// The placement audit: memory by node, and allocations that bypassed the policy.
 pub fn memory(memory: &MemoryDocument) -> String {
     let placed: u64 = memory.placed_bytes.values().sum();
     let share = |bytes: u64, of: u64| 100.0 * bytes as f64 / of.max(1) as f64;
@@ -102,20 +102,20 @@ pub fn memory(memory: &MemoryDocument) -> String {
     if !hidden.is_empty() {
         text += &format!("\n{hidden}");
     }
-    // One line for a reason, however many processes have it.
-    let mut told: Vec<(&str, &str, Vec<String>, u64)> = vec![];
+    // Processes with the same reason share a line.
+    let mut reasons: Vec<(&str, &str, Vec<String>, u64)> = vec![];
     for escape in &memory.escapes {
         let bytes = escape.bytes.values().sum::<u64>();
         let process = format!("{} ({})", escape.pid, escape.name);
-        match told.iter_mut().find(|(why, ..)| *why == escape.why) {
+        match reasons.iter_mut().find(|(why, ..)| *why == escape.why) {
             Some((_, _, processes, sum)) => {
                 processes.push(process);
                 *sum += bytes;
             }
-            None => told.push((&escape.why, &escape.remedy, vec![process], bytes)),
+            None => reasons.push((&escape.why, &escape.remedy, vec![process], bytes)),
         }
     }
-    for (why, remedy, processes, bytes) in told {
+    for (why, hint, processes, bytes) in reasons {
         if bytes < TOLD_BYTES || bytes as f64 / (memory.total_bytes as f64) < TOLD_SHARE {
             continue;
         }
@@ -123,29 +123,30 @@ pub fn memory(memory: &MemoryDocument) -> String {
         let more = processes.len() - shown;
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let (bytes, processes) = (Bytes::new(bytes), processes[..shown].join(", "));
-        text += &format!("\n{bytes} escaped: {why}; process {processes}{more}\n  {remedy}");
+        text +=
+            &format!("\n{bytes} bypassed the policy: {why}; process {processes}{more}\n  {hint}");
     }
     text
 }
 
-/// The pages that were migrated, or would be.
+/// The migrated pages; in a dry run, the pages that would migrate.
 pub fn moved(document: &RunDocument) -> String {
     let Some(moved) = &document.moved else { return String::new() };
     let share = |bytes: &BTreeMap<u32, u64>, node: u32| {
         let total: u64 = bytes.values().sum();
         100.0 * bytes.get(&node).copied().unwrap_or(0) as f64 / total.max(1) as f64
     };
-    let mut table = Table::new(&["node", "wanted %", "before %", "after %"]);
+    let mut table = Table::new(&["node", "target %", "before %", "after %"]);
     let shares = document.nodes.iter().map(|node| (node.node, 100.0 * node.share));
-    let mut wanted: BTreeMap<u32, f64> = shares.collect();
+    let mut targets: BTreeMap<u32, f64> = shares.collect();
     for node in moved.before_bytes.keys().chain(moved.after_bytes.keys()) {
-        wanted.entry(*node).or_default();
+        targets.entry(*node).or_default();
     }
-    for (node, wanted) in wanted {
+    for (node, target) in targets {
         let after = share(&moved.after_bytes, node);
         table.row([
             node.to_string(),
-            format!("{wanted:.1}"),
+            format!("{target:.1}"),
             format!("{:.1}", share(&moved.before_bytes, node)),
             if document.dry_run { "-".into() } else { format!("{after:.1}") },
         ]);

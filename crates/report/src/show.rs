@@ -42,7 +42,7 @@ pub fn text(document: &ShowDocument) -> String {
     text
 }
 
-/// Figures of a platform that are no curves, one a line, with their sources.
+/// The constants of the platform, one a line, with their sources: links, couplings, streams, power.
 fn constants(document: &ShowDocument) -> String {
     let constant =
         |what: String, provenance: &str, source: &str| format!("{what} ({provenance}: {source})\n");

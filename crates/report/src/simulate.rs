@@ -5,19 +5,19 @@ use interleaf_model::units::Bytes;
 use interleaf_record::{
     figure::{Figure, SeriesKind},
     predict::weights_text,
-    simulate::{MachineDocument, PeriodDocument, WorkloadDocument, news},
+    simulate::{SimulateDocument, SimulatedPeriod, WorkloadDocument, notable_periods},
 };
 
-/// The least that is shown of a search, s.
+/// The chart of a search covers at least this time, s.
 const SEARCH_MIN_S: f64 = 60.0;
 
 /// The title of its page.
-pub fn title(document: &MachineDocument) -> String {
+pub fn title(document: &SimulateDocument) -> String {
     format!("{} under {} on {}", document.scenario, document.policy, document.platform)
 }
 
 /// The document as text for a terminal.
-pub fn text(document: &MachineDocument) -> String {
+pub fn text(document: &SimulateDocument) -> String {
     let mut text = format!("{}\n{}\n", title(document), setting(document));
     text += &format!("\n{}", periods(document, false).text());
     let (search, until_s) = search(document);
@@ -30,9 +30,9 @@ pub fn text(document: &MachineDocument) -> String {
     text + &lines(document).iter().map(|line| format!("{line}\n")).collect::<String>()
 }
 
-/// The shares over time while it searches and as long again, and until when that is, s: what comes
-/// after is a line.
-fn search(document: &MachineDocument) -> (Figure, f64) {
+/// The figure of shares, cut at twice the time of the last change of the target, and that time, s.
+/// After that the target is constant.
+fn search(document: &SimulateDocument) -> (Figure, f64) {
     let mut figure = document.shares();
     let end_s = document.periods.last().map_or(0.0, |period| period.time_s);
     let changes = document.periods.windows(2);
@@ -42,7 +42,7 @@ fn search(document: &MachineDocument) -> (Figure, f64) {
     for series in &mut figure.series {
         let kept = series.x.iter().filter(|x| **x <= until_s).count();
         if series.kind == SeriesKind::Line && series.x.len() == 2 {
-            // A line across the whole figure.
+            // A horizontal line of two points: shorten it.
             series.x[1] = until_s;
             continue;
         }
@@ -53,7 +53,7 @@ fn search(document: &MachineDocument) -> (Figure, f64) {
 }
 
 /// The document as Markdown.
-pub fn markdown(document: &MachineDocument) -> String {
+pub fn markdown(document: &SimulateDocument) -> String {
     let mut text = format!("# {}\n\n{}\n", title(document), setting(document));
     text += &format!("\n{}\n", verdict(document));
     text += &format!("\n{}\n", workloads(document).markdown());
@@ -65,7 +65,7 @@ pub fn markdown(document: &MachineDocument) -> String {
 }
 
 /// The tables of the document as HTML.
-pub fn html_tables(document: &MachineDocument) -> String {
+pub fn html_tables(document: &SimulateDocument) -> String {
     let mut html =
         format!("<p class=\"source\">{}</p>\n", super::table::escaped(&setting(document)));
     html += &workloads(document).html();
@@ -84,7 +84,7 @@ pub fn html_tables(document: &MachineDocument) -> String {
 }
 
 /// One row for each period.
-pub fn csv(document: &MachineDocument) -> String {
+pub fn csv(document: &SimulateDocument) -> String {
     let mut header: Vec<String> = vec!["time_s".into(), "target_weights".into()];
     for (what, unit) in [("hot_share", ""), ("bandwidth", "_gbps"), ("latency", "_ns")] {
         header.extend(document.tiers.iter().map(|tier| format!("{tier}_{what}{unit}")));
@@ -108,8 +108,8 @@ pub fn csv(document: &MachineDocument) -> String {
     table.csv()
 }
 
-/// The scenario in a line.
-fn setting(document: &MachineDocument) -> String {
+/// The parameters of the simulation in a line.
+fn setting(document: &SimulateDocument) -> String {
     let setting = &document.setting;
     let footprints: Vec<String> = document
         .workloads
@@ -135,14 +135,17 @@ fn setting(document: &MachineDocument) -> String {
     )
 }
 
-/// The periods; on a terminal only those with a new decision.
-fn periods(document: &MachineDocument, all: bool) -> Table {
+/// The periods: all of them, or those with a new target or decision.
+fn periods(document: &SimulateDocument, all: bool) -> Table {
     let mut header: Vec<String> = vec!["s".into(), "GB/s".into()];
     header.extend(document.tiers.iter().map(|tier| format!("{tier} ns")));
     header.extend(["moved GB", "target", "decision", "why"].map(String::from));
     let mut table = Table::with_header(header);
-    let shown: Vec<&PeriodDocument> =
-        if all { document.periods.iter().collect() } else { news(&document.periods).collect() };
+    let shown: Vec<&SimulatedPeriod> = if all {
+        document.periods.iter().collect()
+    } else {
+        notable_periods(&document.periods).collect()
+    };
     for period in shown {
         let mut cells = vec![format!("{:.1}", period.time_s), number(period.bandwidth_gbps)];
         let latency = |ns: &Option<f64>| ns.map_or(String::new(), |ns| format!("{ns:.0}"));
@@ -158,8 +161,8 @@ fn periods(document: &MachineDocument, all: bool) -> Table {
     table
 }
 
-/// The target in points, of each domain where there are several.
-fn target(document: &MachineDocument, period: &PeriodDocument) -> String {
+/// The target in percent; with several domains, the target of each.
+fn target(document: &SimulateDocument, period: &SimulatedPeriod) -> String {
     if document.domains.is_empty() || period.domain_weights.len() != document.domains.len() {
         return weights_text(&period.target_weights);
     }
@@ -168,7 +171,7 @@ fn target(document: &MachineDocument, period: &PeriodDocument) -> String {
     own.collect::<Vec<_>>().join(", ")
 }
 
-fn workloads(document: &MachineDocument) -> Table {
+fn workloads(document: &SimulateDocument) -> Table {
     let mut table = Table::new(&[
         "workload",
         "s",
@@ -195,7 +198,7 @@ fn workloads(document: &MachineDocument) -> Table {
     table
 }
 
-/// The time of the first run of a workload, s, or the reason why it is unknown.
+/// The time of the first run of a workload in s, or why it is unknown.
 fn ended(workload: &WorkloadDocument) -> String {
     match (workload.runtime_s, workload.speedup) {
         (Some(seconds), _) => number(seconds),
@@ -204,8 +207,8 @@ fn ended(workload: &WorkloadDocument) -> String {
     }
 }
 
-/// Every policy and workload, the fastest first.
-fn comparison(document: &MachineDocument) -> Table {
+/// All policies and workloads, by workload and then by decreasing speed-up.
+fn comparison(document: &SimulateDocument) -> Table {
     let mut table = Table::new(&[
         "policy",
         "workload",
@@ -259,7 +262,7 @@ fn comparison(document: &MachineDocument) -> Table {
 }
 
 /// The result in a sentence.
-pub fn verdict(document: &MachineDocument) -> String {
+pub fn verdict(document: &SimulateDocument) -> String {
     let last = document.periods.last().map(|period| target(document, period));
     let last = last.unwrap_or_default();
     let settled = match document.converged_after_s {
@@ -298,19 +301,19 @@ pub fn verdict(document: &MachineDocument) -> String {
     )
 }
 
-/// The first tier near the domain of `workload`.
-fn first_tier<'a>(document: &'a MachineDocument, workload: &WorkloadDocument) -> &'a str {
+/// The first local tier of the domain of `workload`.
+fn first_tier<'a>(document: &'a SimulateDocument, workload: &WorkloadDocument) -> &'a str {
     let own = document.domains.iter().find(|domain| workload.domain.as_ref() == Some(&domain.name));
     let near = own.and_then(|domain| domain.tiers.first());
     near.or(document.tiers.first()).map_or("", String::as_str)
 }
 
-fn lines(document: &MachineDocument) -> Vec<String> {
+fn lines(document: &SimulateDocument) -> Vec<String> {
     let mut lines = document.notes.clone();
-    let leans_on = &document.provenance;
-    for (word, what) in [("published", &leans_on.published), ("assumed", &leans_on.assumed)] {
-        if !what.is_empty() {
-            lines.push(format!("{word}: {}", what.join(", ")));
+    let inputs = &document.provenance;
+    for (word, names) in [("published", &inputs.published), ("assumed", &inputs.assumed)] {
+        if !names.is_empty() {
+            lines.push(format!("{word}: {}", names.join(", ")));
         }
     }
     lines

@@ -1,4 +1,4 @@
-//! Figures as pictures, for papers and pages.
+//! Figures as SVG pictures, for papers and pages.
 
 use super::colour;
 use interleaf_record::figure::{Figure, Series, SeriesKind};
@@ -12,7 +12,7 @@ const SIZE: (u32, u32) = (960, 540);
 const FONT: &str = "sans-serif";
 const TEXT: i32 = 16;
 
-/// The space that a figure needs.
+/// The drawing area with the axes.
 type Plane<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
 /// The figure as SVG.
@@ -100,14 +100,13 @@ fn most(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
 }
 
-/// The length of an axis, not so short that its marks could not be told apart as floating point:
-/// the library would add steps for ever that change nothing.
+/// The length of an axis, at least 10^-6 of its ends: on a shorter axis the step between marks is
+/// lost in rounding, and the plotting library would loop forever.
 fn span(from: f64, to: f64) -> f64 {
     (to - from).max(1e-6 * from.abs().max(to.abs())).max(1e-9)
 }
 
-/// Names under the bars, turned so that they end where the axis is. The library would centre them
-/// on it.
+/// Names under the bars, rotated to start at the axis. The library would centre them on the axis.
 fn draw_names(
     plane: &Plane<'_, '_>,
     area: &DrawingArea<SVGBackend<'_>, Shift>,
@@ -135,16 +134,16 @@ fn pairs(series: &Series) -> impl Iterator<Item = (f64, f64)> {
 fn draw_line(plane: &mut Plane<'_, '_>, series: &Series) -> Result<(), String> {
     let colour = rgb(series.group);
     if !series.low.is_empty() {
-        let there = series.x.iter().copied().zip(series.low.iter().copied());
-        let back = series.x.iter().copied().zip(series.high.iter().copied()).rev();
-        let edge: Vec<(f64, f64)> = there.chain(back).collect();
+        let lower = series.x.iter().copied().zip(series.low.iter().copied());
+        let upper = series.x.iter().copied().zip(series.high.iter().copied()).rev();
+        let edge: Vec<(f64, f64)> = lower.chain(upper).collect();
         let shade = Polygon::new(edge, colour.mix(0.13));
         plane.draw_series([shade]).map_err(|why| why.to_string())?;
     }
     let drawn = plane.draw_series(LineSeries::new(pairs(series), colour.stroke_width(2)));
     let key = move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2));
     drawn.map_err(|why| why.to_string())?.label(&series.name).legend(key);
-    // A text wherever it changes.
+    // Show a label where it changes.
     let mut last = "";
     for (point, label) in pairs(series).zip(&series.labels) {
         if label != last {

@@ -2,7 +2,7 @@
 
 use comfy_table::{CellAlignment, ContentArrangement, presets};
 
-/// Cells under a header.
+/// A table of texts with a header.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     header: Vec<String>,
@@ -10,12 +10,12 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table without rows, with these titles of columns.
+    /// A table without rows.
     pub fn new(header: &[&str]) -> Self {
         Self { header: header.iter().map(ToString::to_string).collect(), rows: vec![] }
     }
 
-    /// As [`Table::new`], for titles that are computed.
+    /// As [`Table::new`], for a computed header.
     pub fn with_header(header: Vec<String>) -> Self {
         Self { header, rows: vec![] }
     }
@@ -25,12 +25,12 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// Lines of text, numbers to the right.
+    /// The table as lines of text, with columns of numbers aligned to the right.
     pub fn text(&self) -> String {
         self.drawn(presets::NOTHING)
     }
 
-    /// The document as Markdown.
+    /// The table as Markdown.
     pub fn markdown(&self) -> String {
         self.drawn(presets::ASCII_MARKDOWN)
     }
@@ -51,7 +51,7 @@ impl Table {
         lines.join("\n") + "\n"
     }
 
-    /// The document as HTML, to be put into a page.
+    /// The table as HTML, a part of a page.
     pub fn html(&self) -> String {
         let cell = |tag: &str, at: usize, text: &str| {
             let class = if self.is_numeric(at) { " class=\"n\"" } else { "" };
@@ -68,7 +68,7 @@ impl Table {
         )
     }
 
-    /// The document as CSV.
+    /// The table as CSV.
     pub fn csv(&self) -> String {
         let mut writer = csv::Writer::from_writer(vec![]);
         for row in std::iter::once(&self.header).chain(&self.rows) {
@@ -88,7 +88,7 @@ impl Table {
     }
 }
 
-/// `text` as it stands in HTML.
+/// `text` with the special characters of HTML escaped.
 pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -1,15 +1,13 @@
-//! The search for the best static weights, as text.
+//! The search for the best static weights (`interleaf.tune/1`) as text.
 
 use super::{number, table::Table};
 use interleaf_model::tune::Why;
-use interleaf_record::tune::{BestDocument, TrialDocument, TuneDocument};
+use interleaf_record::{
+    tune::{TrialDocument, TuneBest, TuneDocument},
+    weights_text,
+};
 
-/// Weights as they are written.
-pub fn weights(weights: &[u16]) -> String {
-    weights.iter().map(u16::to_string).collect::<Vec<_>>().join(":")
-}
-
-/// Why a run is made.
+/// The reason for a run.
 pub fn why(why: Why) -> String {
     match why {
         Why::First => "all on the first tier".into(),
@@ -20,17 +18,18 @@ pub fn why(why: Why) -> String {
     }
 }
 
-/// A run, in a line.
+/// The line of a finished run.
 pub fn trial(trial: &TrialDocument) -> String {
     let value = trial.value.map(|value| format!(", {}", number(value))).unwrap_or_default();
-    let (weights, seconds) = (weights(&trial.weights), number(trial.seconds));
+    let (weights, seconds) = (weights_text(&trial.weights), number(trial.seconds));
     format!("{weights} ({}): {seconds} s{value}", trial.why)
 }
 
-/// Everything.
+/// The document as text for a terminal.
 pub fn text(document: &TuneDocument) -> String {
     let proposal = &document.proposal;
-    let mut text = format!("proposed: {}, by {}\n", weights(&proposal.weights), proposal.source);
+    let mut text =
+        format!("proposed: {}, by {}\n", weights_text(&proposal.weights), proposal.source);
     if document.dry_run {
         return text + &plan(document);
     }
@@ -55,7 +54,7 @@ fn plan(document: &TuneDocument) -> String {
     for plan in &document.plan {
         let nodes = plan.nodes.iter().map(|node| format!("node {}: {}", node.node, node.weight));
         let nodes: Vec<String> = nodes.collect();
-        let weights = weights(&plan.weights);
+        let weights = weights_text(&plan.weights);
         text += &format!("  {weights} by {}, {}\n", plan.means, nodes.join(", "));
         for setting in &plan.settings {
             text += &format!("    {}: {} -> {}\n", setting.path, setting.was, setting.set);
@@ -70,7 +69,7 @@ fn plan(document: &TuneDocument) -> String {
     text + &document.command.join(" ") + "\n"
 }
 
-/// A row for each weights, the most on the first tier first.
+/// A row for each choice of weights, sorted by decreasing share of the first tier.
 fn table(document: &TuneDocument) -> Table {
     let what = if document.metric.is_some() { "metric" } else { "seconds" };
     let header = ["weights", "first tier %", "runs", what, "least", "most", "speed-up"];
@@ -98,7 +97,7 @@ fn table(document: &TuneDocument) -> Table {
             false => first / mean,
         });
         table.row([
-            weights(&trial.weights),
+            weights_text(&trial.weights),
             format!("{:.1}", 100.0 * trial.tier_share[0]),
             values.len().to_string(),
             number(mean),
@@ -110,9 +109,9 @@ fn table(document: &TuneDocument) -> Table {
     table
 }
 
-/// The faster choice, its advantage, and the uncertainty of that.
-fn conclusion(document: &TuneDocument, best: &BestDocument) -> String {
-    let (name, worth) = (weights(&best.weights), 100.0 * document.worth);
+/// The best weights with their speed-up and its uncertainty, or that no weights are better.
+fn conclusion(document: &TuneDocument, best: &TuneBest) -> String {
+    let (name, worth) = (weights_text(&best.weights), 100.0 * document.worth);
     let around = (best.speedup_high - best.speedup_low) / 2.0;
     let stopped_early = ["signal", "failed"].contains(&document.stopped.as_str());
     let so_far = if stopped_early { "so far, " } else { "" };

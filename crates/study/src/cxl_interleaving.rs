@@ -1,5 +1,9 @@
 //! "Optimizing System Memory Bandwidth with Micron CXL Memory Expansion Modules on Intel Xeon 6
 //! Processors" (CCM004-676576390-11778, 12/2024): weighted interleaving of DRAM and CXL.
+//!
+//! The study fits the two constants of interleaving to the mixed points of MLC (`constants`), and
+//! compares the bandwidth of MLC, the best weights by load (figure 4), and the speed-ups of six
+//! workloads. To test the fit, each mix is also predicted by constants fitted to the other mixes.
 
 mod constants;
 mod figures;
@@ -14,12 +18,12 @@ use interleaf_model::{
     predict::{Forecast, LoadPoint, Row, load_curve, saturating_load},
     weights::{Weights, WeightsError},
 };
-use interleaf_record::reproduce::{RowDocument, StudyDocument};
+use interleaf_record::reproduce::{ReproduceRow, StudyDocument};
 use serde::Deserialize;
 
 pub(super) const NAME: &str = "cxl-interleaving";
 
-/// One for each fit of the constants, each workload, and the curves of figure 4.
+/// Steps: fits of the constants, workloads, curves of figure 4.
 pub(super) const STEPS: u64 = 5 + 6 + 2;
 
 const MLC_SECTION: &str = "MLC (section IV.A)";
@@ -48,7 +52,7 @@ const OUTLIER: &str = "slower at 2:1 than on DRAM alone, yet 25 % faster at 5:2,
                        pages in a round may meet a stride of the grid: no term of the model \
                        does this";
 
-/// What the white paper measured of a tier with a mix.
+/// Measured bandwidth of a tier alone with a mix.
 #[derive(Deserialize)]
 pub(super) struct TierRow {
     pub(super) mix: String,
@@ -89,7 +93,7 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
     let speedups = speedups(&platform, &mut rows, progress)?;
     rows.extend(summary_rows(&platform, &speedups));
 
-    let shipped = Constants::shipped(&platform);
+    let shipped = Constants::from_platform(&platform);
     let mut study = StudyDocument::new(
         NAME,
         TITLE,
@@ -116,7 +120,7 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
 }
 
 /// Section III: the tiers on their own.
-fn tier_rows(platform: &Platform) -> Result<Vec<RowDocument>, Failure> {
+fn tier_rows(platform: &Platform) -> Result<Vec<ReproduceRow>, Failure> {
     let published: Vec<TierRow> = table("tiers.csv", TIERS)?;
     let row = |row: TierRow| {
         let mix: Mix = match row.mix.as_str() {
@@ -137,27 +141,27 @@ fn tier_rows(platform: &Platform) -> Result<Vec<RowDocument>, Failure> {
         let what = format!("{mix} on {} alone", row.tier);
         let section = "tiers (section III)";
         let ours = ours.bandwidth_gbps.mean;
-        Ok(RowDocument::new(section, what, "GB/s", row.bandwidth_gbps, ours).used_for_fit(true))
+        Ok(ReproduceRow::new(section, what, "GB/s", row.bandwidth_gbps, ours).used_for_fit(true))
     };
     published.into_iter().map(row).collect()
 }
 
 /// Section IV.A with the platform's constants, which were fitted to all mixed points.
-fn mlc_rows(platform: &Platform, points: &[MlcPoint]) -> Vec<RowDocument> {
+fn mlc_rows(platform: &Platform, points: &[MlcPoint]) -> Vec<ReproduceRow> {
     let row = |point: &MlcPoint| {
         let what = format!("{} at {}", point.mix, point.weights);
-        let ours = Constants::shipped(platform).bandwidth_gbps(platform, point);
-        RowDocument::new(MLC_SECTION, what, "GB/s", point.published_gbps, ours).used_for_fit(true)
+        let ours = Constants::from_platform(platform).bandwidth_gbps(platform, point);
+        ReproduceRow::new(MLC_SECTION, what, "GB/s", point.published_gbps, ours).used_for_fit(true)
     };
     points.iter().map(row).collect()
 }
 
-/// The mixed points again, each with constants that were fitted to the other three mixes.
+/// The mixed points, each predicted with constants fitted to the other mixes.
 fn left_out_rows(
     platform: &Platform,
     points: &[MlcPoint],
     progress: &ProgressBar,
-) -> Vec<RowDocument> {
+) -> Vec<ReproduceRow> {
     let mut rows = vec![];
     for mix in constants::mixes(points) {
         let (own, others): (Vec<_>, Vec<_>) =
@@ -169,18 +173,18 @@ fn left_out_rows(
             let ours = fitted.bandwidth_gbps(platform, point);
             let section = "MLC, mix left out of the fit";
             let note = format!("page streams {}, coupling {:.3}", fitted.page_streams, fitted.loss);
-            let row = RowDocument::new(section, what, "GB/s", point.published_gbps, ours);
+            let row = ReproduceRow::new(section, what, "GB/s", point.published_gbps, ours);
             rows.push(row.with_note(note));
         }
     }
     rows
 }
 
-/// Which of the table's weights we would choose, and what the table says they give.
+/// The weights that the model chooses for each mix: their published bandwidth, against the highest.
 fn best_weights_rows(
     platform: &Platform,
     points: &[MlcPoint],
-) -> Result<Vec<RowDocument>, Failure> {
+) -> Result<Vec<ReproduceRow>, Failure> {
     let mut rows = vec![];
     for mix in constants::mixes(points) {
         let own: Vec<&MlcPoint> = points.iter().filter(|point| point.mix == mix).collect();
@@ -190,7 +194,7 @@ fn best_weights_rows(
         let most = own.iter().max_by(|a, b| a.published_gbps.total_cmp(&b.published_gbps));
         let (Some(chosen), Some(most)) = (chosen, most) else { continue };
         let what = format!("{mix} at the weights we choose ({}), in the table", chosen.weights);
-        let row = RowDocument::new(
+        let row = ReproduceRow::new(
             "best weights (section IV.A)",
             what,
             "GB/s",
@@ -207,13 +211,13 @@ fn parsed(weights: &[&str]) -> Result<Vec<Weights>, Failure> {
     parsed.map_err(|why| Failure::new(why.to_string(), "report it"))
 }
 
-/// Read-only traffic from nearly nothing to all there is, with the best of the figure's weights.
+/// Read-only load from nearly zero to the maximum, with the best of the weights in the figure.
 fn figure_4_curve(platform: &Platform) -> Result<Vec<LoadPoint>, Failure> {
     Ok(load_curve(platform, Mix::READ, None, &parsed(&FIGURE_4_WEIGHTS)?, 40))
 }
 
-/// Figure 4 has no numbers but the weights at its ends.
-fn figure_4_rows(sweep: &[LoadPoint]) -> Vec<RowDocument> {
+/// Rows of figure 4: it has no numbers except the weights at its ends.
+fn figure_4_rows(sweep: &[LoadPoint]) -> Vec<ReproduceRow> {
     let ends =
         [("at the lowest load", "9:1", sweep.first()), ("at full load", "3:1", sweep.last())];
     let row = |(at, published, point): (&str, &str, Option<&LoadPoint>)| {
@@ -222,7 +226,7 @@ fn figure_4_rows(sweep: &[LoadPoint]) -> Vec<RowDocument> {
         let what = format!("read-only {at}: share of DRAM in the best weights");
         let [ours, published_share] =
             [&point.best_weights, &published].map(|weights| weights.shares()[0]);
-        let row = RowDocument::new("figure 4", what, "of 1", published_share, ours);
+        let row = ReproduceRow::new("figure 4", what, "of 1", published_share, ours);
         Some(row.with_note(format!("published {published}, ours {}", point.best_weights)))
     };
     ends.into_iter().filter_map(row).collect()
@@ -231,7 +235,7 @@ fn figure_4_rows(sweep: &[LoadPoint]) -> Vec<RowDocument> {
 /// Sections IV.B and IV.C: results and speed-ups of the six workloads.
 fn speedups(
     platform: &Platform,
-    rows: &mut Vec<RowDocument>,
+    rows: &mut Vec<ReproduceRow>,
     progress: &ProgressBar,
 ) -> Result<Vec<Speedup>, Failure> {
     let published: Vec<WorkloadRow> = table("workloads.csv", WORKLOADS)?;
@@ -251,15 +255,15 @@ fn speedups(
             let used_for_fit = demand.interleaved.iter().any(|run| run.weights == ours.weights)
                 || ours.weights == Weights::first_tier(2);
             let outlier = workload == "xcompact3d" && ours.weights.as_slice() == [2, 1];
-            let noted = |row: RowDocument| {
+            let noted = |row: ReproduceRow| {
                 if outlier { row.with_note("not explained, see the remarks") } else { row }
             };
             let scale = if row.unit.starts_with("ms") { 1e3 } else { 1.0 };
             let result = ours.result.map_or(0.0, |result| result.mean) * scale;
             let what = format!("{workload} at {}", ours.weights);
-            let value = RowDocument::new(&section, &what, &row.unit, row.value, result);
+            let value = ReproduceRow::new(&section, &what, &row.unit, row.value, result);
             let gain = format!("{what}, speed-up");
-            let gain = RowDocument::new(&section, gain, "x", speedup, ours.speedup.mean);
+            let gain = ReproduceRow::new(&section, gain, "x", speedup, ours.speedup.mean);
             rows.push(noted(value.used_for_fit(used_for_fit)));
             rows.push(noted(gain.used_for_fit(used_for_fit)));
             let weights = ours.weights.clone();
@@ -271,7 +275,7 @@ fn speedups(
 }
 
 /// The figures of the abstract.
-fn summary_rows(platform: &Platform, speedups: &[Speedup]) -> Vec<RowDocument> {
+fn summary_rows(platform: &Platform, speedups: &[Speedup]) -> Vec<ReproduceRow> {
     let every = Weights::every_ratio(2, 10);
     let best_gain = |mix: &str| {
         let mix: Mix = mix.parse().unwrap_or(Mix::READ);
@@ -288,13 +292,13 @@ fn summary_rows(platform: &Platform, speedups: &[Speedup]) -> Vec<RowDocument> {
     let section = "abstract";
     let geomean = product(&|speedup| speedup.ours.speedup.mean);
     vec![
-        RowDocument::new(section, "bandwidth with CXL, read-only", "x", 1.24, best_gain("R")),
-        RowDocument::new(section, "bandwidth with CXL, 1R:1W", "x", 1.39, best_gain("W5")),
-        RowDocument::new(section, "geometric mean of the workloads' best", "x", 1.24, geomean),
+        ReproduceRow::new(section, "bandwidth with CXL, read-only", "x", 1.24, best_gain("R")),
+        ReproduceRow::new(section, "bandwidth with CXL, 1R:1W", "x", 1.39, best_gain("W5")),
+        ReproduceRow::new(section, "geometric mean of the workloads' best", "x", 1.24, geomean),
     ]
 }
 
-/// Mean and maximum of the mixed points alone: those of one tier are met by construction.
+/// Errors of the mixed points: points of a single tier are exact by construction.
 fn mlc_remark(study: &StudyDocument) -> String {
     let mixed = study.rows.iter().filter(|row| row.section == MLC_SECTION);
     let mixed = mixed.filter(|row| !row.what.contains("1:0") && !row.what.contains("0:1"));

@@ -1,17 +1,20 @@
-//! CXL expanders, simulated command by command, against what they were measured to give.
+//! CXL expanders simulated command by command, against their measured bandwidth.
+//!
+//! Each of the eight expanders is simulated alone; the bandwidth is the sum. The published figures
+//! are of Intel MLC (eight expanders, by mix) and of the Mess benchmark (one expander).
 
 use super::{cxl_interleaving::TierRow, published::table};
 use indicatif::ProgressBar;
 use interleaf_console::Failure;
 use interleaf_model::mix::Mix;
-use interleaf_record::reproduce::{RowDocument, StudyDocument};
-use interleaf_sim::cxl::{self, Expander, ExpanderLoad};
+use interleaf_record::reproduce::{ReproduceRow, StudyDocument};
+use interleaf_sim::cxl::{self, Expander, Load};
 use rayon::prelude::*;
 use serde::Deserialize;
 
 pub(super) const NAME: &str = "cz122";
 
-/// One for each mix.
+/// One step for each row.
 pub(super) const STEPS: u64 = 7;
 
 const TITLE: &str = "Bandwidth of eight CXL expanders, and of one, by link, controller and DRAM";
@@ -20,7 +23,7 @@ const SOURCE: &str = "Micron white paper CCM004-676576390-11778, section III: 8 
 const TIERS: &str = include_str!("../../../reproduce/cxl-interleaving/tiers.csv");
 const ONE: &str = include_str!("../../../reproduce/cz122/one.csv");
 
-/// Accesses of each expander.
+/// Simulated accesses of each expander.
 const ACCESSES: u64 = 200_000;
 const EXPANDERS: u32 = 8;
 
@@ -41,15 +44,15 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
         let Some((_, mix)) = MIXES.iter().find(|(name, _)| *name == row.mix) else { continue };
         let ours = bandwidth(&expander, mix, EXPANDERS)?;
         let what = format!("{mix}, {EXPANDERS} expanders");
-        let row = RowDocument::new("eight expanders", what, "GB/s", row.bandwidth_gbps, ours);
-        // What is read is bound by the link, and that is not fitted.
+        let row = ReproduceRow::new("eight expanders", what, "GB/s", row.bandwidth_gbps, ours);
+        // The link limits reads, and its speed is not fitted.
         rows.push(row.used_for_fit(*mix != "R"));
         progress.inc(1);
     }
     for row in table::<OneRow>("one.csv", ONE)? {
         let ours = bandwidth(&expander, &row.mix, 1)?;
         let what = format!("{}, one expander alone", row.mix);
-        let row = RowDocument::new("one expander", what, "GB/s", row.bandwidth_gbps, ours);
+        let row = ReproduceRow::new("one expander", what, "GB/s", row.bandwidth_gbps, ours);
         let row = row.with_note("a CZ120, with the same link");
         rows.push(row.explained(|| {
             "not explained: the link from the expander is full here, and the measured one reads \
@@ -68,7 +71,7 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
     Ok(StudyDocument::new(NAME, TITLE, SOURCE, rows, fitted))
 }
 
-/// What so many expanders give together, GB/s; each is simulated alone.
+/// The bandwidth of several expanders together, GB/s; each is simulated alone.
 fn bandwidth(expander: &Expander, mix: &str, expanders: u32) -> Result<f64, Failure> {
     let mix: Mix = mix.parse().map_err(|why: interleaf_model::mix::MixError| {
         Failure::new(why.to_string(), "the table is part of the program: report it")

@@ -1,4 +1,8 @@
-//! Dynamic memory interleaving: the experiments of the slides, on a simulated server.
+//! Dynamic memory interleaving (DMI): the experiments of the slides, on a simulated server.
+//!
+//! Each of six workloads runs alone under seven policies, then two programs with shifting demand
+//! run together. The published figures are the calibrator's bandwidths, the final ratios, and
+//! speed-ups of the prototype on lbm.
 
 mod figures;
 
@@ -11,8 +15,8 @@ use interleaf_model::{
 };
 use interleaf_record::{
     predict::weights_text,
-    reproduce::{Published, RowDocument, StudyDocument, TableDocument},
-    simulate::{PeriodDocument, news},
+    reproduce::{Published, ReproduceRow, StudyDocument, TableDocument},
+    simulate::{SimulatedPeriod, notable_periods},
 };
 use interleaf_report::{number, signed_percent};
 use interleaf_sim::machine::{Arena, Outcome, Scenario, Task, Trial};
@@ -21,7 +25,7 @@ use serde::Deserialize;
 
 pub(super) const NAME: &str = "dmi";
 
-/// One for each workload on its own, shifting demand, and the prototype on lbm.
+/// One step for each workload alone, one for shifting demand, one for each run of lbm.
 pub(super) const STEPS: u64 = (WORKLOADS.len() + 1 + LBM_THREADS.len()) as u64;
 
 const TITLE: &str = "Dynamic memory interleaving, simulated";
@@ -32,7 +36,7 @@ const PLATFORM: &str = "gnr120-cz122";
 const CALIBRATOR: &str = include_str!("../../../reproduce/dmi/calibrator.csv");
 const OUTCOMES: &str = include_str!("../../../reproduce/dmi/outcomes.csv");
 
-/// Those that want bandwidth, then those that want low latency.
+/// Three workloads limited by bandwidth, then three limited by latency.
 const WORKLOADS: [&str; 6] = ["cloverleaf", "lbm", "bwaves", "pr", "bfs", "bc"];
 
 const THREADS: u32 = 119;
@@ -40,7 +44,7 @@ const THREADS: u32 = 119;
 /// Threads of the logged runs of lbm, in the order of the table.
 const LBM_THREADS: [u32; 4] = [30, 60, 90, 119];
 
-/// In the order in which they are shown.
+/// Policies in the order of the figures.
 const POLICIES: [PolicyKind; 7] = [
     PolicyKind::Local,
     PolicyKind::Static,
@@ -69,7 +73,7 @@ struct OutcomeRow {
     note: String,
 }
 
-/// What every policy gave on one scenario.
+/// The outcome of each policy on one scenario.
 struct Experiment {
     scenario: Scenario,
     outcomes: Vec<(PolicyKind, Outcome)>,
@@ -135,8 +139,8 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
     Ok(study)
 }
 
-/// The speed-up of lbm under the prototype over all pages on DRAM, with as many threads as in the
-/// logged runs; `None` of a run that did not begin.
+/// Speed-ups of lbm under the prototype over all pages on DRAM, for the thread counts of the logged
+/// runs; `None` for a run that did not start.
 fn prototype_on_lbm(
     platform: &Platform,
     progress: &ProgressBar,
@@ -148,7 +152,7 @@ fn prototype_on_lbm(
         let settings = Settings::default();
         let policy = PolicyKind::DmiPrototype;
         let trial = Trial { policy, points: None, curve_error: 0.0, settings };
-        // No static weights are searched for: the logs have none.
+        // The logs have no static weights: skip their search.
         let outcome = Arena::with_best(&scenario, DURATION, None).run(&trial);
         progress.inc(1);
         let outcome = outcome.map_err(|why| Failure::new(why.to_string(), why.hint()))?;
@@ -157,17 +161,17 @@ fn prototype_on_lbm(
     LBM_THREADS.par_iter().map(speedup).collect()
 }
 
-/// The bandwidths that the calibrator saw on CloverLeaf, period by period.
-fn calibrator(cloverleaf: &Experiment) -> Result<Vec<RowDocument>, Failure> {
+/// Bandwidth at the calibrator on CloverLeaf, by period.
+fn calibrator(cloverleaf: &Experiment) -> Result<Vec<ReproduceRow>, Failure> {
     let outcome = cloverleaf.outcome(PolicyKind::DmiPrototype)?;
     let rows: Vec<CalibratorRow> = table("calibrator.csv", CALIBRATOR)?;
     let row = |published: &CalibratorRow| {
         let period = outcome.periods.get(published.period.checked_sub(1)?)?;
-        // What it decided in the period before is where the pages were.
+        // The pages are where the decision of the period before placed them.
         let at = published.period.checked_sub(2).and_then(|before| outcome.periods.get(before));
         let at = at.map_or("100:0".into(), |period| Weights::percent(&period.target).to_string());
         let what = format!("period {}", published.period);
-        let row = RowDocument::new(
+        let row = ReproduceRow::new(
             "the calibrator on CloverLeaf",
             what,
             "GB/s",
@@ -181,12 +185,12 @@ fn calibrator(cloverleaf: &Experiment) -> Result<Vec<RowDocument>, Failure> {
     Ok(rows.iter().filter_map(row).collect())
 }
 
-/// Where it ended, and what it gave.
+/// Final ratios, regrets and speed-ups.
 fn outcomes(
     alone: &[Experiment],
     shifting: &Experiment,
     lbm: &[Option<f64>],
-) -> Result<Vec<RowDocument>, Failure> {
+) -> Result<Vec<ReproduceRow>, Failure> {
     let log = alone[0].outcome(PolicyKind::DmiPrototype)?;
     let points = |target: &[f64]| 100.0 * target[0];
     let behind = |experiment: &Experiment| -> Result<f64, Failure> {
@@ -218,9 +222,9 @@ fn outcomes(
             _ => "where it ends",
         };
         let range = Published::between(published.low, published.high);
-        let row = RowDocument::new(section, &published.what, &published.unit, range, ours);
+        let row = ReproduceRow::new(section, &published.what, &published.unit, range, ours);
         let note = Some(published.note.clone()).filter(|note| !note.is_empty());
-        RowDocument { note, ..row }.explained(|| {
+        ReproduceRow { note, ..row }.explained(|| {
             match published.source.as_str() {
                 "runs" => "not explained: the logged runs have no static ratio to compare with",
                 "logs" => {
@@ -235,7 +239,7 @@ fn outcomes(
     Ok(rows.collect())
 }
 
-/// All policies on one scenario.
+/// A table of all policies on one scenario.
 fn side_by_side(experiment: &Experiment) -> TableDocument {
     let header = [
         "policy",
@@ -268,11 +272,11 @@ fn side_by_side(experiment: &Experiment) -> TableDocument {
     TableDocument { title, header: header.map(String::from).to_vec(), rows }
 }
 
-/// The decisions of a run.
+/// A table of the decisions of a run.
 fn decisions(what: &str, outcome: &Outcome) -> TableDocument {
     let header = ["s", "GB/s", "moved GB", "target", "decision", "why"];
-    let periods: Vec<PeriodDocument> = outcome.periods.iter().map(PeriodDocument::new).collect();
-    let rows = news(&periods).map(|period| {
+    let periods: Vec<SimulatedPeriod> = outcome.periods.iter().map(SimulatedPeriod::new).collect();
+    let rows = notable_periods(&periods).map(|period| {
         vec![
             format!("{:.0}", period.time_s),
             number(period.bandwidth_gbps),

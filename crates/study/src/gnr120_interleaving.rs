@@ -1,5 +1,8 @@
-//! Weighted interleaving of two programs on a 120-core Granite Rapids server, as its counters and
-//! clocks saw it: the platform of the slides on dynamic memory interleaving.
+//! Weighted interleaving of STREAM and CloverLeaf on a 120-core Granite Rapids server: the platform
+//! of the slides on dynamic memory interleaving.
+//!
+//! The published logs have runtimes and counted traffic at several weights. The model knows only
+//! the runs with all pages on DRAM; it predicts the speed-up at the other weights.
 
 use super::published::{mean_and_max, table, weights};
 use indicatif::ProgressBar;
@@ -10,13 +13,13 @@ use interleaf_model::{
 };
 use interleaf_record::{
     figure::{Figure, Series, SeriesKind},
-    reproduce::{RowDocument, StudyDocument},
+    reproduce::{ReproduceRow, StudyDocument},
 };
 use serde::Deserialize;
 
 pub(super) const NAME: &str = "gnr120-interleaving";
 
-/// One for each workload.
+/// One step for each workload.
 pub(super) const STEPS: u64 = WORKLOADS.len() as u64;
 
 const TITLE: &str = "STREAM and CloverLeaf at static weights, predicted from DRAM-only runs";
@@ -24,7 +27,7 @@ const SOURCE: &str = "published raw logs of the authors of DMI, spring 2025: 120
                       Rapids, 12 x DDR5, 8 x CZ122";
 const COUNTERS: &str = include_str!("../../../reproduce/gnr120-interleaving/counters.csv");
 
-/// The workloads that ran at other weights than all on DRAM.
+/// The workloads with runs at several weights.
 const WORKLOADS: [&str; 2] = ["stream", "cloverleaf"];
 
 #[derive(Deserialize)]
@@ -45,12 +48,12 @@ impl CounterRow {
     }
 }
 
-/// Traffic that is so near to what was counted, as a part of it, is predicted: then only the
+/// Predicted traffic within this fraction of the counted traffic counts as equal: then only the
 /// result differs.
 const SAME_TRAFFIC: f64 = 0.03;
 
-/// What was measured at some weights, and ours.
-struct Point {
+/// Measured and predicted speed-up at some weights.
+struct WeightsPoint {
     threads: u32,
     local_pct: u16,
     published: f64,
@@ -82,10 +85,10 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
             let what = format!("{} threads, {} % on DRAM", row.threads, row.local_pct);
             let counted = row.counted_gbps() / local.counted_gbps();
             let gains = [counted, ours_gbps / ours_local_gbps];
-            let row_document = RowDocument::new(workload, what, "x", speedup, ours.speedup.mean);
+            let row_document = ReproduceRow::new(workload, what, "x", speedup, ours.speedup.mean);
             rows.push(row_document.explained(|| reason(speedup, gains)));
             let (threads, local_pct) = (row.threads, row.local_pct);
-            points.push(Point { threads, local_pct, published: speedup, ours });
+            points.push(WeightsPoint { threads, local_pct, published: speedup, ours });
         }
         figures.push(figure(workload, &points));
         remarks.push(remark(workload, &points));
@@ -101,7 +104,7 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
     Ok(study)
 }
 
-/// Why a speed-up differs: what `counted` and `ours` of the traffic say, each over that of DRAM
+/// The reason for an error: compares the `counted` and our traffic, each divided by that with DRAM
 /// only.
 fn reason(published: f64, [counted, ours]: [f64; 2]) -> String {
     if (ours / counted - 1.0).abs() <= SAME_TRAFFIC {
@@ -113,11 +116,11 @@ fn reason(published: f64, [counted, ours]: [f64; 2]) -> String {
     format!("not explained: the counted traffic rose {counted:.2} times, ours {ours:.2}")
 }
 
-fn remark(workload: &str, points: &[Point]) -> String {
+fn remark(workload: &str, points: &[WeightsPoint]) -> String {
     let errors: Vec<f64> =
         points.iter().map(|point| point.ours.speedup.mean / point.published - 1.0).collect();
     let (mean, max) = mean_and_max(&errors);
-    let inside = |point: &&Point| {
+    let inside = |point: &&WeightsPoint| {
         let speedup = point.ours.speedup;
         (speedup.low..=speedup.high).contains(&point.published)
     };
@@ -131,13 +134,14 @@ fn remark(workload: &str, points: &[Point]) -> String {
     )
 }
 
-fn figure(workload: &str, points: &[Point]) -> Figure {
+fn figure(workload: &str, points: &[WeightsPoint]) -> Figure {
     let mut threads: Vec<u32> = points.iter().map(|point| point.threads).collect();
     threads.dedup();
     let mut series = vec![];
     for (group, threads) in threads.into_iter().enumerate() {
-        let own: Vec<&Point> = points.iter().filter(|point| point.threads == threads).collect();
-        let at = |value: &dyn Fn(&Point) -> f64| {
+        let own: Vec<&WeightsPoint> =
+            points.iter().filter(|point| point.threads == threads).collect();
+        let at = |value: &dyn Fn(&WeightsPoint) -> f64| {
             let all_local = [(100.0, 1.0)];
             own.iter()
                 .map(|point| (f64::from(point.local_pct), value(point)))

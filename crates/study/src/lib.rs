@@ -1,8 +1,8 @@
-//! Published studies, computed again: the published figure, ours, and the error.
+//! Published studies computed again: each row has the published figure, ours, and the error.
 //!
-//! Each module is one study: it reads the tables of `reproduce/`, which are part of the program,
-//! computes every number of them with the model or the simulator, and gives a
-//! [`StudyDocument`]. [`reproduce`] runs a study by its name.
+//! Each module is one study. It reads the published tables in `reproduce/`, which are part of the
+//! program, computes each of their figures with the model or the simulator, and returns a
+//! [`StudyDocument`]. [`reproduce`] runs a study by name.
 
 #![forbid(unsafe_code)]
 
@@ -19,7 +19,7 @@ use interleaf_record::reproduce::StudyDocument;
 
 type Reproduce = fn(&ProgressBar) -> Result<StudyDocument, Failure>;
 
-/// A study, with how many steps it takes.
+/// A study, with the number of steps of its progress bar.
 struct Study {
     name: &'static str,
     steps: u64,
@@ -46,7 +46,7 @@ const STUDIES: [Study; 5] = [
 pub const NAMES: [&str; STUDIES.len()] =
     [STUDIES[0].name, STUDIES[1].name, STUDIES[2].name, STUDIES[3].name, STUDIES[4].name];
 
-/// Reproduces the study with this name, or all.
+/// Reproduces the study with this name, or all studies for "all".
 pub fn reproduce(name: &str) -> Result<Vec<StudyDocument>, Failure> {
     let chosen = STUDIES.iter().filter(|study| name == "all" || study.name == name);
     chosen

@@ -1,8 +1,8 @@
-//! The technical report on MRDIMMs: figures 4 to 9 and what it says of the second generation, from
-//! the simulation of modules command by command.
+//! Micron's technical report on MRDIMMs: figures 4 to 9 and the outlook on the second generation,
+//! by simulation of the modules command by command.
 //!
-//! A server with twelve channels and one module each; the processor is the same behind all modules
-//! that exist. One set of parameters of the controller is behind every row.
+//! The server has twelve channels with one module each. All rows use the same parameters of the
+//! controller; all existing modules have the same processor.
 
 mod figures;
 mod outlook;
@@ -10,7 +10,7 @@ mod outlook;
 use super::published::table;
 use indicatif::ProgressBar;
 use interleaf_console::Failure;
-use interleaf_record::reproduce::{Published, RowDocument, StudyDocument, TableDocument};
+use interleaf_record::reproduce::{Published, ReproduceRow, StudyDocument, TableDocument};
 use interleaf_report::number;
 use interleaf_sim::dimm::{
     device::{Device, Options},
@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 
 pub(super) const NAME: &str = "mrdimm";
 
-/// One for each simulated point.
+/// One step for each simulated point.
 pub(super) const STEPS: u64 = 122;
 
 const TITLE: &str = "MRDIMMs beside RDIMMs, simulated command by command";
@@ -35,20 +35,20 @@ const CHANNELS: u32 = 12;
 const MIXES: [&str; 5] = ["R", "W3", "W2", "W5", "W10"];
 const DENSITIES: [&str; 3] = ["16Gb", "24Gb", "32Gb"];
 
-/// Of the sub-channels these are simulated, for so many lines each: all are alike.
+/// The simulated sub-channels, and the accesses of each: all sub-channels have equal load.
 const SAMPLE: [u32; 4] = [0, 7, 13, 18];
 const ACCESSES: u64 = 40_000;
 
-/// Loads of all channels, GB/s, up to where RDIMMs with 32 Gb carry no more.
+/// Loads of all channels, GB/s, up to the maximum of RDIMMs with 32 Gb devices.
 const LOADS: [f64; 17] = [
     5.0, 50.0, 100.0, 150.0, 200.0, 250.0, 300.0, 350.0, 400.0, 450.0, 480.0, 500.0, 510.0, 520.0,
     530.0, 535.0, 540.0,
 ];
-/// The load that counts as high, and that at which RDIMMs saturate: 99 % of what they carry.
+/// High load, and the load at which RDIMMs saturate (99 % of their maximum), GB/s.
 const HIGH: f64 = 500.0;
 const SATURATED: f64 = 535.0;
-/// The same load on modules whose power is compared: about one GB/s for each core, and much more.
-/// A copy of SPEC CPU 2017's programs takes 2.3 GB/s at most (Singh and Awasthi, ICPE 2019).
+/// Loads at which power is compared, GB/s: about 1 GB/s per core, and a high load. A copy of SPEC
+/// CPU 2017's programs takes 2.3 GB/s at most (Singh and Awasthi, ICPE 2019).
 const POWERED: [f64; 2] = [125.0, 400.0];
 
 const RDIMM: &str = "rdimm-6400-2r";
@@ -57,8 +57,8 @@ const MRDIMM_4R: &str = "mrdimm-8800-4r";
 const GEN2: &str = "mrdimm-12800-2r";
 const GEN2_4R: &str = "mrdimm-12800-4r";
 
-/// Outstanding lines of each sub-channel behind MRDIMM-12800. Assumed: no processor takes them yet,
-/// and 144 lines, which a Xeon 6 has, would hold them below their maximum.
+/// Outstanding lines of each sub-channel with MRDIMM-12800. Assumed: no processor supports these
+/// modules yet, and the 144 lines of a Xeon 6 would limit them below their maximum.
 const GEN2_OUTSTANDING: usize = 240;
 
 #[derive(Deserialize)]
@@ -71,18 +71,18 @@ struct ReportRow {
     high: f64,
 }
 
-/// A point that is simulated.
+/// A simulated point: module, mix and load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Point {
+struct ModulePoint {
     device: &'static str,
     density: &'static str,
     width: &'static str,
     mix: &'static str,
-    /// MB/s; none is as much as there can be.
+    /// Offered load in MB/s; `None` for the maximum.
     load: Option<u64>,
 }
 
-impl Point {
+impl ModulePoint {
     const fn new(device: &'static str, density: &'static str, mix: &'static str) -> Self {
         Self { device, density, width: "x4", mix, load: None }
     }
@@ -92,26 +92,26 @@ impl Point {
     }
 }
 
-/// What the points gave, scaled to all channels.
-struct Results(BTreeMap<Point, (Part, Option<Energy>)>);
+/// Results of the points, scaled to all channels.
+struct Results(BTreeMap<ModulePoint, (Part, Option<Energy>)>);
 
 impl Results {
-    fn bandwidth(&self, point: Point) -> f64 {
+    fn bandwidth(&self, point: ModulePoint) -> f64 {
         self.0.get(&point).map_or(f64::NAN, |(part, _)| part.bandwidth_gbps)
     }
 
-    fn latency(&self, point: Point) -> f64 {
+    fn latency(&self, point: ModulePoint) -> f64 {
         self.0.get(&point).map_or(f64::NAN, |(part, _)| part.latency.mean_ns())
     }
 
-    fn power_w(&self, point: Point) -> f64 {
+    fn power_w(&self, point: ModulePoint) -> f64 {
         let energy = self.0.get(&point).and_then(|(_, energy)| *energy);
         let parts = f64::from(2 * CHANNELS) / SAMPLE.len() as f64;
         energy.map_or(f64::NAN, |energy| energy.power_w() * parts)
     }
 
-    fn below_204ns(&self, points: impl Iterator<Item = Point>) -> f64 {
-        // Each load runs for the same time, so that it counts by what it carries.
+    fn below_204ns(&self, points: impl Iterator<Item = ModulePoint>) -> f64 {
+        // Each load runs for the same time: weight it by its bandwidth.
         let (mut below, mut all) = (0.0, 0.0);
         for (part, _) in points.filter_map(|point| self.0.get(&point)) {
             below += part.bandwidth_gbps * part.latency.part_below(204);
@@ -120,8 +120,8 @@ impl Results {
         below / all
     }
 
-    /// The load from which on `b` answers sooner than `a`, between two that were simulated.
-    fn crossover(&self, a: Point, b: Point) -> f64 {
+    /// The load from which on `b` has less latency than `a`, interpolated between simulated loads.
+    fn crossover(&self, a: ModulePoint, b: ModulePoint) -> f64 {
         let behind: Vec<f64> =
             LOADS.iter().map(|l| self.latency(b.at(*l)) - self.latency(a.at(*l))).collect();
         let Some(last) = behind.iter().rposition(|behind| *behind > 0.0) else { return 0.0 };
@@ -131,31 +131,31 @@ impl Results {
 }
 
 /// All points.
-fn points() -> Vec<Point> {
+fn points() -> Vec<ModulePoint> {
     let mut points = vec![];
     for device in [RDIMM, MRDIMM, MRDIMM_4R] {
         for density in DENSITIES {
-            points.extend(MIXES.map(|mix| Point::new(device, density, mix)));
+            points.extend(MIXES.map(|mix| ModulePoint::new(device, density, mix)));
         }
     }
     for device in [GEN2, GEN2_4R] {
-        points.extend(MIXES.map(|mix| Point::new(device, "16Gb", mix)));
+        points.extend(MIXES.map(|mix| ModulePoint::new(device, "16Gb", mix)));
     }
     for device in [RDIMM, MRDIMM, GEN2] {
-        points.extend(LOADS.map(|load| Point::new(device, "32Gb", "R").at(load)));
+        points.extend(LOADS.map(|load| ModulePoint::new(device, "32Gb", "R").at(load)));
     }
-    points.extend(POWERED.into_iter().flat_map(|gbps| <[Point; 2]>::from(powered(gbps))));
+    points.extend(POWERED.into_iter().flat_map(|gbps| <[ModulePoint; 2]>::from(powered(gbps))));
     points.extend(outlook::points());
     points
 }
 
-/// 64 GB as two ranks of devices with 4 bits, and as four of devices with 8.
-fn powered(gbps: f64) -> (Point, Point) {
-    let narrow = Point::new(MRDIMM, "16Gb", "W3").at(gbps);
-    (narrow, Point { device: MRDIMM_4R, width: "x8", ..narrow })
+/// Modules of 64 GB: two ranks of x4 devices, and four ranks of x8 devices.
+fn powered(gbps: f64) -> (ModulePoint, ModulePoint) {
+    let narrow = ModulePoint::new(MRDIMM, "16Gb", "W3").at(gbps);
+    (narrow, ModulePoint { device: MRDIMM_4R, width: "x8", ..narrow })
 }
 
-fn simulated(point: Point) -> Result<(Part, Option<Energy>), Failure> {
+fn simulated(point: ModulePoint) -> Result<(Part, Option<Energy>), Failure> {
     let options = Options { density: Some(point.density.into()), width: Some(point.width.into()) };
     let device = Device::by_name(point.device, &options)
         .map_err(|why| Failure::new(why.to_string(), why.hint()))?;
@@ -181,7 +181,7 @@ fn simulated(point: Point) -> Result<(Part, Option<Energy>), Failure> {
 }
 
 pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure> {
-    let one = |point: &Point| {
+    let one = |point: &ModulePoint| {
         let result = simulated(*point)?;
         progress.inc(1);
         Ok((*point, result))
@@ -191,7 +191,7 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
     let report: Vec<ReportRow> = table("report.csv", REPORT)?;
     let rows = report.into_iter().map(|row| {
         let published = Published::between(row.low, row.high);
-        let mut own = RowDocument::new(
+        let mut own = ReproduceRow::new(
             &row.section,
             row.what,
             &row.unit,
@@ -201,7 +201,7 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
         own.note = note(&row.key);
         own.used_for_fit(row.key.starts_with("mlc-")).explained(|| reason(&results, &row.key))
     });
-    let idle = &results.0[&Point::new(RDIMM, "32Gb", "R").at(LOADS[0])].0.latency;
+    let idle = &results.0[&ModulePoint::new(RDIMM, "32Gb", "R").at(LOADS[0])].0.latency;
     let fitted = vec![
         "write queue of 20 lines, written down to 8: to the five maxima of the baseline".into(),
         format!(
@@ -219,12 +219,13 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
     Ok(study)
 }
 
-/// Ours, by the key of the table.
+/// Our figure for a key of the published table.
 fn ours(results: &Results, key: &str) -> f64 {
-    let (rdimm, mrdimm) = (Point::new(RDIMM, "32Gb", "R"), Point::new(MRDIMM, "32Gb", "R"));
-    let sweep = |point: Point| LOADS.iter().map(move |load| point.at(*load));
-    let high = |point: Point| results.below_204ns([point.at(HIGH)].into_iter());
-    let maximum = |device, density, mix| results.bandwidth(Point::new(device, density, mix));
+    let (rdimm, mrdimm) =
+        (ModulePoint::new(RDIMM, "32Gb", "R"), ModulePoint::new(MRDIMM, "32Gb", "R"));
+    let sweep = |point: ModulePoint| LOADS.iter().map(move |load| point.at(*load));
+    let high = |point: ModulePoint| results.below_204ns([point.at(HIGH)].into_iter());
+    let maximum = |device, density, mix| results.bandwidth(ModulePoint::new(device, density, mix));
     match key.split_once('-') {
         Some(("mlc", mix)) => {
             let mix = MIXES.iter().find(|own| **own == mix);
@@ -254,7 +255,7 @@ fn ours(results: &Results, key: &str) -> f64 {
     }
 }
 
-/// What four ranks of wide devices draw, beside two of narrow ones.
+/// Power of four ranks of x8 devices divided by that of two ranks of x4 devices.
 fn power_ratio(results: &Results, gbps: f64) -> f64 {
     let (narrow, wide) = powered(gbps);
     results.power_w(wide) / results.power_w(narrow)
@@ -281,9 +282,10 @@ fn note(key: &str) -> Option<String> {
     Some(note)
 }
 
-/// Why a figure is off by more than 5 %.
+/// The reason for an error of more than 5 %.
 fn reason(results: &Results, key: &str) -> String {
-    let (rdimm, mrdimm) = (Point::new(RDIMM, "32Gb", "R"), Point::new(MRDIMM, "32Gb", "R"));
+    let (rdimm, mrdimm) =
+        (ModulePoint::new(RDIMM, "32Gb", "R"), ModulePoint::new(MRDIMM, "32Gb", "R"));
     match key {
         "idle" => {
             let latency = results.0.get(&rdimm.at(LOADS[0])).map(|(part, _)| &part.latency);
@@ -316,10 +318,10 @@ fn reason(results: &Results, key: &str) -> String {
 }
 
 fn remarks(results: &Results) -> Vec<String> {
-    let of = |device, mix| results.bandwidth(Point::new(device, "16Gb", mix));
+    let of = |device, mix| results.bandwidth(ModulePoint::new(device, "16Gb", mix));
     let ahead = 100.0 * (of(MRDIMM, "R") / of(MRDIMM_4R, "R") - 1.0);
     let mixed = ["W3", "W2", "W5"].map(|mix| 100.0 * (of(MRDIMM_4R, mix) / of(MRDIMM, mix) - 1.0));
-    let at = |device| results.latency(Point::new(device, "32Gb", "R").at(HIGH));
+    let at = |device| results.latency(ModulePoint::new(device, "32Gb", "R").at(HIGH));
     vec![
         format!(
             "read-only, two ranks are {ahead:+.1} % beside four: ranks of a pseudo-channel are \
@@ -359,18 +361,20 @@ fn maxima(results: &Results) -> TableDocument {
     for (device, densities) in own.into_iter().chain(generations) {
         for density in densities {
             let mut row = vec![device.to_string(), density.to_string()];
-            row.extend(MIXES.map(|m| number(results.bandwidth(Point::new(device, density, m)))));
+            row.extend(
+                MIXES.map(|m| number(results.bandwidth(ModulePoint::new(device, density, m)))),
+            );
             rows.push(row);
         }
     }
     TableDocument { title: "Maxima of twelve channels".into(), header, rows }
 }
 
-/// What each module gives for a watt and for a pin.
+/// Bandwidth per watt and per data pin of each module.
 fn efficiency(results: &Results) -> TableDocument {
     let devices = [RDIMM, MRDIMM, MRDIMM_4R, GEN2, GEN2_4R];
     let rows = devices.map(|device| {
-        let point = Point::new(device, "16Gb", "R");
+        let point = ModulePoint::new(device, "16Gb", "R");
         let gbps = results.bandwidth(point);
         let (watts, pins) = (results.power_w(point), f64::from(64 * CHANNELS));
         [device.to_string(), number(gbps), number(watts), number(gbps / watts), number(gbps / pins)]

@@ -192,7 +192,7 @@ fn who_sets_another_policy_is_told() {
         let Some(record) = said(series, "two-nodes-hmat", &steps) else { return };
         let text = step(&record, "wait outer").output.join("\n");
         assert!(
-            text.contains("escaped: the process has the policy \"interleave:0-1\""),
+            text.contains("bypassed the policy: the process has the policy \"interleave:0-1\""),
             "{record}"
         );
         assert!(

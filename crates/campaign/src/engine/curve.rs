@@ -17,7 +17,7 @@ use interleaf_measure::{
 };
 use interleaf_model::weights::Weights;
 use interleaf_record::{
-    measure::{KneeDocument, MeasureDocument, PointDocument},
+    measure::{KneeDocument, MeasureDocument, MeasuredPoint},
     rounded,
 };
 use std::{
@@ -94,9 +94,9 @@ impl Bench<'_> {
         }
     }
 
-    /// The fields that all points of a curve share.
-    fn base(&self, cpus: &NodeCpus, place: &Place<'_>, seen: &Seen) -> PointDocument {
-        PointDocument {
+    /// What all points of a curve have in common.
+    fn base(&self, cpus: &Cpus, place: &Place<'_>, seen: &Seen) -> MeasuredPoint {
+        MeasuredPoint {
             memory_node: place.memory_node(),
             weights: place.weights.map(|weights| weights.as_slice().to_vec()),
             pattern: pattern_name(self.setup.pattern).into(),
@@ -125,7 +125,7 @@ impl Bench<'_> {
         let kernel = self.kernel(traffic).map(|kernel| kernel.to_string());
         let shares = [setup.chase_cacheable(chases), setup.buffers_cacheable(load)];
         let cacheable_share = shares.into_iter().flatten().reduce(f64::max).map(rounded);
-        let base = PointDocument { kernel, cacheable_share, ..self.base(cpus, place, &seen) };
+        let base = MeasuredPoint { kernel, cacheable_share, ..self.base(cpus, place, &seen) };
         pinned(chases, || Ok(chase.warm()?))?;
         let mut points: Vec<Loaded> = vec![];
         let mut measure = |team: Option<(&Team, Duration)>, points: &mut Vec<Loaded>| {
@@ -143,12 +143,12 @@ impl Bench<'_> {
                 latency_ns: found.latency_ns.median,
             });
             let rate = Spread { median, relative: 0.0, count: 1 };
-            let point = PointDocument { contamination, took_s, ..base.clone() };
+            let point = MeasuredPoint { contamination, took_s, ..base.clone() };
             let point = with_latency(with_rate(point, traffic, load.len(), rate), found.latency_ns);
             let modelled_gbps =
                 Some(rounded(found.program_gbps * traffic.controller_factor() + chased));
             let delay_ns = team.map(|(_, delay)| delay.as_nanos() as f64);
-            self.add(document, PointDocument { delay_ns, modelled_gbps, measured_gbps, ..point })
+            self.add(document, MeasuredPoint { delay_ns, modelled_gbps, measured_gbps, ..point })
         };
         // First nobody loads.
         measure(None, &mut points)?;

@@ -14,7 +14,7 @@ use interleaf_measure::{
     traffic::{LINE_BYTES, Traffic},
 };
 use interleaf_record::{
-    measure::{HistogramDocument, MeasureDocument, PointDocument, SpreadDocument},
+    measure::{HistogramDocument, MeasureDocument, MeasuredPoint, SpreadDocument},
     rounded,
 };
 use std::time::{Duration, Instant};
@@ -57,7 +57,7 @@ impl Bench<'_> {
                 self.watched(|| pinned(cpus.cpus[0], work))?;
             let rate = Spread { median: gbps, relative: 0.0, count: 1 };
             let threads = if team.is_some() { load.len() } else { 0 };
-            let point = PointDocument {
+            let point = MeasuredPoint {
                 memory_node: Some(memory),
                 pattern: pattern_name(setup.pattern).into(),
                 memory_bytes: chase.region().bytes() as u64,
@@ -68,7 +68,7 @@ impl Bench<'_> {
             };
             self.add(
                 document,
-                PointDocument {
+                MeasuredPoint {
                     delay_ns: team.map(|(_, delay)| delay.as_nanos() as f64),
                     latency_ns: found.filtered.mean_ns().map(rounded),
                     histogram: Some(histogram_document(&found)),

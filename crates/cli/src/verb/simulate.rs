@@ -11,7 +11,7 @@ use interleaf_console::{Failure, output, support};
 use interleaf_model::{control::Settings, policy::PolicyKind, units::Time};
 use interleaf_record::{
     Document,
-    simulate::{MachineDocument, Stated},
+    simulate::{SimulateDocument, TrialParameters},
 };
 use interleaf_sim::machine::{Arena, Outcome, Scenario, ScenarioError, Trial};
 
@@ -73,7 +73,7 @@ fn document(
     duration: Duration,
     trial: &Trial,
     compare: bool,
-) -> Result<MachineDocument, Failure> {
+) -> Result<SimulateDocument, Failure> {
     let others: Vec<PolicyKind> = PolicyKind::ALL
         .iter()
         .map(|(kind, ..)| *kind)
@@ -93,15 +93,15 @@ fn document(
     };
     let outcome = run(trial)?;
     let policy = trial.policy.to_string();
-    let stated = Stated {
+    let stated = TrialParameters {
         policy: &policy,
         duration_s: duration.as_secs_f64(),
         curve_error: trial.curve_error,
     };
-    let mut document = MachineDocument::new(scenario, &stated, &outcome);
+    let mut document = SimulateDocument::new(scenario, &stated, &outcome);
     for policy in others {
         let outcome = run(&Trial { policy, points: None, ..trial.clone() })?;
-        document.compare(scenario, &policy.to_string(), &outcome);
+        document.add_comparison(scenario, &policy.to_string(), &outcome);
     }
     progress.finish_and_clear();
     Ok(document)

@@ -6,7 +6,7 @@ use interleaf_pager::{
     drive::{self, DriveError},
     store::{FileStore, Options},
 };
-use interleaf_record::extend::{DriveDocument, EstimateDocument};
+use interleaf_record::extend::{DriveSpeed, EstimateDocument};
 use std::time::Duration;
 
 /// The part of a store that is used, and the time of each measurement. The cache of a drive is
@@ -32,7 +32,7 @@ pub(super) fn estimate(options: &ExtendOptions, dram: u64) -> Result<EstimateDoc
         let mut store = FileStore::open_all(&[path], open)
             .map_err(|why| Failure::new(why.to_string(), why.hint))?;
         let drive = drive::measure(&mut store, BYTES, LIMIT, &DEPTHS);
-        drives.push(DriveDocument::new(path, &drive.map_err(|why| failed(&why))?));
+        drives.push(DriveSpeed::new(path, &drive.map_err(|why| failed(&why))?));
         progress.inc(1);
     }
     progress.finish_and_clear();

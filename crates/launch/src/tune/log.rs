@@ -89,7 +89,7 @@ impl Shown<'_> {
         let mut bytes = vec![0; (end - self.next).min(TEXT_MAX) as usize];
         if self.log.file.read_exact_at(&mut bytes, self.next).is_ok() {
             self.next += bytes.len() as u64;
-            bar.suspend(|| output::passed_on(&bytes));
+            bar.suspend(|| output::forward_stderr(&bytes));
         }
     }
 }

@@ -1,16 +1,16 @@
-//! The figures of a comparison: efficiency against the footprint over the budget.
+//! Figures of a comparison: efficiency against the ratio of footprint to budget.
 
-use super::{CompareDocument, RowDocument};
+use super::{BenchCompareDocument, BenchRow};
 use crate::figure::{Figure, Series, SeriesKind};
 
-/// The prefix of the names of patterns with a known intensity, which follows it.
+/// Patterns with a known arithmetic intensity are named `polynomial-N`, N operations per byte.
 const INTENSITY: &str = "polynomial-";
 
-impl CompareDocument {
-    /// A figure for each pattern, and one over the intensity of computing.
+impl BenchCompareDocument {
+    /// A figure for each pattern, and one against arithmetic intensity.
     pub fn figures(&self) -> Vec<Figure> {
-        let by_pattern = self.patterns().into_iter().map(|pattern| self.of_pattern(&pattern));
-        by_pattern.chain(self.of_intensity()).collect()
+        let by_pattern = self.patterns().into_iter().map(|pattern| self.pattern_figure(&pattern));
+        by_pattern.chain(self.intensity_figure()).collect()
     }
 
     /// The patterns, in the order in which they were run.
@@ -20,7 +20,7 @@ impl CompareDocument {
         names
     }
 
-    /// The ways but DRAM, which all are held against.
+    /// The ways without DRAM, which is the reference.
     fn ways(&self) -> Vec<String> {
         let mut names: Vec<String> = vec![];
         for row in self.rows.iter().filter(|row| row.way != "dram") {
@@ -31,7 +31,7 @@ impl CompareDocument {
         names
     }
 
-    fn of_pattern(&self, pattern: &str) -> Figure {
+    fn pattern_figure(&self, pattern: &str) -> Figure {
         let of_way = |(group, way): (usize, &String)| {
             let rows = self.rows.iter().filter(|row| row.pattern == pattern && row.way == *way);
             line(way, group, rows.filter_map(|row| Some((row.ratio, row.efficiency?))).collect())
@@ -50,17 +50,17 @@ impl CompareDocument {
             y_from: 0.0,
             categories: vec![],
             series,
-            caption: "Nothing can be above the ceiling: a round takes at least as long as on \
-                      DRAM, and as the drive needs for what the best possible choice of what to \
-                      keep would still carry."
+            caption: "No way exceeds the ceiling: a round takes at least as long as on DRAM, and \
+                      at least as long as the drive needs for the bytes that optimal \
+                      replacement would transfer."
                 .into(),
         }
     }
 
-    /// Efficiency against operations for each byte, at the largest footprint.
-    fn of_intensity(&self) -> Option<Figure> {
-        let intensity = |row: &RowDocument| row.pattern.strip_prefix(INTENSITY)?.parse().ok();
-        let rows: Vec<(f64, &RowDocument)> =
+    /// Efficiency against operations per byte, at the largest ratio.
+    fn intensity_figure(&self) -> Option<Figure> {
+        let intensity = |row: &BenchRow| row.pattern.strip_prefix(INTENSITY)?.parse().ok();
+        let rows: Vec<(f64, &BenchRow)> =
             self.rows.iter().filter_map(|row| Some((intensity(row)?, row))).collect();
         let largest = rows.iter().map(|(_, row)| row.ratio).fold(0.0, f64::max);
         let of_way = |(group, way): (usize, &String)| {

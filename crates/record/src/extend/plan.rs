@@ -1,5 +1,9 @@
-//! Whether a command can be extended, and what speed the stores allow, as
-//! `interleaf.extend.plan/1`.
+//! The plan of `interleaf extend --dry-run` and `--estimate`, as `interleaf.extend.plan/1`: checks
+//! of the command and its stores, and the speed that the stores allow.
+//!
+//! With a footprint F and a budget B of DRAM, the fraction m = 1 - B/F of each pass is read from
+//! the stores. A store of 3 GB/s with half of the footprint missing (m = 0.5) allows 3 / 0.5 = 6
+//! GB/s.
 
 use crate::rounded;
 use interleaf_pager::{drive::Drive, session::SessionSettings};
@@ -8,28 +12,29 @@ use std::path::{Path, PathBuf};
 
 const SCHEMA: &str = "interleaf.extend.plan/1";
 
-/// Footprints that are shown when nobody names one, in budgets.
+/// Footprints estimated by default, as multiples of the budget.
 const FOOTPRINTS: [u64; 3] = [1, 2, 4];
 
-/// Of each byte that STREAM's triad counts, all is read before it is used, and a third is written.
+/// STREAM's triad, a[i] = b[i] + s*c[i], counts three arrays: the pager reads all three, and writes
+/// one of them back.
 const TRIAD_WRITTEN: f64 = 1.0 / 3.0;
 
-/// The plan of a command.
+/// The plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PlanDocument {
+pub struct ExtendPlanDocument {
     pub schema: String,
     pub command: Vec<String>,
     pub dram_bytes: u64,
     pub min_alloc_bytes: u64,
     pub stores: Vec<PathBuf>,
-    /// Whether nothing stands against it.
+    /// Whether no check refuses it.
     pub can_be_done: bool,
     pub checks: Vec<CheckDocument>,
-    /// Absent unless it was asked for.
+    /// The result of `--estimate`; null without it.
     pub estimate: Option<EstimateDocument>,
 }
 
-/// Something that was looked at.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckDocument {
     pub what: String,
@@ -39,30 +44,30 @@ pub struct CheckDocument {
     pub remedy: Option<String>,
 }
 
-/// The speed of the stores, and the efficiency that it allows.
+/// Speeds of the stores, and the speeds they allow a program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EstimateDocument {
-    pub drives: Vec<DriveDocument>,
-    /// Of all stores together.
+    pub drives: Vec<DriveSpeed>,
+    /// Sum over all stores.
     pub read_gbps: f64,
     pub write_gbps: f64,
-    /// The highest efficiency of a program, for some footprints.
+    /// Upper bounds for a program, by footprint.
     pub rows: Vec<EstimateRow>,
 }
 
-/// The speed of one store.
+/// Speed of one store.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct DriveDocument {
+pub struct DriveSpeed {
     pub path: PathBuf,
-    /// The bytes of it that were written and read.
+    /// Bytes written and read by the measurement.
     pub measured_bytes: u64,
     pub read_gbps: f64,
     pub write_gbps: f64,
-    /// Single pages of 4 KiB that are read.
+    /// Random reads of 4 KiB, by queue depth.
     pub random: Vec<RandomDocument>,
 }
 
-/// Single pages that are read, so many at a time.
+/// Random reads of 4 KiB with `depth` outstanding requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RandomDocument {
     pub depth: usize,
@@ -70,56 +75,57 @@ pub struct RandomDocument {
     pub latency_us: f64,
 }
 
-/// The highest speed of a program of this footprint. Null: that of DRAM, no drive is needed.
+/// Upper bounds for a program with this footprint. Null: the footprint fits in the budget.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EstimateRow {
     pub footprint_bytes: u64,
-    /// The part of it that does not fit in the budget.
+    /// The fraction of the footprint that exceeds the budget.
     pub missing_share: f64,
-    /// All of it read in order, again and again.
+    /// Sequential passes over the footprint.
     pub read_gbps: Option<f64>,
-    /// STREAM's triad, counted as STREAM counts.
+    /// STREAM's triad, in the bytes that STREAM counts.
     pub triad_gbps: Option<f64>,
-    /// Each access to another page, from one thread, on average.
+    /// Mean time of a random access from one thread.
     pub random_us: Option<f64>,
-    /// The same from as many threads as the deepest queue that was measured.
+    /// Mean time of a random access from as many threads as the deepest measured queue.
     pub random_many_us: Option<f64>,
 }
 
 impl CheckDocument {
+    /// The check passed.
     pub fn fine(what: &str, detail: String) -> Self {
         Self { what: what.into(), status: "yes".into(), detail, remedy: None }
     }
 
-    pub fn warning(what: &str, detail: String, remedy: &str) -> Self {
-        Self::other(what, "warning", detail, remedy)
+    pub fn warning(what: &str, detail: String, hint: &str) -> Self {
+        Self::with_hint(what, "warning", detail, hint)
     }
 
-    pub fn waivable(what: &str, detail: String, remedy: &str) -> Self {
-        Self::other(what, "no, but --force", detail, remedy)
+    pub fn waivable(what: &str, detail: String, hint: &str) -> Self {
+        Self::with_hint(what, "no, but --force", detail, hint)
     }
 
-    pub fn refused(what: &str, detail: String, remedy: &str) -> Self {
-        Self::other(what, "no", detail, remedy)
+    pub fn refused(what: &str, detail: String, hint: &str) -> Self {
+        Self::with_hint(what, "no", detail, hint)
     }
 
-    fn other(what: &str, status: &str, detail: String, remedy: &str) -> Self {
-        Self { what: what.into(), status: status.into(), detail, remedy: Some(remedy.into()) }
+    fn with_hint(what: &str, status: &str, detail: String, hint: &str) -> Self {
+        Self { what: what.into(), status: status.into(), detail, remedy: Some(hint.into()) }
     }
 
-    /// Whether it is in the way.
+    /// Whether the check refuses the command.
     pub fn stands_against(&self, force: bool) -> bool {
         self.status == "no" || !force && self.status == "no, but --force"
     }
 
-    /// Whether it is to be told.
+    /// Whether the result is shown to the user without `--dry-run`.
     pub fn is_doubtful(&self) -> bool {
         self.status != "yes"
     }
 }
 
-impl PlanDocument {
-    pub fn new(settings: &SessionSettings, checks: Vec<CheckDocument>, force: bool) -> Self {
+impl ExtendPlanDocument {
+    pub fn new(settings: &Settings, checks: Vec<CheckDocument>, force: bool) -> Self {
         Self {
             schema: SCHEMA.into(),
             command: settings.command.clone(),
@@ -133,7 +139,7 @@ impl PlanDocument {
     }
 }
 
-impl DriveDocument {
+impl DriveSpeed {
     pub fn new(path: &Path, drive: &Drive) -> Self {
         let random = drive.random.iter().map(|random| RandomDocument {
             depth: random.depth,
@@ -151,15 +157,16 @@ impl DriveDocument {
 }
 
 impl EstimateDocument {
-    /// The estimate for these drives and this budget.
-    pub fn new(dram_bytes: u64, footprint_bytes: Option<u64>, drives: Vec<DriveDocument>) -> Self {
+    /// Upper bounds with a budget of `dram_bytes`, for `footprint_bytes` or for the default
+    /// footprints.
+    pub fn new(dram_bytes: u64, footprint_bytes: Option<u64>, drives: Vec<DriveSpeed>) -> Self {
         let read_gbps = rounded(drives.iter().map(|drive| drive.read_gbps).sum());
         let write_gbps = rounded(drives.iter().map(|drive| drive.write_gbps).sum());
         let footprints = match footprint_bytes {
             Some(bytes) => vec![bytes],
             None => FOOTPRINTS.map(|times| times * dram_bytes).to_vec(),
         };
-        // A page is on one drive, whichever that is: one thread waits for one.
+        // A page is on one drive: a single thread waits for the mean latency of the drives.
         let one = drives.iter().filter_map(|drive| drive.random.first());
         let alone = one.clone().map(|random| random.latency_us).sum::<f64>() / one.count() as f64;
         let many: f64 =
@@ -185,13 +192,13 @@ impl EstimateDocument {
 mod tests {
     use super::*;
 
-    fn drive(read_gbps: f64) -> DriveDocument {
+    fn drive(read_gbps: f64) -> DriveSpeed {
         let random = |depth: usize, latency_us: f64| RandomDocument {
             depth,
             iops: 1e6 * depth as f64 / latency_us,
             latency_us,
         };
-        DriveDocument {
+        DriveSpeed {
             path: "/mnt".into(),
             measured_bytes: 1 << 30,
             read_gbps,

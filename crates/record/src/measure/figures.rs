@@ -1,70 +1,70 @@
-//! The figures of a record.
+//! Figures of a measurement: bandwidth, curves, weights, caches, histograms.
 
-use super::{MeasureDocument, PointDocument, weights_text};
+use super::{MeasureDocument, MeasuredPoint, weights_text};
 use crate::figure::{Figure, Series, SeriesKind};
 
 impl MeasureDocument {
-    /// The figures that its points make.
+    /// The figures that the points allow; kinds without points are left out.
     pub fn figures(&self) -> Vec<Figure> {
         let all = [
-            self.of_bandwidth(),
-            self.of_curves(),
-            self.of_weights(),
-            self.of_best_weights(),
-            self.of_caches(),
-            self.of_histograms(),
+            self.bandwidth_figure(),
+            self.curves_figure(),
+            self.weights_figure(),
+            self.best_weights_figure(),
+            self.caches_figure(),
+            self.histograms_figure(),
         ];
         all.into_iter().flatten().collect()
     }
 
     /// Bandwidth by mix, a group of bars for each node.
-    fn of_bandwidth(&self) -> Option<Figure> {
+    fn bandwidth_figure(&self) -> Option<Figure> {
         let mut mixes: Vec<String> = vec![];
         let mut series: Vec<(String, Vec<(f64, f64)>)> = vec![];
-        for point in self.of_kind("bandwidth") {
+        for point in self.points_of_kind("bandwidth") {
             let (Some(mix), Some(gbps)) = (&point.mix, point.program_gbps) else { continue };
             let at = mixes.iter().position(|known| known == mix).unwrap_or_else(|| {
                 mixes.push(mix.clone());
                 mixes.len() - 1
             });
-            put(&mut series, place(point), (at as f64, gbps));
+            add_point(&mut series, place(point), (at as f64, gbps));
         }
         let figure = figure("bandwidth", "Bandwidth by mix", "mix", "bandwidth, GB/s");
         let caption = "What the program loads and stores; a controller sees more where stores \
                        read their lines first.";
         (mixes.len() > 1).then(|| Figure {
             categories: mixes,
-            series: drawn(series, SeriesKind::Bars),
+            series: to_series(series, SeriesKind::Bars),
             caption: caption.into(),
             ..figure
         })
     }
 
-    /// Latency against bandwidth, a line for each place and mix.
-    fn of_curves(&self) -> Option<Figure> {
+    /// Latency against bandwidth, a line for each pair of nodes and mix.
+    fn curves_figure(&self) -> Option<Figure> {
         let mut series = vec![];
         for point in self.loaded() {
             let (Some(gbps), Some(ns)) = (point.program_gbps, point.latency_ns) else { continue };
             let mix = point.mix.as_deref().unwrap_or("");
-            put(&mut series, format!("{mix}, {}", place(point)), (gbps, ns));
+            add_point(&mut series, format!("{mix}, {}", place(point)), (gbps, ns));
         }
         let figure = figure("curves", "Latency under load", "bandwidth, GB/s", "latency, ns");
         let caption = "Each point is one load, from none to all that the threads can make; \
                        bandwidth may bend back when memory is saturated.";
         (!series.is_empty()).then(|| Figure {
-            series: drawn(series, SeriesKind::Line),
+            series: to_series(series, SeriesKind::Line),
             caption: caption.into(),
             ..figure
         })
     }
 
-    /// Bandwidth against the part of the pages on the first node, a line for each mix.
-    fn of_weights(&self) -> Option<Figure> {
+    /// Bandwidth against the share of the pages on the first node, a line for each mix.
+    fn weights_figure(&self) -> Option<Figure> {
         let mut series: Vec<(String, Vec<(f64, f64)>)> = vec![];
-        for point in self.of_kind("interleave") {
+        for point in self.points_of_kind("interleave") {
             let (Some(mix), Some(gbps)) = (&point.mix, point.program_gbps) else { continue };
             let Some(weights) = &point.weights else { continue };
-            put(&mut series, mix.clone(), (100.0 * first_share(weights), gbps));
+            add_point(&mut series, mix.clone(), (100.0 * first_share(weights), gbps));
         }
         for (_, points) in &mut series {
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -72,14 +72,15 @@ impl MeasureDocument {
         let x = "pages on the first node, %";
         let figure = figure("weights", "Bandwidth by weights", x, "bandwidth, GB/s");
         (series.iter().any(|(_, points)| points.len() > 1)).then(|| Figure {
-            series: drawn(series, SeriesKind::Line),
+            series: to_series(series, SeriesKind::Line),
             caption: "Each point is one choice of weights.".into(),
             ..figure
         })
     }
 
-    /// Latency against load with the best weights on each point, beside all on the first node.
-    fn of_best_weights(&self) -> Option<Figure> {
+    /// Latency against load with the best weights at each point, and with all pages on the first
+    /// node.
+    fn best_weights_figure(&self) -> Option<Figure> {
         let loads = &self.best_by_load;
         let best = loads.iter().map(|it| (it.load_gbps, it.latency_ns));
         let labels = loads.iter().map(|it| weights_text(&it.weights)).collect();
@@ -94,9 +95,9 @@ impl MeasureDocument {
         (loads.len() > 1).then(|| Figure { series, caption: caption.into(), ..figure })
     }
 
-    /// Latency against size, over the powers of two that axes of numbers have no room for.
-    fn of_caches(&self) -> Option<Figure> {
-        let points = self.of_kind("cache").filter_map(|point| {
+    /// Latency against size. The axis is log2 of the size, since figures have linear axes only.
+    fn caches_figure(&self) -> Option<Figure> {
+        let points = self.points_of_kind("cache").filter_map(|point| {
             let kib = point.memory_bytes as f64 / 1024.0;
             Some((libm::log2(kib), point.latency_ns?))
         });
@@ -107,15 +108,15 @@ impl MeasureDocument {
         (line.x.len() > 1).then(|| Figure { series: vec![line], caption: caption.into(), ..figure })
     }
 
-    /// The accesses by their latency.
-    fn of_histograms(&self) -> Option<Figure> {
+    /// Histograms of the latency of single accesses.
+    fn histograms_figure(&self) -> Option<Figure> {
         let mut series = vec![];
-        for point in self.of_kind("histogram") {
+        for point in self.points_of_kind("histogram") {
             let Some(histogram) = &point.histogram else { continue };
             let total = histogram.histogram_8ns.iter().sum::<u64>().max(1) as f64;
             let load = point.program_gbps.filter(|gbps| *gbps > 0.0);
             let load = load.map_or("idle".into(), |gbps| format!("{gbps:.1} GB/s"));
-            // Up to where 99.9 % are: the rest is in the table.
+            // Cut at the 99.9th percentile: the table has the rest.
             let (mut sum, mut points) = (0, vec![]);
             for (at, count) in histogram.histogram_8ns.iter().enumerate() {
                 points.push((8.0 * at as f64, 100.0 * *count as f64 / total));
@@ -129,7 +130,7 @@ impl MeasureDocument {
         let y = "accesses, % in 8 ns";
         let figure = figure("histogram", "Latency of single accesses", "latency, ns", y);
         (!series.is_empty()).then(|| Figure {
-            series: drawn(series, SeriesKind::Line),
+            series: to_series(series, SeriesKind::Line),
             caption: "Without accesses during which the thread was interrupted.".into(),
             ..figure
         })
@@ -149,20 +150,20 @@ fn figure(id: &str, title: &str, x_label: &str, y_label: &str) -> Figure {
     }
 }
 
-fn put(series: &mut Vec<(String, Vec<(f64, f64)>)>, name: String, point: (f64, f64)) {
+fn add_point(series: &mut Vec<(String, Vec<(f64, f64)>)>, name: String, point: (f64, f64)) {
     match series.iter_mut().find(|(known, _)| *known == name) {
         Some((_, points)) => points.push(point),
         None => series.push((name, vec![point])),
     }
 }
 
-fn drawn(series: Vec<(String, Vec<(f64, f64)>)>, kind: SeriesKind) -> Vec<Series> {
+fn to_series(series: Vec<(String, Vec<(f64, f64)>)>, kind: SeriesKind) -> Vec<Series> {
     let all = series.into_iter().enumerate();
     all.map(|(at, (name, points))| Series::new(name, kind, at, points)).collect()
 }
 
-/// The CPUs and the memory of a point.
-fn place(point: &PointDocument) -> String {
+/// The nodes of the CPUs and of the memory of a point, or its weights.
+fn place(point: &MeasuredPoint) -> String {
     match (&point.weights, point.memory_node) {
         (Some(weights), _) => weights_text(weights),
         (None, Some(node)) => format!("CPUs {} -> node {node}", point.cpu_node),

@@ -1,12 +1,16 @@
-//! Records of other tools, read and written: the output of Intel's Memory Latency Checker, and the
-//! curves of the Mess benchmark.
+//! Reads and writes measurements of other tools: the output of Intel's Memory Latency Checker (MLC)
+//! and the curves of the Mess benchmark.
 //!
-//! Both tell bandwidth as a controller sees it. What the program had of it follows from the mix: an
-//! ordinary store has read its line first.
+//! Both report the bandwidth at the memory controller. The bandwidth of the program follows from
+//! the mix, because an ordinary store reads its line first: at the mix 2:1 the controller moves 210
+//! GB/s for 140 GB/s of the program. A non-temporal store does not read.
 
-use super::{MachineDocument, MeasureDocument, PointDocument, SettingsDocument};
-use crate::{machine::NodeDocument, rounded};
-use interleaf_linux::machine::id_list::IdList;
+use super::{
+    MeasureDocument, MeasuredMachine, MeasuredPoint, SettingsDocument,
+    platform::{controller_gbps, mix},
+};
+use crate::{machine::MachineNode, rounded};
+use interleaf_linux::machine::id_list::List;
 use interleaf_model::{
     format::{FileError, mess_csv, mlc_text},
     mix::Mix,
@@ -15,31 +19,31 @@ use mess_csv::MessPoint;
 use mlc_text::{LoadRow, Matrix, Mlc, MlcTable, Most, TRAFFIC};
 use std::collections::BTreeSet;
 
-/// The quality of a point whose repeats are unknown.
-const UNTOLD: &str = "not told: another tool measured it";
+/// The quality of points of other tools: the spread of their repetitions is unknown.
+const QUALITY_UNKNOWN: &str = "not told: another tool measured it";
 
-/// The record that the text of another tool is; `None` of a text of none that is known.
+/// Parses the output of another tool; `None` when the text has neither of the known formats.
 ///
 /// # Errors
-/// When it is one, and cannot be read.
+/// When the format is recognised and a line cannot be parsed.
 pub fn read(name: &str, text: &str) -> Option<Result<MeasureDocument, FileError>> {
     if mess_csv::is_one(text) {
         let figure = mess_csv::measured(name);
-        return Some(mess_csv::parse(name, text, &figure).map(|read| of_mess(name, &read)));
+        return Some(mess_csv::parse(name, text, &figure).map(|read| from_mess(name, &read)));
     }
-    mlc_text::is_one(text).then(|| mlc_text::parse(name, text).map(|mlc| of_mlc(name, &mlc)))
+    mlc_text::is_one(text).then(|| mlc_text::parse(name, text).map(|mlc| from_mlc(name, &mlc)))
 }
 
-fn of_mess(name: &str, read: &mess_csv::MessCurves) -> MeasureDocument {
+fn from_mess(name: &str, read: &mess_csv::MessCurves) -> MeasureDocument {
     let mut points = vec![];
     for curve in read.curves.iter() {
         let share = (100.0 * curve.mix.read_share()).round();
-        points.extend(curve.curve.points().iter().map(|point| PointDocument {
+        points.extend(curve.curve.points().iter().map(|point| MeasuredPoint {
             mix: Some(if share == 100.0 { "R".into() } else { format!("{share}%") }),
             latency_ns: Some(point.latency_ns),
-            // Mess reads the counters of controllers.
+            // Mess reads the counters of the controllers.
             measured_gbps: Some(point.bandwidth_gbps),
-            ..with_traffic("loaded", (0, 0), curve.mix, point.bandwidth_gbps)
+            ..traffic_point("loaded", (0, 0), curve.mix, point.bandwidth_gbps)
         }));
     }
     let source = format!("the Mess benchmark's {name}");
@@ -54,12 +58,12 @@ fn of_mess(name: &str, read: &mess_csv::MessCurves) -> MeasureDocument {
     record
 }
 
-fn of_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
+fn from_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
     let mut points = vec![];
-    let idle = |place, ns: f64| PointDocument {
+    let idle = |place, ns: f64| MeasuredPoint {
         pattern: "random".into(),
         latency_ns: Some(ns),
-        ..at("idle", place)
+        ..point_at("idle", place)
     };
     match &mlc.latency {
         Some(matrix) => points.extend(pairs(matrix).map(|(place, ns)| idle(place, ns))),
@@ -70,26 +74,26 @@ fn of_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
         matrices().flat_map(|matrix| matrix.rows.iter().map(|(node, _)| *node)).collect();
     let is_told = !with_cpus.is_empty();
     let with_cpus = if is_told { with_cpus } else { BTreeSet::from([0]) };
-    // Of the whole system, of which each node with CPUs carries as much.
+    // MLC reports the whole system: divide evenly among the nodes with CPUs.
     let of_system = with_cpus.len() as f64;
     let whole = |kind, mix, mbps: f64| {
         let gbps = mbps / 1000.0 / of_system;
-        let of_node = move |node: &u32| with_traffic(kind, (*node, *node), mix, gbps);
+        let of_node = move |node: &u32| traffic_point(kind, (*node, *node), mix, gbps);
         with_cpus.iter().map(of_node)
     };
     for Most { traffic, mbps } in &mlc.most {
         let Some(mix) = Mlc::mix(traffic) else { continue };
         points.extend(whole("bandwidth", mix, *mbps));
     }
-    let reads = |(place, mbps)| with_traffic("bandwidth", place, Mix::READ, mbps / 1000.0);
+    let reads = |(place, mbps)| traffic_point("bandwidth", place, Mix::READ, mbps / 1000.0);
     points.extend(mlc.bandwidth.iter().flat_map(pairs).map(reads));
     for MlcTable { traffic, rows } in &mlc.loaded {
         let mix = Mlc::mix(traffic).unwrap_or(Mix::READ);
-        // MLC begins with the highest load, this record with the lowest. Its delays are cycles.
+        // MLC begins with the highest load, a record with the lowest. MLC's delays are in cycles.
         for row in rows.iter().rev() {
             let latency_ns = Some(row.latency_ns);
             let of_nodes = whole("loaded", mix, row.mbps);
-            points.extend(of_nodes.map(|point| PointDocument { latency_ns, ..point }));
+            points.extend(of_nodes.map(|point| MeasuredPoint { latency_ns, ..point }));
         }
     }
     let memory = matrices().flat_map(|matrix| matrix.memory.iter().copied());
@@ -115,7 +119,7 @@ fn of_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
     record
 }
 
-/// The figures of a matrix, each with the node of its CPUs and that of its memory.
+/// The cells of a matrix, each with the node of the CPUs and the node of the memory.
 fn pairs(matrix: &Matrix) -> impl Iterator<Item = ((u32, u32), f64)> {
     matrix.rows.iter().flat_map(|(cpu, figures)| {
         let of = matrix.memory.iter().zip(figures);
@@ -123,67 +127,67 @@ fn pairs(matrix: &Matrix) -> impl Iterator<Item = ((u32, u32), f64)> {
     })
 }
 
-fn at(kind: &str, (cpu, memory): (u32, u32)) -> PointDocument {
-    PointDocument {
+fn point_at(kind: &str, (cpu, memory): (u32, u32)) -> MeasuredPoint {
+    MeasuredPoint {
         kind: kind.into(),
         cpu_node: cpu,
         memory_node: Some(memory),
         nodes: vec![memory],
         pattern: "sequential".into(),
-        ..PointDocument::default()
+        ..MeasuredPoint::default()
     }
 }
 
-fn with_traffic(kind: &str, place: (u32, u32), mix: Mix, gbps: f64) -> PointDocument {
+fn traffic_point(kind: &str, place: (u32, u32), mix: Mix, gbps: f64) -> MeasuredPoint {
     let read_share = mix.read_share();
-    // Of what a controller reads for ordinary stores, the program has not asked for as much as
-    // is written.
+    // The controller reads each line before an ordinary store. The program did not request those
+    // reads: as many bytes as are written.
     let part = if mix.nontemporal() { 1.0 } else { read_share };
-    PointDocument {
+    MeasuredPoint {
         mix: Some(mix.to_string()),
         read_share: Some(rounded(read_share)),
         program_gbps: Some(rounded(gbps * part)),
         modelled_gbps: Some(rounded(gbps)),
-        ..at(kind, place)
+        ..point_at(kind, place)
     }
 }
 
-/// A record of nodes, each with whether it has CPUs; nothing else is known of the machine.
-fn record(source: &str, nodes: &[(u32, bool)], points: Vec<PointDocument>) -> MeasureDocument {
-    let node = |(node, has_cpus): &(u32, bool)| NodeDocument {
+/// A record of a machine of which only the nodes are known, each with whether it has CPUs.
+fn record(source: &str, nodes: &[(u32, bool)], points: Vec<MeasuredPoint>) -> MeasureDocument {
+    let node = |(node, has_cpus): &(u32, bool)| MachineNode {
         node: *node,
         cpus: if *has_cpus { "CPUs that are not told".into() } else { String::new() },
-        ..NodeDocument::default()
+        ..MachineNode::default()
     };
     let nodes = nodes.iter().map(node).collect();
-    let machine = MachineDocument { nodes, ..MachineDocument::default() };
+    let machine = MeasuredMachine { nodes, ..MeasuredMachine::default() };
     let mut record = MeasureDocument::new("all", machine, SettingsDocument::default());
     for point in points {
         record.add(point);
     }
     for point in &mut record.points {
-        point.quality = UNTOLD.into();
+        point.quality = QUALITY_UNKNOWN.into();
     }
-    record.quality = UNTOLD.into();
+    record.quality = QUALITY_UNKNOWN.into();
     record.notes.push(format!("read from {source}"));
     record.source = Some(source.into());
     record.stop("done", "it was measured by another tool");
     record
 }
 
-/// The curves of the first node as Mess has them.
+/// The loaded-latency curves of the first node in the format of Mess.
 ///
 /// # Errors
-/// When there are none that it knows.
+/// When the record has no curve with ordinary stores: Mess has no others.
 pub fn mess(record: &MeasureDocument) -> Result<String, String> {
     let node = first_node(record);
-    let point = |point: &&PointDocument| {
+    let point = |point: &&MeasuredPoint| {
         let share = point.read_share?;
         let stores_pass = share < 1.0 && mix(point).is_some_and(Mix::nontemporal);
         if point.weights.is_some() || point.memory_node != node || stores_pass {
             return None;
         }
-        let (bandwidth_gbps, latency_ns) = (carried(point)?, point.latency_ns?);
+        let (bandwidth_gbps, latency_ns) = (controller_gbps(point)?, point.latency_ns?);
         Some(MessPoint {
             read_percent: (100.0 * share).round() as u32,
             pause: point.delay_ns.unwrap_or(f64::from(u32::MAX)),
@@ -200,27 +204,27 @@ pub fn mess(record: &MeasureDocument) -> Result<String, String> {
     Ok(mess_csv::text(&points))
 }
 
-/// The record as MLC prints one. Delays are ns, since the cycles are unknown.
+/// The record in the format of MLC's output. Delays are in ns: a record has no cycles.
 ///
 /// # Errors
-/// When there is nothing that it prints.
+/// When the record has no point of a kind that MLC prints.
 pub fn mlc(record: &MeasureDocument) -> Result<String, String> {
-    let idle = record.of_kind("idle").filter(|point| point.pattern == "random");
-    let reads = record.of_kind("bandwidth").filter(|point| mix(point) == Some(Mix::READ));
+    let idle = record.points_of_kind("idle").filter(|point| point.pattern == "random");
+    let reads = record.points_of_kind("bandwidth").filter(|point| mix(point) == Some(Mix::READ));
     let node = first_node(record);
-    let own = |point: &&PointDocument| point.memory_node == node;
+    let own = |point: &&MeasuredPoint| point.memory_node == node;
     let systems = nodes_of_system(record);
     let most = TRAFFIC.iter().filter_map(|(theirs, ours)| {
         let wanted = ours.parse().ok();
-        let mut points = record.of_kind("bandwidth").filter(own);
-        let gbps = carried(points.find(|point| mix(point) == wanted)?)?;
+        let mut points = record.points_of_kind("bandwidth").filter(own);
+        let gbps = controller_gbps(points.find(|point| mix(point) == wanted)?)?;
         Some(Most { traffic: (*theirs).into(), mbps: gbps * 1000.0 * systems })
     });
     let mlc = Mlc {
         idle_ns: None,
         latency: matrix(idle, |point| point.latency_ns),
         most: most.collect(),
-        bandwidth: matrix(reads, |point| Some(carried(point)? * 1000.0)),
+        bandwidth: matrix(reads, |point| Some(controller_gbps(point)? * 1000.0)),
         loaded: tables(record, node),
     };
     if mlc == Mlc::default() {
@@ -229,8 +233,8 @@ pub fn mlc(record: &MeasureDocument) -> Result<String, String> {
     Ok(mlc_text::text(&mlc, 1.0))
 }
 
-/// Among how many nodes the bandwidth of the whole system was divided when the record was read from
-/// another tool; 1 of a record of ours, whose nodes are measured one at a time.
+/// The number of nodes among which the bandwidth of the whole system was divided when the record
+/// was read from another tool. 1 for Interleaf's own records, which measure one node at a time.
 fn nodes_of_system(record: &MeasureDocument) -> f64 {
     if record.source.is_none() {
         return 1.0;
@@ -242,14 +246,15 @@ fn tables(record: &MeasureDocument, node: Option<u32>) -> Vec<MlcTable> {
     let systems = nodes_of_system(record);
     let mut tables: Vec<MlcTable> = vec![];
     let loaded = record.loaded();
-    let of_node = |point: &&&PointDocument| point.memory_node == node && point.weights.is_none();
+    let of_node = |point: &&&MeasuredPoint| point.memory_node == node && point.weights.is_none();
     for point in loaded.iter().filter(of_node) {
-        let (Some(mix), Some(gbps), Some(ns)) = (mix(point), carried(point), point.latency_ns)
+        let (Some(mix), Some(gbps), Some(ns)) =
+            (mix(point), controller_gbps(point), point.latency_ns)
         else {
             continue;
         };
         let traffic = if mix == Mix::READ { "Read-only".into() } else { mix.to_string() };
-        // Without load there is no end to the delay; what another tool had, nobody knows.
+        // A point without load has the longest delay; the delays of another tool are not recorded.
         let none = if record.source.is_some() { 0 } else { DELAY_MAX };
         let delay = point.delay_ns.unwrap_or(f64::from(none)).min(f64::from(DELAY_MAX));
         let row = LoadRow { delay: delay as u32, latency_ns: ns, mbps: gbps * 1000.0 * systems };
@@ -261,12 +266,12 @@ fn tables(record: &MeasureDocument, node: Option<u32>) -> Vec<MlcTable> {
     tables
 }
 
-/// The longest delay that its table has room for.
+/// The longest delay that fits in the column of MLC's table.
 const DELAY_MAX: u32 = 99_999;
 
 fn matrix<'a>(
-    points: impl Iterator<Item = &'a PointDocument>,
-    figure: impl Fn(&PointDocument) -> Option<f64>,
+    points: impl Iterator<Item = &'a MeasuredPoint>,
+    figure: impl Fn(&MeasuredPoint) -> Option<f64>,
 ) -> Option<Matrix> {
     let mut cells: Vec<(u32, u32, f64)> = vec![];
     for point in points {
@@ -291,18 +296,9 @@ fn matrix<'a>(
     (!rows.is_empty()).then_some(Matrix { memory, rows })
 }
 
-/// The memory that was measured first.
+/// The memory node of the first point.
 fn first_node(record: &MeasureDocument) -> Option<u32> {
     record.points.iter().find_map(|point| point.memory_node)
-}
-
-/// The bandwidth at the controller.
-fn carried(point: &PointDocument) -> Option<f64> {
-    point.measured_gbps.or(point.modelled_gbps)
-}
-
-fn mix(point: &PointDocument) -> Option<Mix> {
-    super::platform::mix(point)
 }
 
 #[cfg(test)]
@@ -343,7 +339,7 @@ Delay\t(ns)\tMB/sec
         let text = mlc(&record).unwrap();
         let again = read("again.txt", &text).unwrap().unwrap();
         let bare = |record: &MeasureDocument| {
-            let of = |it: &PointDocument| (it.kind.clone(), it.modelled_gbps, it.latency_ns);
+            let of = |it: &MeasuredPoint| (it.kind.clone(), it.modelled_gbps, it.latency_ns);
             record.points.iter().map(of).collect::<Vec<_>>()
         };
         let also: Vec<_> =
@@ -357,23 +353,23 @@ Delay\t(ns)\tMB/sec
         let two = MLC.replace(row, &format!("{row}       1\t 139.4\t  81.1\t\n"));
         let record = read("mlc.txt", &two).unwrap().unwrap();
         let found: Vec<(u32, Option<u32>, Option<f64>)> = record
-            .of_kind("loaded")
+            .points_of_kind("loaded")
             .map(|point| (point.cpu_node, point.memory_node, point.modelled_gbps))
             .collect();
         let of = |node: u32, gbps: f64| (node, Some(node), Some(gbps));
         assert_eq!(found, [of(0, 10.0), of(1, 10.0), of(0, 112.705), of(1, 112.705)]);
         let of_node = |node: u32| {
-            let points = record.of_kind("bandwidth");
+            let points = record.points_of_kind("bandwidth");
             points.filter(|it| it.memory_node == Some(node)).count()
         };
         assert_eq!((of_node(0), of_node(1)), (2, 2));
         assert!(record.notes.iter().any(|note| note.contains("nodes 0-1")), "{:?}", record.notes);
-        // A platform has a tier for each, and what MLC would print is of the whole again.
+        // The platform has a tier for each node; exported to MLC's format, the nodes are summed.
         let exported = super::super::platform::platform(&record, "two", "mlc.txt").unwrap();
         assert_eq!(exported.curves.len(), 2);
         let text = mlc(&record).unwrap();
         assert!(text.contains("260.93\t 225410.0") && text.contains(":\t225630.0"), "{text}");
-        // A text without matrices does not say how many sockets there are, and is told to.
+        // Without matrices the number of sockets is unknown, and a note says so.
         let (_, table) = MLC.split_once("ALL Reads").unwrap();
         let record = read("mlc.txt", &format!("ALL Reads{table}")).unwrap().unwrap();
         assert!(record.notes.iter().any(|note| note.contains("does not say")));

@@ -1,39 +1,41 @@
-//! The machine that was measured.
+//! The hardware and the kernel settings of the measured machine.
 
-use crate::machine::NodeDocument;
+use crate::machine::MachineNode;
 use interleaf_linux::machine::{
     hardware::{Hardware, Known},
     topology::Machine,
 };
 use serde::{Deserialize, Serialize};
 
-/// A machine: what is not known of it says why, in a field with `_unknown` behind its name.
+/// The measured machine: one JSON object. Where a value is null, the field with the suffix
+/// `_unknown` has the reason.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct MachineDocument {
+pub struct MeasuredMachine {
     pub cpu: Option<String>,
     pub cpus: usize,
     pub sockets: usize,
     pub kernel: Option<String>,
     pub product: Option<String>,
-    /// The hypervisor; absent of a machine that names none.
+    /// The hypervisor; null when the machine does not report one.
     pub virtualisation: Option<String>,
-    /// The fastest first.
-    pub nodes: Vec<NodeDocument>,
-    /// As the kernel has them from the firmware or the host.
+    /// Fastest first.
+    pub nodes: Vec<MachineNode>,
+    /// Caches in sysfs, as reported by the firmware or the hypervisor.
     pub caches: Vec<CacheDocument>,
-    pub dimms: Option<Vec<DimmDocument>>,
+    pub dimms: Option<Vec<InstalledDimm>>,
     pub dimms_unknown: Option<String>,
     pub governor: Option<String>,
     pub governor_unknown: Option<String>,
     pub turbo: Option<bool>,
     pub turbo_unknown: Option<String>,
-    /// Those that are on.
+    /// Enabled hardware prefetchers.
     pub prefetchers: Option<Vec<String>>,
     pub prefetchers_off: Vec<String>,
     pub prefetchers_unknown: Option<String>,
     pub transparent_huge_pages: Option<String>,
     pub numa_balancing: Option<u64>,
-    /// Whether the kernel computes its weights itself; absent where it cannot.
+    /// Whether the kernel computes the weights (`auto`); null when the kernel lacks automatic
+    /// weights.
     pub automatic_weights: Option<bool>,
 }
 
@@ -46,7 +48,7 @@ pub struct CacheDocument {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct DimmDocument {
+pub struct InstalledDimm {
     pub slot: String,
     pub capacity_bytes: u64,
     pub kind: String,
@@ -54,26 +56,26 @@ pub struct DimmDocument {
     pub part: String,
 }
 
-/// The known part, and the reason why the rest is not.
-fn split_known<T: Clone>(told: &Known<T>) -> (Option<T>, Option<String>) {
+/// Splits a value into the value and the reason why it is unknown; one of the two is `None`.
+fn known_or_reason<T: Clone>(told: &Told<T>) -> (Option<T>, Option<String>) {
     (told.as_ref().ok().cloned(), told.as_ref().err().cloned())
 }
 
-impl MachineDocument {
+impl MeasuredMachine {
     pub fn new(machine: &Machine, hardware: &Hardware) -> Self {
         let all = crate::machine::MachineDocument::new(machine);
         let cpus = machine.nodes.iter().map(|node| node.cpus.len()).sum();
-        let dimm = |dimm: &interleaf_linux::machine::hardware::Dimm| DimmDocument {
+        let dimm = |dimm: &interleaf_linux::machine::hardware::Dimm| InstalledDimm {
             slot: dimm.slot.clone(),
             capacity_bytes: dimm.bytes,
             kind: dimm.kind.clone(),
             mtps: dimm.mtps,
             part: dimm.part.clone(),
         };
-        let (dimms, dimms_unknown) = split_known(&hardware.dimms);
-        let (governor, governor_unknown) = split_known(&hardware.governor);
-        let (turbo, turbo_unknown) = split_known(&hardware.turbo);
-        let (prefetchers, prefetchers_unknown) = split_known(&hardware.prefetchers);
+        let (dimms, dimms_unknown) = known_or_reason(&hardware.dimms);
+        let (governor, governor_unknown) = known_or_reason(&hardware.governor);
+        let (turbo, turbo_unknown) = known_or_reason(&hardware.turbo);
+        let (prefetchers, prefetchers_unknown) = known_or_reason(&hardware.prefetchers);
         let named = |is_on: bool| {
             let of = prefetchers.iter().flatten().filter(move |it| it.is_on == is_on);
             of.map(|it| it.name.to_string()).collect::<Vec<_>>()
@@ -111,7 +113,7 @@ impl MachineDocument {
         }
     }
 
-    /// The machine as pairs of a name and a text: for tables, and to compare.
+    /// Properties of the machine as pairs of a name and a text, for tables and for `compare`.
     pub fn facts(&self) -> Vec<(&'static str, String)> {
         let or = |value: Option<String>, unknown: &Option<String>| {
             let why = unknown.as_deref().unwrap_or("the machine does not say");
@@ -141,7 +143,7 @@ impl MachineDocument {
             ("guest of", self.virtualisation.clone().unwrap_or_else(|| "nothing it knows".into())),
             ("nodes", nodes.collect::<Vec<_>>().join("; ")),
             ("caches, as told", caches.collect::<Vec<_>>().join(", ")),
-            ("DIMMs", or(self.dimms.as_ref().map(|dimms| slots(dimms)), &self.dimms_unknown)),
+            ("DIMMs", or(self.dimms.as_ref().map(|dimms| slots_text(dimms)), &self.dimms_unknown)),
             ("governor", or(self.governor.clone(), &self.governor_unknown)),
             ("turbo", or(turbo, &self.turbo_unknown)),
             ("prefetchers", or(on, &self.prefetchers_unknown)),
@@ -151,9 +153,9 @@ impl MachineDocument {
     }
 }
 
-/// The modules in the slots, equal ones together.
-fn slots(dimms: &[DimmDocument]) -> String {
-    let text = |dimm: &DimmDocument| {
+/// The populated slots, equal modules grouped: `8 x 64 GiB DDR5-6400`.
+fn slots_text(dimms: &[InstalledDimm]) -> String {
+    let text = |dimm: &InstalledDimm| {
         let speed = dimm.mtps.map(|mtps| format!("-{mtps}")).unwrap_or_default();
         let part = if dimm.part.is_empty() { String::new() } else { format!(" ({})", dimm.part) };
         format!("{} {}{speed}{part}", super::size_text(dimm.capacity_bytes), dimm.kind)

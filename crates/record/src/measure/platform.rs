@@ -1,10 +1,12 @@
-//! A record as a platform: a tier for each node whose curve was measured.
+//! Converts a measurement to a platform: a tier for each node with a measured curve.
 //!
-//! A mix of which only the most bandwidth is known gets a curve of two points. Its idle latency is
-//! measured; at its most, as many bytes are taken to be on their way as at the most of the mix
-//! whose curve is known, which by Little's law is a latency. That one is marked as assumed.
+//! A mix with a measured maximum bandwidth and no curve gets a curve of two points. The first has
+//! the measured idle latency. For the second, at the maximum, the bytes in flight are assumed to
+//! equal those of the mix with the measured curve; Little's law gives the latency: latency = bytes
+//! in flight / bandwidth. Example: 60 GB/s with 12000 bytes in flight is 200 ns, so a maximum of 50
+//! GB/s gets 240 ns. The provenance of that point is `assumed`.
 
-use super::{MeasureDocument, PointDocument};
+use super::{MeasureDocument, MeasuredPoint};
 use crate::rounded;
 use interleaf_model::{
     curve::{Curve, CurvePoint},
@@ -15,30 +17,30 @@ use interleaf_model::{
     units::LINE_BYTES,
 };
 
-/// A platform as files.
+/// The files of a platform.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exported {
-    /// The platform.
+    /// The text of the platform file.
     pub toml: String,
-    /// Its curves, a file for each tier: its name behind that of the platform, and its text.
+    /// A file of curves for each tier: the suffix to the name of the platform, and the text.
     pub curves: Vec<(String, String)>,
 }
 
-/// The curves of a tier.
+/// The input for one tier.
 struct Tier {
     node: u32,
     has_cpus: bool,
     capacity_bytes: u64,
     curves: Curves,
-    /// Points that noise put in the way of a curve, a line for each curve that has some.
+    /// A line for each curve from which noisy points were left out.
     left_out: Vec<String>,
 }
 
-/// The platform that a record describes, whose files are called `stem`. `source` is what its
-/// figures name as theirs.
+/// Converts a record to a platform with the name `stem`. `source` becomes the source of its
+/// figures.
 ///
 /// # Errors
-/// Why there is none.
+/// A text that says why: the record has no curve, or the points of a mix do not form a curve.
 pub fn platform(record: &MeasureDocument, stem: &str, source: &str) -> Result<Exported, String> {
     let mut tiers = vec![];
     for node in &record.machine.nodes {
@@ -64,7 +66,7 @@ pub fn platform(record: &MeasureDocument, stem: &str, source: &str) -> Result<Ex
         quoted(stem),
         quoted(source),
         rounded(lines_per_core(record, &tiers[0])),
-        // Latency was measured from the core: what of it is uncore is not told apart.
+        // Latency was measured from the core: it includes the uncore latency.
         0.0,
     );
     let mut files = vec![];
@@ -78,7 +80,7 @@ pub fn platform(record: &MeasureDocument, stem: &str, source: &str) -> Result<Ex
         toml += &format!(
             "\n[[tier]]\nname = \"{name}\"\nkind = \"{kind}\"\ncapacity = {}\n\
              curves = {}\n",
-            capacity(tier.capacity_bytes),
+            capacity_text(tier.capacity_bytes),
             quoted(&format!("{stem}{file}")),
         );
         files.push((file, curve_csv::text(&tier.curves)));
@@ -86,14 +88,14 @@ pub fn platform(record: &MeasureDocument, stem: &str, source: &str) -> Result<Ex
     Ok(Exported { toml, curves: files })
 }
 
-fn capacity(bytes: u64) -> String {
+fn capacity_text(bytes: u64) -> String {
     match bytes {
         0 => "\"1TiB\" # not told".into(),
         _ => format!("\"{}MiB\"", (bytes >> 20).max(1)),
     }
 }
 
-/// A text as TOML has it.
+/// A TOML string.
 fn quoted(text: &str) -> String {
     toml::Value::String(text.into()).to_string()
 }
@@ -103,45 +105,47 @@ fn idle_ns(tier: &Tier) -> f64 {
     idle.fold(f64::INFINITY, f64::min)
 }
 
-/// Lines that a core keeps on their way: by Little's law, at the most load of the fastest tier.
+/// Outstanding lines of a core by Little's law, at the highest load of the fastest tier; 1 to
+/// 10000.
 fn lines_per_core(record: &MeasureDocument, tier: &Tier) -> f64 {
-    let loaded = of_node(record, "loaded", tier.node);
+    let loaded = points_on_node(record, "loaded", tier.node);
     let lines = loaded.filter_map(|point| {
-        let bytes = bandwidth(point)? * point.latency_ns?;
+        let bytes = controller_gbps(point)? * point.latency_ns?;
         Some(bytes / LINE_BYTES / f64::from(point.threads.max(1)))
     });
     lines.fold(1.0, f64::max).min(1e4)
 }
 
-/// The points of a kind whose memory is on one node, from the CPUs that are nearest to it among
-/// those that were measured.
-fn of_node<'a>(
+/// The points of a kind with memory on `node` alone. Of several CPU nodes the node itself is
+/// preferred, else the node measured first.
+fn points_on_node<'a>(
     record: &'a MeasureDocument,
     kind: &'a str,
     node: u32,
-) -> impl Iterator<Item = &'a PointDocument> + 'a {
+) -> impl Iterator<Item = &'a MeasuredPoint> + 'a {
     let of =
-        move |point: &&PointDocument| point.memory_node == Some(node) && point.weights.is_none();
-    let mut nodes = record.of_kind(kind).filter(of).map(|point| point.cpu_node);
+        move |point: &&MeasuredPoint| point.memory_node == Some(node) && point.weights.is_none();
+    let mut nodes = record.points_of_kind(kind).filter(of).map(|point| point.cpu_node);
     let first = nodes.next();
     let near = if nodes.any(|cpu| cpu == node) { Some(node) } else { first };
-    record.of_kind(kind).filter(of).filter(move |point| Some(point.cpu_node) == near)
+    record.points_of_kind(kind).filter(of).filter(move |point| Some(point.cpu_node) == near)
 }
 
-/// The bandwidth at the controller: as counted, else by the table of mixes.
-fn bandwidth(point: &PointDocument) -> Option<f64> {
+/// Bandwidth at the controller: counted, else computed from the mix.
+pub(super) fn controller_gbps(point: &MeasuredPoint) -> Option<f64> {
     point.measured_gbps.or(point.modelled_gbps)
 }
 
-pub(super) fn mix(point: &PointDocument) -> Option<Mix> {
+pub(super) fn mix(point: &MeasuredPoint) -> Option<Mix> {
     let name = point.mix.as_deref()?;
-    // A mix by its share of reads has the name that it was asked by.
+    // A mix given by its read share has no name that parses: `70%`.
     let of_share = || Mix::new(point.read_share?, name.ends_with("nt")).ok();
     let named: Mix = name.parse().ok().or_else(of_share)?;
     Some(if point.pattern == "random" { named.in_random_order() } else { named })
 }
 
-/// The curves of a node, and which points they leave out; `None` of a node that has none.
+/// The curves of a node, and a line for each curve from which points were left out; `None` when the
+/// node has no loaded-latency points.
 fn curves(
     record: &MeasureDocument,
     node: u32,
@@ -149,8 +153,9 @@ fn curves(
 ) -> Result<Option<(Curves, Vec<String>)>, String> {
     let measured = |provenance| Figure { provenance, source: source.into() };
     let mut groups: Vec<(Mix, Vec<CurvePoint>)> = vec![];
-    for point in of_node(record, "loaded", node) {
-        let (Some(mix), Some(gbps), Some(ns)) = (mix(point), bandwidth(point), point.latency_ns)
+    for point in points_on_node(record, "loaded", node) {
+        let (Some(mix), Some(gbps), Some(ns)) =
+            (mix(point), controller_gbps(point), point.latency_ns)
         else {
             continue;
         };
@@ -165,8 +170,8 @@ fn curves(
     let Some((_, known)) = groups.first() else { return Ok(None) };
     let idle = known.iter().map(|point| point.latency_ns).fold(f64::INFINITY, f64::min);
     let in_flight = known.iter().map(CurvePoint::in_flight_bytes).fold(0.0, f64::max);
-    for point in of_node(record, "bandwidth", node) {
-        let (Some(mix), Some(gbps)) = (mix(point), bandwidth(point)) else { continue };
+    for point in points_on_node(record, "bandwidth", node) {
+        let (Some(mix), Some(gbps)) = (mix(point), controller_gbps(point)) else { continue };
         if groups.iter().any(|(known, _)| *known == mix) || gbps <= 0.0 {
             continue;
         }

@@ -7,17 +7,17 @@ use interleaf_linux::{
 };
 use interleaf_model::format::platform_toml;
 
-/// A record of a machine with DRAM and an expander that has no points yet.
+/// A record without points of a machine with DRAM and an expander.
 pub fn record() -> MeasureDocument {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines");
     let root = Root::captured(folder.join("epyc-cxl"));
     let (machine, hardware) = (Machine::read(&root).unwrap(), Hardware::read(&root).unwrap());
-    let machine = MachineDocument::new(&machine, &hardware);
+    let machine = MeasuredMachine::new(&machine, &hardware);
     MeasureDocument::new("all", machine, SettingsDocument::default())
 }
 
-fn point(kind: &str, mix: &str, gbps: f64) -> PointDocument {
-    PointDocument {
+fn point(kind: &str, mix: &str, gbps: f64) -> MeasuredPoint {
+    MeasuredPoint {
         kind: kind.into(),
         mix: Some(mix.into()),
         pattern: "sequential".into(),
@@ -27,18 +27,18 @@ fn point(kind: &str, mix: &str, gbps: f64) -> PointDocument {
         program_gbps: Some(gbps),
         modelled_gbps: Some(gbps),
         memory_node: Some(0),
-        ..PointDocument::default()
+        ..MeasuredPoint::default()
     }
 }
 
-fn loaded(node: u32, gbps: f64, ns: f64) -> PointDocument {
+fn loaded(node: u32, gbps: f64, ns: f64) -> MeasuredPoint {
     let memory_node = Some(node);
-    PointDocument { memory_node, latency_ns: Some(ns), ..point("loaded", "R", gbps) }
+    MeasuredPoint { memory_node, latency_ns: Some(ns), ..point("loaded", "R", gbps) }
 }
 
-fn weighted(kind: &str, weights: &[u16], gbps: f64) -> PointDocument {
+fn weighted(kind: &str, weights: &[u16], gbps: f64) -> MeasuredPoint {
     let weights = Some(weights.to_vec());
-    PointDocument { weights, memory_node: None, ..point(kind, "R", gbps) }
+    MeasuredPoint { weights, memory_node: None, ..point(kind, "R", gbps) }
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn the_best_weights_move_with_the_load() {
     for (weights, points) in curves {
         for (gbps, ns) in points {
             let latency_ns = Some(ns);
-            record.add(PointDocument { latency_ns, ..weighted("loaded", &weights, gbps) });
+            record.add(MeasuredPoint { latency_ns, ..weighted("loaded", &weights, gbps) });
         }
     }
     let loads = &record.best_by_load;
@@ -75,10 +75,10 @@ fn the_best_weights_move_with_the_load() {
 
 #[test]
 fn a_point_says_why_it_cannot_be_trusted() {
-    let judged = |change: &dyn Fn(&mut PointDocument)| {
+    let judged = |change: &dyn Fn(&mut MeasuredPoint)| {
         let mut point = point("bandwidth", "R", 20.0);
         change(&mut point);
-        point.judged()
+        point.assess()
     };
     assert_eq!(judged(&|_| {}), "good");
     assert_eq!(judged(&|point| point.spread = 0.12), "noisy: repeats spread by 12 %");
@@ -86,7 +86,7 @@ fn a_point_says_why_it_cannot_be_trusted() {
     assert_eq!(others, "noisy: others kept 0.5 CPUs busy");
     assert!(judged(&|point| point.contamination.stolen_cpus = 0.5).contains("the host took"));
     assert!(judged(&|point| point.off_by = Some(0.1)).contains("pages are elsewhere"));
-    let change = |point: &mut PointDocument| point.contamination.frequency_change = Some(0.2);
+    let change = |point: &mut MeasuredPoint| point.contamination.frequency_change = Some(0.2);
     assert!(judged(&change).contains("the frequency changed by 20 %"));
     assert_eq!(judged(&|point| point.cacheable_share = Some(0.25)), "good");
     let cached = judged(&|point| point.cacheable_share = Some(0.8));
@@ -100,10 +100,10 @@ fn a_record_is_noisy_where_many_points_are() {
     let mut record = record();
     for at in 0..10 {
         let spread = if at < 1 { 0.2 } else { 0.0 };
-        record.add(PointDocument { spread, ..point("bandwidth", "R", 1.0) });
+        record.add(MeasuredPoint { spread, ..point("bandwidth", "R", 1.0) });
     }
     assert_eq!(record.quality, "good", "one of ten");
-    record.add(PointDocument { spread: 0.2, ..point("bandwidth", "R", 1.0) });
+    record.add(MeasuredPoint { spread: 0.2, ..point("bandwidth", "R", 1.0) });
     assert!(record.quality.starts_with("noisy: 2 of 11"), "{}", record.quality);
 }
 
@@ -130,7 +130,7 @@ fn a_record_becomes_a_platform() {
         found.curve.max_bandwidth_gbps()
     };
     assert_eq!((max(0, "R"), max(1, "R"), max(0, "W2")), (300.0, 120.0, 250.0));
-    // What was not measured says so.
+    // A point that was not measured is marked as assumed.
     assert!(exported.curves[0].1.contains("assumed") && !exported.curves[1].1.contains("assumed"));
     record.points.clear();
     assert!(platform::platform(&record, "mine", "mine.json").unwrap_err().contains("no curve"));

@@ -1,4 +1,4 @@
-//! The figures of a run over time.
+//! Figures of a profile: quantities over the time of the run.
 
 use super::{AppDocument, ProfileDocument, SampleDocument, SlotsDocument};
 use crate::figure::{Figure, Series, SeriesKind};
@@ -6,7 +6,7 @@ use crate::figure::{Figure, Series, SeriesKind};
 const GIB: f64 = 1_073_741_824.0;
 
 impl ProfileDocument {
-    /// Plots over time of what there is.
+    /// The figures of the quantities that were counted.
     pub fn figures(&self) -> Vec<Figure> {
         let app = &self.app;
         let all = [
@@ -36,7 +36,7 @@ impl AppDocument {
         }
     }
 
-    /// A line of what some samples have; none where no two have it.
+    /// A line of a value over time; `None` with fewer than two samples that have it.
     fn line(
         &self,
         name: &str,
@@ -47,7 +47,7 @@ impl AppDocument {
         drawn(name, group, points.collect())
     }
 
-    /// The same over the time that traffic is counted in.
+    /// As [`Self::line`], over counted time.
     fn counted_line(
         &self,
         name: &str,

@@ -1,38 +1,42 @@
-//! Samples of a run: sums over short times, so that several together are one over a longer time.
+//! Samples of a run. A sample has sums over a span, so that two neighbours merge into a sample of
+//! the joint span. [`Samples`] uses that to bound its length: at 1024 samples it merges pairs, and
+//! from then on twice as many raw samples make a stored one. A long run keeps 512 to 1024.
 
 use interleaf_model::machine::Traffic;
 use interleaf_observe::counters::topdown::CoreSlots;
 use serde::{Deserialize, Serialize};
 
-/// The most samples that are kept: of a run that is longer, two and two become one.
+/// Limit of the stored samples; pairs are merged when it is reached.
 const SAMPLES_MAX: usize = 1024;
 
-/// A span of a run. A null was not counted, which is not 0.
+/// The sums of one span. Null means "not counted", not 0.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SampleDocument {
-    /// When it ended, after the start of the command.
+    /// End of the span, from the start of the command.
     pub time_s: f64,
     pub span_s: f64,
-    /// The time that its traffic is of: of a recording that of then.
+    /// Time covered by the traffic counters; for a recording, the time when it was recorded.
     pub counted_s: f64,
-    /// The time that its CPU time and storage are of; 0 when processes were not looked at.
+    /// Time covered by CPU time and storage; 0 when the processes were not sampled.
     pub looked_s: f64,
-    /// By tier, over all sockets.
+    /// Traffic by tier, summed over sockets.
     pub tiers: Vec<TrafficDocument>,
-    /// Of the command alone, all tiers, read and written together: where nothing counts tiers.
+    /// Bytes of the command alone, reads and writes on all tiers: used when no counter separates
+    /// tiers.
     pub command_bytes: Option<f64>,
     pub cpu_s: f64,
     pub threads: usize,
     pub threads_running: usize,
-    /// At the end of it, or the most; null when it was not looked at.
+    /// Resident memory at the end of the span, or the peak of merged samples; null when not
+    /// sampled.
     pub resident_bytes: Option<u64>,
-    /// By tier; empty when it was not looked at.
+    /// Resident memory by tier; empty when not sampled.
     pub placement_bytes: Vec<u64>,
     pub anonymous_bytes: Vec<u64>,
     pub major_faults: u64,
     pub storage_read_bytes: Option<u64>,
     pub storage_written_bytes: Option<u64>,
-    /// By what is metered.
+    /// Energy by metered domain.
     pub energy_j: Vec<Option<f64>>,
     pub slots: Option<SlotsDocument>,
     pub hidden_processes: usize,
@@ -43,12 +47,12 @@ pub struct SampleDocument {
 pub struct TrafficDocument {
     pub read_bytes: Option<f64>,
     pub written_bytes: Option<f64>,
-    /// Requests that began to wait, and how long all of them waited.
+    /// Requests inserted in the queue, and their total time in it: latency = occupancy / inserts.
     pub inserts: Option<f64>,
     pub occupancy_ns: Option<f64>,
 }
 
-/// Slots of the command's threads, by kind.
+/// Issue slots of the command's threads, by top-down category.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SlotsDocument {
     pub all: Option<f64>,
@@ -61,17 +65,17 @@ pub struct SlotsDocument {
     pub mispredicts: Option<f64>,
     pub fetch_latency: Option<f64>,
     pub memory: Option<f64>,
-    /// The time for which the counters should have counted, and did, over all threads.
+    /// Time enabled and time on the PMU, summed over threads; they differ when multiplexed.
     pub enabled_ns: f64,
     pub running_ns: f64,
 }
 
-/// Both, where both are known.
+/// The sum; `None` when one of the two is unknown.
 fn both(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     Some(a? + b?)
 }
 
-/// The sum of the known values.
+/// The sum of the known values; `None` when both are unknown.
 fn either<T: std::ops::Add<Output = T>>(a: Option<T>, b: Option<T>) -> Option<T> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a + b),
@@ -80,8 +84,8 @@ fn either<T: std::ops::Add<Output = T>>(a: Option<T>, b: Option<T>) -> Option<T>
 }
 
 impl TrafficDocument {
-    /// Adds the traffic of another domain with the same tier; what one of them does not count is
-    /// left out, as counters do that have no such unit there.
+    /// Adds the traffic of another domain on the same tier. A domain without the counter does not
+    /// contribute.
     pub fn add(&mut self, more: &Traffic) {
         self.read_bytes = either(self.read_bytes, more.read_bytes);
         self.written_bytes = either(self.written_bytes, more.written_bytes);
@@ -89,7 +93,7 @@ impl TrafficDocument {
         self.occupancy_ns = either(self.occupancy_ns, more.occupancy_ns);
     }
 
-    /// Read and written; `None` when nothing is counted.
+    /// Bytes read and written; `None` when neither is counted.
     pub fn bytes(&self) -> Option<f64> {
         either(self.read_bytes, self.written_bytes)
     }
@@ -99,7 +103,7 @@ impl TrafficDocument {
         Some(self.occupancy_ns? / inserts)
     }
 
-    /// The traffic of two spans.
+    /// Merges the traffic of two spans.
     fn and(self, next: Self) -> Self {
         Self {
             read_bytes: both(self.read_bytes, next.read_bytes),
@@ -149,19 +153,19 @@ impl From<SlotsDocument> for CoreSlots {
 }
 
 impl SampleDocument {
-    /// CPUs that it used; `None` when it was not looked at.
+    /// CPUs used; `None` when the processes were not sampled.
     pub fn cpus(&self) -> Option<f64> {
         (self.looked_s > 0.0).then(|| self.cpu_s / self.looked_s)
     }
 
-    /// Bandwidth of all tiers; `None` when nothing is counted.
+    /// Bandwidth of all tiers in GB/s; `None` when nothing is counted.
     pub fn gbps(&self) -> Option<f64> {
         let of_tiers = self.tiers.iter().map(TrafficDocument::bytes).fold(None, either);
         let bytes = of_tiers.or(self.command_bytes)?;
         (self.counted_s > 0.0).then(|| bytes / self.counted_s / 1e9)
     }
 
-    /// The part of the bytes that are reads; `None` when they are not counted apart.
+    /// Read share of the bytes; `None` when reads and writes are not counted separately.
     pub fn read_share(&self) -> Option<f64> {
         let sum = |of: fn(&TrafficDocument) -> Option<f64>| {
             self.tiers.iter().map(of).fold(None, either::<f64>)
@@ -170,15 +174,15 @@ impl SampleDocument {
         (read + written > 0.0).then(|| read / (read + written))
     }
 
-    /// Whether any traffic is counted.
+    /// Whether the span has counted traffic.
     fn counts(&self) -> bool {
         let of_tiers = self.tiers.iter().any(|tier| *tier != TrafficDocument::default());
         self.counted_s > 0.0 && (of_tiers || self.command_bytes.is_some())
     }
 
-    /// This and the one behind it.
+    /// Merges this sample with the next one.
     pub fn and(self, next: Self) -> Self {
-        // A quantity that only one of the two counted is taken from it.
+        // When one of the two counted no traffic, the merged traffic is that of the other.
         let (tiers, command_bytes, counted_s) = match (self.counts(), next.counts()) {
             (true, false) => (self.tiers, self.command_bytes, self.counted_s),
             (false, true) => (next.tiers, next.command_bytes, next.counted_s),
@@ -222,26 +226,26 @@ impl SampleDocument {
         }
     }
 
-    /// All of them together; `None` of none.
+    /// Merges all samples; `None` for an empty slice.
     pub fn sum(samples: &[Self]) -> Option<Self> {
         samples.iter().cloned().reduce(Self::and)
     }
 
-    /// Resident memory over time; `None` when it was never looked at.
-    pub fn mean_resident(samples: &[Self]) -> Option<f64> {
+    /// Mean resident memory, weighted by span; `None` when never sampled.
+    pub fn mean_resident_bytes(samples: &[Self]) -> Option<f64> {
         let looked = || samples.iter().filter_map(|it| Some((it.span_s, it.resident_bytes?)));
         let span: f64 = looked().map(|(span_s, _)| span_s).sum();
         (span > 0.0).then(|| looked().map(|(span_s, it)| span_s * it as f64).sum::<f64>() / span)
     }
 }
 
-/// The samples of a run, however long it is.
+/// The samples of a run of any length, at most 1024.
 #[derive(Clone, Debug)]
 pub struct Samples {
     list: Vec<SampleDocument>,
-    /// The number of samples that are merged into one.
+    /// Raw samples merged into each stored one.
     each: usize,
-    /// Of the last one that is kept, how many it has.
+    /// Raw samples merged into the last stored one so far.
     last: usize,
 }
 

@@ -31,11 +31,8 @@ fn sample(time_s: f64, tiers: &[TrafficDocument]) -> SampleDocument {
 }
 
 fn app(samples: Vec<SampleDocument>) -> AppDocument {
-    let tier = |node| TierDocument {
-        name: format!("node {node}"),
-        kind: "dram".into(),
-        nodes: vec![node],
-    };
+    let tier =
+        |node| ProfileTier { name: format!("node {node}"), kind: "dram".into(), nodes: vec![node] };
     AppDocument {
         kind: "app".into(),
         command: vec![],
@@ -62,12 +59,12 @@ fn the_whole_is_what_the_samples_sum_to() {
     let busy = [tier(20.0, 10.0), tier(4.0, 6.0)];
     let samples = (1..=4).map(|s| sample(f64::from(s), if s <= 2 { &quiet } else { &busy }));
     let mut app = app(samples.collect());
-    let beside = Beside {
+    let totals = RunTotals {
         process_resident_max_bytes: Some(3000),
         machine_busy_s: Some(10.0),
         stolen_s: Some(0.4),
     };
-    app.summed(4.0, beside);
+    app.summarise(4.0, totals);
     let whole = app.whole.clone().unwrap();
     assert_eq!((whole.bandwidth_gbps, whole.bandwidth_max_gbps), (Some(22.0), Some(40.0)));
     assert_eq!(whole.read_share, Some(rounded(54.0 / 88.0)));
@@ -87,7 +84,7 @@ fn the_whole_is_what_the_samples_sum_to() {
 fn what_is_not_counted_is_not_0() {
     let mut app = app(vec![sample(1.0, &[TrafficDocument::default(); 2])]);
     app.samples[0].energy_j = vec![None];
-    app.summed(1.0, Beside::default());
+    app.summarise(1.0, RunTotals::default());
     let whole = app.whole.unwrap();
     assert_eq!((whole.bandwidth_gbps, whole.read_share, whole.other_cpus_used), (None, None, None));
     assert_eq!(whole.tiers[0].latency_ns, None);
@@ -102,7 +99,7 @@ fn the_commands_own_traffic_stands_in_where_tiers_are_not_counted() {
         ..sample(time_s, &[TrafficDocument::default(); 2])
     };
     let mut app = app(vec![counted(1.0, 4e9), counted(2.0, 6e9)]);
-    app.summed(2.0, Beside::default());
+    app.summarise(2.0, RunTotals::default());
     let whole = app.whole.unwrap();
     assert_eq!((whole.bandwidth_gbps, whole.bandwidth_max_gbps), (Some(5.0), Some(6.0)));
     assert_eq!((whole.read_share, whole.tiers[0].bandwidth_gbps), (None, None));
@@ -130,7 +127,7 @@ fn both_levels_sum_to_their_parts() {
 }
 
 proptest! {
-    /// However samples are put together, the whole is the same.
+    /// Merging samples keeps their sums.
     #[test]
     fn long_runs_keep_their_sums(count in 1usize..5000) {
         let mut samples = Samples::new();

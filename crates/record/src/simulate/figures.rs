@@ -1,12 +1,12 @@
 //! Figures of a simulated machine.
 
-use super::{MachineDocument, PeriodDocument, WorkloadDocument};
+use super::{SimulateDocument, SimulatedPeriod, WorkloadDocument};
 use crate::{
     figure::{Figure, Series, SeriesKind},
     predict::weights_text,
 };
 
-impl MachineDocument {
+impl SimulateDocument {
     /// Figures of this simulation.
     pub fn figures(&self) -> Vec<Figure> {
         let mut figures = vec![self.shares(), self.bandwidth(), self.migration()];
@@ -29,14 +29,14 @@ impl MachineDocument {
         }
     }
 
-    /// A line of something that each period has.
-    fn line(&self, name: &str, group: usize, value: impl Fn(&PeriodDocument) -> f64) -> Series {
+    /// A line of a value over the periods.
+    fn line(&self, name: &str, group: usize, value: impl Fn(&SimulatedPeriod) -> f64) -> Series {
         let points = self.periods.iter().map(|period| (period.time_s, value(period)));
         Series::new(name, SeriesKind::Line, group, points)
     }
 
-    /// Target and reached share of the first tier, with the decisions; of several domains that of
-    /// each domain's accesses on the first of its own tiers.
+    /// Target and share of the accesses on the first tier, with the decisions. With several
+    /// domains, for each domain the share of its accesses on its own first tier.
     pub fn shares(&self) -> Figure {
         let several = self.domains.len() > 1;
         let (series, y_label) = if several {
@@ -56,10 +56,10 @@ impl MachineDocument {
     }
 
     fn shares_of_machine(&self) -> Vec<Series> {
-        let target = |period: &PeriodDocument| f64::from(period.target_weights[0]);
+        let target = |period: &SimulatedPeriod| f64::from(period.target_weights[0]);
         let decisions =
             self.periods.iter().map(|p| format!("{}: {}", p.decision, p.reason)).collect();
-        // A target holds until the next one: a decision is a point.
+        // A target holds until the next decision: draw decisions as points.
         let points = self.periods.iter().map(|period| (period.time_s, target(period)));
         let mut series = vec![
             self.line("where the accesses go", 0, |period| 100.0 * period.hot_share[0]),
@@ -74,8 +74,8 @@ impl MachineDocument {
         series
     }
 
-    /// The shares of the accesses of domain `at`, their targets, and the best static choice of its
-    /// workloads.
+    /// Domain number `at`: share of its accesses on its first tier, target, and the best static
+    /// weights of its workloads.
     fn shares_in(&self, at: usize) -> Vec<Series> {
         let domain = &self.domains[at];
         let Some(first) = domain.tiers.first() else { return vec![] };
@@ -85,11 +85,11 @@ impl MachineDocument {
             let share = period.domain_hot_share.get(at)?.get(tier)?;
             Some((period.time_s, 100.0 * share))
         });
-        let target = |period: &PeriodDocument| {
+        let target = |period: &SimulatedPeriod| {
             let points = period.domain_weights.get(at)?.get(tier)?;
             Some((period.time_s, f64::from(*points)))
         };
-        let decided: Vec<&PeriodDocument> =
+        let decided: Vec<&SimulatedPeriod> =
             self.periods.iter().filter(|period| target(period).is_some()).collect();
         let labels = decided.iter().map(|p| format!("{}: {}", p.decision, p.reason)).collect();
         let points = decided.iter().filter_map(|period| target(period));
@@ -141,7 +141,7 @@ impl MachineDocument {
         }
     }
 
-    /// Speed-ups of all policies, workload by workload.
+    /// Speed-ups of all policies, grouped by workload.
     fn policies(&self) -> Figure {
         let mut policies: Vec<(&str, Vec<f64>)> = vec![(&self.policy, speedups(&self.workloads))];
         let others = self.comparison.iter();
@@ -165,7 +165,7 @@ impl MachineDocument {
     }
 }
 
-/// The start of an axis of shares in percent that are at least `lowest`: the multiple of ten below.
+/// Lower end of an axis of percentages that are at least `lowest`: a multiple of ten, 0 to 90.
 pub fn share_axis_from(lowest: f64) -> f64 {
     10.0 * ((lowest - 2.0) / 10.0).floor().clamp(0.0, 9.0)
 }

@@ -1,9 +1,9 @@
 //! The two constants of interleaving, fitted to the mixed points of MLC.
 //!
-//! *Page streams* say how many threads' worth of pages are walked independently: few of them leave
-//! one tier short of work now and then. *Coupling* is the bandwidth that DRAM loses to traffic on
-//! CXL, which crosses the same mesh. The first costs bandwidth where both tiers are near their
-//! limit, the second where DRAM is the limit, so that the points separate them.
+//! *Page streams* are pages that threads walk one after the other. With few of them a tier runs out
+//! of requests now and then. *Coupling* is the bandwidth that DRAM loses for traffic on CXL, which
+//! crosses the same mesh. The first costs bandwidth where both tiers are near their maximum, the
+//! second where DRAM is the limit; therefore the points determine both.
 
 use crate::published::weights;
 use interleaf_console::Failure;
@@ -69,19 +69,19 @@ pub(super) struct Constants {
     pub(super) loss: f64,
 }
 
-/// The values that are tried.
+/// The grid of values for the fit: page streams, and losses from 0 to 0.2 GB/s per GB/s.
 const PAGE_STREAMS: std::ops::RangeInclusive<u32> = 6..=40;
 const LOSSES: usize = 41;
 const LOSS_STEP: f64 = 0.005;
 
 impl Constants {
-    /// Those of the platform file.
-    pub(super) fn shipped(platform: &Platform) -> Self {
+    /// The constants in the platform file.
+    pub(super) fn from_platform(platform: &Platform) -> Self {
         let loss = platform.couplings.first().map_or(0.0, |coupling| coupling.loss);
         Self { page_streams: platform.interleaving.page_streams, loss }
     }
 
-    /// Those with the least mean square of the relative errors of the mixed `points`.
+    /// The constants with the least mean square of the relative errors of the mixed `points`.
     pub(super) fn fit(platform: &Platform, points: &[MlcPoint]) -> Self {
         let miss = |constants: &Self| {
             let square = |point: &MlcPoint| {
@@ -95,10 +95,10 @@ impl Constants {
         });
         let judged = tried.map(|constants| (constants, miss(&constants)));
         let best = judged.min_by(|a, b| a.1.total_cmp(&b.1));
-        best.map_or_else(|| Self::shipped(platform), |(constants, _)| constants)
+        best.map_or_else(|| Self::from_platform(platform), |(constants, _)| constants)
     }
 
-    /// What `point` would reach with these constants.
+    /// The bandwidth of `point` with these constants, GB/s.
     pub(super) fn bandwidth_gbps(self, platform: &Platform, point: &MlcPoint) -> f64 {
         let mut platform = platform.clone();
         platform.interleaving.page_streams = self.page_streams;

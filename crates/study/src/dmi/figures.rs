@@ -23,7 +23,7 @@ pub(super) fn all(alone: &[Experiment], shifting: &Experiment) -> Result<Vec<Fig
     ])
 }
 
-/// Single-workload performance.
+/// Speed-ups of single workloads by policy.
 fn policies(alone: &[Experiment]) -> Result<Figure, Failure> {
     let mut series = vec![];
     for (group, policy) in POLICIES.iter().enumerate() {
@@ -78,7 +78,7 @@ fn ratio(id: &str, title: &str, experiment: &Experiment) -> Result<Figure, Failu
     })
 }
 
-/// What moved since the start.
+/// Migrated bytes since the start.
 fn migration(experiment: &Experiment) -> Result<Figure, Failure> {
     let mut series = vec![];
     for (group, policy) in

@@ -1,9 +1,9 @@
 //! Figures of the study.
 
-use super::{DENSITIES, HIGH, LOADS, MIXES, MRDIMM, MRDIMM_4R, Point, RDIMM, Results};
+use super::{DENSITIES, HIGH, LOADS, MIXES, MRDIMM, MRDIMM_4R, ModulePoint, RDIMM, Results};
 use interleaf_record::figure::{Figure, Series, SeriesKind};
 
-/// Bins of the histograms, ns, and where they end.
+/// Width of the bins of histograms, and their end, ns.
 const BIN_NS: usize = 8;
 const END_NS: usize = 1200;
 
@@ -19,7 +19,7 @@ fn maxima(results: &Results, density: &'static str) -> Figure {
     let devices = [RDIMM, MRDIMM, MRDIMM_4R];
     let series = devices.iter().enumerate().map(|(group, device)| {
         let of = |(at, mix): (usize, &&'static str)| {
-            (at as f64, results.bandwidth(Point::new(device, density, mix)))
+            (at as f64, results.bandwidth(ModulePoint::new(device, density, mix)))
         };
         Series::new(*device, SeriesKind::Bars, group, MIXES.iter().enumerate().map(of))
     });
@@ -39,7 +39,7 @@ fn maxima(results: &Results, density: &'static str) -> Figure {
 fn latency(results: &Results) -> Figure {
     let series = [RDIMM, MRDIMM, super::GEN2].into_iter().enumerate().map(|(group, device)| {
         let of = |load: &f64| {
-            let point = Point::new(device, "32Gb", "R").at(*load);
+            let point = ModulePoint::new(device, "32Gb", "R").at(*load);
             (results.bandwidth(point), results.latency(point))
         };
         Series::new(device, SeriesKind::Line, group, LOADS.iter().map(of))
@@ -59,7 +59,7 @@ fn latency(results: &Results) -> Figure {
 /// Figure 9.
 fn histogram(results: &Results) -> Figure {
     let series = [RDIMM, MRDIMM].into_iter().enumerate().map(|(group, device)| {
-        let point = Point::new(device, "32Gb", "R").at(HIGH);
+        let point = ModulePoint::new(device, "32Gb", "R").at(HIGH);
         let (bins, count) = results.0.get(&point).map_or((vec![], 1), |(part, _)| {
             (part.latency.bins(BIN_NS, END_NS), part.latency.count().max(1))
         });

@@ -1,6 +1,9 @@
-//! What the report expects next: sixteen channels, and devices of PCIe Gen 6 that take from them.
+//! The outlook of the report: sixteen channels, shared with PCIe Gen 6 devices.
+//!
+//! 128 lanes of PCIe Gen 6 carry 1024 GB/s. The devices are served first; the module computes the
+//! bandwidth that remains for reads of the cores, at the mix that both make together.
 
-use super::{CHANNELS, GEN2, GEN2_4R, MRDIMM, MRDIMM_4R, Point, Results};
+use super::{CHANNELS, GEN2, GEN2_4R, MRDIMM, MRDIMM_4R, ModulePoint, Results};
 use interleaf_record::reproduce::TableDocument;
 use interleaf_report::number;
 use interleaf_sim::dimm::device::{Device, Options};
@@ -12,7 +15,7 @@ const DMA_GBPS: f64 = 128.0 * 8.0;
 
 const DEVICES: [&str; 4] = [MRDIMM, MRDIMM_4R, GEN2, GEN2_4R];
 
-/// Maxima by the part of the lines that is written.
+/// Mixes by the fraction of written lines.
 const MIXES: [(f64, &str); 7] = [
     (0.0, "R"),
     (0.1, "W19"),
@@ -23,28 +26,29 @@ const MIXES: [(f64, &str); 7] = [
     (1.0, "W6"),
 ];
 
-/// Where the bytes of devices go: what is said of it, and the part that is written.
+/// Directions of device traffic: a label, and the fraction that is written to memory.
 const WAYS: [(&str, f64); 3] =
     [("out of memory", 0.0), ("half of it either way", 0.5), ("in", 1.0)];
 
-/// What has to be simulated for it besides the maxima of other figures.
-pub(super) fn points() -> impl Iterator<Item = Point> {
-    let of = |device| ["W19", "0.25", "W6"].map(|mix| Point::new(device, "16Gb", mix));
+/// Points to simulate beside those of the other figures.
+pub(super) fn points() -> impl Iterator<Item = ModulePoint> {
+    let of = |device| ["W19", "0.25", "W6"].map(|mix| ModulePoint::new(device, "16Gb", mix));
     DEVICES.into_iter().flat_map(of)
 }
 
-/// The rate of the pins of all channels, TB/s.
+/// Peak bandwidth of sixteen channels by the pin rate, TB/s.
 pub(super) fn nominal_tbps(second: bool) -> f64 {
     let device = Device::by_name(if second { GEN2 } else { MRDIMM }, &Options::default());
     device.map_or(f64::NAN, |device| device.peak_gbps() * f64::from(CHANNELS_NEXT) * 1e-3)
 }
 
-/// What sixteen channels deliver when a part of the lines is written, GB/s. Channels share nothing,
-/// and each has as many lines on their way as on a machine with twelve.
+/// Bandwidth of sixteen channels when the fraction `written` of the lines is written, GB/s,
+/// interpolated between mixes. Channels are independent, and each has as many outstanding lines as
+/// on a machine with twelve.
 fn delivered(results: &Results, device: &'static str, written: f64) -> f64 {
     let at = |mix| {
         let channels = f64::from(CHANNELS_NEXT) / f64::from(CHANNELS);
-        results.bandwidth(Point::new(device, "16Gb", mix)) * channels
+        results.bandwidth(ModulePoint::new(device, "16Gb", mix)) * channels
     };
     let next = MIXES.iter().position(|(part, _)| *part >= written).unwrap_or(MIXES.len() - 1);
     let (high, to) = MIXES[next];
@@ -55,13 +59,14 @@ fn delivered(results: &Results, device: &'static str, written: f64) -> f64 {
     at(from) + (at(to) - at(from)) * (written - low) / (high - low)
 }
 
-/// What devices get that are served first, and what cores can read beside them, GB/s.
+/// The bandwidth of devices, which are served first, and the remaining bandwidth for reads by
+/// cores, GB/s.
 fn shared(delivered: impl Fn(f64) -> f64, written: f64) -> (f64, f64) {
     let alone = delivered(written);
     if alone <= DMA_GBPS {
         return (alone, 0.0);
     }
-    // All that cores read makes the mix that memory sees one with fewer writes.
+    // Reads by cores lower the write share of the joint mix: bisect for the total bandwidth.
     let (mut low, mut high) = (DMA_GBPS, 4.0 * DMA_GBPS);
     for _ in 0..50 {
         let middle = f64::midpoint(low, high);

@@ -10,8 +10,7 @@ mod view;
 use crate::verb::terminal;
 use history::History;
 use interleaf_console::{Failure, output};
-use interleaf_daemon::SOCKET;
-use interleaf_record::balance::PeriodDocument;
+use interleaf_record::balance::BalancePeriod;
 use ratatui::Frame;
 use std::{
     io::{self, BufRead as _, BufReader, ErrorKind, Read as _},
@@ -36,8 +35,8 @@ const LINE_MAX: u64 = 1 << 16;
 enum Told {
     /// The daemon is there; it tells what was so far.
     Here,
-    Period(Box<PeriodDocument>),
-    /// A line that is no period.
+    Period(Box<BalancePeriod>),
+    /// What it said is no period.
     Strange,
     Gone,
 }

@@ -15,7 +15,7 @@ use crate::{
 use child::{Bench, RunOutcome};
 use interleaf_console::{Failure, output, support};
 use interleaf_linux::{launch::command::Signals, root::Root};
-use interleaf_record::bench_compare::{Budget, CompareDocument, RowDocument};
+use interleaf_record::bench_compare::{BenchCompareDocument, BenchRow, Budget};
 use series::Series;
 use std::process::ExitCode;
 
@@ -27,7 +27,7 @@ pub(super) fn run(args: &BenchCompareArgs) -> Result<ExitCode, Failure> {
         held.map_err(|why| Failure::new(format!("signals cannot be held: {why}"), "report it"))?;
     let bench = Bench::new(&root, &signals, args)?;
     let budget = Budget { dram_bytes: args.dram.get(), slack_bytes: args.slack.get() };
-    let mut document = CompareDocument::new(budget, args.threads, &args.store, &root);
+    let mut document = BenchCompareDocument::new(budget, args.threads, &args.store, &root);
     let measured = measure(&bench, args, &mut document);
     let (csv, text) = (
         || interleaf_report::bench_compare::csv(&document),
@@ -46,7 +46,7 @@ pub(super) fn run(args: &BenchCompareArgs) -> Result<ExitCode, Failure> {
     bench.check_restored()?;
     Ok(ExitCode::from(match bench.signal() {
         Some(signal) => 128 + signal as u8,
-        None => u8::from(document.has_wrong()),
+        None => u8::from(document.has_wrong_result()),
     }))
 }
 
@@ -54,7 +54,7 @@ pub(super) fn run(args: &BenchCompareArgs) -> Result<ExitCode, Failure> {
 fn measure(
     bench: &Bench<'_>,
     args: &BenchCompareArgs,
-    document: &mut CompareDocument,
+    document: &mut BenchCompareDocument,
 ) -> Result<(), Failure> {
     for pattern in chosen(args) {
         for ratio in &args.ratio {
@@ -68,7 +68,7 @@ fn measure(
 }
 
 /// Writes what is known so far to the file of `-o`, for whatever ends this process.
-fn record(args: &BenchCompareArgs, document: &CompareDocument) -> Result<(), Failure> {
+fn record(args: &BenchCompareArgs, document: &BenchCompareDocument) -> Result<(), Failure> {
     let target = args.output.output.as_deref().filter(|target| {
         // A pipe is given the whole record, once.
         target.as_os_str() != "-" && target.metadata().map_or(true, |found| found.is_file())
@@ -93,7 +93,7 @@ fn rounds(
     args: &BenchCompareArgs,
     pattern: &'static Pattern,
     ratio: f64,
-    document: &mut CompareDocument,
+    document: &mut BenchCompareDocument,
 ) -> Result<(), Failure> {
     let mut ways: Vec<Way> = args.ways.iter().filter_map(|name| Way::from_name(name)).collect();
     // A group gets as much memory as the pager used, which has to be known then.
@@ -103,15 +103,15 @@ fn rounds(
     let mut measured = None;
     for _ in 0..args.rounds {
         let ended = round(bench, pattern, ratio, &mut all);
-        let rows: Vec<RowDocument> = all.iter().map(Series::document).collect();
-        document.put(rows.clone(), None, pattern.moves_bytes());
+        let rows: Vec<BenchRow> = all.iter().map(Series::document).collect();
+        document.replace_rows(rows.clone(), None, pattern.moves_bytes());
         record(args, document)?;
         ended?;
         if bench.signal().is_some() {
             break;
         }
-        let ceiling = ceiling::find(bench, pattern, ratio, &rows, &mut measured)?;
-        document.put(rows, ceiling, pattern.moves_bytes());
+        let ceiling = ceiling::of(bench, pattern, ratio, &rows, &mut measured)?;
+        document.replace_rows(rows, ceiling, pattern.moves_bytes());
         record(args, document)?;
     }
     Ok(())

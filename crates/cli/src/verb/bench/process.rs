@@ -2,7 +2,7 @@
 
 use interleaf_console::Failure;
 use interleaf_linux::root::Root;
-use interleaf_record::bench::DriveDocument;
+use interleaf_record::bench::DriveTraffic;
 use std::{os::unix::fs::MetadataExt as _, path::Path};
 
 /// The resources that this process has used.
@@ -71,10 +71,10 @@ impl Drive {
         [0, 2, 4, 6].map(|at| fields.get(at).copied().unwrap_or(0))
     }
 
-    /// Its traffic between two moments. A sector of these counts is 512 bytes on any drive.
-    pub(super) fn document(&self, now: Done, then: Done) -> DriveDocument {
+    /// What it did between two moments. A sector of these counts is 512 bytes, whatever the drive.
+    pub(super) fn document(&self, now: Done, then: Done) -> DriveTraffic {
         let since = |at: usize| now[at].saturating_sub(then[at]);
-        DriveDocument {
+        DriveTraffic {
             name: self.name.clone(),
             read_bytes: 512 * since(1),
             written_bytes: 512 * since(3),

@@ -10,7 +10,7 @@ use interleaf_console::{Failure, output, system};
 use interleaf_launch::extend::session_failure;
 use interleaf_linux::launch::command::Signals;
 use interleaf_pager::session::Session;
-use interleaf_record::extend::{ExtendDocument, Seen};
+use interleaf_record::extend::{ExtendDocument, SessionProcesses};
 use ratatui::Frame;
 use std::time::{Duration, Instant};
 use view::View;
@@ -74,13 +74,13 @@ fn find(pid: Option<u32>) -> Result<Session, Failure> {
 /// The statistics of a session since the monitor began.
 struct Watch<'a> {
     session: &'a Session,
-    seen: Seen,
+    seen: SessionProcesses,
     since: Instant,
 }
 
 impl<'a> Watch<'a> {
     fn new(session: &'a Session) -> Self {
-        Self { session, seen: Seen::default(), since: Instant::now() }
+        Self { session, seen: SessionProcesses::default(), since: Instant::now() }
     }
 
     /// The present statistics; `None` when the session has ended.
@@ -89,9 +89,9 @@ impl<'a> Watch<'a> {
             return None;
         }
         // Those who have gone are the keeper's affair.
-        self.seen.watch(&self.session.ledger);
-        let (settings, ledger) = (&self.session.settings, &self.session.ledger);
-        let mut document = ExtendDocument::new(settings, ledger, &self.seen);
+        self.seen.update(&self.session.board);
+        let (settings, board) = (&self.session.settings, &self.session.board);
+        let mut document = ExtendDocument::new(settings, board, &self.seen);
         document.elapsed_s = self.since.elapsed().as_secs_f64();
         Some(document)
     }

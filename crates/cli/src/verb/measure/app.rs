@@ -14,8 +14,8 @@ use interleaf_linux::{
     root::Root,
 };
 use interleaf_record::{
-    measure::{MachineDocument, SCHEMA},
-    profile::{AppDocument, ProfileDocument},
+    measure::{MeasuredMachine, SCHEMA},
+    profile::{AppDocument, ProfileDocument, QuantityDocument},
 };
 use sources::Sources;
 use std::{
@@ -38,7 +38,7 @@ pub(super) fn run(args: &AppArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     let machine = Machine::read(&root).map_err(system::read_failure)?;
     let sources = Sources::find(args, &root, &machine)?;
     let hardware = Hardware::read(&root).map_err(system::read_failure)?;
-    let described = MachineDocument::new(&machine, &hardware);
+    let described = MeasuredMachine::new(&machine, &hardware);
     let mut document = document(args, &root, &machine, described, &sources);
     if args.dry_run {
         give(args, &document, interleaf_report::profile::dry_run)?;
@@ -62,8 +62,8 @@ pub(super) fn run(args: &AppArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     }
     match demand.transpose() {
         Err(failure) if status.success() => return Err(failure),
-        // The exit status is that of the command.
-        Err(failure) => drop(output::tell(failure)),
+        // Who called learns how the command failed.
+        Err(failure) => drop(output::print_failure(failure)),
         Ok(_) => {}
     }
     Ok(exit(status))
@@ -109,7 +109,7 @@ fn document(
     args: &AppArgs,
     root: &Root,
     machine: &Machine,
-    described: MachineDocument,
+    described: MeasuredMachine,
     sources: &Sources<'_>,
 ) -> ProfileDocument {
     let cpus = machine.sockets.iter().map(|(_, cpus)| cpus.len()).sum();

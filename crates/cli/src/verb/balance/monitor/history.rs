@@ -1,6 +1,6 @@
 //! The periods of a daemon so far.
 
-use interleaf_record::balance::PeriodDocument;
+use interleaf_record::balance::BalancePeriod;
 use std::collections::VecDeque;
 
 /// Periods that are kept and drawn: a quarter of an hour of 6 s each.
@@ -9,12 +9,12 @@ const KEPT: usize = 150;
 /// The last periods of each domain.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    domains: Vec<VecDeque<PeriodDocument>>,
+    domains: Vec<VecDeque<BalancePeriod>>,
 }
 
 impl History {
-    pub(super) fn add(&mut self, period: PeriodDocument) {
-        let of = |domain: &VecDeque<PeriodDocument>| {
+    pub(super) fn add(&mut self, period: BalancePeriod) {
+        let of = |domain: &VecDeque<BalancePeriod>| {
             domain.back().is_some_and(|last| last.domain == period.domain)
         };
         let at = self.domains.iter().position(of).unwrap_or_else(|| {
@@ -38,7 +38,7 @@ impl History {
     }
 
     /// The periods of a domain, counted from 0; there is at least one.
-    pub(super) fn periods(&self, domain: usize) -> Option<&VecDeque<PeriodDocument>> {
+    pub(super) fn of(&self, domain: usize) -> Option<&VecDeque<BalancePeriod>> {
         self.domains.get(domain)
     }
 }

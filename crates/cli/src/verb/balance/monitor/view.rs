@@ -3,7 +3,7 @@
 
 use super::history::History;
 use interleaf_model::units::Bytes;
-use interleaf_record::balance::PeriodDocument;
+use interleaf_record::balance::BalancePeriod;
 use interleaf_report::number;
 use ratatui::{
     Frame,
@@ -41,7 +41,7 @@ pub(super) struct View {
     domain: usize,
 }
 
-type Periods = VecDeque<PeriodDocument>;
+type Periods = VecDeque<BalancePeriod>;
 
 impl View {
     pub(super) fn new(socket: String) -> Self {
@@ -93,7 +93,7 @@ impl View {
         }
     }
 
-    fn title(&self, last: &PeriodDocument) -> Line<'_> {
+    fn title(&self, last: &BalancePeriod) -> Line<'_> {
         let bold = Style::new().add_modifier(Modifier::BOLD);
         let mut spans = vec![
             Span::styled("interleaf balance", bold),
@@ -114,7 +114,7 @@ fn colour(tier: usize) -> Style {
     Style::new().fg(COLOURS[tier % COLOURS.len()])
 }
 
-fn table(last: &PeriodDocument) -> Table<'_> {
+fn table(last: &BalancePeriod) -> Table<'_> {
     let rows = last.nodes.iter().enumerate().map(|(at, node)| {
         let unknown = || "-".to_string();
         let target = last.target_weights.get(at).map(|points| format!("{points} %"));
@@ -175,7 +175,7 @@ fn draw_chart(
 fn draw_bandwidth(frame: &mut Frame<'_>, area: Rect, periods: &Periods) {
     let Some(last) = periods.back() else { return };
     let line = |(at, node): (usize, &u32)| {
-        let point = |it: &PeriodDocument| Some((it.time_s, *it.tier_bandwidth_gbps.get(at)?));
+        let point = |it: &BalancePeriod| Some((it.time_s, *it.tier_bandwidth_gbps.get(at)?));
         let points: Vec<_> = periods.iter().filter_map(point).collect();
         (format!("node{node}"), colour(at), points, GraphType::Line)
     };
@@ -189,10 +189,9 @@ fn draw_shares(frame: &mut Frame<'_>, area: Rect, periods: &Periods) {
     let Some(last) = periods.back() else { return };
     let mut lines = vec![];
     for (at, node) in last.nodes.iter().enumerate() {
-        let target =
-            |it: &PeriodDocument| Some((it.time_s, f64::from(*it.target_weights.get(at)?)));
+        let target = |it: &BalancePeriod| Some((it.time_s, f64::from(*it.target_weights.get(at)?)));
         let reached =
-            |it: &PeriodDocument| Some((it.time_s, 100.0 * it.reached_share.as_ref()?.get(at)?));
+            |it: &BalancePeriod| Some((it.time_s, 100.0 * it.reached_share.as_ref()?.get(at)?));
         let targets = periods.iter().filter_map(target).collect();
         let dots: Vec<_> = periods.iter().filter_map(reached).collect();
         lines.push((format!("node{node}"), colour(at), targets, GraphType::Line));
@@ -216,7 +215,7 @@ fn draw_moved(frame: &mut Frame<'_>, area: Rect, periods: &Periods) {
 /// The last decisions, the newest first.
 fn list(periods: &Periods, area: Rect) -> Paragraph<'_> {
     let rows = usize::from(area.height.saturating_sub(2));
-    let text = |period: &PeriodDocument| {
+    let text = |period: &BalancePeriod| {
         let weights: Vec<String> = period.target_weights.iter().map(u16::to_string).collect();
         let (decision, reason) = (&period.decision, &period.reason);
         let weights = weights.join(":");
@@ -233,9 +232,9 @@ mod tests {
     use interleaf_record::balance::SCHEMA;
     use ratatui::{Terminal, backend::TestBackend};
 
-    fn period(time_s: f64, domain: &str, first: u16) -> PeriodDocument {
+    fn period(time_s: f64, domain: &str, first: u16) -> BalancePeriod {
         let share = f64::from(first) / 100.0;
-        PeriodDocument {
+        BalancePeriod {
             schema: SCHEMA.into(),
             time_s,
             domain: domain.into(),
@@ -321,7 +320,7 @@ mod tests {
         has(&drawn(&view, 80, 24), &["/run/x.sock: the daemon's first period has not ended yet"]);
         view.link = Link::Gone;
         has(&drawn(&view, 80, 24), &[GONE]);
-        let unknown = PeriodDocument {
+        let unknown = BalancePeriod {
             reached_share: None,
             reached_bytes: None,
             tier_bandwidth_gbps: vec![],

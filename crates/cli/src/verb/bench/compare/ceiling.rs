@@ -4,7 +4,7 @@ use super::{child::Bench, drive};
 use crate::comparison::pattern::Pattern;
 use interleaf_console::Failure;
 use interleaf_record::{
-    bench_compare::{CeilingDocument, DriveRateDocument, RowDocument},
+    bench_compare::{BenchRow, CeilingDocument, DriveRateDocument},
     rounded,
 };
 use interleaf_workload::{
@@ -22,7 +22,7 @@ pub(super) fn find(
     bench: &Bench<'_>,
     pattern: &Pattern,
     ratio: f64,
-    rows: &[RowDocument],
+    rows: &[BenchRow],
     measured: &mut Option<DriveRateDocument>,
 ) -> Result<Option<CeilingDocument>, Failure> {
     let row = |way: &str| rows.iter().find(|row| row.way == way && row.rate.is_some());
@@ -57,7 +57,7 @@ pub(super) fn find(
 }
 
 /// The most memory that any of them had: with more, less has to be carried.
-fn memory(bench: &Bench<'_>, rows: &[RowDocument]) -> u64 {
+fn memory(bench: &Bench<'_>, rows: &[BenchRow]) -> u64 {
     let budget = bench.args().dram.get();
     let extended = rows.iter().filter(|row| row.way != "dram");
     extended.filter_map(|row| row.used_max_bytes).fold(budget, u64::max)

@@ -3,7 +3,7 @@
 use super::child::Bench;
 use crate::comparison::pattern::Pattern;
 use interleaf_console::Failure;
-use interleaf_record::bench_compare::{DriveRateDocument, RowDocument};
+use interleaf_record::bench_compare::{BenchRow, DriveRateDocument};
 use serde::Deserialize;
 use std::{
     fs,
@@ -99,12 +99,12 @@ pub(super) fn rate(
 pub(super) fn at_least_reached(
     pattern: &Pattern,
     measured: DriveRateDocument,
-    rows: &[RowDocument],
+    rows: &[BenchRow],
 ) -> DriveRateDocument {
     if !pattern.moves_bytes() {
         return measured;
     }
-    let reached = |row: &RowDocument| {
+    let reached = |row: &BenchRow| {
         let bytes = row.read_bytes? + row.written_bytes?;
         let seconds = row.round_s.filter(|_| row.way != "dram" && bytes >= REACHED_MIN)?;
         Some((row.way.clone(), bytes as f64 / 1e9 / seconds))
@@ -150,13 +150,13 @@ mod tests {
     use super::*;
     use crate::comparison::pattern::PATTERNS;
 
-    fn row(way: &str, read_bytes: u64, round_s: f64) -> RowDocument {
-        RowDocument {
+    fn row(way: &str, read_bytes: u64, round_s: f64) -> BenchRow {
+        BenchRow {
             way: way.into(),
             read_bytes: Some(read_bytes),
             written_bytes: Some(0),
             round_s: Some(round_s),
-            ..RowDocument::default()
+            ..BenchRow::default()
         }
     }
 

@@ -5,7 +5,7 @@ use crate::comparison::{pattern::Pattern, way::Way};
 use interleaf_record::{
     all_rounded,
     bench::BenchDocument,
-    bench_compare::{PagerDocument, RowDocument, TriedDocument},
+    bench_compare::{BenchRow, PagerDocument, TriedDocument},
     rounded,
 };
 
@@ -70,7 +70,7 @@ impl Series {
         best.map(|run| run.hint)
     }
 
-    pub(super) fn document(&self) -> RowDocument {
+    pub(super) fn document(&self) -> BenchRow {
         let best = self.best().flatten();
         let runs: Vec<&Run> = self.runs.iter().filter(|run| run.hint == best).collect();
         let of = |value: &dyn Fn(&BenchDocument) -> Option<f64>| {
@@ -89,7 +89,7 @@ impl Series {
             Some(hint) => format!("{hint}: {why}"),
             None => why.clone(),
         });
-        RowDocument {
+        BenchRow {
             pattern: self.pattern.name.into(),
             ratio: self.ratio,
             footprint_bytes: last.map_or(0, |it| it.footprint_bytes),

@@ -19,7 +19,7 @@ use interleaf_observe::{
     source::Source,
     usage,
 };
-use interleaf_record::profile::{QuantityDocument, TierDocument};
+use interleaf_record::profile::{ProfileTier, QuantityDocument};
 use std::path::Path;
 
 /// The sources beside `/proc`, as far as they exist.
@@ -32,7 +32,7 @@ pub(super) struct Sources<'a> {
     pub(super) energy: Option<Meter>,
     /// The tier of each tier that the source has.
     pub(super) tier_of: Vec<usize>,
-    pub(super) tiers: Vec<TierDocument>,
+    pub(super) tiers: Vec<ProfileTier>,
     pub(super) nodes: Vec<(u32, usize)>,
     pub(super) quantities: Vec<QuantityDocument>,
 }
@@ -84,18 +84,18 @@ impl<'a> Sources<'a> {
 
 /// The tiers of a machine, the fastest first, and the tier of each node. A machine without NUMA has
 /// one.
-fn tiers(machine: &Machine, layout: &Layout) -> (Vec<TierDocument>, Vec<(u32, usize)>) {
+fn tiers(machine: &Machine, layout: &Layout) -> (Vec<ProfileTier>, Vec<(u32, usize)>) {
     let by_speed = machine.memory_by_speed();
     let with_kinds = by_speed.iter().zip(&layout.tiers);
-    let mut tiers: Vec<TierDocument> = with_kinds
-        .map(|(nodes, tier)| TierDocument {
+    let mut tiers: Vec<ProfileTier> = with_kinds
+        .map(|(nodes, tier)| ProfileTier {
             name: tier.name.clone(),
             kind: tier.kind.to_string(),
             nodes: nodes.iter().collect(),
         })
         .collect();
     if tiers.is_empty() {
-        tiers.push(TierDocument { name: "memory".into(), kind: "dram".into(), nodes: vec![0] });
+        tiers.push(ProfileTier { name: "memory".into(), kind: "dram".into(), nodes: vec![0] });
     }
     let nodes = tiers.iter().enumerate();
     let nodes = nodes.flat_map(|(at, tier)| tier.nodes.iter().map(move |node| (*node, at)));
@@ -190,7 +190,7 @@ fn fed<'a>(path: &Path, layout: &Layout, dry_run: bool) -> Result<Traffic<'a>, F
 /// A recording: of the tiers, or, as `balance` has it, of the nodes in the order of their speed.
 fn replayed<'a>(
     path: &Path,
-    tiers: &[TierDocument],
+    tiers: &[ProfileTier],
     nodes: &[(u32, usize)],
 ) -> Result<Traffic<'a>, Failure> {
     let replay = Replay::open(path).map_err(|why| {

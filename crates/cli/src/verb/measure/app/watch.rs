@@ -12,7 +12,7 @@ use interleaf_observe::{
     usage::{self, MachineTime, Usage},
 };
 use interleaf_record::profile::{
-    Beside, ProfileDocument, QuantityDocument, SampleDocument, Samples, TrafficDocument,
+    ProfileDocument, RunTotals, SampleDocument, Samples, TrafficDocument,
 };
 use std::time::{Duration, Instant};
 
@@ -233,7 +233,7 @@ impl<'a> Watch<'a> {
         };
         self.saved = age;
         document.app.samples = self.samples.list().to_vec();
-        document.app.summed(age.as_secs_f64(), Beside::default());
+        document.app.summarise(age.as_secs_f64(), RunTotals::default());
         // The last one says why, if this cannot be written.
         let _ = output::interim(target, &interleaf_record::json(document));
         Ok(())
@@ -245,14 +245,14 @@ impl<'a> Watch<'a> {
         let since = |of: fn(&MachineTime) -> Duration| {
             machine.map(|(now, before)| of(&now).saturating_sub(of(&before)).as_secs_f64())
         };
-        let beside = Beside {
+        let totals = RunTotals {
             process_resident_max_bytes: usage::children_resident_max().ok().flatten(),
             machine_busy_s: since(|time| time.busy),
             stolen_s: since(|time| time.stolen),
         };
         let app = &mut document.app;
         app.samples = self.samples.list().to_vec();
-        app.summed(elapsed.as_secs_f64(), beside);
+        app.summarise(elapsed.as_secs_f64(), totals);
         app.warnings = self.warnings;
         tell(document);
     }
