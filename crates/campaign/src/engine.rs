@@ -189,8 +189,8 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// What all points have in common.
-    fn point(&self, kind: &str, cpus: &Cpus, seen: &Seen) -> MeasuredPoint {
+    /// The fields that all points share.
+    fn point(&self, kind: &str, cpus: &NodeCpus, seen: &Seen) -> MeasuredPoint {
         MeasuredPoint {
             kind: kind.into(),
             cpu_node: cpus.node,

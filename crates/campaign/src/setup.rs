@@ -318,7 +318,7 @@ impl<'a> Setup<'a> {
     }
 
     /// A record without points.
-    pub(super) fn document(&self) -> MeasureDocument {
+    pub(crate) fn document(&self) -> MeasureDocument {
         let machine = MeasuredMachine::new(&self.machine, &self.hardware);
         let settings = SettingsDocument {
             isa: self.isa.map_or("the fastest for each mix".into(), |isa| isa.to_string()),

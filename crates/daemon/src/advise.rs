@@ -73,9 +73,9 @@ pub fn run(
         }
     };
     let nobody = setup.scopes().iter().map(|_| None).collect();
-    let mut host =
-        Host::new(root, setup.host.clone(), source, clock, nobody).map_err(|why| failed(&why))?;
-    let mut publisher = Publisher::here(args, manager)?;
+    let mut host = Host::new(root, setup.host.clone(), source, clock, nobody)
+        .map_err(|why| host_failure(&why))?;
+    let mut publisher = Publisher::here(options, manager)?;
     let mut advised: Vec<Vec<BalancePeriod>> = vec![vec![]; host.layout().domains.len()];
     let mut time_s = 0.0;
     let most = if options.duration.is_some() { usize::MAX } else { PERIODS_MAX };
@@ -196,7 +196,7 @@ fn bound(setup: &Setup, tiers: &[usize], shares: &[f64]) -> f64 {
     used.map(|(gbps, share)| gbps / share).fold(f64::INFINITY, f64::min)
 }
 
-/// Whether the last periods have advised the same.
+/// Whether the last periods have the same advice.
 fn is_known(periods: &[BalancePeriod]) -> bool {
     let advised: Vec<&Vec<u16>> = periods
         .iter()
@@ -218,7 +218,7 @@ fn summarize(
     setup: &Setup,
     way: Way,
     advised: &[Vec<BalancePeriod>],
-) -> Result<ExitCode, Failure> {
+) -> Result<(), Failure> {
     let start = setup.points(&setup.start(config)?);
     let of_domain = |(periods, start): (&Vec<BalancePeriod>, PointsDocument)| {
         let start = start.nodes.iter().map(|node| node.points).collect();

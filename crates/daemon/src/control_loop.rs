@@ -19,7 +19,7 @@ use interleaf_model::{
     machine::{Decision, Machine as _, ScopeLayout},
 };
 use interleaf_observe::host::{Clock, Host, HostError};
-use interleaf_record::{balance::PeriodDocument, run::PutBackDocument};
+use interleaf_record::{balance::BalancePeriod, run::PutBackDocument};
 use std::{
     cell::RefCell,
     rc::Rc,
@@ -40,14 +40,14 @@ pub fn run(options: &Options, config: &Config, root: &Root) -> Result<(), Failur
     let signals = Signals::hold().map_err(system::signal_failure)?;
     let (journal, undone) = Journal::open(root).map_err(system::journal_failure)?;
     for undone in &undone {
-        output::message(&format!("interleaf: {}", interleaf_report::run::put_back(&undone.into())));
+        output::message(&format!("interleaf: {}", interleaf_report::run::restored(&undone.into())));
     }
     let journal: SharedJournal<'_> = Rc::new(RefCell::new(journal));
     let ended = balance(options, config, root, &journal, &signals);
     // The actuators ended with `balance`; the settings that it changed are restored now.
     match (ended, put_back(journal)) {
         (Err(why), Err(left)) => {
-            output::tell(left);
+            output::print_failure(left);
             Err(why)
         }
         (ended, done) => done.and(ended),
@@ -84,7 +84,7 @@ fn balance<'a>(
     let mut host = Host::new(root, setup.host.clone(), source, clock, actuators)
         .map_err(|why| host_failure(&why))?;
     let mut publisher = Publisher::daemon(config, options, manager)?;
-    let tell = &mut |period: &[PeriodDocument]| publisher.publish(period);
+    let tell = &mut |period: &[BalancePeriod]| publisher.publish(period);
     let done = place_first(&mut host, &controller, &setup, config)
         .inspect(|()| manager.ready("observing for the first period"))
         .and_then(|()| steer(&mut host, &mut controller, tell));
@@ -93,7 +93,7 @@ fn balance<'a>(
     let missing = publisher.close();
     match done {
         Ok(()) | Err(Stop::Machine(HostError::Stopped)) if missing.is_err() => {
-            missing.err().map(output::tell);
+            missing.err().map(output::print_failure);
             Ok(())
         }
         Ok(()) | Err(Stop::Machine(HostError::Stopped)) => Ok(()),
@@ -143,7 +143,7 @@ pub(crate) fn place_first(
 pub(crate) fn steer(
     host: &mut Host<'_>,
     controller: &mut Controller,
-    tell: &mut dyn FnMut(&[PeriodDocument]) -> Result<(), Failure>,
+    tell: &mut dyn FnMut(&[BalancePeriod]) -> Result<(), Failure>,
 ) -> Result<(), Stop> {
     loop {
         let period = controller.period(host, FOR_EVER);
@@ -157,7 +157,7 @@ pub(crate) fn steer(
         let period = period.inspect_err(|_| print())?;
         let domains = period.domains.iter().enumerate();
         let documents: Vec<_> = domains
-            .map(|(at, domain)| PeriodDocument::new(host, at, period.time_s, domain))
+            .map(|(at, domain)| BalancePeriod::new(host, at, period.time_s, domain))
             .collect();
         tell(&documents).map_err(Stop::Output)?;
         print();

@@ -37,7 +37,7 @@ impl Manager {
         }
     }
 
-    /// What `systemctl status` shows.
+    /// The line that `systemctl status` shows.
     pub(super) fn status(&self, period: &BalancePeriod) {
         let weights = period.target_weights.iter().map(u16::to_string).collect::<Vec<_>>();
         let (decision, reason) = (&period.decision, &period.reason);

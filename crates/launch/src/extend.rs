@@ -34,7 +34,9 @@ use interleaf_pager::{
     kernel::uffd::FaultMode,
     session::{Children, SCHEMA, SKIP_SBRK, Session, SessionSettings, VARIABLE},
 };
-use interleaf_record::extend::{CheckDocument, ExtendDocument, PlanDocument, Seen};
+use interleaf_record::extend::{
+    CheckDocument, ExtendDocument, ExtendPlanDocument, SessionProcesses,
+};
 
 use outside::Outside;
 use std::{
@@ -95,7 +97,7 @@ pub struct ExtendOptions {
 /// A command that was checked.
 pub struct Prepared {
     /// The checks, and what would be done.
-    pub plan: PlanDocument,
+    pub plan: ExtendPlanDocument,
     settings: SessionSettings,
     /// The name of the session.
     name: Option<String>,
@@ -120,7 +122,7 @@ pub fn prepare(options: &ExtendOptions, job: Option<Job>) -> Result<Prepared, Fa
     let settings = settings(options, job.as_ref())?;
     let name = options.session.clone().or(job.map(|job| job.name));
     let checks = check::checks(options, &settings, name.as_deref(), &library);
-    let plan = PlanDocument::new(&settings, checks, options.force);
+    let plan = ExtendPlanDocument::new(&settings, checks, options.force);
     Ok(Prepared { plan, settings, name, library })
 }
 
@@ -222,8 +224,9 @@ fn run_extended(
     library: &Path,
 ) -> Result<(Ended, ExtendDocument), Failure> {
     let (program, arguments) = options.command.split_first().unwrap_or_else(|| unreachable!());
-    let (mut seen, mut outside) = (Seen::default(), Outside::new());
-    let document = |seen: &Seen| ExtendDocument::new(&session.settings, &session.ledger, seen);
+    let (mut seen, mut outside) = (SessionProcesses::default(), Outside::new());
+    let document =
+        |seen: &SessionProcesses| ExtendDocument::new(&session.settings, &session.ledger, seen);
     if let Some(signal) = signals.come() {
         return Ok((Ended::unstarted(signal), document(&seen)));
     }
@@ -251,7 +254,7 @@ fn run_extended(
     drop(server);
     seen.update(&session.ledger);
     let mut document = document(&seen);
-    document.ended(Some(status), running.elapsed());
+    document.record_exit(Some(status), running.elapsed());
     outside.tell(&mut document);
     document.resident_max_bytes = usage::children_resident_max().ok().flatten();
     let ended = Ended { status: Some(status), elapsed: running.elapsed(), signal: running.came() };

@@ -86,9 +86,12 @@ pub fn run_placed(
     ended
 }
 
-/// Sets what has to be set, with a journal of it. None is needed, and none can be kept, when an
-/// ordinary user finds it set already.
-fn set<'a>(job: &Job<'a>, settings: &[ChangedSetting]) -> Result<Option<Journal<'a>>, Failure> {
+/// Changes the settings, with a journal of them. An ordinary user, who can keep no journal, needs
+/// none where the settings have their values already.
+fn apply_settings<'a>(
+    job: &Job<'a>,
+    settings: &[ChangedSetting],
+) -> Result<Option<Journal<'a>>, Failure> {
     if settings.is_empty() {
         return Ok(None);
     }
@@ -267,22 +270,6 @@ fn wait(
     }
 }
 
-/// Our status for that of a command.
-pub(super) fn exit(ended: &Ended) -> ExitCode {
-    match (ended.status, ended.signal) {
-        (Some(status), _) => match (status.code(), status.signal()) {
-            (Some(code), _) => ExitCode::from(code as u8),
-            (None, signal) => signal_status(signal.unwrap_or(0)),
-        },
-        (None, signal) => signal_status(signal.unwrap_or(0)),
-    }
-}
-
-/// The status of what a signal has ended, as shells have it.
-pub(super) fn signal_status(signal: i32) -> ExitCode {
-    ExitCode::from((128 + signal) as u8)
-}
-
 fn settings_failure(why: &JournalError, settings: &[ChangedSetting]) -> Failure {
     let line = |setting: &ChangedSetting| format!("echo {} > {}", setting.set, setting.path);
     let lines: Vec<String> =
@@ -315,28 +302,11 @@ pub fn settings(
     Ok(found)
 }
 
-/// Tells the user, unless told not to.
-pub(super) fn say(quiet: bool, text: &str) {
-    if !quiet {
-        for line in text.lines() {
-            output::message(&format!("interleaf: {line}"));
-        }
-    }
-}
-
-/// What went wrong is told in any case.
-pub(super) fn tell_put_back(quiet: bool, undone: &[PutBackDocument]) {
-    for undone in undone {
-        let line = interleaf_report::run::restored(undone);
-        match undone.outcome == "restored" {
-            true => say(quiet, &line),
-            false => output::message(&format!("interleaf: {line}")),
-        }
-    }
-}
-
-/// A mover of pages to where a placement wants them.
-pub(super) fn migrator(rate: Bandwidth, placement: &Placement) -> Result<Migrator, Failure> {
+/// A migrator of pages to the ratio of a placement.
+///
+/// # Errors
+/// When the kernel cannot migrate pages, or not to these nodes.
+pub fn migrator(rate: Bandwidth, placement: &Placement) -> Result<Migrator, Failure> {
     let target = Target::new(placement.nodes.iter().copied())
         .map_err(|why| system::migrate_failure(MigrateError::Target(why)))?;
     let migrator = Migrator::new(target).map_err(system::migrate_failure)?;

@@ -64,7 +64,7 @@ fn listed(lines: &[String]) -> String {
 /// Prints the settings that were restored, and in any case those that could not be.
 pub fn report_restored(quiet: bool, undone: &[PutBackDocument]) {
     for undone in undone {
-        let line = interleaf_report::run::put_back(undone);
+        let line = interleaf_report::run::restored(undone);
         match undone.outcome == "restored" {
             true => output::note(quiet, &line),
             false => output::message(&format!("interleaf: {line}")),

@@ -119,7 +119,7 @@ pub fn tune(options: &TuneOptions, root: &Root) -> Result<(TuneDocument, SearchE
     let mut settings = vec![];
     for weights in [first.clone(), proposal.weights].into_iter().chain(listed) {
         let (_, planned) = tuner.planned(&weights)?;
-        document.plan(&weights, &planned);
+        document.add_plan(&weights, &planned);
         settings = if planned.settings.is_empty() { settings } else { planned.settings };
     }
     if options.dry_run {
@@ -198,7 +198,7 @@ impl Tuner<'_> {
             document.runs.push(trial);
             let Outcome::Value(value) = outcome else { break ended(outcome, document) };
             runs.push(Run { weights, value });
-            document.so_far(self.search.so_far(&runs).as_ref());
+            document.update(self.search.so_far(&runs).as_ref());
             bar.set_position(runs.len() as u64);
             self.record(document)?;
         };
@@ -306,7 +306,7 @@ impl Tuner<'_> {
                 let text = format!(
                     "interleaf: {:.0} % of its memory escaped {}: `interleaf run` says why",
                     100.0 * escaped,
-                    interleaf_report::tune::weights(&trial.weights)
+                    interleaf_record::weights_text(&trial.weights)
                 );
                 output::message(&text);
             }

@@ -88,16 +88,16 @@ pub struct SessionProcesses(Vec<Process>);
 
 impl SessionProcesses {
     /// Updates the processes from the ledger, and frees the slots of those that have exited.
-    pub fn update_and_recover(&mut self, board: &Board) {
+    pub fn update_and_recover(&mut self, ledger: &BudgetLedger) {
         // Running processes first: a process that exits in between is among the recovered ones.
-        let mut found = board.processes();
-        found.extend(board.recover());
+        let mut found = ledger.processes();
+        found.extend(ledger.recover());
         self.merge(found);
     }
 
     /// Updates the processes from the ledger without freeing slots.
-    pub fn update(&mut self, board: &Board) {
-        self.merge(board.processes());
+    pub fn update(&mut self, ledger: &BudgetLedger) {
+        self.merge(ledger.processes());
     }
 
     fn merge(&mut self, found: Vec<Process>) {
@@ -113,9 +113,9 @@ impl SessionProcesses {
 
 impl ExtendDocument {
     /// The counts so far.
-    pub fn new(settings: &Settings, board: &Board, seen: &SessionProcesses) -> Self {
-        let here = board.processes();
-        let all = here.iter().map(|process| process.counts).chain([board.past()]);
+    pub fn new(settings: &SessionSettings, ledger: &BudgetLedger, seen: &SessionProcesses) -> Self {
+        let here = ledger.processes();
+        let all = here.iter().map(|process| process.counts).chain([ledger.past_counts()]);
         let total = all
             .map(CountsDocument::from)
             .fold(CountsDocument::default(), |sum, counts| sum + counts);

@@ -8,7 +8,7 @@ use indicatif::ProgressBar;
 use interleaf_console::Failure;
 use interleaf_model::mix::Mix;
 use interleaf_record::reproduce::{ReproduceRow, StudyDocument};
-use interleaf_sim::cxl::{self, Expander, Load};
+use interleaf_sim::cxl::{self, Expander, ExpanderLoad};
 use rayon::prelude::*;
 use serde::Deserialize;
 

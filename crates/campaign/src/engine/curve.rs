@@ -94,8 +94,8 @@ impl Bench<'_> {
         }
     }
 
-    /// What all points of a curve have in common.
-    fn base(&self, cpus: &Cpus, place: &Place<'_>, seen: &Seen) -> MeasuredPoint {
+    /// The fields that all points of a curve share.
+    fn base(&self, cpus: &NodeCpus, place: &Place<'_>, seen: &Seen) -> MeasuredPoint {
         MeasuredPoint {
             memory_node: place.memory_node(),
             weights: place.weights.map(|weights| weights.as_slice().to_vec()),

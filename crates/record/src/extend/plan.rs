@@ -125,7 +125,7 @@ impl CheckDocument {
 }
 
 impl ExtendPlanDocument {
-    pub fn new(settings: &Settings, checks: Vec<CheckDocument>, force: bool) -> Self {
+    pub fn new(settings: &SessionSettings, checks: Vec<CheckDocument>, force: bool) -> Self {
         Self {
             schema: SCHEMA.into(),
             command: settings.command.clone(),

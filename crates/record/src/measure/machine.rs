@@ -57,7 +57,7 @@ pub struct InstalledDimm {
 }
 
 /// Splits a value into the value and the reason why it is unknown; one of the two is `None`.
-fn known_or_reason<T: Clone>(told: &Told<T>) -> (Option<T>, Option<String>) {
+fn known_or_reason<T: Clone>(told: &Known<T>) -> (Option<T>, Option<String>) {
     (told.as_ref().ok().cloned(), told.as_ref().err().cloned())
 }
 

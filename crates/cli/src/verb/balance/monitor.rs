@@ -10,6 +10,7 @@ mod view;
 use crate::verb::terminal;
 use history::History;
 use interleaf_console::{Failure, output};
+use interleaf_daemon::SOCKET;
 use interleaf_record::balance::BalancePeriod;
 use ratatui::Frame;
 use std::{
@@ -36,7 +37,7 @@ enum Told {
     /// The daemon is there; it tells what was so far.
     Here,
     Period(Box<BalancePeriod>),
-    /// What it said is no period.
+    /// A line that is no period.
     Strange,
     Gone,
 }

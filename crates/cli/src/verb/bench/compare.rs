@@ -110,7 +110,7 @@ fn rounds(
         if bench.signal().is_some() {
             break;
         }
-        let ceiling = ceiling::of(bench, pattern, ratio, &rows, &mut measured)?;
+        let ceiling = ceiling::find(bench, pattern, ratio, &rows, &mut measured)?;
         document.replace_rows(rows, ceiling, pattern.moves_bytes());
         record(args, document)?;
     }

@@ -71,7 +71,7 @@ impl Drive {
         [0, 2, 4, 6].map(|at| fields.get(at).copied().unwrap_or(0))
     }
 
-    /// What it did between two moments. A sector of these counts is 512 bytes, whatever the drive.
+    /// Its traffic between two moments. A sector of these counts is 512 bytes on any drive.
     pub(super) fn document(&self, now: Done, then: Done) -> DriveTraffic {
         let since = |at: usize| now[at].saturating_sub(then[at]);
         DriveTraffic {

@@ -89,9 +89,9 @@ impl<'a> Watch<'a> {
             return None;
         }
         // Those who have gone are the keeper's affair.
-        self.seen.update(&self.session.board);
-        let (settings, board) = (&self.session.settings, &self.session.board);
-        let mut document = ExtendDocument::new(settings, board, &self.seen);
+        self.seen.update(&self.session.ledger);
+        let (settings, ledger) = (&self.session.settings, &self.session.ledger);
+        let mut document = ExtendDocument::new(settings, ledger, &self.seen);
         document.elapsed_s = self.since.elapsed().as_secs_f64();
         Some(document)
     }

@@ -15,7 +15,7 @@ use interleaf_linux::{
 };
 use interleaf_record::{
     measure::{MeasuredMachine, SCHEMA},
-    profile::{AppDocument, ProfileDocument, QuantityDocument},
+    profile::{AppDocument, ProfileDocument},
 };
 use sources::Sources;
 use std::{
@@ -62,7 +62,7 @@ pub(super) fn run(args: &AppArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     }
     match demand.transpose() {
         Err(failure) if status.success() => return Err(failure),
-        // Who called learns how the command failed.
+        // The exit status is that of the command.
         Err(failure) => drop(output::print_failure(failure)),
         Ok(_) => {}
     }

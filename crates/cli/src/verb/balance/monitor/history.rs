@@ -38,7 +38,7 @@ impl History {
     }
 
     /// The periods of a domain, counted from 0; there is at least one.
-    pub(super) fn of(&self, domain: usize) -> Option<&VecDeque<BalancePeriod>> {
+    pub(super) fn periods(&self, domain: usize) -> Option<&VecDeque<BalancePeriod>> {
         self.domains.get(domain)
     }
 }

@@ -113,7 +113,7 @@ fn table(last: &ExtendDocument) -> Table<'_> {
         ])
     };
     let head =
-        Row::new(["process", "DRAM", "faults", "prefetch hits", "read", "written", "stalled"]);
+        Row::new(["process", "DRAM", "faults", "foreseen used", "read", "written", "waited"]);
     Table::new(last.processes.iter().map(row), [26, 11, 11, 14, 11, 11, 10].map(Constraint::Length))
         .header(head.style(Style::new().add_modifier(Modifier::BOLD)))
         .block(Block::bordered().title("processes"))

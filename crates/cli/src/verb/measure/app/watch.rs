@@ -12,7 +12,7 @@ use interleaf_observe::{
     usage::{self, MachineTime, Usage},
 };
 use interleaf_record::profile::{
-    ProfileDocument, RunTotals, SampleDocument, Samples, TrafficDocument,
+    ProfileDocument, QuantityDocument, RunTotals, SampleDocument, Samples, TrafficDocument,
 };
 use std::time::{Duration, Instant};
 
@@ -245,14 +245,14 @@ impl<'a> Watch<'a> {
         let since = |of: fn(&MachineTime) -> Duration| {
             machine.map(|(now, before)| of(&now).saturating_sub(of(&before)).as_secs_f64())
         };
-        let totals = RunTotals {
+        let beside = RunTotals {
             process_resident_max_bytes: usage::children_resident_max().ok().flatten(),
             machine_busy_s: since(|time| time.busy),
             stolen_s: since(|time| time.stolen),
         };
         let app = &mut document.app;
         app.samples = self.samples.list().to_vec();
-        app.summarise(elapsed.as_secs_f64(), totals);
+        app.summarise(elapsed.as_secs_f64(), beside);
         app.warnings = self.warnings;
         tell(document);
     }
