@@ -249,6 +249,12 @@ pub struct Samples {
     last: usize,
 }
 
+impl Default for Samples {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Samples {
     pub fn new() -> Self {
         Self { list: vec![], each: 1, last: 0 }
