@@ -242,7 +242,7 @@ fn run_extended(
     session.ledger.set_first_process(running.pid());
     let mut line = Instant::now() + LINE;
     while !running.has_ended(TICK) {
-        seen.update(&session.ledger);
+        seen.update_and_recover(&session.ledger);
         outside.update(&session.ledger);
         if options.watch && Instant::now() >= line {
             line += LINE;
@@ -250,9 +250,9 @@ fn run_extended(
         }
     }
     let status = running.status().map_err(system::wait_failure)?;
-    seen.update(&session.ledger);
+    seen.update_and_recover(&session.ledger);
     drop(server);
-    seen.update(&session.ledger);
+    seen.update_and_recover(&session.ledger);
     let mut document = document(&seen);
     document.record_exit(Some(status), running.elapsed());
     outside.tell(&mut document);
