@@ -3,6 +3,8 @@
 //! Each rule is a function from text to faults, so that it can be shown to fail on wrong text: a
 //! check that cannot fail says nothing.
 
+mod structure;
+
 use std::{
     fs,
     path::{Path, PathBuf},
