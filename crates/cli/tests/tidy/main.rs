@@ -2,6 +2,8 @@
 //!
 //! Each rule is a function from text to faults, which its own test shows to fail on wrong text.
 
+mod structure;
+
 use std::{
     fs,
     path::{Path, PathBuf},
