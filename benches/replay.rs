@@ -1,6 +1,6 @@
-//! Replays the touches of whole patterns through the page cache, without memory and without a drive:
-//! pages read and written per round beside those of optimal replacement, and faults that wait for a
-//! read.
+//! Replays the touches of whole patterns through the page cache, without memory and without a
+//! drive: pages read and written per round beside those of optimal replacement, and faults that
+//! wait for a read.
 //!
 //! ```console
 //! $ cargo bench -p interleaf-benches --bench replay [-- PATTERN ... PERCENT]
@@ -8,8 +8,8 @@
 //! PERCENT is the footprint, as a percentage of the budget; 200 by default.
 //!
 //! Each transfer is done at once, so that no prefetch is late: the result depends on the policies
-//! alone. A wait is a major fault; a minor fault, on a page that is resident but not mapped, costs a
-//! hundredth of that (bench `faults`).
+//! alone. A wait is a major fault; a minor fault, on a page that is resident but not mapped, costs
+//! a hundredth of that (bench `faults`).
 
 use interleaf_pager::{
     cache::{Action, Cache, Counts, DirtyPages, Event, PageFault, Settings, Span},

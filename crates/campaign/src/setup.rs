@@ -42,7 +42,8 @@ pub(crate) struct NodeCpus {
     pub(crate) cpus: Vec<u32>,
 }
 
-/// The setup of a measurement.
+/// The setup of a measurement: the fields are the options of the campaign, resolved on this
+/// machine.
 #[derive(Debug)]
 pub(crate) struct Setup<'a> {
     pub(crate) what: What,

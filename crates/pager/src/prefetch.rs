@@ -27,6 +27,8 @@ pub mod history;
 
 mod outstanding;
 
+mod tile_run;
+
 mod throttle;
 
 use crate::{

@@ -2,7 +2,7 @@
 //! are thousands of ranges if they are single pages, and each fault and each free frame searches
 //! them.
 
-use super::stream::TileRun;
+use super::tile_run::TileRun;
 use crate::page::Page;
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -5,6 +5,7 @@ use super::{
     FaultContext, Limits, Prefetch,
     outstanding::{Outstanding, OutstandingRange, overlap},
     throttle::AccuracyThrottle,
+    tile_run::TileRun,
 };
 use crate::{advice::Advice, page::Page};
 use std::ops::Range;
@@ -74,17 +75,6 @@ struct TileStride {
     runs: u64,
     /// Tiles with this stride so far.
     seen: u32,
-}
-
-/// A run, by its place in its tile.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct TileRun {
-    /// The end of the run that is touched first: its end if it descends.
-    start: Page,
-    /// The start of the first run of the tile.
-    tile_start: Page,
-    /// The number of the run in the tile, from 1 on.
-    number: u64,
 }
 
 /// The point up to which a stream has asked for pages.

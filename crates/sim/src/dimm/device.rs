@@ -21,7 +21,7 @@ pub use currents::Currents;
 use interleaf_model::format::FileError;
 use std::fmt;
 
-/// A kind of module, as one channel has it.
+/// A kind of module, as one channel has it: the fields are the keys of a file in `devices/`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Device {
     /// The name, such as `rdimm-6400-2r`.
@@ -68,7 +68,7 @@ pub struct Device {
     pub currents: Option<Currents>,
 }
 
-/// Timing in clocks of the DRAM, with the names of JEDEC.
+/// Timing in clocks of the DRAM: the fields are the parameters of the JEDEC standards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// Read latency (tCL): from a read command to its data.

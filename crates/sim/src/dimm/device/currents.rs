@@ -8,7 +8,7 @@ use super::{
 use interleaf_model::format::FileError;
 
 /// The currents of one device in microamperes with their measurement conditions, and those of the
-/// other parts of a module.
+/// other parts of a module: the fields are the rows of a data sheet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Currents {
     /// The supply, mV.

@@ -1,0 +1,14 @@
+//! The place of a run of neighbouring pages in a tile.
+
+use crate::page::Page;
+
+/// A run, by its place in its tile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct TileRun {
+    /// The end of the run that is touched first: its end if it descends.
+    pub(super) start: Page,
+    /// The start of the first run of the tile.
+    pub(super) tile_start: Page,
+    /// The number of the run in the tile, from 1 on.
+    pub(super) number: u64,
+}
