@@ -1,4 +1,4 @@
-//! Starting commands: signals, memory limits, swap, and sockets for other programs.
+//! Starting commands: signals, swap files, drives, and sockets for other programs.
 
 pub mod command;
 

@@ -1,18 +1,18 @@
-//! Linux: what a machine says of its memory tiers, and what it can be told.
+//! Linux: the memory tiers of a machine, its settings, and the placement of pages.
 //!
 //! Everything is read below a [`root::Root`], which is `/` on a live machine and a folder with the
 //! same files for a captured one. Missing features are values, not errors: an old kernel, a machine
 //! with one node, a file that only root may read.
 //!
 //! ```text
-//! launch    start a command under weights, with swap, within a memory limit
-//! place     policies, migration, DAMON: change where pages are, and put it back
-//! process   processes, their memory, their control groups
+//! launch    commands, swap files, drives, Unix sockets
+//! place     memory policies, migration, DAMON; the journal that restores settings
+//! process   processes, the placement of their pages, control groups and their memory limits
 //! machine   nodes, topology, hardware, settings of the kernel
 //! root      the files of the kernel
 //! ```
 //!
-//! Each room uses only those below it in this list. `interleaf-observe` stands above all of them
+//! A folder uses only those below it in this list. `interleaf-observe` stands above all of them
 //! and counts traffic.
 
 #![allow(missing_docs, reason = "the crate is private: comments only where they add something")]
