@@ -194,8 +194,8 @@ fn a_panic_puts_all_back() {
 }
 
 /// Another user of DAMON is reported with a hint, and left running; the kernel's own modules are
-/// stopped only with `--stop-rivals`, as the signal tests show. Without `--way vaddr` the daemon falls
-/// back to `pages`.
+/// stopped only with `--stop-rivals`, as the signal tests show. Without `--way vaddr` the daemon
+/// falls back to `pages`.
 #[test]
 fn others_that_use_damon_are_told() {
     let careful = "run interleaf balance --config /balance.toml --duration 3s";
