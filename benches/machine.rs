@@ -65,7 +65,7 @@ fn best_static_shares(bencher: Bencher<'_, '_>) {
     bencher.bench_local(|| static_best(&scenario, 600.0));
 }
 
-/// 100 seeds, on one core and on all.
+/// 100 seeds, on one core and on all cores (0).
 #[divan::bench(args = [1, 0], sample_count = 3)]
 fn hundred_seeds(bencher: Bencher<'_, '_>, threads: usize) {
     let seeds: Vec<Scenario> = (1..=100)

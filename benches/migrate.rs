@@ -38,7 +38,6 @@ fn plan(bencher: Bencher, weights: &[u32]) {
         .bench(|| Planner::new(&target, PAGE).plan(black_box(&units)));
 }
 
-/// All pages at their target.
 #[divan::bench]
 fn plan_at_target(bencher: Bencher) {
     let (mut units, target) = (units(1), target(&[65, 35]));

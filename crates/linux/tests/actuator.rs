@@ -31,8 +31,8 @@ fn live_below(top: &Path) -> Root {
 
 const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds/";
 
-/// Two nodes of 512 MiB, with all anonymous memory on the first; two processes of 200 MiB and 8
-/// KiB.
+/// Two nodes of 512 MiB, with all anonymous memory on the first; two processes with 200 MiB and
+/// 8 KiB.
 const FILES: [(&str, &str); 9] = [
     ("proc/42/stat", "42 (sweep) R 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 9876 0 0"),
     ("proc/42/statm", "51300 51200 0 0 0 0 0"),

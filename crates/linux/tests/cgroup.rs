@@ -1,4 +1,4 @@
-//! Control groups of both versions, on small folders and on this machine.
+//! Control groups of both versions, in simulated folders and on this machine.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

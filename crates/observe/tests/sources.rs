@@ -253,7 +253,7 @@ fn wrong_lines_are_told_and_stop_nobody() {
     }
     assert!(feed.describe().contains("7 lines, 7 wrong, the last one "), "{}", feed.describe());
     assert_eq!(feed.read().unwrap().traffic[0][0].read_bytes, Some(7.0));
-    // A line without an end is not stored; lines after it are read.
+    // A line that is too long is not stored; lines after it are read.
     for _ in 0..64 {
         program.write_all(&[b'x'; 65_536]).unwrap();
     }

@@ -18,7 +18,7 @@ const MIB: u64 = 1 << 20;
 /// Serializes the tests, since a control group is named after its process.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// The program, linked statically.
+/// Compiles the test program as a static executable.
 fn program(folder: &Path) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/sweep.c");
     let program = folder.join("sweep");

@@ -68,7 +68,7 @@ pub struct Boot<'a> {
     /// The guest's clock counts executed instructions and skips idle time, so that load on the host
     /// does not change durations in the guest; computation takes longer on the host. Default: no.
     pub steady: bool,
-    /// Command that starts QEMU, whose program and arguments are appended to it. Default: none.
+    /// Command line of a wrapper, to which QEMU and its arguments are appended. Default: none.
     pub under: Vec<OsString>,
 }
 

@@ -26,7 +26,7 @@ const LOOKS: [&str; 5] = [
     "read /sys/kernel/mm/numa/demotion_enabled",
 ];
 
-/// Steers programs called `touch` to 60:40.
+/// A configuration that steers programs called `touch` to 60:40.
 const CONFIG: &str = "schema = \"interleaf.balance/1\"\n\
     [scope]\nkind = \"processes\"\nprocesses = [\"touch\"]\n\
     [policy]\nname = \"static\"\nweights = \"60:40\"\n\
@@ -38,7 +38,7 @@ const BALANCE: &str = "interleaf balance --json --stop-rivals --config /balance.
 /// A program that verifies the content of its pages, all on node 0 at first.
 const SWEEP: &str = "start sweep touch 48MiB --bind 0 --check --tell 60:40\nawait sweep touched\n";
 
-/// Ends that program.
+/// Steps that end this program.
 const INTACT: &str = "kill sweep TERM\nwait sweep\n";
 
 fn looks() -> String {
@@ -312,7 +312,7 @@ fn the_protected_are_left_alone() {
     let on_0 = |look| self::all(&record, look).into_iter().map(on_node_0).collect::<Vec<u32>>();
     let [kept] = on_0("pages kept")[..] else { panic!("{record}") };
     let [swept, then_swept] = on_0("pages sweep")[..] else { panic!("{record}") };
-    // All memory is on node 0; memory allocated before the process joined the group is charged
+    // All 32 MiB are on node 0; memory allocated before the process joined the group is charged
     // elsewhere.
     assert!(kept >= 8192, "{record}");
     assert!(swept < 12288 / 2, "60 of 100 are there before all memory is steered\n{record}");

@@ -81,7 +81,7 @@ fn try_words(steps: &mut String, path: &str, words: &[&str]) {
     }
 }
 
-/// The steps, in an order in which no step affects the result of a later one.
+/// The steps, in an order in which no step spoils a later one.
 fn steps() -> String {
     let mut steps = format!(
         "list {WEIGHTS}\n\

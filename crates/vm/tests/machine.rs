@@ -33,7 +33,6 @@ fn field<'a>(doctor: &'a Value, name: &str, field: &str) -> &'a str {
     found.unwrap_or_else(|| panic!("no {name} in {doctor}"))[field].as_str().unwrap()
 }
 
-/// The status of a capability.
 fn status<'a>(doctor: &'a Value, name: &str) -> &'a str {
     field(doctor, name, "status")
 }

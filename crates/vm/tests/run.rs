@@ -73,7 +73,6 @@ fn weights_are_exact_on_the_newest() {
     weights_are_exact(Series::Newest);
 }
 
-/// Three tiers, 4:2:1.
 #[test]
 fn three_tiers_are_exact() {
     let step = "run interleaf run --weights 4:2:1 -- touch 56MiB";
@@ -249,7 +248,7 @@ fn a_policy_steers_a_command() {
         assert_eq!(document["signal"], 15, "{record}");
         let periods = document["balance"]["periods"].as_array().unwrap();
         let last = periods.last().unwrap_or_else(|| panic!("{record}"));
-        // Rated at 512 and 204.8 GiB/s, for which the kernel's weights are 22:9, or 71:29.
+        // Rated at 500 and 200 GiB/s, which is 71:29; the kernel's weights for these are 22:9.
         assert_eq!(last["target_weights"], serde_json::json!([71, 29]), "{record}");
         // In a slow guest not every period has a sample of the placement.
         let mut shares = periods.iter().filter_map(|it| it["reached_share"][0].as_f64());

@@ -1,8 +1,8 @@
 //! The emulated speed of a workload on a platform, for a given placement of its pages.
 //!
 //! The model is that of the simulation ([`interleaf_model::predict`]): threads with the properties
-//! of the demand, in equilibrium with the tiers' curves. Both runs therefore have the same load,
-//! and differences come from elsewhere.
+//! of the demand, in equilibrium with the tiers' curves. Simulation and guest therefore have the
+//! same load, so that differences between the two have other causes.
 
 use interleaf_model::{
     demand::Demand,

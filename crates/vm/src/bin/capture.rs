@@ -17,7 +17,7 @@ use interleaf_vm::{
     program,
 };
 
-/// The folder in the guest.
+/// The folder of the captured machine in the guest.
 const FOLDER: &str = "/tmp/capture";
 
 /// A problem, and a remedy.
