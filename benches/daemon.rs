@@ -1,18 +1,18 @@
-//! The cost of the running daemon: the loop of `interleaf balance` at its own rhythm, a sample each
-//! 200 ms and a decision each 6 s, for a minute.
+//! The cost of the running daemon: the loop of `interleaf balance` at its default intervals, a
+//! sample every 200 ms and a decision every 6 s, for a minute.
 //!
-//! The loop, the policy, the readings of this kernel and the socket that is fed are the daemon's; a
-//! process of its own feeds that socket, and is not counted. No page is moved: what that costs is
-//! up to how many there are (`migrate.rs`). This machine need not have two tiers: its first node
-//! stands for both. The benchmark also starts the command, if it was built before.
+//! The loop, the policy, the readings of the running kernel and the feed's socket are the daemon's.
+//! A separate process writes to the socket, and is not counted. No page is migrated: that cost
+//! depends on the number of pages (`migrate.rs`). One memory tier is enough: the first node stands
+//! for both tiers. The benchmark also times the start of the command, if it was built before.
 //!
-//! Then it steers processes by `vaddr`: 1, 10, 300 and 3000 children with 1 MiB each, on the live
-//! `/proc`. What would be written to DAMON goes to a folder, so that no page moves and no DAMON is
-//! needed. Pages are where they should be, so that this is the cost of a daemon at rest. It takes
-//! up to 4 GiB of memory.
+//! Then it steers processes by `vaddr`: 1, 10, 300 and 3000 children with 1 MiB each, in the live
+//! `/proc`. Writes to DAMON go to a folder, so that no page migrates and the kernel needs no DAMON.
+//! All pages are at their target, so this is the cost of a daemon at rest. It takes up to 4 GiB of
+//! memory.
 //!
-//! The bars: less than 0.5 % of one core, less than 20 MB, a start in less than 20 ms. Beyond one,
-//! it ends with an error.
+//! The bars: less than 0.5 % of one core, less than 20 MB, a start in less than 20 ms. Beyond a
+//! bar, the benchmark exits with an error.
 
 use interleaf_linux::{
     launch::unix_socket::Access,
@@ -51,19 +51,19 @@ const CORE_SHARE_MAX: f64 = 0.005;
 const MEMORY_MAX_BYTES: u64 = 20_000_000;
 const START_MAX: Duration = Duration::from_millis(20);
 
-/// Starts of the command, of which the one in the middle counts.
+/// Number of starts of the command; the median counts.
 const STARTS: usize = 51;
 
 const FEEDS: &str = "feed";
 const WAITS: &str = "wait";
 
-/// The number of steered processes, and the seconds for which the loop is measured.
+/// Number of steered processes, and seconds of measurement.
 const STEERED: [(usize, u64); 4] = [(1, 20), (10, 20), (300, 30), (3000, 60)];
 
-/// Warm-up, after which pages are known not to move.
+/// Warm-up, after which the actuator knows that pages do not migrate.
 const WARM_UP: Duration = Duration::from_secs(20);
 
-/// The memory of a process that is steered: less would not join.
+/// Memory of a steered process: the daemon ignores smaller processes.
 const STEERED_BYTES: usize = 1 << 20;
 
 fn main() -> ExitCode {
@@ -71,7 +71,7 @@ fn main() -> ExitCode {
     match (args.next().as_deref(), args.next()) {
         (Some(FEEDS), Some(path)) => return feed(Path::new(&path)),
         (Some(WAITS), _) => return wait(),
-        // `cargo bench` passes `--bench`; a name that is not ours asks for another benchmark.
+        // `cargo bench` passes `--bench`; another name selects another benchmark.
         (Some(name), _) if !name.starts_with('-') && !"daemon".contains(name) => {
             return ExitCode::SUCCESS;
         }
@@ -86,7 +86,7 @@ fn main() -> ExitCode {
             100.0 * share,
             peak as f64 / 1e6
         ));
-        // The bars are for the rhythm it has by itself.
+        // The bars apply to the default interval.
         fits &= sample_ms != 200 || (share < CORE_SHARE_MAX && peak < MEMORY_MAX_BYTES);
     }
     for (count, seconds) in STEERED {
@@ -104,12 +104,12 @@ fn main() -> ExitCode {
     if fits { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Whoever reads the output may have gone.
+/// Prints a line. A closed stdout is ignored.
 fn tell(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
 }
 
-/// Waits, and says stop when the time is over.
+/// A clock that sleeps, and stops at a time.
 struct Until(Instant);
 
 impl Clock for Until {
@@ -119,7 +119,7 @@ impl Clock for Until {
     }
 }
 
-/// The part of a core that the loop took, and the most memory of this process, bytes.
+/// The share of a core that the loop took, and the peak memory of this process, bytes.
 fn run(sample: Duration, span: Duration) -> (f64, u64) {
     let folder = env::temp_dir().join(format!("interleaf-bench-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder for the socket");
@@ -151,7 +151,7 @@ fn run(sample: Duration, span: Duration) -> (f64, u64) {
     (share, peak_bytes())
 }
 
-/// A folder that looks like this machine with a DAMON that takes whatever it is told.
+/// A folder that looks like this machine, with a DAMON that accepts every write.
 fn machine() -> PathBuf {
     let folder = env::temp_dir().join(format!("interleaf-bench-{}-root", std::process::id()));
     let damon = folder.join(&ADMIN[1..]);
@@ -163,8 +163,8 @@ fn machine() -> PathBuf {
     folder
 }
 
-/// The part of a core that looking after so many processes takes, once a second as the daemon does,
-/// and how many files it reads a second.
+/// The share of a core for steering `count` processes, with a sample per second as in the daemon,
+/// and the number of files read per second.
 fn steered(count: usize, span: Duration) -> (f64, f64) {
     let folder = machine();
     let files = folder.clone();
@@ -217,7 +217,7 @@ fn looks(actuator: &mut dyn Actuator, span: Duration) -> usize {
     found
 }
 
-/// A process that has memory, and waits until its input ends.
+/// A process that holds memory until its stdin is closed.
 fn waiting() -> Child {
     let exe = env::current_exe().expect("this program");
     let mut child = Command::new(exe);
@@ -238,7 +238,7 @@ fn wait() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Two tiers, both of them node 0.
+/// Two tiers, both on node 0.
 fn layout() -> HostLayout {
     let tier = |name: &str, kind, rated_gbps, rated_latency_ns| TierLayout {
         name: name.into(),
@@ -256,7 +256,7 @@ fn layout() -> HostLayout {
     HostLayout { layout, nodes: vec![0, 0], unrated: [].into_iter().collect() }
 }
 
-/// Feeds both tiers twenty times a second, with a load that comes and goes.
+/// Feeds both tiers twenty times a second, with a periodic load.
 fn feed(path: &Path) -> ExitCode {
     let Ok(mut socket) = UnixStream::connect(path) else { return ExitCode::FAILURE };
     for step in 0_u64.. {
@@ -276,7 +276,7 @@ fn feed(path: &Path) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The time that all threads of this process had a CPU, ns (schedstat: the first number).
+/// The CPU time of all threads of this process, ns (the first number of schedstat).
 fn cpu_ns() -> u64 {
     let threads = fs::read_dir("/proc/self/task").expect("threads");
     let of_thread = |path: &Path| -> Option<u64> {
@@ -293,7 +293,7 @@ fn peak_bytes() -> u64 {
     kib.expect("a peak in kB") * 1024
 }
 
-/// Whether the command starts within the bar; true if it was not built.
+/// Checks that the command starts within the bar; true if it was not built.
 fn starts() -> bool {
     let exe = env::current_exe().expect("this program");
     // target/release/deps/daemon-0123

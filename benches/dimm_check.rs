@@ -1,8 +1,8 @@
-//! The scheduler of the DIMM simulation against its checker, for a given number of commands: `cargo
-//! bench -p interleaf-benches --bench dimm_check -- 100000000`.
+//! Checks the scheduler of the DIMM simulation against its checker, for a given number of commands:
+//! `cargo bench -p interleaf-benches --bench dimm_check -- 100000000`.
 //!
-//! All modules in turn, with random parameters of each run. The benchmark fails at the first
-//! command that breaks a rule. `README.md` has the last result.
+//! The runs use all modules in turn, with random parameters. The benchmark fails at the first
+//! violation. `README.md` has the last result.
 
 #[path = "../crates/sim/tests/common/checked.rs"]
 mod checked;
@@ -17,13 +17,13 @@ use std::{
     time::Instant,
 };
 
-/// Commands when nobody says.
+/// Default number of commands.
 const COMMANDS: u64 = 100_000_000;
 
-/// Accesses of one run.
+/// Accesses per run.
 const ACCESSES: u64 = 100_000;
 
-/// Runs that are given to all cores at once.
+/// Runs per parallel round over all cores.
 const ROUND: u64 = 64;
 
 fn main() -> ExitCode {

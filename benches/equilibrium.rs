@@ -1,8 +1,8 @@
 //! The time of the solver: `cargo bench -p interleaf-benches`.
 //!
-//! The bars: at most 20 us for a solution with two tiers and at most 100 us with eight. Inferring a
-//! behaviour costs thousands of solutions and a table of predictions as many again, so these bars
-//! keep both well below a second. `README.md` has the last result.
+//! The bars: at most 20 us for a solution with two tiers, and at most 100 us with eight. Inferring
+//! a behaviour takes thousands of solutions, and a table of predictions takes thousands more; the
+//! bars keep both well below a second. `README.md` has the last result.
 
 use divan::{Bencher, black_box};
 use interleaf_model::{
@@ -26,14 +26,14 @@ fn main() {
     divan::main();
 }
 
-/// Points of a synthetic curve, about as many as the measured ones have.
+/// Points of a synthetic curve, about as many as a measured curve has.
 const CURVE_POINTS: u32 = 16;
 
 fn example() -> Figure {
     Figure::assumed("synthetic")
 }
 
-/// A tier that is slower and narrower the higher its number, with a knee before saturation.
+/// A tier with less bandwidth and more latency the higher its number, and a knee before saturation.
 fn tier(number: u32) -> Tier {
     let (most, idle) = (500.0 / f64::from(number + 1), 120.0 + 80.0 * f64::from(number));
     let point = |at: u32| {
@@ -66,7 +66,7 @@ fn synthetic(tiers: u32) -> Platform {
     }
 }
 
-/// Enough threads to saturate all tiers, reading without a pause.
+/// Enough threads to saturate all tiers, without compute time.
 fn load(platform: &Platform, mix: Mix, threads: f64, shares: Vec<f64>) -> Load {
     Load {
         threads,
@@ -80,7 +80,7 @@ fn load(platform: &Platform, mix: Mix, threads: f64, shares: Vec<f64>) -> Load {
     }
 }
 
-/// Shares in the ratio of what the synthetic tiers carry.
+/// Shares in proportion to the bandwidths of the synthetic tiers.
 fn even_shares(tiers: u32) -> Vec<f64> {
     let all: f64 = (0..tiers).map(|tier| 1.0 / f64::from(tier + 1)).sum();
     (0..tiers).map(|tier| 1.0 / f64::from(tier + 1) / all).collect()
@@ -120,7 +120,7 @@ fn tiers_coupled(bencher: Bencher<'_, '_>, tiers: u32) {
     solve(bencher, &platform, &loads);
 }
 
-/// Loads of unlike mixes and shares on two tiers; the cores are divided among them.
+/// Loads with different mixes and shares on two tiers, which divide the cores evenly.
 #[divan::bench(args = [2, 4])]
 fn loads_sharing(bencher: Bencher<'_, '_>, count: u32) {
     let platform = platform("xeon6-cz122");
@@ -137,7 +137,8 @@ fn loads_sharing(bencher: Bencher<'_, '_>, count: u32) {
     solve(bencher, &platform, &loads);
 }
 
-/// Four tiers, the last three or all of them behind a link that is narrower than they are.
+/// Four tiers; the last three or all four are behind a link that is narrower than the tiers
+/// together.
 #[divan::bench(args = [3, 4])]
 fn four_tiers_behind_link(bencher: Bencher<'_, '_>, behind: usize) {
     let mut platform = synthetic(4);
@@ -152,8 +153,8 @@ fn four_tiers_behind_link(bencher: Bencher<'_, '_>, behind: usize) {
     solve(bencher, &platform, &loads);
 }
 
-/// The first has counted runs on one tier alone; the second a run on both, so each point of its
-/// search is a solution of the network.
+/// The first workload has runs on one tier only; the second has a run on two tiers, so that each
+/// step of the search solves the queueing network.
 #[divan::bench(args = [("gnr120-cz122", "stream"), ("xeon6-cz122", "hpcg")], sample_count = 20)]
 fn infer(bencher: Bencher<'_, '_>, (on, name): (&str, &str)) {
     let (platform, demand) = (platform(on), workload(name));

@@ -1,9 +1,9 @@
-//! The time of a fault on a page whose content is in memory already: the kernel's mechanism alone,
-//! and the pager.
+//! The time of a minor fault, on a page whose content is in memory: with the kernel's mechanism
+//! alone, and with the pager.
 //!
-//! Each sample touches 512 pieces of memory, one after the other. The mechanism alone serves a
-//! fault without looking it up: by a thread that waits in `poll`, by one that spins, and by the
-//! faulting thread in a handler of SIGBUS; a page is copied, or moved.
+//! Each sample touches 512 pieces of memory in order. The mechanism alone handles a fault without a
+//! lookup: by a thread that waits in `poll`, by a thread that spins, and by the faulting thread in
+//! a handler of SIGBUS; a page is copied or moved.
 
 #![expect(unsafe_code, reason = "the kernel's calls are timed by hand")]
 
@@ -31,8 +31,8 @@ fn main() {
 const PAGE: usize = 4096;
 const PIECES: usize = 512;
 
-/// `UFFDIO_API`, `_REGISTER`, `_COPY` and `_MOVE` of `linux/userfaultfd.h`, and features of it:
-/// SIGBUS, and the move.
+/// `UFFDIO_API`, `_REGISTER`, `_COPY` and `_MOVE` of `linux/userfaultfd.h`, and two feature bits:
+/// SIGBUS and MOVE.
 const API: u64 = 0xc018_aa3f;
 const REGISTER: u64 = 0xc020_aa00;
 const COPY: u64 = 0xc028_aa03;
@@ -40,7 +40,7 @@ const MOVE: u64 = 0xc028_aa05;
 const SIGBUS: u64 = 1 << 7;
 const MOVES: u64 = 1 << 16;
 
-/// The thread that serves a fault.
+/// The thread that handles a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Poll,
@@ -48,7 +48,7 @@ enum By {
     Itself,
 }
 
-/// The operation that serves a fault.
+/// The operation that maps the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
     Copy,
@@ -69,12 +69,12 @@ fn map(bytes: usize) -> usize {
     // SAFETY: a new mapping overlaps no other.
     let address = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, flags, -1, 0) };
     assert_ne!(address, libc::MAP_FAILED);
-    // SAFETY: it is that mapping.
+    // SAFETY: the range is the new mapping.
     unsafe { libc::madvise(address, bytes, libc::MADV_NOHUGEPAGE) };
     address as usize
 }
 
-/// Serves a fault: what is at the same place among the frames comes to the memory.
+/// Handles a fault: copies or moves the piece at the same offset of `FRAMES` to the memory.
 fn serve(address: usize) {
     let (memory, bytes) = (MEMORY.load(SeqCst), BYTES.load(SeqCst));
     let start = (address - memory) / bytes * bytes;
@@ -83,23 +83,23 @@ fn serve(address: usize) {
 
 fn relay(to: usize, from: usize, bytes: usize, call: u64) {
     let mut argument = [to as u64, from as u64, bytes as u64, 0, 0];
-    // SAFETY: the call reads and writes five numbers, and what it changes is ours.
+    // SAFETY: the call reads and writes five numbers, and changes only mappings of this benchmark.
     let outcome = unsafe { libc::ioctl(FD.load(SeqCst), call, &raw mut argument) };
     assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
 }
 
 extern "C" fn on_sigbus(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: the kernel gives it.
+    // SAFETY: the kernel passes a valid siginfo.
     serve(unsafe { (*info).si_addr() } as usize);
 }
 
-/// Waits for faults and serves them until all is over.
+/// Reads and handles faults until `IS_OVER` is set.
 fn handle(by: By) {
     let fd = FD.load(SeqCst);
     while !IS_OVER.load(SeqCst) {
         if by == By::Poll {
             let mut waits = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-            // SAFETY: it is one of them.
+            // SAFETY: the pointer is to one valid pollfd.
             unsafe { libc::poll(&raw mut waits, 1, 100) };
         }
         let mut message = [0_u64; 4];
@@ -112,14 +112,14 @@ fn handle(by: By) {
 }
 
 fn call(number: u64, argument: &mut [u64]) {
-    // SAFETY: the call reads and writes as many numbers as are given.
+    // SAFETY: the call reads and writes no more numbers than `argument` has.
     let outcome = unsafe { libc::ioctl(FD.load(SeqCst), number, argument.as_mut_ptr()) };
     assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
 }
 
 fn touch(memory: usize, bytes: usize) {
     for piece in 0..PIECES {
-        // SAFETY: it is mapped, and a page that is not there comes.
+        // SAFETY: the address is in the mapping, and the handler resolves the fault.
         unsafe { ptr::read_volatile((memory + piece * bytes) as *const u64) };
     }
 }
@@ -136,9 +136,9 @@ fn touch(memory: usize, bytes: usize) {
 fn mechanism(bencher: Bencher, (by, how, pages): (By, How, usize)) {
     let bytes = pages * PAGE;
     let (memory, frames) = (map(PIECES * bytes), map(PIECES * bytes));
-    // SAFETY: it was just mapped, and each of its pages is to be there.
+    // SAFETY: the range was just mapped; the write makes all its pages present.
     unsafe { ptr::write_bytes(frames as *mut u8, 1, PIECES * bytes) };
-    // SAFETY: it makes a descriptor.
+    // SAFETY: the call only creates a file descriptor.
     let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | libc::O_NONBLOCK) };
     assert!(fd >= 0, "userfaultfd: {}", std::io::Error::last_os_error());
     FD.store(fd as i32, SeqCst);
@@ -155,7 +155,7 @@ fn mechanism(bencher: Bencher, (by, how, pages): (By, How, usize)) {
     IS_OVER.store(false, SeqCst);
     let handler = (by != By::Itself).then(|| thread::spawn(move || handle(by)));
     if by == By::Itself {
-        // SAFETY: all zeros is an action, and the handler touches nothing that is not there.
+        // SAFETY: an all-zero sigaction is valid, and the handler touches only mapped memory.
         unsafe {
             let mut action: libc::sigaction = zeroed();
             action.sa_sigaction = on_sigbus as *const () as usize;
@@ -169,7 +169,7 @@ fn mechanism(bencher: Bencher, (by, how, pages): (By, How, usize)) {
             return;
         }
         if how == How::Copy {
-            // SAFETY: nobody needs what is there.
+            // SAFETY: the content is no longer needed.
             unsafe { libc::madvise(memory as *mut _, PIECES * bytes, libc::MADV_DONTNEED) };
         } else {
             relay(frames, memory, PIECES * bytes, MOVE);
@@ -181,7 +181,7 @@ fn mechanism(bencher: Bencher, (by, how, pages): (By, How, usize)) {
         .bench_local_values(|()| touch(memory, bytes));
     IS_OVER.store(true, SeqCst);
     handler.into_iter().for_each(|handler| handler.join().expect("it does not panic"));
-    // SAFETY: nobody uses them any more.
+    // SAFETY: the mappings and the descriptor are no longer used.
     unsafe {
         libc::munmap(memory as *mut _, PIECES * bytes);
         libc::munmap(frames as *mut _, PIECES * bytes);
@@ -190,8 +190,8 @@ fn mechanism(bencher: Bencher, (by, how, pages): (By, How, usize)) {
     }
 }
 
-/// The pager, with pages that were unmapped and are in memory still; beside the line of the
-/// mechanism that serves as it does.
+/// The pager, with pages that are resident and unmapped, for comparison with the mechanism in the
+/// same mode.
 #[divan::bench(args = [FaultMode::Thread, FaultMode::Signal], sample_count = 30, sample_size = 1)]
 fn pager(bencher: Bencher, mode: FaultMode) {
     let settings =
@@ -204,7 +204,7 @@ fn pager(bencher: Bencher, mode: FaultMode) {
     let memory = region.bytes().as_ptr() as usize;
     let cool = || {
         region.advise(0..PIECES * PAGE, Advice::Cold);
-        // Idle time, for the write-back of dirty pages.
+        // Idle time for the write-back of dirty pages.
         thread::sleep(Duration::from_millis(20));
     };
     cool();

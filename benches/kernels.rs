@@ -1,14 +1,14 @@
-//! The search for the best loop of each kind: every candidate against the chosen one, one after the
-//! other in many short rounds, so that whatever else the machine does disturbs them alike.
+//! A search for the best kernel of each mix. All candidates run in turn with the chosen kernel in
+//! many short rounds, so that interference affects all alike.
 //!
 //! ```text
 //! cargo bench -p interleaf-benches --bench kernels -- W2 W10     # these mixes; all without
 //! ```
 //!
-//! `THREADS`, `ROUNDS`, `ISA` and `MIB` in the environment change what their names say, `ALL` takes
-//! every instruction set, and `ONLY=1x4,own 256` the kernels whose names end so. `SPAN_MS` measures
-//! the best kernel alone, by the clock, as other programs do; `SMALL` in small pages, `RANDOM` in
-//! random order. Only ratios mean something on a machine that others use too.
+//! Environment: `THREADS`, `ROUNDS`, `ISA` and `MIB` set these parameters; `ALL` includes every
+//! instruction set; `ONLY=1x4,own 256` selects kernels by the end of their name. `SPAN_MS` measures
+//! the best kernel alone over one span of time, as other programs do; `SMALL` uses small pages,
+//! `RANDOM` random order. On a shared machine only ratios are meaningful.
 
 use interleaf_linux::place::mempolicy::Policy;
 use interleaf_measure::{
@@ -31,10 +31,10 @@ use std::{
     time::Duration,
 };
 
-/// The mixes that differ in what a kernel does.
+/// Mixes with different kernels.
 const MIXES: [&str; 7] = ["R", "W5", "W6", "W2", "W3", "W11", "W10"];
 
-/// Chunks of the warm-up, and chunks that are measured: some 10 ms.
+/// Chunks of the warm-up, and measured chunks: about 10 ms.
 const WARM: usize = 40;
 const CHUNKS: usize = 500;
 
@@ -68,8 +68,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Prints how fast the best kernel was in one whole span, as other programs do: to pair it with
-/// them.
+/// Prints the bandwidth of the best kernel over one whole span, for comparison with other programs.
 fn whole(load: Load, span: Duration) -> Result<(), Box<dyn Error>> {
     let load = Load { kernel: Kernel::best_here(&load.traffic), ..load };
     let windows = Windows { warm_up: Duration::from_millis(50), window: span, count: 1 };
@@ -78,7 +77,7 @@ fn whole(load: Load, span: Duration) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Prints of each candidate how fast it was, the fastest first.
+/// Prints the bandwidth of each candidate, the fastest first.
 fn search(load: &Load, rounds: usize) -> Result<(), Box<dyn Error>> {
     let mut kernels = vec![chosen(load)?];
     let all = env::var("ALL").map_or(vec![load.isa], |_| Isa::available());
@@ -118,7 +117,7 @@ fn search(load: &Load, rounds: usize) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The kernel that the others are compared with.
+/// The reference kernel of the comparison.
 fn chosen(load: &Load) -> Result<Kernel, String> {
     let best = match env::var("ALL") {
         Ok(_) => Kernel::best_here(&load.traffic),
@@ -127,8 +126,8 @@ fn chosen(load: &Load) -> Result<Kernel, String> {
     best.ok_or_else(|| format!("no kernel of {} for {}", load.isa, load.traffic))
 }
 
-/// The bandwidth of a load, GB/s: the median of its chunks, which does not depend on how long other
-/// programs have the CPU. The memory is reused.
+/// The bandwidth of a load, GB/s: the median of its chunks, which is robust against interference.
+/// The memory is reused.
 fn rate(load: &Load, regions: Vec<Region>) -> Result<(f64, Vec<Region>), Box<dyn Error>> {
     let mut regions = regions.into_iter();
     let mut walks = vec![];
@@ -168,7 +167,7 @@ fn timed(walk: &mut Walk, cpu: u32, ready: &Barrier) -> Result<f64, String> {
     spread(&rates).map(|spread| spread.median).ok_or_else(|| "no rate".into())
 }
 
-/// Whoever reads the output may have gone.
+/// Prints a line. A closed stdout is ignored.
 fn tell(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
 }

@@ -1,7 +1,7 @@
-//! The time of planning a migration, and of sampling the placement, for each page.
+//! The time per page of planning a migration and of sampling the placement.
 //!
-//! `plan` and `plan_at_target` should be a small part of `survey`, which asks the kernel about each
-//! page of this process: with all pages of 1 GiB present, and with a 256th of them in 64 GiB.
+//! `plan` and `plan_at_target` should be a small part of `survey`, which asks the kernel for each
+//! page of this process: with all pages of 1 GiB present, and with every 256th page of 64 GiB.
 
 use divan::{Bencher, black_box};
 use interleaf_linux::place::migrate::{
@@ -29,7 +29,7 @@ fn units(pages: u32) -> Vec<Unit> {
     (0..PAGES).map(unit).collect()
 }
 
-/// 65,536 pages on the first node are to be divided among 2, 3 or 8.
+/// Divides 65,536 pages on the first node among 2, 3 or 8 nodes.
 #[divan::bench(args = [&[65, 35][..], &[22, 9, 2], &[8, 7, 6, 5, 4, 3, 2, 1]])]
 fn plan(bencher: Bencher, weights: &[u32]) {
     let (units, target) = (units(1), target(weights));
@@ -38,7 +38,6 @@ fn plan(bencher: Bencher, weights: &[u32]) {
         .bench(|| Planner::new(&target, PAGE).plan(black_box(&units)));
 }
 
-/// All pages at their target.
 #[divan::bench]
 fn plan_at_target(bencher: Bencher) {
     let (mut units, target) = (units(1), target(&[65, 35]));

@@ -1,15 +1,15 @@
-//! Replays the touches of whole patterns through the page cache, without memory and without a
-//! drive: pages read and written per round beside those of optimal replacement, and faults that
-//! wait for a read.
+//! Replays the page accesses of whole patterns through the page cache, without memory and without a
+//! drive: pages read and written per round compared with optimal replacement, and major faults.
 //!
 //! ```console
 //! $ cargo bench -p interleaf-benches --bench replay [-- PATTERN ... PERCENT]
 //! ```
+//!
 //! PERCENT is the footprint, as a percentage of the budget; 200 by default.
 //!
-//! Each transfer is done at once, so that no prefetch is late: the result depends on the policies
-//! alone. A wait is a major fault; a minor fault, on a page that is resident but not mapped, costs
-//! a hundredth of that (bench `faults`).
+//! Each transfer completes at once, so that no prefetch is late: the result depends on the policies
+//! alone. In the output a wait is a major fault; a minor fault, on a page that is resident but not
+//! mapped, costs a hundredth of a major fault (bench `faults`).
 
 use interleaf_pager::{
     cache::{Action, Cache, Counts, DirtyPages, Event, PageFault, Settings, Span},
@@ -31,16 +31,16 @@ const PAGE: usize = 4096;
 /// 128 MiB.
 const FRAMES: usize = 32768;
 
-/// Rounds before the first that is counted.
+/// Rounds before the measurement.
 const ROUNDS: usize = 2;
 
-/// Rounds that are counted; the mean is printed.
+/// Measured rounds; the output is their mean.
 const COUNTED: usize = 4;
 
 const PATTERNS: [Kind; 7] =
     [Kind::Stream, Kind::Seq, Kind::Stride, Kind::Random, Kind::Fft3d, Kind::Gemm, Kind::GemmTiled];
 
-/// A machine that carries out each action at once.
+/// A machine that executes each action at once.
 struct ReplayMachine {
     cache: Cache,
     is_mapped: Vec<bool>,

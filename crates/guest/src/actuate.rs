@@ -1,12 +1,13 @@
 //! `actuate [PID..] --way WAY --weights 60:40 [--then 20:80].. [--hottest] [--rate 64MiB] [--leave]
 //! [--panic] [--follows N] [--stay N] [--until WORD] [--within POINTS]`
 //!
-//! Moves the pages of processes, or without any of the machine, with an actuator. It looks after it
-//! once a second, and prints what it finds; `reached 60:40 after 12` when pages were within so many
-//! points three times in a row, and then goes on to the next weights; `stayed within 0.4` for the
-//! largest difference in so many looks behind the last ones, or until one notes this word, or until
-//! SIGTERM. Then it puts everything back and ends; if pages are not there within so many looks, it
-//! fails. With `--panic` it panics when they are.
+//! Migrates the pages of processes, or without PIDs of the whole machine, with an actuator, and
+//! prints a sample of the placement every second. After three consecutive samples within POINTS of
+//! the weights it prints `reached 60:40 after 12` and continues with the next weights; after N
+//! samples (`--follows`) without success it fails. With the last weights reached it takes N more
+//! samples (`--stay`), fewer if a note contains WORD or SIGTERM arrives, prints the largest
+//! distance as `stayed within 0.4`, restores all settings and exits. With `--panic` it panics
+//! instead.
 
 use std::{
     cell::RefCell,
@@ -34,11 +35,11 @@ use signal_hook::{consts::SIGTERM, flag};
 
 use crate::pages::Pages;
 
-/// So many looks in a row within the limit, and pages are there.
+/// Number of consecutive samples within the tolerance.
 const IN_A_ROW: u32 = 3;
 
-/// Far more looks than pages take to get there: on a busy host a guest's second has little work in
-/// it.
+/// Far more samples than the migration needs: on a busy host, a second of the guest contains little
+/// work.
 const FOLLOWS: u32 = 600;
 
 const USAGE: &str = "actuate [PID..] --way WAY --weights 60:40 [--then 20:80].. [--hottest] \
@@ -58,13 +59,13 @@ struct Args {
     within: f64,
 }
 
-/// Does it. The arguments are those behind the name.
+/// Runs the program. `args` excludes the program's name.
 pub fn main(args: impl Iterator<Item = String>, out: &mut impl Write) -> ExitCode {
     let done = parse(args).ok_or_else(|| io::Error::other(USAGE));
     match done.and_then(|args| actuate(&args, out)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            // Who reads this finds nothing better to do with a closed pipe than to end as well.
+            // If stdout is closed, an error message cannot be delivered.
             let _ = writeln!(out, "actuate: {why}");
             ExitCode::FAILURE
         }
@@ -106,7 +107,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Option<Args> {
     (!found.weights.is_empty()).then_some(found)
 }
 
-/// Weights such as `60:40`, of the nodes from 0 on.
+/// The goal for weights such as `60:40`, of the nodes from 0.
 fn goal(args: &Args, weights: &str) -> io::Result<Goal> {
     let weights: Result<Vec<u32>, _> = weights.split(':').map(str::parse).collect();
     let weights = weights.map_err(io::Error::other)?;
@@ -118,7 +119,7 @@ fn goal(args: &Args, weights: &str) -> io::Result<Goal> {
     })
 }
 
-/// What DAMON takes: asked while its own modules have it too, which is no matter.
+/// DAMON's features; a probe works even while `damon_stat` uses DAMON.
 fn probed(root: &Root, out: &mut impl Write) -> io::Result<Option<probe::Probed>> {
     match probe::probe(root) {
         Ok(found) => Ok(Some(found)),
@@ -189,8 +190,8 @@ fn actuate(args: &Args, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "stayed within {most:.2}")
 }
 
-/// A look, a second later. The actuator looks at the pages of processes rarely, since that costs
-/// time; where it did not, this looks.
+/// Waits a second and samples the placement. The actuator itself samples processes rarely, since a
+/// sample costs time; without a sample of its own this function takes one.
 fn follow(
     actuator: &mut dyn Actuator,
     setting: &Setting<'_>,

@@ -1,16 +1,16 @@
 //! `drain SOCKET DURATION`
 //!
-//! Listens for a [feed](crate::feed), and says for each domain and tier what came in so long a
-//! time:
+//! Listens for a [feed](crate::feed) for this duration, and prints the sum for each domain and
+//! tier:
 //!
 //! ```text
 //! fed 2.013 20 {"domain":0,"tier":0,"read_bytes":580,"written_bytes":420}
 //! drained
 //! ```
 //!
-//! The first number is the seconds from the first line of that domain and tier to the last, by the
-//! time that the lines say, or else by when they came. The second is the number of lines behind the
-//! first; the document is the sum of these.
+//! The first number is the time in seconds from the first to the last line of that domain and tier,
+//! by the lines' own time stamps or else by their arrival. The second number counts the lines after
+//! the first; the document is their sum.
 
 use std::{
     collections::BTreeMap,
@@ -27,20 +27,20 @@ use crate::{
     step::Millis,
 };
 
-/// The longest that nothing may come.
+/// Time limit of a wait for the next line.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What came from one domain to one tier.
+/// The lines of one domain and tier.
 struct Sum {
-    /// The times of the first and the last line by `CLOCK_MONOTONIC`, ns.
+    /// Times of the first and the last line by `CLOCK_MONOTONIC`, ns.
     first: u64,
     last: u64,
-    /// Behind the first.
+    /// Number of lines after the first.
     lines: usize,
     fed: Fed,
 }
 
-/// Does it. The arguments are those behind the name.
+/// Runs the program. `args` excludes the program's name.
 pub fn main(args: impl Iterator<Item = String>, out: &mut impl Write) -> ExitCode {
     let args: Vec<String> = args.collect();
     let done = match &args[..] {
@@ -53,7 +53,7 @@ pub fn main(args: impl Iterator<Item = String>, out: &mut impl Write) -> ExitCod
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            // Who reads this finds nothing better to do with a closed pipe than to end as well.
+            // If stdout is closed, an error message cannot be delivered.
             let _ = writeln!(out, "drain: {why}");
             ExitCode::FAILURE
         }
@@ -61,7 +61,7 @@ pub fn main(args: impl Iterator<Item = String>, out: &mut impl Write) -> ExitCod
 }
 
 fn drain(socket: &Path, duration: Duration, out: &mut impl Write) -> io::Result<()> {
-    // One that was killed leaves its socket behind.
+    // Left behind by a killed instance.
     if socket.exists() {
         fs::remove_file(socket)?;
     }
@@ -75,7 +75,7 @@ fn drain(socket: &Path, duration: Duration, out: &mut impl Write) -> io::Result<
     writeln!(out, "drained")
 }
 
-/// What the first client says in so long a time, by domain and tier.
+/// Sums the lines of the first client for `duration`, by domain and tier.
 fn sums(listener: &UnixListener, duration: Duration) -> io::Result<BTreeMap<(usize, usize), Sum>> {
     let (client, _) = listener.accept()?;
     client.set_read_timeout(Some(PATIENCE))?;
@@ -90,11 +90,11 @@ fn sums(listener: &UnixListener, duration: Duration) -> io::Result<BTreeMap<(usi
             .and_modify(|sum| {
                 sum.last = now;
                 sum.lines += 1;
-                // The first is from before.
+                // The first line counts traffic from before the connection, so it is left out.
                 if sum.lines == 1 { sum.fed = fed } else { sum.fed.add(&fed) }
             })
             .or_insert(Sum { first: now, last: now, lines: 0, fed });
-        // To the end of a step, so that the tiers can be compared.
+        // Stop at the end of a client's step, so that the tiers have equal time spans.
         let lines = sums.values().next().map_or(0, |sum| sum.lines);
         if begun.elapsed() >= duration && sums.values().all(|sum| sum.lines == lines) {
             return Ok(sums);
@@ -122,7 +122,7 @@ mod tests {
                         "{{\"domain\":0,\"tier\":{tier},\"read_bytes\":{step},\
                          \"written_bytes\":{tier}}}\n"
                     );
-                    // Who has heard enough goes.
+                    // The listener has closed the connection.
                     if stream.write_all(line.as_bytes()).is_err() {
                         return;
                     }
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(sums.len(), 2);
         for ((_, tier), sum) in sums {
             assert!(sum.lines >= 1 && sum.last > sum.first);
-            // Without the first step, which is from before.
+            // The first step is left out: it counts traffic from before the connection.
             assert_eq!(sum.fed.read_bytes, (2..=sum.lines as u64 + 1).sum::<u64>());
             assert_eq!(sum.fed.written_bytes, (sum.lines * tier) as u64);
         }

@@ -1,15 +1,16 @@
-//! The feed: what counters would have counted, told to who has none.
+//! The feed: memory traffic as bandwidth counters would report it, for guests that have no
+//! counters.
 //!
-//! A daemon that observes bandwidth listens on a stream socket in the file system. Who feeds it
+//! A daemon that observes bandwidth listens on a stream socket in the file system. A client
 //! connects and writes lines, each a JSON object:
 //!
 //! ```text
 //! {"domain":0,"tier":1,"read_bytes":580,"written_bytes":420,"inserts":16,"occupancy_ns":4000}
 //! ```
 //!
-//! A line says what has been added since this client's last line for the same domain and tier.
-//! `inserts` and `occupancy_ns` may be left out; the latency of a line of memory is the second by
-//! the first. Behind them may stand `time_ns`, until when that was counted by `CLOCK_MONOTONIC`.
+//! A line counts the traffic since this client's last line for the same domain and tier. `inserts`
+//! and `occupancy_ns` are optional; the latency of a cache line is `occupancy_ns` divided by
+//! `inserts`. The optional `time_ns` is the end of the counted interval by `CLOCK_MONOTONIC`.
 
 use std::{
     io::{self, Write},
@@ -21,35 +22,33 @@ use std::{
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// How long a listener may keep a client waiting: nobody's work stands still for being watched.
+/// Write timeout: a slow listener must not hold up the client's work.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// A line of the feed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fed {
-    /// Where the traffic comes from, as an index.
+    /// Index of the domain that causes the traffic.
     pub domain: usize,
-    /// Where it goes, as an index.
+    /// Index of the tier that serves the traffic.
     pub tier: usize,
-    /// Bytes read.
     pub read_bytes: u64,
-    /// Bytes written.
     pub written_bytes: u64,
-    /// Requests that began to wait.
+    /// Number of requests that entered the queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inserts: Option<u64>,
-    /// How long requests waited, together, ns.
+    /// Sum of the requests' waiting times, ns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub occupancy_ns: Option<u64>,
-    /// Until when that was counted, by `CLOCK_MONOTONIC`, ns.
+    /// End of the counted interval, by `CLOCK_MONOTONIC`, ns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_ns: Option<u64>,
 }
 
 impl Fed {
-    /// Adds what `other` says of the same domain and tier. What one of the two does not count,
-    /// both do not.
+    /// Adds another line of the same domain and tier. The sum has an optional count only if both
+    /// lines have it.
     pub fn add(&mut self, other: &Self) {
         let sum = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
         self.read_bytes += other.read_bytes;
@@ -59,13 +58,12 @@ impl Fed {
         self.time_ns = self.time_ns.max(other.time_ns);
     }
 
-    /// Bytes read and written.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.read_bytes + self.written_bytes
     }
 
-    /// How long a request waited, ns; nothing where that is not counted.
+    /// Mean latency of a request, ns; `None` without the counts.
     #[must_use]
     pub fn latency_ns(&self) -> Option<f64> {
         let inserts = self.inserts.filter(|inserts| *inserts > 0)?;
@@ -73,13 +71,13 @@ impl Fed {
     }
 }
 
-/// Now, as a line of the feed has it.
+/// The current time, as in a line of the feed.
 pub(crate) fn time_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
-/// One end of the feed: it says what it has to whoever listens, and nothing while nobody does.
+/// A client of the feed. Without a listener its lines are dropped.
 pub(crate) struct Feeder {
     path: PathBuf,
     stream: Option<UnixStream>,
@@ -90,8 +88,8 @@ impl Feeder {
         Self { path, stream: None }
     }
 
-    /// Says it, if somebody listens. What nobody heard is not said later: a listener that comes
-    /// back would take it for one moment's traffic.
+    /// Writes the lines if a listener exists. Lines without a listener are dropped, since a later
+    /// listener would take them for traffic of one moment.
     pub(crate) fn say(&mut self, all: &[Fed]) {
         let done = lines(all).and_then(|text| {
             let mut stream = match self.stream.take() {
@@ -101,7 +99,7 @@ impl Feeder {
             stream.write_all(text.as_bytes())?;
             Ok(stream)
         });
-        // Of a line that was written in part the rest never comes: then it begins anew.
+        // After a partial write the line cannot be completed, so the client reconnects.
         self.stream = done.ok();
     }
 
@@ -155,7 +153,7 @@ mod tests {
         feeder.say(&fed(1));
         for read_bytes in [2, 3] {
             let listener = UnixListener::bind(&path).unwrap();
-            // The first of these finds the last listener gone.
+            // The first write discovers that the last listener is gone.
             feeder.say(&fed(0));
             feeder.say(&fed(read_bytes));
             let mut lines = BufReader::new(listener.accept().unwrap().0).lines();

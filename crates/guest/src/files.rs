@@ -1,4 +1,4 @@
-//! Folders and patterns of paths.
+//! Folders and path patterns.
 
 use std::{
     ffi::OsStr,
@@ -6,12 +6,12 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// Whether a path has a `*`.
+/// True if a path contains `*`.
 pub(crate) fn is_pattern(path: &Path) -> bool {
     path.to_string_lossy().contains('*')
 }
 
-/// The names in a folder, in order.
+/// The names in a folder, sorted.
 pub(crate) fn names(folder: &Path) -> io::Result<Vec<String>> {
     let name =
         |entry: io::Result<fs::DirEntry>| Ok(entry?.file_name().to_string_lossy().into_owned());
@@ -20,7 +20,7 @@ pub(crate) fn names(folder: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// All files that fit a pattern, each line behind the path of its file.
+/// The lines of all files that match a pattern, each after the path of its file.
 pub(crate) fn read_all(pattern: &Path) -> io::Result<String> {
     let mut lines = vec![];
     for path in expand(pattern) {
@@ -34,9 +34,9 @@ pub(crate) fn read_all(pattern: &Path) -> io::Result<String> {
     Ok(lines.join("\n"))
 }
 
-/// All regular files below a folder, each line behind the path of its file from the folder. A file
-/// without a line is `path:`, a folder without a file or folder `path/:`, so that the whole can be
-/// made again of the lines.
+/// The lines of all regular files below a folder, each after the file's path relative to the
+/// folder. An empty file is listed as `path:`, an empty folder as `path/:`, so that the output is
+/// enough to recreate the folder.
 pub(crate) fn dump(folder: &Path) -> io::Result<String> {
     let mut lines = vec![];
     dump_below(folder, "", &mut lines)?;
@@ -53,7 +53,7 @@ fn dump_below(folder: &Path, prefix: &str, lines: &mut Vec<String>) -> io::Resul
     }
     for name in names {
         let (path, short) = (folder.join(&name), format!("{prefix}{name}"));
-        // Of the link itself: what it leads to may be elsewhere, or above.
+        // The kind of the link itself: the link's target may be outside or a parent folder.
         let kind = path.symlink_metadata().map_err(|why| named(&path, why))?;
         if kind.is_dir() {
             dump_below(&path, &format!("{short}/"), lines)?;
@@ -69,7 +69,7 @@ fn dump_below(folder: &Path, prefix: &str, lines: &mut Vec<String>) -> io::Resul
     Ok(())
 }
 
-/// The paths that fit a pattern and exist.
+/// The existing paths that match a pattern.
 fn expand(pattern: &Path) -> Vec<PathBuf> {
     let mut paths = vec![PathBuf::new()];
     for part in pattern.components() {
@@ -79,7 +79,7 @@ fn expand(pattern: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// What a part of a pattern stands for in a folder.
+/// The paths in a folder that match one component of a pattern.
 fn matches(folder: &Path, part: Component<'_>) -> Vec<PathBuf> {
     let part = part.as_os_str();
     match part.to_string_lossy().split_once('*') {

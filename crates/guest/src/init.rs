@@ -1,4 +1,4 @@
-//! The first and only process that the kernel starts.
+//! Process 1, the only process that the kernel starts.
 
 use std::{
     collections::BTreeMap,
@@ -26,15 +26,15 @@ use crate::{
     step::{self, Signal, Step},
 };
 
-/// The serial port that the report goes to.
+/// The serial port for the report.
 const PORT: &str = "/dev/ttyS1";
 
-/// How long a step waits for a program to say or do something. Emulated processors are slow, and
-/// whoever booted this has a limit of their own, which is longer.
+/// Time limit of a wait for a program or a file. Emulated processors are slow, and the host has its
+/// own, longer limit.
 const PATIENCE: Duration = Duration::from_secs(600);
 const POLL: Duration = Duration::from_millis(20);
 
-/// File systems: what they are, and where they go.
+/// File systems: type and mount point.
 const MOUNTS: [(&str, &str); 5] = [
     ("proc", "/proc"),
     ("sysfs", "/sys"),
@@ -43,11 +43,10 @@ const MOUNTS: [(&str, &str); 5] = [
     ("cgroup2", "/sys/fs/cgroup"),
 ];
 
-/// Takes all steps and powers off. It returns only when it can not, and a kernel without init
-/// panics.
+/// Executes all steps and powers off. Returns only on failure; the kernel panics when init exits.
 pub fn main() -> ExitCode {
     let done = serve();
-    // What was written to a serial port has left the machine when the port is closed.
+    // Closing the port, at the end of `serve`, has sent all data.
     if let Err(why) = done.and_then(|()| Ok(reboot(RebootCommand::PowerOff)?)) {
         let _ = writeln!(io::stderr(), "init: {why}");
     }
@@ -77,17 +76,17 @@ fn serve() -> io::Result<()> {
     say(Line::Off)
 }
 
-/// The programs that steps have started, by name.
+/// The programs started by steps, by name.
 struct Started(BTreeMap<String, Program>);
 
 struct Program {
     child: Child,
-    /// Lines up to the last one that was awaited.
+    /// Number of lines up to the last awaited line.
     heard: usize,
 }
 
 impl Started {
-    /// Takes a step; what it shows, and how it ends.
+    /// Executes a step; returns its output and ending.
     fn take(&mut self, step: &Step) -> (String, Ending) {
         let mut shown = String::new();
         let ending = match self.try_take(step, &mut shown) {
@@ -96,7 +95,7 @@ impl Started {
                 (None, signal) => Ending::Signal(signal.unwrap_or(0)),
             },
             Ok(None) => Ending::Done,
-            // The end of a step is one line.
+            // An ending must fit on one line of the report.
             Err(why) => Ending::Failed(why.to_string().replace('\n', " ")),
         };
         (shown, ending)
@@ -162,7 +161,7 @@ impl Started {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             let ended = program.child.try_wait()?;
-            // Looked for after the end too: the line may have been its last.
+            // Read after `try_wait`, since the line may be the last before the exit.
             let printed = printed(name)?;
             if let Some(at) = printed.lines().skip(program.heard).position(is_awaited) {
                 program.heard += at + 1;
@@ -197,7 +196,7 @@ fn until(path: &Path, text: &str) -> io::Result<()> {
         match fs::read_to_string(path) {
             Ok(all) if all.contains(text) => return Ok(()),
             Ok(_) => {}
-            // A file of the kernel that somebody else has at the moment (DAMON's do so).
+            // A kernel file that is busy at the moment, as DAMON's files may be.
             Err(why) if why.kind() == io::ErrorKind::ResourceBusy => {}
             Err(why) => return Err(why),
         }

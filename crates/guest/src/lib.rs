@@ -1,15 +1,15 @@
-//! What runs in a virtual machine of the tests, and what the tests have to know about it.
+//! The program that runs in the virtual machines of the tests, and its protocols.
 //!
 //! The guest is one static program. As `/init` it is the whole user space: it mounts the kernel's
-//! file systems, takes the steps that it finds in the file `/steps`, says on the second serial port
-//! how each went, and powers off. Called by other names it is programs that steps are
-//! about: `touch` puts memory somewhere, `work` takes as long as where its pages are says,
-//! `load` does as a server's workload would, `drain` hears what that feeds, and `actuate` moves the
-//! memory of others with `interleaf_linux::place::actuator`.
+//! file systems, executes the steps in the file `/steps`, reports each result on the second serial
+//! port, and powers off. Under other names it provides programs for steps: `touch` places memory,
+//! `work` runs for a time that depends on the placement of its pages, `load` emulates a server's
+//! workload, `drain` sums the traffic that `load` feeds, and `actuate` migrates pages of other
+//! processes with `interleaf_linux::place::actuator`.
 //!
 //! - [`step`]: the language of `/steps`.
-//! - [`report`]: the language of the second serial port. The first is the kernel's, so that what
-//!   the kernel says never falls into the middle of a line of the guest.
+//! - [`report`]: the language of the second serial port. The kernel logs to the first port, so
+//!   that its messages never interrupt a line of the guest.
 
 pub mod actuate;
 pub mod drain;

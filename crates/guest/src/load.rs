@@ -2,28 +2,29 @@
 //! [--nodes NODE,..] [--feed SOCKET] [--report FILE] [--speed 20] [--phase 60s:0.1]..
 //! [--phase-file FILE] [--for 2s]`
 //!
-//! A workload of a server, as far as a small machine can show it: its memory is there, its speed is
-//! computed. It maps hot and cold memory, writes to each page of both, and prints where the hot
-//! ones are (`pages 0:12288 1:4096`) and `touched`. From then on, ten times a second, it writes to
-//! each hot page, so that they are found accessed and the cold ones are not; looks now and then on
-//! which nodes they are; computes what threads of this demand would reach on this platform with
-//! their pages there ([`Emulated`]); and adds a line to the report. Meanwhile it says what counters
-//! would have counted of that to who listens at SOCKET ([`feed`](crate::feed)), twenty times a
-//! second and however long its own steps take: a counter of a server is not held up by a busy
-//! emulator. It ends when it is killed, or after `--for`.
+//! Emulates a server's workload on a small machine: the memory is real, the speed is computed. The
+//! program maps hot and cold memory, touches all pages, and prints the placement of the hot pages
+//! (`pages 0:12288 1:4096`) and `touched`. Then, ten times a second, it writes to each hot page, so
+//! that DAMON finds hot pages accessed and cold pages idle; samples the placement at intervals;
+//! computes the bandwidth that threads of this demand would reach on this platform with this
+//! placement ([`Emulated`]); and adds a line to the report. A second thread sends the traffic that
+//! counters would report to SOCKET ([`feed`](crate::feed)), twenty times a second, independent of
+//! the duration of the steps: a busy emulator must not delay the counters. The program runs until
+//! it is killed, or for the time of `--for`.
 //!
-//! Tier `i` of the platform is node `i`, or the one that `--nodes` says. Its memory comes from
-//! where the policy says that it was started under, or with `--bind` from these nodes only.
+//! Tier `i` of the platform is node `i`, or the i-th node of `--nodes`. Memory is allocated by the
+//! inherited memory policy, or with `--bind` from these nodes only.
 //!
-//! With `--speed 20` emulated time runs twenty times as fast as the clock: in a second it counts
-//! what a server does in twenty. Phases are in emulated time: for as long as 60 s of work with all
-//! pages on the first tier, a tenth of the threads work; then comes the next phase, and in the end
-//! the first again. With pages where they are better, a phase is sooner done. With `--phase-file`
-//! a phase lasts until that file, which is made with a 0 in it, has the number of another.
+//! With `--speed 20` emulated time runs twenty times as fast as the clock: a second of the clock
+//! counts the traffic of 20 s on a server. The duration of a phase is in emulated time with all
+//! pages on the first tier: in `60s:0.1` a tenth of the threads work for 60 s; then the next phase
+//! begins, and after the last the first. With a better placement a phase ends sooner. With
+//! `--phase-file` the program creates that file with a 0 in it, and the file's number selects the
+//! phase.
 //!
-//! The report has a line a step, under names: `time_s` is emulated, `clock_s` is not; `phase`
-//! counts from 0; then of each tier `hot_N` and `cold_N`, the parts of these pages that are there,
-//! and `gbps_N`; and `gbps`, the sum.
+//! The report has a header and a line per step: `time_s` is emulated time, `clock_s` real time;
+//! `phase` counts from 0; then for each tier `hot_N` and `cold_N`, the shares of these pages on the
+//! tier, and `gbps_N`; and `gbps`, the sum.
 
 mod args;
 mod counting;
@@ -56,18 +57,18 @@ use counting::Counting;
 
 const STEP: Duration = Duration::from_millis(100);
 
-/// The least time between two looks at where pages are: a look walks all of them, and takes as long
-/// as a sweep does. It is a time and not a number of steps, since a step takes much longer than
-/// [`STEP`] in a guest that has little of a processor.
+/// Minimum time between two samples of the placement: a sample walks all pages and costs as much as
+/// a sweep. The minimum is a time and not a number of steps, since in a slow guest a step takes
+/// much longer than [`STEP`].
 const BETWEEN_LOOKS: Duration = Duration::from_millis(300);
 
-/// Does it. The arguments are those behind the name.
+/// Runs the program. `args` excludes the program's name.
 pub fn main(args: impl Iterator<Item = String>, out: &mut impl Write) -> ExitCode {
     let done = Args::parse(args).map_err(io::Error::other).and_then(|args| load(&args, out));
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            // Who reads this finds nothing better to do with a closed pipe than to end as well.
+            // If stdout is closed, an error message cannot be delivered.
             let _ = writeln!(out, "load: {why}");
             ExitCode::FAILURE
         }
@@ -84,8 +85,8 @@ fn load(args: &Args, out: &mut impl Write) -> io::Result<()> {
     let mut hot = map(args.hot)?;
     let cold = if args.cold > 0 { Some(map(args.cold)?) } else { None };
     if let Some(cold) = &cold {
-        // Says nothing of any use here but that it is another kind of memory: the kernel joins
-        // neighbours of one kind.
+        // The advice only makes the mapping different: the kernel merges adjacent mappings of the
+        // same kind.
         cold.advise(Advice::DontDump)?;
     }
     let places = Places { hot: range(&hot), cold: cold.as_ref().map(range), nodes };
@@ -105,7 +106,7 @@ fn load(args: &Args, out: &mut impl Write) -> io::Result<()> {
     })
 }
 
-/// Touches the pages, and finds out how fast that would be, step by step.
+/// Touches the pages and updates the emulated speed, step by step.
 fn work(
     args: &Args,
     emulated: &Emulated,
@@ -151,7 +152,7 @@ fn work(
     Ok(())
 }
 
-/// The phase that a file has the number of.
+/// The phase number in a file.
 fn told_phase(file: &Path, phases: usize) -> io::Result<usize> {
     let text = fs::read_to_string(file)?;
     let phase = text.trim().parse().ok().filter(|phase| *phase < phases);
@@ -170,16 +171,16 @@ fn nodes(args: &Args, tiers: usize) -> io::Result<Vec<u32>> {
     }
 }
 
-/// So many bytes, all of them touched.
+/// Maps and touches anonymous memory.
 fn map(bytes: usize) -> io::Result<MmapMut> {
     let mut memory = MmapMut::map_anon(bytes)?;
-    // Small pages, which can be anywhere one by one.
+    // Small pages, which can be placed one by one.
     memory.advise(Advice::NoHugePage)?;
     sweep(&mut memory);
     Ok(memory)
 }
 
-/// Its addresses.
+/// The addresses of a mapping.
 fn range(memory: &MmapMut) -> Range<u64> {
     let start = memory.as_ptr().addr() as u64;
     start..start + memory.len() as u64
@@ -190,21 +191,21 @@ fn mappings() -> io::Result<Vec<Mapping>> {
     Ok(mine.unwrap_or_default())
 }
 
-/// Where what begins at these addresses is: the kernel may make several mappings of one.
+/// The pages of all mappings that begin in an address range: the kernel may split a mapping.
 fn within(mappings: &[Mapping], addresses: &Range<u64>) -> NodeBytes {
     let mine = mappings.iter().filter(|mapping| addresses.contains(&mapping.start));
     mine.map(|mapping| &mapping.bytes).collect()
 }
 
-/// Where to look for the pages.
+/// Address ranges of the pages, and nodes of the tiers.
 struct Places {
     hot: Range<u64>,
     cold: Option<Range<u64>>,
-    /// Of each tier.
+    /// The node of each tier.
     nodes: Vec<u32>,
 }
 
-/// The parts of the hot and of the cold pages on each tier.
+/// The shares of hot and cold pages on each tier.
 #[derive(Clone, Debug, PartialEq)]
 struct Seen {
     hot: Vec<f64>,
@@ -220,7 +221,7 @@ impl Places {
     }
 }
 
-/// The part on each of these nodes.
+/// The share of pages on each of the nodes.
 fn shares(found: &NodeBytes, nodes: &[u32]) -> io::Result<Vec<f64>> {
     if let Some(other) = found.0.keys().find(|node| !nodes.contains(node)) {
         return Err(io::Error::other(format!("pages are on node {other}, which is no tier")));
@@ -232,7 +233,7 @@ fn shares(found: &NodeBytes, nodes: &[u32]) -> io::Result<Vec<f64>> {
     Ok(nodes.iter().map(|node| found.on(*node) as f64 / total as f64).collect())
 }
 
-/// The file that says what was done, a line a step.
+/// The report file, with a line per step.
 struct Report {
     file: Option<File>,
     speed: f64,
@@ -251,7 +252,7 @@ impl Report {
         Ok(Self { file, speed: args.speed })
     }
 
-    /// In one call, so that who reads it finds whole lines.
+    /// Writes a line in one call, so that a reader finds whole lines.
     fn add(
         &mut self,
         clock: Duration,
@@ -279,7 +280,7 @@ mod tests {
 
     use super::*;
 
-    /// The program as it is, where all memory is on node 0.
+    /// Runs the program on a machine whose memory is all on node 0.
     #[test]
     fn it_says_how_fast_it_would_be() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

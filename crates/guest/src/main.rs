@@ -1,4 +1,4 @@
-//! One program, named by its first argument as busybox is.
+//! One program with several names, chosen by its first argument as in busybox.
 
 use std::{env, io, path::Path, process::ExitCode};
 
@@ -14,7 +14,7 @@ fn main() -> ExitCode {
         "work" => work::main(args, &mut io::stdout()),
         "touch" => touch::main(args, &mut io::stdout()),
         "actuate" => actuate::main(args, &mut io::stdout()),
-        // A kernel whose init returns panics, which is what the one outside is told by.
+        // If init returns, the kernel panics, which tells the host that init failed.
         _ => init::main(),
     }
 }

@@ -1,4 +1,4 @@
-//! What a guest says of its steps, line by line.
+//! The guest's report of its steps, line by line.
 //!
 //! ```text
 //! @release 6.12.0
@@ -13,35 +13,35 @@
 
 use std::{fmt, str::FromStr};
 
-/// A line.
+/// A line of the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// The kernel is up, and this is its release.
+    /// The kernel is up; its release.
     Release(String),
     /// A step begins: its number, from 1, and its text.
     Step(usize, String),
-    /// A line that the step showed.
+    /// A line of the step's output.
     Output(String),
-    /// The step of this number is over.
+    /// The step with this number has ended.
     End(usize, Ending),
-    /// There are no more steps.
+    /// All steps are done.
     Off,
 }
 
-/// How a step ended.
+/// The ending of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It did what it had to.
+    /// The step succeeded.
     Done,
-    /// The program it was about ended with this code.
+    /// The step's program exited with this code.
     Exit(i32),
-    /// The program it was about was ended by this signal.
+    /// The step's program was killed by this signal.
     Signal(i32),
-    /// It could not be taken.
+    /// The step failed, for this reason.
     Failed(String),
 }
 
-/// A line that no guest says.
+/// The line is not in the format of a report.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a line of a guest: {0:?}")]
 pub struct LineError(String);
@@ -73,7 +73,7 @@ impl FromStr for Line {
     type Err = LineError;
 
     fn from_str(text: &str) -> Result<Self, LineError> {
-        // The terminal ends its lines with both characters.
+        // A terminal ends lines with both characters.
         let text = text.trim_end_matches(['\r', '\n']);
         read(text).ok_or_else(|| LineError(text.to_string()))
     }

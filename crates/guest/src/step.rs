@@ -1,9 +1,9 @@
-//! The steps that a guest takes, one a line.
+//! The steps that a guest executes, one per line.
 //!
-//! Words are separated by spaces; there is no quoting and no shell. Empty lines and lines that
-//! begin with `#` are nothing. A step that fails does not keep the next from being taken: whoever
-//! reads the report decides what it means. `@NAME` stands for the process ID of the program that
-//! was started as NAME, in what `run`, `start`, `until`, `read`, `list`, `dump` and `write` take.
+//! Words are separated by spaces, without quoting or a shell. Empty lines and lines that begin with
+//! `#` are ignored. A failed step does not stop later steps: the reader of the report judges the
+//! failure. In `run`, `start`, `until`, `read`, `list`, `dump` and `write`, `@NAME` stands for the
+//! process ID of the program that was started as NAME.
 //!
 //! ```text
 //! list /sys/devices/system/node
@@ -24,74 +24,65 @@ use std::{
     time::Duration,
 };
 
-/// One step. Its text form is the variant's name in lower case and the fields in their order.
+/// One step. Its text is the variant's name in lower case, then the fields in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Runs a program to its end, and shows what it printed.
+    /// Runs a program to its end, and shows its output.
     Run {
         /// The program, found in `/bin`, and its arguments.
         command: Vec<String>,
     },
-    /// Starts a program, and goes on.
+    /// Starts a program in the background.
     Start {
-        /// What later steps call it. What it prints goes to `/tmp/NAME.out`.
+        /// Name for later steps. The program's output goes to `/tmp/NAME.out`.
         name: String,
         /// The program, found in `/bin`, and its arguments.
         command: Vec<String>,
     },
-    /// Waits until a started program has printed a line that begins with a text, or behind a `*`
-    /// one that has it anywhere, since the last line of it that was awaited.
+    /// Waits until a started program prints a line that begins with a text, or contains it if the
+    /// text follows a `*`. Only lines after the last awaited line count.
     Await {
-        /// The program.
         name: String,
-        /// How the line begins.
+        /// The text, with an optional leading `*`.
         text: String,
     },
-    /// Waits until a file has a text in it, as long as for a line of a program.
+    /// Waits until a file contains a text, with the same time limit as `await`.
     Until {
-        /// The file.
         path: PathBuf,
-        /// The text.
         text: String,
     },
     /// Sends a signal to a started program.
     Kill {
-        /// The program.
         name: String,
-        /// The signal.
         signal: Signal,
     },
-    /// Waits for the end of a started program, and shows what it printed.
+    /// Waits for the end of a started program, and shows its output.
     Wait {
-        /// The program.
         name: String,
     },
-    /// Shows how many pages of a started program are on each node.
+    /// Shows the number of pages of a started program on each node.
     Pages {
-        /// The program.
         name: String,
     },
-    /// Does nothing for a while.
+    /// Sleeps.
     Sleep(Millis),
-    /// Shows a file. With a `*` in the path, which stands for any part of a name, all files that
-    /// there are, each line behind its path, a colon and a space.
+    /// Shows a file. A `*` in the path matches any part of a name; the output then has the lines of
+    /// all matching files, each after its path, a colon and a space.
     Read(PathBuf),
-    /// Shows the names in a folder, in order.
+    /// Shows the names in a folder, sorted.
     List(PathBuf),
-    /// Shows all regular files below a folder, in order, each line behind the path of its file from
-    /// the folder, a colon and a space; of an empty file the path and the colon, of an empty folder
-    /// the path, a slash and the colon. Links are passed over.
+    /// Shows all regular files below a folder, sorted, each line after the file's path relative to
+    /// the folder, a colon and a space; an empty file as its path and a colon, an empty folder as
+    /// its path, a slash and a colon. Links are skipped.
     Dump(PathBuf),
-    /// Writes a text and a newline into a file, in one call as files of the kernel want it.
+    /// Writes a text and a newline to a file, in one call as kernel files require.
     Write {
-        /// The file.
         path: PathBuf,
-        /// The text.
         text: String,
     },
 }
 
-/// A duration as steps have it: `500ms` or `2s`.
+/// A duration in a step: `500ms` or `2s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Millis(u64);
 
@@ -108,7 +99,7 @@ pub enum Signal {
     Stop,
 }
 
-/// Why a line is no step.
+/// The reason why a line is not a valid step.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StepError {
     #[error(
@@ -139,11 +130,11 @@ const SIGNALS: [(&str, Signal); 8] = [
     ("STOP", Signal::Stop),
 ];
 
-/// The steps of a text.
+/// Parses the steps.
 ///
 /// # Errors
 ///
-/// The first line that is no step.
+/// The first invalid line.
 pub fn parse(text: &str) -> Result<Vec<Step>, StepError> {
     let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
     let said = lines.filter(|(_, line)| !(line.is_empty() || line.starts_with('#')));
@@ -154,14 +145,13 @@ pub fn parse(text: &str) -> Result<Vec<Step>, StepError> {
 }
 
 impl Millis {
-    /// As the clock has it.
     #[must_use]
     pub fn duration(self) -> Duration {
         Duration::from_millis(self.0)
     }
 }
 
-/// The first word of a text, and what is behind it.
+/// Splits off the first word of a text.
 fn word(text: &str) -> (&str, &str) {
     let text = text.trim();
     let (first, rest) = text.split_once(' ').unwrap_or((text, ""));
@@ -169,11 +159,11 @@ fn word(text: &str) -> (&str, &str) {
 }
 
 impl Step {
-    /// The step with the process IDs in it that `@NAME` stands for.
+    /// The step with each `@NAME` replaced by a process ID.
     ///
     /// # Errors
     ///
-    /// A name that `pid` does not know.
+    /// `pid` returns `None` for a name.
     pub fn with_pids(&self, pid: &dyn Fn(&str) -> Option<u32>) -> Result<Self, StepError> {
         let text = |text: &str| fill(text, pid);
         let path = |path: &Path| fill(&path.to_string_lossy(), pid).map(PathBuf::from);
@@ -203,8 +193,8 @@ impl Step {
     }
 }
 
-/// A text with process IDs in place of each `@NAME`. Behind a letter or a digit, and before none,
-/// an `@` is only that.
+/// Replaces each `@NAME` in a text by a process ID. An `@` after a letter or digit, or without a
+/// name, stays as is.
 fn fill(text: &str, pid: &dyn Fn(&str) -> Option<u32>) -> Result<String, StepError> {
     let is_name = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
     let mut filled = String::new();

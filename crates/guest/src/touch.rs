@@ -1,18 +1,21 @@
 //! `touch SIZE [--weights NODE:WEIGHT,..|--interleave NODE,..|--bind NODE,..] [--huge] [--sweep]
 //! [--stay] [--check] [--tell 60:40].. [--group NAME] [--spawn RATE]`
 //!
-//! Maps anonymous memory, writes to each page of it, and prints `pages 0:12288 1:4096` and
-//! `touched`. With `--weights` it first writes these weights for the whole machine and interleaves
-//! its pages by them; with `--interleave` by the weights that the machine has. With `--bind` it
-//! takes pages of these nodes only. With `--huge` it asks for transparent huge pages, and for none
-//! of them without. With `--stay` it is there until it is killed, and does nothing. With `--sweep`
-//! it goes on to write to each page, again and again, until it is killed. With `--check` it does so
-//! too, fills its pages first and sees each time that they hold what was written last; told to end,
-//! it looks at all of them and prints `intact after 12 sweeps`, or fails. With `--tell` it prints
-//! `reached 60:40` when its pages first are within 3 points of it, or have gone past it between two
-//! sweeps; with several, of each in turn. With `--group` it first goes into a control group of its
-//! own. With `--spawn` it starts so many children a second until it is killed, each of which
-//! touches 2 MiB and ends after a second and a half, and prints `spawned 10` after each ten.
+//! Maps anonymous memory, touches all pages, and prints `pages 0:12288 1:4096` and `touched`.
+//!
+//! - `--weights`: writes these weights for the whole machine, and interleaves its pages by them.
+//! - `--interleave`: interleaves by the machine's weights.
+//! - `--bind`: allocates from these nodes only.
+//! - `--huge`: requests transparent huge pages; without the option there are none.
+//! - `--stay`: idles until killed.
+//! - `--sweep`: writes to each page repeatedly until killed.
+//! - `--check`: sweeps too, and verifies in each sweep the words written before; on SIGTERM
+//!   verifies all words and prints `intact after 12 sweeps`, or fails.
+//! - `--tell`: prints `reached 60:40` when the placement is first within 3 points of the weights,
+//!   or has passed them between two samples; with several options, for each in turn.
+//! - `--group`: first moves itself to a control group.
+//! - `--spawn`: starts RATE children per second until killed, each of which touches 2 MiB and is
+//!   killed after 1.5 s, and prints `spawned 10` after each ten.
 
 use std::{
     collections::VecDeque,
@@ -56,17 +59,17 @@ struct Args {
     check: bool,
     tell: Vec<String>,
     group: Option<String>,
-    /// Children a second.
+    /// Children per second.
     spawn: Option<u32>,
 }
 
-/// Does it. The arguments are those behind the name.
+/// Runs the program. `args` excludes the program's name.
 pub fn main(args: impl Iterator<Item = String>, out: &mut impl Write) -> ExitCode {
     let done = Args::parse(args).map_err(io::Error::other).and_then(|args| touch(&args, out));
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            // Who reads this finds nothing better to do with a closed pipe than to end as well.
+            // If stdout is closed, an error message cannot be delivered.
             let _ = writeln!(out, "touch: {why}");
             ExitCode::FAILURE
         }
@@ -148,15 +151,15 @@ fn touch(args: &Args, out: &mut impl Write) -> io::Result<()> {
         policy.set().map_err(|why| named("set_mempolicy", why))?;
     }
     let mut memory = MmapMut::map_anon(args.size)?;
-    // Advice of either kind also keeps the kernel from joining this mapping with a neighbour, so
-    // that it has a line of its own in numa_maps.
+    // Either advice also prevents merging with neighbouring mappings, so that the memory has its
+    // own line in numa_maps.
     memory.advise(if args.huge { Advice::HugePage } else { Advice::NoHugePage })?;
     if args.check {
         fill(&mut memory)
     } else {
         sweep(&mut memory)
     }
-    // Who is told that it was touched may tell it to end at once.
+    // Registered before `touched` is printed, since SIGTERM may follow at once.
     let stop = Arc::new(AtomicBool::new(false));
     if args.check {
         flag::register(SIGTERM, Arc::clone(&stop))?;
@@ -188,13 +191,13 @@ fn touch(args: &Args, out: &mut impl Write) -> io::Result<()> {
     }
 }
 
-/// How many children are started between two lines that say so.
+/// Number of started children per line of output.
 const SPAWNED: u32 = 10;
 
-/// How long each of them lives: as long as some looks at it.
+/// Lifetime of a child: spans a few samples of the daemon.
 const LIFE: Duration = Duration::from_millis(1500);
 
-/// Starts short-lived children at a rate a second, until it is killed.
+/// Starts short-lived children at `rate` per second, until killed.
 fn spawn(rate: u32, out: &mut impl Write) -> io::Result<()> {
     let mut children: VecDeque<(Child, Instant)> = VecDeque::new();
     for count in 1_u32.. {
@@ -217,7 +220,7 @@ fn spawn(rate: u32, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Goes into a control group such as `kept/inner`, which is made, and counts its memory.
+/// Joins a control group such as `kept/inner`, created here with the memory controller.
 fn join(group: &str) -> io::Result<()> {
     let mut folder = PathBuf::from("/sys/fs/cgroup");
     for name in group.split('/') {
@@ -228,7 +231,7 @@ fn join(group: &str) -> io::Result<()> {
     fs::write(folder.join("cgroup.procs"), process::id().to_string())
 }
 
-/// Sweeps and sees that nothing was lost, until it is told to end.
+/// Sweeps and verifies the pages until `stop` is set.
 fn checked(
     args: &Args,
     memory: &mut [u8],
@@ -241,7 +244,7 @@ fn checked(
     let mut round = 0;
     while !stop.load(Ordering::Relaxed) {
         let begun = Instant::now();
-        // One word of each page beside the first, which tells the round.
+        // Verifies one word per page and sweep, besides word 0 with the round.
         let word = 1 + round as usize % (WORDS - 1);
         for (page, words) in memory.chunks_exact_mut(PAGE).enumerate() {
             if read(words, 0) != round || read(words, word) != stamp(page, word) {
@@ -262,9 +265,9 @@ fn checked(
     writeln!(out, "intact after {round} sweeps")
 }
 
-/// Sleeps until the next sweep, so that other programs have the processor. DAMON samples a page
-/// every 100 ms: with a sweep each 80 ms it still finds the pages accessed. A sweep that takes
-/// longer than half of that is followed by as much sleep, but never by more than 100 ms.
+/// Sleeps until the next sweep, to leave the processor to other programs. DAMON samples a page
+/// every 100 ms, and with a sweep every 80 ms still finds the pages accessed. After a sweep of more
+/// than half the period the pause is as long as the sweep, but at most 100 ms.
 fn rest(begun: Instant) {
     let swept = begun.elapsed();
     thread::sleep(swept.max(PERIOD.saturating_sub(swept)).min(REST_MAX));
@@ -273,13 +276,13 @@ fn rest(begun: Instant) {
 const PERIOD: Duration = Duration::from_millis(80);
 const REST_MAX: Duration = Duration::from_millis(100);
 
-/// How often `--tell` looks where the pages are: the look costs more than a sweep.
+/// Interval between samples of the placement for `--tell`: a sample costs more than a sweep.
 const TELL_EVERY: Duration = Duration::from_millis(250);
 
 /// Words of 8 bytes in a page.
 const WORDS: usize = PAGE / 8;
 
-/// Fills each page: a 0 for the round, then words that no other place has.
+/// Fills each page: word 0 with the round 0, the others with unique words.
 fn fill(memory: &mut [u8]) {
     for (page, words) in memory.chunks_exact_mut(PAGE).enumerate() {
         words[..8].fill(0);
@@ -290,7 +293,7 @@ fn fill(memory: &mut [u8]) {
 }
 
 fn stamp(page: usize, word: usize) -> u64 {
-    // An odd factor: different places have different words.
+    // An odd factor, so that different indexes have different words.
     ((page * WORDS + word) as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
@@ -300,15 +303,15 @@ fn read(page: &[u8], word: usize) -> u64 {
     u64::from_ne_bytes(bytes)
 }
 
-/// Points of 100 within which weights are reached.
+/// Tolerance of reached weights, in points of 100.
 const NEAR: f64 = 3.0;
 
-/// Weights such as `60:40`, of the nodes from 0 on, to be said when they are reached.
+/// Weights such as `60:40`, of the nodes from 0, to be reported when reached.
 struct Awaited<'a> {
     weights: &'a [String],
-    /// Whether node 0 had more pages than the first of them give it, when that was looked at first.
+    /// Node 0 had more than its share of pages in the first sample.
     above: Option<bool>,
-    /// When the pages were looked at last.
+    /// Time of the last sample.
     looked: Option<Instant>,
 }
 
@@ -317,7 +320,7 @@ impl<'a> Awaited<'a> {
         Self { weights, above: None, looked: None }
     }
 
-    /// Says that the first ones are reached, when they are.
+    /// Prints the first weights if they are reached.
     fn tell(&mut self, memory: &[u8], out: &mut impl Write) -> io::Result<()> {
         let Some((weights, others)) = self.weights.split_first() else { return Ok(()) };
         if self.looked.is_some_and(|looked| looked.elapsed() < TELL_EVERY) {
@@ -345,7 +348,7 @@ impl<'a> Awaited<'a> {
     }
 }
 
-/// Where the pages of this process's `memory` are, which is a mapping of its own.
+/// The placement of `memory`, which must be a mapping of its own.
 pub(crate) fn placed(memory: &[u8]) -> io::Result<NodeBytes> {
     let mappings = numa_maps::mappings(&Root::live(), process::id()).map_err(io::Error::other)?;
     let start = memory.as_ptr().addr() as u64;
@@ -416,7 +419,7 @@ mod tests {
     fn weights_are_reached_in_turn_and_may_be_gone_past() {
         let weights = ["60:40", "45:55", "20:80"].map(String::from);
         let mut awaited = Awaited::new(&weights);
-        // Of 100 pages on the first node, what is reached with them, first of all.
+        // Pages of 100 on the first node, and the number of weights reached after that sample.
         for (pages, reached) in [(100, 0), (64, 0), (62, 1), (62, 1), (40, 2), (30, 2), (17, 3)] {
             let on = NodeBytes([(0, pages), (1, 100 - pages)].into_iter().collect());
             let (first, others) = awaited.weights.split_first().unwrap();
@@ -436,7 +439,7 @@ mod tests {
         let said = String::from_utf8(out).unwrap();
         let pages = said.strip_suffix("\ntouched\n").unwrap().strip_prefix("pages").unwrap();
         let count = |node: &str| node.split_once(':').unwrap().1.parse::<u32>().unwrap();
-        // The kernel may have made one mapping of it and what another test has beside it.
+        // The kernel may have merged the mapping with that of a parallel test.
         assert!(pages.split_whitespace().map(count).sum::<u32>() >= 256, "{said}");
     }
 }

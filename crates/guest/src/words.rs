@@ -1,8 +1,8 @@
-//! The words of programs' arguments.
+//! Parsers for command-line arguments.
 
 use interleaf_linux::machine::id_list::IdList;
 
-/// What stands between commas.
+/// A list separated by commas.
 pub(crate) fn list<T>(
     text: &str,
     item: &dyn Fn(&str) -> Result<T, String>,
@@ -15,7 +15,7 @@ pub(crate) fn nodes(text: &str) -> Result<IdList, String> {
     Ok(list(text, &number)?.into_iter().collect())
 }
 
-/// A number of any kind.
+/// A number of any type.
 pub(crate) fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("no number, or too large a one: {text}"))
 }

@@ -1,9 +1,9 @@
 //! `work SIZE --best 3:1`
 //!
-//! A program that is as fast as memory of two tiers lets it be: it puts memory somewhere, looks
-//! where its pages really are, and takes as long as the node that is the last to be done with its
-//! share. With the best weights that is a second. It prints `pages 0:6144 1:2048` and `rate 0.98`,
-//! the part of the best that it reached.
+//! A program whose speed depends on the placement of its pages on memory tiers. It maps memory,
+//! reads the placement of its pages, and runs for as long as the slowest node needs for its share;
+//! with the best weights that takes a second. It prints `pages 0:6144 1:2048` and `rate 0.98`, the
+//! speed relative to the best weights.
 
 use std::{
     io::{self, Write},
@@ -19,11 +19,11 @@ use crate::{pages::Pages, touch, words};
 #[derive(Debug, PartialEq, Eq)]
 struct Args {
     size: usize,
-    /// What each node carries, as weights, from node 0 on.
+    /// The nodes' bandwidths as weights, from node 0.
     best: Vec<u32>,
 }
 
-/// Does it. The arguments are those behind the name.
+/// Runs the program. `args` excludes the program's name.
 pub fn main(args: impl Iterator<Item = String>, out: &mut impl Write) -> ExitCode {
     let begun = Instant::now();
     let args: Vec<String> = args.collect();
@@ -35,7 +35,7 @@ pub fn main(args: impl Iterator<Item = String>, out: &mut impl Write) -> ExitCod
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            // As for `touch`.
+            // If stdout is closed, an error message cannot be delivered.
             let _ = writeln!(out, "work: {why}");
             ExitCode::FAILURE
         }
@@ -57,10 +57,11 @@ impl Args {
     }
 }
 
-/// Puts the memory where the policy says; how long it takes, seconds.
+/// Maps memory under the current policy; returns the runtime for its placement, s.
 fn work(args: &Args, out: &mut impl Write) -> io::Result<f64> {
     let mut memory = MmapMut::map_anon(args.size)?;
-    // So that it has a line of its own in numa_maps.
+    // Advice prevents merging with neighbouring mappings, so that the memory has its own line in
+    // numa_maps.
     memory.advise(Advice::NoHugePage)?;
     touch::sweep(&mut memory);
     let placed = touch::placed(&memory)?;
@@ -95,7 +96,7 @@ mod tests {
         let time = work(&Args { size: 1 << 20, best: vec![1, 1] }, &mut out).unwrap();
         let said = String::from_utf8(out).unwrap();
         assert!(said.starts_with("pages "), "{said}");
-        // On one node it takes twice as long as on both.
+        // On a single node the runtime is twice that on both.
         assert!((1.0..=2.0).contains(&time), "{time}");
     }
 }

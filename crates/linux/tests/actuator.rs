@@ -1,4 +1,4 @@
-//! What actuators would write, by kernel; and that they leave alone what is others'.
+//! The files that actuators write, by kernel, and their respect for other users' settings.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -21,7 +21,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// A simulated live machine below `top`, whose files are written to.
+/// A simulated live machine: writes change the files below `top`.
 fn live_below(top: &Path) -> Root {
     let to = top.to_path_buf();
     Root::live_answered(top, move |path, text| {
@@ -31,7 +31,8 @@ fn live_below(top: &Path) -> Root {
 
 const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds/";
 
-/// Two nodes of 512 MiB, all that is anonymous on the first; two processes of 200 MiB and 8 KiB.
+/// Two nodes of 512 MiB, with all anonymous memory on the first; two processes with 200 MiB and
+/// 8 KiB.
 const FILES: [(&str, &str); 9] = [
     ("proc/42/stat", "42 (sweep) R 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 9876 0 0"),
     ("proc/42/statm", "51300 51200 0 0 0 0 0"),
@@ -70,7 +71,7 @@ fn strings(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).into()).collect()
 }
 
-/// What the kernels of `docs/kernels.md` take, as far as it matters here; 6.1 has none.
+/// The relevant DAMON features of the kernels in `docs/kernels.md`; 6.1 has no DAMON.
 fn kernel(release: &str) -> Option<Probed> {
     let old = Probed {
         operations: strings(&["vaddr", "fvaddr", "paddr"]),
@@ -99,7 +100,7 @@ fn goal(order: Order, rate_mib: Option<u64>) -> Goal {
     Goal { nodes: GOAL.to_vec(), order, demotions: vec![(0, 1)], rate_limit_bytes_per_s }
 }
 
-/// What a way would write, below the folder of DAMON's threads where it is there.
+/// The writes of an actuator, with paths relative to DAMON's folder of kdamonds.
 fn planned(way: Way, kernel: &Probed, scope: Scope, goals: &[Goal]) -> Vec<String> {
     let folder = machine(&[("sys/module/damon_stat/parameters/enabled", "Y\n")]);
     let root = Root::captured(folder.path());
@@ -111,12 +112,12 @@ fn planned(way: Way, kernel: &Probed, scope: Scope, goals: &[Goal]) -> Vec<Strin
     root.noted().iter().map(|write| format!("{} {}", short(&write.path), write.text)).collect()
 }
 
-/// The part of the writes that is of schemes.
+/// The writes below the folder of schemes.
 fn schemes(lines: &[String]) -> Vec<&str> {
     lines.iter().filter_map(|line| line.strip_prefix("0/contexts/0/schemes/")).collect()
 }
 
-/// The best way, the next ones, and those that are not there.
+/// The available actuators from best to worst, and the unavailable ones.
 fn ways(release: &str, scope: &Scope, order: Order) -> String {
     let ranked = choose(kernel(release).as_ref(), scope, &[], order);
     let names = |all: &[interleaf_linux::place::actuator::Choice]| {
@@ -143,7 +144,7 @@ fn the_best_way_is_chosen_by_kernel_and_scope() {
     assert_eq!(ranked.missing[0].to_string(), why);
 }
 
-/// All that is written for processes by 6.17: rivals first, the state last.
+/// All writes for processes on 6.17: `damon_stat` is stopped first, the state is written last.
 #[test]
 fn vaddr_is_written_in_order() {
     let goals = [goal(Order::Interleave, None)];
@@ -190,7 +191,8 @@ nr_kdamonds 1
     assert_eq!(lines.join("\n"), expected);
 }
 
-/// While it runs, only what has changed is written; a new number of destinations makes new folders.
+/// While a context runs, an actuator writes only changed values. A new number of destinations
+/// creates new folders, so these are written in full.
 #[test]
 fn a_changed_goal_is_committed() {
     let change = |nodes: &[(u32, u32)]| {
@@ -216,7 +218,7 @@ fn a_changed_goal_is_committed() {
     assert_eq!(one, expected, "a weight of 0 is none");
 }
 
-/// What moves in physical memory, by kernel: where filters are, and whether there is a goal.
+/// The writes for physical memory, which depend on the kernel's filters and goals.
 #[test]
 fn paddr_is_written_as_the_kernel_has_it() {
     let goals = [goal(Order::Interleave, Some(8))];
@@ -267,7 +269,7 @@ fn paddr_is_written_as_the_kernel_has_it() {
     }
 }
 
-/// Where control groups are, and in one below `/kept` 40 MiB on the first node.
+/// Control groups: a child of `/kept` has a process, and `/kept` has 40 MiB on the first node.
 const GROUPS: [(&str, &str); 7] = [
     ("proc/1/stat", "1 (init) S 0 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 1 0 0"),
     ("proc/self/mountinfo", "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"),
@@ -278,14 +280,14 @@ const GROUPS: [(&str, &str); 7] = [
     ("proc/44/stat", "44 (server) R 42 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 9877 0 0"),
 ];
 
-/// The group of this name on a machine below `folder`.
+/// The control group with this name on a machine below `folder`.
 fn group(folder: &Path, name: &str) -> Scope {
     let root = Root::captured(folder);
     let tree = Trees::read(&root).unwrap().unwrap().memory.unwrap();
     Scope::Cgroup(tree.group(name))
 }
 
-/// What a way would write on a machine with control groups.
+/// The writes of an actuator on a machine with control groups, some protected.
 fn planned_without(way: Way, scope: Scope, protected: &dyn Fn(&Path) -> Scope) -> Vec<String> {
     let large = ("proc/44/statm", "51300 51200 0 0 0 0 0");
     let folder = machine(&[&GROUPS[..], &[large]].concat());
@@ -299,8 +301,8 @@ fn planned_without(way: Way, scope: Scope, protected: &dyn Fn(&Path) -> Scope) -
     root.noted().iter().map(|write| format!("{} {}", short(&write.path), write.text)).collect()
 }
 
-/// A process that is protected, by its name or its group, is no target; in physical memory a
-/// group's pages are filtered out, and count for nothing.
+/// A process that is protected, by its name or by its group, is not a target. In physical memory
+/// the pages of a protected group are filtered out and do not count.
 #[test]
 fn the_protected_are_left_alone() {
     let targets = |protected: &dyn Fn(&Path) -> Scope| {
@@ -320,8 +322,8 @@ fn the_protected_are_left_alone() {
         .into_iter()
         .filter(|line| line.starts_with("0/ops_filters") || line.starts_with("0/quotas/bytes"))
         .collect();
-    // Of 160 MiB 64 are to go, 0.3 of what is missing at a time.
-    // Of 19.2 MiB, whole pages.
+    // 64 of 160 MiB are to migrate, and a quota is 0.3 of the remaining bytes: 19.2 MiB, rounded
+    // down to whole pages.
     let expected = "0/quotas/bytes 20131840\n0/ops_filters/nr_filters 3\n\
          0/ops_filters/0/type anon\n0/ops_filters/0/matching N\n\
          0/ops_filters/1/type memcg\n0/ops_filters/1/matching Y\n\
@@ -333,7 +335,8 @@ fn the_protected_are_left_alone() {
     assert!(!lines.iter().any(|line| line.contains("memcg")), "{lines:?}");
 }
 
-/// A group is steered with those below it: each is allowed, where the kernel can.
+/// A control group is steered with its children: a filter allows each group, if the kernel supports
+/// this.
 #[test]
 fn a_group_is_steered_with_those_below_it() {
     let folder = machine(&GROUPS);
@@ -369,8 +372,8 @@ fn names_are_not_protected_in_physical_memory() {
 
 const BALANCER: &str = "proc/sys/kernel/numa_balancing";
 
-/// The balancer is off while pages are moved one by one, with leave, and on again whatever happens;
-/// without leave it is told, once.
+/// The actuator `pages` switches NUMA balancing off, with leave, and restores it in every case,
+/// even after a panic. Without leave it reports once that NUMA balancing is on.
 #[test]
 fn the_balancer_is_switched_off_and_on_again() {
     let folder = machine(&[(BALANCER, "1\n")]);
@@ -410,7 +413,7 @@ fn the_balancer_is_switched_off_and_on_again() {
     assert_eq!((now(), names), ("1".into(), vec!["lock".into()]));
 }
 
-/// Memory that is switched off ends it.
+/// A target node that goes offline ends the steering.
 #[test]
 fn a_node_that_has_gone_is_told() {
     let folder = machine(&[]);
@@ -427,7 +430,7 @@ fn a_node_that_has_gone_is_told() {
     assert_eq!(why.to_string(), "node 0 has gone offline");
 }
 
-/// Nothing is written to move pages one by one.
+/// The actuator `pages` writes no settings.
 #[test]
 fn pages_write_nothing() {
     let goals = [goal(Order::Interleave, None)];
@@ -459,18 +462,18 @@ fn what_others_hold_is_refused() {
     let (who, hint) = refused(&[module], false);
     assert_eq!(who, "the kernel's damon_stat holds DAMON");
     assert!(hint.contains("leave"), "{hint}");
-    // Leave is for the kernel's own modules only.
+    // Leave covers the kernel's own modules only.
     let (who, _) = refused(&thread, true);
     assert_eq!(who, "somebody has set up 1 DAMON thread(s) (on: paddr)");
 }
 
-/// One of ours that runs already is named.
+/// Another running process of Interleaf is named in the error.
 #[test]
 fn another_one_of_ours_is_told() {
     let count = format!("{ADMIN}nr_kdamonds");
     let folder = machine(&[("sys/kernel/mm/damon/admin/kdamonds/0/state", "on\n")]);
     let root = live_below(folder.path());
-    // The first process of the machine lives as long as this one.
+    // Process 1 outlives this test.
     let start = process(&Root::live(), 1).unwrap().unwrap().start_ticks;
     let other = format!(
         "{{\"schema\":\"interleaf.journal/1\",\"pid\":1,\"start_ticks\":{start},\
@@ -498,9 +501,9 @@ fn a_goal_without_weights_is_none() {
     }
 }
 
-/// A machine whose kernel refuses to start or to commit a context when one of its targets is gone,
-/// as kernels do, and when `refuses` does, which is told how often it was asked. What was taken is
-/// noted by its targets.
+/// A simulated machine whose kernel refuses to start or commit a context if a target process has
+/// exited, as real kernels do, or if `refuses` returns true for the number of earlier attempts. The
+/// second value collects the targets of each accepted context.
 fn kernel_that_refuses(
     folder: &Path,
     refuses: impl Fn(&Path, usize) -> bool + Send + 'static,
@@ -534,7 +537,7 @@ fn kernel_that_refuses(
     (Root::live_answered(folder, answer), taken)
 }
 
-/// Puts a process there that another one, 42, has started, with 200 MiB.
+/// Adds a child of process 42 with 200 MiB.
 fn child(folder: &Path, pid: u32) {
     let stat = format!("{pid} (child) R 42 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 9877 0 0");
     put(folder, &format!("proc/{pid}/stat"), &stat);
@@ -545,13 +548,13 @@ fn exit(folder: &Path, pid: u32) {
     fs::remove_dir_all(folder.join(format!("proc/{pid}"))).unwrap();
 }
 
-/// Processes that exit after they were found, more often than anything is tried again: each is
-/// dropped, and the rest is steered. What is refused with all its processes there is an error.
+/// Processes that exit after the scan, more often than the retry limit: each is dropped, and the
+/// rest is steered.
 #[test]
 fn processes_that_exit_while_they_are_told_are_dropped() {
     let folder = machine(&[]);
     (100..110).for_each(|pid| child(folder.path(), pid));
-    // At each of ten tries another one is gone.
+    // Each of the first ten attempts finds another process gone.
     let (root, taken) = kernel_that_refuses(folder.path(), |folder, asked| {
         if asked < 10 {
             exit(folder, 100 + asked as u32);
@@ -563,7 +566,7 @@ fn processes_that_exit_while_they_are_told_are_dropped() {
     let mut actuator = Way::Vaddr.build(setting, &kernel("6.17").unwrap());
     actuator.set(&goal(Order::Interleave, None)).unwrap();
     assert_eq!(*taken.lock().unwrap(), [[42]]);
-    // In a commit, too.
+    // The same for a commit.
     child(folder.path(), 120);
     assert_eq!(actuator.follow().unwrap().joined, Vec::<u32>::new(), "it may exit at once");
     let other = Goal { nodes: vec![(0, 20), (1, 80)], ..goal(Order::Interleave, None) };
@@ -583,7 +586,7 @@ fn a_context_that_is_refused_for_another_reason_is_an_error() {
     assert!(why.contains("\"on\" cannot be written"), "{why}");
 }
 
-/// A control group that is removed after it was found is no reason to end either.
+/// A control group that is removed after the scan is dropped, not an error.
 #[test]
 fn a_group_that_is_removed_while_it_is_told_is_left_out() {
     let folder = machine(&GROUPS);
@@ -603,8 +606,7 @@ fn a_group_that_is_removed_while_it_is_told_is_left_out() {
     assert_eq!(fs::read_to_string(folder.path().join(filters)).unwrap(), "2", "anon and /kept");
 }
 
-/// `/proc` is read once a look, however many processes have the name, are protected or share
-/// sockets; and a look between two scans reads none of it.
+/// A scan reads each process in `/proc` once, even with several scopes by name.
 #[test]
 fn proc_is_read_once_a_look() {
     let count = 300;
@@ -622,11 +624,11 @@ fn proc_is_read_once_a_look() {
     let setting = Setting { protected, ..Setting::new(&root, journal, scope) };
     let before = root.reads();
     assert_eq!(setting.processes().unwrap().len(), count as usize);
-    // The folder, 42, 43, 1 and the children.
+    // The folder, processes 1, 42 and 43, and the children.
     assert_eq!(root.reads() - before, u64::from(count) + 4);
 }
 
-/// A look that takes long ends when there is reason to stop.
+/// A scan of `/proc` stops early when a stop is requested.
 #[test]
 fn a_look_is_cut_short() {
     let folder = machine(&[GROUPS[0]]);

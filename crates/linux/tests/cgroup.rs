@@ -1,4 +1,4 @@
-//! Control groups of both versions, on small folders and on this machine.
+//! Control groups of both versions, in simulated folders and on this machine.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -26,7 +26,7 @@ const MOUNTINFO: &str = "proc/self/mountinfo";
 const CONTROLLERS: &str = "sys/fs/cgroup/cgroup.controllers";
 const ALL: &str = "cpuset cpu io memory pids\n";
 
-/// A machine with these files, in a folder that goes with it.
+/// A simulated machine with these files, in a temporary folder.
 struct Machine {
     root: Root,
     _folder: tempfile::TempDir,
@@ -43,13 +43,13 @@ impl Machine {
         Self { root: Root::captured(folder.path()), _folder: folder }
     }
 
-    /// The group of its memory called `name`.
+    /// The memory cgroup with this name.
     fn group(&self, name: &str) -> Group {
         Trees::read(&self.root).unwrap().unwrap().memory.unwrap().group(name)
     }
 }
 
-/// Where memory and cpuset are, as `1 /sys/fs/cgroup/memory; -`.
+/// Versions and mount points of the memory and cpuset controllers, as `1 /sys/fs/cgroup/memory; -`.
 fn mounted(files: &[(&str, &str)]) -> String {
     let machine = Machine::new(files);
     let Some(trees) = Trees::read(&machine.root).unwrap() else { return "nobody tells".into() };
@@ -82,7 +82,7 @@ fn where_the_controllers_are() {
     assert_eq!(mounted(&[("proc/mounts", mounts)]), "1 /a b; 1 /a b");
 }
 
-/// The group of process 7, whose `/proc/7/cgroup` is `text`, in the tree of memory.
+/// The folder of the memory cgroup of process 7, with `text` as `/proc/7/cgroup`.
 fn group_of(mountinfo: &str, text: &str) -> Option<String> {
     let machine =
         Machine::new(&[(MOUNTINFO, mountinfo), (CONTROLLERS, ALL), ("proc/7/cgroup", text)]);
@@ -109,7 +109,7 @@ fn the_group_of_a_process() {
     assert_eq!(group_of(&container, "0::/docker/12\n"), None, "another container");
 }
 
-/// What the group `/g` says of where its memory is: node, anonymous, files, locked.
+/// The placement of the memory of the group `/g`: node, anonymous, file and locked bytes.
 fn on_nodes(mountinfo: &str, text: &str) -> Vec<(u32, u64, u64, u64)> {
     let machine = Machine::new(&[
         (MOUNTINFO, mountinfo),
@@ -162,7 +162,7 @@ fn what_is_no_row_is_named_with_its_line() {
     assert_eq!(error, format!("{path}:2: \"x\" is not the number of a process"));
 }
 
-/// What the group `/a/b` has and may have.
+/// Usage and limit of the group `/a/b`.
 fn usage(mountinfo: &str, files: &[(&str, &str)]) -> (Option<u64>, Option<u64>) {
     let mut all = vec![(MOUNTINFO, mountinfo), (CONTROLLERS, ALL)];
     all.extend(files);
@@ -189,8 +189,8 @@ fn what_a_group_has_and_may_have() {
     assert_eq!(usage(V1, &[(own, "8\n"), (top, none)]), (None, Some(8)));
 }
 
-/// The limit that applies to this process, as `/a memory.max 4`: the group, the file and what is
-/// left.
+/// The limit with the least headroom for this process, as `/a memory.max 4`: group, file and
+/// headroom.
 fn left(mountinfo: &str, group: &str, files: &[(&str, &str)]) -> String {
     let mut all = vec![(MOUNTINFO, mountinfo), (CONTROLLERS, ALL), ("proc/self/cgroup", group)];
     all.extend(files);
@@ -218,7 +218,7 @@ fn the_least_headroom_of_nested_groups_applies() {
     let read = [(max, "90\n"), (used, "60\n"), (stat, files)];
     assert_eq!(left_of(&read), "/a/b memory.max 45", "file pages and slab are reclaimed");
     assert_eq!(left_of(&[(max, "9\n"), (used, "12\n")]), "/a/b memory.max 0");
-    // A container that sees its own group as the root, and one whose group is not mounted.
+    // A container with its own cgroup namespace, and a container whose group is not mounted.
     let (top, of_top) = ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory.current");
     let limited = [(top, "9\n"), (of_top, "4\n")];
     assert_eq!(left(V2, "0::/\n", &limited), "/ memory.max 5");
@@ -245,7 +245,7 @@ fn limits_of_version_1_apply_with_those_above() {
     assert_eq!(left(V1, own, &flat), "-", "nothing is charged to the groups above");
     let hybrid = [none, (&above, "30\n")];
     assert_eq!(left(HYBRID, own, &hybrid), "/a memory.limit_in_bytes 30");
-    // A container without a namespace of its own: its group shows at the place of the mount.
+    // A container without a cgroup namespace: its group is mounted as the hierarchy's root.
     let inner = "35 31 0:32 /a/b /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n";
     let top = file("", "limit_in_bytes");
     assert_eq!(left(inner, own, &[(&top, "7\n")]), "/ memory.limit_in_bytes 7");
@@ -279,7 +279,7 @@ fn what_is_available_is_within_the_limit() {
     assert!(why.starts_with("/sys/fs/cgroup/a/memory.max: \"no\" is not a number"), "{why}");
 }
 
-/// The nodes of `/a/b`.
+/// The memory nodes of `/a/b`.
 fn memory_nodes(mountinfo: &str, path: &str, text: &str) -> Option<String> {
     let machine = Machine::new(&[(MOUNTINFO, mountinfo), (CONTROLLERS, ALL), (path, text)]);
     let tree = Trees::read(&machine.root).unwrap().unwrap().cpuset.unwrap();
@@ -330,7 +330,7 @@ fn processes_and_groups_below() {
     assert!(!machine.group("/no-group").is_there(&machine.root));
 }
 
-/// Says what is not tested on this machine.
+/// Prints the reason why the test was skipped on this machine.
 ///
 /// # Panics
 ///
@@ -339,7 +339,7 @@ fn not_tested(why: &str) {
     let text = format!("not tested: the group of this process: {why}");
     let required = std::env::var_os("INTERLEAF_CGROUPS").is_some_and(|it| it == "required");
     assert!(!required, "{text}");
-    // Not captured, as what `eprintln` writes would be.
+    // Written directly, since the test harness captures `eprintln`.
     let mut stderr = std::io::stderr();
     writeln!(stderr, "{text}").unwrap();
 }

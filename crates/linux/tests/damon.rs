@@ -1,4 +1,4 @@
-//! DAMON: what is read of it, and that the probe leaves it as it was.
+//! DAMON: reading its state, and a probe that restores it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,7 +11,7 @@ use interleaf_linux::{
 };
 use std::{fs, path::Path};
 
-/// A simulated live machine below `top`, whose files are written to.
+/// A simulated live machine: writes change the files below `top`.
 fn live_below(top: &Path) -> Root {
     let to = top.to_path_buf();
     Root::live_answered(top, move |path, text| {
@@ -28,7 +28,7 @@ fn write(folder: &Path, path: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// A machine with these files, those of DAMON by their place in its folder.
+/// A machine with these files, by path relative to DAMON's folder of kdamonds.
 fn machine(files: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (path, text) in files {
@@ -79,8 +79,8 @@ fn what_only_root_may_read_is_hidden() {
     }
 }
 
-/// A folder that has all files from the start, as the kernel makes them one after the other, and
-/// takes every word.
+/// DAMON's folder with all files from the start, which the kernel would create one after the other.
+/// Every word is accepted.
 const READY: [(&str, &str); 12] = [
     ("nr_kdamonds", "0\n"),
     ("0/contexts/nr_contexts", "0\n"),
@@ -112,17 +112,17 @@ fn what_it_takes_is_found_out() {
     assert_eq!(all.tuners, ["consist", "temporal"]);
     assert!(all.filters.contains(&"young".into()), "{all:?}");
     assert!(all.destinations && all.interval_goal);
-    // An older kernel: what has no file is not there.
+    // On an older kernel a feature without its file is missing.
     let old = probed(&READY[..5]);
     assert!(!old.destinations && !old.interval_goal);
     assert_eq!((old.goals, old.tuners, old.filters), (vec![], vec![], vec![]));
-    // The first one with goals.
+    // A kernel with goals for quotas.
     assert_eq!(probed(&READY[..7]).goals, ["user_input"]);
 }
 
 #[test]
 fn it_is_removed_when_something_fails_in_the_middle() {
-    // A folder where a file should be cannot be written to.
+    // A folder in place of the file makes the write fail.
     for broken in [
         "0/contexts/nr_contexts",
         "0/contexts/0/schemes/nr_schemes",

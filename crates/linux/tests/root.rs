@@ -1,4 +1,4 @@
-//! Files below a root: what is read, what is noted, what is captured.
+//! Files below a root: reading, recording writes, and capturing.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,7 +8,7 @@ use interleaf_linux::{
 };
 use std::{fs, os::unix::fs::symlink};
 
-/// A machine of two nodes, the second one without CPUs, in a folder that goes with the test.
+/// A machine with two nodes, the second without CPUs, in a temporary folder.
 fn machine() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let files = [
@@ -151,7 +151,8 @@ fn a_captured_machine_has_nothing_but_regular_files_of_its_own() {
     assert_eq!(root.text("/proc/meminfo").unwrap().as_deref(), Some("MemTotal: 4 kB"));
 }
 
-/// Symlinks and magic links of this machine are followed, also where writes are only noted.
+/// Symlinks and magic links of this machine are followed, also with a root that only records
+/// writes.
 #[test]
 fn links_of_this_machine_are_followed() {
     for root in [Root::live(), Root::captured("/")] {

@@ -1,4 +1,4 @@
-//! The counters of placement: what is read of them, and differences of samples.
+//! The kernel's placement counters: parsing, and differences of samples.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -18,7 +18,7 @@ fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
     folder
 }
 
-/// The counters in a `/proc/vmstat`, those that are there.
+/// The counters that are present in a `/proc/vmstat`.
 fn counted(text: &str) -> Vec<(&'static str, u64)> {
     let folder = folder(&[("proc/vmstat", text)]);
     let counters = vmstat::of_machine(&Root::captured(folder.path())).unwrap().unwrap();

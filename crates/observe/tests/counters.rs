@@ -1,7 +1,7 @@
-//! Plans of captured machines, against goldens and against what was worked out by hand; and the
+//! Counter plans for captured machines, compared with goldens and with values computed by hand; and
 //! energy meters.
 //!
-//! `PLANS=overwrite cargo test -p interleaf-linux --test counters` records the goldens anew.
+//! `PLANS=overwrite cargo test -p interleaf-observe --test counters` writes the goldens anew.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -34,7 +34,7 @@ fn planned(folder: &Path) -> Result<Plan, PlanError> {
     plan(&root, &machine, &rough_layout(&machine))
 }
 
-/// A copy of a captured machine, to change something in.
+/// A copy of a captured machine, to be modified.
 fn copy(name: &str) -> tempfile::TempDir {
     fn all(from: &Path, to: &Path) {
         fs::create_dir_all(to).unwrap();
@@ -77,7 +77,8 @@ fn of<'a>(plan: &'a Plan, pmu: &'a str, cpu: u32) -> impl Iterator<Item = &'a Pl
     plan.events.iter().filter(move |event| event.pmu == pmu && event.cpu == cpu)
 }
 
-/// The trap: the kernel's `cas_count_read` was the first sub-channel alone.
+/// Regression test: the kernel's `cas_count_read` counts only the first sub-channel of Granite
+/// Rapids.
 #[test]
 fn no_half_of_granite_rapids() {
     let plan = planned(&captured(XEON)).unwrap();
@@ -99,7 +100,7 @@ fn no_half_of_granite_rapids() {
     }
 }
 
-/// Words worked out by hand from the formats of Linux.
+/// Configuration words computed by hand from Linux's formats.
 #[test]
 fn words_by_hand() {
     let xeon = planned(&captured(XEON)).unwrap();
@@ -113,7 +114,7 @@ fn words_by_hand() {
     assert_eq!(words(&xeon, "uncore_upi_0"), [0x0f02]);
     let epyc = planned(&captured(EPYC)).unwrap();
     assert_eq!(words(&epyc, "amd_umc_11"), [0x010a, 0x020a]);
-    // enallslices 46, enallcores 47, sliceid 3 at 48, threadmask 3 at 56.
+    // Bits of the fields: enallslices 46, enallcores 47, sliceid 3 at 48, threadmask 3 at 56.
     let all = 0x0303_c000_0000_0000;
     let expected = [all | 0x01ac, all | 0x01ad, all | 0x10ac, all | 0x10ad];
     assert_eq!(words(&epyc, "amd_l3"), expected);
@@ -121,7 +122,7 @@ fn words_by_hand() {
     assert!(epyc.missing.iter().any(|what| what == "socket 0 to node 1: bytes"));
 }
 
-/// A unit counts occupancy of one tier, and both tiers are counted on both sockets.
+/// A unit counts the occupancy of one tier; together the units count both tiers on both sockets.
 #[test]
 fn home_agents_take_turns() {
     let plan = planned(&captured(XEON)).unwrap();
@@ -139,7 +140,7 @@ fn home_agents_take_turns() {
     assert!(occupancy.iter().all(|event| event.scale == 2.0), "one of two agents stands for both");
 }
 
-/// Every field of every row exists in the format of a machine that has the PMU, with room for it.
+/// Every field of every table row exists in the machine's PMU format, with enough bits.
 #[test]
 fn rows_fit_the_formats() {
     for (name, table) in [(XEON, "Intel Granite Rapids"), (EPYC, "AMD Zen 5")] {
@@ -197,7 +198,7 @@ fn what_is_missing_is_told_with_what_serves_instead() {
                 255 (0xff))";
     assert_eq!(why, text);
 
-    // A device that counts serves whatever the CPU.
+    // A CXL device with its own counters works with any CPU.
     let device = devices(machine.path()).join("cxl_pmu_mem0.0");
     fs::create_dir_all(device.join("format")).unwrap();
     let files = [

@@ -1,4 +1,5 @@
-//! A real machine behind the seam of the loop, with files, a source and actuators of the test's.
+//! `Host`, the real machine under the control loop, with a simulated root, source, clock and
+//! actuator.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -24,7 +25,7 @@ use interleaf_observe::{
 };
 use std::{cell::RefCell, fs, rc::Rc, thread, time::Duration};
 
-/// A machine in a folder: what has moved, in pages, and four nodes half full.
+/// A machine in a folder, with a count of migrated pages and four half-full nodes.
 fn machine(moved: u64) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir_all(folder.path().join("proc")).unwrap();
@@ -42,8 +43,8 @@ fn move_pages(folder: &tempfile::TempDir, moved: u64) {
     fs::write(folder.path().join("proc/vmstat"), format!("pgmigrate_success {moved}\n")).unwrap();
 }
 
-/// Two sockets, each with DRAM and an expander: nodes 0 and 2, and 1 and 3. The scope is near the
-/// second.
+/// Two sockets, each with DRAM and an expander: nodes 0 and 2, and nodes 1 and 3. The scope runs on
+/// the second socket.
 fn layout() -> HostLayout {
     let tier = |node: usize| TierLayout {
         name: format!("node{node}"),
@@ -64,7 +65,7 @@ fn layout() -> HostLayout {
     HostLayout { layout, nodes: vec![0, 1, 2, 3], unrated: IdList::default() }
 }
 
-/// A source that says that it counted for so long, in turn.
+/// A source whose readings cover these times, in turn.
 struct Spans(Vec<Duration>);
 
 impl Source for Spans {
@@ -81,7 +82,7 @@ impl Source for Spans {
     }
 }
 
-/// A clock that waits in truth, so often.
+/// A clock that sleeps, and stops after this number of waits.
 struct Waits(u32);
 
 impl Clock for Waits {
@@ -92,7 +93,7 @@ impl Clock for Waits {
     }
 }
 
-/// An actuator that notes its goals, and finds pages and something to say at each second look.
+/// An actuator that records its goals, and reports a placement and a note in every second sample.
 struct Noting {
     goals: Rc<RefCell<Vec<Goal>>>,
     looks: u64,
@@ -135,7 +136,7 @@ fn target(shares: [f64; 4]) -> Decision {
     Decision { targets: vec![target] }
 }
 
-/// A sample as the control loop takes one.
+/// Takes a sample as the control loop does.
 fn observed(host: &mut Host<'_>, span: Duration) -> Result<Sample, HostError> {
     host.advance(span)?;
     host.observe(span)
@@ -150,11 +151,12 @@ fn a_sample_is_of_the_time_that_was_counted() {
     let mut host = Host::new(&root, layout(), source, Box::new(Waits(9)), vec![None]).unwrap();
     let wait = Duration::from_millis(5);
     assert_eq!(observed(&mut host, wait).unwrap().span, counted);
-    // One that counted no time is of the time that was waited: it must not be divided by.
+    // A reading that covers no time gets the waiting time instead, since rates divide by the span.
     move_pages(&folder, 1003);
     let sample = observed(&mut host, wait).unwrap();
     assert!(sample.span >= wait && sample.span < counted, "{:?}", sample.span);
-    // Nobody knows which tier pages have come to: each socket gets to know that some moved.
+    // The kernel does not count migrations by tier, so the first tier of each socket gets the
+    // total.
     let page = rustix::param::page_size() as u64;
     let moved: Vec<_> = sample.stock.iter().map(|stock| stock.migrated_in_bytes).collect();
     assert_eq!(moved, [Some(3 * page), Some(3 * page), None, None]);
@@ -187,8 +189,8 @@ fn goals_are_of_the_scopes_socket_and_are_set_once() {
     assert_eq!(set, [[(1, 90), (3, 10)], [(1, 60), (3, 40)]]);
 }
 
-/// What was noted between two periods is told, whatever was found since; and where nobody looked,
-/// pages are where they were.
+/// Notes of an actuator are kept until they are reported. A sample without a placement repeats the
+/// last placement.
 #[test]
 fn notes_are_kept_until_they_are_told() {
     let folder = machine(0);

@@ -44,7 +44,8 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Reads everything that a verb reads of a captured machine, and builds what is built of it.
+/// Reads all files that commands read from a captured machine, and builds layouts and platforms
+/// from them.
 fn read(folder: &Path) {
     let root = Root::captured(folder);
     let _ = Hardware::read(&root);
@@ -69,7 +70,7 @@ fn read(folder: &Path) {
     }
 }
 
-/// `text` with `odd` in place of each number.
+/// Replaces each number in `text` by `odd`.
 fn with_numbers(text: &str, odd: &str) -> String {
     let mut out = String::new();
     let mut in_number = false;
@@ -95,7 +96,8 @@ fn odd_values_do_not_panic() {
         assert!(all.len() > 20, "{name}");
         let mut alike: BTreeMap<String, u32> = BTreeMap::new();
         for path in all {
-            // Of files that differ in a number only, such as those of CPUs, two are enough.
+            // Two files of those that differ only in numbers, such as the files of CPUs, are
+            // enough.
             let shape = path.to_string_lossy().replace(|c: char| c.is_ascii_digit(), "");
             let seen = alike.entry(shape).or_default();
             *seen += 1;
@@ -115,7 +117,7 @@ fn odd_values_do_not_panic() {
     }
 }
 
-/// The two figures that crashed `balance`, and those beside them.
+/// Two ratings that once crashed `balance`, and two similar ones.
 #[test]
 fn ratings_that_no_memory_has_count_as_unrated() {
     let folder = tempfile::tempdir().unwrap();

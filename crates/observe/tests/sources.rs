@@ -1,4 +1,4 @@
-//! Sources other than counters: a recording that is read again, and a feed with its programs.
+//! Sources other than counters: a recording that is replayed, and a feed with its clients.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -21,7 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Readings that are at hand.
+/// A source with given readings.
 struct Given<'a>(std::slice::Iter<'a, Reading>);
 
 impl Source for Given<'_> {
@@ -70,7 +70,7 @@ fn readings() -> impl Strategy<Value = Vec<Reading>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// What was recorded is what is replayed, to the last bit.
+    /// A replay equals the recording, to the last bit.
     #[test]
     fn recorded_and_replayed(readings in readings()) {
         let (_folder, mut replay) = recorded(&readings);
@@ -125,7 +125,7 @@ fn what_is_no_recording() {
     assert!(why.starts_with("/nowhere/a.csv: cannot be read: "), "{why}");
 }
 
-/// A feed of two domains and two tiers, and its socket.
+/// A feed of two domains and two tiers, and the folder of its socket.
 fn feed() -> (tempfile::TempDir, Feed) {
     let folder = tempfile::tempdir().unwrap();
     let feed = Feed::listen(&folder.path().join("feed"), Access::default(), 2, 2).unwrap();
@@ -136,7 +136,7 @@ fn client(folder: &tempfile::TempDir) -> UnixStream {
     UnixStream::connect(folder.path().join("feed")).unwrap()
 }
 
-/// Waits until the feed is as it should be: its thread takes what is written when it comes to it.
+/// Waits for a state of the feed, whose thread reads lines asynchronously.
 fn until(feed: &Feed, done: impl Fn(&interleaf_observe::feed::State) -> bool) {
     let begun = Instant::now();
     while !done(&feed.state()) {
@@ -161,7 +161,8 @@ fn programs_are_summed() {
     assert_eq!(reading.traffic[1][0], expected);
     assert!(reading.span > Duration::ZERO);
     assert_eq!(feed.read().unwrap().traffic, nothing(2, 2), "each is read once");
-    // One leaves in the middle of a line, which counts; the other goes on.
+    // A client closes its connection in the middle of a line, which still counts; the other client
+    // continues.
     one.write_all(b"{\"domain\":0,\"tier\":0,\"inserts\":1}").unwrap();
     drop(one);
     until(&feed, |state| state.lines == 4 && state.clients == 1);
@@ -170,7 +171,7 @@ fn programs_are_summed() {
     assert_eq!(feed.read().unwrap().traffic[0][0].inserts, Some(2.0));
 }
 
-/// A line is about the time since the one before, whenever somebody reads.
+/// A line covers the time since the previous line, independent of the time of the reading.
 #[test]
 fn a_reading_ends_with_its_last_line() {
     let (folder, mut feed) = feed();
@@ -183,7 +184,7 @@ fn a_reading_ends_with_its_last_line() {
         std::thread::sleep(Duration::from_millis(40));
         program.write_all(b"{\"domain\":0,\"tier\":0,\"read_bytes\":7}\n").unwrap();
         until(&feed, |state| state.lines == line);
-        // What comes between a line and a reading is of the next one's time.
+        // Time between a line and a reading belongs to the next reading.
         std::thread::sleep(Duration::from_millis(20));
         spans.push(feed.read().unwrap().span);
         assert_eq!(feed.read().unwrap().span, Duration::ZERO, "nothing covers no time");
@@ -193,7 +194,7 @@ fn a_reading_ends_with_its_last_line() {
     assert!(all <= connected.elapsed() - Duration::from_millis(20), "the time before is none");
 }
 
-/// A line that says until when it counted is believed, unless that cannot be.
+/// The time stamp of a line is used if it is plausible.
 #[test]
 fn lines_may_have_a_time() {
     let (folder, mut feed) = feed();
@@ -218,10 +219,11 @@ fn lines_may_have_a_time() {
         let bytes: f64 = reading.traffic[0].iter().filter_map(|tier| tier.read_bytes).sum();
         (reading.span, bytes)
     };
-    // It begins with the end of a time that nobody heard the beginning of, before it connected too.
+    // The first line counts traffic from an unknown start, so it is ignored; its time stamp may be
+    // earlier than the connection.
     assert_eq!(read(begun - Duration::from_millis(2)), (Duration::ZERO, 0.0));
     assert_eq!(read(begun + Duration::from_millis(5)), (Duration::from_millis(7), 14.0));
-    // Of the past or of the future: when it came stands in.
+    // For time stamps in the distant past or future the arrival time is used instead.
     assert!(read(Duration::ZERO).0 > Duration::from_millis(20));
     let came = read(begun + Duration::from_secs(1 << 30)).0;
     assert!(came > Duration::ZERO && came < Duration::from_secs(1 << 20), "{came:?}");
@@ -251,7 +253,7 @@ fn wrong_lines_are_told_and_stop_nobody() {
     }
     assert!(feed.describe().contains("7 lines, 7 wrong, the last one "), "{}", feed.describe());
     assert_eq!(feed.read().unwrap().traffic[0][0].read_bytes, Some(7.0));
-    // A line without an end takes no memory; what comes after its end is taken.
+    // A line that is too long is not stored; lines after it are read.
     for _ in 0..64 {
         program.write_all(&[b'x'; 65_536]).unwrap();
     }
@@ -271,7 +273,7 @@ fn a_socket_of_its_own() {
     drop(feed);
     assert!(!path.exists(), "it is removed, though a program is connected");
     drop(program);
-    // A socket that nobody listens at is replaced; anything else is left.
+    // An abandoned socket is replaced; any other file is left alone.
     drop(UnixListener::bind(&path).unwrap());
     assert!(path.exists());
     drop(Feed::listen(&path, Access::default(), 1, 1).unwrap());

@@ -1,4 +1,4 @@
-//! Block devices as stores: loop devices of these tests.
+//! Block devices as stores, tested with loop devices.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,5 @@
-//! Programs on drives that fail: no word is ever wrong, and the final message is clear.
+//! Programs on failing drives: the content of memory is never wrong, and a final message explains
+//! the failure.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -35,8 +36,8 @@ fn pager(path: &Path, faults: FaultPlan, retry: RetryPolicy) -> Pager {
     })
 }
 
-/// Writes and checks pieces of memory that share pages with pieces of other threads: random ones,
-/// and sweeps. The expected content of a piece follows from the number of its writes.
+/// Writes and checks pieces of memory that share pages with pieces of other threads, at random and
+/// in sweeps. The number of writes of a piece determines its expected content.
 fn work(mut pieces: Vec<&mut [u8]>, seed: u64, steps: u32) {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let mut times = vec![0_u8; pieces.len()];
@@ -94,7 +95,7 @@ fn no_word_is_wrong_on_a_drive_that_fails() {
     assert!(counts.read > 1000 && counts.written > 1000, "{counts:?}");
 }
 
-/// A failed write leaves a part of its content in the store, and then the program writes the former
+/// A failed write leaves a part of its content in the store, and the program then writes the former
 /// content again.
 #[test]
 fn the_rest_of_a_failed_write_is_never_read() {
@@ -121,7 +122,7 @@ fn no_word_is_wrong_on_a_drive_that_takes_seconds() {
 
 // --- Programs that end by a signal ---------------------------------------------------------------
 
-/// The task of this program when a test has started it: `TASK PLAN FOLDER`.
+/// The task of this process, if a test started it: `TASK PLAN FOLDER`.
 fn program() -> Option<(String, FaultPlan, String)> {
     let said = env::var("INTERLEAF_TEST_FAULTS").ok()?;
     let mut words = said.split(' ').map(String::from);
@@ -139,7 +140,7 @@ fn start(what: &str, plan: &str, folder: &Path) -> Child {
         .unwrap()
 }
 
-/// Waits for the end of a program, at most a minute.
+/// Waits for a process to exit, for at most a minute.
 fn end(mut program: Child) -> Output {
     let begun = Instant::now();
     while program.try_wait().unwrap().is_none() {
@@ -152,7 +153,7 @@ fn end(mut program: Child) -> Output {
     program.wait_with_output().unwrap()
 }
 
-/// The program itself: a test that does nothing unless another test started it.
+/// Runs a task in a child process: does nothing unless another test started the process.
 #[test]
 fn a_program() {
     let Some((what, plan, folder)) = program() else { return };

@@ -28,17 +28,17 @@ fn count() {
     CALLS.set(CALLS.get() + 1);
 }
 
-// SAFETY: all calls are passed to the system's allocator.
+// SAFETY: all calls are forwarded to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: by the same contract.
+        // SAFETY: the caller upholds the same contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         count();
-        // SAFETY: by the same contract.
+        // SAFETY: the caller upholds the same contract.
         unsafe { System.dealloc(block, layout) }
     }
 }
@@ -59,7 +59,7 @@ fn the_handler_allocates_nothing() {
     let pager = pager.unwrap_or_else(|why| {
         panic!("userfaultfd is not to be had ({why}): this test needs root and Linux 6.8")
     });
-    // More than the budget: pages are evicted, written back, and read again.
+    // More than the budget, so that pages are evicted, written back, and read again.
     let mut region = pager.region(24 << 20).unwrap();
     let (length, begin) = (region.bytes().len() / THREADS, Barrier::new(THREADS));
     let calls: Vec<(u64, bool)> = thread::scope(|scope| {
@@ -83,14 +83,14 @@ fn the_handler_allocates_nothing() {
     assert!(CALLS.get() > 0, "the allocator counts");
 }
 
-/// Writes to all pages in order and in jumps, several times. Returns whether each page had the
-/// content that was written last.
+/// Writes to all pages in order and in jumps, several times. Returns true if each page had the
+/// content that was last written.
 fn touch(part: &mut [u8], seed: usize) -> bool {
     let pages = part.len() / PAGE;
     let mut is_right = true;
     for round in 0..ROUNDS {
         for at in 0..pages {
-            // A stride that is coprime to the number of pages, so that it meets each page once.
+            // A stride that is coprime to the number of pages, so that each page is touched once.
             let page = if round % 2 == 0 { at } else { at * 1009 % pages };
             let byte = &mut part[page * PAGE + seed];
             is_right &= *byte == round;

@@ -1,4 +1,4 @@
-//! Static programs on swap with hints: they compute the same as in memory, and no swap file or
+//! Static programs on swap with hints: their results equal those in memory, and no swap file or
 //! control group remains, however the session ends.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -15,10 +15,10 @@ use std::{
 
 const MIB: u64 = 1 << 20;
 
-/// One test at a time: a control group is named after its process.
+/// Serializes the tests, since a control group is named after its process.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// The program, linked statically.
+/// Compiles the test program as a static executable.
 fn program(folder: &Path) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/sweep.c");
     let program = folder.join("sweep");
@@ -58,14 +58,14 @@ fn a_static_program_computes_the_same() {
     let output = child.wait_with_output().unwrap();
     let (ahead, out) = swap.hinted();
     assert_eq!((output.status, output.stdout), (expected.status, expected.stdout));
-    // The amounts depend on other programs: the kernel may have done a part by itself.
+    // Only lower bounds: the kernel may have swapped some pages by itself.
     assert!(ahead > 0 && out > 0, "{ahead} ahead, {out} out");
     drop(swap);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "the program");
     assert!(!swaps().contains(".interleaf-swap-") && groups().is_empty(), "{}", swaps());
 }
 
-/// The session itself: a test that does nothing unless it was started by another.
+/// Runs a session in a child process: does nothing unless another test started the process.
 #[test]
 fn a_session() {
     let Ok(folder) = env::var("INTERLEAF_TEST_SWAP") else { return };

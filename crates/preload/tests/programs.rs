@@ -1,4 +1,5 @@
-//! Small programs that use memory in many ways, extended and not: their output must be the same.
+//! Small programs with various uses of memory: their output is the same with extended memory and
+//! without.
 
 use interleaf_pager::{
     kernel::uffd::FaultMode,
@@ -12,11 +13,11 @@ use std::{
     process::{Command, Output},
 };
 
-/// The smallest allocation that is extended, and the budget, bytes.
+/// Size from which allocations are extended, and the budget, bytes.
 const LEAST: u64 = 8 << 20;
 const MEMORY: u64 = 16 << 20;
 
-/// With more threads, sums are added in another order.
+/// More threads would add floating-point sums in another order.
 const ONE_THREAD: [(&str, &str); 2] = [("OPENBLAS_NUM_THREADS", "1"), ("OMP_NUM_THREADS", "1")];
 
 /// Compiles a program into a writable folder of its own.
@@ -41,7 +42,7 @@ fn compile_to(program: &Path, name: &str, more: &[&str]) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The library, which cargo builds beside the tests that need it.
+/// The preloaded library, built by cargo next to the tests.
 fn library() -> PathBuf {
     let test = std::env::current_exe().expect("this test");
     let folders = test.ancestors().skip(1).take(2);
@@ -49,7 +50,7 @@ fn library() -> PathBuf {
     found.find(|library| library.exists()).expect("the library beside the tests")
 }
 
-/// Runs a program in a folder that also holds its store, in a session as `interleaf extend` begins
+/// Runs a program in a folder that also holds its store, in a session as `interleaf extend` creates
 /// it.
 fn extended(program: &Path, folder: &Path, arguments: &[&str], faults: FaultMode) -> Output {
     extended_with(None, program, folder, arguments, faults)
@@ -104,12 +105,13 @@ fn text(output: &Output) -> String {
     format!("{}\n{}\n{}", output.status, of(&output.stdout), of(&output.stderr))
 }
 
-/// Runs a program extended and not: it must succeed with the same output, and leave no file.
+/// Runs a program with and without extended memory: it must succeed with the same output, and leave
+/// no file.
 fn same(name: &str, arguments: &[&str]) {
     same_by(name, arguments, FaultMode::Thread);
 }
 
-/// The same, with a mode of serving faults.
+/// The same in a fault handling mode.
 fn same_by(name: &str, arguments: &[&str], faults: FaultMode) {
     let (folder, program) = compile(name);
     same_program(None, &program, folder.path(), arguments, faults);
@@ -139,7 +141,7 @@ fn blocks() {
     same("malloc.c", &[]);
 }
 
-/// Allocations that are too small to be extended, but count together.
+/// Allocations that are too small to be extended one by one, but are large in sum.
 #[test]
 fn pieces() {
     same("pieces.c", &[]);
@@ -166,8 +168,8 @@ fn kernel_and_threads() {
     same("access.c", &["file"]);
 }
 
-/// Kernel threads and registered buffers: pages that stay pinned are retried, and all others are
-/// evicted.
+/// Kernel threads and registered buffers: eviction of pinned pages is retried, and all other pages
+/// are evicted.
 #[test]
 fn a_ring_of_io_uring() {
     same("ring.c", &["file"]);
@@ -178,7 +180,7 @@ fn a_transform_and_a_factorisation() {
     same("numeric.c", &[]);
 }
 
-/// Programs without blocking system calls work in both modes of serving faults.
+/// Programs without blocking system calls work in both fault handling modes.
 #[test]
 fn blocks_in_signals() {
     same_by("malloc.c", &[], FaultMode::Signal);
@@ -200,29 +202,28 @@ fn numbers_in_signals() {
 }
 
 /// Threads, a handler of SIGBUS and other handlers of the program, with any signals blocked; system
-/// calls on missing pages, and children.
+/// calls on pages that are not mapped, and children.
 #[test]
 fn signals() {
     same_by("signals.c", &["file"], FaultMode::Thread);
     same_by("signals.c", &["file", "EFAULT"], FaultMode::Signal);
 }
 
-/// Reports a test as skipped because a package is not installed; fails where the package is
-/// required.
+/// Reports a test as skipped because a package is not installed; fails if packages are required.
 fn not_tested(what: &str, package: &str) {
     let is_required = std::env::var_os("INTERLEAF_PROGRAMS").is_some_and(|it| it == "required");
     assert!(!is_required, "{package} is not installed");
     say(&format!("{what} is not tested: {package} is not installed\n"));
 }
 
-/// Printed past the output that the test harness captures.
+/// Writes to stderr directly, since the test harness captures `eprintln`.
 fn say(text: &str) {
     std::io::stderr().write_all(text.as_bytes()).expect("the standard error");
 }
 
 const BOTH: [FaultMode; 2] = [FaultMode::Thread, FaultMode::Signal];
 
-/// A program with an allocator of its own, over `mmap(2)`.
+/// A program with its own allocator, based on `mmap(2)`.
 #[test]
 fn an_allocator_of_the_program() {
     for faults in BOTH {
@@ -237,7 +238,7 @@ struct Allocator {
     package: &'static str,
 }
 
-/// Runs programs with an allocator, linked and preloaded, extended and not.
+/// Runs programs with an allocator, linked and preloaded, with extended memory and without.
 fn same_with(allocator: &Allocator) {
     let Allocator { file, link, package } = allocator;
     let mut libraries = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64"]
@@ -256,7 +257,7 @@ fn same_with(allocator: &Allocator) {
         same_program(None, &path("linked"), folder.path(), &[], faults);
         same_program(Some(&library), &path("preloaded"), folder.path(), &[], faults);
     }
-    // Not in signal mode: output buffers may be in missing pages (EFAULT).
+    // Thread mode only: in signal mode a system call on an unmapped output buffer fails (EFAULT).
     same_program(Some(&library), &path("containers"), folder.path(), &[], FaultMode::Thread);
 }
 
@@ -273,7 +274,7 @@ fn jemalloc() {
     same_with(&Allocator { file: "libjemalloc.so", link, package: "libjemalloc-dev" });
 }
 
-/// An allocator that is linked into the program itself, which defines `malloc` then.
+/// An allocator that is linked statically: the program itself then defines `malloc`.
 #[test]
 fn jemalloc_in_the_program() {
     let library = "/usr/lib/x86_64-linux-gnu/libjemalloc.a";
@@ -305,7 +306,7 @@ fn mimalloc() {
     same_with(&Allocator { file: "libmimalloc.so", link, package: "libmimalloc-dev" });
 }
 
-/// The first large allocation of a program, in places where threads have locks or are interrupted.
+/// The first large allocation of a program, while threads hold locks or are interrupted.
 #[test]
 fn first_allocations() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
@@ -330,18 +331,18 @@ fn first_allocations() {
     }
 }
 
-/// All threads of a program change their user with it, including the pager's.
+/// A change of user applies to all threads of a program, including the pager's.
 #[test]
 fn a_change_of_user() {
     use std::os::unix::fs::MetadataExt as _;
     match std::fs::metadata("/proc/self").expect("this process").uid() {
         0 => same("user.c", &[]),
-        // Not by `not_tested`: no package makes a user root.
+        // Printed by `say`, since `not_tested` is for missing packages.
         _ => say("a change of the user is not tested: this is not root\n"),
     }
 }
 
-/// Runs a Python script extended and not, if its packages are installed.
+/// Runs a Python script with and without extended memory, if its packages are installed.
 fn same_script(name: &str, needed: (&str, &[&str]), package: &str) {
     let python = "/usr/bin/python3";
     let has = Command::new(needed.0).args(needed.1).output();
@@ -355,21 +356,22 @@ fn same_script(name: &str, needed: (&str, &[&str]), package: &str) {
     let plain = plain.arg(&script).envs(ONE_THREAD).output().expect("Python");
     assert!(plain.status.success(), "{}", text(&plain));
     let script = script.to_str().expect("a path of letters");
-    // Not in signal mode: Python reads modules into memory that may be missing (EFAULT).
+    // Thread mode only: in signal mode Python's reads of modules into unmapped memory fail
+    // (EFAULT).
     let output = extended(Path::new(python), folder.path(), &[script], FaultMode::Thread);
     assert_eq!(text(&output), text(&plain));
 }
 
 const NUMPY: (&str, &[&str]) = ("/usr/bin/python3", &["-c", "import numpy"]);
 
-/// A server whose allocator is not the C library's.
+/// A server with its own allocator.
 #[test]
 fn redis() {
     same_script("server.py", ("redis-server", &["--version"]), "redis-server");
 }
 
-/// NumPy rounds the same in products, transforms, sorting and solving, with a budget below its
-/// memory.
+/// NumPy gives identical results for products, transforms, sorting and solving, with a budget below
+/// its memory.
 #[test]
 fn numpy() {
     same_script("arrays.py", NUMPY, "python3-numpy");
@@ -380,13 +382,13 @@ fn children() {
     same("fork.c", &["1000", "file"]);
 }
 
-/// Processes that share memory, also after the first of them has ended.
+/// Processes that share memory, also after the first process has exited.
 #[test]
 fn sharing() {
     same("shared.c", &["file"]);
 }
 
-/// Python workers that fill one array of twice the budget together.
+/// Python workers that together fill one array of twice the budget.
 #[test]
 fn workers() {
     same_script("workers.py", NUMPY, "python3-numpy");

@@ -22,61 +22,58 @@ use crate::{
 
 const QEMU: &str = "qemu-system-x86_64";
 
-/// Far more than the longest boot takes on a machine that is several times slower than two idle
-/// cores, so that only a guest that hangs meets it: it is no measure of anything.
+/// Default time limit of a boot: far longer than the longest boot on a machine several times slower
+/// than two idle cores, so that only a hanging guest reaches the limit.
 pub(crate) const LIMIT: Duration = Duration::from_secs(1800);
 
-/// Emulation, all processors in one thread: with a thread for each, 2 of some 330 boots crashed
-/// under QEMU 7.2, in one none of 250; and a boot is no faster for them.
+/// Emulation with all processors in one thread. With one thread per processor, 2 of about 330 boots
+/// crashed under QEMU 7.2; with a single thread, none of 250 did, and boots took no longer.
 const ACCELERATOR: &str = "tcg,thread=single";
 
-/// QEMU's processor without the instruction `cmpxchg16b`, for which kernels have another way: QEMU
-/// 7.2 now and then leaves wrong flags behind it. With it 15 of 70 boots of a 6.12 kernel crashed,
-/// most in `kmalloc`.
+/// QEMU's processor without the instruction `cmpxchg16b`, for which kernels have a fallback. QEMU
+/// 7.2 sometimes leaves wrong flags after the instruction: with it, 15 of 70 boots of a 6.12 kernel
+/// crashed, most in `kmalloc`.
 const PROCESSOR: &str = "qemu64,-cx16";
 
-/// A nanosecond of the guest is half an instruction, so that it is as fast as those that are not
-/// steady on two idle cores; and its clock is not this machine's.
+/// One guest instruction takes 2 ns (`shift=1`), which matches the speed of a guest without these
+/// flags on two idle cores. The guest's clock runs on virtual time, not on the host's clock.
 const STEADY: &[&str] = &["-icount", "shift=1,sleep=off", "-rtc", "clock=vm"];
 
-/// The kernel speaks on the first serial port; `panic=-1` resets the machine at once when it
-/// panics, and QEMU ends instead of resetting. Without `no_timer_check` it tries whether the timer
-/// ticks by counting loops, and panics where a busy machine lets QEMU wait so long ("IO-APIC +
-/// timer doesn't work"); kernels that know their hypervisor leave that out by themselves.
+/// The kernel logs to the first serial port. `panic=-1` resets the machine at once after a panic,
+/// and QEMU exits instead of resetting. Without `no_timer_check` the kernel tests the timer by
+/// counting loops, and panics if a busy host delays QEMU too long ("IO-APIC + timer doesn't work");
+/// kernels that recognize their hypervisor skip the test by themselves.
 const COMMAND_LINE: &str = "console=ttyS0 panic=-1 oops=panic no_timer_check";
 
-/// What the guest's program is by other names.
+/// Names in `/bin` that link to the guest's program.
 const PROGRAMS: [&str; 5] = ["actuate", "drain", "load", "touch", "work"];
 
-/// A boot to be.
+/// Parameters of a boot.
 #[derive(Clone, Debug)]
 pub struct Boot<'a> {
-    /// The kernel.
     pub series: Series,
-    /// The machine.
     pub topology: &'a Topology,
-    /// The guest, as [`crate::program::build`] makes it of `interleaf-guest`.
+    /// The guest program, as [`crate::program::build`] builds it from `interleaf-guest`.
     pub guest: &'a Path,
-    /// Other static programs, by their names in the guest's `/bin`. Default: none.
+    /// Other static programs, by name in the guest's `/bin`. Default: none.
     pub programs: Vec<(&'a str, &'a Path)>,
-    /// Other files, of text, by their paths in the guest. Default: none.
+    /// Other text files, by path in the guest. Default: none.
     pub files: Vec<(String, PathBuf)>,
-    /// What the guest does, in the language of [`interleaf_guest::step`].
+    /// The guest's steps, in the language of [`interleaf_guest::step`].
     pub steps: &'a str,
-    /// What the kernel's command line has more. Default: nothing.
+    /// Additional words for the kernel's command line. Default: none.
     pub command_line: &'a str,
-    /// How long it may take. Default: half an hour.
+    /// Time limit. Default: half an hour.
     pub limit: Duration,
-    /// Whether the guest's clock counts the instructions that it runs, and leaves out what it
-    /// sleeps: then nothing takes longer there because this machine is busy, but all that it
-    /// computes is slower here. Default: no.
+    /// The guest's clock counts executed instructions and skips idle time, so that load on the host
+    /// does not change durations in the guest; computation takes longer on the host. Default: no.
     pub steady: bool,
-    /// What starts QEMU, which is its last argument but for those of QEMU. Default: nothing does.
+    /// Command line of a wrapper, to which QEMU and its arguments are appended. Default: none.
     pub under: Vec<OsString>,
 }
 
 impl<'a> Boot<'a> {
-    /// With defaults.
+    /// A boot with default parameters.
     #[must_use]
     pub fn new(series: Series, topology: &'a Topology, guest: &'a Path, steps: &'a str) -> Self {
         let (programs, files, under) = (vec![], vec![], vec![]);
@@ -84,11 +81,11 @@ impl<'a> Boot<'a> {
         Self { series, topology, guest, programs, files, steps, command_line, limit, steady, under }
     }
 
-    /// Boots, and waits for the end.
+    /// Boots the guest and waits for the end.
     ///
     /// # Errors
     ///
-    /// The steps are none, or this machine's files cannot be read or written.
+    /// The steps cannot be parsed, or files on the host cannot be read or written.
     pub fn run(&self) -> io::Result<Outcome> {
         step::parse(self.steps).map_err(io::Error::other)?;
         let series = self.series;
@@ -110,7 +107,7 @@ impl<'a> Boot<'a> {
         }
         let status = qemu.0.wait()?;
         record.took = start.elapsed();
-        // What is not there is nothing said: QEMU did not come as far as to create the file.
+        // A missing file means an empty console: QEMU failed before creating the file.
         let console = fs::read(folder.path().join("console")).unwrap_or_default();
         record.console = String::from_utf8_lossy(&console).replace('\r', "");
         let panic = record.console.lines().find(|line| line.contains("Kernel panic - "));
@@ -131,7 +128,7 @@ impl<'a> Boot<'a> {
         })
     }
 
-    /// The command, with its files in a folder.
+    /// Builds the QEMU command line and writes the initramfs to `folder`.
     fn command(&self, kernel: &Kernel, folder: &Path) -> io::Result<Command> {
         let mut initramfs = Initramfs::default();
         initramfs.program("/init", self.guest)?;
@@ -179,8 +176,8 @@ impl<'a> Boot<'a> {
     }
 }
 
-/// What a boot of a kernel of this series needs and is not there, if anything: to be asked before
-/// a guest is built for it.
+/// The prerequisite that is missing for a boot of this series, kernel or QEMU, if any. Tests call
+/// this before they build a guest.
 #[must_use]
 pub fn missing(series: Series) -> Option<Outcome> {
     if let Err(why) = series.find() {
@@ -195,18 +192,19 @@ fn no_qemu(why: &io::Error) -> Outcome {
     Outcome::QemuMissing { why: format!("{QEMU}: {why}; apt-get install qemu-system-x86") }
 }
 
-/// A QEMU that does not outlive the one who waits for it.
+/// A QEMU process, killed when dropped.
 struct Machine(Child);
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // It fails when QEMU has ended, as it should have.
+        // Fails if QEMU has exited already, as expected.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Takes in what the guest says until the port is closed; whether that was in time.
+/// Records the guest's lines until the port is closed. Returns false if the time limit passed
+/// first.
 fn listen(port: ChildStdout, start: Instant, limit: Duration, record: &mut Record) -> bool {
     let (sender, lines) = mpsc::channel();
     thread::spawn(move || {
@@ -218,8 +216,7 @@ fn listen(port: ChildStdout, start: Instant, limit: Duration, record: &mut Recor
     });
     while start.elapsed() < limit {
         match lines.recv_timeout(limit.saturating_sub(start.elapsed())) {
-            // The firmware may say something of its own on the port; the guest's lines are known
-            // by their marks.
+            // The firmware may write to the port too; lines of the guest have a marker.
             Ok(text) => {
                 if let Ok(line) = text.parse::<Line>() {
                     record.booted.get_or_insert_with(|| start.elapsed());

@@ -1,5 +1,5 @@
-//! A machine in a folder, carried out of a guest: what `interleaf doctor --capture` saved there and
-//! the step `dump` showed, as `interleaf --root` reads it.
+//! Unpacks a captured machine from a guest: the folder that `interleaf doctor --capture` saved
+//! there and the step `dump` printed, for use with `interleaf --root`.
 
 use std::{
     fs::{self, OpenOptions},
@@ -7,15 +7,14 @@ use std::{
     path::{Component, Path},
 };
 
-/// What stands in for the content of an empty folder, since Git keeps none. No file of a kernel has
-/// that name.
+/// Placeholder file for an empty folder, which Git does not store. No kernel file has this name.
 const KEEP: &str = ".keep";
 
-/// Makes a folder of the lines of the step `dump`.
+/// Creates the folder `target` from the output lines of the step `dump`.
 ///
 /// # Errors
 ///
-/// The folder is there, it cannot be written, or a line is none of a dump.
+/// `target` exists already or cannot be written, or a line is not in the format of a dump.
 pub fn unpack(lines: &[String], target: &Path) -> io::Result<()> {
     fs::create_dir(target)?;
     for line in lines {

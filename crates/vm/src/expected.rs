@@ -1,9 +1,10 @@
-//! What a run of the guest's program `load` comes to under a policy, as the simulated machine has
-//! it: what a real daemon that steers real pages can be compared with.
+//! Simulated results of a run of the guest's program `load` under a policy, for comparison with a
+//! daemon that steers real pages.
 //!
-//! Both have the same threads on the same platform, and the same pages, hot and cold. What is
-//! different is what is to be seen: a real kernel moves the pages as it can, and DAMON finds out
-//! which are hot. Times are emulated: with `--speed 20`, a second of the guest's clock is twenty.
+//! Simulation and guest have the same threads on the same platform, and the same hot and cold
+//! pages. In the guest a real kernel migrates the pages at its own speed, and DAMON estimates which
+//! pages are hot. Times are emulated: with `--speed 20`, a second of the guest's clock is 20
+//! emulated seconds.
 
 use core::time::Duration;
 use std::{io, path::PathBuf};
@@ -17,15 +18,15 @@ use interleaf_sim::machine::{
     Arena, Migration, Outcome, Scenario, Task, Trial, scenario::PAGE_GROUPS,
 };
 
-/// How the loop of a daemon divides its period into samples: 200 ms of 6 s.
+/// Samples in a period of the daemon's loop: 200 ms of 6 s.
 const SAMPLES_PER_PERIOD: u32 = 30;
 
-/// A run of `load`, by its arguments.
+/// The arguments of a run of `load`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expected {
-    /// The file of the platform, here.
+    /// The platform's file, on the host.
     pub platform: PathBuf,
-    /// The file of the demand, here.
+    /// The demand's file, on the host.
     pub demand: PathBuf,
     /// `--threads`
     pub threads: u32,
@@ -35,37 +36,38 @@ pub struct Expected {
     pub cold_bytes: u64,
     /// Each `--phase`.
     pub phases: Vec<Stretch>,
-    /// How fast pages move in emulated time, GB/s.
+    /// Migration rate in emulated time, GB/s.
     pub migration_gbps: f64,
 }
 
-/// Where the pages are best.
+/// The best placement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Best {
-    /// Points of a hundred.
+    /// Weights that sum to 100.
     pub weights: Weights,
-    /// How fast it is there: 1 is as with all pages on the first tier.
+    /// Speed with these weights, relative to all pages on the first tier.
     pub speed: f64,
-    /// Its traffic on each tier there, GB/s.
+    /// Bandwidth of each tier with these weights, GB/s.
     pub tier_bandwidth_gbps: Vec<f64>,
 }
 
-/// Where a policy ends its search.
+/// The final state of a policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settled {
-    /// From when on the target stays within 3 points of its last; `None` if it never does.
+    /// Time from which the target stays within 3 points of its last value; `None` if no such time
+    /// exists.
     pub after: Option<Duration>,
-    /// The part of the hot pages for each tier that is aimed at in the end.
+    /// The last target: shares of the hot pages.
     pub shares: Vec<f64>,
-    /// The same that is there in the end.
+    /// The shares that the hot pages have at the end.
     pub reached: Vec<f64>,
-    /// All that happened, period by period.
+    /// The whole simulated run, by period.
     pub outcome: Outcome,
 }
 
 impl Expected {
-    /// A run with these files, all its threads at work and pages that move as fast as a scenario's
-    /// do by default.
+    /// A run with these files, all threads active, no cold pages, and the default migration rate of
+    /// a scenario.
     #[must_use]
     pub fn new(platform: PathBuf, demand: PathBuf, threads: u32, hot_bytes: u64) -> Self {
         let migration_gbps = Migration::default().bandwidth_gbps;
@@ -73,7 +75,7 @@ impl Expected {
         Self { platform, demand, threads, hot_bytes, cold_bytes, phases, migration_gbps }
     }
 
-    /// The load itself.
+    /// The load itself, as the guest emulates it.
     ///
     /// # Errors
     ///
@@ -104,7 +106,7 @@ impl Expected {
         (0..emulated.phases()).map(best).collect()
     }
 
-    /// What is simulated: counters without noise, since the feed has none.
+    /// The simulated scenario. Its counters have no noise, since the feed has none.
     ///
     /// # Errors
     ///
@@ -135,8 +137,8 @@ impl Expected {
         Ok(scenario)
     }
 
-    /// Where a policy that decides each `period` settles, and when, within so long a time. It
-    /// believes the platform's curves, if it believes any.
+    /// Runs a policy that decides every `period` for the duration `within`. Model-based policies
+    /// get the platform's curves without error.
     ///
     /// # Errors
     ///
@@ -178,8 +180,7 @@ mod tests {
         100.0 * shares[1]
     }
 
-    /// Who searches comes to where the model says it is best, and where nobody has to search it is
-    /// known at once.
+    /// Policies that search and policies that know the curves both settle at the model's optimum.
     #[test]
     fn policies_settle_where_it_is_best() {
         let run = lbm();
@@ -195,7 +196,8 @@ mod tests {
         }
     }
 
-    /// A tenth of the threads do not saturate the first tier, and all pages are best there.
+    /// A tenth of the threads do not saturate the first tier, so the best placement has all pages
+    /// there.
     #[test]
     fn each_phase_has_its_best() {
         let phases = [(120.0, 1.0), (120.0, 0.1)];

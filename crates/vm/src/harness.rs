@@ -1,5 +1,5 @@
-//! What the tests that boot kernels have in common: they are tried where they can be, and say so
-//! where they cannot.
+//! Helpers of the tests that boot kernels. Without a kernel or QEMU a test prints that it was
+//! skipped, and passes.
 
 use std::{
     env, fs,
@@ -16,23 +16,23 @@ use crate::{
     program,
 };
 
-/// What the guest said that took its steps, with `interleaf` among its programs if they name it,
-/// and the folders `/platforms` and `/workloads`; nothing when the kernel or QEMU are not here,
-/// which is said.
+/// Boots a guest and returns its report after all steps. The guest has the program `interleaf` if a
+/// step names `interleaf`, and the folders `/platforms` and `/workloads`. Without the kernel or
+/// QEMU the function prints a message and returns `None`.
 ///
 /// # Panics
 ///
-/// When it came to anything else than that, and with `INTERLEAF_VM=required` when it cannot be had.
+/// The run has any other outcome, or a prerequisite is missing under `INTERLEAF_VM=required`.
 #[must_use]
 pub fn said(series: Series, topology: &str, steps: &str) -> Option<Record> {
     said_by(series, topology, steps, &|_| {})
 }
 
-/// As [`said`], with other files too: their text, by their paths in the guest.
+/// As [`said`], with additional text files, by path in the guest.
 ///
 /// # Panics
 ///
-/// As [`said`], and when such a file cannot be written here.
+/// As [`said`], and when a file cannot be written on the host.
 #[must_use]
 pub fn said_of(
     series: Series,
@@ -50,7 +50,7 @@ pub fn said_of(
     said_by(series, topology, steps, &|boot| boot.files.extend(files.iter().cloned()))
 }
 
-/// As [`said`], of a boot that `change` has changed: that has other files, or flags, say.
+/// As [`said`], for a boot that `change` has modified, for example with files or flags.
 ///
 /// # Panics
 ///
@@ -68,7 +68,7 @@ pub fn said_by(
     }
     let machine = Topology::named(topology).unwrap_or_else(|why| panic!("{topology}: {why}"));
     let guest = guest();
-    // It takes longer to build than all of the rest.
+    // Built only if needed: building `interleaf` takes longer than the rest of the test.
     let is_named = steps.split_whitespace().any(|word| word == "interleaf");
     let programs = is_named.then(|| ("interleaf", interleaf().as_path())).into_iter().collect();
     let files = ["platforms", "workloads"].into_iter().flat_map(data).collect();
@@ -81,11 +81,11 @@ pub fn said_by(
     }
 }
 
-/// Runs a test for each kernel, all of them side by side: guests sleep most of the time.
+/// Runs a test for each kernel, all in parallel: guests sleep most of the time.
 ///
 /// # Panics
 ///
-/// When one of them does.
+/// One of the tests panics.
 pub fn on_each(all: &[Series], test: impl Fn(Series) + Sync) {
     thread::scope(|scope| {
         for series in all {
@@ -94,46 +94,46 @@ pub fn on_each(all: &[Series], test: impl Fn(Series) + Sync) {
     });
 }
 
-/// The step of this text.
+/// The first step with this text.
 ///
 /// # Panics
 ///
-/// When it was not taken.
+/// The step was not taken.
 #[must_use]
 pub fn step<'a>(record: &'a Record, text: &str) -> &'a Taken {
     record.step(text).unwrap_or_else(|| panic!("no step {text} in\n{record}"))
 }
 
-/// What a step showed that did what it had to.
+/// The output of a step that succeeded.
 ///
 /// # Panics
 ///
-/// When it did not.
+/// The step failed.
 pub fn shown<'a>(record: &'a Record, text: &str) -> &'a [String] {
     let taken = step(record, text);
     assert!(taken.succeeded(), "{text}\n{record}");
     &taken.output
 }
 
-/// Says that something is not there.
+/// Prints that a prerequisite of the test is missing.
 ///
 /// # Panics
 ///
-/// With `INTERLEAF_VM=required`.
+/// With `INTERLEAF_VM=required` in the environment.
 pub fn not_tested(outcome: &Outcome) {
     let text = format!("not tested: {outcome}");
     assert!(env::var_os("INTERLEAF_VM").is_none_or(|value| value != "required"), "{text}");
-    // When nobody can be told, nobody can be told that either.
+    // A failure to write to stderr cannot be reported anywhere.
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// A file or folder of the workspace.
+/// Path of a file or folder of the workspace.
 #[must_use]
 pub fn in_workspace(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
 
-/// The files below a folder of the workspace, by their paths in the guest.
+/// The files below a folder of the workspace, with their paths in the guest.
 fn data(folder: &str) -> Vec<(String, PathBuf)> {
     let path = in_workspace(folder);
     let entries = fs::read_dir(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
@@ -148,17 +148,17 @@ fn data(folder: &str) -> Vec<(String, PathBuf)> {
     files
 }
 
-/// The guest, built once.
+/// Path of the guest program, built once.
 ///
 /// # Panics
 ///
-/// When it is not built.
+/// The build fails.
 pub fn guest() -> &'static PathBuf {
     static GUEST: OnceLock<PathBuf> = OnceLock::new();
     GUEST.get_or_init(|| built("interleaf-guest", "guest"))
 }
 
-/// The tool itself, built once.
+/// Path of the program `interleaf`, built once.
 fn interleaf() -> &'static PathBuf {
     static INTERLEAF: OnceLock<PathBuf> = OnceLock::new();
     INTERLEAF.get_or_init(|| built("interleaf", "interleaf"))

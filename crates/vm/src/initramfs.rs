@@ -1,5 +1,5 @@
-//! The root file system of a guest: an archive in the format `newc` of cpio, not compressed,
-//! because an emulated processor unpacks slower than QEMU copies.
+//! The root file system of a guest: an uncompressed cpio archive in the format `newc`. An emulated
+//! processor decompresses more slowly than QEMU copies.
 
 use std::{
     collections::BTreeSet,
@@ -10,7 +10,7 @@ use std::{
 
 use cpio::newc::{Builder, ModeFileType};
 
-/// What is in the archive, by absolute paths of the guest.
+/// The contents of the archive, by absolute path in the guest.
 #[derive(Clone, Debug, Default)]
 pub struct Initramfs {
     entries: Vec<Entry>,
@@ -32,23 +32,23 @@ enum Kind {
 }
 
 impl Initramfs {
-    /// Puts a text file in.
+    /// Adds a text file.
     pub fn text(&mut self, path: &str, text: &str) {
         self.put(path, Kind::Text, text.as_bytes().to_vec());
     }
 
-    /// Puts a program in.
+    /// Adds a program.
     ///
     /// # Errors
     ///
-    /// It cannot be read.
+    /// The program's file cannot be read.
     pub fn program(&mut self, path: &str, file: &Path) -> io::Result<()> {
         let why = |why: io::Error| io::Error::new(why.kind(), format!("{}: {why}", file.display()));
         self.put(path, Kind::Program, fs::read(file).map_err(why)?);
         Ok(())
     }
 
-    /// Puts a symbolic link in.
+    /// Adds a symbolic link.
     pub fn link(&mut self, path: &str, target: &str) {
         self.put(path, Kind::Link, target.as_bytes().to_vec());
     }
@@ -58,11 +58,11 @@ impl Initramfs {
         self.entries.push(Entry { path: path.to_string(), kind, content });
     }
 
-    /// The archive, with the folders that the paths are in.
+    /// The archive, including all parent folders of the entries.
     ///
     /// # Errors
     ///
-    /// None in practice: it is written to memory.
+    /// None in practice: the archive is written to memory.
     pub fn archive(&self) -> io::Result<Vec<u8>> {
         let folders: BTreeSet<&str> = self
             .entries
@@ -70,7 +70,7 @@ impl Initramfs {
             .flat_map(|entry| entry.path.match_indices('/').map(|(at, _)| &entry.path[..at]))
             .filter(|folder| !folder.is_empty())
             .collect();
-        // In their order each folder is behind the one that it is in.
+        // Sorted order puts each folder after its parent.
         let folders = folders.iter().map(|folder| Entry {
             path: (*folder).to_string(),
             kind: Kind::Folder,

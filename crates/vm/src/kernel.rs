@@ -1,22 +1,24 @@
-//! The kernels that `crates/vm/kernels` has got: one folder a release in the user's cache.
+//! The kernels that the script `crates/vm/kernels` downloaded: one folder per release in the user's
+//! cache.
 
 use std::{env, fmt, fs, path::PathBuf, str::FromStr};
 
-/// Which kernel.
+/// A series of kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Series {
-    /// The latest of a major and minor number.
+    /// The latest release of a major and minor number.
     Of(u32, u32),
-    /// The latest of all; at least 7.0, so that it never is one of the others.
+    /// The latest release of all; at least 7.0, to differ from every other tested series.
     Newest,
 }
 
-/// A kernel to boot.
+/// An installed kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
-    /// Its release, as the name of its folder has it.
+    /// The release, which is the name of the kernel's folder.
     pub release: String,
-    /// The image: uncompressed, where `crates/vm/kernels` could do that, since it boots sooner.
+    /// The image; uncompressed if `crates/vm/kernels` could extract it, since such an image boots
+    /// faster.
     pub image: PathBuf,
 }
 
@@ -29,7 +31,7 @@ impl fmt::Display for Series {
     }
 }
 
-/// A text that names no series.
+/// The text is not a series.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no series of kernels `{0}`: write two numbers such as 6.12, or newest")]
 pub struct SeriesError(String);
@@ -58,11 +60,11 @@ impl Series {
         }
     }
 
-    /// The latest kernel of this series.
+    /// The latest installed kernel of this series.
     ///
     /// # Errors
     ///
-    /// Why there is none, and what to do.
+    /// The reason why no kernel was found, and a remedy.
     pub fn find(self) -> Result<Kernel, String> {
         let how = format!("run `crates/vm/kernels {self}`");
         let folder =
@@ -87,7 +89,7 @@ fn folder() -> Option<PathBuf> {
     Some(cache.or_else(home)?.join("interleaf/kernels"))
 }
 
-/// The numbers that a release begins with: of `6.1.0-50-cloud-amd64` 6, 1, 0 and 50.
+/// The leading numbers of a release: 6, 1, 0 and 50 of `6.1.0-50-cloud-amd64`.
 fn numbers(release: &str) -> [u32; 4] {
     let mut numbers = [0; 4];
     for (number, text) in numbers.iter_mut().zip(release.split(|c: char| !c.is_ascii_digit())) {

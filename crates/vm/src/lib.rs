@@ -1,19 +1,19 @@
-//! A real kernel in the tests.
+//! Integration tests on a real Linux kernel in QEMU.
 //!
-//! A test names a series of kernels, a topology of memory and the steps to take; this crate makes
-//! of them a command line of QEMU and an initramfs, boots, and tells what became of it: an
-//! [`Outcome`], which is everything that a run can be. Nothing is installed, nothing needs root or
-//! hardware virtualization, and what a run needs and is not there is an outcome too, not an error.
+//! A test names a kernel series, a memory topology and the steps of the guest. This crate builds an
+//! initramfs and a QEMU command line, boots, and returns an [`Outcome`] that lists every possible
+//! result. The tests install nothing and need neither root nor hardware virtualization. A missing
+//! kernel or QEMU is an outcome, not an error.
 //!
-//! - [`kernel`]: the kernels that the script `crates/vm/kernels` has got.
-//! - [`topology`]: files in `crates/vm/topologies/`, and the flags of QEMU that they are.
+//! - [`kernel`]: the kernels that the script `crates/vm/kernels` downloaded.
+//! - [`topology`]: the files in `crates/vm/topologies/` and the QEMU flags for them.
 //! - [`program`]: static programs for the guest.
 //! - [`initramfs`]: the root file system of the guest.
-//! - [`boot`]: all of it put together.
-//! - [`capture`]: a machine in a folder, as a guest saved it; `src/bin/capture.rs` is the program.
-//! - [`harness`]: what the tests have in common.
-//! - [`expected`]: what the guest's program `load` comes to, as a simulation has it.
-//! - [`outcome`]: what a run can be. Start here.
+//! - [`boot`]: runs one guest from the parts above.
+//! - [`capture`]: a captured machine as a folder; the program is `src/bin/capture.rs`.
+//! - [`harness`]: helpers shared by the tests.
+//! - [`expected`]: the simulated result of a run of the guest's program `load`.
+//! - [`outcome`]: the possible results of a run. Start here.
 
 #![forbid(unsafe_code)]
 

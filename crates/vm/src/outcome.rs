@@ -1,4 +1,4 @@
-//! What a run can be, and what the guest said in it.
+//! The possible results of a run, and the guest's report of the run.
 
 use std::{fmt, time::Duration};
 
@@ -6,76 +6,74 @@ use interleaf_guest::report::{Ending, Line};
 
 use crate::kernel::Series;
 
-/// What became of a run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// The guest took all its steps and powered off.
     Said(Record),
-    /// The kernel panicked; so it does when `/init` ends.
+    /// The kernel panicked, as a kernel also does when `/init` exits.
     Panicked {
-        /// The kernel's line.
+        /// The kernel's message.
         why: String,
-        /// What the guest said before.
+        /// The guest's report until then.
         record: Record,
     },
-    /// The machine stopped before the guest was done, and the kernel did not say why.
+    /// The machine stopped before the guest was done, without a panic message.
     Stopped(Record),
-    /// The run was longer than its limit, and was ended.
+    /// The run exceeded its time limit and was killed.
     TimedOut {
-        /// The limit.
         limit: Duration,
-        /// What the guest said before.
+        /// The guest's report until then.
         record: Record,
     },
-    /// QEMU did not take its command line, or failed otherwise.
+    /// QEMU rejected its command line, or failed otherwise.
     QemuFailed {
-        /// What it said.
+        /// QEMU's exit status and message.
         why: String,
     },
-    /// There is no QEMU on this machine.
+    /// QEMU is not installed.
     QemuMissing {
-        /// Why, and what to do.
+        /// The reason, and a remedy.
         why: String,
     },
-    /// There is no kernel of that series on this machine.
+    /// No kernel of this series is installed.
     KernelMissing {
-        /// The series.
         series: Series,
-        /// Why, and what to do.
+        /// The reason, and a remedy.
         why: String,
     },
 }
 
-/// What was said in a run.
+/// The guest's report of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
-    /// The kernel's release, as the guest has it; nothing when it did not come so far.
+    /// The kernel's release, as the guest reported; `None` if the run ended before that.
     pub release: Option<String>,
     /// The steps that the guest began.
     pub steps: Vec<Taken>,
-    /// Whether the guest said that there are no more steps.
+    /// The guest reported the end of its steps.
     pub complete: bool,
-    /// From the start of QEMU to the guest's first line.
+    /// Time from the start of QEMU to the guest's first line.
     pub booted: Option<Duration>,
-    /// From the start of QEMU to its end.
+    /// Time from the start of QEMU to its exit.
     pub took: Duration,
-    /// What the kernel said on its own serial port.
+    /// The kernel's log, from the first serial port.
     pub console: String,
 }
 
-/// A step that was taken.
+/// A step that the guest began.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// The step as text.
+    /// The step's text.
     pub step: String,
-    /// The lines that it showed.
+    /// The lines that the step printed.
     pub output: Vec<String>,
-    /// How it ended; nothing when it did not.
+    /// The step's ending; `None` if the step did not end.
     pub ending: Option<Ending>,
 }
 
 impl Record {
-    /// Takes in a line of the guest.
+    /// Adds a line of the guest's report.
     pub(crate) fn hear(&mut self, line: Line) {
         match line {
             Line::Release(release) => self.release = Some(release),
@@ -94,7 +92,7 @@ impl Record {
         }
     }
 
-    /// The first step of this text.
+    /// The first step with this text.
     #[must_use]
     pub fn step(&self, text: &str) -> Option<&Taken> {
         self.steps.iter().find(|taken| taken.step == text)
@@ -102,7 +100,7 @@ impl Record {
 }
 
 impl Taken {
-    /// Whether it did what it had to: a program that it was about ended with 0.
+    /// Checks that the step succeeded: a program that the step ran exited with 0.
     #[must_use]
     pub fn succeeded(&self) -> bool {
         matches!(self.ending, Some(Ending::Done | Ending::Exit(0)))
@@ -127,7 +125,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// What the guest said; and when it did not say all, the end of what the kernel said.
+/// Prints the guest's report and, if the report is incomplete, the end of the kernel's log.
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "release {}", self.release.as_deref().unwrap_or("unknown"))?;
@@ -145,5 +143,5 @@ impl fmt::Display for Record {
     }
 }
 
-/// A panic and the trace before it.
+/// Enough lines for a panic and the trace before it.
 const CONSOLE_LINES: usize = 40;

@@ -1,7 +1,7 @@
-//! Programs for the guest, which has no shared libraries.
+//! Static programs for the guest, which has no shared libraries.
 //!
-//! Cargo builds them with the C library inside, into a folder of their own, since the flags are
-//! not those of the tests. The second time there is nothing to do.
+//! Cargo links the C library into them, and builds in a separate target folder because the flags
+//! differ from those of the tests. Later builds find the programs up to date.
 
 use std::{
     env, io,
@@ -9,21 +9,21 @@ use std::{
     process::Command,
 };
 
-/// The targets of guests, the preferred one first: what runs in a guest is then the static program
-/// that users build. It needs a C compiler of its own.
+/// Targets for guests, the preferred target first: with musl a guest runs the same static program
+/// that users build. Each target needs its C compiler.
 const TARGETS: [(&str, &str); 2] =
     [("x86_64-unknown-linux-musl", "musl-gcc"), ("x86_64-unknown-linux-gnu", "cc")];
 
-/// A profile of the workspace's manifest in which a build is soon done: what takes time in a guest
-/// is the boot, not the program.
+/// A profile of the workspace's manifest with short build times: most of a guest's time is the
+/// boot, so the speed of the program matters little.
 const PROFILE: &str = "guest";
 
-/// Where programs for guests are built by default: in the folder `tmp/static` of Cargo's target
-/// folder, which the running program is in, too. Integration tests have the same one.
+/// Default folder for guest programs: `tmp/static` in Cargo's target folder, found from the path of
+/// the running program. All integration tests share the folder.
 ///
 /// # Errors
 ///
-/// The running program does not know where it is, or is not in a target folder.
+/// The path of the running program is unknown, or is not in a target folder.
 pub fn folder() -> io::Result<PathBuf> {
     let program = env::current_exe()?;
     let target = program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());
@@ -31,7 +31,7 @@ pub fn folder() -> io::Result<PathBuf> {
     Ok(target.ok_or_else(none)?.join("tmp/static"))
 }
 
-/// The first of the targets that can be built for here; the last one in any case.
+/// The first target with a standard library and a C compiler; the last target if none has both.
 fn target() -> io::Result<&'static str> {
     for (target, compiler) in TARGETS {
         let printed = Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
@@ -46,19 +46,19 @@ fn target() -> io::Result<&'static str> {
     Ok(TARGETS[TARGETS.len() - 1].0)
 }
 
-/// Builds a static program of this workspace, and says where it is.
+/// Builds a static program of this workspace and returns its path.
 ///
 /// # Errors
 ///
-/// Cargo cannot be started or does not build it.
+/// Cargo cannot be started, or the build fails.
 pub fn build(package: &str, program: &str, folder: &Path) -> io::Result<PathBuf> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let target = target()?;
     let output = Command::new(cargo)
         .args(["build", "--quiet", "--locked", "--package", package, "--bin", program])
         .args(["--profile", PROFILE])
-        // With a target, flags are not for build scripts and procedural macros, which cannot be
-        // static.
+        // With `--target`, Cargo does not apply the flags to build scripts and procedural macros,
+        // which cannot be static.
         .args(["--target", target, "--target-dir"])
         .arg(folder)
         .current_dir(env!("CARGO_MANIFEST_DIR"))

@@ -1,7 +1,7 @@
-//! Topologies of memory, and the flags of QEMU that make them.
+//! Memory topologies, and the QEMU flags for them.
 //!
-//! A file describes the nodes in their order and what the machine's firmware says of the ways
-//! between them, as the tables SRAT, SLIT and HMAT of ACPI:
+//! A file lists the nodes in order, and the firmware's figures for the paths between them, as in
+//! the ACPI tables SRAT, SLIT and HMAT:
 //!
 //! ```toml
 //! hmat = true
@@ -21,43 +21,44 @@
 //! bandwidth_gib_s = 200
 //! ```
 //!
-//! What the tables say is all there is: QEMU's memory is equally fast everywhere.
+//! These figures exist only in the tables: QEMU's memory is equally fast on all nodes.
 
 use serde::Deserialize;
 
-/// A topology.
+/// A memory topology.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Topology {
-    /// Whether there is an HMAT, which the latencies and bandwidths are in.
+    /// The firmware has an HMAT, which contains the latencies and bandwidths of `paths`.
     pub hmat: bool,
     /// The nodes, numbered in this order.
     #[serde(rename = "node")]
     pub nodes: Vec<Node>,
-    /// The ways between them. Default: none.
+    /// Paths between nodes. Default: none.
     #[serde(rename = "path", default)]
     pub paths: Vec<Path>,
 }
 
-/// A node of memory.
+/// A NUMA node.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Node {
-    /// How many processors it has, which are a socket of their own. Default: 0.
+    /// Number of processors of the node, which form a socket of their own. Default: 0.
     #[serde(default)]
     pub cpus: u32,
-    /// How much memory it has. A multiple of 128, the kernel's unit on x86, keeps nodes apart.
+    /// Memory size. A multiple of 128 MiB, the kernel's memory block size on x86, keeps nodes
+    /// apart.
     pub memory_mib: u32,
-    /// Whether it is a module that the firmware says can be pulled out, as an expander is: then its
-    /// memory can be switched off, where the kernel makes it movable (`memhp_default_state` on its
-    /// command line). Default: no, it is there from the start.
+    /// The memory is a pluggable module, as an expander is. The guest can set such memory offline
+    /// if the kernel onlines it as movable (`memhp_default_state` on the command line). Default:
+    /// no, the memory is present from boot.
     #[serde(default)]
     pub plugged: bool,
-    /// Of a node without processors, the node with those that are nearest; in an HMAT only.
+    /// Of a node without processors: the nearest node that has some. Only with an HMAT.
     pub initiator: Option<u32>,
 }
 
-/// The way from the processors of one node to the memory of one.
+/// The path from the processors of one node to the memory of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Path {
@@ -65,21 +66,21 @@ pub struct Path {
     pub from: u32,
     /// The node with memory.
     pub to: u32,
-    /// In the HMAT.
+    /// Access latency in the HMAT.
     pub latency_ns: Option<u32>,
-    /// In the HMAT.
+    /// Access bandwidth in the HMAT.
     pub bandwidth_gib_s: Option<u32>,
-    /// In the SLIT. Default: 10 to the same node, 20 to another.
+    /// Distance in the SLIT. Default: 10 to the same node, 20 to another.
     pub distance: Option<u8>,
 }
 
-/// Why a text is no topology.
+/// The reason why a text is not a valid topology.
 #[derive(Debug, thiserror::Error)]
 pub enum TopologyError {
-    /// It is not TOML, or has not these fields.
+    /// The text is not TOML, or has unknown or missing fields.
     #[error(transparent)]
     Toml(#[from] toml::de::Error),
-    /// It says what cannot be.
+    /// The topology is inconsistent.
     #[error("{0}")]
     Wrong(String),
 }
@@ -96,16 +97,16 @@ const NAMED: [(&str, &str); 7] = [
 ];
 
 impl Topology {
-    /// The names of the topologies that come with this crate.
+    /// Names of the topologies of this crate.
     pub fn names() -> impl Iterator<Item = &'static str> {
         NAMED.iter().map(|(name, _)| *name)
     }
 
-    /// One of the topologies that come with this crate.
+    /// A topology of this crate, by name.
     ///
     /// # Errors
     ///
-    /// There is none of this name.
+    /// No topology has this name.
     pub fn named(name: &str) -> Result<Self, TopologyError> {
         let none = || {
             let names: Vec<_> = Self::names().collect();
@@ -115,11 +116,11 @@ impl Topology {
         Self::read(text)
     }
 
-    /// The topology of a text.
+    /// Parses a topology.
     ///
     /// # Errors
     ///
-    /// It is no TOML, has other fields, or names nodes that it does not have.
+    /// The text is not TOML, has unknown fields, or refers to nodes that do not exist.
     pub fn read(text: &str) -> Result<Self, TopologyError> {
         let topology: Self = toml::from_str(text)?;
         topology.check().map_err(TopologyError::Wrong)?;
@@ -160,14 +161,14 @@ impl Topology {
         Ok(())
     }
 
-    /// The flags of QEMU.
+    /// The QEMU flags.
     #[must_use]
     pub fn flags(&self) -> Vec<String> {
         let mib = |plugged: bool| -> u32 {
             let nodes = self.nodes.iter().filter(|node| node.plugged == plugged);
             nodes.map(|node| node.memory_mib).sum()
         };
-        // Room for what is plugged in, which is aligned to 1 GiB each.
+        // Address space for pluggable modules, each aligned to 1 GiB.
         let slots = self.nodes.iter().filter(|node| node.plugged).count() as u32;
         let room = match slots {
             0 => String::new(),
@@ -180,7 +181,7 @@ impl Topology {
                 .map(String::from)
                 .to_vec();
         let mut flag = |name: &str, value: String| flags.extend([name.to_string(), value]);
-        // Without these QEMU puts all processors into one socket, whatever the nodes are.
+        // Without this flag QEMU puts all processors into one socket, regardless of the nodes.
         let sockets = self.nodes.iter().filter(|node| node.cpus > 0).count() as u32;
         let cores = cpus / sockets.max(1);
         flag("-smp", format!("{cpus},sockets={sockets},cores={cores},threads=1"));

@@ -1,5 +1,5 @@
-//! What moves pages to a ratio and keeps them there, under real kernels: each way where a kernel
-//! has it, that it rests, that it follows goals and processes, and that nothing is left changed.
+//! Actuators under real kernels: each kernel's actuators reach the target weights, keep pages
+//! there, follow new targets and processes, and restore all settings.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,7 +15,7 @@ const KDAMONDS: &str = "/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
 
 const SWEEP: &str = "start sweep touch 200MiB --bind 0 --sweep\nawait sweep touched\n";
 
-/// With the balancer off, which would pull pages back.
+/// The guest's report, with NUMA balancing off, since it would migrate pages back.
 fn said(series: Series, steps: &str) -> Option<Record> {
     let first = "write /proc/sys/kernel/numa_balancing 0\n\
                  write /sys/kernel/mm/transparent_hugepage/enabled madvise\n";
@@ -23,7 +23,8 @@ fn said(series: Series, steps: &str) -> Option<Record> {
     harness::said(series, "two-nodes-hmat", &format!("{first}{look}{steps}\n{look}"))
 }
 
-/// What is read first and last is the same, and no journal is left.
+/// Checks that the first and the last reading of the settings are equal, and that no journal
+/// remains.
 fn nothing_changed(record: &Record) {
     for look in [format!("read {KDAMONDS}"), format!("read {DAMON_STAT}")] {
         let looks: Vec<_> = record.steps.iter().filter(|taken| taken.step == look).collect();
@@ -34,7 +35,7 @@ fn nothing_changed(record: &Record) {
     assert!(!journals.output.iter().any(|name| name.ends_with(".json")), "{record}");
 }
 
-/// The part of the pages that is on node 0 in a line, in points of 100.
+/// The percentage of pages on node 0 in a line such as `pages 0:12288 1:4096`.
 fn points(line: &str) -> Option<f64> {
     let words = line.strip_prefix("pages ")?.split(' ');
     let count = |word: &str| {
@@ -47,24 +48,24 @@ fn points(line: &str) -> Option<f64> {
     (sum > 0.0).then(|| 100.0 * on_0 / sum)
 }
 
-/// What the last look at the pages of a program found.
+/// The percentage of pages on node 0 in the last output of the step `look`.
 fn on_node_0(record: &Record, look: &str) -> f64 {
     let taken = record.steps.iter().rfind(|taken| taken.step == look).unwrap();
     taken.output.iter().find_map(|line| points(line)).unwrap_or_else(|| panic!("{record}"))
 }
 
-/// The points in the line that says how far pages strayed at the goal.
+/// The largest distance from the target, in points, that `actuate` printed after reaching it.
 fn stayed(record: &Record, step: &str) -> f64 {
     let lines = shown(record, step).iter();
     let mut found = lines.filter_map(|line| line.strip_prefix("stayed within ")?.parse().ok());
     found.next_back().unwrap_or_else(|| panic!("{record}"))
 }
 
-/// From all on node 0 to 60:40, where it stays, and on to 20:80; a program that starts meanwhile
-/// joins; and everything is as it was then.
+/// From all pages on node 0 to 60:40, kept there, and on to 20:80. A program that starts meanwhile
+/// joins the scope. All settings are restored.
 #[test]
 fn vaddr_reaches_and_keeps() {
-    // All programs are children of the first process.
+    // All programs are children of the guest's init, process 1.
     let actuate = "run actuate 1 --way vaddr --weights 60:40 --then 20:80 --leave";
     let first = "start first actuate 1 --way vaddr --weights 60:40 --leave --stay 999\n\
                  await first reached\n\
@@ -88,7 +89,7 @@ fn vaddr_reaches_and_keeps() {
     });
 }
 
-/// The whole machine.
+/// Scope: the whole machine.
 #[test]
 fn paddr_reaches_and_keeps() {
     let actuate = "run actuate --way paddr --weights 60:40 --then 30:70 --within 4 --leave \
@@ -100,7 +101,7 @@ fn paddr_reaches_and_keeps() {
     nothing_changed(&record);
 }
 
-/// The same without a goal of the kernel's.
+/// The whole machine, on kernels without a DAMON goal for physical memory.
 #[test]
 fn quotas_reach_and_keep() {
     let actuate = "run actuate --way quota --weights 60:40 --within 4 --leave --stay 15";
@@ -113,7 +114,7 @@ fn quotas_reach_and_keep() {
     });
 }
 
-/// A kernel without DAMON.
+/// A kernel without DAMON, with `move_pages`.
 #[test]
 fn pages_reach_and_keep() {
     let actuate = "run actuate @sweep --weights 60:40 --then 20:80 --rate 40MiB";
@@ -124,8 +125,8 @@ fn pages_reach_and_keep() {
     assert!(shown(&record, actuate).iter().any(|line| line.starts_with("pages: ")), "{record}");
 }
 
-/// Without leave, who holds DAMON is told; who is killed leaves a thread that runs, and the next
-/// one removes it before DAMON's own module is switched on again.
+/// Without leave to stop it, `damon_stat` is named as the holder of DAMON. A killed actuator leaves
+/// a running kdamond, which `--restore` removes before it switches `damon_stat` on again.
 #[test]
 fn what_is_killed_is_put_back() {
     let refused = "run actuate @sweep --way vaddr --weights 60:40";
@@ -148,11 +149,11 @@ fn what_is_killed_is_put_back() {
     });
 }
 
-/// Cold pages go to the second node while the first is nearly full.
+/// Cold pages are demoted to the second node while the first is nearly full.
 #[test]
 fn cold_pages_are_demoted() {
-    // It fills node 0, and what does not fit goes to node 1. It is stopped, so that nobody touches
-    // its pages. At the end node 0 has room again.
+    // The program fills node 0, and the rest goes to node 1. It is stopped, so that its pages
+    // become cold. The actuator runs until node 0 has room again.
     let steps = "start cold touch 480MiB --sweep\nawait cold touched\nkill cold STOP\n\
                  pages cold\nstart actuate actuate @cold --way vaddr --weights 1:0 --leave \
                  --within 100 --stay 999 --until room\nawait actuate reached\n\
@@ -169,7 +170,7 @@ fn cold_pages_are_demoted() {
     });
 }
 
-/// With the hottest first, what is swept stays on the first node, and what is not goes.
+/// With `--hottest`, swept pages stay on the first node and cold pages migrate.
 #[test]
 fn the_hottest_stay_on_the_first_node() {
     let actuate = "run actuate @sweep @cold --way vaddr --weights 50:50 --hottest --leave";
@@ -185,7 +186,7 @@ fn the_hottest_stay_on_the_first_node() {
     nothing_changed(&record);
 }
 
-/// A huge page is one page of the ratio: 64 of them have it, too.
+/// Huge pages count as single pages in the ratio; 64 huge pages reach it too.
 #[test]
 fn huge_pages_reach_the_ratio() {
     let actuate = "run actuate @sweep --way vaddr --weights 60:40 --then 38:62 --within 6 --leave";

@@ -1,6 +1,7 @@
-//! The closed loop on real kernels: `interleaf balance` hears how fast the program `load` would be
-//! where its pages are, decides, has DAMON move them, and hears what came of it. Where that ends is
-//! compared with what the platform's curves say, and with the same run on the simulated machine.
+//! The closed loop on real kernels: `interleaf balance` reads the traffic that the program `load`
+//! feeds for the placement of its pages, decides, migrates pages with DAMON, and reads the
+//! resulting traffic. The tests compare the final placement with the optimum of the platform's
+//! curves, and with a simulation of the same run.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,36 +21,37 @@ const PLATFORM: &str = "/platforms/gnr120-cz122.toml";
 const DEMAND: &str = "/workloads/lbm.toml";
 const THREADS: u32 = 119;
 
-/// What is steered: few pages, which are soon moved and soon found accessed.
+/// Size of the steered memory: small, so that migration and access detection take little time.
 const HOT_BYTES: u64 = 64 << 20;
 
-/// The demand of the second phase, which one tier is best for.
+/// Demand of the second phase, for which the first tier alone is best.
 const FEW: f64 = 0.1;
 
-/// The daemon's period: as short as DAMON allows, which takes up to two seconds to move pages.
+/// The daemon's period: the shortest that suits DAMON, which takes up to two seconds to migrate
+/// pages.
 const PERIOD: Duration = Duration::from_secs(4);
 
-/// How far from the best ratio pages may be, in points of a hundred ...
+/// Tolerance of the placement, in points of the weights ...
 const NEAR: f64 = 5.0;
-/// ... and where DAMON watches physical memory.
+/// ... and with DAMON's physical address space.
 const NEAR_PHYSICAL: f64 = 6.0;
 
-/// Periods of rest in which pages may still come: a search may end where it was a step before, and
-/// they go back there while the first of them is counted ...
+/// Number of periods after settling in which pages may still migrate: a search may end one step
+/// back, and pages return there during the next period ...
 const LATER: usize = 1;
-/// ... and in physical memory they are brought there by looking, a part of what is missing at a
-/// time.
+/// ... and with physical addresses, where the migration per period is a fraction of the remaining
+/// distance.
 const LATER_PHYSICAL: usize = 5;
 
-/// The part of the pages that may move in a period once they are where they should be.
+/// Largest fraction of the pages that may migrate in a period at rest.
 const AT_REST: f64 = 0.01;
 
-/// Looks while they stay, each after so many periods: a minute on a machine that is not too busy to
-/// end them in time.
+/// Number of samples of the placement at rest, and periods between two of them: a minute in all, if
+/// the host is fast enough for periods to end on time.
 const LOOKS: usize = 5;
 const APART: usize = 3;
 
-/// What has to be afterwards as it was before.
+/// Settings that must be restored.
 const SETTINGS: [&str; 4] = [
     "read /proc/sys/kernel/numa_balancing",
     "read /sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds",
@@ -57,7 +59,7 @@ const SETTINGS: [&str; 4] = [
     "list /run/interleaf",
 ];
 
-/// The run as the simulated machine has it, in one phase.
+/// The same run for the simulation, in one phase.
 fn run(active: f64) -> Expected {
     Expected {
         phases: vec![Stretch { local_s: 1000.0, active }],
@@ -70,12 +72,12 @@ fn run(active: f64) -> Expected {
     }
 }
 
-/// The best points on the first tier, of a hundred.
+/// The best percentage of pages on the first tier.
 fn best(active: f64) -> f64 {
     100.0 * run(active).best().unwrap()[0].weights.shares()[0]
 }
 
-/// A daemon of this policy that steers this scope.
+/// The daemon's configuration.
 fn config(policy: PolicyKind, scope: &str, way: &str) -> String {
     format!(
         "schema = \"interleaf.balance/1\"\n\
@@ -92,11 +94,11 @@ fn config(policy: PolicyKind, scope: &str, way: &str) -> String {
 const PROCESSES: &str = "kind = \"processes\"\nprocesses = [\"load\"]";
 const MACHINE: &str = "kind = \"machine\"";
 
-/// Waits for what the daemon says of a period.
+/// Waits for the end of a period of the daemon.
 const PERIOD_ENDS: &str = "await daemon {";
 
-/// What the guest says of the load and a daemon: until its reason has `rests`, for some periods
-/// more, and through `more`.
+/// The guest's report of the load and a daemon: until a period's reason contains `rests`, through
+/// the samples of the placement, and through the steps `more`.
 fn said(series: Series, config: String, rests: &str, more: &[&str]) -> Option<Record> {
     let load = format!(
         "start load load --platform {PLATFORM} --demand {DEMAND} --threads {THREADS} --hot {}MiB \
@@ -120,10 +122,10 @@ fn said(series: Series, config: String, rests: &str, more: &[&str]) -> Option<Re
     said_of(series, "two-nodes-hmat", &steps.join("\n"), &files)
 }
 
-/// What the daemon said of a period.
+/// A period in the daemon's output.
 #[derive(Debug)]
 struct Period {
-    /// Points on the first tier.
+    /// Weight of the first tier, of 100.
     target: f64,
     migrated_bytes: f64,
     reason: String,
@@ -143,7 +145,7 @@ fn periods(record: &Record) -> Vec<Period> {
     taken.output.iter().filter(|line| line.starts_with('{')).map(period).collect()
 }
 
-/// Points on node 0, at each look at the load's pages in turn.
+/// The percentage of pages on node 0, for each step `pages load`.
 fn looks(record: &Record) -> Vec<f64> {
     let points = |taken: &Taken| {
         let count = |node: &str| {
@@ -155,12 +157,12 @@ fn looks(record: &Record) -> Vec<f64> {
     record.steps.iter().filter(|taken| taken.step == "pages load").map(points).collect()
 }
 
-/// What is read first and last is the same.
+/// Checks that the settings are restored and the published target is removed.
 fn nothing_is_left(record: &Record) {
     for look in SETTINGS {
         let mut looks = record.steps.iter().filter(|taken| taken.step == look);
         let (before, after) = (looks.next().unwrap(), looks.next_back().unwrap());
-        // The folder that was made stays, with what keeps two daemons apart, and no journal.
+        // The new folder remains, with the daemon's lock and no journal.
         let is_empty = look.starts_with("list") && after.output.iter().all(|name| name == "lock");
         assert!(before == after || is_empty, "{look}: {before:?}, then {after:?}\n{record}");
     }
@@ -168,8 +170,8 @@ fn nothing_is_left(record: &Record) {
     assert!(!target.succeeded(), "nobody looks after it any more\n{record}");
 }
 
-/// For so many periods, from some `later` than where it rests, the target and the pages are within
-/// `near` points of the best, and hardly any page moves.
+/// Checks the periods from `later` periods after settling: target and pages are within `near`
+/// points of the optimum, and almost no page migrates.
 fn rests_at_the_best(record: &Record, rests: &str, near: f64, later: usize) {
     let best = best(1.0);
     let periods = periods(record);
@@ -190,7 +192,7 @@ fn rests_at_the_best(record: &Record, rests: &str, near: f64, later: usize) {
     assert_eq!(published, [format!("0:{target},1:{}", 100.0 - target)], "{record}");
 }
 
-/// Where the same policy settles on the simulated machine, in points on the first tier.
+/// Final percentage on the first tier of the same policy in a simulation.
 fn simulated(policy: PolicyKind) -> f64 {
     static SETTLED: OnceLock<[f64; 2]> = OnceLock::new();
     let all = SETTLED.get_or_init(|| {
@@ -209,8 +211,8 @@ fn agrees_with_the_simulation(record: &Record, policy: PolicyKind, rests: &str) 
     assert!((at.target - simulated).abs() <= NEAR, "{at:?}, simulated {simulated}\n{record}");
 }
 
-/// Climbs to the best ratio and stays; without demand it comes back, step by step, and with it
-/// begins anew.
+/// Climbs to the best weights and stays; at low demand returns to the first tier step by step, and
+/// with high demand searches again.
 fn dmi(series: Series) {
     let rests = "GB/s is as before";
     let more = [
@@ -234,8 +236,8 @@ fn dmi(series: Series) {
     nothing_is_left(&record);
 }
 
-/// Goes to where the curves say, looks what came of it and stays; without demand all pages come
-/// back, and with it they go where they were.
+/// Goes to the weights that the curves propose, verifies the result and stays; at low demand all
+/// pages return to the first tier, and with high demand go back to the first proposal.
 fn guided(series: Series) {
     let rests = "as when it settled";
     let more = [
@@ -268,7 +270,7 @@ fn machine(series: Series, way: &str) {
     nothing_is_left(&record);
 }
 
-/// All at once: guests wait most of the time, and work little.
+/// All tests in parallel: guests sleep most of the time.
 fn all(series: Series, way: &str) {
     thread::scope(|scope| {
         scope.spawn(|| dmi(series));
@@ -277,7 +279,7 @@ fn all(series: Series, way: &str) {
     });
 }
 
-/// A kernel that has no goal for physical memory.
+/// Linux 6.17 has no goal for physical memory, hence `quota`.
 #[test]
 fn the_loop_settles_on_6_17() {
     all(Series::Of(6, 17), "quota");

@@ -1,7 +1,8 @@
-//! What kernels make of topologies of memory, each booted in QEMU.
+//! The nodes, memory tiers and weights that kernels derive from memory topologies, each booted in
+//! QEMU.
 //!
-//! A kernel or a QEMU that is not there makes a test say so and pass; with `INTERLEAF_VM=required`
-//! it fails. `docs/vm-tests.md` has the rest.
+//! Without the kernel or QEMU a test prints that it was skipped, and passes; with
+//! `INTERLEAF_VM=required` it fails. See `docs/vm-tests.md`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,21 +16,21 @@ use interleaf_vm::{
     outcome::Record,
 };
 
-/// A kernel, and what is known of it.
+/// A kernel and its expected features.
 struct Kernel {
     series: Series,
     weights: Weights,
-    /// Whether memory tiers are made by what the HMAT says of nodes.
+    /// The kernel derives memory tiers from the HMAT.
     tiers_by_hmat: bool,
 }
 
-/// Weights of interleaving, in `/sys/kernel/mm/mempolicy/weighted_interleave`.
+/// Support for weighted interleaving, in `/sys/kernel/mm/mempolicy/weighted_interleave`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Weights {
     None,
-    /// A file for each node.
+    /// One weight file per node.
     Manual,
-    /// And one to have them made of the HMAT's bandwidths.
+    /// Weight files, and the file `auto`: weights computed from the HMAT's bandwidths.
     Automatic,
 }
 
@@ -42,7 +43,7 @@ const LINUX_6_17: Kernel =
 const LINUX_NEWEST: Kernel =
     Kernel { series: Series::Newest, weights: Weights::Automatic, tiers_by_hmat: true };
 
-/// Makes a test of each function for each kernel: `on_6_12::weights_place_pages`.
+/// Defines a test of each function for each kernel, as `on_6_12::two_nodes_hmat`.
 macro_rules! on_each_kernel {
     ($($test:ident),* $(,)?) => {
         mod on_6_1 { $(#[test] fn $test() { super::$test(&super::LINUX_6_1); })* }
@@ -56,9 +57,9 @@ on_each_kernel!(one_node, two_nodes_hmat, four_nodes, three_tiers, no_hmat, near
 
 // --- Booting ------------------------------------------------------------------------------------
 
-/// A boot of a kernel on a topology; nothing when it cannot be had here.
+/// Boots a kernel on a topology; `None` without the kernel or QEMU.
 ///
-/// As many machines side by side as the harness has tests: an emulated one is one thread.
+/// The test harness limits the number of parallel guests: each is one thread.
 fn run(series: Series, machine: &Topology, steps: &str, more: Change) -> Option<Outcome> {
     if let Some(outcome) = missing(series) {
         not_tested(&outcome);
@@ -69,10 +70,10 @@ fn run(series: Series, machine: &Topology, steps: &str, more: Change) -> Option<
     Some(boot.run().unwrap())
 }
 
-/// What a test has otherwise than most.
+/// A test's changes to the default boot.
 type Change = fn(&mut Boot<'_>);
 
-/// What the guest said that took its steps; nothing when it cannot be had here.
+/// The guest's report after all steps; `None` without the kernel or QEMU.
 fn boot(series: Series, topology: &str, steps: &str) -> Option<Record> {
     let machine = Topology::named(topology).unwrap();
     match run(series, &machine, steps, |_| {})? {
@@ -84,18 +85,18 @@ fn boot(series: Series, topology: &str, steps: &str) -> Option<Record> {
     }
 }
 
-/// Notes how long it took, for whoever wants to know: nothing is asserted about it.
+/// Appends the boot's durations to `boots.tsv`, for information; no test checks them.
 fn note(topology: &str, record: &Record) {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("boots.tsv");
     let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
     let release = record.release.as_deref().unwrap_or("");
     let (up, took) = (record.booted.unwrap_or_default().as_secs_f64(), record.took.as_secs_f64());
-    // One call, since tests run side by side.
+    // A single write, since tests run in parallel.
     let line = format!("{release}\t{topology}\t{up:.1}\t{took:.1}\n");
     file.write_all(line.as_bytes()).unwrap();
 }
 
-/// Why a step could not be taken.
+/// The error of a step that failed.
 fn refused<'a>(record: &'a Record, text: &str) -> &'a str {
     match &step(record, text).ending {
         Some(Ending::Failed(why)) => why,
@@ -113,7 +114,7 @@ fn one_node(kernel: &Kernel) {
     topology(kernel, "one-node", "", &["0"], &[1]);
 }
 
-/// In the same boot pages are placed there.
+/// The same boot also tests page placement.
 fn two_nodes_hmat(kernel: &Kernel) {
     let more = place_pages();
     let Some(record) = topology(kernel, "two-nodes-hmat", &more, &["0", "1"], &[22, 9]) else {
@@ -122,27 +123,29 @@ fn two_nodes_hmat(kernel: &Kernel) {
     weights_place_pages(kernel, &record);
 }
 
-/// A tier of DRAM and one of expanders, over both sockets. The weights are of what the nearest
-/// processors have: those of one socket do not see that the other's DRAM is slower.
+/// A tier of DRAM and a tier of expanders, each with nodes of both sockets. Weights use the
+/// bandwidth from the nearest processors, so the slower path to the other socket's DRAM has no
+/// effect.
 fn four_nodes(kernel: &Kernel) {
     topology(kernel, "four-nodes", "", &["0-1", "2-3"], &[3, 3, 1, 1]);
 }
 
-/// Of 32 points each node gets its share of the bandwidth, rounded down; then they are reduced.
+/// The kernel divides 32 points by share of bandwidth, rounds down, and reduces the result.
 fn three_tiers(kernel: &Kernel) {
     topology(kernel, "three-tiers", "", &["0", "1", "2"], &[19, 9, 2]);
 }
 
-/// Without an HMAT a node without processors is as good as any.
+/// Without an HMAT a node without processors is in the same tier as the others.
 fn no_hmat(kernel: &Kernel) {
     topology(kernel, "no-hmat", "", &["0-1"], &[1, 1]);
 }
 
-/// Boots a topology, and compares what the kernel shows with what the file says. Then it takes
-/// `more` steps, which are up to the caller.
+/// Boots a topology, compares the nodes, tiers and weights that the kernel shows with the
+/// topology's file, and runs the steps `more` for the caller.
 ///
-/// `tiers` are the nodes of the tiers from fast to slow, where the kernel makes them of the HMAT;
-/// otherwise there is one of all. `weights` are those that a kernel makes of the HMAT, if it does.
+/// `tiers` lists the nodes of each tier from fast to slow, for kernels that derive tiers from the
+/// HMAT; other kernels have a single tier with all nodes. `weights` are the automatic weights, for
+/// kernels that compute them.
 fn topology(
     kernel: &Kernel,
     name: &str,
@@ -183,12 +186,12 @@ fn topology(
     Some(record)
 }
 
-/// Nodes as the kernel lists them.
+/// A range of nodes in the kernel's list format.
 fn range(count: usize) -> String {
     if count == 1 { "0".to_string() } else { format!("0-{}", count - 1) }
 }
 
-/// Bandwidth in MiB/s and latency in ns from the nearest processors to each node.
+/// Checks bandwidth in MiB/s and latency in ns from the nearest processors to each node.
 fn coordinates(record: &Record, machine: &Topology) {
     let text = format!("read {NODES}/node*/access0/initiators/read_*");
     if !machine.hmat {
@@ -210,7 +213,7 @@ fn coordinates(record: &Record, machine: &Topology) {
     assert!(listed.contains(&initiator), "{listed:?}");
 }
 
-/// The nodes of the tiers, from fast to slow: a smaller number is faster.
+/// The nodes of each tier, from fast to slow: a smaller tier number is faster.
 fn tiers_of(record: &Record) -> Vec<&str> {
     let mut tiers: Vec<(u32, &str)> = shown(record, &format!("read {TIERS}/memory_tier*/nodelist"))
         .iter()
@@ -234,7 +237,7 @@ fn weight_files(record: &Record, weights: Weights, automatic: &[u8]) {
     let values = match weights {
         Weights::Automatic => {
             files.insert(0, "auto".to_string());
-            // It is so without being asked.
+            // Automatic weights are on by default.
             assert_eq!(shown(record, &format!("read {WEIGHTS}/auto")), ["true"]);
             automatic.to_vec()
         }
@@ -248,10 +251,12 @@ fn weight_files(record: &Record, weights: Weights, automatic: &[u8]) {
 
 // --- Pages --------------------------------------------------------------------------------------
 
-/// Where a page goes is a matter of its address, so the counts are exact if a multiple of the sum
-/// of the weights is touched: 64 MiB are 16384 pages, 62 MiB 512 times 22 + 9, and 64.5 MiB 64
-/// times 3 + 255. Of other sizes, where the mapping begins in the cycle makes a difference of a few
-/// pages.
+/// Steps that place pages and write weights.
+///
+/// Weighted interleaving selects the node by the page's address, so the counts are exact if the
+/// number of pages is a multiple of the sum of the weights: 64 MiB are 16384 pages, 62 MiB are 512
+/// rounds of 22 + 9 pages, and 64.5 MiB are 64 rounds of 3 + 255 pages. With other sizes, the
+/// mapping's offset in the round changes the counts by a few pages.
 fn place_pages() -> String {
     let mut steps = String::from(
         "run touch 64MiB --bind 1\n\
@@ -273,7 +278,7 @@ fn place_pages() -> String {
     steps
 }
 
-/// Whether they are placed so.
+/// Checks the results of the steps of `place_pages`.
 fn weights_place_pages(kernel: &Kernel, record: &Record) {
     assert_eq!(shown(record, "run touch 64MiB --bind 1")[0], "pages 1:16384");
     if kernel.weights == Weights::None {
@@ -293,7 +298,7 @@ fn weights_place_pages(kernel: &Kernel, record: &Record) {
     let ended = step(record, "wait sweep");
     assert_eq!(ended.ending, Some(Ending::Signal(15)), "{record}");
     assert_eq!(ended.output, ["pages 0:12288 1:4096", "touched"]);
-    // The whole process has a few pages more: its heap, its stack.
+    // The whole process has a few pages more: heap and stack.
     let pages = pages(&shown(record, "pages sweep")[0]);
     assert!(pages[0].1 >= 12288 && pages[1].1 >= 4096, "{record}");
     assert!(pages[0].1 + pages[1].1 < 16384 + 100, "{record}");
@@ -301,7 +306,7 @@ fn weights_place_pages(kernel: &Kernel, record: &Record) {
     written_weights(record, automatic);
 }
 
-/// What a weight that is written does to the others, and what 0 means.
+/// Checks the effect of a written weight on automatic weights, and of the weight 0.
 fn written_weights(record: &Record, automatic: bool) {
     let zero = format!("write {WEIGHTS}/node1 0");
     if automatic {
@@ -317,7 +322,8 @@ fn written_weights(record: &Record, automatic: bool) {
     }
 }
 
-/// What does not fit on a node goes to another with weights, and nowhere when bound.
+/// Pages that do not fit on a node go to another node under weights, and cause an OOM kill under
+/// `--bind`.
 fn nearly_full_node(kernel: &Kernel) {
     let steps = "run touch 192MiB --bind 1\n\
                  start filler touch 48MiB --bind 1 --sweep\n\
@@ -332,13 +338,13 @@ fn nearly_full_node(kernel: &Kernel) {
     if kernel.weights == Weights::None {
         return;
     }
-    // Half of them would be 24576.
+    // Half of the pages would be 24576.
     let pages = pages(&shown(&record, "run touch 192MiB --weights 0:1,1:1")[0]);
     assert!(pages[1].1 > 0 && pages[1].1 < 24576, "{record}");
     assert_eq!(pages[0].1 + pages[1].1, 49152, "{record}");
 }
 
-/// The counts of `pages 0:12288 1:4096`.
+/// Parses the counts of `pages 0:12288 1:4096`.
 fn pages(line: &str) -> Vec<(u32, u64)> {
     let words = line.strip_prefix("pages ").unwrap().split(' ');
     let pair = |word: &str| {
@@ -370,7 +376,7 @@ fn programs_come_along() {
 
 #[test]
 fn a_panic_is_told() {
-    // Without the guest as init, the kernel looks for one on a disk.
+    // With no file as `rdinit` the kernel tries to mount a root file system, and panics.
     let more: Change = |boot| boot.command_line = "rdinit=/none root=/none";
     match run(Series::Newest, &one(), "sleep 1s", more) {
         Some(Outcome::Panicked { why, record }) => {

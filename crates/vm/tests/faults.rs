@@ -1,6 +1,5 @@
-//! `interleaf balance` under real kernels when things go wrong: whatever happens to it, to the
-//! programs it steers or to the machine, pages are intact and the kernel's settings are as they
-//! were.
+//! `interleaf balance` under real kernels with failures of the daemon, of the steered programs and
+//! of the machine: pages stay intact and the kernel's settings are restored.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,12 +12,12 @@ use interleaf_vm::{
     outcome::{Record, Taken},
 };
 
-/// The kernels: the first on which pages have destinations, and the newest.
+/// The first kernel with DAMON destinations, and the newest.
 const SERIES: [Series; 2] = [Series::Of(6, 17), Series::Newest];
 
 const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds";
 
-/// What the daemon might change, and its journals.
+/// Settings that the daemon may change.
 const LOOKS: [&str; 5] = [
     "read /sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds",
     "read /sys/module/damon_stat/parameters/enabled",
@@ -27,31 +26,31 @@ const LOOKS: [&str; 5] = [
     "read /sys/kernel/mm/numa/demotion_enabled",
 ];
 
-/// Programs called `touch` are to have their pages 60:40.
+/// A configuration that steers programs called `touch` to 60:40.
 const CONFIG: &str = "schema = \"interleaf.balance/1\"\n\
     [scope]\nkind = \"processes\"\nprocesses = [\"touch\"]\n\
     [policy]\nname = \"static\"\nweights = \"60:40\"\n\
     [control]\nperiod = \"1s\"\n";
 
-/// The daemon, whose lines are documents then.
+/// The daemon, with JSON output.
 const BALANCE: &str = "interleaf balance --json --stop-rivals --config /balance.toml";
 
-/// A program that knows what is in its pages, all of them on node 0 at first.
+/// A program that verifies the content of its pages, all on node 0 at first.
 const SWEEP: &str = "start sweep touch 48MiB --bind 0 --check --tell 60:40\nawait sweep touched\n";
 
-/// Its end.
+/// Steps that end this program.
 const INTACT: &str = "kill sweep TERM\nwait sweep\n";
 
 fn looks() -> String {
     LOOKS.map(|look| format!("{look}\n")).concat() + "list /run/interleaf\n"
 }
 
-/// What a guest says of these steps between two looks.
+/// The guest's report of the steps, with the settings read before and after.
 fn said(series: Series, config: &str, steps: &str) -> Option<Record> {
     said_on(series, "two-nodes-hmat", &[("/balance.toml", config)], steps)
 }
 
-/// On a topology, with these files.
+/// The same on a topology, with these files.
 fn said_on(series: Series, on: &str, files: &[(&str, &str)], steps: &str) -> Option<Record> {
     let folder = tempfile::tempdir().unwrap();
     let file = |(path, text): &(&str, &str)| {
@@ -60,23 +59,23 @@ fn said_on(series: Series, on: &str, files: &[(&str, &str)], steps: &str) -> Opt
         (path.to_string(), file)
     };
     let files: Vec<_> = files.iter().map(file).collect();
-    // Pages of programs that do not ask for huge ones stay small.
+    // Keeps pages small, except for programs that request huge pages.
     let huge = "write /sys/kernel/mm/transparent_hugepage/enabled madvise\n";
     let steps = format!("{huge}{}{steps}\n{}", looks(), looks());
     said_by(series, on, &steps, &|boot| {
-        // Memory that is plugged in can be switched off when nothing of the kernel's is in it.
+        // Makes pluggable memory movable, so that it can be set offline.
         boot.command_line = "memhp_default_state=online_movable";
         boot.files.extend(files.iter().cloned());
     })
 }
 
-/// All takings of a step, in order.
+/// All executions of a step, in order.
 fn all<'a>(record: &'a Record, text: &str) -> Vec<&'a Taken> {
     record.steps.iter().filter(|taken| taken.step == text).collect()
 }
 
-/// Whenever it was looked, but for the looks that are named by their number from 0, all was as at
-/// first, and no journal was there.
+/// Checks that the settings equal the first reading and no journal exists, in all readings except
+/// those with the numbers in `but`, from 0.
 fn unchanged_but(record: &Record, but: &[usize]) {
     for look in LOOKS {
         let looks = all(record, look);
@@ -91,7 +90,8 @@ fn unchanged_but(record: &Record, but: &[usize]) {
     }
 }
 
-/// The look of this number shows that something is changed: that it is put back means something.
+/// Checks that the settings are changed in reading `at`, so that the later check of the restored
+/// settings is meaningful.
 fn changed_at(record: &Record, at: usize) {
     let now = |look| all(record, look)[at].output.join("");
     assert_eq!(now(LOOKS[0]), "1", "{record}");
@@ -101,13 +101,13 @@ fn changed_at(record: &Record, at: usize) {
     assert!(journals.contains(".json"), "{record}");
 }
 
-/// The program has ended well, its pages being intact.
+/// Checks that the program found its pages intact.
 fn intact(record: &Record) {
     let text = shown(record, "wait sweep").join("\n");
     assert!(text.contains("intact after"), "{record}");
 }
 
-/// What ended so has said this.
+/// Checks the ending of a step, and that its output contains `words`.
 fn told(record: &Record, step: &str, ending: Ending, words: &[&str]) {
     let taken = self::step(record, step);
     assert_eq!(taken.ending, Some(ending), "{step}\n{record}");
@@ -117,19 +117,19 @@ fn told(record: &Record, step: &str, ending: Ending, words: &[&str]) {
     }
 }
 
-/// The pages on node 0 that a look at them shows.
+/// The pages on node 0 in the output of a step `pages`.
 fn on_node_0(taken: &Taken) -> u32 {
     let mut words = taken.output[0].split_whitespace();
     words.find_map(|word| word.strip_prefix("0:")?.parse().ok()).unwrap_or(0)
 }
 
-/// Whatever it is told to end by, it ends well and puts all back; it runs when that comes. Another
-/// one beside it does not start.
+/// Each of three signals ends the daemon with status 0 and restored settings. A second daemon is
+/// refused while the first runs.
 #[test]
 fn signals_end_it_and_all_is_put_back() {
     let second = format!("run {BALANCE} --way vaddr");
     let one = |signal: &str| {
-        // Pages that were brought there by the first one stay.
+        // Pages stay at the target after the first daemon, so only that run waits for them.
         let reached = if signal == "TERM" { "await sweep reached\n" } else { "" };
         format!(
             "start {signal} {BALANCE}\nawait {signal} {{\"schema\"\n{reached}\
@@ -153,8 +153,8 @@ fn signals_end_it_and_all_is_put_back() {
     });
 }
 
-/// One that is killed leaves all as it was while it ran. The next one puts it back and goes on; or
-/// nobody follows, and it is put back when that is asked for.
+/// A killed daemon leaves its settings behind. The next daemon restores them and continues; without
+/// a next daemon, `--restore` restores them.
 #[test]
 fn what_a_killed_one_left_is_put_back() {
     let state = format!("read {ADMIN}/0/state");
@@ -179,7 +179,7 @@ fn what_a_killed_one_left_is_put_back() {
     });
 }
 
-/// What unwinds puts back too: an actuator that runs when its program panics.
+/// An actuator whose program panics restores the settings while unwinding.
 #[test]
 fn a_panic_puts_all_back() {
     let actuate = "run actuate @sweep --way vaddr --weights 60:40 --leave --panic";
@@ -193,8 +193,9 @@ fn a_panic_puts_all_back() {
     });
 }
 
-/// Who else has DAMON is told, with a way out, and left as it is; the kernel's own are switched off
-/// with leave only, which the tests of signals show. Without DAMON there is another way.
+/// Another user of DAMON is reported with a hint, and left running; the kernel's own modules are
+/// stopped only with `--stop-rivals`, as the signal tests show. Without `--way vaddr` the daemon
+/// falls back to `pages`.
 #[test]
 fn others_that_use_damon_are_told() {
     let careful = "run interleaf balance --config /balance.toml --duration 3s";
@@ -226,9 +227,8 @@ fn others_that_use_damon_are_told() {
     });
 }
 
-/// Programs that come join; one that the kernel kills for want of memory, or that ends, leaves, and
-/// when all have gone the next one is taken on. The daemon says so of a period that is cut short
-/// too.
+/// New programs join the scope; programs that exit or are OOM-killed leave it; after all have
+/// exited the next program is steered. The daemon reports this even for a period that is cut short.
 #[test]
 fn programs_come_and_go() {
     let config = CONFIG.replace("\"1s\"", "\"15s\"\nsample = \"1s\"");
@@ -255,8 +255,8 @@ fn programs_come_and_go() {
     });
 }
 
-/// Children that start and exit all the time beside the program: those that have gone are dropped,
-/// and the program's pages reach their ratio.
+/// Short-lived children beside the program: exited processes are dropped, and the program's pages
+/// reach the target.
 #[test]
 fn children_that_exit_all_the_time_are_dropped() {
     let steps = format!(
@@ -274,8 +274,8 @@ fn children_that_exit_all_the_time_are_dropped() {
     });
 }
 
-/// Pages of a protected control group and of those below it stay, where processes are steered by
-/// name and where all memory is. It can be what is steered too.
+/// Pages of a protected control group and its children are not migrated, with processes in the
+/// scope and with the whole machine in the scope. A control group can also be the scope.
 #[test]
 fn the_protected_are_left_alone() {
     let config = |scope: &str, weights: &str| {
@@ -289,7 +289,7 @@ fn the_protected_are_left_alone() {
     let machine = config(kept, "20:80");
     let group = config("kind = \"cgroup\"\ncgroup = \"/kept\"", "20:80");
     let of_all = "interleaf balance --stop-rivals --config /machine.toml";
-    // What has come nearer to 20:80 than to where it was.
+    // Two targets: the sweep reports 40:60 on its way from 60:40 to 20:80.
     let start_sweep = SWEEP.replace("--tell 60:40", "--tell 60:40 --tell 40:60");
     let of_group = "interleaf balance --stop-rivals --config /group.toml --way paddr";
     let steps = format!(
@@ -312,7 +312,8 @@ fn the_protected_are_left_alone() {
     let on_0 = |look| self::all(&record, look).into_iter().map(on_node_0).collect::<Vec<u32>>();
     let [kept] = on_0("pages kept")[..] else { panic!("{record}") };
     let [swept, then_swept] = on_0("pages sweep")[..] else { panic!("{record}") };
-    // Its memory is there; what it had before it went into the group is not the group's.
+    // All 32 MiB are on node 0; memory allocated before the process joined the group is charged
+    // elsewhere.
     assert!(kept >= 8192, "{record}");
     assert!(swept < 12288 / 2, "60 of 100 are there before all memory is steered\n{record}");
     shown(&record, "await kept reached");
@@ -322,7 +323,7 @@ fn the_protected_are_left_alone() {
     intact(&record);
 }
 
-/// A node that has not as much room as its pages want is told, and nothing comes of it.
+/// A node with too little free memory for the target is reported; nothing fails.
 #[test]
 fn a_full_node_is_told() {
     let config = CONFIG.replace("60:40", "20:80");
@@ -340,7 +341,7 @@ fn a_full_node_is_told() {
     });
 }
 
-/// While the first node is nearly full, what nobody touches leaves it, which is told.
+/// While the first node is nearly full, cold pages are demoted, which is reported.
 #[test]
 fn a_full_first_node_is_emptied_of_cold_pages() {
     let steps = format!(
@@ -358,11 +359,11 @@ fn a_full_first_node_is_emptied_of_cold_pages() {
     intact(&record);
 }
 
-/// A node whose memory is switched off while pages are steered to it: the kernel brings the pages
-/// back, and the daemon says why it ends. With the memory back, it can be started again.
+/// A node is set offline while it is a target: the kernel migrates its pages back, and the daemon
+/// exits with the reason. When the node is online again, the daemon can be restarted.
 #[test]
 fn a_node_that_goes_offline_ends_it() {
-    // Blocks of 128 MiB; what is plugged in begins at 4 GiB.
+    // Memory blocks of 128 MiB; pluggable memory begins at 4 GiB.
     let blocks = |state: &str| {
         let block =
             |block| format!("write /sys/devices/system/memory/memory{block}/state {state}\n");

@@ -1,11 +1,11 @@
-//! `docs/kernels.md` says what each kernel can do. Here each is booted and asked, in one boot, and
-//! what it answers is held against its column of the table there.
+//! `docs/kernels.md` lists the features of each kernel. Each test boots a kernel once and compares
+//! its answers with its column of the table.
 //!
-//! When a kernel answers otherwise, the test prints its whole column as it should be;
-//! `KERNELS=overwrite` in the environment writes it into the page instead.
+//! If an answer differs, the test prints the corrected column; with `KERNELS=overwrite` in the
+//! environment it writes the column to the page instead.
 //!
-//! A kernel or a QEMU that is not there makes a test say so and pass; with `INTERLEAF_VM=required`
-//! it fails.
+//! Without the kernel or QEMU a test prints that it was skipped, and passes; with
+//! `INTERLEAF_VM=required` it fails.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -30,7 +30,7 @@ const DAMON_STAT: &str = "/sys/module/damon_stat/parameters/enabled";
 const SYSCTL: &str = "/proc/sys/kernel";
 const DEMOTION: &str = "/sys/kernel/mm/numa/demotion_enabled";
 
-/// Where pages go: 16384 by 3:1, and 16512 by 3:255.
+/// Places 16384 pages by 3:1, and 16512 pages by 3:255.
 const PLACED: [&str; 2] =
     ["run touch 64MiB --weights 0:3,1:1", "run touch 66048KiB --weights 0:3,1:255"];
 
@@ -65,7 +65,7 @@ const FILTERS: [&str; 8] =
 
 // --- The questions ------------------------------------------------------------------------------
 
-/// A file or folder of DAMON, below its first thread.
+/// A file or folder of DAMON, below the first kdamond.
 fn damon(path: &str) -> String {
     format!("{KDAMONDS}/0/{path}")
 }
@@ -74,14 +74,14 @@ fn scheme(path: &str) -> String {
     damon(&format!("contexts/0/schemes/0/{path}"))
 }
 
-/// Writing each of the words into a file.
+/// Adds steps that write each word to a file.
 fn try_words(steps: &mut String, path: &str, words: &[&str]) {
     for word in words {
         writeln!(steps, "write {path} {word}").unwrap();
     }
 }
 
-/// The steps, in an order in which none spoils the next.
+/// The steps, in an order in which no step spoils a later one.
 fn steps() -> String {
     let mut steps = format!(
         "list {WEIGHTS}\n\
@@ -120,7 +120,7 @@ fn steps() -> String {
         writeln!(steps, "write {} 1", scheme(&format!("{folder}/nr_filters"))).unwrap();
         try_words(&mut steps, &scheme(&format!("{folder}/0/type")), &FILTERS);
     }
-    // A context that may start: without a scheme, first beside DAMON's own module, then without.
+    // A context that can start: without a scheme, first while `damon_stat` runs, then without it.
     for (path, text) in [
         (damon("contexts/0/schemes/nr_schemes"), "0"),
         (damon("contexts/0/operations"), "paddr"),
@@ -133,7 +133,7 @@ fn steps() -> String {
     steps
 }
 
-/// The name of the error that a message ends in: its words are up to the guest's C library.
+/// The name of the errno at the end of a message, since the text depends on the guest's C library.
 fn errno(why: &str) -> &str {
     let names = [("(os error 16)", "EBUSY"), ("(os error 22)", "EINVAL")];
     names.iter().find(|(number, _)| why.ends_with(number)).map_or(why, |(_, name)| name)
@@ -141,7 +141,7 @@ fn errno(why: &str) -> &str {
 
 // --- The answers --------------------------------------------------------------------------------
 
-/// What the guest showed, or why it could not, of the n-th step of a text, from 0.
+/// A guest's report. `of` returns the output or the error of the n-th step with a text, from 0.
 struct Said<'a>(&'a Record);
 
 impl Said<'_> {
@@ -155,13 +155,13 @@ impl Said<'_> {
         }
     }
 
-    /// The first line of a file; a dash where there is none.
+    /// The first line of a file; a dash if the file is missing.
     fn value(&self, path: &str, nth: usize) -> &str {
         let lines = self.of(&format!("read {path}"), nth);
         lines.ok().and_then(|lines| lines.first()).map_or(NOTHING, String::as_str)
     }
 
-    /// Of all files of a pattern, what is in them.
+    /// The contents of all files of a pattern.
     fn values(&self, pattern: &str, nth: usize, between: &str) -> String {
         let lines = self.of(&format!("read {pattern}"), nth).unwrap_or_default();
         let values = lines.iter().filter(|line| !line.contains("/auto: "));
@@ -169,13 +169,13 @@ impl Said<'_> {
         if values.is_empty() { NOTHING.to_string() } else { values.join(between) }
     }
 
-    /// Whether a folder has a name.
+    /// `yes` if a folder contains a name.
     fn has(&self, folder: &str, name: &str) -> String {
         let names = self.of(&format!("list {folder}"), 0).unwrap_or_default();
         if names.iter().any(|other| other == name) { "yes" } else { NOTHING }.to_string()
     }
 
-    /// The words that a file takes.
+    /// The words that a file accepts.
     fn takes(&self, path: &str, words: &[&str]) -> String {
         let taken = |word: &&&str| self.of(&format!("write {path} {word}"), 0).is_ok();
         let taken: Vec<String> = words.iter().filter(taken).map(|w| format!("`{w}`")).collect();
@@ -183,10 +183,10 @@ impl Said<'_> {
     }
 }
 
-/// In a cell: what is not there, or cannot be asked.
+/// A cell's content for a missing feature or an impossible test.
 const NOTHING: &str = "–";
 
-/// The row that says which kernel a column is of.
+/// The row with the release of each column's kernel.
 const RELEASE: &str = "release";
 
 /// The first two numbers of a kernel's release.
@@ -195,7 +195,7 @@ fn release(record: &Record) -> String {
     release.split(['.', '-']).take(2).collect::<Vec<_>>().join(".")
 }
 
-/// The column of a kernel: each row's name, and what is in its cell.
+/// The column of a kernel: name and content of each cell.
 fn column(record: &Record) -> Vec<(&'static str, String)> {
     let said = Said(record);
     let mut rows = vec![(RELEASE, release(record))];
@@ -237,7 +237,7 @@ fn interleaving(said: &Said) -> Vec<(&'static str, String)> {
 
 fn tiers(said: &Said) -> Vec<(&'static str, String)> {
     let limit = format!("{SYSCTL}/numa_balancing_promote_rate_limit_MBps");
-    // In the order of their numbers, a smaller one being a faster tier.
+    // In order of tier number; a smaller number is a faster tier.
     let lines = said.of(&format!("read {TIERS}/memory_tier*/nodelist"), 0).unwrap_or_default();
     let tier = |line: &String| {
         let (path, nodes) = line.split_once(": ")?;
@@ -306,12 +306,12 @@ fn page() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/kernels.md")
 }
 
-/// The cells of a line of a table.
+/// The cells of a table's line.
 fn cells(line: &str) -> Vec<String> {
     line.trim().trim_matches('|').split('|').map(|cell| cell.trim().to_string()).collect()
 }
 
-/// The column of the table whose first line has this heading.
+/// Index and cells of the column with this heading, with the name of each row.
 fn documented(text: &str, heading: &str) -> (usize, Vec<(String, String)>) {
     let mut lines = text.lines().skip_while(|line| !line.starts_with("| what "));
     let headings = cells(lines.next().expect("docs/kernels.md has a table"));
@@ -321,7 +321,7 @@ fn documented(text: &str, heading: &str) -> (usize, Vec<(String, String)>) {
     (at, rows.map(|row| (row[0].clone(), row[at].clone())).collect())
 }
 
-/// The page with another column; rows stay as they are.
+/// The page with the cells of column `at` replaced.
 fn with_column(text: &str, at: usize, column: &[(&str, String)]) -> String {
     let mut lines = vec![];
     for line in text.lines() {
@@ -338,13 +338,13 @@ fn with_column(text: &str, at: usize, column: &[(&str, String)]) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Boots the kernel, and holds what it says against the page.
+/// Boots the kernel and compares its answers with the page.
 #[expect(clippy::explicit_write, reason = "the test harness keeps what macros print")]
 fn holds(series: Series) {
     let Some(record) = harness::said(series, "two-nodes-hmat", &steps()) else { return };
     let column = column(&record);
 
-    // The tests run side by side, and each may write the page.
+    // Tests run in parallel, and each may write the page.
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(|failed| failed.into_inner());
     let text = fs::read_to_string(page()).unwrap();
@@ -363,7 +363,7 @@ fn holds(series: Series) {
             let mark = if is == said { ' ' } else { '*' };
             writeln!(should, "{mark} | {name} | {is} |").unwrap();
         }
-        // The newest kernel is another one from day to day, and its answers no fault of ours.
+        // The newest kernel changes often; differences to another release do not fail the test.
         if series == Series::Newest && documented[0].1 != column[0].1 {
             let (is, was) = (&column[0].1, &documented[0].1);
             writeln!(io::stderr(), "docs/kernels.md is of {was}, and {is} says:\n{should}")

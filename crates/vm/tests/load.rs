@@ -1,6 +1,7 @@
-//! The program `load` in a guest: what it feeds is what the model says of where its pages are.
+//! The program `load` in a guest: the traffic that it feeds agrees with the model for the placement
+//! of its pages.
 //!
-//! The NUMA balancer is off: it would pull pages to the node with the processors.
+//! NUMA balancing is off, since it would migrate pages to the node with the processors.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -19,7 +20,7 @@ const SPEED: f64 = 20.0;
 const THREADS: u32 = 119;
 const FEED: &str = "/tmp/feed.sock";
 
-/// How far shares may be from weights that interleaf puts pages by: a few hundred of 16384 pages.
+/// Tolerance of shares for pages that interleaf placed by weights: about 330 of 16384 pages.
 const SHARE: f64 = 0.02;
 
 fn run(phases: &[(f64, f64)]) -> Expected {
@@ -34,7 +35,7 @@ fn run(phases: &[(f64, f64)]) -> Expected {
     }
 }
 
-/// The command that is this run.
+/// The command line of this run.
 fn command(run: &Expected) -> String {
     let mut text = format!(
         "load --platform /platforms/gnr120-cz122.toml --demand /workloads/lbm.toml \
@@ -49,7 +50,7 @@ fn command(run: &Expected) -> String {
     text
 }
 
-/// What came in at a time, by tier: for how long by the guest's clock, and what it is.
+/// The lines that `drain` printed, by tier: the time span in the guest, and the sum of the feed.
 fn fed(lines: &[String]) -> Vec<(f64, Fed)> {
     let line = |line: &str| {
         let [word, seconds, _, json] = line.splitn(4, ' ').collect::<Vec<_>>()[..] else {
@@ -63,20 +64,20 @@ fn fed(lines: &[String]) -> Vec<(f64, Fed)> {
     fed.iter().map(|text| line(text)).collect()
 }
 
-/// The parts of the bytes on each tier.
+/// The share of each tier in the bytes.
 fn shares(fed: &[(f64, Fed)]) -> Vec<f64> {
     let all: u64 = fed.iter().map(|(_, fed)| fed.bytes()).sum();
     fed.iter().map(|(_, fed)| fed.bytes() as f64 / all as f64).collect()
 }
 
-/// GB/s of emulated time.
+/// Bandwidth in emulated time, GB/s.
 fn gbps(fed: &[(f64, Fed)]) -> f64 {
     let gbps = |(seconds, fed): &(f64, Fed)| fed.bytes() as f64 * 1e-9 / seconds / SPEED;
     fed.iter().map(gbps).sum()
 }
 
-/// What was fed is what this load reaches in `phase`, wherever its pages are; and they are where
-/// `first` of a hundred on the first tier puts them.
+/// Checks that the feed agrees with the model in `phase` for the observed shares, and that the
+/// first tier's share is `first`.
 fn is_modelled(fed: &[(f64, Fed)], emulated: &Emulated, phase: usize, first: f64, record: &Record) {
     let shares = shares(fed);
     assert!((shares[0] - first).abs() <= SHARE, "{shares:?}, not {first}\n{record}");
@@ -88,26 +89,26 @@ fn is_modelled(fed: &[(f64, Fed)], emulated: &Emulated, phase: usize, first: f64
         let reads = fed.read_bytes as f64 / fed.bytes().max(1) as f64;
         assert!(fed.bytes() == 0 || (reads - 0.58).abs() < 1e-3, "{reads}\n{record}");
     }
-    // Bytes are for a time that two processes have read a clock for.
+    // The time span is imprecise: two processes read the clock.
     let ratio = gbps(fed) / reached.bandwidth_gbps();
     assert!((ratio - 1.0).abs() < 0.25, "{ratio} of {reached:?}\n{record}");
 }
 
-/// The rows of a report, without the names.
+/// The rows of a report, without the header.
 fn rows(lines: &[String]) -> Vec<Vec<f64>> {
     let row = |line: &String| line.split('\t').map(|word| word.parse().unwrap()).collect();
     lines[1..].iter().map(row).collect()
 }
 
-/// Pages placed by weights, then moved to others, all on one tier among them: the traffic follows,
-/// in bytes and in latency.
+/// Pages placed by weights, then migrated to other weights, among them all on one tier: bytes and
+/// latency of the feed follow.
 #[test]
 fn traffic_follows_the_pages() {
     let run = run(&[]);
     let drain = |n: u32| format!("run drain {FEED} {n}ms");
     let to = |weights: &str| format!("run interleaf run --pid @load --weights {weights}");
-    // The durations differ so that the steps do. The load looks where its pages are some three
-    // times a second, and more seldom where it has little of a processor.
+    // The durations differ to make the steps distinct. `load` samples its placement about three
+    // times a second, and less often in a slow guest.
     let steps = [
         "write /proc/sys/kernel/numa_balancing 0".to_string(),
         format!("start load interleaf run --weights 3:1 -- {}", command(&run)),
@@ -131,8 +132,7 @@ fn traffic_follows_the_pages() {
             is_modelled(&fed(shown(&record, &drain(n))), &emulated, 0, first, &record);
         }
         for row in rows(shown(&record, "read /tmp/load.tsv")) {
-            // The report is exact: what it says of the shares is what it says of the bandwidth, to
-            // the digits that it has.
+            // The report is exact: its bandwidths follow from its shares, to the printed digits.
             let [_, _, _, hot_0, hot_1, _, _, gbps_0, gbps_1, gbps] = row[..] else {
                 panic!("{record}")
             };
@@ -144,8 +144,8 @@ fn traffic_follows_the_pages() {
     });
 }
 
-/// In a phase of low demand less is fed, from the same pages. Cold pages go elsewhere on their own
-/// account: they have no part in the traffic.
+/// A phase of low demand feeds less traffic from the same pages. Cold pages are placed separately
+/// and have no share in the traffic.
 #[test]
 fn demand_comes_and_goes() {
     let run = run(&[(60.0, 1.0), (60.0, 0.1)]);

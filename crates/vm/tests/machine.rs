@@ -1,7 +1,7 @@
-//! What `interleaf` says of a machine that a real kernel shows, on each kernel.
+//! Output of `interleaf show` and `interleaf doctor` on each kernel.
 //!
-//! A kernel or a QEMU that is not there makes a test say so and pass; with `INTERLEAF_VM=required`
-//! it fails.
+//! Without the kernel or QEMU a test prints that it was skipped, and passes; with
+//! `INTERLEAF_VM=required` it fails.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,8 +14,8 @@ const PROBE: &str = "run interleaf doctor --probe --json";
 
 const KDAMONDS: &str = "read /sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
 
-/// What `show`, `doctor` and `doctor --probe` say on a topology; nothing when it cannot be had
-/// here. Whatever was probed, nothing of it is left.
+/// Output of `show`, `doctor` and `doctor --probe` on a topology; `None` if the guest cannot be
+/// booted here. Checks that the probe leaves no kdamond behind.
 fn said(series: Series, topology: &str) -> Option<[Value; 3]> {
     let steps = format!("{SHOW}\n{DOCTOR}\n{PROBE}\n{KDAMONDS}\n");
     let record = harness::said(series, topology, &steps)?;
@@ -26,19 +26,19 @@ fn said(series: Series, topology: &str) -> Option<[Value; 3]> {
     Some([SHOW, DOCTOR, PROBE].map(document))
 }
 
-/// A field of a capability.
+/// A field of a capability in the document of `doctor`.
 fn field<'a>(doctor: &'a Value, name: &str, field: &str) -> &'a str {
     let all = doctor["capabilities"].as_array().unwrap();
     let found = all.iter().find(|capability| capability["name"] == name);
     found.unwrap_or_else(|| panic!("no {name} in {doctor}"))[field].as_str().unwrap()
 }
 
-/// The status of a capability.
 fn status<'a>(doctor: &'a Value, name: &str) -> &'a str {
     field(doctor, name, "status")
 }
 
-/// DAMON, its actions, destinations and goals, as `doctor --probe` says them.
+/// DAMON, its actions, destinations and goals, in the output of `doctor --probe`. Checks that
+/// `doctor` without a probe reports the last three as unknown.
 fn damon([_, doctor, probed]: &[Value; 3]) -> [String; 4] {
     let all = ["DAMON", "DAMON actions", "DAMON destinations", "DAMON goals"];
     for name in &all[1..] {
@@ -47,8 +47,9 @@ fn damon([_, doctor, probed]: &[Value; 3]) -> [String; 4] {
     all.map(|name| format!("{}: {}", status(probed, name), field(probed, name, "what")))
 }
 
-/// DRAM and an expander: both nodes, what the firmware rates them at, and the weights that a kernel
-/// of this series has; and all that was said. Nothing on a machine without the kernel.
+/// Checks the output for one node of DRAM and one expander: nodes, rated bandwidths and latency,
+/// and the weight files that a kernel of this series has. Returns the documents, or `None` without
+/// the kernel.
 fn two_nodes(series: Series, weighted: bool, automatic: bool) -> Option<[Value; 3]> {
     let all = said(series, "two-nodes-hmat")?;
     let [show, doctor, _] = &all;
@@ -56,7 +57,7 @@ fn two_nodes(series: Series, weighted: bool, automatic: bool) -> Option<[Value; 
     assert_eq!((&dram["node"], &cxl["node"]), (&0.into(), &1.into()));
     assert_eq!((&dram["cpus"], &cxl["cpus"]), (&"0-1".into(), &"".into()));
     assert_eq!((&dram["near"], &cxl["near"]), (&"0".into(), &"0".into()));
-    // 500 and 200 GiB/s.
+    // The topology's 500 and 200 GiB/s, in GB/s.
     assert_eq!((&dram["read_gbps"], &cxl["read_gbps"]), (&536.871.into(), &214.748.into()));
     assert_eq!(cxl["read_latency_ns"], 250);
     assert_eq!(dram["weight"].is_number(), weighted, "{show}");
@@ -70,7 +71,7 @@ fn two_nodes(series: Series, weighted: bool, automatic: bool) -> Option<[Value; 
     Some(all)
 }
 
-/// The actions that kernels from 6.12 on take.
+/// The actions that kernels since 6.12 accept.
 const ACTIONS: &str = "present: willneed, cold, pageout, hugepage, nohugepage, lru_prio, \
                        lru_deprio, migrate_hot, migrate_cold, stat";
 
@@ -110,7 +111,7 @@ fn on_6_17() {
     );
 }
 
-/// The newest one may take more, tomorrow.
+/// A future kernel may support more, so only the beginnings are compared.
 #[test]
 fn on_the_newest() {
     let Some(said) = two_nodes(Series::Newest, true, true) else { return };

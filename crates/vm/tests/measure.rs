@@ -1,6 +1,6 @@
-//! `interleaf measure` under real kernels with several nodes: that memory is where the record
-//! says, page by page, and that weights are as they were found, however it ends. Nothing there has
-//! a speed of its own, so no figure is looked at.
+//! `interleaf measure` under real kernels with several nodes: memory is on the recorded nodes, page
+//! by page, and weights are restored, however the run ends. QEMU's memory has the same speed on all
+//! nodes, so the tests check no figure.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,17 +14,17 @@ use serde_json::Value;
 
 const WEIGHTS: &str = "/sys/kernel/mm/mempolicy/weighted_interleave";
 
-/// Small enough for a guest, and soon done there.
+/// Sizes small enough for a guest, and short durations.
 const SMALL: &str =
     "--chase 4MiB --buffer 4MiB --duration 30ms --repeat 1 --pages small --isa sse2 -q";
 
-/// The steps between two looks at the weights and the journals.
+/// Reads the weights and journals before and after the steps.
 fn with_looks(steps: &str) -> String {
     let look = format!("read {WEIGHTS}/*\nlist /run/interleaf\n");
     format!("{look}{steps}\n{look}")
 }
 
-/// Nothing that `with_looks` looks at has changed, and no journal is left.
+/// Checks that the weights are equal before and after, and that no journal remains.
 fn nothing_changed(record: &Record) {
     let look = format!("read {WEIGHTS}/*");
     let looks: Vec<_> = record.steps.iter().filter(|taken| taken.step == look).collect();
@@ -36,19 +36,20 @@ fn nothing_changed(record: &Record) {
     assert!(left.is_empty(), "{left:?}\n{record}");
 }
 
-/// The document that a step shows.
+/// The document that a step printed.
 fn document(record: &Record, step: &str) -> Value {
     let text = shown(record, step).join("\n");
     serde_json::from_str(&text).unwrap_or_else(|why| panic!("{why}\n{record}"))
 }
 
-/// The points of a kind.
+/// The points of this kind.
 fn points<'a>(document: &'a Value, kind: &str) -> Vec<&'a Value> {
     let all = document["points"].as_array().unwrap();
     all.iter().filter(|point| point["kind"] == kind).collect()
 }
 
-/// From CPUs of the one node that has some to the memory of both, all of whose pages are there.
+/// Measures from the CPUs of node 0 to the memory of both nodes. All pages of a point are on its
+/// node.
 fn nodes_are_measured(series: Series) {
     let (file, read) = ("/tmp/matrix.json", "read /tmp/matrix.json");
     let run = format!("run interleaf measure matrix {SMALL} -o {file}");
@@ -74,7 +75,7 @@ fn nodes_are_measured(series: Series) {
             let pages = point["pages_by_node"].as_object().unwrap();
             let node = point["memory_node"].to_string();
             assert_eq!(pages.keys().collect::<Vec<_>>(), [&node], "{point}\n{record}");
-            // 4 MiB of each thread, or of the chase.
+            // 4 MiB per thread, or of the pointer chase.
             let threads = point["threads"].as_u64().unwrap().max(1);
             assert_eq!(pages[&node].as_u64().unwrap(), 1024 * threads, "{point}\n{record}");
         }
@@ -92,7 +93,7 @@ fn nodes_are_measured_on_the_newest() {
     nodes_are_measured(Series::Newest);
 }
 
-/// Pages under weights are where the record says, as exactly as rounds are whole.
+/// The placement under weights equals the record, up to partial rounds.
 fn weights_are_exact(series: Series, way: &str) {
     let run = format!(
         "run interleaf measure interleave --way {way} --mix R,W10 --weights 1:0,3:1,1:1,0:1 \
@@ -111,7 +112,7 @@ fn weights_are_exact(series: Series, way: &str) {
         let (first, second) = (pages("0"), pages("1"));
         assert_eq!(first + second, 2048, "two threads with 4 MiB each: {point}\n{record}");
         let wanted = 2048 * weights[0] / (weights[0] + weights[1]);
-        // A buffer may begin anywhere in a round.
+        // A buffer may begin at any offset in a round.
         assert!(first.abs_diff(wanted) <= 4, "{point}\n{record}");
         assert!(point["off_by"].as_f64().unwrap() < 0.01, "{point}\n{record}");
     }
@@ -126,7 +127,7 @@ fn the_kernels_weights_are_exact_and_put_back() {
     });
 }
 
-/// No setting of the kernel is needed, and a kernel without weighted interleaving will do.
+/// Placing pages one by one needs no kernel setting and works without weighted interleaving.
 #[test]
 fn pages_are_placed_one_by_one() {
     on_each(&[Series::Of(6, 1), Series::Of(6, 17)], |series| {
@@ -134,7 +135,7 @@ fn pages_are_placed_one_by_one() {
     });
 }
 
-/// A signal in the middle: what was measured is on disk, and the weights are as they were.
+/// After a signal the points measured so far are on disk and the weights are restored.
 #[test]
 fn a_signal_leaves_a_record_and_no_weights() {
     let start = format!(
@@ -158,7 +159,7 @@ fn a_signal_leaves_a_record_and_no_weights() {
     nothing_changed(&record);
 }
 
-/// Nobody can put anything back when it is killed: the next one does, or `--restore`.
+/// A killed run cannot restore settings: the next run does, or `--restore`.
 #[test]
 fn what_a_kill_left_is_put_back() {
     let start = format!(
@@ -178,7 +179,7 @@ fn what_a_kill_left_is_put_back() {
     nothing_changed(&record);
 }
 
-/// What cannot be measured is refused before anything is set, and says how to mend it.
+/// Invalid requests are rejected with a hint before any setting changes.
 #[test]
 fn what_cannot_be_is_refused() {
     let wrong = [

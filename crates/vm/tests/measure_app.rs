@@ -1,5 +1,5 @@
-//! `interleaf measure app` under a real kernel with two nodes: where the pages of a command are is
-//! told exactly, and a demand is written of a run on the first tier only.
+//! `interleaf measure app` under real kernels with two nodes: the reported placement of a command's
+//! pages is exact, and a demand is written only for a run on the first tier.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,14 +13,14 @@ use serde_json::Value;
 
 const PAGE: u64 = 4096;
 
-/// The document that a step showed.
+/// The document that a step printed.
 fn document(record: &Record, text: &str) -> Value {
     let lines = shown(record, text).join("\n");
     serde_json::from_str(&lines).unwrap_or_else(|why| panic!("{why}: {record}"))
 }
 
-/// Pages on nodes 0 and 1 of the process that has `pages` anonymous ones in a mapping, of those of
-/// its mappings with a word in their line, as the kernel told it with `read /proc/*/numa_maps`.
+/// Pages on nodes 0 and 1 of one process, in the output of `read /proc/*/numa_maps`: of the process
+/// that has a mapping with `pages` anonymous pages, the mappings whose line contains `with`.
 fn pages_of(lines: &[String], pages: u64, with: &str) -> [u64; 2] {
     let path = |line: &str| line.split_once(": ").unwrap().0.to_string();
     let anonymous = format!(" anon={pages} ");
@@ -36,9 +36,9 @@ fn pages_of(lines: &[String], pages: u64, with: &str) -> [u64; 2] {
     on
 }
 
-/// What is told of the placement is what the kernel tells, page by page. It is looked at for a
-/// while after all pages are there: looks may take a twentieth of the time, and a look takes more
-/// than a second where the guest has little of a processor.
+/// The reported placement equals the kernel's counts, page by page. The run continues for 30 s
+/// after all pages are touched: samples may use a twentieth of the time, and in a slow guest one
+/// sample takes more than a second.
 fn placement_is_exact(series: Series) {
     let start =
         "start app interleaf measure app --every 50ms -o /tmp/run.json --demand /tmp/d.toml";
@@ -65,7 +65,7 @@ fn placement_is_exact(series: Series) {
     }
     assert_eq!(app["signal"].as_i64(), Some(15));
     assert_eq!(app["tiers"][1]["kind"], "cxl");
-    // A quarter of it was not on the first tier.
+    // A quarter of the memory was on the second tier, so no demand is written.
     let said = step(&record, "wait app").output.join("\n");
     assert!(said.contains("no demand is written: only 7"), "{record}");
     assert!(!shown(&record, "list /tmp").contains(&"d.toml".to_string()), "{record}");
@@ -81,7 +81,7 @@ fn placement_is_exact_on_the_newest() {
     placement_is_exact(Series::Newest);
 }
 
-/// The first tier alone gives a demand, and `predict` reads it.
+/// A run on the first tier alone gives a demand, which `predict` accepts.
 #[test]
 fn a_demand_of_the_first_tier_is_predicted_for_another_machine() {
     let steps = "start app interleaf measure app --demand /tmp/d.toml \

@@ -1,9 +1,9 @@
-//! `interleaf run --pid` under real kernels: the pages of a program that runs already go where the
-//! weights say, and what cannot go is told.
+//! `interleaf run --pid` under real kernels: it migrates the pages of a running program to the
+//! given weights, and reports pages that cannot be migrated.
 //!
-//! The NUMA balancer is off: it pulls pages back to the node with the processors, and whether it
-//! does so between two steps is a matter of time. So is khugepaged: it makes a huge page of small
-//! ones on the node that has the most of them.
+//! NUMA balancing is off, since it would migrate pages back to the node with the processors at
+//! unpredictable times. khugepaged is off too, since it collapses small pages into a huge page on
+//! the node that has most of them.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,7 +16,7 @@ use interleaf_vm::{
 
 const ALL: [Series; 4] = [Series::Of(6, 1), Series::Of(6, 12), Series::Of(6, 17), Series::Newest];
 
-/// Turns the balancer off, and starts a program that goes on writing to 200 MiB of node 0.
+/// Steps with NUMA balancing off and a program that keeps writing to 200 MiB of node 0.
 fn with_program(more: &str, steps: &[&str]) -> String {
     let first = "write /proc/sys/kernel/numa_balancing 0\n\
                  write /sys/kernel/mm/transparent_hugepage/khugepaged/defrag 0\n\
@@ -28,7 +28,7 @@ fn with_program(more: &str, steps: &[&str]) -> String {
     format!("{first}{start}{}\n", steps.join("\n"))
 }
 
-/// The counts of each look at the pages of the program, by node.
+/// The program's pages on each node, for each step `pages sweep`.
 fn looks(record: &Record) -> Vec<[u64; 2]> {
     let looks = record.steps.iter().filter(|taken| taken.step == "pages sweep");
     let counts = |line: &str| {
@@ -42,17 +42,18 @@ fn looks(record: &Record) -> Vec<[u64; 2]> {
     looks.map(|taken| counts(&taken.output[0])).collect()
 }
 
-/// Whether a part of the pages is on node 1, to one point of a hundred.
+/// True if the fraction of pages on node 1 is within 0.01 of `part`.
 fn is_near([on_0, on_1]: [u64; 2], part: f64) -> bool {
     (on_1 as f64 / (on_0 + on_1) as f64 - part).abs() <= 0.01
 }
 
-/// What a step shows that moves pages.
+/// The output of a step that moves pages.
 fn text(record: &Record, move_pages: &str) -> String {
     step(record, move_pages).output.join("\n")
 }
 
-/// From all on node 0 to 60:40, which then is no reason to move anything, and on to all on node 1.
+/// From all pages on node 0 to 60:40; a second run with 60:40 moves nothing; then all pages to node
+/// 1.
 #[test]
 fn pages_of_a_running_program_reach_the_ratio() {
     let to_ratio = "run interleaf run --pid @sweep --weights 60:40";
@@ -67,7 +68,7 @@ fn pages_of_a_running_program_reach_the_ratio() {
         let [before, after, again, other] = looks(&record)[..] else { panic!("{record}") };
         assert!(is_near(before, 0.0), "{record}");
         assert!(is_near(after, 0.4) && after[1] > 20_000, "{record}");
-        // A few pages come and go: its stack, its heap.
+        // A few pages come and go: stack and heap.
         assert!(is_near(again, 0.4) && is_near(other, 1.0), "{record}");
         let moved: Vec<u64> = record
             .steps
@@ -79,13 +80,13 @@ fn pages_of_a_running_program_reach_the_ratio() {
     });
 }
 
-/// A counter of `/proc/vmstat`, or the KiB of a line of a node's `meminfo`.
+/// A counter of `/proc/vmstat`, or a line of a node's `meminfo` in KiB.
 fn count(lines: &[String], name: &str) -> Option<u64> {
     let mut values = lines.iter().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     values.find_map(|value| value.split_whitespace().next()?.parse().ok())
 }
 
-/// Huge pages go as a whole where there are any; a kernel may give the program small ones.
+/// Huge pages migrate without being split. A kernel may give the program small pages instead.
 #[test]
 fn huge_pages_go_as_a_whole() {
     let move_pages = "run interleaf run --pid @sweep --weights 60:40";
@@ -103,8 +104,8 @@ fn huge_pages_go_as_a_whole() {
     });
 }
 
-/// Three quarters of 200 MiB do not fit on a node of 128 MiB: what fits goes, and the rest is told
-/// with its reason.
+/// Three quarters of 200 MiB do not fit on a node of 128 MiB: pages migrate until the node is full,
+/// and the rest is reported with the reason.
 #[test]
 fn a_full_node_is_told() {
     let move_pages = "run interleaf run --pid @sweep --weights 1:3";
@@ -116,15 +117,16 @@ fn a_full_node_is_told() {
         assert!(text(&record, move_pages).contains("node 1 is full"), "{record}");
         let [_, on_1] = looks(&record)[0];
         assert!((10_000..32_768).contains(&on_1), "{record}");
-        // It is not said before it is so: what is free is what the kernel keeps for itself.
+        // The node is reported as full only when it is: the kernel keeps the remaining free memory
+        // as a reserve.
         let free = count(shown(&record, free), "Node 1 MemFree:").unwrap();
         assert!(free < 16 << 10, "{record}");
-        // It runs on.
+        // The program was still running until the signal.
         assert_eq!(step(&record, "wait sweep").ending, Some(Ending::Signal(15)), "{record}");
     });
 }
 
-/// A program that ends while its pages are moved is no failure of the move.
+/// A program that exits during the migration is not an error.
 #[test]
 fn a_program_may_end_in_the_middle() {
     let mover = "start mover interleaf run --pid @sweep --weights 0:1 --migration-rate 4MB/s";
@@ -137,7 +139,7 @@ fn a_program_may_end_in_the_middle() {
     });
 }
 
-/// Nodes that are not there, and processes that are not there, are refused with what there is.
+/// Missing nodes and processes are rejected with a message that names them.
 #[test]
 fn what_is_not_there_is_refused() {
     let node = "run interleaf run --pid @sweep --weights 1:1 --nodes 0,7";

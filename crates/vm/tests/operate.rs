@@ -1,4 +1,4 @@
-//! The daemon as those see it who operate it, under a real kernel: it can be watched, and is small.
+//! Operation of the daemon under a real kernel: monitoring, and memory consumption.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,12 +8,12 @@ use interleaf_vm::{
 };
 use serde_json::Value;
 
-/// What a daemon may ever have in memory of its own, kB. The program's text is not counted: a
-/// guest's files lie in memory, where much more of it is mapped than from a drive.
+/// Upper limit of the daemon's resident memory without its program text, kB. A guest's files are in
+/// memory, so much more of the text is mapped than from a drive.
 const MEMORY_MAX_KB: u64 = 4_000;
 
-/// What is told to who watches is what the daemon prints, from the first period on; its socket goes
-/// with it.
+/// A monitor receives the same periods that the daemon prints, from the first period on. The socket
+/// is removed when the daemon exits.
 #[test]
 fn a_daemon_is_watched() {
     let steps = "start sweep touch 16MiB --bind 0 --sweep\n\

@@ -1,5 +1,5 @@
-//! `interleaf run` under real kernels: where pages come to be, and that the kernel is left as it
-//! was found, however the run ends.
+//! `interleaf run` under real kernels: pages are placed by the weights, and the kernel's settings
+//! are restored, however the run ends.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,14 +14,14 @@ const WEIGHTS: &str = "/sys/kernel/mm/mempolicy/weighted_interleave";
 
 const WITH_WEIGHTS: [Series; 3] = [Series::Of(6, 12), Series::Of(6, 17), Series::Newest];
 
-/// The steps between two looks at the weights, the balancer and the journals.
+/// Reads the weights, NUMA balancing and the journals before and after the steps.
 fn with_looks(steps: &str) -> String {
     let look =
         format!("read {WEIGHTS}/*\nread /proc/sys/kernel/numa_balancing\nlist /run/interleaf\n");
     format!("{look}{steps}\n{look}")
 }
 
-/// Nothing that `with_looks` looks at has changed, and no journal is left.
+/// Checks that these settings are equal before and after, and that no journal remains.
 fn nothing_changed(record: &Record) {
     for look in [format!("read {WEIGHTS}/*"), "read /proc/sys/kernel/numa_balancing".into()] {
         let looks: Vec<_> = record.steps.iter().filter(|taken| taken.step == look).collect();
@@ -34,13 +34,13 @@ fn nothing_changed(record: &Record) {
     assert!(left.is_empty(), "{left:?}\n{record}");
 }
 
-/// What `touch` printed of its pages under a step.
+/// The counts of pages that `touch` printed in a step.
 fn pages<'a>(record: &'a Record, text: &str) -> &'a str {
     let lines = shown(record, text);
     lines.iter().find(|line| line.starts_with("pages ")).unwrap_or_else(|| panic!("{record}"))
 }
 
-/// Pages go where the weights say, exactly: `touch` takes whole rounds.
+/// Page counts are exact, since `touch` maps whole rounds.
 fn weights_are_exact(series: Series) {
     let three = "run interleaf run --weights 3:1 -- touch 64MiB";
     // 64 rounds of 258 pages.
@@ -73,7 +73,6 @@ fn weights_are_exact_on_the_newest() {
     weights_are_exact(Series::Newest);
 }
 
-/// Three tiers, 4:2:1.
 #[test]
 fn three_tiers_are_exact() {
     let step = "run interleaf run --weights 4:2:1 -- touch 56MiB";
@@ -84,7 +83,7 @@ fn three_tiers_are_exact() {
     });
 }
 
-/// On two sockets with an expander each, weights of two tiers are for both nodes of each.
+/// On two sockets with an expander each, weights of two tiers apply to both nodes of a tier.
 #[test]
 fn weights_of_tiers_are_for_all_their_nodes() {
     let step = "run interleaf run --weights 3:1 -- touch 64MiB";
@@ -93,7 +92,7 @@ fn weights_of_tiers_are_for_all_their_nodes() {
     nothing_changed(&record);
 }
 
-/// A signal to the wrapper ends the command, and the kernel is as it was.
+/// A signal to `interleaf run` ends the command, and the settings are restored.
 #[test]
 fn signals_end_it_and_everything_is_put_back() {
     let mut steps = String::new();
@@ -118,8 +117,8 @@ fn signals_end_it_and_everything_is_put_back() {
     });
 }
 
-/// Nobody can put anything back when the wrapper is killed: the journal says what is left, and the
-/// next one puts it back, or `--restore`.
+/// A killed `interleaf run` cannot restore settings: the journal lists them, and the next run
+/// restores them, or `--restore`.
 #[test]
 fn what_a_killed_run_left_is_put_back() {
     let start = "interleaf run --weights 7:2 -- touch 16MiB --sweep";
@@ -147,8 +146,8 @@ fn what_a_killed_run_left_is_put_back() {
     });
 }
 
-/// Two runs that want the same share it, and the last one puts it back; one that wants something
-/// else is told who holds it.
+/// Two runs with equal weights share them, and the last run restores the old values. A run with
+/// other weights is refused with the holder's name.
 #[test]
 fn two_runs_share_the_weights() {
     let third = "run interleaf run --weights 5:1 -- touch 16MiB";
@@ -174,10 +173,11 @@ fn two_runs_share_the_weights() {
     });
 }
 
-/// A launcher that sets another policy for what it starts, as mpirun does, is told, and how much
-/// memory it took away. The next look at a program is as much later as the one before was after its
-/// start, or twenty times what that took: a slow guest has none for long, and the program leaves it
-/// the processor meanwhile.
+/// A launcher that sets another policy for its children, as mpirun does, is reported with the
+/// amount of memory that bypassed the policy. The audit of a program repeats after as long as the
+/// last audit was after the program's start, or after twenty times the duration of the audit. In a
+/// slow guest this delay is long, so the program idles (`--stay`) and leaves the processor to the
+/// audit.
 #[test]
 fn who_sets_another_policy_is_told() {
     let steps = "start outer interleaf run --weights 3:1 -- \
@@ -203,7 +203,7 @@ fn who_sets_another_policy_is_told() {
     });
 }
 
-/// Pages of a program under a policy stay where they are, though the kernel balances.
+/// NUMA balancing does not migrate the pages of a program that has a memory policy.
 #[test]
 fn the_balancer_leaves_it_alone() {
     let start = "start sweep interleaf run --weights 3:1 -o /tmp/run.json -- touch 64MiB --sweep";
@@ -222,8 +222,8 @@ fn the_balancer_leaves_it_alone() {
     });
 }
 
-/// A policy steers the command's pages while it runs, and nobody else's: by DAMON, and by
-/// `move_pages` where that is asked for. What the balancer and DAMON's modules were is put back.
+/// A policy steers the pages of the command only, by DAMON or with `--way pages` by `move_pages`.
+/// NUMA balancing and DAMON's modules are restored.
 #[test]
 fn a_policy_steers_a_command() {
     let damon = "/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
@@ -232,7 +232,7 @@ fn a_policy_steers_a_command() {
             "start sweep interleaf run --policy bandwidth --feed /tmp/feed.sock --way {way} \
              --period 1s --stop-rivals -o /tmp/run.json -- touch 64MiB --sweep --tell 71:29"
         );
-        // What is told of a period may have been seen before they were there.
+        // Waits for two periods: the figures of the first may date from before the pages arrived.
         let seen = "await sweep *node0 71 (7";
         let steps = format!(
             "start other touch 16MiB --bind 0 --sweep\nawait other touched\n{start}\n\
@@ -248,9 +248,9 @@ fn a_policy_steers_a_command() {
         assert_eq!(document["signal"], 15, "{record}");
         let periods = document["balance"]["periods"].as_array().unwrap();
         let last = periods.last().unwrap_or_else(|| panic!("{record}"));
-        // Rated at 512 and 204.8 GiB/s, for which the kernel's weights are 22:9.
+        // Rated at 500 and 200 GiB/s, which is 71:29; the kernel's weights for these are 22:9.
         assert_eq!(last["target_weights"], serde_json::json!([71, 29]), "{record}");
-        // A busy guest does not see in each period where pages are.
+        // In a slow guest not every period has a sample of the placement.
         let mut shares = periods.iter().filter_map(|it| it["reached_share"][0].as_f64());
         let share = shares.next_back().unwrap_or_else(|| panic!("{record}"));
         assert!((share - 0.71).abs() < 0.03, "{share}\n{record}");
@@ -263,8 +263,8 @@ fn a_policy_steers_a_command() {
     }
 }
 
-/// A kernel without weighted interleaving spreads pages evenly; they are moved while the command
-/// runs.
+/// A kernel without weighted interleaving interleaves pages evenly; `interleaf run` then migrates
+/// pages while the command runs.
 #[test]
 fn without_weights_pages_are_moved() {
     let start = "start sweep interleaf run --weights 3:1 -- touch 64MiB --sweep --tell 3:1";
@@ -287,7 +287,7 @@ fn without_weights_pages_are_moved() {
     assert!((row("0") - 75.0).abs() < 1.0 && (row("1") - 25.0).abs() < 1.0, "{record}");
 }
 
-/// What does not start leaves nothing behind.
+/// A command that cannot be started leaves all settings unchanged.
 #[test]
 fn a_command_that_is_not_there_changes_nothing() {
     let run = "run interleaf run --weights 3:1 -- /bin/nothing";
@@ -299,7 +299,7 @@ fn a_command_that_is_not_there_changes_nothing() {
     nothing_changed(&record);
 }
 
-/// The command's own status is ours.
+/// `interleaf run` exits with the status of the command.
 #[test]
 fn the_status_is_the_commands() {
     let fails = "run interleaf run --weights 3:1 -- touch nonsense";

@@ -1,5 +1,5 @@
-//! `interleaf tune` under real kernels: it finds the best weights of a program whose time depends
-//! on where its pages really are, and leaves the kernel as it was found.
+//! `interleaf tune` under real kernels: it finds the best weights of a program whose runtime
+//! depends on the placement of its pages, and restores the kernel's settings.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,8 +15,9 @@ const WEIGHTS: &str = "/sys/kernel/mm/mempolicy/weighted_interleave";
 
 const SERIES: [Series; 2] = [Series::Of(6, 12), Series::Of(6, 17)];
 
-/// What guests say of these steps between two looks at the weights, which are the same. Their clock
-/// is steady: what else runs on this machine would be noise in the time of a run.
+/// The guest's report of the steps. Checks that the weights are the same before and after, and that
+/// no journal remains. The guest's clock counts instructions, so that load on the host adds no
+/// noise to runtimes.
 fn unchanged(series: Series, steps: &str) -> Option<Record> {
     let look = format!("read {WEIGHTS}/*");
     let steps = format!("{look}\n{steps}\n{look}\nlist /run/interleaf\n");
@@ -33,15 +34,16 @@ fn document(record: &Record, file: &str) -> Value {
     serde_json::from_str(&shown(record, &format!("read {file}")).join("\n")).unwrap()
 }
 
-/// The time of the best weights over that of 3:1, by the model of the program.
+/// Runtime with the weights that were found, divided by that with 3:1, minus 1, by the program's
+/// model.
 fn regret(document: &Value) -> f64 {
     let weight = |at: usize| document["best"]["weights"][at].as_f64().unwrap();
     let share = weight(0) / (weight(0) + weight(1));
     f64::max(share / 0.75, (1.0 - share) / 0.25) - 1.0
 }
 
-/// The firmware rates 22:9, and the program is best at 3:1. The first run of all has to read the
-/// program first, which is no part of the time of the others.
+/// The firmware rates 22:9; the program runs best at 3:1. The warm-up run loads the program's file
+/// into the page cache, which would lengthen the first measured run.
 #[test]
 fn three_to_one_is_found_by_time() {
     let tune = "run interleaf tune --warm-up 1 -o /tmp/tune.json -- work 32MiB --best 3:1";
@@ -59,7 +61,7 @@ fn three_to_one_is_found_by_time() {
     }
 }
 
-/// The same by a number that the program prints, which has no noise; stdout is the document.
+/// The same with a metric printed by the program, which has no noise; stdout is the document.
 #[test]
 fn three_to_one_is_found_by_a_metric() {
     let tune = "run interleaf tune -q --json --metric rate.([0-9.]+) --higher-is-better -- \
@@ -70,7 +72,7 @@ fn three_to_one_is_found_by_a_metric() {
     assert_eq!(document["stopped"], "settled", "{record}");
 }
 
-/// A program that is best on the first tier is left there, and the answer is no.
+/// For a program that is fastest on the first tier, `tune` exits with 1.
 #[test]
 fn no_is_an_answer() {
     let tune = "run interleaf tune -q --metric rate.([0-9.]+) --higher-is-better -- \
@@ -81,7 +83,7 @@ fn no_is_an_answer() {
     assert!(taken.output.join("\n").contains("no weights are better"), "{record}");
 }
 
-/// An interrupt ends it, with what is known so far; a command that fails does too.
+/// A signal ends the search with the results so far; so does a command that fails.
 #[test]
 fn it_can_be_stopped() {
     let fails = "run interleaf tune -- touch nonsense";

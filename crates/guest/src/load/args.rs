@@ -1,4 +1,4 @@
-//! What `load` is told.
+//! The arguments of `load`.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -10,7 +10,6 @@ use crate::{
     words::{list, nodes, number, size},
 };
 
-/// Its arguments.
 #[derive(Debug, PartialEq)]
 pub(super) struct Args {
     pub(super) platform: PathBuf,
@@ -20,18 +19,18 @@ pub(super) struct Args {
     pub(super) hot: usize,
     /// Bytes; 0 for none.
     pub(super) cold: usize,
-    /// Where pages come from; nothing for wherever the kernel takes them.
+    /// Nodes to allocate from; `None` for the inherited policy.
     pub(super) bind: Option<IdList>,
-    /// The node of each tier; nothing for as many as there are tiers, from 0.
+    /// The node of each tier; `None` for tier `i` on node `i`.
     pub(super) nodes: Option<Vec<u32>>,
     pub(super) feed: Option<PathBuf>,
     pub(super) report: Option<PathBuf>,
-    /// Emulated time by that of the clock.
+    /// Emulated time divided by real time.
     pub(super) speed: f64,
     pub(super) phases: Vec<Stretch>,
-    /// The file that says which phase it is in; nothing for one after the other.
+    /// The file that selects the phase; `None` for phases in sequence.
     pub(super) phase_file: Option<PathBuf>,
-    /// By the clock; nothing for until it is killed.
+    /// Real time; `None` to run until killed.
     pub(super) duration: Option<Duration>,
 }
 
@@ -84,7 +83,8 @@ impl Args {
     }
 }
 
-/// `60s:0.1`: so long in emulated time with all pages on the first tier, so much of the demand.
+/// `60s:0.1`: duration in emulated time with all pages on the first tier, and the active fraction
+/// of threads.
 fn phase(text: &str) -> Result<Stretch, String> {
     let wrong = || format!("no phase, as 60s:0.1 is one: {text}");
     let (duration, active) = text.split_once(':').ok_or_else(wrong)?;

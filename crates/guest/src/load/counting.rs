@@ -1,4 +1,4 @@
-//! What counters would count, told as evenly as they count.
+//! Feeds the traffic at regular intervals, as hardware counters count.
 
 use std::{
     sync::{
@@ -12,10 +12,10 @@ use std::{
 use super::{Args, Emulated, Reached};
 use crate::feed::{Feeder, time_ns};
 
-/// From one time that it is told to the next.
+/// Interval between two lines of the feed.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Says what is counted, while somebody else works.
+/// Feeds the traffic while another thread sweeps the pages.
 pub(super) struct Counting<'a> {
     emulated: &'a Emulated,
     speed: f64,
@@ -26,12 +26,12 @@ pub(super) struct Counting<'a> {
 struct State {
     feeder: Option<Feeder>,
     reached: Reached,
-    /// Until when it was told, ns.
+    /// End of the last fed interval, ns.
     told: u64,
 }
 
 impl<'a> Counting<'a> {
-    /// From now on, as fast as `reached`.
+    /// Starts counting now, at the rate of `reached`.
     pub(super) fn new(emulated: &'a Emulated, args: &Args, reached: Reached) -> Self {
         let feeder = args.feed.clone().map(Feeder::new);
         let state = State { feeder, reached, told: time_ns() };
@@ -39,7 +39,7 @@ impl<'a> Counting<'a> {
         Self { emulated, speed: args.speed, state, is_over }
     }
 
-    /// Says it, again and again, until it is stopped.
+    /// Feeds the traffic until stopped.
     pub(super) fn run(&self) {
         while !self.is_over.load(Ordering::Relaxed) {
             thread::sleep(TICK);
@@ -51,14 +51,14 @@ impl<'a> Counting<'a> {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// From now on it is as fast as `reached`.
+    /// Changes the rate to that of `reached`, from now on.
     pub(super) fn set(&self, reached: &Reached) {
         let mut state = self.state();
         self.say(&mut state);
         state.reached.clone_from(reached);
     }
 
-    /// Says what was counted since the last time.
+    /// Feeds the traffic since the last time.
     fn say(&self, state: &mut State) {
         let now = time_ns();
         let seconds = self.speed * (now - state.told) as f64 * 1e-9;
@@ -86,7 +86,7 @@ mod tests {
     use super::{super::input, *};
     use crate::feed::Fed;
 
-    /// All that is told is what was reached, for as long as it was.
+    /// The fed bytes equal the emulated bandwidth times the duration at that bandwidth.
     #[test]
     fn what_is_told_is_what_was_reached() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -115,7 +115,7 @@ mod tests {
         });
         drop(counting);
         std::fs::remove_file(&socket).unwrap();
-        // Bytes and nanoseconds of each tier, while all pages are there.
+        // Bytes and nanoseconds of each tier while all pages are on that tier.
         let (mut told, mut before) = ([(0, 0); 2], begun);
         for line in BufReader::new(listener.accept().unwrap().0).lines() {
             let fed: Fed = serde_json::from_str(&line.unwrap()).unwrap();

@@ -1,8 +1,8 @@
-//! How fast a workload would run on a platform, with its pages where they are.
+//! The emulated speed of a workload on a platform, for a given placement of its pages.
 //!
-//! The same model answers as in a simulation ([`interleaf_model::predict`]): threads of the kind
-//! that the demand shows, brought to their equilibrium with the tiers' curves. So the two can be
-//! compared, and what is different is not the load.
+//! The model is that of the simulation ([`interleaf_model::predict`]): threads with the properties
+//! of the demand, in equilibrium with the tiers' curves. Simulation and guest therefore have the
+//! same load, so that differences between the two have other causes.
 
 use interleaf_model::{
     demand::Demand,
@@ -14,10 +14,10 @@ use interleaf_model::{
 
 use crate::feed::Fed;
 
-/// Work that is as good as done, as a part of a run.
+/// Rounding tolerance of the completed work, as a fraction of a run.
 const DONE: f64 = 1e-12;
 
-/// The domain that the threads run in.
+/// The domain of the threads.
 const DOMAIN: usize = 0;
 
 /// A workload on a platform.
@@ -27,19 +27,19 @@ pub struct Emulated {
     read_share: f64,
 }
 
-/// What it reaches.
+/// The performance of a workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reached {
-    /// Its traffic on each tier, GB/s.
+    /// Bandwidth of each tier, GB/s.
     pub tier_bandwidth_gbps: Vec<f64>,
-    /// The latency of a line from each tier, ns.
+    /// Latency of a cache line from each tier, ns.
     pub tier_latency_ns: Vec<f64>,
-    /// How fast it works: 1 is as fast as with all pages on the first tier.
+    /// Speed relative to all pages on the first tier.
     pub speed: f64,
 }
 
 impl Reached {
-    /// Its traffic on all tiers, GB/s.
+    /// Bandwidth of all tiers, GB/s.
     #[must_use]
     pub fn bandwidth_gbps(&self) -> f64 {
         self.tier_bandwidth_gbps.iter().sum()
@@ -47,8 +47,8 @@ impl Reached {
 }
 
 impl Emulated {
-    /// `threads` threads of the workload that `demand` describes, on `platform`; its runs were made
-    /// on `measured_on`. In `stretches`, if there are any, some of them rest.
+    /// `threads` threads of the workload `demand`, whose runs were made on `measured_on`, on
+    /// `platform`. In each of the `stretches`, if any, a fraction of the threads is active.
     #[must_use]
     pub fn new(
         platform: Platform,
@@ -67,25 +67,23 @@ impl Emulated {
         Self { platform, program, read_share: demand.mix.read_share() }
     }
 
-    /// How many tiers there are.
     #[must_use]
     pub fn tiers(&self) -> usize {
         self.platform.tiers.len()
     }
 
-    /// How many phases a run has.
     #[must_use]
     pub fn phases(&self) -> usize {
         self.program.phases().len()
     }
 
-    /// How long a run takes with all pages on the first tier, s.
+    /// Duration of a run with all pages on the first tier, s.
     #[must_use]
     pub const fn local_runtime_s(&self) -> f64 {
         self.program.local_runtime_s
     }
 
-    /// The phase that it is in when it has done so many runs, which repeat.
+    /// The phase after `done` runs. Runs repeat.
     #[must_use]
     pub fn phase(&self, done: f64) -> usize {
         let within = (done + DONE).fract();
@@ -98,7 +96,7 @@ impl Emulated {
         ended.count().min(phases.len() - 1)
     }
 
-    /// What it reaches in `phase` with `shares` of its accesses on each tier, which sum to 1.
+    /// Performance in `phase` with `shares` of the accesses on each tier, which sum to 1.
     #[must_use]
     pub fn reached(&self, phase: usize, shares: &[f64]) -> Reached {
         let load = self.program.load(phase, DOMAIN, shares.to_vec());
@@ -111,7 +109,7 @@ impl Emulated {
         }
     }
 
-    /// What counters would have counted of that in `seconds`.
+    /// Traffic that counters would report for `seconds`.
     #[must_use]
     pub fn counted(&self, reached: &Reached, seconds: f64) -> Vec<Fed> {
         let tiers = reached.tier_bandwidth_gbps.iter().zip(&reached.tier_latency_ns).enumerate();
@@ -148,8 +146,8 @@ mod tests {
         input::read(&platform, &root.join(format!("workloads/{workload}.toml"))).unwrap()
     }
 
-    /// The one kind of threads that acts gives what all kinds give on average, and is the fastest
-    /// at the same weights.
+    /// The emulation's one behaviour agrees with the mean over all behaviours in the forecast, and
+    /// has the same best weights.
     #[test]
     fn it_reaches_what_is_predicted() {
         for workload in ["lbm", "stream", "cloverleaf"] {

@@ -1,4 +1,4 @@
-//! Platforms and demands as files.
+//! Reads platforms and demands from files.
 
 use std::{fs, io, path::Path};
 
@@ -8,12 +8,12 @@ use interleaf_model::{
     platform::Platform,
 };
 
-/// The platform and the demand of these files, and between them the platform that the demand's runs
-/// were made on, which lies beside the first when it is another.
+/// The platform, the platform of the demand's runs, and the demand. The second platform's file is
+/// in the same folder as the first, if the two differ.
 ///
 /// # Errors
 ///
-/// One of them cannot be read.
+/// A file cannot be read.
 pub fn read(platform: &Path, demand: &Path) -> io::Result<(Platform, Platform, Demand)> {
     let asked = self::platform(platform)?;
     let demand = demand_toml::parse(&demand.display().to_string(), &text(demand)?)

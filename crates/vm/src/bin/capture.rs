@@ -1,7 +1,8 @@
-//! `capture SERIES TOPOLOGY FOLDER`: what `interleaf doctor --capture` saves on a topology of this
-//! crate under a kernel of that series, as a new folder that `interleaf --root` reads.
+//! `capture SERIES TOPOLOGY FOLDER`: boots a kernel of the series on a topology of this crate, runs
+//! `interleaf doctor --capture` there, and saves the captured machine as a new folder for
+//! `interleaf --root`.
 //!
-//! `crates/vm/captures` makes all those of `tests/machines/` with it.
+//! `crates/vm/captures` creates all captured machines of `tests/machines/` with this program.
 
 use std::{
     env,
@@ -16,10 +17,10 @@ use interleaf_vm::{
     program,
 };
 
-/// The folder in the guest.
+/// The folder of the captured machine in the guest.
 const FOLDER: &str = "/tmp/capture";
 
-/// What went wrong, and how to mend it.
+/// A problem, and a remedy.
 struct Failure(String, String);
 
 impl Failure {
@@ -32,7 +33,7 @@ fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
     match run(&args) {
         Ok(done) => {
-            // Nobody is left to tell when this fails.
+            // A failure to write to stdout cannot be reported anywhere.
             let _ = writeln!(io::stdout(), "{done}");
             ExitCode::SUCCESS
         }
@@ -53,7 +54,7 @@ fn run(args: &[String]) -> Result<String, Failure> {
     let files = "crates/vm/topologies/ has a file of each";
     let machine = Topology::named(topology).map_err(|why| Failure::new(why, files))?;
     let target = Path::new(target);
-    // Asked before minutes go by, and answered for good by the one who creates it.
+    // Checked here before a boot of several minutes; creating the folder checks again.
     if target.exists() {
         return Err(Failure::new(
             format!("{} is there already", target.display()),
@@ -74,8 +75,8 @@ fn run(args: &[String]) -> Result<String, Failure> {
     Ok(format!("Linux {release} on {topology} is in {}", target.display()))
 }
 
-/// Whether a line says what another boot on another machine would say otherwise, and no reader asks
-/// for it: the speed of an emulated processor.
+/// True for lines of `/proc/cpuinfo` that differ from boot to boot and that no reader uses: the
+/// speed of an emulated processor.
 fn of_this_boot(line: &str) -> bool {
     ["cpu MHz", "bogomips"].iter().any(|key| {
         let rest = line.strip_prefix("proc/cpuinfo: ");
@@ -83,7 +84,7 @@ fn of_this_boot(line: &str) -> bool {
     })
 }
 
-/// Boots, and has the guest save its machine and show what it saved.
+/// Boots a guest that captures its machine and dumps the captured files.
 fn captured(series: Series, machine: &Topology) -> Result<Record, Failure> {
     let not_built = |why: io::Error| {
         Failure::new(why, "a static program needs libc.a: apt-get install libc6-dev")
@@ -104,7 +105,7 @@ fn captured(series: Series, machine: &Topology) -> Result<Record, Failure> {
     }
 }
 
-/// The step of this text, which did what it had to.
+/// The step with this text, if it succeeded.
 fn step<'a>(record: &'a Record, text: &str) -> Result<&'a Taken, Failure> {
     let taken = record.step(text).filter(|taken| taken.succeeded());
     taken.ok_or_else(|| {
