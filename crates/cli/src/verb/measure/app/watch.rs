@@ -183,7 +183,7 @@ impl<'a> Watch<'a> {
     fn take_usage(&mut self, sample: &mut SampleDocument, pid: u32) -> Result<(), RootError> {
         let now = Usage::of_tree(self.root, pid)?;
         let before = std::mem::replace(&mut self.usage, now);
-        // The CPU time of a reaped orphan is lost from the tree, so the sum may fall.
+        // A process reparented out of the tree takes its CPU time with it, so the sum may fall.
         sample.cpu_s = now.cpu.saturating_sub(before.cpu).as_secs_f64();
         sample.major_faults = now.major_faults.saturating_sub(before.major_faults);
         sample.threads = now.threads;
