@@ -106,7 +106,7 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-// --- Bandwidth is short --------------------------------------------------------------------------
+// --- Bandwidth is short -------------------------------------------------------------------------
 
 #[test]
 fn dmi_settles_near_the_best_static_ratio() {
@@ -168,7 +168,7 @@ fn with_right_curves_and_true_counters_guided_finds_the_top() {
     }
 }
 
-// --- Bandwidth is not short ----------------------------------------------------------------------
+// --- Bandwidth is not short ---------------------------------------------------------------------
 
 #[test]
 fn unsaturated_stays_local() {
@@ -198,7 +198,7 @@ fn unsaturated_stays_local() {
     }
 }
 
-// --- Noise ---------------------------------------------------------------------------------------
+// --- Noise --------------------------------------------------------------------------------------
 
 #[test]
 fn noise_does_not_unsettle() {
@@ -212,7 +212,7 @@ fn noise_does_not_unsettle() {
     }
 }
 
-// --- Shifting demand -----------------------------------------------------------------------------
+// --- Shifting demand ----------------------------------------------------------------------------
 
 fn shifting_demand() -> Scenario {
     let text = read("scenarios/shifting-demand.toml").unwrap();
@@ -240,7 +240,7 @@ fn demand_that_shifts_is_followed() {
     }
 }
 
-// --- Agreement of the runners --------------------------------------------------------------------
+// --- Agreement of the runners -------------------------------------------------------------------
 
 #[test]
 fn a_trial_is_what_the_arena_runs() {
