@@ -97,8 +97,8 @@ fn what_the_killed_leave_is_found_by_the_next() {
     assert_eq!(place.left(), 0);
 }
 
-/// The kill of a process with unlinked store files need not wait for the release of their blocks,
-/// which can take minutes: the releaser process does it.
+/// The exit of a killed program does not wait until the blocks of its store are freed, which can
+/// take minutes: the releaser process frees them.
 #[test]
 fn the_file_of_a_store_is_released_by_a_process_that_nobody_waits_for() {
     let place = Place::new();
