@@ -1,4 +1,4 @@
-//! Published figures, from the tables in `reproduce/`.
+//! Access to the published tables in `reproduce/`.
 
 use interleaf_console::Failure;
 use interleaf_model::weights::Weights;
@@ -12,7 +12,7 @@ pub(super) fn table<T: DeserializeOwned>(name: &str, text: &str) -> Result<Vec<T
     })
 }
 
-/// Weights from two columns of a table.
+/// Returns weights from two columns of a table.
 pub(super) fn weights(dram: u16, cxl: u16) -> Result<Weights, Failure> {
     Weights::new(vec![dram, cxl])
         .map_err(|why| Failure::new(why.to_string(), "the table is part of the program: report it"))

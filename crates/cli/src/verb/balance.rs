@@ -1,4 +1,5 @@
-//! `interleaf balance`.
+//! `interleaf balance`: steers pages on this machine or a simulated one, advises, or watches a
+//! daemon.
 
 mod monitor;
 

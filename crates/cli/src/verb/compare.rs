@@ -1,4 +1,4 @@
-//! `interleaf compare`.
+//! `interleaf compare`: compares two records of `interleaf measure`.
 
 use crate::args::CompareArgs;
 use interleaf_console::{Failure, output, support};

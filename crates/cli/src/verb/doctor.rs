@@ -1,4 +1,4 @@
-//! `interleaf doctor`.
+//! `interleaf doctor`: reports the capabilities of a machine, or captures the machine.
 
 use crate::args::DoctorArgs;
 use interleaf_console::{Failure, output, system};

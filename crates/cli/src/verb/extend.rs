@@ -1,4 +1,4 @@
-//! `interleaf extend`.
+//! `interleaf extend`: runs a command with extended memory, or watches, checks or cleans up.
 
 mod monitor;
 

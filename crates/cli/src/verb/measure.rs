@@ -1,4 +1,4 @@
-//! `interleaf measure`.
+//! `interleaf measure`: measures the memory of this machine.
 
 mod app;
 

@@ -1,4 +1,4 @@
-//! `interleaf report`.
+//! `interleaf report`: renders a record in another format.
 
 use crate::{
     args::{ReportArgs, ReportFormat},

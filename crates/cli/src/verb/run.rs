@@ -1,4 +1,4 @@
-//! `interleaf run`.
+//! `interleaf run`: places the pages of a command, or migrates those of running processes.
 
 use crate::args::RunArgs;
 use interleaf_console::{Failure, output, system};

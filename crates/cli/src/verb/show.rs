@@ -1,4 +1,4 @@
-//! `interleaf show`.
+//! `interleaf show`: prints the memory of this machine, a platform, or the built-in names.
 
 use crate::args::ShowArgs;
 use interleaf_console::{Failure, output, system};

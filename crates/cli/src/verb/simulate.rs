@@ -1,4 +1,4 @@
-//! `interleaf simulate`.
+//! `interleaf simulate`: simulates a policy on a machine, or a memory module.
 
 mod dimm;
 mod sweep;

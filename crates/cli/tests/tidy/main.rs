@@ -569,7 +569,7 @@ fn each_module_is_declared() {
     }
 }
 
-// --- The rules themselves -----------------------------------------------------------------------
+// --- Tests of the rules --------------------------------------------------------------------------
 
 fn lines(faults: &[Fault]) -> Vec<usize> {
     faults.iter().map(|fault| fault.line).collect()

@@ -10,7 +10,7 @@ use interleaf_sim::dimm::device::{Device, Options};
 
 const CHANNELS_NEXT: u32 = 16;
 
-/// 128 lanes of 8 GB/s.
+/// Bandwidth of the devices: 128 lanes of 8 GB/s.
 const DMA_GBPS: f64 = 128.0 * 8.0;
 
 const DEVICES: [&str; 4] = [MRDIMM, MRDIMM_4R, GEN2, GEN2_4R];

@@ -27,7 +27,6 @@ const RECIPE: &str = "interleaf.recipe/1";
 /// Interval between checks for the end of the application.
 const LOOK: Duration = Duration::from_secs(3600);
 
-/// An application.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Recipe {

@@ -1,4 +1,4 @@
-//! `interleaf bench run`.
+//! `interleaf bench run`: runs a built-in workload.
 
 use super::process::{Drive, Used};
 use crate::args::{BenchRunArgs, Place};

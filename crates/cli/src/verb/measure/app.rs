@@ -1,4 +1,4 @@
-//! `interleaf measure app`.
+//! `interleaf measure app`: profiles the memory traffic, placement and resources of a command.
 
 mod demand;
 mod sources;

@@ -1,4 +1,4 @@
-//! `interleaf simulate dimm`.
+//! `interleaf simulate dimm`: simulates memory modules command by command.
 
 mod drawing;
 mod traced;

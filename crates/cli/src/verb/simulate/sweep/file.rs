@@ -162,7 +162,7 @@ impl Sweep {
         self.grounds().saturating_mul(self.cases_of_ground())
     }
 
-    /// The number of grounds: combinations of platform, footprint and workload.
+    /// Returns the number of grounds: combinations of platform, footprint and workload.
     pub(super) fn grounds(&self) -> usize {
         product([self.platforms.len(), self.what.len(), self.footprints.len()])
     }

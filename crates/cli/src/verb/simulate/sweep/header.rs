@@ -1,4 +1,4 @@
-//! The columns of a sweep.
+//! The header of a sweep's CSV file.
 
 /// The columns of a row. The last one is a fingerprint of the sweep's input, by which a continued
 /// sweep recognizes its rows.
