@@ -1,4 +1,4 @@
-//! `interleaf predict`: predicts the bandwidth of a mix, or the runtime of a workload, by weights.
+//! `interleaf predict`: predicts the bandwidth of a mix, or the speed-up of a workload, by weights.
 
 use crate::args::{LoadChoice, PredictArgs, WeightsChoice};
 use interleaf_console::{Failure, output, support};
