@@ -1,7 +1,7 @@
-//! Bandwidth that hardware counters see, beside that of the program.
+//! Bandwidth counted by the hardware, recorded beside that of the program.
 //!
-//! They count the whole machine: what others did meanwhile is in it, and what a controller did for
-//! prefetches, for ownership, or did not do.
+//! The counters cover the whole machine, so they include the traffic of other programs, and lines
+//! that a controller moved or saved for prefetches and ownership.
 
 use interleaf_console::Failure;
 use interleaf_linux::{machine::topology::Machine, root::Root};
@@ -13,14 +13,15 @@ use interleaf_observe::{
 use interleaf_record::rounded;
 use std::{cell::RefCell, path::Path};
 
-/// Counters of the machine, or a recording of some, as far as there are any.
+/// Counters of the machine or a recording, if available.
 pub(crate) struct Counted(RefCell<Option<Box<dyn Source>>>);
 
 impl Counted {
-    /// Opens what there is, and says what it is, or why there is none.
+    /// Opens the counters or the recording, and returns a note that names them or the reason for
+    /// their absence.
     ///
     /// # Errors
-    /// When a recording was named and cannot be read.
+    /// When the given recording cannot be read.
     pub(crate) fn find(
         replay: Option<&Path>,
         root: &Root,
@@ -49,12 +50,12 @@ impl Counted {
         })
     }
 
-    /// Does something, and says what was counted meanwhile, GB/s of all memory; `None` where
-    /// nothing is counted, or it is no more.
+    /// Runs `work` and returns the bandwidth counted during it, GB/s of all memory; `None` if the
+    /// counters are absent or failed.
     pub(crate) fn during<T>(&self, work: impl FnOnce() -> T) -> (T, Option<f64>) {
         let mut source = self.0.borrow_mut();
         let mut read = || source.as_mut().and_then(|source| source.read().ok());
-        // The first reading ends the span before the work.
+        // The first reading starts the counted span right before the work.
         let is_counted = read().is_some();
         let done = work();
         let Some(reading) = read().filter(|_| is_counted) else { return (done, None) };

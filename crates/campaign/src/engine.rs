@@ -1,5 +1,5 @@
-//! Measures one point after the other; each is saved before the next, with the load that other
-//! programs put on the machine meanwhile.
+//! Measures one point after the other. Each point is saved before the next one starts, with the
+//! interference during its measurement.
 
 mod curve;
 mod histogram;
@@ -48,25 +48,25 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The longest window of a bandwidth.
+/// Longest window of a bandwidth sample.
 const WINDOW: Duration = Duration::from_millis(20);
 
-/// The time for which threads work before the first window.
+/// Longest warm-up of the threads before the first window.
 const WARM_UP: Duration = Duration::from_millis(100);
 
-/// Why a measurement ended.
+/// The end of a measurement.
 pub enum CampaignEnd {
-    /// Nothing was to be measured.
+    /// A dry run: no point was measured.
     DryRun,
-    /// All was measured.
+    /// All points were measured.
     Done,
-    /// A signal came.
+    /// A signal stopped the measurement.
     Signal(i32),
-    /// An error came; the points before it are good.
+    /// An error stopped the measurement; the points before it are valid.
     Failed(Failure),
 }
 
-/// The reason to measure no further point.
+/// The reason to stop measuring.
 pub(crate) enum Stop {
     Signal(i32),
     Failed(Failure),
@@ -105,12 +105,12 @@ pub(crate) struct Bench<'a> {
     signals: &'a Signals,
     counted: &'a Counted,
     options: &'a Options,
-    /// The way in which pages are placed by weights.
+    /// The mechanism that places pages by weights.
     way: Way,
     bar: ProgressBar,
 }
 
-/// Memory, where its pages are, and of which size.
+/// The nodes of some memory's pages, and the share of huge pages.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     pages_by_node: BTreeMap<u32, u64>,
@@ -128,7 +128,7 @@ impl<'a> Bench<'a> {
         Self { setup, signals, counted, options, way, bar: output::progress(0, "measuring") }
     }
 
-    /// Does all tasks, or as many as it comes to.
+    /// Runs all tasks until the end, a signal or an error.
     pub(crate) fn all(&self, tasks: &[Task], document: &mut MeasureDocument) -> CampaignEnd {
         self.bar.set_length(tasks.iter().map(Task::steps).sum());
         for task in tasks {
@@ -171,7 +171,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Takes in a point, saves what there is so far, and goes on unless a signal came.
+    /// Adds a point, saves the interim record, and stops if a signal arrived.
     fn add(&self, document: &mut MeasureDocument, point: MeasuredPoint) -> Result<(), Stop> {
         document.add(point);
         if let Some(point) = document.points.last().filter(|_| !self.options.quiet) {
@@ -189,7 +189,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// The fields that all points share.
+    /// Returns a point with the fields that all kinds share.
     fn point(&self, kind: &str, cpus: &NodeCpus, seen: &Seen) -> MeasuredPoint {
         MeasuredPoint {
             kind: kind.into(),
@@ -201,7 +201,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Does something, and says who else was at work meanwhile.
+    /// Runs `work`, and returns the interference and the duration.
     fn watched<T>(
         &self,
         work: impl FnOnce() -> Result<T, Stop>,
@@ -220,7 +220,7 @@ impl<'a> Bench<'a> {
         Ok((done, contamination, rounded(took)))
     }
 
-    /// The nodes and sizes of the pages of some memory, as far as the kernel tells them.
+    /// Reads the nodes and sizes of pages of some memory, as far as the kernel reports them.
     fn seen<'r>(&self, regions: impl IntoIterator<Item = &'r Region>) -> Seen {
         let mut seen = Seen::default();
         let (mut huge, mut bytes, mut is_known) = (0, 0, true);
@@ -237,7 +237,7 @@ impl<'a> Bench<'a> {
         seen
     }
 
-    /// The options of a chase.
+    /// Returns the options of a chase.
     fn options(&self) -> idle::Options {
         let setup = self.setup;
         idle::Options {
@@ -334,7 +334,7 @@ impl<'a> Bench<'a> {
         self.add(document, last)
     }
 
-    /// The loop for a mix.
+    /// Returns the kernel for a mix.
     fn kernel(&self, traffic: &Traffic) -> Option<Kernel> {
         match self.setup.isa {
             Some(isa) => Kernel::best(isa, traffic),
@@ -342,7 +342,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Threads that load memory, one on each of some CPUs.
+    /// Describes threads that load memory, one on each of these CPUs.
     fn load(&self, cpus: &[u32], traffic: &Traffic) -> Load {
         let setup = self.setup;
         let kernel = self.kernel(traffic);
@@ -361,7 +361,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// The bandwidth of one mix in memory that is placed.
+    /// Measures the bandwidth of one mix on memory with a placement.
     fn bandwidth(
         &self,
         cpus: &NodeCpus,
@@ -404,7 +404,7 @@ impl<'a> Bench<'a> {
         Ok(with_rate(point, traffic, cpus.cpus.len(), rate))
     }
 
-    /// Bandwidth of each mix under one choice of weights, and latency under load.
+    /// Measures the bandwidth of each mix with given weights, and the loaded latency.
     fn weights(
         &self,
         cpus: &NodeCpus,
@@ -436,7 +436,7 @@ impl<'a> Bench<'a> {
 
 const NOTHING: Spread = Spread { median: 0.0, relative: 0.0, count: 0 };
 
-/// Does something in a thread that stays on a CPU.
+/// Runs `work` in a thread pinned to a CPU.
 fn pinned<T: Send>(cpu: u32, work: impl FnOnce() -> Result<T, Stop> + Send) -> Result<T, Stop> {
     pin::on(Some(cpu), work).map_err(|why| {
         let hint = "name CPUs that this process may use with --cpus";
@@ -444,7 +444,7 @@ fn pinned<T: Send>(cpu: u32, work: impl FnOnce() -> Result<T, Stop> + Send) -> R
     })?
 }
 
-/// All on one node.
+/// Returns the placement of all pages on one node.
 fn on_node(node: u32) -> Placement {
     Placement { nodes: vec![(node, 1)], means: Means::Interleave }
 }

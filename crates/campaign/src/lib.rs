@@ -1,12 +1,13 @@
-//! Measuring campaigns: which points are measured on a machine, in which order, and their record.
+//! Measurement campaigns: plans the points of a measurement on a machine, measures them in order,
+//! and records them.
 //!
 //! ```text
 //! Options, machine -> Setup -> tasks -> engine -> points -> record, saved after each point
 //! ```
 //!
-//! `interleaf_measure` measures one point and knows no record; this crate decides which points a
-//! subject ([`What`]) needs on this machine, sets the kernel's weights where they are measured,
-//! runs the points one by one, and keeps a [`MeasureDocument`].
+//! `interleaf_measure` measures one point and knows no record. This crate decides which points a
+//! subject ([`What`]) needs on this machine, sets the kernel's weights for interleaved memory,
+//! measures the points one by one, and keeps a [`MeasureDocument`].
 
 #![forbid(unsafe_code)]
 
@@ -30,7 +31,7 @@ use interleaf_measure::interleave::Way;
 use interleaf_record::measure::MeasureDocument;
 use setup::Setup;
 
-/// Measures on the machine of `root`, and returns the record, and why the measurement ended.
+/// Measures on the machine of `root`; returns the record, and the end of the measurement.
 ///
 /// # Errors
 /// When the options do not fit the machine. An error after the first point is an end

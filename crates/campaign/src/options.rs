@@ -10,24 +10,24 @@ use std::{path::PathBuf, time::Duration};
 /// The subject of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// A bit of everything, for a platform.
+    /// The subjects that a platform file needs.
     All,
-    /// Latency without load.
+    /// Idle latency.
     Idle,
-    /// Bandwidth of each mix.
+    /// Maximum bandwidth of each mix.
     Bandwidth,
-    /// Latency under load.
+    /// Loaded latency.
     Loaded,
     /// The distribution of the latency of single accesses.
     Histogram,
     /// Latency and bandwidth from each node to each node.
     Matrix,
-    /// Bandwidth under weights.
+    /// Bandwidth with interleaving by weights.
     Interleave,
 }
 
 impl What {
-    /// Its name in the record.
+    /// Returns the name of the subject in the record.
     pub fn name(self) -> &'static str {
         match self {
             Self::All => "all",
@@ -41,76 +41,76 @@ impl What {
     }
 }
 
-/// The options of a measurement. `None` and empty lists stand for a default that depends on the
+/// The options of a measurement. `None` and empty lists stand for defaults that depend on the
 /// subject and the machine.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The subject.
     pub what: What,
-    /// The pointer chase.
+    /// Options of the pointer chase.
     pub chase: ChaseOptions,
-    /// The traffic.
+    /// Options of the traffic.
     pub traffic: TrafficOptions,
     /// The loads of a curve.
     pub load: LoadOptions,
-    /// The weights, of [`What::Interleave`].
+    /// Options of [`What::Interleave`].
     pub interleave: Option<InterleaveOptions>,
-    /// The CPUs, as numactl takes them.
+    /// The CPUs that measure, as a list of numactl.
     pub cpus: Option<String>,
-    /// The node whose CPUs are used.
+    /// The node whose CPUs measure.
     pub cpu_node: Option<u32>,
-    /// The nodes whose memory is measured, as numactl takes them.
+    /// The nodes whose memory is measured, as a list of numactl.
     pub nodes: Option<String>,
-    /// The instructions by which memory is read and written.
+    /// The instruction set of the kernels.
     pub isa: Option<Isa>,
-    /// The pages of the memory that is measured.
+    /// The page size of the measured memory.
     pub pages: Pages,
-    /// The time of a point, all its repeats together.
+    /// Duration of a point with all its repetitions.
     pub duration: Option<Time>,
-    /// The repeats of a point.
+    /// Repetitions of a point.
     pub repeat: Option<u32>,
     /// The seed of all random orders.
     pub seed: u64,
-    /// Whether all is measured in half a minute, coarser.
+    /// Measure everything in half a minute, with less accuracy.
     pub quick: bool,
-    /// A recording of counters, in place of those of the machine.
+    /// A recording of counters that replaces those of the machine.
     pub replay: Option<PathBuf>,
-    /// Whether nothing is measured.
+    /// Measure nothing.
     pub dry_run: bool,
-    /// Whether only errors are printed.
+    /// Print errors only.
     pub quiet: bool,
-    /// The file that the record is written to after each point; `-` gets none then.
+    /// The file of the record, written after each point. stdout (`-`) gets only the final record.
     pub output: Option<PathBuf>,
 }
 
 /// The options of a pointer chase.
 #[derive(Clone, Debug, Default)]
 pub struct ChaseOptions {
-    /// The memory that is chased through.
+    /// The size of the memory of the chase.
     pub bytes: Option<Bytes>,
-    /// The distance of accesses, before their order is shuffled.
+    /// The distance of the accesses before their order is shuffled.
     pub stride: Option<Bytes>,
 }
 
 /// The options of traffic.
 #[derive(Clone, Debug, Default)]
 pub struct TrafficOptions {
-    /// The threads.
+    /// The number of threads.
     pub threads: Option<u32>,
     /// The mixes.
     pub mixes: Option<Vec<Traffic>>,
-    /// Whether lines are in random order.
+    /// Access lines in random order.
     pub random: bool,
-    /// The memory of each thread, for each buffer of its mix.
+    /// The size of each buffer of a thread; a mix has one or several.
     pub buffer: Option<Bytes>,
 }
 
-/// The loads of a curve: found as the curve bends, unless one of these is given.
+/// The loads of a curve; without a list, the bends of the curve determine them.
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
     /// Pauses of the loading threads.
     pub delays: Vec<Duration>,
-    /// Traffic of the program.
+    /// Bandwidths of the loading threads.
     pub rates: Vec<Bandwidth>,
 }
 
@@ -119,8 +119,8 @@ pub struct LoadOptions {
 pub struct InterleaveOptions {
     /// The weights.
     pub weights: Option<Vec<Weights>>,
-    /// The way in which pages are placed.
+    /// The mechanism that places pages.
     pub way: Option<Way>,
-    /// Whether the curve of latency under load is measured under each weights.
+    /// Also measure the loaded latency with each of the weights.
     pub loads: bool,
 }

@@ -1,4 +1,4 @@
-//! CPUs, memory, sizes and times of a measurement: the options, as this machine can satisfy them.
+//! CPUs, memory, sizes and times of a measurement: its options, resolved on this machine.
 
 use crate::options::{Options, What};
 use interleaf_console::{Failure, system};
@@ -25,17 +25,17 @@ use interleaf_model::units::Bytes;
 use interleaf_record::measure::{MeasureDocument, MeasuredMachine, SettingsDocument, size_text};
 use std::time::Duration;
 
-/// MLC's, so that figures can be compared: a chase through 200 MB by 64 B, 100 MB a thread.
+/// MLC's defaults, so that figures are comparable: a chase over 200 MB by 64 B, 100 MB per thread.
 const CHASE_BYTES: u64 = 200_000_000;
 const BUFFER_BYTES: u64 = 100_000_000;
 const STRIDE_BYTES: u64 = 64;
-/// Both with --quick. All of them become more where the last-level cache is large.
+/// Both sizes with --quick. All sizes are increased for a large last-level cache.
 const QUICK_BYTES: u64 = 40_000_000;
 
-/// No more than this part of what is free is taken unasked.
+/// Default sizes take at most one part in this many of the free memory.
 const FREE_PART: u64 = 2;
 
-/// CPUs of one node that measure.
+/// The CPUs of a node that measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeCpus {
     pub(crate) node: u32,
@@ -51,30 +51,30 @@ pub(crate) struct Setup<'a> {
     pub(crate) machine: Machine,
     pub(crate) hardware: Hardware,
     pub(crate) allowed: Option<IdList>,
-    /// The CPUs of each node that measures; never empty.
+    /// The CPUs that measure, by node; never empty.
     pub(crate) from: Vec<NodeCpus>,
-    /// The nodes whose memory is measured, the nearest to the first CPUs first; never empty.
+    /// The nodes whose memory is measured, nearest to the first CPUs first; never empty.
     pub(crate) memory: Vec<u32>,
-    /// The list of nodes as it was given; `None` where none was.
+    /// The list of nodes in the options, if given.
     pub(crate) named: Option<String>,
-    /// The instructions that were asked for; `None` for those of the fastest loop of each mix.
+    /// The requested instruction set; `None` selects the fastest kernel for each mix.
     pub(crate) isa: Option<Isa>,
     pub(crate) pages: Pages,
     pub(crate) pattern: Pattern,
     pub(crate) buffer: usize,
     pub(crate) chase: usize,
     pub(crate) stride: usize,
-    /// The time of a point.
+    /// Duration of a point.
     pub(crate) span: Duration,
     pub(crate) repeats: usize,
     pub(crate) seed: u64,
     pub(crate) quick: bool,
     pub(crate) clock: Clock,
-    /// The last-level cache of the CPU that chases, and the part of one that each loading thread
-    /// has; `None` where the kernel does not say.
+    /// Size of the last-level cache of the chasing CPU, and the share of a cache for each loading
+    /// thread; `None` if the kernel does not report caches.
     last_level: Option<u64>,
     last_level_per_thread: Option<u64>,
-    /// Differences from the options.
+    /// Deviations from the options.
     pub(crate) notes: Vec<String>,
 }
 
@@ -130,7 +130,7 @@ impl<'a> Setup<'a> {
         Ok(setup)
     }
 
-    /// Takes as many CPUs of each node as there are to be threads.
+    /// Limits the CPUs of each node to the number of threads.
     fn threads(&mut self, threads: Option<u32>) -> Result<(), Failure> {
         let Some(threads) = threads.map(|threads| threads as usize) else { return Ok(()) };
         for from in &mut self.from {
@@ -146,8 +146,8 @@ impl<'a> Setup<'a> {
         Ok(())
     }
 
-    /// Makes sizes that were not asked for [`LAST_LEVEL_FACTOR`] times the last-level caches that
-    /// the threads reach.
+    /// Raises default sizes to [`LAST_LEVEL_FACTOR`] times the last-level cache that a thread can
+    /// use.
     fn exceed_caches(&mut self, options: &Options) {
         let chasing = self.from.iter().map(|from| from.cpus[0]);
         let last_level = chasing.filter_map(|cpu| self.hardware.last_level_of(cpu));
@@ -167,7 +167,8 @@ impl<'a> Setup<'a> {
         }
     }
 
-    /// The CPUs that load memory: where one of them chases beside it, the fewer that are left.
+    /// Returns the CPUs that load memory: all for `bandwidth`, else all except the first, which
+    /// chases.
     fn loading<'c>(&self, from: &'c NodeCpus) -> &'c [u32] {
         match &from.cpus[..] {
             [_, load @ ..] if self.what != What::Bandwidth && !load.is_empty() => load,
@@ -175,19 +176,19 @@ impl<'a> Setup<'a> {
         }
     }
 
-    /// The part of the memory of a chase that the last-level cache of a CPU can hold.
+    /// Returns the fraction of the chased memory that fits into the last-level cache of a CPU.
     pub(crate) fn chase_cacheable(&self, cpu: u32) -> Option<f64> {
         let cache = self.hardware.last_level_of(cpu)?;
         Some((cache.bytes as f64 / self.chase as f64).min(1.0))
     }
 
-    /// The part of the buffers of threads on some CPUs that the last-level caches can hold.
+    /// Returns the fraction of the buffers that fits into the last-level caches of their CPUs.
     pub(crate) fn buffers_cacheable(&self, cpus: &[u32]) -> Option<f64> {
         let share = self.hardware.last_level_share(cpus)?;
         Some((share as f64 / self.buffer as f64).min(1.0))
     }
 
-    /// Notes which sizes are too small for the last-level caches.
+    /// Notes sizes that are too small for the last-level caches.
     fn note_small_sizes(&mut self) {
         let is_chased = ![What::Bandwidth, What::Interleave].contains(&self.what);
         let is_loaded = self.what != What::Idle;
@@ -225,7 +226,8 @@ impl<'a> Setup<'a> {
             }
         }
         let interleaved = self.what == What::Interleave;
-        // Of memory on several nodes, one of them may have to hold nearly all.
+        // Interleaved memory may be nearly all on one node: each size must fit the node with the
+        // least.
         let sizes = [
             ("--chase", options.chase.bytes.is_some(), &mut self.chase, 1),
             ("--buffer", options.traffic.buffer.is_some(), &mut self.buffer, threads),
@@ -274,7 +276,7 @@ impl<'a> Setup<'a> {
         Ok(())
     }
 
-    /// Checks that the kernel has pages of the size that was asked for.
+    /// Checks that the kernel has pages of the requested size.
     fn huge_pages(&mut self) -> Result<(), Failure> {
         let switch = self.machine.sysctls.huge_pages.as_deref();
         match (self.pages, switch) {
@@ -318,7 +320,7 @@ impl<'a> Setup<'a> {
         Ok(())
     }
 
-    /// A record without points.
+    /// Returns a record without points.
     pub(crate) fn document(&self) -> MeasureDocument {
         let machine = MeasuredMachine::new(&self.machine, &self.hardware);
         let settings = SettingsDocument {
@@ -347,14 +349,14 @@ impl<'a> Setup<'a> {
         }
     }
 
-    /// The memory nodes, the nearest to some CPUs first.
+    /// Returns the measured node that is nearest to some CPUs.
     pub(crate) fn nearest(&self, from: &NodeCpus) -> u32 {
         by_distance(&self.machine, from.node, &self.memory)[0]
     }
 }
 
-/// The memory of a node that this process can have; all there could be where the machine does not
-/// tell.
+/// Returns the memory of a node that this process can have; unlimited if the kernel does not report
+/// it.
 pub(crate) fn available_on(root: &Root, node: u32) -> Result<Available, Failure> {
     let nodes = [node].into_iter().collect();
     let found = available(root, Some(&nodes)).map_err(system::read_failure)?;
@@ -368,7 +370,7 @@ fn list_failure(option: &str, why: &IdListError) -> Failure {
     )
 }
 
-/// The CPUs of each node that measures.
+/// Returns the CPUs that measure, by node.
 fn from(
     machine: &Machine,
     options: &Options,
@@ -407,7 +409,7 @@ fn from(
     Ok(taken)
 }
 
-/// The nodes whose memory is measured, and the list that named them.
+/// Returns the nodes whose memory is measured, and the list that named them.
 fn memory(
     machine: &Machine,
     options: &Options,
@@ -445,7 +447,7 @@ fn memory(
     Ok((near, None))
 }
 
-/// Nodes in the order of their distance from one.
+/// Sorts nodes by their distance from a node.
 fn by_distance(machine: &Machine, from: u32, nodes: &[u32]) -> Vec<u32> {
     let distance = |node: &u32| {
         let at = machine.nodes.iter().position(|it| it.id == *node);

@@ -1,40 +1,40 @@
-//! A unit of work of a measurement.
+//! The tasks of a measurement.
 
 use crate::setup::Setup;
 use interleaf_measure::traffic::Traffic;
 use interleaf_model::{units::Bandwidth, weights::Weights};
 use std::time::Duration;
 
-/// Something that is measured as one, and gives one point or several.
+/// A unit of work that measures one or several points.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Task {
-    /// Latency without load, in both orders.
+    /// Idle latency, in TLB-local and in random order.
     Idle { from: usize, memory: u32 },
-    /// Latency by size.
+    /// Idle latency by size of the memory.
     Sweep { from: usize, memory: u32 },
     /// Bandwidth of one mix.
     Bandwidth { from: usize, memory: u32, traffic: Traffic },
     /// Latency at several loads.
     Loaded { from: usize, memory: u32, traffic: Traffic, loads: Loads },
-    /// The distribution of latencies, at one load.
+    /// The distribution of latencies, idle and at several loads.
     Histogram { from: usize, memory: u32, traffic: Traffic, loads: Loads },
-    /// Bandwidth of each mix under one choice of weights, and latency under load.
+    /// Bandwidth of each mix with given weights, and loaded latency.
     Weights { from: usize, weights: Weights, mixes: Vec<Traffic>, loads: Option<Loads> },
 }
 
 /// The loads of a curve.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Loads {
-    /// Those at which the curve bends.
+    /// Loads near the bends of the curve, found while measuring.
     Found,
-    /// By how long threads pause.
+    /// Pauses of the loading threads.
     Delays(Vec<Duration>),
-    /// By how much there is.
+    /// Bandwidths of the loading threads.
     Rates(Vec<Bandwidth>),
 }
 
 impl Task {
-    /// The steps of a progress bar: about the time of the task, in points.
+    /// Returns the steps of the progress bar: about the time of the task in units of a point.
     pub(crate) fn steps(&self) -> u64 {
         match self {
             Self::Idle { .. } => 2,
@@ -48,7 +48,7 @@ impl Task {
         }
     }
 
-    /// A line that describes the task.
+    /// Describes the task in a line.
     pub(crate) fn describe(&self, setup: &Setup<'_>) -> String {
         let cpus = |from: &usize| {
             let from = &setup.from[*from];

@@ -1,4 +1,4 @@
-//! The tasks of a measurement, in their order.
+//! Plans the tasks of a measurement, in their order.
 
 use crate::{
     options::{Options, What},
@@ -12,10 +12,10 @@ use interleaf_measure::traffic::Traffic;
 /// Mixes of the published matrix of weights (the white paper's section IV.A).
 const OF_WEIGHTS: [&str; 4] = ["R", "W2", "W5", "W10"];
 
-/// Weights to try unasked, from the most on the first tier to the least.
+/// Default weights, from the largest share of the first tier to the smallest.
 const WEIGHTS: [&str; 8] = ["1:0", "9:1", "4:1", "3:1", "5:2", "2:1", "1:1", "0:1"];
 
-/// The tasks for the options.
+/// Returns the tasks for the options.
 ///
 /// # Errors
 /// When the weights cannot be used on this machine.
@@ -79,7 +79,7 @@ pub(crate) fn plan(setup: &Setup<'_>, options: &Options) -> Result<Vec<Task>, Fa
     Ok(tasks)
 }
 
-/// From the CPUs of each node to the memory of each.
+/// Returns the tasks from the CPUs of each node to the memory of each node.
 fn matrix(setup: &Setup<'_>, mixes: &[Traffic]) -> Vec<Task> {
     let mut tasks = vec![];
     for from in 0..setup.from.len() {
@@ -101,7 +101,7 @@ fn loads(options: &Options) -> Loads {
     }
 }
 
-/// The mixes of these names; all of none.
+/// Returns the mixes with these names; an empty list gives all mixes.
 fn named_traffic(names: &[&str]) -> Vec<Traffic> {
     let is_named = |it: &Traffic| names.is_empty() || names.contains(&it.to_string().as_str());
     Traffic::all().into_iter().filter(is_named).collect()

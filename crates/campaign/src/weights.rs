@@ -1,4 +1,4 @@
-//! The weights that are measured, and the settings of the kernel for each.
+//! The weights of a measurement, and the kernel settings for each.
 
 use crate::{options::Options, setup::Setup, task::Task};
 use interleaf_console::{Failure, system};
@@ -11,7 +11,7 @@ use interleaf_measure::interleave::Way;
 use interleaf_model::weights::Weights;
 use interleaf_record::run::{ChangedSetting, PutBackDocument};
 
-/// The weights that are measured, each of them valid on this machine.
+/// Returns the weights to measure, after a check that each is valid on this machine.
 pub(crate) fn choices(
     setup: &Setup<'_>,
     options: &Options,
@@ -34,14 +34,14 @@ pub(crate) fn choices(
     Ok(choices)
 }
 
-/// The placement of weights on this machine.
+/// Returns the placement for weights on this machine.
 pub(crate) fn placement(setup: &Setup<'_>, weights: &Weights) -> Result<Placement, Failure> {
     let named = setup.named.as_deref();
     Placement::new(&setup.machine, weights, named, setup.allowed.as_ref())
         .map_err(|why: PlacementError| Failure::new(why.to_string(), why.hint()))
 }
 
-/// The way in which pages are placed by weights, and the reason where it is not the usual one.
+/// Returns the mechanism that places pages, and the reason for a fallback to single pages.
 pub(crate) fn way(
     setup: &Setup<'_>,
     asked: Option<Way>,
@@ -70,8 +70,8 @@ pub(crate) fn way(
     }
 }
 
-/// Runs `work` while the kernel has the weights of a placement, and restores them after it, also
-/// after an error. A killed process leaves them to `interleaf run --restore`.
+/// Runs `work` while the kernel has the weights of a placement, then restores the old weights, also
+/// after an error. If the process is killed, `interleaf run --restore` restores them.
 pub(crate) fn with_weights<T, E: From<Failure>>(
     setup: &Setup<'_>,
     placement: &Placement,
@@ -93,7 +93,7 @@ pub(crate) fn with_weights<T, E: From<Failure>>(
     done
 }
 
-/// Keeps the last outcome of each setting.
+/// Keeps each outcome of a setting once.
 fn remember(put_back: &mut Vec<PutBackDocument>, undone: impl Iterator<Item = PutBackDocument>) {
     for undone in undone {
         put_back.retain(|known| known.path != undone.path || known.outcome != undone.outcome);
@@ -101,7 +101,7 @@ fn remember(put_back: &mut Vec<PutBackDocument>, undone: impl Iterator<Item = Pu
     }
 }
 
-/// The settings that some tasks need.
+/// Returns the kernel settings that the tasks need.
 pub(crate) fn needed_settings(
     setup: &Setup<'_>,
     tasks: &[Task],

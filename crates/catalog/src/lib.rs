@@ -1,9 +1,9 @@
-//! Platforms, workloads and scenarios by name or by file.
+//! Platforms, workloads and scenarios by name or from a file.
 //!
-//! The files of the folders `platforms/`, `workloads/` and `scenarios/` are part of the program and
-//! are found by name; a path names a file of the same kind. `interleaf_model::format` and
-//! `interleaf_sim` parse them; this crate finds the text, and lists the known names in its errors.
-//! Files are limited in size: 64 MiB for TOML and CSV, 256 MiB for a record, 2 GiB for a trace.
+//! The files of the folders `platforms/`, `workloads/` and `scenarios/` are built into the program
+//! and found by name; a path names a file of the same kind. `interleaf_model::format` and
+//! `interleaf_sim` parse them; this crate reads their text, and its errors list the known names.
+//! Sizes of files are limited: 64 MiB for TOML and CSV, 256 MiB for a record, 2 GiB for a trace.
 
 #![forbid(unsafe_code)]
 
@@ -27,24 +27,24 @@ static PLATFORMS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../platforms");
 static SCENARIOS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../scenarios");
 static WORKLOADS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../workloads");
 
-/// The names of the built-in platforms.
+/// Returns the names of the built-in platforms.
 pub fn platform_names() -> Vec<String> {
     names(&PLATFORMS)
 }
 
-/// The names of the built-in workloads.
+/// Returns the names of the built-in workloads.
 pub fn workload_names() -> Vec<String> {
     names(&WORKLOADS)
 }
 
-/// The names of the built-in scenarios.
+/// Returns the names of the built-in scenarios.
 pub fn scenario_names() -> Vec<String> {
     let names = names(&SCENARIOS);
-    // Files NAME.demand.toml are demands of a scenario.
+    // Files `NAME.demand.toml` are demands of a scenario.
     names.into_iter().filter(|name| !name.ends_with(".demand")).collect()
 }
 
-/// The built-in recipes of applications: the name of each file, and its text.
+/// Returns the file name and the text of each built-in recipe of an application.
 pub fn recipes() -> impl Iterator<Item = (String, &'static str)> {
     let files = WORKLOADS.get_dir("recipes").map(Dir::files).into_iter().flatten();
     files.filter_map(|file| Some((file.path().display().to_string(), file.contents_utf8()?)))
@@ -60,7 +60,7 @@ fn names(dir: &Dir<'_>) -> Vec<String> {
     names
 }
 
-/// The platform with this name, or in this file.
+/// Returns the built-in platform with this name, or the platform in this file.
 pub fn platform(name: &str) -> Result<Platform, Failure> {
     if let Some(text) = embedded(&PLATFORMS, &format!("{name}.toml")) {
         let curves = |path: &str| {
@@ -80,7 +80,7 @@ pub fn platform(name: &str) -> Result<Platform, Failure> {
     Ok(platform_toml::parse(name, &text, &curves)?)
 }
 
-/// The platform on which the runs of `demand` were measured: the one that it names, else `asked`.
+/// Returns the platform that the runs of `demand` were measured on: the named one, or else `asked`.
 pub fn measured_on(asked: &Platform, demand: &Demand) -> Result<Platform, Failure> {
     let measured_on = match &demand.platform {
         Some(name) if *name != asked.name => {
@@ -98,7 +98,7 @@ pub fn measured_on(asked: &Platform, demand: &Demand) -> Result<Platform, Failur
     Ok(measured_on)
 }
 
-/// The built-in workload with this name.
+/// Returns the built-in workload with this name.
 pub fn workload(name: &str) -> Result<Demand, Failure> {
     let Some(text) = embedded(&WORKLOADS, &format!("{name}.toml")) else {
         let problem = format!("there is no workload \"{name}\"");
@@ -111,23 +111,23 @@ pub fn workload(name: &str) -> Result<Demand, Failure> {
     Ok(demand_toml::parse(&format!("{name}.toml"), text)?)
 }
 
-/// The demand in a file.
+/// Reads the demand in a file.
 pub fn demand(path: &Path) -> Result<Demand, Failure> {
     let hint = "name a demand file, or use a workload that comes with the tool";
     Ok(demand_toml::parse(&path.display().to_string(), &text(path, hint)?)?)
 }
 
-/// The text of the file at `path`, or of stdin for `-`. A failure to read it gets this `hint`.
+/// Reads the text of the file at `path`, or of stdin for `-`. An error has the remedy `hint`.
 pub fn text(path: &Path, hint: &str) -> Result<String, Failure> {
     text_up_to(path, TEXT_MAX, hint)
 }
 
-/// The text of a recorded document; as [`text`], with the limit for records.
+/// Reads a recorded document, like [`text`], with the limit for records.
 pub fn document(path: &Path, hint: &str) -> Result<String, Failure> {
     text_up_to(path, DOCUMENT_MAX, hint)
 }
 
-/// The bytes of a trace of requests; as [`text`], with the limit for traces.
+/// Reads a trace of requests, like [`text`], with the limit for traces.
 pub fn trace(path: &Path, hint: &str) -> Result<Vec<u8>, Failure> {
     read_input(path, TRACE_MAX).map_err(|why| read_failure(path, &why, hint))
 }
@@ -140,7 +140,7 @@ fn text_up_to(path: &Path, limit: u64, hint: &str) -> Result<String, Failure> {
     })
 }
 
-/// The bytes of a file, or of stdin for `-`.
+/// Reads a file, or stdin for `-`.
 fn read_input(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     match path == Path::new("-") {
         true => input::read_stdin(limit),
@@ -152,8 +152,8 @@ fn read_failure(path: &Path, why: &io::Error, hint: &str) -> Failure {
     Failure::new(format!("{}: {why}", path.display()), hint)
 }
 
-/// The scenario with this name, or in this file, and its duration, if it has one. The platform is
-/// `asked`, else the one that the scenario names.
+/// Returns the built-in scenario with this name or the scenario in this file, and its duration if
+/// set. The platform is `asked`, or else the one that the scenario names.
 pub fn scenario(name: &str, asked: Option<&str>) -> Result<(Scenario, Option<Time>), Failure> {
     let (label, text, files) = match embedded(&SCENARIOS, &format!("{name}.toml")) {
         Some(text) => (format!("{name}.toml"), text.to_string(), FileSource::BuiltIn),
@@ -189,7 +189,7 @@ pub fn scenario(name: &str, asked: Option<&str>) -> Result<(Scenario, Option<Tim
     Ok((scenario, file.duration()))
 }
 
-/// A scenario of one built-in workload on a platform.
+/// Returns a scenario of one built-in workload on a platform.
 pub fn built_in_workload(
     platform: &str,
     name: &str,
@@ -200,7 +200,7 @@ pub fn built_in_workload(
     Ok(scenario)
 }
 
-/// A scenario of one workload. By default it has the threads of its runs, at most one per core, and
+/// Returns a scenario of one workload. Defaults: the threads of its runs, at most one per core, and
 /// the footprint of its demand.
 pub fn single_workload(
     platform: &Platform,
@@ -217,16 +217,16 @@ pub fn single_workload(
     Ok(Scenario::new(&demand.name, platform.clone(), vec![task]))
 }
 
-/// The failure of curves that are invalid with the requested `--curve-error`.
+/// Returns the failure for curves that are invalid with the requested `--curve-error`.
 pub fn curve_failure(why: CurveError) -> Failure {
     Failure::new(format!("curves that are so wrong are none: {why}"), why.hint())
 }
 
-/// The location of the files that a scenario names.
+/// The source of the files that a scenario names.
 enum FileSource<'a> {
     /// The built-in scenarios.
     BuiltIn,
-    /// A folder.
+    /// The folder of the scenario file.
     Folder(&'a Path),
 }
 
@@ -288,11 +288,11 @@ const TRACE_MAX: u64 = 2 << 30;
 
 const NOT_UTF8: &str = "not UTF-8 text";
 
-/// The reason why a file has no text.
+/// The reason why the text of a file is unavailable.
 enum TextError {
     /// The file cannot be read.
     Unread(io::Error),
-    /// The content is not UTF-8 from this line on.
+    /// The first line that is not UTF-8.
     NotUtf8 { line: usize },
 }
 

@@ -461,7 +461,7 @@ fn refused(error: &clap::Error, verb: &str) -> Failure {
         .filter(|line| !line.is_empty())
         .partition(|line| !line.starts_with("tip:") && !line.starts_with("[possible values"));
     let mut hints: Vec<String> = tips.iter().map(|tip| hint(tip)).collect();
-    // Our own parsers write "what is wrong: how to mend it".
+    // Parsers of this crate write `PROBLEM: write HINT`.
     let mut problem = problem.join(" ");
     if error.kind() == ErrorKind::ValueValidation
         && let Some(at) = problem.rfind(": write ")

@@ -1,4 +1,4 @@
-//! The subjects of `interleaf bench compare`: loops, and the memory that they run on.
+//! The matrix of `interleaf bench compare`: patterns, and the kinds of memory that they run on.
 
 pub(crate) mod pattern;
 pub(crate) mod way;

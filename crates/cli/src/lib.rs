@@ -1,9 +1,8 @@
-//! The command line: arguments to options, a call of the crate that does the work, and its result
-//! rendered.
+//! The command line: parses arguments, calls the crate of the verb, and prints its result.
 //!
 //! [`args`] has the options of each verb. A module of [`verb`] passes them on as plain values,
-//! receives a document of `interleaf_record`, and prints it as JSON or as `interleaf_report` shows
-//! it.
+//! receives a document of `interleaf_record`, and prints the document as JSON or as text of
+//! `interleaf_report`.
 
 #![forbid(unsafe_code)]
 
@@ -14,7 +13,7 @@ mod verb;
 use interleaf_console::output;
 use std::{ffi::OsString, process::ExitCode};
 
-/// Runs the command with its arguments, the first of which is its name.
+/// Runs the command line `arguments`, whose first element is the name of the program.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let done = args::parse(arguments).and_then(verb::run);
     match done {

@@ -1,4 +1,4 @@
-//! The verbs.
+//! The verbs of the command line, a module for each.
 
 mod balance;
 mod bench;
@@ -20,7 +20,7 @@ use crate::args::{Cli, ShowArgs, Simulate, Verb};
 use interleaf_console::Failure;
 use std::process::ExitCode;
 
-/// Does what the command line says.
+/// Runs the verb of the command line.
 pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let root = cli.root.as_deref();
     let done = match cli.verb {

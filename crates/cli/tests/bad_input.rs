@@ -1,5 +1,5 @@
-//! Wrong input is refused with the place, the reason and the way to mend it: exit status 2, never
-//! a panic. Each case is wrong in one way; `TRYCMD=overwrite` writes the expectations anew.
+//! Wrong input is refused with exit status 2, and with the position, the reason and the remedy;
+//! never with a panic. Each case is wrong in one way. `TRYCMD=overwrite` records new expectations.
 
 #[test]
 fn bad_input() {

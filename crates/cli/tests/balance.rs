@@ -1,6 +1,6 @@
-//! `interleaf balance` where there is nothing to move: what it advises, and what it does on a
-//! simulated machine. What it says of each captured machine is in `machines.rs`, what it refuses in
-//! `bad_input.rs`, and what it does under a kernel in `crates/vm/tests/`.
+//! `interleaf balance` without migrations: its advice, and its run on a simulated machine.
+//! `machines.rs` tests the plan for each captured machine, `bad_input.rs` the refusals, and
+//! `crates/vm/tests/` the runs under a kernel.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -35,14 +35,14 @@ fn said(output: &Output) -> (String, String) {
     (text(&output.stdout), text(&output.stderr))
 }
 
-/// The documents on stdout, one a line.
+/// Parses the documents on stdout, one per line.
 fn documents(output: &Output) -> Vec<Value> {
     let (stdout, stderr) = said(output);
     assert!(output.status.success(), "{stderr}");
     stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Every file below a folder, with what it holds.
+/// Reads every file below a folder.
 fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -78,7 +78,7 @@ fn advice_changes_nothing() {
     command.args(["--curves", "gnr120-cz122"]);
     command.arg("--root").arg(folder.path()).arg("--replay").arg(recording("saturated.csv"));
     let documents = documents(&command.output().unwrap());
-    // There is no journal either, which would be in `run`.
+    // No journal was created either: its place would be `run`.
     assert_eq!(files(folder.path()), before);
     let (last, periods) = documents.split_last().unwrap();
     assert_eq!(last["schema"], "interleaf.balance.advice/1");
@@ -86,7 +86,7 @@ fn advice_changes_nothing() {
     for document in periods {
         assert_eq!(document["schema"], "interleaf.balance/1");
         assert_eq!(document["gain_is"], "predicted");
-        // 256 MiB on the first node, of which 35 points would go.
+        // 256 MiB on the first node, of which the advice would migrate 35 %.
         let points = document["advised_weights"][1].as_f64().unwrap();
         let moved = document["would_move_bytes"].as_f64().unwrap();
         assert!((moved / f64::from(1 << 28) - points / 100.0).abs() < 0.01, "{document}");
@@ -95,7 +95,7 @@ fn advice_changes_nothing() {
     }
 }
 
-/// A program feeds what it counts, in its own time; the machine is a captured one.
+/// A program feeds its own counts; the machine is a captured one.
 #[test]
 fn a_program_feeds_what_advice_goes_by() {
     let folder = tempfile::tempdir().unwrap();
@@ -112,7 +112,7 @@ fn a_program_feeds_what_advice_goes_by() {
         }
         thread::sleep(Duration::from_millis(10));
     };
-    // 8.2 GB in 20 ms are 410 GB/s; it stops listening when it is done.
+    // 8.2 GB in 20 ms are 410 GB/s. The socket closes when the command ends.
     let line = |tier: u32, bytes: u64| {
         format!("{{\"domain\":0,\"tier\":{tier},\"read_bytes\":{bytes},\"written_bytes\":0}}\n")
     };
@@ -148,7 +148,7 @@ fn simulated_periods_are_documents_like_any_other() {
     let simulated = documents(&simulate.output().unwrap());
     assert_eq!(names(&simulated[0]), real.collect::<Vec<_>>());
     assert_eq!(simulated.len(), 20);
-    // The best fixed weights are 64:36 there.
+    // The best static weights of the scenario are 64:36.
     let last = simulated.last().unwrap();
     let points = last["target_weights"][0].as_i64().unwrap();
     assert!((59..=69).contains(&points), "{last}");
@@ -166,7 +166,7 @@ fn a_record_of_periods_is_added_to() {
     assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 4);
 }
 
-/// A CPU that is known, and no unit that counts.
+/// The CPU is known, but no unit counts its traffic.
 #[test]
 fn without_units_it_says_what_could_count() {
     let folder = tempfile::tempdir().unwrap();
@@ -187,7 +187,7 @@ fn without_units_it_says_what_could_count() {
     }
 }
 
-/// On a machine with one node that is what is told; with several it is who may not.
+/// An ordinary user gets `Permission denied`, and root as the remedy.
 #[test]
 fn an_ordinary_user_is_told() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! `interleaf bench` with little memory: what a document says, that results are checked, and that
-//! comparing leaves the machine as it was. How fast anything was is never asserted.
+//! `interleaf bench` with little memory: the content of its documents, the verification of results,
+//! and the restored machine after a comparison. No test asserts a speed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,7 +16,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// Settings of the kernel are one for all: those who look at them take turns.
+/// Tests that read or change kernel settings take turns: settings are global.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn command(words: &[&str]) -> Command {
@@ -29,8 +29,8 @@ fn interleaf(words: &[&str]) -> Output {
     command(words).output().unwrap()
 }
 
-/// Whether this machine lets us limit memory and swap. What is not tested is told, and fails with
-/// `INTERLEAF_CGROUPS=required`.
+/// True if this machine allows limits of memory and swap. Otherwise prints the untested subject, or
+/// fails with `INTERLEAF_CGROUPS=required`.
 fn may_compare(what: &str) -> bool {
     let (is_root, root) = (rustix::process::geteuid().is_root(), Root::live());
     let group = || MemoryCgroup::new(&root, None).err().map(|why| why.to_string());
@@ -42,7 +42,7 @@ fn may_compare(what: &str) -> bool {
     let text = format!("not tested: {what}: {why}");
     let required = std::env::var_os("INTERLEAF_CGROUPS").is_some_and(|it| it == "required");
     assert!(!required, "{text}");
-    // Not captured, as what `eprintln` writes would be.
+    // Write past the capture of the test harness, which would hide `eprintln`.
     let mut stderr = std::io::stderr();
     writeln!(stderr, "{text}").unwrap();
     false
@@ -58,7 +58,7 @@ fn document(words: &[&str]) -> Value {
     serde_json::from_str(&said(words)).unwrap()
 }
 
-/// What comparing may leave behind on this machine.
+/// Reads the state that a comparison might leave changed on this machine.
 fn traces(store: &Path) -> Vec<String> {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let mut traces = vec![
@@ -112,7 +112,7 @@ fn each_workload_is_verified_and_says_what_it_did() {
 fn stream_counts_bytes_as_stream_does() {
     let run =
         document(&["bench", "run", "stream", "--footprint", "3MiB", "--rounds", "5", "--json"]);
-    // Three arrays of a MiB, five times; two operations for each of their numbers.
+    // Three arrays of 1 MiB, five times; two operations per element.
     assert_eq!(run["bytes_moved"], (5 * 3) << 20);
     assert_eq!(run["flops"], 5 * 2 * (1 << 17));
 }
@@ -155,7 +155,7 @@ fn comparing_is_a_document_that_reports_are_made_of() {
         assert_eq!((&row["efficiency"], &row["verified"]), (&1.0.into(), &true.into()), "{row}");
         assert_eq!(row["rates"].as_array().unwrap().len(), 2);
     }
-    // Nothing has to be carried where everything fits.
+    // A footprint within the budget needs no transfer.
     assert_eq!(document["ceilings"][0]["least_read_bytes"], 0);
     for (format, has) in [
         ("html", "Plotly.newPlot"),
@@ -168,7 +168,7 @@ fn comparing_is_a_document_that_reports_are_made_of() {
     }
 }
 
-/// Swap and groups are for root alone; for others it has to be said, and nothing left either.
+/// Only root may compare swap; other users get an error, and the machine is left unchanged, too.
 #[test]
 fn comparing_leaves_the_machine_as_it_was() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -190,7 +190,7 @@ fn comparing_leaves_the_machine_as_it_was() {
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     for row in document["rows"].as_array().unwrap() {
         assert_eq!((&row["verified"], &row["same_as_dram"]), (&true.into(), &true.into()), "{row}");
-        // The budget, and what the program may have beside it.
+        // The budget plus the slack for the program itself.
         let used = row["used_max_bytes"].as_u64().unwrap();
         assert!(row["way"] == "dram" || used <= (24 + 16) << 20, "{row}");
     }
@@ -210,7 +210,7 @@ fn a_signal_ends_it_and_the_machine_is_as_it_was() {
     command.args(["--ways", "swap-tuned"]).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    // One run is over; the next is under way, or about to be.
+    // One run has ended; the next one runs or is about to start.
     let line = lines.next().unwrap().unwrap();
     assert!(line.starts_with("seq at 2 x on swap-tuned"), "{line}");
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
@@ -219,7 +219,7 @@ fn a_signal_ends_it_and_the_machine_is_as_it_was() {
     assert_eq!(traces(store.path()), before);
 }
 
-/// A `swapoff` that fails for as long as a file is there, in place of that of the system.
+/// Creates a `swapoff` that fails while the file `gate` exists, and returns a `PATH` with it.
 fn broken_swapoff(folder: &Path, gate: &Path) -> std::ffi::OsString {
     use std::os::unix::fs::PermissionsExt as _;
     let which = Command::new("sh").args(["-c", "command -v swapoff"]).output().unwrap();
@@ -266,7 +266,7 @@ fn results_outlive_a_swap_file_that_cannot_be_switched_off() {
     assert!(told.contains("cannot be put back: swapoff: "), "{told}");
     assert!(told.contains("is still in use as swap: swapoff: "), "{told}");
     assert_eq!(swap_files(store.path()).len(), 1, "{told}");
-    // The first round of both is there, and of the second that of DRAM.
+    // The record has the first round of both ways, and the second round of DRAM.
     let document: Value = serde_json::from_str(&fs::read_to_string(&record).unwrap()).unwrap();
     let rows = document["rows"].as_array().unwrap();
     let of = |at: usize| (&rows[at]["way"], rows[at]["rates"].as_array().unwrap().len());
@@ -310,7 +310,7 @@ fn what_a_killed_comparison_leaves_is_found_and_the_record_is_whole() {
     long.args(["1000", "-o"]).arg(record.path());
     let mut child = long.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    // The first round is recorded before the second ends.
+    // The record has the first round before the second ends.
     for _ in 0..2 {
         let line = lines.next().unwrap().unwrap();
         assert!(line.starts_with("seq at 2 x on swap-tuned"), "{line}");

@@ -1,4 +1,4 @@
-//! `simulate dimm` with requests from a file, and with its commands drawn.
+//! `simulate dimm` with requests from a trace, and with a drawing of its commands.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! `interleaf extend` on the machine of the tests, with programs that a C compiler makes.
+//! `interleaf extend` on the machine of the test, with programs built by its C compiler.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -19,7 +19,7 @@ use std::{
     process::Command,
 };
 
-/// A user without any rights, by custom.
+/// The conventional user id of a user without rights.
 const NOBODY: u32 = 65534;
 
 #[test]
@@ -32,7 +32,8 @@ fn a_program_has_three_times_the_budget() {
     assert_eq!(stats["schema"], "interleaf.extend/1");
     assert_eq!((&stats["dram_bytes"], &stats["exit_code"]), (&(16 << 20).into(), &0.into()));
     let count = |name: &str| stats[name].as_u64().unwrap_or_else(|| panic!("{name}: {stats}"));
-    // Two thirds were written once at least, and read in each lap but the first, less what stayed.
+    // Two thirds are written at least once, and read in each pass except the first; the rest stays
+    // resident.
     let third = 16 << 20;
     assert!(count("written_bytes") >= 2 * third, "{stats}");
     assert!(count("read_bytes") >= 2 * third, "{stats}");
@@ -96,8 +97,8 @@ fn what_the_killed_leave_is_found_by_the_next() {
     assert_eq!(place.left(), 0);
 }
 
-/// A killed process does not free the blocks of its store, which can take minutes: the releaser
-/// does.
+/// The exit of a killed program does not wait until the blocks of its store are freed, which can
+/// take minutes: the releaser process frees them.
 #[test]
 fn the_file_of_a_store_is_released_by_a_process_that_nobody_waits_for() {
     let place = Place::new();
@@ -151,13 +152,14 @@ fn a_child_that_is_forked_has_a_part_of_its_own() {
     let stats = place.stats();
     let processes = stats["processes"].as_array().unwrap();
     assert_eq!(processes.len(), 2, "{stats}");
-    // At last: the child, which may have ended first, had half, and the parent may have all again.
+    // Last values: the child, if it ended first, had half; the parent may have the whole budget
+    // again.
     let held = processes.iter().map(|process| process["dram_bytes"].as_u64().unwrap());
     assert!(held.clone().min() <= Some(8 << 20) && held.max() <= Some(16 << 20), "{stats}");
     assert!(processes.iter().all(|process| process["read_bytes"].as_u64() > Some(0)), "{stats}");
 }
 
-/// Who comes later gets its part of what the first has, and the first gets it back.
+/// A second process gets a share of the budget of the first, which gets it back afterwards.
 #[test]
 fn parts_of_the_budget_move() {
     let place = Place::new();
@@ -185,7 +187,7 @@ fn one_after_the_other_they_have_all_of_it() {
     let processes = stats["processes"].as_array().unwrap();
     assert!(!processes.is_empty(), "{stats}");
     assert!(processes.iter().all(|process| process["dram_bytes"] == 16 << 20), "{stats}");
-    // Of each 4 MiB did not fit.
+    // 4 MiB of each of the three programs did not fit.
     assert!(stats["evicted_pages"].as_u64().unwrap() * 4096 >= 3 * (4 << 20), "{stats}");
 }
 
@@ -198,10 +200,10 @@ fn what_is_started_under_one_name_shares_one_budget() {
     let second = place.extended(&options, &[sweep(), MIB, "2"]).output().unwrap();
     assert_eq!(text(&second.stdout), "as it was left\n");
     assert!(first.wait_with_output().unwrap().status.success());
-    // Who is the last tells of all.
+    // The last process writes the statistics of all.
     let stats = place.stats();
     assert_eq!((stats["processes"].as_array().unwrap().len(), place.left()), (2, 0), "{stats}");
-    // Ranks are told by their launcher.
+    // The launcher's environment identifies the ranks of a job.
     let rank = |words: &[&str]| {
         let mut command = place.extended(&[], words);
         command.env("PMIX_NAMESPACE", "job@1").env("OMPI_COMM_WORLD_LOCAL_SIZE", "2");
@@ -242,7 +244,7 @@ fn a_session_is_watched_from_outside() {
     assert!(first["written_bytes"].as_u64().unwrap() > 0, "{first}");
 }
 
-/// The terminal that a session is watched on is gone.
+/// The terminal that shows a session hangs up.
 #[test]
 fn a_terminal_that_hangs_up_ends_the_watching() {
     let place = Place::new();
@@ -284,7 +286,7 @@ fn what_cannot_be_extended_is_refused() {
     assert_eq!(fs::read(&file).unwrap(), b"precious");
 }
 
-/// What is made for another C library, another processor or a loader that is not known.
+/// Programs for another C library, another processor or an unknown loader are refused.
 #[test]
 fn what_is_made_for_something_else_is_refused() {
     let place = Place::new();
@@ -299,7 +301,7 @@ fn what_is_made_for_something_else_is_refused() {
     refuses(&musl, "it is linked with musl", "run a build for the GNU C library");
     let strange = loader("for-nobody", "/lib/ld-strange.so");
     refuses(&strange, "its loader /lib/ld-strange.so is not known", "run it with --force");
-    // The field `e_machine` of the header of ELF: SPARC of 64 bits.
+    // ELF header field `e_machine`: 64-bit SPARC.
     let other = place.at("for-another");
     let mut bytes = fs::read(sweep()).unwrap();
     bytes[18..20].copy_from_slice(&43_u16.to_le_bytes());
@@ -308,8 +310,9 @@ fn what_is_made_for_something_else_is_refused() {
     refuses(&other, "program, and the library is not", "run a build for this machine");
 }
 
-/// Memory that devices write to cannot be paged: who is linked for a GPU is refused, and who only
-/// brings a library for devices, as all do that use MPI, is warned. A launcher is looked behind.
+/// Memory that devices write to cannot be paged: a program linked for a GPU is refused; a program
+/// that merely depends on a device library, as every MPI program does, gets a warning. The check
+/// follows launchers such as `env` and `nice`.
 #[test]
 fn what_is_pinned_is_refused() {
     let place = Place::new();
@@ -348,7 +351,7 @@ fn what_is_pinned_is_refused() {
     }
 }
 
-/// What the system has not, or this user may not, is told, with who can mend it and how.
+/// Each missing feature or permission is named, together with its remedy.
 #[test]
 fn what_the_system_refuses_is_told() {
     let place = Place::new();
@@ -371,8 +374,8 @@ fn what_the_system_refuses_is_told() {
     assert!(said.contains("What the drives allow") && said.contains("cannot run: "), "{said}");
 }
 
-/// A user without rights is told which one is missing and how it is given; with it, it runs. It
-/// takes root to be another user.
+/// A user without rights learns which right is missing and how to grant it; with the right, the
+/// command runs. Only root can test this, as another user.
 #[test]
 fn a_user_without_rights_is_told_which_is_missing() {
     let folder = tempfile::Builder::new().prefix("interleaf-user-").tempdir().unwrap();
@@ -380,12 +383,12 @@ fn a_user_without_rights_is_told_which_is_missing() {
     for name in ["", "run", "store"] {
         fs::create_dir_all(at(name)).unwrap();
         if let Err(why) = std::os::unix::fs::chown(at(name), Some(NOBODY), Some(NOBODY)) {
-            // Past what the harness keeps to itself of a test that passes.
+            // Write past the capture of the test harness, which hides the output of a passed test.
             writeln!(io::stderr(), "not tested: a user without rights: {why}").unwrap();
             return;
         }
     }
-    // Where they are built, another user may not look.
+    // Copy the programs: another user may have no access to the build folder.
     fs::copy(env!("CARGO_BIN_EXE_interleaf"), at("interleaf")).unwrap();
     fs::copy(library(), at("libinterleaf_preload.so")).unwrap();
     fs::copy(sweep(), at("sweep")).unwrap();
@@ -463,7 +466,7 @@ fn an_estimate_measures_the_store_and_leaves_nothing_there() {
     assert_eq!(place.left(), 0);
 }
 
-/// Which allocations are extended by their size, and the report about the others.
+/// The size of an allocation decides whether the pager extends it; a report lists the others.
 #[test]
 fn what_stays_outside_the_budget_is_told() {
     let place = Place::new();
@@ -476,7 +479,7 @@ fn what_stays_outside_the_budget_is_told() {
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
         (place.stats(), text(&output.stderr))
     };
-    // 60 MiB, which are less than 64 MiB each.
+    // 60 MiB, less than 64 MiB.
     let (stats, said) = run(&[], "2", "62914560");
     assert_eq!(stats["min_alloc_bytes"], 4 << 20, "an eighth of the budget");
     assert!(stats["evicted_pages"].as_u64() >= Some(80 << 8), "{stats}");
@@ -497,7 +500,7 @@ fn what_stays_outside_the_budget_is_told() {
     assert!(said.contains("MiB resident, all of it outside the budget: objects smaller"), "{said}");
 }
 
-/// In a real control group with a limit, what does not fit is refused by all that ask for memory.
+/// In a real control group with a limit, each verb that allocates memory refuses an excessive size.
 #[test]
 fn what_a_control_group_does_not_allow_is_refused() {
     let root = Root::live();
@@ -539,7 +542,7 @@ fn what_a_control_group_does_not_allow_is_refused() {
     refused(&within("measure", &words), &name, "give at most ");
 }
 
-/// A dry run decides about a block device as a run does, and leaves it as it is.
+/// A dry run refuses the same block devices as a run, and leaves the device unchanged.
 #[test]
 fn a_dry_run_refuses_the_devices_that_a_run_refuses() {
     let place = Place::new();

@@ -1,5 +1,5 @@
-//! `interleaf extend -- qemu-system-x86_64 ...`: a whole machine whose memory a drive extends. What
-//! runs in it is an unchanged operating system, which goes over more memory than there is.
+//! `interleaf extend -- qemu-system-x86_64 ...`: extended memory of a virtual machine, whose
+//! unchanged guest uses more memory than the budget.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,7 +13,8 @@ use interleaf_vm::{
 use serde_json::Value;
 use std::{ffi::OsString, fs};
 
-/// The budget: a quarter of the guest's memory, and less than half of what is used there.
+/// The budget: a quarter of the guest's memory, and less than half of the memory that the guest
+/// touches.
 const DRAM: &str = "128MiB";
 const TOUCHED: &str = "300MiB";
 
@@ -44,7 +45,7 @@ fn a_machine_has_four_times_the_memory_that_there_is() {
     let count = |name: &str| stats[name].as_u64().unwrap_or_else(|| panic!("{name}: {stats}"));
     assert_eq!((&stats["exit_code"], count("dram_bytes")), (&0.into(), 128 << 20));
     assert_eq!(stats["processes"][0]["name"], "qemu-system-x86", "{stats}");
-    // All that is used in the guest, but for what fits, has left at least once.
+    // At least the touched memory beyond the budget was evicted.
     assert!(count("evicted_pages") * 4096 >= (300 - 128) << 20, "{stats}");
     assert!(count("written_bytes") >= (300 - 128) << 20, "{stats}");
     assert!(count("read_bytes") > 0, "{stats}");

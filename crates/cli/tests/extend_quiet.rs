@@ -1,5 +1,5 @@
-//! What an extended program costs when nothing is to be done, and what others see of its memory:
-//! nothing.
+//! An idle extended program uses no CPU time and little memory, and its data is invisible to other
+//! users and processes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,18 +17,18 @@ use std::{
     time::Duration,
 };
 
-/// So long nothing may happen.
+/// Duration of the idle test.
 const WHILE: Duration = Duration::from_secs(3);
 
-/// The command of an `interleaf extend`, which is its last child: before it starts the process that
-/// releases the files of its store.
+/// Returns the `/proc` folder of the command, the last child of `interleaf extend`: the releaser of
+/// its store files is started first.
 fn command(interleaf: &Child) -> PathBuf {
     let pid = interleaf.id();
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
     Path::new("/proc").join(children.split_whitespace().last().unwrap())
 }
 
-/// How often each thread has run, which a thread that waits never does.
+/// Reads the context switches of each thread; the count of a blocked thread is constant.
 fn runs(process: &Path) -> BTreeMap<String, u64> {
     let of = |thread: &Path| {
         let name = fs::read_to_string(thread.join("comm")).unwrap();
@@ -42,7 +42,7 @@ fn runs(process: &Path) -> BTreeMap<String, u64> {
     threads.map(|thread| of(&thread.unwrap().path())).collect()
 }
 
-/// A program that sleeps has no thread that wakes: not its own, and none of the pager's.
+/// No thread of a sleeping program wakes up, neither its own nor one of the pager's.
 #[test]
 fn a_program_that_sleeps_costs_nothing() {
     let place = Place::new();
@@ -61,7 +61,7 @@ fn a_program_that_sleeps_costs_nothing() {
     ends(&mut interleaf);
 }
 
-/// Memory of nobody else, KiB, of a program that has gone over so many MiB.
+/// Measures the private memory, KiB, of a program that touched `mib` MiB.
 fn private_kib(mib: &str) -> u64 {
     let place = Place::new();
     let mut interleaf = place.extended(&[], &[sweep(), mib, "2", "60000"]);
@@ -72,17 +72,17 @@ fn private_kib(mib: &str) -> u64 {
     line.trim().strip_suffix(" kB").unwrap().trim().parse().unwrap()
 }
 
-/// With the same budget, what more of a footprint takes in memory is at most 0.5 % of it.
+/// With the same budget, the metadata of additional footprint takes at most 0.5 % of it.
 #[test]
 fn what_is_not_in_dram_takes_half_a_percent_of_it_at_most() {
     let (few, many) = (private_kib("64"), private_kib("320"));
     let most = 256 * 1024 / 200;
     assert!(many <= few + most, "{few} KiB with 64 MiB, {many} with 320, at most {most} more");
-    // Both have the budget, and little beside it.
+    // Both use the budget and little more.
     assert!((16 << 10..24 << 10).contains(&few), "{few} KiB");
 }
 
-/// Files of the store have no name, and nobody else's rights.
+/// Files of the store have no name, and no permissions for other users.
 #[test]
 fn a_store_is_private() {
     let place = Place::new();
@@ -105,8 +105,8 @@ fn a_store_is_private() {
     assert_eq!(place.left(), 0);
 }
 
-/// Who shares a budget and a store with another, and gets the DRAM that the other has had, sees
-/// zeros; and so does who takes memory that it has given back.
+/// A process that shares budget and store with another reads zeros in DRAM that the other used
+/// before; memory that it freed and allocated again reads as zeros, too.
 #[test]
 fn nobody_sees_what_another_has_had() {
     let place = Place::new();
@@ -119,7 +119,7 @@ fn nobody_sees_what_another_has_had() {
     ends(&mut hides);
     let stats = place.stats();
     let processes = stats["processes"].as_array().unwrap().iter();
-    // Each had more than its part, so that what was there was given from one to the other.
+    // Both exceeded their share, so frames changed from one process to the other.
     let evicted = processes.map(|process| process["evicted_pages"].as_u64().unwrap());
     assert!(evicted.clone().count() == 2 && evicted.min() > Some(4096), "{stats}");
 }

@@ -1,4 +1,4 @@
-//! `interleaf extend --shared`: memory that processes share, and what serves it.
+//! `interleaf extend --shared`: memory that processes share, and its server process.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -28,12 +28,12 @@ fn shared_memory_is_extended_if_it_is_asked_for() {
     let found = served(&["--shared"]);
     let [server] = &found[..] else { panic!("{found:?}") };
     let count = |name: &str| server[name].as_u64().unwrap_or_else(|| panic!("{name}: {server}"));
-    // All of it was written twice, and two thirds of it left each time.
+    // All pages were written twice, and two thirds of them evicted in each pass.
     assert!(count("written_bytes") >= 64 << 20 && count("read_bytes") >= 32 << 20, "{server}");
     assert!(count("dram_bytes") <= 16 << 20, "{server}");
 }
 
-/// Who shares memory may go on when the command and who kept it have ended.
+/// A process with shared memory can outlive the command and the session's keeper.
 #[test]
 fn who_is_left_is_served_to_the_end() {
     let place = Place::new();
@@ -55,7 +55,7 @@ fn who_is_left_is_served_to_the_end() {
     until("the session is over", || clean().contains(": removed, its session"));
 }
 
-/// Nobody goes on with zeros where there was something.
+/// A process whose server was killed aborts, and never reads zeros in place of its data.
 #[test]
 fn who_is_not_served_any_more_ends() {
     let place = Place::new();

@@ -1,5 +1,5 @@
-//! What verbs read: regular files and the pipes of a shell, each with a limit; nothing waits for
-//! ever, and nothing outside a captured machine is shown.
+//! Inputs of verbs: regular files and pipes of a shell, each with a size limit. No input blocks
+//! forever, and no file outside a captured machine is shown.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -73,7 +73,7 @@ fn a_limit_is_told() {
     }
 }
 
-/// As users write it: `report -`, `report /dev/stdin`, `report <(...)`.
+/// Typical uses: `report -`, `report /dev/stdin`, `report <(...)`.
 #[test]
 fn pipes_of_a_shell_are_read() {
     let folder = tempfile::tempdir().unwrap();
@@ -109,7 +109,7 @@ fn a_link_out_of_a_captured_machine_shows_nothing() {
     }
 }
 
-/// Figures of the firmware that no memory has are ignored, with a warning that names them.
+/// Implausible ratings of the firmware are ignored, with a warning that names them.
 #[test]
 fn implausible_ratings_are_told() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
-//! Every dependency has a licence that `deny.toml` allows and comes from the one registry, and
-//! `THIRD-PARTY-LICENSES` has the notices of all crates that are linked into what is installed.
-//! `cargo metadata` tells both, offline. And a release build is stripped, and unwinds.
+//! Every dependency has a licence that `deny.toml` allows and comes from crates.io, and
+//! `THIRD-PARTY-LICENSES` has the notices of all crates linked into the installed files. Both are
+//! checked offline with `cargo metadata`. A release build is stripped, and unwinds on panic.
 //!
-//! `INTERLEAF_LICENCES=overwrite cargo test -p interleaf --test licences` writes the notices anew.
+//! `INTERLEAF_LICENCES=overwrite cargo test -p interleaf --test licences` writes the notices again.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,10 +15,10 @@ use std::{
     process::Command,
 };
 
-/// The packages that are installed: the program, and the libraries beside it.
+/// Installed packages: the program and its libraries.
 const INSTALLED: [&str; 3] = ["interleaf", "interleaf-capi", "interleaf-preload"];
 
-/// How files with a licence or a notice begin, in small letters.
+/// File name prefixes of licences and notices, in lower case.
 const NOTICES: [&str; 6] = ["license", "licence", "copying", "copyright", "notice", "unlicense"];
 
 const HEAD: &str = "\
@@ -32,7 +32,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// Cargo's metadata of the packages that are built for x86-64 and AArch64.
+/// Reads cargo's metadata of the packages that are built for x86-64 and AArch64.
 fn metadata() -> Value {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--offline", "--locked"])
@@ -49,7 +49,7 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
 }
 
-/// Packages by their ids.
+/// Returns the packages by id.
 fn packages(metadata: &Value) -> BTreeMap<&str, &Value> {
     metadata["packages"].as_array().unwrap().iter().map(|it| (text(it, "id"), it)).collect()
 }
@@ -63,7 +63,7 @@ fn list(deny: &toml::Table, section: &str, key: &str) -> Vec<String> {
     list.iter().map(|it| it.as_str().unwrap().to_string()).collect()
 }
 
-/// Why a licence is not allowed; `None` where it is.
+/// Returns the reason why a licence is refused; `None` if it is allowed.
 fn refused(licence: &str, allowed: &[String]) -> Option<String> {
     if licence.is_empty() {
         return Some("it names no licence".into());
@@ -84,7 +84,7 @@ fn every_licence_and_source_is_allowed() {
     let (allowed, banned) = (list(&deny, "licenses", "allow"), list(&deny, "bans", "deny"));
     let packages = packages(&metadata);
     let nodes = metadata["resolve"]["nodes"].as_array().unwrap();
-    // That of a package which everybody has; deny.toml leaves it at cargo's own, too.
+    // The registry of serde is cargo's default, which deny.toml keeps.
     let serde = packages.values().find(|it| text(it, "name") == "serde").unwrap();
     let registry = text(serde, "source");
     assert!(registry.starts_with("registry+"), "{registry}");
@@ -97,7 +97,7 @@ fn every_licence_and_source_is_allowed() {
         if banned.iter().any(|it| it == name) {
             fault("deny.toml bans it".into());
         }
-        // Without a source it is of the workspace.
+        // Packages of the workspace have no source.
         let source = text(package, "source");
         if !source.is_empty() && source != registry {
             fault(format!("its source is {source}, and not {registry}"));
@@ -107,8 +107,8 @@ fn every_licence_and_source_is_allowed() {
     assert!(faults.is_empty(), "{}\nhint: choose another crate, see deny.toml", faults.join("\n"));
 }
 
-/// Unwinding puts back what was changed on the machine. It takes no symbols, which would be most of
-/// the size of what is installed.
+/// Unwinding runs the destructors that restore changed settings. It needs no symbols, which would
+/// be most of the size of the installed files.
 #[test]
 fn a_release_build_is_stripped_and_unwinds() {
     let manifest: toml::Table =
@@ -136,7 +136,8 @@ fn a_licence_that_is_not_listed_is_refused() {
     }
 }
 
-/// The ids of all that is linked into what is installed: no build scripts, no macros, no tests.
+/// Returns the ids of crates linked into the installed files, without build scripts, macros and
+/// tests.
 fn linked(metadata: &Value) -> BTreeSet<&str> {
     let packages = packages(metadata);
     let nodes = metadata["resolve"]["nodes"].as_array().unwrap();
@@ -159,7 +160,7 @@ fn linked(metadata: &Value) -> BTreeSet<&str> {
     found
 }
 
-/// The texts of a package's licences and notices.
+/// Reads the licences and notices of a package.
 fn notices(package: &Value) -> Vec<String> {
     let folder = Path::new(text(package, "manifest_path")).parent().unwrap();
     let mut files: Vec<PathBuf> =
@@ -177,7 +178,7 @@ fn notices(package: &Value) -> Vec<String> {
     files.iter().filter(is_notice).map(text).collect()
 }
 
-/// All notices, each text once, below the crates that have it.
+/// Formats all notices, each text once, below the names of its crates.
 fn third_party() -> String {
     let metadata = metadata();
     let packages = packages(&metadata);

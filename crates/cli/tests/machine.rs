@@ -1,4 +1,4 @@
-//! `show` and `doctor` on a machine in a folder: what they say, and that they change nothing.
+//! `show` and `doctor` on a machine in a folder: their output; neither changes a file.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,7 +8,7 @@ use std::{
     process::{Command, Output},
 };
 
-/// A server with DRAM and an expander, as Linux 6.17 shows them, and two who move pages.
+/// A server with DRAM and an expander, as Linux 6.17 shows them, and with two page movers.
 const FILES: [(&str, &str); 19] = [
     ("proc/sys/kernel/osrelease", "6.17.13\n"),
     ("proc/sys/kernel/numa_balancing", "1\n"),
@@ -49,8 +49,8 @@ fn put(folder: &Path, files: &[(&str, &str)]) {
     }
 }
 
-/// What the doctor says of the machine above with other files, each capability as
-/// `status: what -> remedy`.
+/// Runs the doctor on the machine above with other files; returns each capability as `status: what
+/// -> remedy`.
 fn diagnosed(files: &[(&str, &str)]) -> impl Fn(&str) -> String + use<> {
     let folder = tempfile::tempdir().unwrap();
     machine(folder.path());

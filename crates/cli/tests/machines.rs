@@ -1,5 +1,5 @@
-//! What each machine of `tests/machines/` is told: a golden file for each machine and verb, beside
-//! the machine. `TRYCMD=overwrite` records them anew; the README there says when.
+//! Output for each machine of `tests/machines/`: a golden file per machine and verb, beside the
+//! machine. `TRYCMD=overwrite` records them again; the README in that folder explains when.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,9 +10,9 @@ use std::{
     process::Command,
 };
 
-/// The verbs of which each machine has a golden file, with what stands behind `--root`. With `run`
-/// it is the writes that a placement needs, with `balance` those of the daemon, with `measure app`
-/// what could be told of a program.
+/// The verbs with golden files, and the arguments behind `--root`. `run` lists the writes that a
+/// placement needs, `balance` those of the daemon, and `measure app` the quantities available for a
+/// program.
 const VERBS: [(&str, &str); 5] = [
     ("balance", " --dry-run"),
     ("doctor", ""),
@@ -21,7 +21,7 @@ const VERBS: [(&str, &str); 5] = [
     ("show", ""),
 ];
 
-/// The command lines that a golden file has at least.
+/// Returns the least command lines of a golden file.
 fn commands(verb: &str, name: &str, rest: &str) -> [String; 2] {
     ["", " --json"].map(|json| format!("{verb} --root {name}{json}{rest}"))
 }
@@ -30,23 +30,23 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines").canonicalize().unwrap()
 }
 
-/// The names of the machines: the folders that hold one.
+/// Returns the names of the machines: all folders.
 fn machines() -> BTreeSet<String> {
     let entries = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap());
     let folders = entries.filter(|entry| entry.path().is_dir());
     let names = folders.map(|entry| entry.file_name().into_string().unwrap());
-    // What is being captured at this moment begins with a dot.
+    // A capture in progress has a name with a leading dot.
     names.filter(|name| !name.starts_with('.')).collect()
 }
 
 #[test]
 fn machines_are_told_what_they_can_do() {
-    // The only test of this program that looks at or changes the folder it runs in.
+    // Only this test uses or changes the working directory.
     env::set_current_dir(folder()).unwrap();
     trycmd::TestCases::new().case("*.trycmd");
 }
 
-/// What the tool says with these words, of the machine below a root: an answer, or an error.
+/// Runs the tool on the machine below `root` and returns its answer or error.
 fn said(words: &[&str], root: &Path) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
     let output = command.arg("--root").arg(root).args(words).output().unwrap();
@@ -88,7 +88,7 @@ fn each_machine_has_its_goldens_and_is_explained() {
         }
         assert!(readme.contains(&format!("`{name}`")), "README.md does not say what {name} is");
     }
-    // And the other way round: no golden of a machine that has gone.
+    // No golden file belongs to a removed machine.
     for entry in fs::read_dir(folder()).unwrap() {
         let file = entry.unwrap().file_name().into_string().unwrap();
         let Some(name) = file.strip_suffix(".trycmd") else { continue };

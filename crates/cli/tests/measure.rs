@@ -1,6 +1,6 @@
-//! `interleaf measure` on the machine of the test, with little memory and little time: what the
-//! record says, that it is there after each point, and that other verbs take it. How fast anything
-//! was is never asserted.
+//! `interleaf measure` on the machine of the test, with little memory and little time: the content
+//! of the record, its presence after each point, and its use by other verbs. No test asserts a
+//! speed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -27,7 +27,7 @@ fn said(words: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The document of a small measurement.
+/// Runs a small measurement and returns its document.
 fn measured(words: &[&str]) -> Value {
     let words = [&["measure"], words, &SMALL, &["-q", "--json"]].concat();
     serde_json::from_str(&said(&words)).unwrap()
@@ -124,14 +124,14 @@ fn a_record_is_reported_and_compared() {
         let text = fs::read_to_string(at(name)).unwrap();
         assert!(text.contains(has), "{name}");
     }
-    // As on a machine that is idle, whatever else this one does.
+    // Set the figures of an idle machine, independent of interference on this one.
     let mut first = read(Path::new(&record));
     for point in first["points"].as_array_mut().unwrap() {
         (point["quality"], point["spread"]) = ("good".into(), 0.01.into());
         point["program_gbps"] = 10.0.into();
     }
     fs::write(&record, first.to_string()).unwrap();
-    // Against itself nothing differs.
+    // A record does not differ from itself.
     let same = said(&["compare", &record, &record, "--same"]);
     assert!(same.contains("better in 0, worse in 0, the same in 3"), "{same}");
     let mut other = first.clone();
@@ -148,7 +148,7 @@ fn a_record_is_reported_and_compared() {
     assert_eq!(compared["differences"][0]["what"], "kernel");
     assert_eq!((&row["beyond_spread"], &row["verdict"]), (&true.into(), &"better".into()));
     assert_eq!(output.status.code(), Some(1), "{text}");
-    // One repeat has no spread: whether anything differs is then unknown, and no "no".
+    // A single repetition has no spread: the significance of a difference is unknown, not false.
     for point in other["points"].as_array_mut().unwrap() {
         (point["repeats"], point["spread"]) = (1.into(), 0.0.into());
     }
@@ -181,12 +181,12 @@ fn a_signal_leaves_a_whole_record() {
         .spawn()
         .unwrap();
     let began = Instant::now();
-    // An empty one is there for a moment before the start, to see whether it can be written.
+    // An empty file exists shortly before the start: the check that it can be written.
     while fs::metadata(&record).map_or(0, |file| file.len()) == 0 {
         assert!(began.elapsed() < Duration::from_secs(60), "nothing is recorded");
         thread::sleep(Duration::from_millis(20));
     }
-    // What is there after the first point is whole at any time.
+    // After the first point the file always has a complete document.
     assert_eq!(read(&record)["stopped"], "running");
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
@@ -213,7 +213,7 @@ fn a_dry_run_measures_nothing_and_says_what_it_would() {
     assert_eq!(document["kernel_settings"][0]["path"], node);
 }
 
-/// The machine `epyc-cxl` (CPUs 0 to 127) with these last-level caches, each with its size in KiB.
+/// Creates a copy of `epyc-cxl` (CPUs 0 to 127) with these last-level caches: CPUs and KiB.
 fn with_caches(caches: &[(&str, u64)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let machine = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines/epyc-cxl");
@@ -245,7 +245,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Sizes follow the last-level cache: what is measured is memory, on the largest there are.
+/// Sizes exceed the last-level cache, also the largest existing ones, so that memory is measured.
 #[test]
 fn sizes_exceed_large_last_level_caches() {
     const MIB: u64 = 1 << 20;
@@ -273,7 +273,7 @@ fn sizes_exceed_large_last_level_caches() {
             assert!(chase >= 4 * last_level && chase >= 40_000_000, "{settings}");
             assert_eq!(document["notes"], Value::Array(vec![]), "{document}");
         }
-        // A thread alone has all of a cache; all threads together have a part each.
+        // A single thread can use a whole cache; all threads together share it.
         let one = planned(&["bandwidth", "--threads", "1", "--quick"]);
         let settings = &one["settings"];
         assert_eq!(settings["last_level_bytes_per_thread"], share_of_one, "{settings}");
@@ -283,13 +283,13 @@ fn sizes_exceed_large_last_level_caches() {
         let each = settings["last_level_bytes_per_thread"].as_u64().unwrap();
         assert!(each < share_of_one && each > 0, "{settings}");
         assert!(settings["buffer_bytes"].as_u64().unwrap() >= 4 * each, "{settings}");
-        // A smaller size that the user gives is used, with a warning.
+        // A smaller size from the user is used, with a warning.
         let forced = planned(&["idle", "--chase", "40MB"]);
         assert_eq!(forced["settings"]["chase_bytes"], 40_000_000);
         let notes = forced["notes"].to_string();
         assert!(notes.contains("--chase 40 MB is less than 4 times the last-level"), "{notes}");
     }
-    // Without a word of the kernel the sizes are MLC's.
+    // If the kernel reports no cache, the sizes are MLC's.
     let machine = with_caches(&[]);
     let root = machine.path().to_str().unwrap();
     let words = ["measure", "idle", "--root", root, "--dry-run", "--json"];
@@ -298,7 +298,7 @@ fn sizes_exceed_large_last_level_caches() {
     assert_eq!(document["settings"]["last_level_bytes"], Value::Null);
 }
 
-/// Every captured machine is one that could be measured, or it is said why not.
+/// A measurement can be planned on every captured machine, or is refused with a reason.
 #[test]
 fn every_captured_machine_is_understood() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines");
@@ -320,7 +320,7 @@ fn every_captured_machine_is_understood() {
     }
 }
 
-/// What another tool has measured is read like a record of ours, and goes out as it would have it.
+/// Output of other tools is read like a record of ours, and written in their format.
 #[test]
 fn records_of_other_tools_are_read_and_written() {
     let folder = tempfile::tempdir().unwrap();
@@ -349,8 +349,7 @@ fn records_of_other_tools_are_read_and_written() {
     assert_eq!(refused.status.code(), Some(2));
 }
 
-/// What counters saw stands beside what the program did: here those of a recording, whose machine
-/// had 410 GB/s.
+/// Bandwidth of counters is recorded beside that of the program: here of a recording with 410 GB/s.
 #[test]
 fn what_counters_saw_is_told_apart() {
     let folder = tempfile::tempdir().unwrap();

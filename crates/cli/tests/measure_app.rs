@@ -1,5 +1,5 @@
-//! `interleaf measure app` on the machine of the tests, which need not have counters: bandwidth is
-//! replayed or fed. What is exact on several nodes is in `crates/vm/tests/measure_app.rs`.
+//! `interleaf measure app` on the machine of the test, which may lack counters: bandwidth is
+//! replayed or fed. `crates/vm/tests/measure_app.rs` tests exact values on several nodes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -26,7 +26,7 @@ fn said(options: &[&str], words: &[&str]) -> Output {
     interleaf(options, words).output().unwrap()
 }
 
-/// The document that `options` and a command give.
+/// Runs a command under `options` and returns the document.
 fn document(options: &[&str], words: &[&str]) -> Value {
     let output = said(&[&["--json"], options].concat(), words);
     serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {output:?}"))
@@ -36,14 +36,14 @@ fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// How many tiers this machine has.
+/// Returns the number of tiers of this machine.
 fn tiers() -> usize {
     let app = document(&["--dry-run"], &["true"]);
     app["app"]["tiers"].as_array().unwrap().len()
 }
 
-/// A recording of readings of 1 s: GB/s on the first tier, with this share of reads and requests
-/// that waited 110 ns.
+/// Writes a recording with a reading per second: GB/s on the first tier, with this read share and a
+/// latency of 110 ns.
 fn recording(path: &Path, gbps: impl IntoIterator<Item = f64>, read_share: f64) {
     let mut text =
         String::from("time_s,domain,tier,read_bytes,written_bytes,inserts,occupancy_ns\n");
@@ -106,12 +106,12 @@ fn every_quantity_is_told_or_why_not() {
         "memory and CPU time",
     ];
     assert_eq!(names, expected);
-    // What is not counted is null, not 0.
+    // A quantity without counts is null, not 0.
     let bandwidth = app["quantities"][0]["is_available"].as_bool().unwrap();
     assert_eq!(app["whole"]["bandwidth_gbps"].is_null(), !bandwidth);
 }
 
-/// CPU time of a child of the command's child, after all of them have ended.
+/// CPU time of a grandchild of the command counts, after the end of all processes.
 #[test]
 fn what_children_used_is_the_commands() {
     let busy = "(sh -c 'i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done'); exit 0";
@@ -137,7 +137,7 @@ fn memory_and_storage_are_those_of_the_command() {
     let kind = String::from_utf8(file_system.unwrap().stdout).unwrap();
     let written = app["whole"]["storage_written_bytes"].as_u64().unwrap();
     match kind.trim() {
-        // No storage is behind it.
+        // These file systems have no storage of their own.
         "tmpfs" | "ramfs" | "overlayfs" => {}
         _ => assert!((64 << 20..65 << 20).contains(&written), "{written} on {kind}"),
     }
@@ -173,7 +173,7 @@ fn bandwidth_and_read_share_come_out_as_recorded() {
         "-o",
         record.to_str().unwrap(),
     ];
-    // All readings are taken long before it ends.
+    // All readings are replayed long before the command ends.
     let app = &document(&options, &["sleep", "2"])["app"];
     let whole = &app["whole"];
     assert_eq!(
@@ -210,8 +210,8 @@ fn bandwidth_and_read_share_come_out_as_recorded() {
     reports_are_made(&record);
 }
 
-/// A program of one thread is predicted with one thread, which no second tier makes faster, not
-/// with as many as the platform has cores.
+/// A program with one thread is predicted with one thread, not with one per core; a second tier
+/// does not make it faster.
 #[test]
 fn a_program_of_one_thread_gains_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -222,7 +222,7 @@ fn a_program_of_one_thread_gains_nothing() {
     assert_eq!(document["app"]["exit_code"], 0, "{document}");
     let written = fs::read_to_string(&demand).unwrap();
     assert!(written.contains("\nthreads = 1\n"), "{written}");
-    // Counted or not, it is far from what a tier carries.
+    // With or without a counted bandwidth, the demand is far below the tier's maximum.
     for bandwidth in ["", "bandwidth_gbps = 8.0\n", "bandwidth_gbps = 20.0\n"] {
         let head = "name = \"one\"\nmix = { read_share = 0.75, read_share_range = [0.5, 1.0] }\n";
         let run = "[[local]]\nthreads = 1\nruntime_s = 4.3\n";
@@ -244,7 +244,7 @@ fn a_program_of_one_thread_gains_nothing() {
     }
 }
 
-/// A record is rendered in every way, and says the same.
+/// Renders a record in every format; all have the same content.
 fn reports_are_made(record: &Path) {
     let report = |format: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
@@ -262,7 +262,7 @@ fn reports_are_made(record: &Path) {
     assert!(report("svg").contains("<svg"));
 }
 
-/// What was recorded of a run is what another one is given.
+/// A recording of a run can replace the counters of another run.
 #[test]
 fn a_recording_of_a_run_can_be_replayed() {
     let folder = tempfile::tempdir().unwrap();
@@ -277,7 +277,7 @@ fn a_recording_of_a_run_can_be_replayed() {
             }
         };
         let line = r#"{"domain":0,"tier":0,"read_bytes":3e8,"written_bytes":1e8}"#;
-        // Until who listens has gone.
+        // The write fails once the listener has gone.
         while writeln!(feed, "{line}").is_ok() {
             thread::sleep(Duration::from_millis(50));
         }
@@ -295,7 +295,7 @@ fn a_recording_of_a_run_can_be_replayed() {
     let whole = &fed["app"]["whole"];
     assert_eq!(whole["read_share"].as_f64(), Some(0.75), "{fed}");
     assert!(!socket.exists(), "it is removed");
-    // The reading before the command was started is in the recording only.
+    // Only the recording has the reading before the start of the command.
     let again =
         document(&["--every", "10ms", "--replay", recorded.to_str().unwrap()], &["sleep", "0.5"]);
     assert_eq!(again["app"]["whole"]["read_share"].as_f64(), Some(0.75));
@@ -319,7 +319,7 @@ fn a_demand_that_is_none_is_not_written() {
     assert!(text.contains("name = \"sleep\"") && text.contains("threads = 1\n"), "{text}");
 }
 
-/// Ctrl-C and other signals are for the command; what was seen is written.
+/// Ctrl-C and other signals are passed to the command; the samples so far are written.
 #[test]
 fn signals_are_passed_on_and_what_was_seen_is_written() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! `interleaf balance --monitor` against a daemon that is played: what it tells is shown, a restart
-//! is waited for, and the terminal is left as it was.
+//! `interleaf balance --monitor` with a fake daemon: its messages are shown, the monitor reconnects
+//! after a restart, and the terminal is restored.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -33,7 +33,7 @@ fn monitor(socket: &Path) -> Command {
     command
 }
 
-/// One who watches, once connected and told a period.
+/// Accepts a monitor and sends a period.
 fn told(listener: &UnixListener, time_s: f64, reason: &str) -> UnixStream {
     let (mut stream, _) = listener.accept().unwrap();
     stream.write_all(period(time_s, reason).as_bytes()).unwrap();
@@ -54,7 +54,7 @@ fn a_restart_is_waited_for() {
     assert!(line.ends_with("step: begun"), "{line}");
     stream.write_all(b"nonsense\n").unwrap();
     assert!(said.next().unwrap().unwrap().contains("does not understand"));
-    // It goes in the middle of a line.
+    // The daemon is killed within a line.
     stream.write_all(b"{\"schema\"").unwrap();
     drop((stream, first));
     assert!(said.next().unwrap().unwrap().contains("waiting for it to come back"));
@@ -96,7 +96,7 @@ fn the_terminal_is_left_as_it_was() {
     }
 }
 
-/// The terminal is gone, with all that could end it but a signal.
+/// The terminal hangs up, and no key can end the monitor any more.
 #[test]
 fn a_terminal_that_hangs_up_ends_it() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Files that are written: on a full disk, to special files, and through links.
+//! Output files: on a full disk, special files, and links.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,7 +10,7 @@ use std::{
     process::{Command, Output},
 };
 
-/// A command that is done soon and writes 7 KB.
+/// A short command that writes 7 KB.
 const SIMULATE: [&str; 7] =
     ["simulate", "dimm", "--device", "rdimm-6400-2r", "--requests", "40000", "--json"];
 
@@ -22,8 +22,8 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Runs a script of the shell in a mount namespace of its own, where `/mnt` is a file system of
-/// 64 KiB; `$B` is the program. `None` where that cannot be, which is said.
+/// Runs a shell script in its own mount namespace, where `/mnt` is a file system of 64 KiB; `$B` is
+/// the program. Prints a note and returns `None` if namespaces are not permitted.
 fn on_a_small_disk(script: &str) -> Option<Output> {
     let mount = "mount -t tmpfs -o size=64k small /mnt && cd /mnt";
     let shell = |script: &str| {
@@ -42,7 +42,7 @@ fn on_a_small_disk(script: &str) -> Option<Output> {
 #[test]
 fn a_full_disk_leaves_the_old_record() {
     let simulate = SIMULATE.join(" ");
-    // A part of a page is left, so that something can be written, but not all.
+    // Part of a page is free, so that some bytes can be written, but not all.
     let script = format!(
         "echo old > record.json; head -c 52k /dev/zero > fill; head -c 4k /dev/zero > more; \
          $B {simulate} -o record.json > /dev/null 2> /dev/shm/interleaf-$$; echo $?; \
@@ -56,7 +56,7 @@ fn a_full_disk_leaves_the_old_record() {
     assert!(said.contains("hint: make room there"), "{said}");
 }
 
-/// The loop goes on when a record, and when stdout, cannot be written, and says what is missing.
+/// The loop continues if the record or stdout cannot be written, and reports missing lines.
 #[test]
 fn a_full_disk_does_not_end_the_loop() {
     let balance = "$B balance --platform gnr120-cz122 --duration 600s --json";
@@ -75,7 +75,7 @@ fn a_full_disk_does_not_end_the_loop() {
     assert!(errors.contains("error: stdout: 100 periods are missing"), "{errors}");
 }
 
-/// Whole lines only, also of what was written when the disk became full.
+/// A record has complete lines only, also after the disk became full during a write.
 #[test]
 fn a_record_has_whole_lines() {
     let balance = "$B balance --platform gnr120-cz122 --duration 600s --json";
@@ -95,7 +95,7 @@ fn streams_are_written_in_place() {
     let printed = interleaf().args(SIMULATE).output().unwrap();
     assert!(printed.status.success(), "{}", stderr(&printed));
     let document = String::from_utf8(printed.stdout).unwrap();
-    // Redirected to a file, of which there is something already, to a pipe, and to a FIFO.
+    // To a file that has content already, to a pipe, and to a FIFO.
     let words = SIMULATE[..6].join(" ");
     for target in ["-", "/dev/stdout", "/proc/self/fd/1", "/dev/fd/1"] {
         for redirect in ["", "> file; cat file", "| cat"] {

@@ -1,4 +1,4 @@
-//! The bars that policies must pass on the simulated server, gnr120-cz122.
+//! Limits that policies must keep on the simulated server gnr120-cz122.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -22,10 +22,10 @@ use std::{fs, ops::RangeInclusive, process::Command, sync::LazyLock};
 const THREADS: u32 = 119;
 const DURATION: Duration = Duration::from_secs(600);
 
-/// Those that gain from more bandwidth.
+/// Workloads limited by bandwidth.
 const HUNGRY: [&str; 4] = ["cloverleaf", "lbm", "bwaves", "stream"];
 
-/// Groups that are fine enough for a tenth of a point, and quick.
+/// Enough page groups to resolve 0.1 % of the shares, and few enough to be fast.
 const PAGE_GROUPS: usize = 4096;
 
 fn read(path: &str) -> Result<String, String> {
@@ -44,7 +44,7 @@ fn demand(name: &str) -> Demand {
     demand_toml::parse(name, &text).unwrap()
 }
 
-/// `workload` alone on the server.
+/// Creates a scenario of `workload` alone on the server.
 fn scenario(workload: &str, threads: u32, counter_noise: f64) -> Scenario {
     let task = Task::new(&SERVER, &SERVER, &demand(workload), threads);
     Scenario {
@@ -54,7 +54,7 @@ fn scenario(workload: &str, threads: u32, counter_noise: f64) -> Scenario {
     }
 }
 
-/// A workload with what a policy is measured by.
+/// A scenario and its best static weights, the reference of a policy.
 struct Bar {
     scenario: Scenario,
     best: StaticBest,
@@ -67,8 +67,7 @@ impl Bar {
         Self { scenario, best }
     }
 
-    /// What `policy` gives with curves that are wrong by `curve_error`, and counters whose noise
-    /// is that of `seed`.
+    /// Runs `policy` with curves that are wrong by `curve_error` and with counter noise of `seed`.
     fn play(&self, policy: PolicyKind, curve_error: f64, seed: u64) -> Outcome {
         let scenario = Scenario { seed, ..self.scenario.clone() };
         let believed = believed(&scenario.platform, curve_error).unwrap();
@@ -80,19 +79,19 @@ impl Bar {
         run.outcome(Some(self.best.clone()))
     }
 
-    /// The same with each of `seeds`.
+    /// Runs `policy` with right curves once for each of `seeds`.
     fn seeds(&self, policy: PolicyKind, seeds: RangeInclusive<u64>) -> Vec<Outcome> {
         seeds.into_par_iter().map(|seed| self.play(policy, 0.0, seed)).collect()
     }
 }
 
-/// The only task of a scenario with one.
+/// Returns the outcome of the only task.
 fn only(outcome: &Outcome) -> &TaskOutcome {
     &outcome.tasks[0]
 }
 
-/// Its speed over that with all pages on the first tier: of the first run, or of what was done of
-/// it.
+/// Returns the speed-up over all pages on the first tier: of the first run of the task, or of its
+/// completed part.
 fn speedup(outcome: &Outcome) -> f64 {
     let TaskOutcome { runtime_s, work, local, .. } = only(outcome);
     runtime_s.map_or(work / local.work, |runtime_s| local.runtime_s / runtime_s)
@@ -107,13 +106,13 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-// --- Where bandwidth is short -------------------------------------------------------------------
+// --- Bandwidth is short -------------------------------------------------------------------------
 
 #[test]
 fn dmi_settles_near_the_best_static_ratio() {
     for workload in HUNGRY {
         let bar = Bar::new(workload, THREADS, 0.02);
-        // lbm is so short that the search is a fifth of it.
+        // The search takes a fifth of the short runtime of lbm.
         let most = if workload == "lbm" { 0.2 } else { 0.08 };
         let outcomes = bar.seeds(PolicyKind::Dmi, 1..=12);
         let colloid = bar.seeds(PolicyKind::Colloid, 1..=12);
@@ -149,7 +148,7 @@ fn guided_settles_in_a_few_periods() {
     }
 }
 
-/// GB/s that `program` reaches at `shares`.
+/// Returns the bandwidth of `load` at `shares`, GB/s.
 fn reaches(load: impl Fn(Vec<f64>) -> Load, shares: &[f64]) -> f64 {
     solve(&SERVER, &[load(shares.to_vec())]).loads[0].bandwidth_gbps
 }
@@ -169,7 +168,7 @@ fn with_right_curves_and_true_counters_guided_finds_the_top() {
     }
 }
 
-// --- Where it is not ----------------------------------------------------------------------------
+// --- Bandwidth is not short ---------------------------------------------------------------------
 
 #[test]
 fn unsaturated_stays_local() {
@@ -213,7 +212,7 @@ fn noise_does_not_unsettle() {
     }
 }
 
-// --- Demand that shifts -------------------------------------------------------------------------
+// --- Shifting demand ----------------------------------------------------------------------------
 
 fn shifting_demand() -> Scenario {
     let text = read("scenarios/shifting-demand.toml").unwrap();
@@ -241,7 +240,7 @@ fn demand_that_shifts_is_followed() {
     }
 }
 
-// --- The same everywhere ------------------------------------------------------------------------
+// --- Agreement of the runners -------------------------------------------------------------------
 
 #[test]
 fn a_trial_is_what_the_arena_runs() {

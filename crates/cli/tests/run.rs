@@ -1,5 +1,5 @@
-//! `interleaf run` on the machine of the tests. It sets nothing here: all pages go to one node, for
-//! which the kernel needs no weights. Several nodes are in `crates/vm/tests/run.rs`.
+//! `interleaf run` on the machine of the test, without a changed setting: all pages go to one node,
+//! which needs no weights. `crates/vm/tests/run.rs` tests several nodes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,7 +11,7 @@ use std::{
     process::{Child, Command, Output, Stdio},
 };
 
-/// The command that runs `words` with all pages on node 0.
+/// Returns a command that runs `words` with all pages on node 0.
 fn interleaf(options: &[&str], words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
     command.args(["run", "--weights", "1", "--nodes", "0"]).args(options).arg("--").args(words);
@@ -23,7 +23,7 @@ fn said(options: &[&str], words: &[&str]) -> Output {
     interleaf(options, words).output().unwrap()
 }
 
-/// Starts a shell that says when it is there, and waits until it has said so.
+/// Starts a shell script that prints a line when ready, and waits for the line.
 fn started(script: &str) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut command = interleaf(&["-q"], &["sh", "-c", script]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -76,7 +76,7 @@ fn every_signal_that_would_end_us_is_passed_on() {
     }
 }
 
-/// The command has exactly the dispositions that the tool was started with, SIGPIPE included, which
+/// The command gets exactly the signal dispositions of the tool's caller, also of SIGPIPE, which
 /// Rust's runtime ignores in the tool itself.
 #[test]
 fn what_is_ignored_stays_ignored_for_the_command() {
@@ -90,7 +90,7 @@ fn what_is_ignored_stays_ignored_for_the_command() {
         assert!(output.status.success(), "{output:?}");
         let text = String::from_utf8(output.stdout).unwrap();
         let mask = |line: &str| u64::from_str_radix(line.split_whitespace().nth(1)?, 16).ok();
-        // Signals 32 to 34 are the C library's own: its posix_spawn(3) ignores some in a child.
+        // Signals 32 to 34 belong to the C library: its posix_spawn(3) ignores some in a child.
         text.lines().map(|line| mask(line).unwrap() & !(0b111 << 31)).collect::<Vec<_>>()
     };
     let tool = env!("CARGO_BIN_EXE_interleaf");
@@ -105,7 +105,7 @@ fn what_is_ignored_stays_ignored_for_the_command() {
     assert_eq!(seen.len(), 6, "each has a mask of its own");
 }
 
-/// As under nohup: the hangup neither ends the tool nor reaches the command.
+/// As under nohup: a hangup neither ends the tool nor reaches the command.
 #[test]
 fn a_signal_that_was_ignored_at_the_start_ends_nothing() {
     let script = "trap '' HUP; exec \"$0\" run -q --weights 1 --nodes 0 -- sh -c \
@@ -124,7 +124,7 @@ fn a_signal_that_was_ignored_at_the_start_ends_nothing() {
 
 #[test]
 fn who_ignores_its_children_learns_how_the_command_ended() {
-    // Of dash, what it starts would not ignore them.
+    // bash, because dash does not pass an ignored SIGCHLD on to its children.
     let mut command = Command::new("bash");
     with_default_signals(&mut command);
     let script = "trap '' CHLD; exec \"$0\" run -q --weights 1 --nodes 0 -- sh -c 'exit 7'";
@@ -146,8 +146,8 @@ fn the_document_says_what_was_placed() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("run.json");
     let placed = |document: &Value| document["memory"]["placed_bytes"]["0"].as_u64().unwrap_or(0);
-    // 64 MB that tail keeps while nobody ends its input. On a busy machine it is filled late, and
-    // memory is looked at less often: then it is kept for longer.
+    // `tail` keeps 64 MB until the end of its input. On a busy machine the memory is filled late
+    // and sampled less often: retry with a longer time.
     let seen = [1, 10, 60].into_iter().find_map(|seconds| {
         let script = "(head -c 64000000 /dev/zero; sleep \"$0\") | tail -c 64000000 | wc -c";
         let words = ["sh", "-c", script, &seconds.to_string()];
@@ -162,7 +162,7 @@ fn the_document_says_what_was_placed() {
     assert_eq!(document["exit_code"], 0);
     assert_eq!(document["settings"], serde_json::json!([]));
     assert!(document["memory"]["escaped_share"].as_f64().unwrap() < 0.3, "{document}");
-    // Libraries are of files, whoever read them first.
+    // Pages of libraries are file pages, placed by their first reader.
     let escapes = document["memory"]["escapes"].as_array().unwrap();
     assert!(!escapes.is_empty(), "{document}");
     let of_files = |escape: &Value| escape["why"].as_str().unwrap().starts_with("of files");

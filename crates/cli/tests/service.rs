@@ -1,4 +1,4 @@
-//! The unit of systemd: what it relies on is in it, and systemd understands it where it is there.
+//! The systemd unit has the settings that the daemon needs, and systemd accepts it if installed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,7 +11,8 @@ use std::{
     process::Command,
 };
 
-/// What `systemd-analyze security` may say at most, tenths: 10.0 is a unit without any hardening.
+/// Limit of the exposure level of `systemd-analyze security`, tenths; 100 is a unit without
+/// hardening.
 const EXPOSURE_MAX: &str = "30";
 
 fn in_tree(path: &str) -> String {
@@ -23,7 +24,7 @@ fn unit() -> String {
     fs::read_to_string(in_tree("packaging/interleaf-balance.service")).unwrap()
 }
 
-/// The commands of the documentation install every file that the unit refers to.
+/// The commands in the documentation install every file that the unit refers to.
 #[test]
 fn the_documentation_that_the_unit_names_is_installed() {
     let operate = fs::read_to_string(in_tree("docs/operate.md")).unwrap();
@@ -46,7 +47,7 @@ fn the_alerts_fire_when_they_should() {
     );
     let tests = in_tree("packaging/interleaf-alerts-test.yml");
     promtool::finds_nothing_wrong(&["test", "rules", &tests], "");
-    // Each is described, and each has a severity.
+    // The documentation describes each alert, and each alert has a severity.
     let alerts = fs::read_to_string(in_tree("packaging/interleaf-alerts.yml")).unwrap();
     let operate = fs::read_to_string(in_tree("docs/operate.md")).unwrap();
     let names: Vec<&str> =
@@ -72,17 +73,17 @@ fn what_the_daemon_relies_on_is_in_the_unit() {
     for line in lines {
         assert!(unit.lines().any(|it| it == line), "{line} is not in\n{unit}");
     }
-    // It has to beat in less than this, and the longest sample takes 60 s: four beats do not fit
-    // into two of them.
+    // The daemon must send a keep-alive within this time. The longest sample takes 60 s: at least
+    // two samples must fit.
     let watchdog = unit.lines().find_map(|line| line.strip_prefix("WatchdogSec="));
     assert!(watchdog.unwrap().parse::<u32>().unwrap() >= 150);
-    // With these it could not tell the kernel anything.
+    // With these settings the daemon could not write kernel settings.
     for line in ["ProtectKernelTunables=yes", "PrivateUsers=yes", "ProtectProc=invisible"] {
         assert!(!unit.lines().any(|it| it == line), "{line}");
     }
 }
 
-/// With another program in place of one that is not installed.
+/// Replace the installed program by the built one.
 #[test]
 fn systemd_understands_the_unit() {
     let folder = tempfile::tempdir().unwrap();

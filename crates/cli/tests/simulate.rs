@@ -1,5 +1,5 @@
-//! `simulate dimm` with runs that are too short, outstanding lines, and power as platforms have it;
-//! `simulate machine` on several sockets.
+//! `simulate dimm` with too short runs, with outstanding lines, and its power compared with that of
+//! platforms; `simulate machine` with several sockets.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -24,8 +24,8 @@ fn document(args: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Every number that a document may lack is an `Option` with `null`; nothing else is `null`, which
-/// is how JSON has NaN.
+/// Collects the paths of `null`. Only optional numbers may be `null`; any other `null` is a NaN,
+/// which JSON cannot express.
 fn nulls(value: &Value, path: &str, found: &mut Vec<String>) {
     match value {
         Value::Null => found.push(path.into()),
@@ -61,7 +61,7 @@ fn too_few_requests_are_an_error_that_names_the_least() {
     }
 }
 
-/// At a low load few requests take long, so that fewer are enough.
+/// At a low load fewer requests have a high latency, so fewer requests suffice.
 #[test]
 fn the_least_goes_with_the_load() {
     let args = ["--device", "rdimm-6400-2r", "--channels", "1", "--load", "1GB/s"];
@@ -83,7 +83,7 @@ fn a_short_run_is_noted_and_has_no_number_that_is_none() {
     }
 }
 
-/// One request in a trace is a run, however short.
+/// A trace with a single request is a valid run.
 #[test]
 fn a_trace_of_one_request_has_no_number_that_is_none() {
     let folder = tempfile::tempdir().unwrap();
@@ -97,7 +97,8 @@ fn a_trace_of_one_request_has_no_number_that_is_none() {
     }
 }
 
-/// The default is the documented one whatever the module, and another is in the result.
+/// The default of outstanding lines is the documented one for any module; other values are in the
+/// result.
 #[test]
 fn faster_modules_have_as_many_outstanding_lines() {
     let run = |device: &str, more: &[&str]| {
@@ -115,8 +116,8 @@ fn faster_modules_have_as_many_outstanding_lines() {
     assert!(more["command"].as_str().unwrap().ends_with(" --outstanding 480"), "{more}");
 }
 
-/// The figure of shares has one quantity on its axis, each series the domain in its name, and each
-/// domain its own tiers.
+/// The figure of shares has one quantity on its axis, the domain in the name of each series, and
+/// the own tiers of each domain.
 #[test]
 fn shares_on_two_sockets_are_told_socket_by_socket() {
     let folder = tempfile::tempdir().unwrap();
@@ -160,8 +161,8 @@ fn shares_on_two_sockets_are_told_socket_by_socket() {
     }
 }
 
-/// The power of the memory in platform files is the line that the simulation of their modules
-/// gives, and both tell the same of the highest load.
+/// The memory power in platform files is the line fitted to the simulation of their modules, and
+/// both agree at the highest load.
 #[test]
 fn platforms_draw_what_the_simulation_of_their_modules_says() {
     let mut sweeps: BTreeMap<&str, Value> = BTreeMap::new();
@@ -183,7 +184,7 @@ fn platforms_draw_what_the_simulation_of_their_modules_says() {
             document[field].as_f64().unwrap_or_else(|| panic!("{platform}: {field}: {document}"))
         };
         let (static_w, pj) = (of(power, "static_w"), of(power, "energy_pj_per_bit"));
-        // Channels are alike: one is enough.
+        // All channels have equal load: simulate one.
         let simulated = sweeps.entry(device).or_insert_with(|| {
             let one = ["--device", device, "--channels", "1", "--outstanding", outstanding];
             let sweep = ["--load", "sweep", "--mix", "R,W3,W5", "--requests", "30000"];

@@ -1,4 +1,4 @@
-//! A sweep gives the same bytes on any number of cores, and wherever it was stopped.
+//! A sweep writes the same bytes on any number of cores, and after an interruption at any point.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -40,7 +40,7 @@ threads = 16
 start = "10s"
 "#;
 
-/// A folder with a sweep.
+/// A folder with sweep files.
 struct Folder(TempDir);
 
 impl Folder {
@@ -64,7 +64,7 @@ impl Folder {
             .unwrap()
     }
 
-    /// The record that a sweep without an interruption leaves.
+    /// Runs the sweep without an interruption and returns its record.
     fn whole(&self, threads: &str) -> Vec<u8> {
         let target = format!("whole-{threads}.csv");
         succeeded(&self.sweep(&target, threads));
@@ -91,7 +91,7 @@ fn cores_do_not_matter() {
     assert_eq!(one.iter().filter(|byte| **byte == b'\n').count(), 1 + 8 + 2 * 8);
 }
 
-/// Where lines end, from the first.
+/// Returns the offsets behind all line feeds, in order.
 fn line_ends(text: &[u8]) -> Vec<usize> {
     (0..text.len()).filter(|at| text[*at] == b'\n').map(|at| at + 1).collect()
 }
@@ -106,11 +106,11 @@ fn what_was_cut_off_is_made_up_for() {
     let cuts = [
         0,
         5,                   // within the header
-        ends[0],             // behind it
-        ends[0] + 1,         // within a number of a case
+        ends[0],             // behind the header
+        ends[0] + 1,         // within the number of a case
         ends[3],             // behind a case
         ends[10],            // behind the first row of a case of two
-        letter,              // within a letter
+        letter,              // within a UTF-8 sequence
         ends[rows - 3] + 20, // within the last case
         ends[rows - 2],      // behind the first row of the last case
         whole.len() - 1,     // before the last line break
@@ -134,7 +134,7 @@ fn rows_that_are_there_are_kept_in_any_order() {
     let whole = folder.whole("2");
     let text = String::from_utf8(whole.clone()).unwrap();
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    // As several cores leave them, and with a case that they had not come to.
+    // An order as several cores leave it, with missing cases.
     let some: String = lines[..1].iter().chain(&lines[5..8]).chain(&lines[1..4]).copied().collect();
     let path = folder.path("some.csv");
     fs::write(&path, some).unwrap();

@@ -3,7 +3,7 @@
 //!
 //! The study fits the two constants of interleaving to the mixed points of MLC (`constants`), and
 //! compares the bandwidth of MLC, the best weights by load (figure 4), and the speed-ups of six
-//! workloads. To test the fit, each mix is also predicted by constants fitted to the other mixes.
+//! workloads. To test the fit, each mix is also predicted with constants fitted to the other mixes.
 
 mod constants;
 mod figures;
@@ -23,7 +23,7 @@ use serde::Deserialize;
 
 pub(super) const NAME: &str = "cxl-interleaving";
 
-/// Steps: fits of the constants, workloads, curves of figure 4.
+/// Steps of the progress bar: fits of the constants, workloads, curves of figure 4.
 pub(super) const STEPS: u64 = 5 + 6 + 2;
 
 const MLC_SECTION: &str = "MLC (section IV.A)";
@@ -34,7 +34,7 @@ const TIERS: &str = include_str!("../../../reproduce/cxl-interleaving/tiers.csv"
 const MLC: &str = include_str!("../../../reproduce/cxl-interleaving/mlc.csv");
 const WORKLOADS: &str = include_str!("../../../reproduce/cxl-interleaving/workloads.csv");
 
-/// The workloads' names in the paper's table and here.
+/// Names of the workloads in the published table, and our names.
 const WORKLOAD_NAMES: [(&str, &str); 6] = [
     ("llama3-8b-bf16-batch1", "llama3-8b"),
     ("faiss-turing-1b", "faiss"),
@@ -44,7 +44,7 @@ const WORKLOAD_NAMES: [(&str, &str); 6] = [
     ("pot3d", "pot3d"),
 ];
 
-/// Weights that figure 4 can show at its points.
+/// Weights that are candidates for the points of figure 4.
 const FIGURE_4_WEIGHTS: [&str; 8] = ["9:1", "8:1", "7:1", "6:1", "5:1", "4:1", "3:1", "5:2"];
 
 const OUTLIER: &str = "slower at 2:1 than on DRAM alone, yet 25 % faster at 5:2, which has 5 \
@@ -69,7 +69,7 @@ struct WorkloadRow {
     unit: String,
 }
 
-/// A workload's published speed-up at some weights, and ours.
+/// The published and the predicted speed-up of a workload at some weights.
 struct Speedup {
     workload: &'static str,
     weights: Weights,
@@ -119,7 +119,7 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
     Ok(study)
 }
 
-/// Section III: the tiers on their own.
+/// Rows of section III: single tiers.
 fn tier_rows(platform: &Platform) -> Result<Vec<ReproduceRow>, Failure> {
     let published: Vec<TierRow> = table("tiers.csv", TIERS)?;
     let row = |row: TierRow| {
@@ -146,7 +146,7 @@ fn tier_rows(platform: &Platform) -> Result<Vec<ReproduceRow>, Failure> {
     published.into_iter().map(row).collect()
 }
 
-/// Section IV.A with the platform's constants, which were fitted to all mixed points.
+/// Rows of section IV.A with the platform's constants, which were fitted to all mixed points.
 fn mlc_rows(platform: &Platform, points: &[MlcPoint]) -> Vec<ReproduceRow> {
     let row = |point: &MlcPoint| {
         let what = format!("{} at {}", point.mix, point.weights);
@@ -156,7 +156,7 @@ fn mlc_rows(platform: &Platform, points: &[MlcPoint]) -> Vec<ReproduceRow> {
     points.iter().map(row).collect()
 }
 
-/// The mixed points, each predicted with constants fitted to the other mixes.
+/// Rows of the mixed points, each predicted with constants fitted to the other mixes.
 fn left_out_rows(
     platform: &Platform,
     points: &[MlcPoint],
@@ -180,7 +180,8 @@ fn left_out_rows(
     rows
 }
 
-/// The weights that the model chooses for each mix: their published bandwidth, against the highest.
+/// Rows of the weights that the model chooses for each mix: their published bandwidth, compared
+/// with the highest.
 fn best_weights_rows(
     platform: &Platform,
     points: &[MlcPoint],
@@ -211,12 +212,12 @@ fn parsed(weights: &[&str]) -> Result<Vec<Weights>, Failure> {
     parsed.map_err(|why| Failure::new(why.to_string(), "report it"))
 }
 
-/// Read-only load from nearly zero to the maximum, with the best of the weights in the figure.
+/// Read-only load from nearly zero to the maximum, with the best of the weights of figure 4.
 fn figure_4_curve(platform: &Platform) -> Result<Vec<LoadPoint>, Failure> {
     Ok(load_curve(platform, Mix::READ, None, &parsed(&FIGURE_4_WEIGHTS)?, 40))
 }
 
-/// Rows of figure 4: it has no numbers except the weights at its ends.
+/// Rows of figure 4, whose only numbers are the weights at its ends.
 fn figure_4_rows(sweep: &[LoadPoint]) -> Vec<ReproduceRow> {
     let ends =
         [("at the lowest load", "9:1", sweep.first()), ("at full load", "3:1", sweep.last())];
@@ -232,7 +233,7 @@ fn figure_4_rows(sweep: &[LoadPoint]) -> Vec<ReproduceRow> {
     ends.into_iter().filter_map(row).collect()
 }
 
-/// Sections IV.B and IV.C: results and speed-ups of the six workloads.
+/// Rows of sections IV.B and IV.C: results and speed-ups of the six workloads.
 fn speedups(
     platform: &Platform,
     rows: &mut Vec<ReproduceRow>,
@@ -274,7 +275,7 @@ fn speedups(
     Ok(speedups)
 }
 
-/// The figures of the abstract.
+/// Rows of the figures in the abstract.
 fn summary_rows(platform: &Platform, speedups: &[Speedup]) -> Vec<ReproduceRow> {
     let every = Weights::every_ratio(2, 10);
     let best_gain = |mix: &str| {
@@ -298,7 +299,7 @@ fn summary_rows(platform: &Platform, speedups: &[Speedup]) -> Vec<ReproduceRow> 
     ]
 }
 
-/// Errors of the mixed points: points of a single tier are exact by construction.
+/// Remark on the errors of the mixed points: points of a single tier are exact by construction.
 fn mlc_remark(study: &StudyDocument) -> String {
     let mixed = study.rows.iter().filter(|row| row.section == MLC_SECTION);
     let mixed = mixed.filter(|row| !row.what.contains("1:0") && !row.what.contains("0:1"));

@@ -1,4 +1,4 @@
-//! CXL expanders simulated command by command, against their measured bandwidth.
+//! Bandwidth of CXL expanders, simulated command by command, compared with measurements.
 //!
 //! Each of the eight expanders is simulated alone; the bandwidth is the sum. The published figures
 //! are of Intel MLC (eight expanders, by mix) and of the Mess benchmark (one expander).
@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 pub(super) const NAME: &str = "cz122";
 
-/// One step for each row.
+/// Steps of the progress bar: one for each row.
 pub(super) const STEPS: u64 = 7;
 
 const TITLE: &str = "Bandwidth of eight CXL expanders, and of one, by link, controller and DRAM";
@@ -71,7 +71,7 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
     Ok(StudyDocument::new(NAME, TITLE, SOURCE, rows, fitted))
 }
 
-/// The bandwidth of several expanders together, GB/s; each is simulated alone.
+/// Returns the sum of the bandwidths of several expanders, GB/s; each is simulated alone.
 fn bandwidth(expander: &Expander, mix: &str, expanders: u32) -> Result<f64, Failure> {
     let mix: Mix = mix.parse().map_err(|why: interleaf_model::mix::MixError| {
         Failure::new(why.to_string(), "the table is part of the program: report it")

@@ -25,7 +25,8 @@ use serde::Deserialize;
 
 pub(super) const NAME: &str = "dmi";
 
-/// One step for each workload alone, one for shifting demand, one for each run of lbm.
+/// Steps of the progress bar: one for each workload alone, one for shifting demand, one for each
+/// run of lbm.
 pub(super) const STEPS: u64 = (WORKLOADS.len() + 1 + LBM_THREADS.len()) as u64;
 
 const TITLE: &str = "Dynamic memory interleaving, simulated";
@@ -139,8 +140,8 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
     Ok(study)
 }
 
-/// Speed-ups of lbm under the prototype over all pages on DRAM, for the thread counts of the logged
-/// runs; `None` for a run that did not start.
+/// Returns the speed-ups of lbm with the prototype over all pages on DRAM, at the thread counts of
+/// the logged runs; `None` for a run that did not start.
 fn prototype_on_lbm(
     platform: &Platform,
     progress: &ProgressBar,
@@ -152,7 +153,7 @@ fn prototype_on_lbm(
         let settings = Settings::default();
         let policy = PolicyKind::DmiPrototype;
         let trial = Trial { policy, points: None, curve_error: 0.0, settings };
-        // The logs have no static weights: skip their search.
+        // The logs have no static weights: skip the search for the best.
         let outcome = Arena::with_best(&scenario, DURATION, None).run(&trial);
         progress.inc(1);
         let outcome = outcome.map_err(|why| Failure::new(why.to_string(), why.hint()))?;
@@ -161,13 +162,13 @@ fn prototype_on_lbm(
     LBM_THREADS.par_iter().map(speedup).collect()
 }
 
-/// Bandwidth at the calibrator on CloverLeaf, by period.
+/// Rows of the calibrator's bandwidth on CloverLeaf, by period.
 fn calibrator(cloverleaf: &Experiment) -> Result<Vec<ReproduceRow>, Failure> {
     let outcome = cloverleaf.outcome(PolicyKind::DmiPrototype)?;
     let rows: Vec<CalibratorRow> = table("calibrator.csv", CALIBRATOR)?;
     let row = |published: &CalibratorRow| {
         let period = outcome.periods.get(published.period.checked_sub(1)?)?;
-        // The pages are where the decision of the period before placed them.
+        // The placement during a period is the target of the previous one.
         let at = published.period.checked_sub(2).and_then(|before| outcome.periods.get(before));
         let at = at.map_or("100:0".into(), |period| Weights::percent(&period.target).to_string());
         let what = format!("period {}", published.period);
@@ -185,7 +186,7 @@ fn calibrator(cloverleaf: &Experiment) -> Result<Vec<ReproduceRow>, Failure> {
     Ok(rows.iter().filter_map(row).collect())
 }
 
-/// Final ratios, regrets and speed-ups.
+/// Rows of the final ratios, regrets and speed-ups.
 fn outcomes(
     alone: &[Experiment],
     shifting: &Experiment,
@@ -239,7 +240,7 @@ fn outcomes(
     Ok(rows.collect())
 }
 
-/// A table of all policies on one scenario.
+/// Returns a table of all policies on one scenario.
 fn side_by_side(experiment: &Experiment) -> TableDocument {
     let header = [
         "policy",
@@ -272,7 +273,7 @@ fn side_by_side(experiment: &Experiment) -> TableDocument {
     TableDocument { title, header: header.map(String::from).to_vec(), rows }
 }
 
-/// A table of the decisions of a run.
+/// Returns a table of the decisions in a run.
 fn decisions(what: &str, outcome: &Outcome) -> TableDocument {
     let header = ["s", "GB/s", "moved GB", "target", "decision", "why"];
     let periods: Vec<SimulatedPeriod> = outcome.periods.iter().map(SimulatedPeriod::new).collect();

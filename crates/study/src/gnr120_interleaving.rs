@@ -1,8 +1,8 @@
 //! Weighted interleaving of STREAM and CloverLeaf on a 120-core Granite Rapids server: the platform
 //! of the slides on dynamic memory interleaving.
 //!
-//! The published logs have runtimes and counted traffic at several weights. The model knows only
-//! the runs with all pages on DRAM; it predicts the speed-up at the other weights.
+//! The published logs have runtimes and counted traffic at several weights. The model is fitted
+//! only to the runs with all pages on DRAM, and predicts the speed-up at the other weights.
 
 use super::published::{mean_and_max, table, weights};
 use indicatif::ProgressBar;
@@ -19,7 +19,7 @@ use serde::Deserialize;
 
 pub(super) const NAME: &str = "gnr120-interleaving";
 
-/// One step for each workload.
+/// Steps of the progress bar: one for each workload.
 pub(super) const STEPS: u64 = WORKLOADS.len() as u64;
 
 const TITLE: &str = "STREAM and CloverLeaf at static weights, predicted from DRAM-only runs";
@@ -48,11 +48,11 @@ impl CounterRow {
     }
 }
 
-/// Predicted traffic within this fraction of the counted traffic counts as equal: then only the
-/// result differs.
+/// Relative difference below which predicted and counted traffic are considered equal: an error is
+/// then one of the result only.
 const SAME_TRAFFIC: f64 = 0.03;
 
-/// Measured and predicted speed-up at some weights.
+/// The measured and the predicted speed-up at some weights.
 struct WeightsPoint {
     threads: u32,
     local_pct: u16,
@@ -104,8 +104,7 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
     Ok(study)
 }
 
-/// The reason for an error: compares the `counted` and our traffic, each divided by that with DRAM
-/// only.
+/// Explains an error: compares the `counted` traffic and ours, each divided by that with DRAM only.
 fn reason(published: f64, [counted, ours]: [f64; 2]) -> String {
     if (ours / counted - 1.0).abs() <= SAME_TRAFFIC {
         return format!(

@@ -1,7 +1,7 @@
-//! Published studies computed again: each row has the published figure, ours, and the error.
+//! Published studies, reproduced: each row has the published figure, ours, and the error.
 //!
-//! Each module is one study. It reads the published tables in `reproduce/`, which are part of the
-//! program, computes each of their figures with the model or the simulator, and returns a
+//! Each module is one study. It reads the published tables in `reproduce/`, which are built into
+//! the program, computes each of their figures with the model or the simulator, and returns a
 //! [`StudyDocument`]. [`reproduce`] runs a study by name.
 
 #![forbid(unsafe_code)]
@@ -19,7 +19,7 @@ use interleaf_record::reproduce::StudyDocument;
 
 type Reproduce = fn(&ProgressBar) -> Result<StudyDocument, Failure>;
 
-/// A study, with the number of steps of its progress bar.
+/// A study, with the steps of its progress bar.
 struct Study {
     name: &'static str,
     steps: u64,

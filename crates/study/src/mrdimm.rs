@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 
 pub(super) const NAME: &str = "mrdimm";
 
-/// One step for each simulated point.
+/// Steps of the progress bar: one for each simulated point.
 pub(super) const STEPS: u64 = 122;
 
 const TITLE: &str = "MRDIMMs beside RDIMMs, simulated command by command";
@@ -35,7 +35,7 @@ const CHANNELS: u32 = 12;
 const MIXES: [&str; 5] = ["R", "W3", "W2", "W5", "W10"];
 const DENSITIES: [&str; 3] = ["16Gb", "24Gb", "32Gb"];
 
-/// The simulated sub-channels, and the accesses of each: all sub-channels have equal load.
+/// The sampled sub-channels, and the accesses of each: all sub-channels have equal load.
 const SAMPLE: [u32; 4] = [0, 7, 13, 18];
 const ACCESSES: u64 = 40_000;
 
@@ -71,7 +71,7 @@ struct ReportRow {
     high: f64,
 }
 
-/// A simulated point: module, mix and load.
+/// The configuration of a simulated point: module, mix and load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ModulePoint {
     device: &'static str,
@@ -111,7 +111,7 @@ impl Results {
     }
 
     fn below_204ns(&self, points: impl Iterator<Item = ModulePoint>) -> f64 {
-        // Each load runs for the same time: weight it by its bandwidth.
+        // All loads run for equal time: weight each by its bandwidth.
         let (mut below, mut all) = (0.0, 0.0);
         for (part, _) in points.filter_map(|point| self.0.get(&point)) {
             below += part.bandwidth_gbps * part.latency.part_below(204);
@@ -120,7 +120,8 @@ impl Results {
         below / all
     }
 
-    /// The load from which on `b` has less latency than `a`, interpolated between simulated loads.
+    /// Returns the load above which `b` has less latency than `a`, interpolated between simulated
+    /// loads.
     fn crossover(&self, a: ModulePoint, b: ModulePoint) -> f64 {
         let behind: Vec<f64> =
             LOADS.iter().map(|l| self.latency(b.at(*l)) - self.latency(a.at(*l))).collect();
@@ -130,7 +131,7 @@ impl Results {
     }
 }
 
-/// All points.
+/// Returns all points to simulate.
 fn points() -> Vec<ModulePoint> {
     let mut points = vec![];
     for device in [RDIMM, MRDIMM, MRDIMM_4R] {
@@ -149,7 +150,7 @@ fn points() -> Vec<ModulePoint> {
     points
 }
 
-/// Modules of 64 GB: two ranks of x4 devices, and four ranks of x8 devices.
+/// Returns points with modules of 64 GB: two ranks of x4 devices, and four ranks of x8 devices.
 fn powered(gbps: f64) -> (ModulePoint, ModulePoint) {
     let narrow = ModulePoint::new(MRDIMM, "16Gb", "W3").at(gbps);
     (narrow, ModulePoint { device: MRDIMM_4R, width: "x8", ..narrow })
@@ -219,7 +220,7 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
     Ok(study)
 }
 
-/// Our figure for a key of the published table.
+/// Returns our figure for a key of the published table.
 fn ours(results: &Results, key: &str) -> f64 {
     let (rdimm, mrdimm) =
         (ModulePoint::new(RDIMM, "32Gb", "R"), ModulePoint::new(MRDIMM, "32Gb", "R"));
@@ -255,7 +256,7 @@ fn ours(results: &Results, key: &str) -> f64 {
     }
 }
 
-/// Power of four ranks of x8 devices divided by that of two ranks of x4 devices.
+/// Returns the power of four ranks of x8 devices divided by that of two ranks of x4 devices.
 fn power_ratio(results: &Results, gbps: f64) -> f64 {
     let (narrow, wide) = powered(gbps);
     results.power_w(wide) / results.power_w(narrow)
@@ -282,7 +283,7 @@ fn note(key: &str) -> Option<String> {
     Some(note)
 }
 
-/// The reason for an error of more than 5 %.
+/// Explains an error of more than 5 %.
 fn reason(results: &Results, key: &str) -> String {
     let (rdimm, mrdimm) =
         (ModulePoint::new(RDIMM, "32Gb", "R"), ModulePoint::new(MRDIMM, "32Gb", "R"));
@@ -351,7 +352,7 @@ fn remarks(results: &Results) -> Vec<String> {
     ]
 }
 
-/// Figures 4 to 6: all maxima.
+/// Returns a table of all maxima (figures 4 to 6).
 fn maxima(results: &Results) -> TableDocument {
     let mut header: Vec<String> = vec!["module".into(), "density".into()];
     header.extend(MIXES.map(|mix| format!("{mix}, GB/s")));
@@ -370,7 +371,7 @@ fn maxima(results: &Results) -> TableDocument {
     TableDocument { title: "Maxima of twelve channels".into(), header, rows }
 }
 
-/// Bandwidth per watt and per data pin of each module.
+/// Returns a table of the bandwidth per watt and per data pin of each module.
 fn efficiency(results: &Results) -> TableDocument {
     let devices = [RDIMM, MRDIMM, MRDIMM_4R, GEN2, GEN2_4R];
     let rows = devices.map(|device| {

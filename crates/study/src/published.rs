@@ -1,4 +1,4 @@
-//! Published figures, from the tables in `reproduce/`.
+//! Access to the published tables in `reproduce/`.
 
 use interleaf_console::Failure;
 use interleaf_model::weights::Weights;
@@ -12,25 +12,25 @@ pub(super) fn table<T: DeserializeOwned>(name: &str, text: &str) -> Result<Vec<T
     })
 }
 
-/// Weights from two columns of a table.
+/// Returns weights from two columns of a table.
 pub(super) fn weights(dram: u16, cxl: u16) -> Result<Weights, Failure> {
     Weights::new(vec![dram, cxl])
         .map_err(|why| Failure::new(why.to_string(), "the table is part of the program: report it"))
 }
 
-/// Mean and maximum of absolute values.
+/// Returns the mean and the maximum of the absolute values.
 pub(super) fn mean_and_max(errors: &[f64]) -> (f64, f64) {
     let mean = errors.iter().map(|error| error.abs()).sum::<f64>() / errors.len().max(1) as f64;
     (mean, errors.iter().fold(0.0, |most: f64, error| most.max(error.abs())))
 }
 
-/// The constant with the least mean relative error to `values`, and that error: the baseline that a
-/// prediction must beat.
+/// Returns the constant with the least mean relative error to `values`, and that error: the
+/// baseline that a prediction must beat.
 pub(super) fn best_constant(values: &[f64]) -> (f64, f64) {
     let error = |constant: f64| {
         values.iter().map(|value| (constant / value - 1.0).abs()).sum::<f64>() / values.len() as f64
     };
-    // A sum of absolute values has its minimum where one of its terms is zero.
+    // A sum of absolute values has its minimum at a zero of one of its terms.
     let candidates = values.iter().map(|value| (*value, error(*value)));
     candidates.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((1.0, 0.0))
 }

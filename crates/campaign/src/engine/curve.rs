@@ -1,4 +1,4 @@
-//! The curve: latency of a chase while other threads load the same memory.
+//! The curve: latency of a pointer chase while other threads load the same memory.
 
 use super::{
     Bench, NodeCpus, Seen, Stop, off_by, on_node, pattern_name, pinned, with_latency, with_rate,
@@ -25,28 +25,27 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The most attempts to reach a bandwidth that was asked for, and the relative error that is
-/// accepted.
+/// Limit of the attempts to reach a requested bandwidth, and the accepted relative error.
 const TRIES: usize = 6;
 const NEAR: f64 = 0.02;
 
-/// Points of a curve whose loads are found, at most; and with --quick.
+/// Limits of the points of a curve with automatic loads; the second one is for --quick.
 const POINTS_MAX: usize = 20;
 const QUICK_POINTS_MAX: usize = 8;
 
-/// The time for which a load runs before the first sample.
+/// Longest time that a load runs before the first sample.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// The placement of the memory.
+/// The placement of the measured memory.
 pub(crate) struct Place<'a> {
     pub(crate) placement: Placement,
     pub(crate) way: Way,
-    /// Of memory on several nodes.
+    /// The weights of interleaved memory; `None` for memory on one node.
     pub(crate) weights: Option<&'a Weights>,
 }
 
 impl Place<'_> {
-    /// On one node.
+    /// Returns the placement on one node.
     pub(crate) fn node(node: u32) -> Self {
         Self { placement: on_node(node), way: Way::Pages, weights: None }
     }
@@ -82,7 +81,7 @@ struct Found {
 }
 
 impl Bench<'_> {
-    /// The CPU that chases, and those that load.
+    /// Splits CPUs into the one that chases and those that load.
     pub(crate) fn divided<'c>(&self, cpus: &'c NodeCpus) -> Result<(u32, &'c [u32]), Stop> {
         match &cpus.cpus[..] {
             [chases, load @ ..] if !load.is_empty() => Ok((*chases, load)),
@@ -94,7 +93,7 @@ impl Bench<'_> {
         }
     }
 
-    /// The fields that all points of a curve share.
+    /// Returns a point with the fields that all points of a curve share.
     fn base(&self, cpus: &NodeCpus, place: &Place<'_>, seen: &Seen) -> MeasuredPoint {
         MeasuredPoint {
             memory_node: place.memory_node(),
@@ -106,7 +105,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Measures a curve, a point for each load.
+    /// Measures a curve, one point per load.
     pub(crate) fn curve(
         &self,
         cpus: &NodeCpus,
@@ -134,7 +133,7 @@ impl Bench<'_> {
             let counted = || self.counted.during(|| pinned(chases, at_load));
             let ((found, measured_gbps), contamination, took_s) = self.watched(|| Ok(counted()))?;
             let found = found?;
-            // The chase reads too, whatever the others do.
+            // The chase itself reads, too: add its bandwidth.
             let chased = LINE_BYTES as f64 / found.latency_ns.median.max(1e-3);
             let median = found.program_gbps + chased;
             points.push(Loaded {
@@ -150,7 +149,7 @@ impl Bench<'_> {
             let delay_ns = team.map(|(_, delay)| delay.as_nanos() as f64);
             self.add(document, MeasuredPoint { delay_ns, modelled_gbps, measured_gbps, ..point })
         };
-        // First nobody loads.
+        // The first point is idle.
         measure(None, &mut points)?;
         let team = Team::start_in(&self.load(load, traffic), regions)?;
         let mut at = |pause: Duration, points: &mut Vec<Loaded>| {
@@ -187,10 +186,10 @@ impl Bench<'_> {
     }
 }
 
-/// Measures with a pause, and adds what was found.
+/// Measures with a pause of the loading threads, and adds the point.
 type At<'a> = dyn FnMut(Duration, &mut Vec<Loaded>) -> Result<(), Stop> + 'a;
 
-/// Approaches a bandwidth by the pauses that were tried so far.
+/// Approaches a bandwidth by interpolation between the points so far.
 fn reach(target_gbps: f64, points: &mut Vec<Loaded>, at: &mut At<'_>) -> Result<(), Stop> {
     for _ in 0..TRIES {
         let Some(pause) = knee::pause_for(points, target_gbps) else {
@@ -216,7 +215,7 @@ fn nanoseconds(pause: f64) -> Duration {
     Duration::from_nanos(pause.clamp(0.0, 1e9).round() as u64)
 }
 
-/// The latency while a team loads, and how much it loads.
+/// Measures the latency while a team loads, and the team's bandwidth.
 fn at_load(
     chase: &mut Chase,
     team: Option<&Team>,

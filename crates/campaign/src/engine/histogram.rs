@@ -19,15 +19,15 @@ use interleaf_record::{
 };
 use std::time::{Duration, Instant};
 
-/// Accesses at each load, and with --quick.
+/// Accesses at each load; the second number is for --quick.
 const SAMPLES: u64 = 4_000_000;
 const QUICK_SAMPLES: u64 = 500_000;
 
-/// Pauses, ns, where none are options: some load and all there is.
+/// Default pauses of the loading threads, ns: a moderate and the maximum load.
 const DELAYS_NS: [u64; 2] = [700, 0];
 
 impl Bench<'_> {
-    /// Samples without load, and at each load where there are CPUs for it.
+    /// Samples the idle latency, and the latency at each load if CPUs are left to load.
     pub(crate) fn histograms(
         &self,
         cpus: &NodeCpus,
@@ -106,7 +106,7 @@ impl Bench<'_> {
 
 fn histogram_document(found: &Histogram) -> HistogramDocument {
     let mut bins = found.filtered.bins.clone();
-    // Empty bins behind the last one that has samples are not recorded.
+    // Omit empty bins behind the last bin with samples.
     let above = bins.pop().unwrap_or(0);
     while bins.last() == Some(&0) {
         bins.pop();

@@ -1,4 +1,4 @@
-//! `interleaf simulate`.
+//! The command line of `interleaf simulate`.
 
 use super::{LoadChoice, MachineArgs, OutputArgs, load, mix, seed};
 use clap::{Args, Subcommand, ValueEnum};

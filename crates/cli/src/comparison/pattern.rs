@@ -1,34 +1,33 @@
-//! The patterns that are compared: a workload, how it is told to run, and for how long.
+//! The patterns of `interleaf bench compare`: workloads with their arguments.
 
 use interleaf_workload::kind::Kind;
 
-/// A pattern.
 #[derive(Debug)]
 pub(crate) struct Pattern {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
-    /// Arguments of `interleaf bench run` beside the footprint.
+    /// Arguments of `interleaf bench run`, without the footprint.
     pub(crate) arguments: &'static [&'static str],
-    /// The advice to the kernel that is tried for a mapped file: the best result counts.
+    /// Advice (`madvise`) to try for a mapped file; the fastest result counts.
     pub(crate) hints: &'static [&'static str],
-    /// Whether large pieces of a drive serve it.
+    /// The drive serves the pattern with large sequential transfers.
     pub(crate) is_streaming: bool,
 }
 
 impl Pattern {
-    /// Whether the next access can be predicted.
+    /// True if a prefetcher can predict the next access.
     pub(crate) fn is_predictable(&self) -> bool {
         self.kind != Kind::Random
     }
 
-    /// Whether bytes bound the drive that serves it, and not requests.
+    /// True if the bandwidth of the drive limits the pattern, false if its request rate does.
     pub(crate) fn moves_bytes(&self) -> bool {
         self.is_streaming || self.is_predictable()
     }
 }
 
 const ONE: &[&str] = &["--rounds", "1"];
-/// The write-back of the filling ends before a round counts.
+/// One uncounted round: the write-back of the initial data ends before the counted round.
 const FILLED: &[&str] = &["--warm-up", "1", "--rounds", "1"];
 const SWEEPS: &[&str] = &["--warm-up", "1", "--rounds", "2"];
 const IN_ORDER: &[&str] = &["normal", "sequential"];
@@ -45,7 +44,7 @@ const fn pattern(
     Pattern { name, kind, arguments, hints, is_streaming }
 }
 
-/// All there are.
+/// All patterns.
 pub(crate) const PATTERNS: [Pattern; 12] = [
     pattern(
         "stream",
@@ -68,7 +67,7 @@ pub(crate) const PATTERNS: [Pattern; 12] = [
     pattern("fft-3d", Kind::Fft3d, ONE, EITHER, true),
     pattern("gemm", Kind::Gemm, ONE, EITHER, true),
     pattern("gemm-tiled", Kind::GemmTiled, ONE, EITHER, true),
-    // Operations for each byte: 2, 16, 64.
+    // Operations per byte: 2, 16, 64.
     pattern(
         "polynomial-2",
         Kind::Polynomial,

@@ -1,21 +1,21 @@
-//! The memory that a pattern can run on.
+//! The kinds of memory that a pattern can run on.
 
-/// The memory of arrays for which DRAM is too small.
+/// The memory of arrays that exceed DRAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// In DRAM all the same: what the others are held against.
+    /// DRAM for all of the footprint: the reference of the other ways.
     Dram,
-    /// With the pager of `interleaf extend`.
+    /// Extended memory, with the pager of `interleaf extend`.
     Pager,
-    /// In a swap file, with the settings of this machine.
+    /// Swap to a file, with the settings of this machine.
     Swap,
-    /// The same, with larger pieces read ahead, wherever they are in the file.
+    /// Swap to a file, with read-ahead of more pages, chosen by their offset in the swap file.
     SwapTuned,
-    /// In a mapped file.
+    /// A mapped file.
     Mmap,
 }
 
-/// All there are, by name.
+/// All ways, by name.
 pub(crate) const WAYS: [(&str, Way); 5] = [
     ("dram", Way::Dram),
     ("pager", Way::Pager),
@@ -25,28 +25,27 @@ pub(crate) const WAYS: [(&str, Way); 5] = [
 ];
 
 impl Way {
-    /// The memory of this name.
+    /// Returns the way with this name.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         WAYS.iter().find(|(known, _)| *known == name).map(|(_, way)| *way)
     }
 
-    /// Its name.
     pub(crate) fn name(self) -> &'static str {
         WAYS.iter().find(|(_, way)| *way == self).map_or("", |(name, _)| name)
     }
 
-    /// Whether a control group holds it to the budget.
+    /// True if a control group limits the memory to the budget.
     pub(crate) fn is_bounded(self) -> bool {
         matches!(self, Self::Swap | Self::SwapTuned | Self::Mmap)
     }
 
-    /// Whether it swaps.
+    /// True if the way needs a swap file.
     pub(crate) fn is_swapping(self) -> bool {
         matches!(self, Self::Swap | Self::SwapTuned)
     }
 
-    /// The settings of the kernel while it runs. With 2^6 pages at a time, and pages that are
-    /// adjacent in the file and not in memory, swap reads ahead as much as it can.
+    /// The kernel settings during a run. `swap-tuned` uses the largest read-ahead of swap: clusters
+    /// of 2^6 pages that are adjacent in the swap file, not in virtual memory.
     pub(crate) fn settings(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::SwapTuned => &[

@@ -1,4 +1,5 @@
-//! `interleaf balance`.
+//! `interleaf balance`: steers pages on this machine or a simulated one, advises, or watches a
+//! daemon.
 
 mod monitor;
 
@@ -32,7 +33,7 @@ pub(super) fn run(args: &BalanceArgs, root: Option<&Path>) -> Result<(), Failure
         return simulated::run(&options, &config, &machine);
     }
     if args.advise || args.dry_run {
-        // This machine is read like a captured one: writes are noted, and nothing is changed.
+        // Treat this machine as a captured one: writes are noted and change nothing.
         let read = system::open_root(Some(root.unwrap_or(Path::new("/"))))?;
         return match args.advise {
             true => advise::run(&options, &config, &read, root.is_some()),
@@ -42,7 +43,7 @@ pub(super) fn run(args: &BalanceArgs, root: Option<&Path>) -> Result<(), Failure
     interleaf_daemon::run(&options, &config, &system::open_root(root)?)
 }
 
-/// The configuration file, with the values that other options have in its place.
+/// Reads the configuration file; options of the command line override its values.
 fn config(args: &BalanceArgs) -> Result<Config, Failure> {
     let overrides = Overrides {
         policy: args.policy.as_deref(),

@@ -1,4 +1,4 @@
-//! `interleaf bench`.
+//! `interleaf bench`: lists, installs, runs and compares workloads.
 
 mod compare;
 mod process;

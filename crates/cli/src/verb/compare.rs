@@ -1,4 +1,4 @@
-//! `interleaf compare`.
+//! `interleaf compare`: compares two records of `interleaf measure`.
 
 use crate::args::CompareArgs;
 use interleaf_console::{Failure, output, support};
@@ -32,7 +32,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
     }
 }
 
-/// A record of what can be compared.
+/// Reads the record of a measurement.
 fn record(path: &Path) -> Result<MeasureDocument, Failure> {
     let hint = "name a document that `interleaf measure -o FILE` recorded";
     let name = path.display().to_string();

@@ -1,4 +1,4 @@
-//! `interleaf doctor`.
+//! `interleaf doctor`: reports the capabilities of a machine, or captures the machine.
 
 use crate::args::DoctorArgs;
 use interleaf_console::{Failure, output, system};
@@ -33,13 +33,14 @@ pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure>
         found.iter_mut().for_each(tried);
     }
     if let Some(target) = &args.capture {
-        // Files that no capability reads, and `balance` does.
+        // Files that `balance` reads and no capability does.
         for path in [physical::ZONEINFO.to_string(), format!("{ADMIN}/nr_kdamonds")] {
             root.text_if_allowed(&path).map_err(system::read_failure)?;
         }
-        // And what a record of a measurement says of the machine.
+        // Files that a record of a measurement reads.
         Hardware::read(&root).map_err(system::read_failure)?;
-        // And what `measure app` does: that there is no plan is seen where it is read.
+        // Files that `measure app` reads. A missing plan is no error here: `measure app` reports
+        // it.
         drop(topdown::plan(&root));
         drop(resctrl::probe(&root));
         Meter::zones(&root).map_err(system::read_failure)?;
@@ -61,7 +62,7 @@ pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure>
     output::data(&interleaf_report::machine::doctor(&document))
 }
 
-/// Capabilities that files only indicate are tried, where that changes nothing.
+/// Tries a capability that files only indicate, if the attempt changes nothing.
 fn tried(capability: &mut Capability) {
     let (outcome, how) = match capability.name {
         "userfaultfd" => (rights::userfaultfd(), "serves system calls too, and moves pages"),
@@ -74,8 +75,8 @@ fn tried(capability: &mut Capability) {
     };
 }
 
-/// The features of DAMON. A probe that is refused is a finding like others, unless the options were
-/// wrong or the probe failed half-way.
+/// Probes the features of DAMON. A refused probe is a finding; wrong options and a probe that
+/// failed half-way are failures.
 fn ask(root: &Root) -> Result<Result<Probed, ProbeError>, Failure> {
     if !root.is_live() {
         return Err(Failure::new(
@@ -83,7 +84,7 @@ fn ask(root: &Root) -> Result<Result<Probed, ProbeError>, Failure> {
             "run it on the machine itself, without --root",
         ));
     }
-    // Below a root of its own: what is set up for a moment is no part of a capture.
+    // Use a root of its own: files that the probe creates for a moment do not belong in a capture.
     match probe(&Root::live()) {
         Err(ProbeError::Root(why)) if !why.is_permission() => Err(system::read_failure(why)),
         asked => Ok(asked),

@@ -1,4 +1,4 @@
-//! `interleaf extend`.
+//! `interleaf extend`: runs a command with extended memory, or watches, checks or cleans up.
 
 mod monitor;
 
@@ -50,7 +50,7 @@ pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Fa
     Ok(extended.ended.exit_code())
 }
 
-/// The options without those of the output.
+/// Converts the arguments, without those of the output, to plain values.
 fn options(args: &ExtendArgs) -> ExtendOptions {
     ExtendOptions {
         command: args.command.clone(),
@@ -70,7 +70,7 @@ fn options(args: &ExtendArgs) -> ExtendOptions {
     }
 }
 
-/// Refuses options that contradict each other.
+/// Refuses missing or contradictory options.
 fn check_complete(args: &ExtendArgs, is_joined: bool) -> Result<(), Failure> {
     if let (Some(Dram::Percent(percent)), true) = (args.dram, is_joined) {
         return Err(Failure::new(
@@ -96,7 +96,7 @@ fn check_complete(args: &ExtendArgs, is_joined: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints the checks, and the estimate where one is asked for.
+/// Prints the checks, and the estimate if requested.
 fn print_plan(
     args: &ExtendArgs,
     options: &ExtendOptions,

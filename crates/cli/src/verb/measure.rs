@@ -1,4 +1,4 @@
-//! `interleaf measure`.
+//! `interleaf measure`: measures the memory of this machine.
 
 mod app;
 
@@ -20,7 +20,7 @@ use interleaf_measure::region::Pages;
 use interleaf_model::{units::Time, weights::Weights};
 use std::{path::Path, process::ExitCode, time::Duration};
 
-/// `--weights all` is each ratio of whole numbers up to this.
+/// `--weights all` measures every ratio of whole numbers up to this value.
 const RATIO_MAX: u16 = 10;
 
 pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {
@@ -39,7 +39,7 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
         ));
     }
     let (document, end) = interleaf_campaign::run(&options(&subject), &root)?;
-    // The points before an error are as good as without it.
+    // Points measured before an error are valid.
     if !document.points.is_empty() || matches!(end, CampaignEnd::Done | CampaignEnd::DryRun) {
         let to = OutputOptions { json: common.json, csv: false, output: common.output.as_deref() };
         let text = || interleaf_report::measure::text(&document);
@@ -57,7 +57,7 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
     Ok(status)
 }
 
-/// A subject of `interleaf measure`, with the groups of options that it has.
+/// A subject of `interleaf measure` with its groups of options.
 struct Subject<'a> {
     what: What,
     chase: Option<&'a ChaseArgs>,
@@ -102,7 +102,7 @@ fn subject(args: &MeasureArgs) -> Subject<'_> {
     }
 }
 
-/// The options as plain values.
+/// Converts the arguments to plain values.
 fn options(subject: &Subject<'_>) -> Options {
     let common = subject.common;
     let chase = |chase: &ChaseArgs| ChaseOptions { bytes: chase.chase, stride: chase.stride };

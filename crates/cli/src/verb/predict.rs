@@ -1,4 +1,4 @@
-//! `interleaf predict`.
+//! `interleaf predict`: predicts the bandwidth of a mix, or the speed-up of a workload, by weights.
 
 use crate::args::{LoadChoice, PredictArgs, WeightsChoice};
 use interleaf_console::{Failure, output, support};
@@ -12,10 +12,10 @@ use interleaf_model::{
 use interleaf_record::predict::{PredictDocument, Subject};
 use rayon::prelude::*;
 
-/// Ratios above this many are not tried one after another.
+/// Limit of the number of weight ratios that are predicted.
 const RATIOS_MAX: u64 = 20_000;
 
-/// Steps of a sweep of the load.
+/// Points of a load sweep.
 const SWEEP_STEPS: usize = 25;
 
 pub(super) fn run(args: &PredictArgs) -> Result<(), Failure> {
@@ -30,7 +30,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<(), Failure> {
         (_, _, Some(path)) => {
             of_demand(&platform, &interleaf_catalog::demand(path)?, args, &weights)?
         }
-        // The command line asks for one of them.
+        // clap requires one of the three.
         (None, None, None) => return Ok(()),
     };
     let every_row = args.weights.is_some();
@@ -102,12 +102,12 @@ fn of_mix(
     Ok(PredictDocument::new(platform, subject, &prediction, &sweep))
 }
 
-/// A row for each choice of weights.
+/// Returns a row for each choice of weights.
 fn rows(weights: &[Weights], row: impl Fn(&Weights) -> Row + Sync) -> Vec<Row> {
     each(weights, "choices of weights", row)
 }
 
-/// `compute` of each item on all cores, in the order of the items, with a progress bar.
+/// Computes `compute` for each item on all cores, in the order of the items, with a progress bar.
 fn each<T: Sync, R: Send>(items: &[T], what: &str, compute: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let progress = output::progress(items.len() as u64, what);
     let counted = |item: &T| {

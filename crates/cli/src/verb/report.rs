@@ -1,4 +1,4 @@
-//! `interleaf report`.
+//! `interleaf report`: renders a record in another format.
 
 use crate::{
     args::{ReportArgs, ReportFormat},
@@ -27,7 +27,7 @@ pub(super) fn run(args: &ReportArgs) -> Result<(), Failure> {
     output::file(&args.output, &rendered(format, &document, args.figure.as_deref())?)
 }
 
-/// A document in a format; of SVG the figure that is named, or the first one.
+/// Renders a document in a format. For SVG, `figure` selects the figure; the default is the first.
 fn rendered(
     format: ReportFormat,
     document: &Document,
@@ -102,7 +102,7 @@ fn export_text(text: Result<String, String>) -> Result<String, Failure> {
     text.map_err(|why| Failure::new(why, "measure it: interleaf measure loaded, or all of it"))
 }
 
-/// Endings of the names of files, with the format of each.
+/// File name extensions and their formats.
 const ENDINGS: [(&str, ReportFormat); 6] = [
     ("html", ReportFormat::Html),
     ("htm", ReportFormat::Html),
@@ -112,7 +112,7 @@ const ENDINGS: [(&str, ReportFormat); 6] = [
     ("toml", ReportFormat::Platform),
 ];
 
-/// The format by the ending of the output; of a name without one, and of stdout, a page.
+/// Chooses the format by the extension of the output. The default, also for stdout, is HTML.
 fn by_ending(path: &Path) -> Result<ReportFormat, Failure> {
     let Some(ending) = path.extension().map(|ending| ending.to_string_lossy()) else {
         return Ok(ReportFormat::Html);

@@ -1,4 +1,4 @@
-//! `interleaf reproduce`.
+//! `interleaf reproduce`: compares published studies with our figures.
 
 use crate::args::ReproduceArgs;
 use interleaf_console::{Failure, output, support};

@@ -1,4 +1,4 @@
-//! `interleaf run`.
+//! `interleaf run`: places the pages of a command, or migrates those of running processes.
 
 use crate::args::RunArgs;
 use interleaf_console::{Failure, output, system};
@@ -18,7 +18,7 @@ use interleaf_linux::{
 use interleaf_record::run::RunDocument;
 use std::{path::Path, process::ExitCode};
 
-/// Placement audits take one part in this many of the command's time.
+/// Placement audits take at most one part in this many of the command's time.
 const AUDIT_COST: u32 = 20;
 
 pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {
@@ -36,7 +36,7 @@ pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     document.settings = settings(&root, &machine, &placement)?;
     document.dry_run = args.dry_run;
     if !args.pid.is_empty() {
-        // The pages exist: a policy and its settings would be for new ones.
+        // A policy and its settings affect only new pages, but these pages exist already.
         document.settings.clear();
         system::check_live(&root)?;
         return move_processes(args, &machine, &placement, &mut document);
@@ -61,9 +61,9 @@ pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     Ok(ended.exit_code())
 }
 
-/// Runs the command with its pages steered by a policy while it runs.
+/// Runs the command; a policy steers its pages.
 fn by_policy(args: &RunArgs, root: Root) -> Result<ExitCode, Failure> {
-    // In a dry run, this machine is read like a captured one.
+    // Treat this machine as a captured one in a dry run.
     let root = match (args.dry_run, root.is_live()) {
         (true, true) => Root::captured("/"),
         _ => root,
@@ -82,7 +82,7 @@ fn by_policy(args: &RunArgs, root: Root) -> Result<ExitCode, Failure> {
     Ok(ended.exit_code())
 }
 
-/// The options of a command that a policy steers.
+/// Converts the arguments of a command that a policy steers to plain values.
 fn steer_options(args: &RunArgs) -> SteerOptions {
     SteerOptions {
         command: args.command.clone(),
@@ -98,7 +98,7 @@ fn steer_options(args: &RunArgs) -> SteerOptions {
     }
 }
 
-/// Migrates the pages of processes that run already.
+/// Migrates the pages of running processes.
 fn move_processes(
     args: &RunArgs,
     machine: &Machine,
@@ -115,12 +115,12 @@ fn move_processes(
     Ok(if is_reached { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// The command, as text.
+/// Returns the words of the command as text.
 fn words(args: &RunArgs) -> Vec<String> {
     args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-/// Refuses a document on stdout, which is the command's.
+/// Refuses a document on stdout: the command writes there.
 fn check_stdout(args: &RunArgs) -> Result<(), Failure> {
     for (given, option) in [(args.json, "--json"), (is_recorded_on_stdout(args), "-o -")] {
         if given {
@@ -133,7 +133,7 @@ fn check_stdout(args: &RunArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Records and prints the document as the options say; on stdout stands one thing.
+/// Records and prints the document as the options say; stdout gets either the record or the text.
 fn give(
     args: &RunArgs,
     document: &RunDocument,
@@ -148,7 +148,7 @@ fn give(
     output::data(&if args.json { interleaf_record::json(document) } else { text(document) })
 }
 
-/// Whether the document goes to stdout as the record.
+/// True if `-o -` sends the record to stdout.
 fn is_recorded_on_stdout(args: &RunArgs) -> bool {
     args.output.as_deref() == Some(Path::new("-"))
 }

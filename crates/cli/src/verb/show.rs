@@ -1,4 +1,4 @@
-//! `interleaf show`.
+//! `interleaf show`: prints the memory of this machine, a platform, or the built-in names.
 
 use crate::args::ShowArgs;
 use interleaf_console::{Failure, output, system};
@@ -6,7 +6,7 @@ use interleaf_linux::machine::topology::Machine;
 use interleaf_record::{machine::MachineDocument, show::ShowDocument};
 use std::path::Path;
 
-/// The platform that is the list of all.
+/// The platform name that stands for the list of all platforms, workloads and scenarios.
 const LIST: &str = "list";
 
 pub(super) fn run(args: &ShowArgs, root: Option<&Path>) -> Result<(), Failure> {
@@ -22,7 +22,7 @@ pub(super) fn run(args: &ShowArgs, root: Option<&Path>) -> Result<(), Failure> {
     output::data(&interleaf_report::show::text(&document))
 }
 
-/// The machine that this runs on, or a captured one.
+/// Prints the running machine or a captured one.
 fn machine(args: &ShowArgs, root: Option<&Path>) -> Result<(), Failure> {
     let root = system::open_root(root)?;
     let machine = Machine::read(&root).map_err(system::read_failure)?;
@@ -39,7 +39,7 @@ fn machine(args: &ShowArgs, root: Option<&Path>) -> Result<(), Failure> {
     output::data(&text)
 }
 
-/// The built-in platforms, workloads and scenarios.
+/// Prints the names of the built-in platforms, workloads and scenarios.
 fn catalogue(json: bool) -> Result<(), Failure> {
     let (platforms, workloads) =
         (interleaf_catalog::platform_names(), interleaf_catalog::workload_names());

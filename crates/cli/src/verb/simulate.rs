@@ -1,4 +1,4 @@
-//! `interleaf simulate`.
+//! `interleaf simulate`: simulates a policy on a machine, or a memory module.
 
 mod dimm;
 mod sweep;
@@ -15,10 +15,10 @@ use interleaf_record::{
 };
 use interleaf_sim::machine::{Arena, Outcome, Scenario, ScenarioError, Trial};
 
-/// The simulated time unless one is given, s.
+/// Default simulated time, s.
 const DURATION_S: f64 = 600.0;
 
-/// Steps of a progress bar for one policy.
+/// Steps of the progress bar for each policy.
 const STEPS: u64 = 100;
 
 pub(super) fn machine(args: &MachineArgs) -> Result<(), Failure> {
@@ -67,7 +67,7 @@ pub(super) fn machine(args: &MachineArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs the trial, and every other policy where that is asked for.
+/// Runs the trial, and with `compare` also every other policy.
 fn document(
     scenario: &Scenario,
     duration: Duration,
@@ -107,7 +107,7 @@ fn document(
     Ok(document)
 }
 
-/// The scenario, and its time.
+/// Reads the scenario and its duration.
 fn scenario(args: &MachineArgs) -> Result<(Scenario, Duration), Failure> {
     let (mut scenario, own_duration) = match &args.scenario {
         Some(name) => of_file(args, name)?,
@@ -166,7 +166,7 @@ fn of_workload(args: &MachineArgs) -> Result<Scenario, Failure> {
     let demand = match (&args.workload, &args.demand) {
         (Some(name), _) => interleaf_catalog::workload(name)?,
         (_, Some(path)) => interleaf_catalog::demand(path)?,
-        // The command line asks for one of them.
+        // clap requires one of the two.
         (None, None) => return Err(Failure::new("there is no workload", "give --workload NAME")),
     };
     interleaf_catalog::single_workload(&platform, &demand, args.threads, args.footprint)

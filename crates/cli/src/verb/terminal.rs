@@ -1,8 +1,7 @@
-//! Views that are drawn on a terminal until a key, a signal or the terminal's end ends them.
+//! Interactive views on a terminal, closed by a key, a signal or a hang-up of the terminal.
 //!
-//! Keys are read with poll(2) and read(2). The event reader of crossterm 0.29 restarts its loop on
-//! end of file and on EIO, so it never returns once the terminal has hung up, and no signal is
-//! looked at again.
+//! Keys are read with poll(2) and read(2): the event reader of crossterm 0.29 restarts its loop on
+//! end of file and on EIO, thus never returns after a hang-up, and the loop never checks signals.
 
 use interleaf_console::{Failure, system};
 use interleaf_linux::launch::command::Signals;
@@ -19,19 +18,17 @@ use std::{
     time::Duration,
 };
 
-/// A view that changes over time.
 pub(super) trait View {
-    /// Takes in what is new; whether to go on.
+    /// Updates the data of the view; returns false when the view has ended.
     fn update(&mut self) -> bool;
 
-    /// Draws it.
     fn draw(&mut self, frame: &mut Frame<'_>);
 
-    /// Tab was pressed.
+    /// Handles the Tab key.
     fn next(&mut self) {}
 }
 
-/// Keys that views know.
+/// The keys that a view reacts to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Key {
     /// `q`, Esc, Ctrl-C or Ctrl-D.
@@ -40,30 +37,31 @@ enum Key {
     Next,
 }
 
-/// Whether a view can be drawn, and keys be read.
+/// True if stdin and stdout are terminals.
 pub(super) fn is_there() -> bool {
     io::stdout().is_terminal() && io::stdin().is_terminal()
 }
 
-/// Draws a view each `tick`, until it has ended, or a key or a signal ends it. `command` is what
-/// gives lines in place of a view.
+/// Draws a view every `tick` until the view ends, or a key or a signal closes it. The error message
+/// names `command`, which prints lines of text when piped.
 ///
 /// # Errors
 /// When the terminal cannot be drawn on, or hangs up.
 pub(super) fn show(view: &mut dyn View, tick: Duration, command: &str) -> Result<(), Failure> {
-    // Held before the terminal is changed: no signal ends this process without putting it back.
+    // Hold signals before changing the terminal mode: no signal may end this process before the
+    // mode is restored.
     let signals = Signals::hold().map_err(system::signal_failure)?;
     let failed = |why: io::Error| {
         let hint = format!("pipe it elsewhere for lines of text: {command} | cat");
         Failure::new(format!("the terminal cannot be drawn on: {why}"), hint)
     };
-    // A panic puts the terminal back, too.
+    // ratatui's panic hook restores the terminal, too.
     let mut terminal = ratatui::try_init().map_err(failed)?;
     let shown = draw(&mut terminal, view, tick, &signals);
     let restored = ratatui::try_restore();
     if shown.is_err() {
-        // Its destructor prints that the cursor cannot be shown, and panics where stderr is the
-        // terminal that is gone.
+        // Skip the destructor: if stderr is the terminal that hung up, its message about the cursor
+        // panics.
         mem::forget(terminal);
     }
     shown.and(restored).map_err(failed)
@@ -87,7 +85,7 @@ fn draw(
     Ok(())
 }
 
-/// The keys that are pressed, after at most `limit` of waiting for one.
+/// Waits at most `limit` for input and returns the pressed keys.
 ///
 /// # Errors
 /// When the terminal has hung up.
@@ -96,7 +94,7 @@ fn pressed(terminal: BorrowedFd<'_>, limit: Duration) -> io::Result<Vec<Key>> {
     let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
     let mut fds = [PollFd::from_borrowed_fd(terminal, PollFlags::IN)];
     match poll(&mut fds, Some(&limit)) {
-        // A signal is looked at by the caller.
+        // On EINTR the caller checks for signals.
         Ok(0) | Err(Errno::INTR) => return Ok(vec![]),
         Ok(_) => {}
         Err(why) => return Err(why.into()),
@@ -117,9 +115,9 @@ const ESCAPE: u8 = 0x1b;
 const CONTROL_C: u8 = 0x03;
 const CONTROL_D: u8 = 0x04;
 
-/// The keys in what a terminal in raw mode sends. Other keys, and the sequences that begin with
-/// Escape, are skipped: `ESC [` up to a final byte of `@` to `~` (ECMA-48, 5.4), `ESC O` and a
-/// byte, `ESC` and the byte of a key pressed with Alt.
+/// Parses the keys in the input of a terminal in raw mode. Other keys and escape sequences are
+/// skipped: `ESC [` up to a final byte of `@` to `~` (ECMA-48, 5.4), `ESC O` and a byte, `ESC` and
+/// the byte of a key pressed with Alt.
 fn keys(mut bytes: &[u8]) -> Vec<Key> {
     let mut keys = vec![];
     loop {

@@ -1,4 +1,4 @@
-//! `interleaf tune`.
+//! `interleaf tune`: searches the best static weights of a command by running the command.
 
 use crate::args::TuneArgs;
 use interleaf_console::{

@@ -1,5 +1,5 @@
-//! What the tests of `interleaf extend` have in common: places for its stores and sessions, and
-//! programs that a C compiler makes.
+//! Common parts of the tests of `interleaf extend`: folders for stores and sessions, and programs
+//! built by a C compiler.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
 
@@ -17,14 +17,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The budget, and a footprint that is three times as large.
+/// The budget, and a footprint of three times its size.
 pub const DRAM: &str = "16MiB";
 pub const MIB: &str = "48";
 
-/// How long something is waited for.
+/// Time limit of a wait.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A place for stores, sessions and programs, of one test.
+/// Folders for the stores, sessions and programs of one test.
 pub struct Place {
     folder: tempfile::TempDir,
 }
@@ -41,7 +41,7 @@ impl Place {
         self.folder.path().join(name)
     }
 
-    /// `interleaf extend` with options, whose sessions are this place's own.
+    /// Returns `interleaf extend` with options; its sessions are in this test's folder.
     pub fn interleaf(&self, options: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
         command.arg("extend").args(options).env("XDG_RUNTIME_DIR", self.at("run"));
@@ -50,7 +50,7 @@ impl Place {
         command
     }
 
-    /// The same with a budget, a store and a command.
+    /// Returns `interleaf extend` with a budget, a store and a command.
     pub fn extended(&self, options: &[&str], words: &[&str]) -> Command {
         let mut command = self.interleaf(&["--dram", DRAM, "--min-alloc", "1MiB"]);
         command.arg("--store").arg(self.at("store"));
@@ -63,7 +63,7 @@ impl Place {
         serde_json::from_str(&fs::read_to_string(self.at("stats.json")).unwrap()).unwrap()
     }
 
-    /// The processes of the only session, as who watches sees them first.
+    /// Returns the processes of the only session, in the first line of the monitor.
     pub fn watched(&self) -> Vec<Value> {
         let mut watch = self.interleaf(&["--monitor", "--json"]);
         let mut watch = watch.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -75,14 +75,14 @@ impl Place {
         seen["processes"].as_array().unwrap().clone()
     }
 
-    /// What is left of sessions and of stores.
+    /// Counts the leftovers of sessions and stores.
     pub fn left(&self) -> usize {
         let count = |name: &str| fs::read_dir(self.at(name)).map_or(0, Iterator::count);
         count("run/interleaf-extend") + count("store")
     }
 }
 
-/// The library that is preloaded, which cargo puts beside the tests that need it.
+/// Returns the path of the preload library, which cargo builds beside the tests.
 pub fn library() -> PathBuf {
     let test = env::current_exe().unwrap();
     let mut folders = test.ancestors().skip(1).take(2);
@@ -91,7 +91,7 @@ pub fn library() -> PathBuf {
     found.expect("the library beside the tests")
 }
 
-/// Where it is, as a word of the environment.
+/// Returns the path of the preload library as an environment assignment.
 pub fn preload() -> OsString {
     let mut word = OsString::from("INTERLEAF_PRELOAD=");
     word.push(library());
@@ -101,7 +101,7 @@ pub fn preload() -> OsString {
 pub fn compiled(name: &str, source: &str, options: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/extend").join(source);
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    // Two tests may do so at once: what is run is whole.
+    // Two tests may compile the same program at once: rename the complete file into place.
     let new = program.with_extension(format!("{:?}", thread::current().id()));
     let mut compiler = Command::new("cc");
     compiler.args(["-O1", "-Wall", "-o"]).arg(&new).arg(source).args(options);
@@ -110,7 +110,7 @@ pub fn compiled(name: &str, source: &str, options: &[&str]) -> PathBuf {
     program
 }
 
-/// The program that goes over memory.
+/// Returns the program that sweeps over memory.
 pub fn sweep() -> &'static str {
     static SWEEP: OnceLock<PathBuf> = OnceLock::new();
     SWEEP.get_or_init(|| compiled("sweep", "sweep.c", &[])).to_str().unwrap()
@@ -127,7 +127,7 @@ pub fn refused(output: &Output, problem: &str, hint: &str) {
     assert!(stderr.contains(&format!("\n\nhint: {hint}")), "{hint}: {stderr}");
 }
 
-/// Starts a command that says "there", and waits until it has.
+/// Starts a command that prints "there", and waits for that line.
 pub fn started(command: &mut Command) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap());
@@ -137,7 +137,7 @@ pub fn started(command: &mut Command) -> (Child, BufReader<std::process::ChildSt
     (child, lines)
 }
 
-/// Ends a command that waits for nothing, and who keeps it.
+/// Ends `interleaf extend` and its command by SIGTERM.
 pub fn ends(child: &mut Child) {
     let pid = child.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
@@ -153,7 +153,7 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 impl Place {
-    /// What runs nothing, and writes no statistics.
+    /// Runs the command with a store and without `--stats`.
     pub fn extended_dry(&self, options: &[&str], words: &[&str]) -> Output {
         let mut command = self.interleaf(&["--dram", DRAM, "--store"]);
         command.arg(self.at("store")).args(options);

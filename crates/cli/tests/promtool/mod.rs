@@ -1,6 +1,6 @@
-//! `promtool` of Prometheus, which checks what is served and the alerts. Where it is not installed
-//! (Debian: `prometheus`), nothing of that is tested, and that is said; with
-//! `INTERLEAF_PROMTOOL=required` it fails.
+//! `promtool` of Prometheus, which checks the served metrics and the alerts. If it is not installed
+//! (Debian: `prometheus`), the checks are skipped with a note, or fail with
+//! `INTERLEAF_PROMTOOL=required`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,7 +10,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-/// Runs it with these arguments; `None` where it is not installed.
+/// Runs `promtool` with these arguments; `None` if it is not installed.
 pub(crate) fn run(args: &[&str], stdin: &str) -> Option<Output> {
     let mut command = Command::new("promtool");
     command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &[&str], stdin: &str) -> Option<Output> {
     Some(child.wait_with_output().unwrap())
 }
 
-/// Runs it, and makes sure that it finds nothing wrong.
+/// Runs `promtool` and asserts that it reports no problem.
 pub(crate) fn finds_nothing_wrong(args: &[&str], stdin: &str) {
     let Some(output) = run(args, stdin) else { return };
     let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);

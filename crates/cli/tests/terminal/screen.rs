@@ -1,4 +1,4 @@
-//! A terminal that a test draws on, and that it can hang up.
+//! A pseudo-terminal for tests, which can hang up.
 
 use rustix::{
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
@@ -16,7 +16,7 @@ use std::{
 const PATIENCE: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A terminal, with what was drawn on it.
+/// A terminal and the text drawn on it.
 pub(crate) struct Screen {
     terminal: Option<File>,
     keyboard: File,
@@ -32,7 +32,7 @@ impl Screen {
         rustix::io::ioctl_fionbio(&keyboard, true).unwrap();
         let name = ptsname(&keyboard, vec![]).unwrap().into_string().unwrap();
         let mut options = OpenOptions::new();
-        // It must not become the controlling terminal of this process.
+        // The terminal must not become the controlling terminal of this process.
         options.read(true).write(true).custom_flags(rustix::fs::OFlags::NOCTTY.bits() as i32);
         let terminal = options.open(name).unwrap();
         let size = Winsize { ws_row: 30, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
@@ -49,12 +49,12 @@ impl Screen {
         tcgetattr(self.terminal()).unwrap()
     }
 
-    /// Starts a command on it.
+    /// Starts a command on the terminal.
     pub(crate) fn start(&self, command: &mut Command) -> Child {
         let end = || Stdio::from(self.terminal().try_clone().unwrap());
         command.stdin(end()).stdout(end()).stderr(end());
         let child = command.spawn().unwrap();
-        // The command keeps what it was given until it is told otherwise.
+        // Drop the descriptors that the command holds.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         child
     }
@@ -64,7 +64,7 @@ impl Screen {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits until this is drawn.
+    /// Waits until the text is drawn.
     pub(crate) fn until(&mut self, text: &str) {
         let begun = Instant::now();
         while !self.text.contains(text) {
@@ -78,14 +78,14 @@ impl Screen {
         }
     }
 
-    /// Takes the terminal away, as the end of a connection does.
+    /// Hangs up the terminal, as the end of a connection does.
     #[allow(dead_code, reason = "not every test hangs up")]
     pub(crate) fn hang_up(self) {
         drop(self);
     }
 }
 
-/// Waits for the end of a process, which is killed when that does not come.
+/// Waits for the end of a process, and kills it after a time limit.
 pub(crate) fn ended(child: &mut Child) -> ExitStatus {
     let begun = Instant::now();
     loop {

@@ -1,6 +1,7 @@
-//! The source tree holds the project's invariants.
+//! The source tree keeps the project's invariants.
 //!
-//! Each rule is a function from text to faults, which its own test shows to fail on wrong text.
+//! Each rule is a function from text to faults. A test of each rule shows that it fails on wrong
+//! text.
 
 mod structure;
 
@@ -13,17 +14,17 @@ const LINE_COLUMNS_MAX: usize = 100;
 const FUNCTION_LINES_MAX: usize = 80;
 const FILE_LINES_MAX: usize = 700;
 
-/// What a program prints goes through `output`, and what is unfinished is not committed.
+/// Programs print with `output`, and unfinished code is not committed.
 const FORBIDDEN_MACROS: [&str; 6] =
     ["dbg", "todo", "unimplemented", "println", "eprintln", "print"];
 
-/// What a pure library has no use for.
+/// Modules of `std` that a pure library must not use.
 const IMPURE_MODULES: [&str; 7] = ["fs", "io", "net", "env", "time", "process", "thread"];
 
-/// Crates that are pure: no file, no clock, no environment, no thread.
+/// Pure crates: they use no file, clock, environment or thread.
 const PURE: [&str; 2] = ["model", "sim"];
 
-/// Places that may have unsafe code. A name without an ending is a folder.
+/// Files and folders that may contain unsafe code. A name without an extension is a folder.
 const UNSAFE: [&str; 32] = [
     "benches/faults.rs",
     "crates/capi/src/lib.rs",
@@ -66,7 +67,7 @@ const PLATFORM_MATH: [&str; 24] = [
     "tanh", "asinh",
 ];
 
-/// A fault of a text: its line, counted from 1, and what to do.
+/// A fault of a text: the line, counted from 1, and the remedy.
 #[derive(Debug, PartialEq)]
 struct Fault {
     line: usize,
@@ -83,8 +84,7 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The text with all comments, strings and characters blank, so that what is left is code. Lines
-/// and columns stay.
+/// Replaces comments, strings and characters by blanks. Lines and columns stay.
 fn code_only(text: &str) -> String {
     let chars: Vec<char> = text.chars().collect();
     let mut code = String::with_capacity(text.len());
@@ -103,7 +103,7 @@ fn code_only(text: &str) -> String {
     code
 }
 
-/// The length of the comment, string or character that begins at `at`; 0 when none does.
+/// Returns the length of the comment, string or character that begins at `at`, or 0.
 fn blank_length(chars: &[char], at: usize) -> usize {
     let next = |ahead: usize| chars.get(at + ahead).copied().unwrap_or('\0');
     match (chars[at], next(1)) {
@@ -154,19 +154,19 @@ fn raw_string_length(chars: &[char]) -> usize {
     ends.map_or(chars.len(), |at| body + at + end.len())
 }
 
-/// The line, from 1, of the byte `at`.
+/// Returns the line, counted from 1, of the byte offset `at`.
 fn line_of(text: &str, at: usize) -> usize {
     text[..at].matches('\n').count() + 1
 }
 
-/// Where `word` is a word of its own, as bytes.
+/// Returns the byte offsets of `word` as a whole word.
 fn words<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     code.match_indices(word).map(|(at, _)| at).filter(move |at| {
         !code[..*at].ends_with(is_word) && !code[at + word.len()..].starts_with(is_word)
     })
 }
 
-/// The byte behind the bracket that closes the one at `open`.
+/// Returns the offset behind the bracket that closes the bracket at `open`.
 fn closing(code: &str, open: usize) -> usize {
     let mut depth = 0_usize;
     for (at, c) in code[open..].char_indices() {
@@ -182,7 +182,7 @@ fn closing(code: &str, open: usize) -> usize {
     code.len()
 }
 
-/// Code with the items behind `#[cfg(test)]` blank.
+/// Replaces items behind `#[cfg(test)]` by blanks.
 fn without_tests(code: &str) -> String {
     let mut code = code.to_string();
     let mark = "#[cfg(test)]";
@@ -216,7 +216,7 @@ fn long_functions(text: &str) -> Vec<Fault> {
     let code = code_only(text);
     let mut faults = vec![];
     for at in words(&code, "fn") {
-        // A type `fn(u32)` has no name and no body.
+        // A type `fn(u32)` has neither name nor body.
         let name: String =
             code[at + 2..].trim_start().chars().take_while(|c| is_word(*c)).collect();
         let Some(body) = code[at..].find(['{', ';']).map(|body| at + body) else { continue };
@@ -243,7 +243,7 @@ fn forbidden_macros(text: &str) -> Vec<Fault> {
     FORBIDDEN_MACROS.iter().flat_map(find).collect()
 }
 
-/// The modules of `std` that code names, alone or in a list of a `use`, with their places.
+/// Returns the modules of `std` in code, in paths or lists of a `use`, with their offsets.
 fn std_modules(code: &str) -> Vec<(usize, String)> {
     let mut modules = vec![];
     for at in words(code, "std") {
@@ -309,7 +309,7 @@ fn unsafe_code(text: &str) -> Vec<Fault> {
     words(&code, "unsafe").map(|at| fault(line_of(&code, at), &what)).collect()
 }
 
-/// Whether a parent has `mod name;`, with any visibility.
+/// True if the parent declares `mod name;`, with any visibility.
 fn declares(parent: &str, name: &str) -> bool {
     let code = code_only(parent);
     words(&code, "mod").any(|at| {
@@ -320,7 +320,7 @@ fn declares(parent: &str, name: &str) -> bool {
 
 // --- The rules for other files ------------------------------------------------------------------
 
-/// The lines of a Markdown text that are not in a block of code.
+/// Returns the lines of a Markdown text outside of code blocks, with their numbers.
 fn prose(text: &str) -> Vec<(usize, &str)> {
     let mut fenced = false;
     let mut lines = vec![];
@@ -334,14 +334,14 @@ fn prose(text: &str) -> Vec<(usize, &str)> {
     lines
 }
 
-/// A line with its `code` blank, and the code itself.
+/// Splits a line into its text without code, and the code in backticks.
 fn split_code(line: &str) -> (String, Vec<&str>) {
     let parts: Vec<&str> = line.split('`').collect();
     let text = parts.iter().step_by(2).copied().collect::<Vec<_>>().join(" ");
     (text, parts.into_iter().skip(1).step_by(2).collect())
 }
 
-/// The targets of relative links, with their lines.
+/// Returns the targets of relative links, with their lines.
 fn relative_links(text: &str) -> Vec<(usize, String)> {
     let mut links = vec![];
     for (at, line) in prose(text) {
@@ -365,8 +365,8 @@ fn dead_links(text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<Fault> {
     dead.map(|(at, target)| fault(at, format!("the link to {target} leads nowhere"))).collect()
 }
 
-/// The paths of the source tree that a text names in backticks; of a pattern, the folder before
-/// its first wildcard.
+/// Returns the paths of the source tree in backticks; of a pattern, the folder before its first
+/// wildcard.
 fn named_paths(text: &str) -> Vec<(usize, String)> {
     let roots =
         ["crates/", "platforms/", "workloads/", "reproduce/", "docs/", "benches/", "tests/"];
@@ -400,7 +400,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|why| panic!("{}: {why}", path.display()))
 }
 
-/// The files below `folder` with this extension, in order; none where there is no folder.
+/// Returns the files below `folder` with this extension, sorted; none if the folder is missing.
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return vec![] };
     let mut found = vec![];
@@ -426,7 +426,7 @@ fn rust_files() -> Vec<PathBuf> {
     files
 }
 
-/// The sources of a crate.
+/// Returns the source files of a crate.
 fn sources(name: &str) -> Vec<PathBuf> {
     let files = files(&root().join("crates").join(name).join("src"), "rs");
     assert!(!files.is_empty(), "crates/{name}/src was not found");
@@ -445,7 +445,7 @@ fn markdown_files() -> Vec<PathBuf> {
     found
 }
 
-/// Fails with all faults of `files`, one a line, as `file:line: what`.
+/// Fails with all faults of `files`, one per line, as `file:line: what`.
 fn hold(files: &[PathBuf], rule: &dyn Fn(&Path, &str) -> Vec<Fault>) {
     let root = root();
     let mut faults = vec![];
@@ -569,7 +569,7 @@ fn each_module_is_declared() {
     }
 }
 
-// --- The rules themselves -----------------------------------------------------------------------
+// --- Tests of the rules --------------------------------------------------------------------------
 
 fn lines(faults: &[Fault]) -> Vec<usize> {
     faults.iter().map(|fault| fault.line).collect()

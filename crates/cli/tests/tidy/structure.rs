@@ -1,9 +1,9 @@
 //! The structure of the crates: imports, type names, sizes.
 //!
-//! Files of a crate are the nodes of a graph, and paths that begin with `crate`, `super` or `self`
-//! its edges. An edge from a module to one of its ancestors does not count: a parent declares its
-//! children, re-exports them, and holds the types that they share. Any other circle means that no
-//! file of it can be read, tested or moved without the rest.
+//! The files of a crate are the nodes of a graph, and paths that begin with `crate`, `super` or
+//! `self` are its edges. An edge from a module to one of its ancestors does not count: a parent
+//! declares its children, re-exports them, and has the types that they share. In any other cycle,
+//! no file can be read, tested or moved without the others.
 
 use crate::{files, read, root};
 use std::{
@@ -15,14 +15,14 @@ use syn::{
     visit::{self, Visit},
 };
 
-/// Lines of a crate's `src`, tests in it included.
+/// Limit of the lines of a crate's `src`, with its tests.
 const CRATE_LINES_MAX: usize = 16_000;
 
-/// Crates with a limit of their own: the command line is an edge (arguments, options, a call,
-/// rendering), and the pager will be small enough when its stores are a crate.
+/// Limits of single crates: the command line is an edge (arguments, options, a call, rendering),
+/// and the pager will meet the general limit when its stores become a crate.
 const OWN_LINES_MAX: [(&str, usize); 2] = [("cli", 10_000), ("pager", 17_600)];
 
-/// The crates of the workspace that each crate may depend on, tests aside.
+/// The crates of the workspace that each crate may depend on, without those of tests.
 const LAYERS: [(&str, &str); 22] = [
     ("model", ""),
     ("sim", "model"),
@@ -52,7 +52,7 @@ const LAYERS: [(&str, &str); 22] = [
     ("vm", "guest model sim"),
 ];
 
-/// Types of equal name in one crate, which are to be renamed; a new one is not added.
+/// Types with equal names in one crate, to be renamed; no new ones are allowed.
 const TWINS: [&str; 14] = [
     "cli: Bench",
     "cli: Live",
@@ -70,13 +70,14 @@ const TWINS: [&str; 14] = [
     "sim: Timing",
 ];
 
-/// Fields of a struct. One with more says why in a comment that has the word "fields".
+/// Limit of the fields of a struct; a larger one needs a comment with the word "fields" that
+/// explains why.
 const FIELDS_MAX: usize = 20;
 
-/// A module by its path from the crate's root, `["cache", "evict"]`.
+/// The path of a module from the crate's root, `["cache", "evict"]`.
 type Module = Vec<String>;
 
-/// A crate of the workspace: its modules, each with its parsed file.
+/// A crate of the workspace with its modules, each as a parsed file.
 struct Crate {
     name: String,
     modules: BTreeMap<Module, syn::File>,
@@ -113,7 +114,7 @@ impl Crate {
         crates
     }
 
-    /// The modules that a module imports or names, but for its ancestors and itself.
+    /// Returns the modules that a module imports or names, except itself and its ancestors.
     fn imports(&self, module: &Module) -> BTreeSet<&Module> {
         let mut paths = Paths { here: module.clone(), found: BTreeSet::new() };
         paths.visit_file(&self.modules[module]);
@@ -124,7 +125,7 @@ impl Crate {
         found.filter(|other| !module.starts_with(other)).collect()
     }
 
-    /// Circles, each with the modules that can reach each other.
+    /// Returns the cycles of imports, each as the modules that reach each other.
     fn circles(&self) -> Vec<Vec<String>> {
         let imports: BTreeMap<&Module, BTreeSet<&Module>> =
             self.modules.keys().map(|module| (module, self.imports(module))).collect();
@@ -150,7 +151,7 @@ impl Crate {
         circles.iter().map(|circle| circle.iter().map(name).collect()).collect()
     }
 
-    /// Types that are declared outside of tests, with the module of each.
+    /// Returns the types declared outside of tests, each with its module.
     fn types(&self) -> Vec<Declared> {
         let mut all = vec![];
         for (module, file) in &self.modules {
@@ -163,7 +164,7 @@ impl Crate {
     }
 }
 
-/// A type: its name, its module, and how many named fields it has.
+/// A type: name, module and number of named fields.
 struct Declared {
     name: String,
     module: String,
@@ -183,7 +184,7 @@ impl Paths {
             Some("crate") => vec![],
             Some("self") => self.here.clone(),
             Some("super") => self.here.split_last().map_or(vec![], |(_, rest)| rest.to_vec()),
-            // A child, or something else that is in scope; a prefix that is no module is dropped.
+            // A child module, or another name in scope; prefixes that are no module are dropped.
             Some(_) => {
                 let mut child = self.here.clone();
                 child.push(path[0].clone());
@@ -213,7 +214,7 @@ impl Paths {
     }
 }
 
-/// Whether an item is compiled for tests only.
+/// True if an item is compiled for tests only.
 fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|it| {
         it.path().is_ident("cfg")
@@ -243,7 +244,6 @@ impl<'ast> Visit<'ast> for Paths {
     fn visit_macro(&mut self, _: &'ast Macro) {}
 }
 
-/// Collects the types of a file.
 struct Types {
     found: Vec<Declared>,
 }
@@ -260,7 +260,7 @@ impl Types {
             },
             _ => false,
         };
-        // The options of a verb are the fields of its arguments.
+        // The fields of a clap struct are the options of a verb.
         let is_explained = attributes.iter().any(|it| it.path().is_ident("command") || says(&it));
         self.found.push(Declared { name, module: String::new(), fields, is_explained });
     }

@@ -1,9 +1,9 @@
 //! The two constants of interleaving, fitted to the mixed points of MLC.
 //!
-//! *Page streams* are pages that threads walk one after the other. With few of them a tier runs out
-//! of requests now and then. *Coupling* is the bandwidth that DRAM loses for traffic on CXL, which
-//! crosses the same mesh. The first costs bandwidth where both tiers are near their maximum, the
-//! second where DRAM is the limit; therefore the points determine both.
+//! *Page streams* are pages that threads walk one after the other. With few of them, a tier
+//! occasionally runs out of requests. *Coupling* is the bandwidth that DRAM loses for traffic on
+//! CXL, which crosses the same mesh. Few page streams cost bandwidth if both tiers are near their
+//! maximum, coupling if DRAM is the limit; therefore the points determine both.
 
 use crate::published::weights;
 use interleaf_console::Failure;
@@ -15,7 +15,6 @@ use interleaf_model::{
 };
 use serde::Deserialize;
 
-/// A row of the published table.
 #[derive(Deserialize)]
 pub(super) struct MlcRow {
     mix: String,
@@ -24,7 +23,6 @@ pub(super) struct MlcRow {
     bandwidth_gbps: f64,
 }
 
-/// A point that MLC measured.
 #[derive(Clone)]
 pub(super) struct MlcPoint {
     pub(super) mix: Mix,
@@ -33,13 +31,13 @@ pub(super) struct MlcPoint {
 }
 
 impl MlcPoint {
-    /// Whether both tiers have pages.
+    /// True if both tiers have pages.
     pub(super) fn is_mixed(&self) -> bool {
         self.weights.as_slice().iter().all(|weight| *weight > 0)
     }
 }
 
-/// The points of the published table.
+/// Converts the rows of the published table.
 pub(super) fn points(rows: Vec<MlcRow>) -> Result<Vec<MlcPoint>, Failure> {
     let point = |row: MlcRow| {
         let mix = row.mix.parse().map_err(|why: MixError| {
@@ -51,7 +49,7 @@ pub(super) fn points(rows: Vec<MlcRow>) -> Result<Vec<MlcPoint>, Failure> {
     rows.into_iter().map(point).collect()
 }
 
-/// The mixes of `points`, each once.
+/// Returns the mixes of `points`, each once.
 pub(super) fn mixes(points: &[MlcPoint]) -> Vec<Mix> {
     let mut mixes: Vec<Mix> = vec![];
     for point in points {
@@ -62,26 +60,28 @@ pub(super) fn mixes(points: &[MlcPoint]) -> Vec<Mix> {
     mixes
 }
 
-/// Values of the two constants.
+/// The two constants of interleaving: the number of page streams, and the coupling loss, GB/s that
+/// DRAM loses for each GB/s on CXL.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Constants {
     pub(super) page_streams: u32,
     pub(super) loss: f64,
 }
 
-/// The grid of values for the fit: page streams, and losses from 0 to 0.2 GB/s per GB/s.
+/// The grid of the fit: page streams, and losses from 0 to 0.2 GB/s per GB/s.
 const PAGE_STREAMS: std::ops::RangeInclusive<u32> = 6..=40;
 const LOSSES: usize = 41;
 const LOSS_STEP: f64 = 0.005;
 
 impl Constants {
-    /// The constants in the platform file.
+    /// Returns the constants in the platform file.
     pub(super) fn from_platform(platform: &Platform) -> Self {
         let loss = platform.couplings.first().map_or(0.0, |coupling| coupling.loss);
         Self { page_streams: platform.interleaving.page_streams, loss }
     }
 
-    /// The constants with the least mean square of the relative errors of the mixed `points`.
+    /// Returns the constants with the least mean square of the relative errors of the mixed
+    /// `points`.
     pub(super) fn fit(platform: &Platform, points: &[MlcPoint]) -> Self {
         let miss = |constants: &Self| {
             let square = |point: &MlcPoint| {
@@ -98,7 +98,7 @@ impl Constants {
         best.map_or_else(|| Self::from_platform(platform), |(constants, _)| constants)
     }
 
-    /// The bandwidth of `point` with these constants, GB/s.
+    /// Returns the bandwidth at `point` with these constants, GB/s.
     pub(super) fn bandwidth_gbps(self, platform: &Platform, point: &MlcPoint) -> f64 {
         let mut platform = platform.clone();
         platform.interleaving.page_streams = self.page_streams;

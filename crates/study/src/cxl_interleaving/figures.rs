@@ -74,7 +74,7 @@ fn figure_4(sweep: &[LoadPoint]) -> Figure {
     }
 }
 
-/// Figure 5 and the tables behind it.
+/// Sections IV.B and IV.C (figure 5): speed-up of the workloads.
 fn workloads(speedups: &[Speedup]) -> Figure {
     let shown: Vec<&Speedup> =
         speedups.iter().filter(|speedup| speedup.weights.as_slice()[1] > 0).collect();

@@ -9,7 +9,7 @@ use interleaf_record::{
 };
 use interleaf_sim::machine::{Outcome, PeriodRecord};
 
-/// Index of bwaves among the workloads, which the slides show over time.
+/// Index of bwaves among the workloads; the slides show its run over time.
 const BWAVES: usize = 2;
 
 pub(super) fn all(alone: &[Experiment], shifting: &Experiment) -> Result<Vec<Figure>, Failure> {

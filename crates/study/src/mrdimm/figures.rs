@@ -3,7 +3,7 @@
 use super::{DENSITIES, HIGH, LOADS, MIXES, MRDIMM, MRDIMM_4R, ModulePoint, RDIMM, Results};
 use interleaf_record::figure::{Figure, Series, SeriesKind};
 
-/// Width of the bins of histograms, and their end, ns.
+/// Width of the bins of histograms, and the end of their last bin, ns.
 const BIN_NS: usize = 8;
 const END_NS: usize = 1200;
 
@@ -14,7 +14,7 @@ pub(super) fn all(results: &Results) -> Vec<Figure> {
     figures
 }
 
-/// Figures 4 to 6.
+/// Figures 4 to 6: maximum bandwidth by mix and module.
 fn maxima(results: &Results, density: &'static str) -> Figure {
     let devices = [RDIMM, MRDIMM, MRDIMM_4R];
     let series = devices.iter().enumerate().map(|(group, device)| {
@@ -35,7 +35,7 @@ fn maxima(results: &Results, density: &'static str) -> Figure {
     }
 }
 
-/// Figure 7.
+/// Figure 7: loaded latency against bandwidth.
 fn latency(results: &Results) -> Figure {
     let series = [RDIMM, MRDIMM, super::GEN2].into_iter().enumerate().map(|(group, device)| {
         let of = |load: &f64| {
@@ -56,7 +56,7 @@ fn latency(results: &Results) -> Figure {
     }
 }
 
-/// Figure 9.
+/// Figure 9: latency histogram of single lines.
 fn histogram(results: &Results) -> Figure {
     let series = [RDIMM, MRDIMM].into_iter().enumerate().map(|(group, device)| {
         let point = ModulePoint::new(device, "32Gb", "R").at(HIGH);

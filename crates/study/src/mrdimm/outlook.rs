@@ -1,7 +1,7 @@
-//! The outlook of the report: sixteen channels, shared with PCIe Gen 6 devices.
+//! The outlook of the report: sixteen channels whose bandwidth PCIe Gen 6 devices share.
 //!
-//! 128 lanes of PCIe Gen 6 carry 1024 GB/s. The devices are served first; the module computes the
-//! bandwidth that remains for reads of the cores, at the mix that both make together.
+//! 128 lanes of PCIe Gen 6 carry 1024 GB/s. The devices have priority; the module computes the
+//! bandwidth that remains for reads by cores, at the joint mix of devices and cores.
 
 use super::{CHANNELS, GEN2, GEN2_4R, MRDIMM, MRDIMM_4R, ModulePoint, Results};
 use interleaf_record::reproduce::TableDocument;
@@ -10,12 +10,12 @@ use interleaf_sim::dimm::device::{Device, Options};
 
 const CHANNELS_NEXT: u32 = 16;
 
-/// 128 lanes of 8 GB/s.
+/// Bandwidth of the devices: 128 lanes of 8 GB/s.
 const DMA_GBPS: f64 = 128.0 * 8.0;
 
 const DEVICES: [&str; 4] = [MRDIMM, MRDIMM_4R, GEN2, GEN2_4R];
 
-/// Mixes by the fraction of written lines.
+/// Mixes, by the fraction of written lines.
 const MIXES: [(f64, &str); 7] = [
     (0.0, "R"),
     (0.1, "W19"),
@@ -30,21 +30,21 @@ const MIXES: [(f64, &str); 7] = [
 const WAYS: [(&str, f64); 3] =
     [("out of memory", 0.0), ("half of it either way", 0.5), ("in", 1.0)];
 
-/// Points to simulate beside those of the other figures.
+/// Returns the points to simulate beside those of the other figures.
 pub(super) fn points() -> impl Iterator<Item = ModulePoint> {
     let of = |device| ["W19", "0.25", "W6"].map(|mix| ModulePoint::new(device, "16Gb", mix));
     DEVICES.into_iter().flat_map(of)
 }
 
-/// Peak bandwidth of sixteen channels by the pin rate, TB/s.
+/// Returns the peak bandwidth of sixteen channels at the pin rate, TB/s.
 pub(super) fn nominal_tbps(second: bool) -> f64 {
     let device = Device::by_name(if second { GEN2 } else { MRDIMM }, &Options::default());
     device.map_or(f64::NAN, |device| device.peak_gbps() * f64::from(CHANNELS_NEXT) * 1e-3)
 }
 
-/// Bandwidth of sixteen channels when the fraction `written` of the lines is written, GB/s,
-/// interpolated between mixes. Channels are independent, and each has as many outstanding lines as
-/// on a machine with twelve.
+/// Returns the bandwidth of sixteen channels if the fraction `written` of the lines is written,
+/// GB/s, interpolated between mixes. Channels are independent, and each has as many outstanding
+/// lines as on a machine with twelve.
 fn delivered(results: &Results, device: &'static str, written: f64) -> f64 {
     let at = |mix| {
         let channels = f64::from(CHANNELS_NEXT) / f64::from(CHANNELS);
@@ -59,8 +59,8 @@ fn delivered(results: &Results, device: &'static str, written: f64) -> f64 {
     at(from) + (at(to) - at(from)) * (written - low) / (high - low)
 }
 
-/// The bandwidth of devices, which are served first, and the remaining bandwidth for reads by
-/// cores, GB/s.
+/// Returns the bandwidth of the devices, which have priority, and the remaining bandwidth for reads
+/// by cores, GB/s.
 fn shared(delivered: impl Fn(f64) -> f64, written: f64) -> (f64, f64) {
     let alone = delivered(written);
     if alone <= DMA_GBPS {
@@ -129,7 +129,8 @@ mod tests {
         let (devices, cores) = shared(flat, 0.5);
         assert!(devices == DMA_GBPS && (cores - 476.0).abs() < 1e-6, "{cores}");
         assert_eq!(shared(|_| 900.0, 1.0), (900.0, 0.0));
-        // 1024 GB/s that write: at 1200 in all 85 % are writes, which 2050 - 850 carry.
+        // 1024 GB/s of writes in a total of 1200 GB/s: 85 % writes, at which 2050 - 850 are
+        // delivered.
         let (_, cores) = shared(|written| 2050.0 - 1000.0 * written, 1.0);
         let total = DMA_GBPS + cores;
         assert!((total - (2050.0 - 1000.0 * DMA_GBPS / total)).abs() < 1e-6, "{total}");

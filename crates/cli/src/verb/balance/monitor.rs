@@ -1,8 +1,7 @@
-//! `interleaf balance --monitor`: watches a daemon that runs, from outside.
+//! `interleaf balance --monitor`: watches a running daemon from outside.
 //!
-//! A thread connects to the daemon's socket, again and again when the daemon goes and comes back,
-//! and passes on what it tells. On a terminal that is drawn; elsewhere it is a line for each
-//! period.
+//! A thread connects to the daemon's socket, reconnects after the daemon restarts, and passes on
+//! its messages. On a terminal they are drawn; elsewhere the monitor prints a line for each period.
 
 mod history;
 mod view;
@@ -23,26 +22,26 @@ use std::{
 };
 use view::{Link, View};
 
-/// The interval in which a daemon that has gone is searched.
+/// Interval between attempts to reconnect to a daemon.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// The longest delay of a new period or a signal while no key is pressed.
+/// Longest delay until a new period or a signal is handled while no key is pressed.
 const TICK: Duration = Duration::from_millis(200);
 
-/// The longest line that is a period, bytes: one of eight tiers is some 1000.
+/// Size limit of a line, bytes; the period of a machine with eight tiers takes about 1000.
 const LINE_MAX: u64 = 1 << 16;
 
-/// A message of the connected thread.
+/// A message of the thread that reads the socket.
 enum Told {
-    /// The daemon is there; it tells what was so far.
+    /// The connection is open; the daemon repeats its history first.
     Here,
     Period(Box<BalancePeriod>),
-    /// A line that is no period.
+    /// A line that is no valid period.
     Strange,
     Gone,
 }
 
-/// Watches until it is told to stop.
+/// Watches the daemon until a key or a signal ends the monitor.
 pub(super) fn monitor(socket: Option<&Path>, json: bool) -> Result<(), Failure> {
     let socket = socket.unwrap_or(Path::new(SOCKET));
     let first = UnixStream::connect(socket).map_err(|why| connect_failure(socket, &why))?;
@@ -78,7 +77,7 @@ fn connect_failure(socket: &Path, why: &io::Error) -> Failure {
     }
 }
 
-/// Passes on what the daemon tells, and looks for it again when it goes, while somebody listens.
+/// Passes on the daemon's messages and reconnects, until the receiver is dropped.
 fn watch(first: UnixStream, socket: &Path, to: &Sender<Told>) {
     let mut stream = Some(first);
     loop {
@@ -93,14 +92,14 @@ fn watch(first: UnixStream, socket: &Path, to: &Sender<Told>) {
     }
 }
 
-/// Until the daemon goes; nothing when nobody listens any more.
+/// Passes on messages until the connection ends; returns `None` when the receiver was dropped.
 fn pass_on(stream: UnixStream, to: &Sender<Told>) -> Option<()> {
     to.send(Told::Here).ok()?;
     let mut reader = BufReader::new(stream);
     loop {
         let mut line = vec![];
         match (&mut reader).take(LINE_MAX).read_until(b'\n', &mut line) {
-            // A line without its end is the last one of who was killed.
+            // A line without a line feed is the last one of a killed daemon.
             Ok(_) if line.last() == Some(&b'\n') => {}
             Ok(_) | Err(_) => return Some(()),
         }
@@ -109,7 +108,7 @@ fn pass_on(stream: UnixStream, to: &Sender<Told>) -> Option<()> {
     }
 }
 
-/// A line for each period.
+/// Prints a line for each period.
 fn plain(told: &Receiver<Told>, json: bool) -> Result<(), Failure> {
     for told in told {
         match told {
@@ -128,7 +127,7 @@ fn plain(told: &Receiver<Told>, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The view on a terminal, and what changes it.
+/// The view on a terminal, with the source of its data.
 struct Live {
     view: View,
     told: Receiver<Told>,
@@ -153,7 +152,7 @@ impl View {
     fn receive(&mut self, told: Told) {
         match told {
             Told::Here => {
-                // The daemon repeats its history, so the known one is dropped.
+                // Drop the history: the daemon repeats its own.
                 self.history = History::default();
                 self.link = Link::Here;
             }

@@ -1,4 +1,4 @@
-//! `interleaf bench compare`: the same loops on DRAM, on the pager, on swap and on mapped files.
+//! `interleaf bench compare`: runs the same patterns on DRAM, the pager, swap and mapped files.
 
 mod ceiling;
 mod child;
@@ -33,7 +33,7 @@ pub(super) fn run(args: &BenchCompareArgs) -> Result<ExitCode, Failure> {
         || interleaf_report::bench_compare::csv(&document),
         || interleaf_report::bench_compare::text(&document),
     );
-    // Rounds before a failure stay valid.
+    // Rounds before a failure are valid.
     if measured.is_ok() || !document.rows.is_empty() {
         support::print_document(
             args.output.options(),
@@ -67,10 +67,10 @@ fn measure(
     Ok(())
 }
 
-/// Writes what is known so far to the file of `-o`, for whatever ends this process.
+/// Writes the interim record to the file of `-o`, for the case that this process is ended.
 fn record(args: &BenchCompareArgs, document: &BenchCompareDocument) -> Result<(), Failure> {
     let target = args.output.output.as_deref().filter(|target| {
-        // A pipe is given the whole record, once.
+        // A pipe or device receives the whole record once, at the end.
         target.as_os_str() != "-" && target.metadata().map_or(true, |found| found.is_file())
     });
     match target {
@@ -85,9 +85,9 @@ fn chosen(args: &BenchCompareArgs) -> Vec<&'static Pattern> {
     PATTERNS.iter().filter(is_chosen).collect()
 }
 
-/// All runs of a pattern: each way in turn in every round, and the drive alone behind them, so that
-/// what else happens on the machine happens to all of them. The document has the rows after each
-/// round, and so has the record.
+/// Runs all rounds of a pattern. Each round runs every way once and then measures the drive with
+/// fio, so that interference affects all of them equally. After each round the document and the
+/// interim record have its rows.
 fn rounds(
     bench: &Bench<'_>,
     args: &BenchCompareArgs,
@@ -96,7 +96,7 @@ fn rounds(
     document: &mut BenchCompareDocument,
 ) -> Result<(), Failure> {
     let mut ways: Vec<Way> = args.ways.iter().filter_map(|name| Way::from_name(name)).collect();
-    // A group gets as much memory as the pager used, which has to be known then.
+    // Bounded ways run last: their control group gets as much memory as the pager used.
     ways.sort_by_key(|way| way.is_bounded());
     let mut all: Vec<Series> =
         ways.into_iter().map(|way| Series::new(pattern, ratio, way)).collect();
@@ -117,7 +117,7 @@ fn rounds(
     Ok(())
 }
 
-/// Runs each way once, until a signal comes.
+/// Runs each way once, until a signal arrives.
 fn round(
     bench: &Bench<'_>,
     pattern: &'static Pattern,
@@ -142,7 +142,7 @@ fn round(
     Ok(())
 }
 
-/// The outcome of a run in a few words.
+/// Describes the outcome of a run.
 fn outcome_text(outcome: &RunOutcome) -> String {
     match outcome {
         RunOutcome::Done(done) => {

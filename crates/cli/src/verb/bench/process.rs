@@ -1,11 +1,10 @@
-//! The resources that a process has used, and the traffic of a drive.
+//! Resources used by a process, and the traffic of a drive.
 
 use interleaf_console::Failure;
 use interleaf_linux::root::Root;
 use interleaf_record::bench::DriveTraffic;
 use std::{os::unix::fs::MetadataExt as _, path::Path};
 
-/// The resources that this process has used.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Used {
     pub(super) cpu_s: f64,
@@ -14,13 +13,13 @@ pub(super) struct Used {
 }
 
 impl Used {
-    /// Of this process, with all its threads.
+    /// Reads the usage of this process with all its threads.
     pub(super) fn now(root: &Root) -> Self {
         let text = |path: &str| root.peek(path).ok().flatten().unwrap_or_default();
         let stat = text("/proc/self/stat");
-        // The name, in brackets, may have spaces in it.
+        // The process name, in brackets, may contain spaces: parse behind the last bracket.
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
-        // From the state on, which is the third field of proc(5).
+        // The fields behind the name begin with the state, the third field of proc(5).
         let field = |number: usize| fields.get(number - 3).and_then(|it| it.parse::<u64>().ok());
         let ticks = field(14).unwrap_or(0) + field(15).unwrap_or(0);
         let per_second = rustix::param::clock_ticks_per_second().max(1);
@@ -35,18 +34,18 @@ impl Used {
     }
 }
 
-/// A drive, by its folder below `/sys`.
+/// A drive, with its folder below `/sys`.
 #[derive(Clone, Debug)]
 pub(super) struct Drive {
     name: String,
     folder: String,
 }
 
-/// Reads, sectors read, writes, sectors written.
+/// Reads, sectors read, writes, sectors written, since boot.
 pub(super) type Done = [u64; 4];
 
 impl Drive {
-    /// The drive that has this folder.
+    /// Finds the drive of the file system that has this folder.
     pub(super) fn find(root: &Root, folder: &Path) -> Result<Self, Failure> {
         let failed = |why: String| {
             let hint = "name a folder on a drive, such as /var/tmp";
@@ -63,15 +62,16 @@ impl Drive {
         Ok(Self { name, folder: path })
     }
 
-    /// Its traffic since the machine started.
+    /// Reads the traffic counters.
     pub(super) fn done(&self, root: &Root) -> Done {
         let text = root.peek(&format!("{}/stat", self.folder)).ok().flatten().unwrap_or_default();
         let fields: Vec<u64> = text.split_whitespace().filter_map(|it| it.parse().ok()).collect();
-        // The order is that of Documentation/block/stat.rst.
+        // The order of the fields is that of Documentation/block/stat.rst.
         [0, 2, 4, 6].map(|at| fields.get(at).copied().unwrap_or(0))
     }
 
-    /// Its traffic between two moments. A sector of these counts is 512 bytes on any drive.
+    /// Returns the traffic between two readings. Sectors of these counters have 512 bytes on any
+    /// drive.
     pub(super) fn document(&self, now: Done, then: Done) -> DriveTraffic {
         let since = |at: usize| now[at].saturating_sub(then[at]);
         DriveTraffic {

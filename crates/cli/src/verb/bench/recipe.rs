@@ -1,5 +1,5 @@
-//! Real applications, as data: how each is installed, run and scaled, and which line of what it
-//! prints is the result.
+//! Recipes of real applications, as data: installation, command, scaling with the footprint, and
+//! the patterns of the result in the output.
 
 use super::process::Drive;
 use crate::args::{BenchInstallArgs, BenchRunArgs};
@@ -21,38 +21,36 @@ use std::{
     time::Duration,
 };
 
-/// The schema of the files.
+/// The schema of recipe files.
 const RECIPE: &str = "interleaf.recipe/1";
 
-/// The interval of checks whether the application has ended.
+/// Interval between checks for the end of the application.
 const LOOK: Duration = Duration::from_secs(3600);
 
-/// An application.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Recipe {
     schema: String,
     pub(crate) name: String,
     pub(crate) does: String,
-    /// Packages of Debian and Ubuntu.
+    /// Package names of Debian and Ubuntu.
     packages: Vec<String>,
-    /// The programs and files that it needs.
+    /// Programs and files that the application needs.
     programs: Vec<String>,
-    /// The command, in a folder with the files; `{n}` is the size.
+    /// The command, run in a folder with the files; `{n}` stands for the problem size.
     command: Vec<String>,
-    /// `{n}` is the footprint over this, ...
+    /// `{n}` is the footprint divided by this value, ...
     bytes_per_item: f64,
-    /// ... to this power.
+    /// ... raised to this power.
     power: f64,
-    /// Of the last match of this in what it prints, the first group.
+    /// Regular expression; the result is the first group of its last match in the output.
     result: String,
     pub(crate) result_unit: String,
-    /// The same for what has to be the same in every run.
+    /// Regular expression of the checksum, which must be equal in every run.
     check: String,
     file: Vec<File>,
 }
 
-/// A file that the application reads.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -60,7 +58,7 @@ struct File {
     text: String,
 }
 
-/// All that come with the tool, by name.
+/// Parses all built-in recipes.
 pub(crate) fn all() -> Result<Vec<Recipe>, Failure> {
     interleaf_catalog::recipes().map(|(name, text)| parse(&name, text)).collect()
 }
@@ -74,12 +72,11 @@ fn parse(name: &str, text: &str) -> Result<Recipe, Failure> {
     Ok(recipe)
 }
 
-/// The recipe of this name, if there is one.
+/// Finds the recipe with this name.
 pub(super) fn find(name: &str) -> Result<Option<Recipe>, Failure> {
     Ok(all()?.into_iter().find(|recipe| recipe.name == name))
 }
 
-/// Installs the packages of a recipe.
 pub(super) fn install(args: &BenchInstallArgs) -> Result<ExitCode, Failure> {
     let recipes = all()?;
     let Some(recipe) = recipes.iter().find(|recipe| recipe.name == args.name) else {
@@ -102,7 +99,7 @@ pub(super) fn install(args: &BenchInstallArgs) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Runs an application. Its time is that which it reports itself, its start not counted.
+/// Runs an application. The time is the one that the application itself reports, without its start.
 pub(super) fn run(recipe: &Recipe, args: &BenchRunArgs) -> Result<ExitCode, Failure> {
     output::check_writable(args.output.as_deref())?;
     if let Some(missing) = recipe.programs.iter().find(|name| !is_there(name)) {
@@ -122,7 +119,7 @@ pub(super) fn run(recipe: &Recipe, args: &BenchRunArgs) -> Result<ExitCode, Fail
     }
     let items = (args.footprint.get() as f64 / recipe.bytes_per_item).powf(recipe.power);
     let words = recipe.command.iter().map(|it| it.replace("{n}", &format!("{items:.0}")));
-    // The application runs in the folder of its files.
+    // Run the application in the folder of its files.
     let mut all: Vec<OsString> = vec!["-C".into(), folder.path().into()];
     all.extend(words.map(OsString::from));
     let mut said = tempfile::tempfile().map_err(failed)?;
@@ -158,8 +155,8 @@ pub(super) fn run(recipe: &Recipe, args: &BenchRunArgs) -> Result<ExitCode, Fail
     Ok(ExitCode::SUCCESS)
 }
 
-/// The output of an application as a document. Its result cannot be verified here: a run on DRAM
-/// has to have the same checksum.
+/// Parses the output of an application. The result is not verified here: the checksum must equal
+/// that of a run on DRAM.
 fn document(
     recipe: &Recipe,
     args: &BenchRunArgs,
@@ -194,7 +191,7 @@ fn document(
     })
 }
 
-/// Whether a program is there: by its path, or where programs are looked for.
+/// True if the program exists: at its path, or in a folder of `PATH`.
 fn is_there(name: &str) -> bool {
     if name.contains('/') {
         return Path::new(name).exists();

@@ -1,4 +1,4 @@
-//! `interleaf bench run`.
+//! `interleaf bench run`: runs a built-in workload.
 
 use super::process::{Drive, Used};
 use crate::args::{BenchRunArgs, Place};
@@ -67,8 +67,8 @@ pub(super) fn run(args: &BenchRunArgs) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Refuses a footprint that this process cannot have in memory and swap. Under `interleaf extend`,
-/// or in a file, it need not.
+/// Refuses a footprint larger than the available memory and swap. Under `interleaf extend`, or in a
+/// file, the footprint may be larger.
 fn fits(args: &BenchRunArgs, root: &Root) -> Result<(), Failure> {
     let is_extended = env::var_os(interleaf_pager::session::VARIABLE).is_some();
     if is_extended || matches!(args.memory, Place::File(_)) {

@@ -1,7 +1,7 @@
-//! `interleaf extend --monitor` without a command: watches a session that runs, from outside.
+//! `interleaf extend --monitor` without a command: watches a running session from outside.
 //!
-//! What its processes do is on its board, so that nobody need be asked. On a terminal it is drawn;
-//! elsewhere it is a line a second.
+//! The statistics are read from the session's ledger, without a request to its processes. On a
+//! terminal they are drawn; elsewhere the monitor prints a line each second.
 
 mod view;
 
@@ -15,13 +15,13 @@ use ratatui::Frame;
 use std::time::{Duration, Instant};
 use view::View;
 
-/// The interval in which the ledger is read.
+/// Interval between reads of the ledger.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Every so many looks are a line, where there is no terminal.
+/// Without a terminal, this many ticks pass between lines.
 const LINE: u32 = 2;
 
-/// Watches the session of a process, or the only one there is, until it ends.
+/// Watches the session of process `pid`, or the only session of the user, until the session ends.
 pub(super) fn monitor(pid: Option<u32>, json: bool) -> Result<(), Failure> {
     let session = find(pid)?;
     let watch = Watch::new(&session);
@@ -32,7 +32,7 @@ pub(super) fn monitor(pid: Option<u32>, json: bool) -> Result<(), Failure> {
     terminal::show(&mut live, TICK, "interleaf extend --monitor")
 }
 
-/// The session of a process, which is who began it, or one that is extended.
+/// Finds the session that process `pid` started, or the only running session.
 fn find(pid: Option<u32>) -> Result<Session, Failure> {
     let base = Session::base().map_err(session_failure)?;
     let mut sessions = Session::all(&base).map_err(session_failure)?;
@@ -71,7 +71,6 @@ fn find(pid: Option<u32>) -> Result<Session, Failure> {
     }
 }
 
-/// The statistics of a session since the monitor began.
 struct Watch<'a> {
     session: &'a Session,
     seen: SessionProcesses,
@@ -83,12 +82,12 @@ impl<'a> Watch<'a> {
         Self { session, seen: SessionProcesses::default(), since: Instant::now() }
     }
 
-    /// The present statistics; `None` when the session has ended.
+    /// Reads the statistics; `None` when the session has ended.
     fn poll(&mut self) -> Option<ExtendDocument> {
         if !self.session.is_running() {
             return None;
         }
-        // Those who have gone are the keeper's affair.
+        // The session's keeper removes ended processes from the ledger.
         self.seen.update(&self.session.ledger);
         let (settings, ledger) = (&self.session.settings, &self.session.ledger);
         let mut document = ExtendDocument::new(settings, ledger, &self.seen);
@@ -97,7 +96,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// A line a second.
+/// Prints a line each second.
 fn plain(mut watch: Watch<'_>, json: bool) -> Result<(), Failure> {
     let signals = Signals::hold().map_err(system::signal_failure)?;
     while let Some(document) = watch.poll() {
@@ -115,7 +114,7 @@ fn plain(mut watch: Watch<'_>, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The view on a terminal, and what changes it.
+/// The view on a terminal, with the source of its data.
 struct Live<'a> {
     watch: Watch<'a>,
     view: View,

@@ -1,4 +1,4 @@
-//! `interleaf measure app`.
+//! `interleaf measure app`: profiles the memory traffic, placement and resources of a command.
 
 mod demand;
 mod sources;
@@ -51,7 +51,7 @@ pub(super) fn run(args: &AppArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     };
     let wanted = args.demand.as_deref().map(|path| (path, args));
     let demand = wanted.map(|(path, args)| demand::write(path, args, &mut document, came));
-    // A demand that could not be had is no reason to lose the record.
+    // Write the record even if the demand cannot be written.
     if let Some(target) = &args.output {
         output::file(target, &interleaf_record::json(&document))?;
     }
@@ -62,14 +62,14 @@ pub(super) fn run(args: &AppArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     }
     match demand.transpose() {
         Err(failure) if status.success() => return Err(failure),
-        // The exit status is that of the command.
+        // The exit status is that of the command, even if the demand failed.
         Err(failure) => drop(output::print_failure(failure)),
         Ok(_) => {}
     }
     Ok(exit(status))
 }
 
-/// Refuses options that cannot be satisfied, before the command begins.
+/// Refuses options that cannot be satisfied, before the command starts.
 fn check(args: &AppArgs) -> Result<(), Failure> {
     let program = args.command.first().map(|word| word.to_string_lossy()).unwrap_or_default();
     if program.starts_with('-') {
@@ -104,7 +104,7 @@ fn check(args: &AppArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A document before the command runs.
+/// Creates the document before the command runs.
 fn document(
     args: &AppArgs,
     root: &Root,
@@ -144,7 +144,8 @@ fn document(
     }
 }
 
-/// Runs the command and looks at it until it ends; how it ended, and the first signal that came.
+/// Runs the command and samples it until its end; returns its exit status and the first signal that
+/// arrived.
 fn measured(
     args: &AppArgs,
     root: &Root,
@@ -153,7 +154,7 @@ fn measured(
     document: &mut ProfileDocument,
 ) -> Result<(ExitStatus, Option<i32>), Failure> {
     let (program, arguments) = args.command.split_first().unwrap_or_else(|| unreachable!());
-    // With a document on stdout, what the command writes goes elsewhere.
+    // With `--json` stdout is for the document: the command's stdout goes to stderr.
     let stderr = match args.json {
         true => Some(File::from(
             io::stderr().as_fd().try_clone_to_owned().map_err(system::signal_failure)?,
@@ -177,7 +178,7 @@ fn measured(
         }
         bar.set_message(interleaf_report::profile::line(running.age(), watch.last()));
         watch.save(args, running.age(), document)?;
-        // Looks keep their rhythm, however long one takes.
+        // Sample at multiples of the interval, however long a sample takes.
         let age = running.age().as_nanos();
         pause = every - Duration::from_nanos((age % every.as_nanos()) as u64);
     }
@@ -189,8 +190,8 @@ fn measured(
     Ok((status, running.came()))
 }
 
-/// A line that lives while the command runs: on a terminal, and only where the command does not
-/// write there too.
+/// Creates a progress line for the time of the run, if stderr is a terminal that the command does
+/// not write to.
 fn live_line(args: &AppArgs) -> indicatif::ProgressBar {
     let is_free = args.json || !io::stdout().is_terminal();
     match io::stderr().is_terminal() && is_free && !args.quiet {

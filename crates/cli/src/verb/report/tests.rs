@@ -1,5 +1,5 @@
-//! Altered documents of every schema: each is refused with the file and the field, or rendered in
-//! all formats without a number that is not finite. None makes a report panic.
+//! Altered documents of every schema: each is refused with an error that names the file and the
+//! field, or rendered in all formats with finite numbers only. None makes a report panic.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,7 +13,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-/// A document of each schema, by the name of its file.
+/// Reads a document of each schema, by file name.
 fn documents() -> Vec<(String, Value)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/documents");
     let mut found = vec![];
@@ -27,14 +27,14 @@ fn documents() -> Vec<(String, Value)> {
     found
 }
 
-/// A step from a value to a part of it.
+/// A step from a value to one of its fields or elements.
 #[derive(Clone, Debug)]
 enum Step {
     Field(String),
     Element(usize),
 }
 
-/// Paths to all parts of a value; of an array to one element.
+/// Returns the paths to all parts of a value; an array contributes one element.
 fn paths(value: &Value) -> Vec<Vec<Step>> {
     let mut found = vec![vec![]];
     let mut below = |step: Step, part: &Value| {
@@ -43,7 +43,8 @@ fn paths(value: &Value) -> Vec<Vec<Step>> {
     };
     match value {
         Value::Array(elements) => {
-            // The last of structs is compared with those before it; numbers are all alike.
+            // Structs of an array are compared with those before them: take the last. Numbers are
+            // alike: take the first.
             let has_parts = elements.last().is_some_and(|it| it.is_object() || it.is_array());
             let at = if has_parts { elements.len() - 1 } else { 0 };
             elements.get(at).into_iter().for_each(|part| below(Step::Element(at), part));
@@ -63,7 +64,7 @@ fn part<'a>(value: &'a mut Value, path: &[Step]) -> Option<&'a mut Value> {
     })
 }
 
-/// Mutations of a field; `None` removes it.
+/// Returns mutations of a field; `None` removes the field.
 fn changes(part: &Value) -> Vec<Option<Value>> {
     let mut changes = match part {
         Value::Number(number) => {
@@ -111,7 +112,7 @@ fn altered(value: &mut Value, path: &[Step], to: Option<Value>) {
     }
 }
 
-/// Reads and renders a document in every format. Returns whether it was accepted.
+/// Reads and renders a document in every format. Returns true if the document was accepted.
 fn rendered_or_refused(name: &str, value: &Value, not_finite: &Regex) -> bool {
     let document = match interleaf_record::read(name, &value.to_string()) {
         Ok(document) => document,
@@ -160,7 +161,7 @@ fn documents_are_rendered_as_they_were_recorded() {
     );
 }
 
-/// One change anywhere.
+/// Each field is changed alone.
 #[test]
 fn a_document_with_one_change_is_refused_or_rendered() {
     let (mut refused, mut accepted, mut wrong) = (0, 0, vec![]);
@@ -189,7 +190,7 @@ fn a_document_with_one_change_is_refused_or_rendered() {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
-    /// Several changes at once, anywhere.
+    /// Several fields are changed together.
     #[test]
     fn a_document_with_several_changes_is_refused_or_rendered(
         which in any::<prop::sample::Index>(),
@@ -208,7 +209,7 @@ proptest! {
     }
 }
 
-/// Each field that made a report panic before it was checked.
+/// Fields that once made a report panic; the error names each of them.
 #[test]
 fn the_field_is_named() {
     let all = documents();

@@ -1,4 +1,4 @@
-//! `interleaf simulate dimm`.
+//! `interleaf simulate dimm`: simulates memory modules command by command.
 
 mod drawing;
 mod traced;
@@ -17,7 +17,7 @@ use interleaf_sim::dimm::{
 use rayon::prelude::*;
 use std::{path::Path, time::Instant};
 
-/// The points of a sweep, as parts of the peak; after them, as much as there can be.
+/// Offered loads of a sweep as fractions of the peak bandwidth; the last point is the maximum load.
 const SWEEP: [f64; 19] = [
     0.005, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.74, 0.78,
     0.82, 0.86,
@@ -71,7 +71,7 @@ fn setup(args: &DimmArgs) -> Result<Setup, Failure> {
     Ok(setup)
 }
 
-/// The device of this name, or in this file: `FILE`, or `FILE:NAME` where it has several.
+/// Finds the device with this name or in this file: `FILE`, or `FILE:NAME` for a file with several.
 fn find(name: &str, options: &Options) -> Result<Device, Failure> {
     let (path, module) = match name.rsplit_once(':') {
         Some((path, module)) if !Path::new(name).exists() => (path, Some(module)),
@@ -90,7 +90,7 @@ fn of_device(why: DeviceError) -> Failure {
     Failure::new(why.to_string(), why.hint())
 }
 
-/// One point of the document: a mix, and how much is asked for.
+/// A point of the document: a mix and an offered load.
 #[derive(Clone, Copy)]
 struct Point {
     mix: Mix,
@@ -131,7 +131,7 @@ fn document(setup: &Setup, args: &DimmArgs) -> Result<DimmDocument, Failure> {
     Ok(document)
 }
 
-/// Refuses runs that are too short to tell a bandwidth, and notes those that tell it roughly.
+/// Refuses runs that are too short for a bandwidth, and notes runs whose bandwidth is inaccurate.
 fn short_runs(setup: &Setup, points: &[Point], requests: u64) -> Result<Vec<String>, Failure> {
     let mut notes = vec![];
     for load in points.iter().map(|point| point.offered_gbps) {
@@ -162,14 +162,14 @@ fn short_runs(setup: &Setup, points: &[Point], requests: u64) -> Result<Vec<Stri
     Ok(notes)
 }
 
-/// All points, on all processors: each sub-channel of each is one piece of work.
+/// Simulates all points on all cores; each sub-channel of each point is a separate job.
 fn simulated(setup: &Setup, points: &[Point], requests: u64) -> Vec<(Part, Option<Energy>)> {
     let parts = setup.parts();
     let progress = output::progress(requests * points.len() as u64, &setup.device.name);
     let of_point = |point: &Point| {
         let setup = Setup { mix: point.mix, ..setup.clone() };
         let of_part = |number: u32| {
-            // Even parts, of which the first have one more.
+            // Equal numbers of accesses; the first sub-channels take the remainder, one each.
             let rest = u64::from(u64::from(number) < requests % u64::from(parts));
             let accesses = requests / u64::from(parts) + rest;
             let mut energy = energy::CommandCounts::new(&setup.device);
@@ -186,7 +186,7 @@ fn simulated(setup: &Setup, points: &[Point], requests: u64) -> Vec<(Part, Optio
     results
 }
 
-/// The sub-channels as one.
+/// Sums the results of the sub-channels.
 fn together(pieces: Vec<(Part, Option<Energy>)>) -> (Part, Option<Energy>) {
     let (parts, energies): (Vec<Part>, Vec<Option<Energy>>) = pieces.into_iter().unzip();
     let energy = energies.into_iter().reduce(|a, b| Some(a?.and(&b?))).flatten();

@@ -1,8 +1,8 @@
-//! `interleaf simulate machine --sweep`: every combination of what a file lists.
+//! `interleaf simulate machine --sweep`: simulates every combination of the lists in a file.
 //!
-//! Rows are computed on all cores and recorded as they come, each with its number; in the end they
-//! are put in order, so that the file is the same on any number of cores. A sweep that was
-//! interrupted goes on where it was: rows that are there already are kept.
+//! Rows are computed on all cores and recorded in order of completion, each with its number. At the
+//! end they are sorted, so that the file is the same on any number of cores. An interrupted sweep
+//! continues: rows that are already in the file are kept.
 
 mod file;
 mod header;
@@ -17,11 +17,11 @@ use rayon::prelude::*;
 use record::Record;
 use std::path::Path;
 
-/// Runs the sweep in `path` and writes its rows to `target`, or to stdout.
+/// Runs the sweep in file `path` and writes its rows to `target`, or to stdout.
 pub(super) fn run(path: &Path, target: Option<&Path>) -> Result<(), Failure> {
     let sweep = Sweep::read(path)?;
     let scenarios = scenarios(&sweep)?;
-    // Only a regular file is continued: a device has no rows, and reading it might not end.
+    // Continue only a regular file: a device has no rows, and reading from a device might not end.
     let stream = |target: &Path| target == Path::new("-") || target.exists() && !target.is_file();
     let to_file = target.filter(|target| !stream(target));
     let rows_of = |case: usize| scenarios[sweep.ground(case)].tasks.len();
@@ -50,14 +50,15 @@ pub(super) fn run(path: &Path, target: Option<&Path>) -> Result<(), Failure> {
     }
 }
 
-/// The common part of cases that differ only in policy, noise, migration and seed.
+/// The common part of cases that differ only in policy, noise, curve error, migration rate and
+/// seed.
 struct Ground {
     scenario: Scenario,
     duration: Duration,
     best_static: Option<StaticBest>,
 }
 
-/// The scenario of each ground. Wrong ones stop the sweep before anything is computed.
+/// Reads the scenario of each ground: a wrong one stops the sweep before any computation.
 fn scenarios(sweep: &Sweep) -> Result<Vec<Scenario>, Failure> {
     let first = (0..sweep.grounds()).map(|ground| sweep.case(sweep.first_of(ground)));
     first.map(|case| scenario(sweep, &case)).collect()
@@ -106,7 +107,7 @@ fn scenario(sweep: &Sweep, case: &Case) -> Result<Scenario, Failure> {
     Ok(scenario)
 }
 
-/// One row for each workload of the case.
+/// Simulates a case and returns a row for each of its workloads.
 fn rows(case: &Case, ground: &Ground) -> Result<Vec<Vec<String>>, Failure> {
     let mut scenario = Scenario { seed: case.seed, ..ground.scenario.clone() };
     if let Some(noise) = case.counter_noise {

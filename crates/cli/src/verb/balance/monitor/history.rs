@@ -1,12 +1,12 @@
-//! The periods of a daemon so far.
+//! The last periods of a daemon.
 
 use interleaf_record::balance::BalancePeriod;
 use std::collections::VecDeque;
 
-/// Periods that are kept and drawn: a quarter of an hour of 6 s each.
+/// Limit of the kept periods of a domain: 15 minutes of periods of 6 s.
 const KEPT: usize = 150;
 
-/// The last periods of each domain.
+/// The last periods of each domain, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct History {
     domains: Vec<VecDeque<BalancePeriod>>,
@@ -22,7 +22,7 @@ impl History {
             self.domains.len() - 1
         });
         let domain = &mut self.domains[at];
-        // Periods from before a tier came or went belong to another machine.
+        // A period with other nodes makes the history useless: a tier was added or removed.
         if domain.back().is_some_and(|last| last.nodes != period.nodes) {
             domain.clear();
         }
@@ -32,12 +32,12 @@ impl History {
         }
     }
 
-    /// The number of domains.
+    /// Returns the number of domains.
     pub(super) fn domains(&self) -> usize {
         self.domains.len()
     }
 
-    /// The periods of a domain, counted from 0; there is at least one.
+    /// Returns the periods of a domain; the first domain is 0.
     pub(super) fn periods(&self, domain: usize) -> Option<&VecDeque<BalancePeriod>> {
         self.domains.get(domain)
     }

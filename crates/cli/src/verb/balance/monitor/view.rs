@@ -20,11 +20,11 @@ use std::collections::VecDeque;
 pub(super) const GONE: &str = "the daemon has gone; waiting for it to come back";
 pub(super) const STRANGE: &str = "the daemon tells what this version does not understand";
 
-/// One for each tier, the fastest first; more tiers begin again.
+/// A colour for each tier, fastest first, reused cyclically for further tiers.
 const COLOURS: [Color; 6] =
     [Color::Cyan, Color::Yellow, Color::Magenta, Color::Green, Color::Blue, Color::Red];
 
-/// The state of the connection with the daemon.
+/// The state of the connection to the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Link {
     Here,
@@ -32,12 +32,12 @@ pub(super) enum Link {
     Strange,
 }
 
-/// All that is drawn.
+/// The data of the view.
 pub(super) struct View {
     pub(super) socket: String,
     pub(super) link: Link,
     pub(super) history: History,
-    /// The domain that is shown.
+    /// The domain on display.
     domain: usize,
 }
 
@@ -81,7 +81,7 @@ impl View {
         frame.render_widget(Line::from(format!("q quit{tab}")), keys);
     }
 
-    /// Before there is anything to draw.
+    /// Returns the message before the first period.
     fn waiting(&self) -> Line<'_> {
         match self.link {
             Link::Here => {
@@ -137,10 +137,10 @@ fn table(last: &BalancePeriod) -> Table<'_> {
         .header(head.style(Style::new().add_modifier(Modifier::BOLD)))
 }
 
-/// A line of a chart: its name, how it looks, its points and whether they are joined.
+/// A line of a chart: name, style, points, and their connection.
 type Curve = (String, Style, Vec<(f64, f64)>, GraphType);
 
-/// A chart of lines over time.
+/// Draws a chart of lines over time.
 fn draw_chart(
     frame: &mut Frame<'_>,
     area: Rect,
@@ -166,7 +166,7 @@ fn draw_chart(
         .block(Block::bordered().title(title.to_string()))
         .x_axis(x)
         .y_axis(y)
-        // The newest is on the right.
+        // The newest points are on the right, so the legend is on the left.
         .legend_position(Some(LegendPosition::TopLeft))
         .hidden_legend_constraints((Constraint::Ratio(1, 2), Constraint::Ratio(1, 2)));
     frame.render_widget(chart, area);
@@ -212,7 +212,7 @@ fn draw_moved(frame: &mut Frame<'_>, area: Rect, periods: &Periods) {
     frame.render_widget(line, area);
 }
 
-/// The last decisions, the newest first.
+/// Lists the last decisions, newest first.
 fn list(periods: &Periods, area: Rect) -> Paragraph<'_> {
     let rows = usize::from(area.height.saturating_sub(2));
     let text = |period: &BalancePeriod| {
@@ -287,7 +287,7 @@ mod tests {
         assert!(text.contains('•'), "no dots\n{text}");
     }
 
-    /// A target that has moved is a line that falls: a chart of other numbers looks otherwise.
+    /// A smaller share of the target gives a falling line: the chart depends on its numbers.
     #[test]
     fn charts_follow_their_numbers() {
         let draw = |last: u16| {
@@ -333,7 +333,7 @@ mod tests {
         has(&drawn(&view, 100, 24), &[GONE]);
     }
 
-    /// However small the terminal, nothing panics.
+    /// Drawing does not panic at any size of the terminal.
     #[test]
     fn any_size_will_do() {
         let mut view = View::new(String::new());

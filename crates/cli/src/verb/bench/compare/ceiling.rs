@@ -1,4 +1,4 @@
-//! The highest speed of a pattern with this budget and this drive.
+//! The ceiling: the highest speed of a pattern with this budget and this drive.
 
 use super::{child::Bench, drive};
 use crate::comparison::pattern::Pattern;
@@ -14,10 +14,10 @@ use interleaf_workload::{
     trace::trace,
 };
 
-/// The ceiling of a pattern at a footprint, of what was run there: a round takes as long as its
-/// loops take on DRAM, or as long as the drive needs for what has to be carried whatever is known
-/// in advance. `measured` is the best that fio reached in the rounds so far; this measures
-/// once more.
+/// Computes the ceiling of a pattern at a footprint, from the runs at that footprint. The time of a
+/// round is the larger of two: the loops on DRAM, and the drive's transfer of the bytes that
+/// optimal replacement moves. `measured` is the best fio rate of the earlier rounds; this function
+/// runs fio once more.
 pub(super) fn find(
     bench: &Bench<'_>,
     pattern: &Pattern,
@@ -30,13 +30,14 @@ pub(super) fn find(
     let footprint = dram.footprint_bytes;
     let memory = memory(bench, rows);
     let least = least(pattern, footprint, memory);
-    // Where the loops are those of a library, the traffic of the pager gives the mix.
+    // Without an access order to replay (loops of a library), the counted traffic of the pager or
+    // of swap gives the mix.
     let seen = row("pager")
         .or_else(|| row("swap"))
         .and_then(|row| Some(Carried { read: row.read_bytes?, written: row.written_bytes? }));
     let Some(mix) = least.or(seen) else { return Ok(None) };
     let total = mix.read + mix.written;
-    // The loops take as long as the fastest round of all: that of DRAM, but for noise.
+    // Time of the loops: the fastest round of any way, which without noise is the one on DRAM.
     let loops_s = rows.iter().filter_map(|row| row.round_s).reduce(f64::min);
     let ceiling = |drive| {
         let ceiling = document(pattern, ratio, memory, least, loops_s, drive);
@@ -56,7 +57,7 @@ pub(super) fn find(
     Ok(Some(ceiling(Some(drive::at_least_reached(pattern, best, rows)))))
 }
 
-/// The most memory that any of them had: with more, less has to be carried.
+/// Returns the most memory that any way had: optimal replacement transfers least with it.
 fn memory(bench: &Bench<'_>, rows: &[BenchRow]) -> u64 {
     let budget = bench.args().dram.get();
     let extended = rows.iter().filter(|row| row.way != "dram");
@@ -73,7 +74,7 @@ fn document(
 ) -> CeilingDocument {
     let carried = |least: Carried| match pattern.moves_bytes() {
         true => least.read + least.written,
-        // Write-back overlaps with the wait for the next block.
+        // Write-back overlaps with the reads of the next blocks.
         false => least.read,
     };
     let drive_s = match (least, &drive) {
@@ -94,7 +95,7 @@ fn document(
     }
 }
 
-/// Bytes that optimal replacement moves in a round with this much memory.
+/// Returns the bytes that optimal replacement moves in a round with this much memory.
 fn least(pattern: &Pattern, footprint: u64, memory: u64) -> Option<Carried> {
     let block = match pattern.kind {
         Kind::Stride | Kind::Random => 4 << 10,

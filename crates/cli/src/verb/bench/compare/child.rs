@@ -1,4 +1,4 @@
-//! One run of a pattern, in a process of its own.
+//! Runs a pattern once, in a process of its own.
 
 use crate::{
     args::BenchCompareArgs,
@@ -30,54 +30,51 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Enters a group, and becomes the command behind it.
+/// Shell script: enters the control group, then executes the command.
 const ENTER: &str = "echo $$ > \"$0\" && exec \"$@\"";
 
-/// Smaller allocations are no arrays.
+/// `extend --min-alloc`: smaller allocations are not the arrays of a pattern.
 const MIN_ALLOC: &str = "2MiB";
 
-/// The interval of checks whether a run has begun.
+/// Interval between checks for the start of a run.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Footprints are a multiple of this.
+/// Footprints are multiples of this size, bytes.
 const UNIT: u64 = 1 << 20;
 
-/// Runs patterns.
 pub(super) struct Bench<'a> {
     root: &'a Root,
     signals: &'a Signals,
     args: &'a BenchCompareArgs,
     program: PathBuf,
-    /// One that came while a pattern ran.
+    /// The signal that arrived during a run.
     signal: Cell<Option<i32>>,
 }
 
-/// The outcome of a run.
 #[derive(Debug)]
 pub(crate) enum RunOutcome {
-    /// With a document.
+    /// The run finished and wrote its document.
     Done(Box<Done>),
-    /// The run exceeded its time.
+    /// The run exceeded its time limit.
     TooLong,
-    /// The run failed with this message.
+    /// The error message of a failed run.
     Failed(String),
-    /// A signal came.
+    /// The signal that stopped the run.
     Signal(i32),
 }
 
-/// The result of a run.
+/// The result of a finished run.
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) document: BenchDocument,
-    /// The most memory that its group had.
+    /// Peak memory of the control group.
     pub(super) used_max: Option<u64>,
-    /// The limit of its group.
+    /// Memory limit of the control group.
     pub(super) limit: Option<u64>,
-    /// The statistics of the pager for the whole run, filling the arrays included.
+    /// Statistics of the pager over the whole run, with the initialization of the arrays.
     pub(super) pager: Option<PagerDocument>,
 }
 
-/// A run of a pattern.
 #[derive(Clone, Copy, Debug)]
 struct Run<'a> {
     pattern: &'a Pattern,
@@ -105,23 +102,23 @@ impl<'a> Bench<'a> {
         Ok(Self { root, signals, args, program, signal: Cell::new(None) })
     }
 
-    /// The options.
     pub(super) fn args(&self) -> &'a BenchCompareArgs {
         self.args
     }
 
-    /// The signal that came while a pattern ran, if one did.
+    /// Returns the signal that arrived during a run.
     pub(super) fn signal(&self) -> Option<i32> {
         self.signal.get()
     }
 
-    /// The footprint of a ratio.
+    /// Returns the footprint for this ratio to the budget.
     fn footprint(&self, ratio: f64) -> u64 {
         let bytes = (self.args.dram.get() as f64 * ratio) as u64;
         (bytes / UNIT * UNIT).max(UNIT)
     }
 
-    /// Runs a pattern once. `memory` is what the pager used for it, which the others get too.
+    /// Runs a pattern once. `memory` is the memory that the pager used, and the limit of bounded
+    /// ways.
     pub(super) fn run(
         &self,
         pattern: &Pattern,
@@ -132,25 +129,27 @@ impl<'a> Bench<'a> {
     ) -> Result<RunOutcome, Failure> {
         let footprint = self.footprint(ratio);
         let budget = self.args.dram.get();
-        // A footprint within the budget does not show the pager's overhead.
+        // Within the budget the pager's memory does not include its overhead: use the budget plus
+        // slack.
         let memory = memory.filter(|_| footprint > budget);
         let limit = memory.unwrap_or(budget + self.args.slack.get());
         let limit = way.is_bounded().then_some(limit);
         let group = match MemoryCgroup::new(self.root, limit) {
             Ok(group) => Some(group),
-            // Then it is not known how much memory it had, and it is not ended but by a signal.
+            // A run without a limit needs no group: its peak memory is unknown then, and a signal
+            // ends a run that exceeds its time.
             Err(_) if limit.is_none() => None,
             Err(why) => return Err(no_group(&why)),
         };
         let run = Run { pattern, footprint, way, hint, limit };
         if !way.is_swapping() {
-            // This way changes no setting, so that it needs no root.
+            // No setting changes, so root is not needed.
             return self.in_group(&run, group.as_ref());
         }
         let (mut journal, undone) = Journal::open(self.root).map_err(|why| no_setting(&why))?;
         tell(false, &undone);
         let ended = self.with_swap(&run, &mut journal, group.as_ref());
-        // Nothing that is still in the group has to be read back from the swap file then.
+        // Remove the group before swapoff: pages still in it would be read back from the swap file.
         drop(group);
         let closed = journal.close();
         if let Ok(undone) = &closed {
@@ -161,18 +160,18 @@ impl<'a> Bench<'a> {
         Ok(ended)
     }
 
-    /// Runs a pattern with the swap file and the settings that it needs, which the journal has.
+    /// Runs a pattern with a swap file and the settings of its way, all recorded in the journal.
     fn with_swap(
         &self,
         run: &Run<'_>,
         journal: &mut Journal<'_>,
         group: Option<&MemoryCgroup<'_>>,
     ) -> Result<RunOutcome, Failure> {
-        // A little more than is needed: slots are given away in clusters.
+        // One eighth more than the footprint: the kernel allocates swap slots in clusters.
         let bytes = run.footprint + run.footprint / 8 + UNIT;
         let _swap = match SwapFile::new(self.root, journal, &self.args.store, bytes) {
             Ok(swap) => swap,
-            // The other ways can still be measured.
+            // Other ways can still be measured.
             Err(why @ SwapError::Leftover { .. }) => {
                 return Ok(RunOutcome::Failed(why.to_string()));
             }
@@ -187,12 +186,12 @@ impl<'a> Bench<'a> {
         self.in_group(run, group)
     }
 
-    /// Tries again what could not be undone so far.
+    /// Retries to restore settings that are left in the journal.
     ///
     /// # Errors
-    /// When it still cannot be undone: it stays in the journal.
+    /// When a setting still cannot be restored: it stays in the journal.
     pub(super) fn check_restored(&self) -> Result<(), Failure> {
-        // A user who may not write a journal has changed no setting.
+        // A user without write access to the journal has changed no setting.
         let Ok((journal, undone)) = Journal::open(self.root) else { return Ok(()) };
         if journal.changes().is_empty() {
             tell(false, &undone);
@@ -267,7 +266,8 @@ impl<'a> Bench<'a> {
             Err(_) => {
                 let mut text = String::new();
                 let _ = said.rewind().and_then(|()| said.read_to_string(&mut text));
-                // Swap does not save a group from it: Linux 6.18 ends GEMM in one now and then.
+                // The OOM killer can end a group despite swap: on Linux 6.18 it kills GEMM now and
+                // then.
                 let is_killed = status.signal() == Some(Signal::KILL.as_raw());
                 let silent = match is_killed {
                     true => "killed, as by the kernel where a group has no memory left",
@@ -279,8 +279,8 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// The status of a run; `None` when it exceeded its time. The launcher may queue it first: time
-    /// counts from the entry into the group.
+    /// Waits for a run; `None` when it exceeded its time limit. A launcher (`--by`) may queue the
+    /// run: its time counts from its entry into the group.
     fn waited(
         &self,
         running: &mut Running<'_>,
@@ -299,7 +299,7 @@ impl<'a> Bench<'a> {
         Ok(None)
     }
 
-    /// The command of the run.
+    /// Returns the command of the run.
     fn command(&self, run: &Run<'_>, stats: &Path) -> Vec<OsString> {
         let Run { pattern, footprint, way, hint, .. } = *run;
         let mut words: Vec<OsString> = vec![];
@@ -340,7 +340,7 @@ fn no_setting(why: &JournalError) -> Failure {
     Failure::new(why.to_string(), NOT_ROOT)
 }
 
-/// Tells what was undone, unless told not to, and what could not be undone in any case.
+/// Reports restored settings unless `quiet`, and settings that could not be restored in any case.
 fn tell(quiet: bool, undone: &[Undone]) {
     let undone: Vec<PutBackDocument> = undone.iter().map(PutBackDocument::from).collect();
     interleaf_launch::restore::report_restored(quiet, &undone);

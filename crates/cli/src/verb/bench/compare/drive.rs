@@ -1,4 +1,4 @@
-//! The bandwidth of the drive for the mix of reads and writes of a pattern, by `fio`.
+//! The drive's bandwidth for the mix of reads and writes of a pattern, measured with `fio`.
 
 use super::child::Bench;
 use crate::comparison::pattern::Pattern;
@@ -11,21 +11,22 @@ use std::{
     process::{Command, Output},
 };
 
-/// Sizes of a transfer, and how many are under way. The pager keeps up to 16 of 1 MiB under way,
-/// and mapped files are read ahead in pieces of several MiB.
+/// Transfer sizes and outstanding transfers. The pager keeps up to 16 transfers of 1 MiB
+/// outstanding, and mapped files are read ahead in pieces of several MiB.
 const STREAMING: [(&str, u32); 4] = [("256k", 16), ("1m", 8), ("1m", 16), ("4m", 4)];
 
-/// Pages that are known in advance: many at the same time.
+/// Transfer sizes and outstanding transfers of predictable pages.
 const PAGES: [(&str, u32); 2] = [("4k", 32), ("4k", 128)];
 
-/// For how long each is measured in every round. A drive's rate changes with what else runs, on a
-/// virtual machine by a factor of two within seconds: the same moment counts more than a long time.
+/// Seconds of each fio run in a round. The rate of a drive varies with other load, on a virtual
+/// machine by a factor of two within seconds: proximity in time to the other runs matters more than
+/// length.
 const SECONDS: &str = "2";
 
 /// Rounds that move fewer bytes than this do not show the drive's rate.
 const REACHED_MIN: u64 = 16 << 20;
 
-/// A file to read and write. It is removed when this goes.
+/// A file that fio reads and writes, removed on drop.
 struct Scratch(PathBuf);
 
 impl Drop for Scratch {
@@ -34,7 +35,7 @@ impl Drop for Scratch {
     }
 }
 
-/// The output of fio, as far as it is used.
+/// The used fields of fio's JSON output.
 #[derive(Deserialize)]
 struct Printed {
     #[serde(rename = "fio version")]
@@ -53,7 +54,7 @@ struct Direction {
     bw_bytes: f64,
 }
 
-/// The best that the drive does for a pattern, of whose bytes so many are read.
+/// Measures the best rate of the drive for a pattern with this read share.
 pub(super) fn rate(
     bench: &Bench<'_>,
     pattern: &Pattern,
@@ -63,14 +64,14 @@ pub(super) fn rate(
     let name = format!("interleaf-bench-fio-{}", std::process::id());
     let file = Scratch(bench.args().store.join(name));
     let size = format!("--size={footprint}");
-    // All blocks are there before they are read.
+    // Write all blocks first: reads of unwritten blocks would not reach the drive.
     fio(bench, &file, &[&size, "--rw=write", "--bs=1m", "--iodepth=8"])?;
     let share = format!("--rwmixread={:.0}", 100.0 * read_share);
     let threads = bench.args().threads;
     let ways: Vec<(&str, &str, u32)> = match pattern.is_predictable() {
         _ if pattern.is_streaming => STREAMING.map(|(bytes, depth)| ("rw", bytes, depth)).into(),
         true => PAGES.map(|(bytes, depth)| ("randread", bytes, depth)).into(),
-        // Nobody can know what comes next: there is one read for each thread.
+        // The next access is unpredictable: each thread has one outstanding read.
         false => vec![("randread", "4k", threads)],
     };
     let mut best: Option<DriveRateDocument> = None;
@@ -93,9 +94,10 @@ pub(super) fn rate(
     best.ok_or_else(|| Failure::new("fio was not run", "report it"))
 }
 
-/// A rate that no way exceeds: where a pattern itself moved more bytes in a second than fio could,
-/// the drive can do that, and the result says so. Single pages that nobody foresees are another
-/// matter: a way that reads several at a time moves more bytes, and answers no more requests.
+/// Raises the rate to that of the fastest way: if a pattern moved more bytes per second than fio,
+/// the drive can sustain that rate, and the result says so. Unpredictable single pages are
+/// excepted: a way that reads several pages at a time moves more bytes, but completes no more
+/// requests.
 pub(super) fn at_least_reached(
     pattern: &Pattern,
     measured: DriveRateDocument,
@@ -136,7 +138,7 @@ fn fio(bench: &Bench<'_>, file: &Scratch, words: &[&str]) -> Result<Printed, Fai
     let Output { status, stdout, stderr } =
         ran.map_err(|why| Failure::new(format!("fio cannot be run: {why}"), hint))?;
     let text = String::from_utf8_lossy(&stdout);
-    // Warnings may be before the document.
+    // fio may print warnings before the JSON document.
     let json = text.find('{').map_or("", |at| &text[at..]);
     serde_json::from_str(json).map_err(|why| {
         let said = String::from_utf8_lossy(&stderr);

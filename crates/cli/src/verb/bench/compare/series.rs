@@ -1,4 +1,4 @@
-//! The runs of one pattern on one thing, and what comes of them.
+//! The runs of one pattern on one way, and their summary.
 
 use super::child::{Done, RunOutcome};
 use crate::comparison::{pattern::Pattern, way::Way};
@@ -9,14 +9,13 @@ use interleaf_record::{
     rounded,
 };
 
-/// The runs so far.
 #[derive(Debug)]
 pub(super) struct Series {
     pattern: &'static Pattern,
     ratio: f64,
     way: Way,
     runs: Vec<Run>,
-    /// Errors, with the advice under which they came.
+    /// Errors, each with the advice of its run.
     problems: Vec<(Option<&'static str>, String)>,
 }
 
@@ -38,7 +37,8 @@ impl Series {
         self.way
     }
 
-    /// The advice to the kernel in the runs of the next round: all of it once, then the best.
+    /// Returns the advice for the runs of the next round: all advice in the first, then the
+    /// fastest.
     pub(super) fn hints(&self) -> Vec<Option<&'static str>> {
         let all: Vec<Option<&'static str>> = match self.way {
             Way::Mmap => self.pattern.hints.iter().map(|hint| Some(*hint)).collect(),
@@ -47,7 +47,7 @@ impl Series {
         if self.runs.is_empty() && self.problems.is_empty() {
             return all;
         }
-        // Advice that failed once fails again.
+        // Advice that failed once would fail again.
         self.best().into_iter().collect()
     }
 
@@ -63,7 +63,7 @@ impl Series {
         }
     }
 
-    /// The hint whose runs were the fastest.
+    /// Returns the advice of the fastest run.
     fn best(&self) -> Option<Option<&'static str>> {
         let rate = |run: &&Run| run.document.rate;
         let best = self.runs.iter().max_by(|a, b| rate(a).total_cmp(&rate(b)));
@@ -118,12 +118,12 @@ impl Series {
     }
 }
 
-/// The most memory that the pager had in its last run, the program that it serves included.
+/// Returns the peak memory of the pager's last run, with that of the program.
 pub(super) fn memory_of_pager(all: &[Series]) -> Option<u64> {
     all.iter().find(|series| series.way == Way::Pager)?.runs.last()?.used_max
 }
 
-/// The middle of some values.
+/// Returns the median.
 fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

@@ -1,4 +1,4 @@
-//! The view of a session: the budget and its shares, and the traffic of the drive over time.
+//! The view of a session: the budget and its shares, and the drive's traffic over time.
 
 use interleaf_model::units::Bytes;
 use interleaf_record::extend::{CountsDocument, ExtendDocument, ProcessDocument};
@@ -12,10 +12,10 @@ use ratatui::{
 };
 use std::collections::VecDeque;
 
-/// As wide as a terminal may be.
+/// Limit of the kept samples, at least the width of any terminal.
 const KEPT: usize = 1000;
 
-/// The statistics so far, the newest last.
+/// The samples of the statistics, newest last.
 #[derive(Default)]
 pub(super) struct View {
     seen: VecDeque<ExtendDocument>,
@@ -55,7 +55,7 @@ impl View {
         frame.render_widget(Line::from("q quit"), keys);
     }
 
-    /// The rate of a count.
+    /// Draws the rate of a counter over time.
     fn draw_rate(
         &self,
         frame: &mut Frame<'_>,
@@ -185,7 +185,7 @@ mod tests {
         }
     }
 
-    /// However small the terminal, nothing panics.
+    /// Drawing does not panic at any size of the terminal.
     #[test]
     fn any_size_will_do() {
         let mut view = View::default();

@@ -1,4 +1,4 @@
-//! The demand of a command on memory, as a demand file.
+//! Converts a profile of a command to a demand file.
 
 use crate::args::AppArgs;
 use interleaf_console::{Failure, output};
@@ -12,17 +12,17 @@ use interleaf_model::{
 use interleaf_record::profile::{AppDocument, PhaseDocument, ProfileDocument};
 use std::path::Path;
 
-/// The part of the memory that has to be on the first tier: less is no run on the first tier.
+/// Least share of the memory on the first tier: with less, the run is not a run on the first tier.
 const LOCAL_LEAST: f64 = 0.95;
 
-/// The assumed read share where none is counted, and its range.
+/// The assumed read share and its range, when no source counted reads and writes.
 const READ_SHARE: f64 = 0.75;
 const READ_SHARE_RANGE: (f64, f64) = (0.5, 1.0);
 
-/// The least bandwidth that a demand can have, GB/s: an idle phase asks for something, too.
+/// Least bandwidth of a phase, GB/s: a demand must be positive even when idle.
 const GBPS_LEAST: f64 = 0.001;
 
-/// Writes the demand of a run. `came` is the signal that ended it, if one did.
+/// Writes the demand of a run. `came` is the signal that ended the run, if any.
 pub(super) fn write(
     path: &Path,
     args: &AppArgs,
@@ -35,7 +35,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Notes for a reader of the file, as comments.
+/// Returns notes for a reader of the demand file, as TOML comments.
 fn head(document: &ProfileDocument) -> String {
     let app = &document.app;
     let whole = app.whole.clone().unwrap_or_default();
@@ -61,7 +61,7 @@ fn head(document: &ProfileDocument) -> String {
     }
     lines.push("How hot pages are was not looked at: [hotness] is left out, which is even.".into());
     lines.push("More [[local]] runs with other threads make a prediction surer.".into());
-    // A command may have an end of line in it.
+    // A word of the command may contain a line break.
     let text: String = lines
         .iter()
         .map(|line| line.replace(['\n', '\r'], " "))
@@ -124,7 +124,8 @@ fn demand(
     })
 }
 
-/// The phases, where there are several. As they are written, in millionths, their shares sum to 1.
+/// Converts two or more phases. Their shares are rounded to millionths, as they are written, and
+/// the last one makes the sum 1.
 fn phases(found: &[PhaseDocument]) -> Vec<Phase> {
     const WHOLE: f64 = 1e6;
     if found.len() < 2 {
@@ -142,14 +143,14 @@ fn phases(found: &[PhaseDocument]) -> Vec<Phase> {
     phases.collect()
 }
 
-/// The name of the program.
+/// Returns the file name of the command's program.
 fn program(app: &AppDocument) -> String {
     let first = app.command.first().map(String::as_str).unwrap_or_default();
     let name = Path::new(first).file_name().map(|name| name.to_string_lossy().into_owned());
     name.filter(|name| !name.trim().is_empty()).unwrap_or_else(|| "command".into())
 }
 
-/// The provenance of the figures.
+/// Returns the provenance of the figures.
 fn source(document: &ProfileDocument) -> String {
     let machine = &document.machine;
     let parts = [machine.cpu.clone(), machine.kernel.clone().map(|it| format!("Linux {it}"))];
@@ -163,7 +164,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// However a run is divided, a demand file takes it.
+        /// A demand file accepts the phases of any division of a run.
         #[test]
         fn shares_sum_to_1(parts in prop::collection::vec(0.001f64..1.0, 2..16)) {
             let sum: f64 = parts.iter().sum();

@@ -1,4 +1,4 @@
-//! The sources of counts, or the reasons why there are none.
+//! The sources of counts, and the reasons for missing ones.
 
 use crate::args::AppArgs;
 use interleaf_console::{Failure, output, system};
@@ -22,22 +22,22 @@ use interleaf_observe::{
 use interleaf_record::profile::{ProfileTier, QuantityDocument};
 use std::path::Path;
 
-/// The sources beside `/proc`, as far as they exist.
+/// The available sources beside `/proc`.
 pub(super) struct Sources<'a> {
-    /// Opened where something is to run; traffic by domain, then by what [`Sources::tier_of`] has.
+    /// Counts traffic by domain, then by the tiers of the source. `None` in a dry run.
     pub(super) traffic: Option<Box<dyn Source + 'a>>,
-    /// The command's traffic of all tiers together, where no source counts tiers.
+    /// Counts the traffic of the command for all tiers together, if no source counts tiers.
     pub(super) monitor: Option<Monitor<'a>>,
     pub(super) topdown: Option<Topdown>,
     pub(super) energy: Option<Meter>,
-    /// The tier of each tier that the source has.
+    /// The index in `tiers` of each tier of the source.
     pub(super) tier_of: Vec<usize>,
     pub(super) tiers: Vec<ProfileTier>,
     pub(super) nodes: Vec<(u32, usize)>,
     pub(super) quantities: Vec<QuantityDocument>,
 }
 
-/// A source of traffic, and what is to be said of bandwidth and of latency.
+/// A source of traffic, and the documents of the quantities bandwidth and latency.
 struct Traffic<'a> {
     source: Option<Box<dyn Source + 'a>>,
     tier_of: Vec<usize>,
@@ -45,7 +45,7 @@ struct Traffic<'a> {
 }
 
 impl<'a> Sources<'a> {
-    /// Finds them, and opens them unless nothing is to run.
+    /// Finds the sources, and opens them unless this is a dry run.
     pub(super) fn find(args: &AppArgs, root: &'a Root, machine: &Machine) -> Result<Self, Failure> {
         let layout = rough_layout(machine);
         let (tiers, nodes) = tiers(machine, &layout);
@@ -82,8 +82,8 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// The tiers of a machine, the fastest first, and the tier of each node. A machine without NUMA has
-/// one.
+/// Returns the tiers of a machine, fastest first, and the tier of each node. A machine without NUMA
+/// has one tier.
 fn tiers(machine: &Machine, layout: &Layout) -> (Vec<ProfileTier>, Vec<(u32, usize)>) {
     let by_speed = machine.memory_by_speed();
     let with_kinds = by_speed.iter().zip(&layout.tiers);
@@ -107,7 +107,7 @@ fn missing(why: &str, remedy: &str) -> [QuantityDocument; 2] {
     ["bandwidth", "latency"].map(|name| QuantityDocument::missing(name, why, remedy))
 }
 
-/// The counters of the machine.
+/// Opens the hardware counters of the memory controllers.
 fn counted<'a>(root: &Root, machine: &Machine, layout: &Layout, dry_run: bool) -> Traffic<'a> {
     let tier_of: Vec<usize> = (0..layout.tiers.len()).collect();
     let without = |said| Traffic { source: None, tier_of: vec![], said };
@@ -125,8 +125,8 @@ fn counted<'a>(root: &Root, machine: &Machine, layout: &Layout, dry_run: bool) -
     }
 }
 
-/// The counts of caches for the command, where there is no other source; `said` gets the source, or
-/// the reason why there is none.
+/// Opens the cache monitoring of the command (resctrl), when no other source exists; `said`
+/// receives the source or the reason for its absence.
 fn monitor<'a>(root: &'a Root, said: &mut QuantityDocument, dry_run: bool) -> Option<Monitor<'a>> {
     let opened = match dry_run {
         true => resctrl::probe(root).map(|()| None),
@@ -146,7 +146,7 @@ fn monitor<'a>(root: &'a Root, said: &mut QuantityDocument, dry_run: bool) -> Op
     }
 }
 
-/// The quantities of a plan of counters.
+/// Describes the quantities that a plan of counters covers.
 fn said_of(plan: &Plan) -> [QuantityDocument; 2] {
     let events =
         |of: &[Quantity]| plan.events.iter().filter(|event| of.contains(&event.quantity)).count();
@@ -172,7 +172,7 @@ fn said_of(plan: &Plan) -> [QuantityDocument; 2] {
     [counted("bandwidth", bytes, "bytes"), counted("latency", waited, "latency")]
 }
 
-/// Traffic that programs write to a socket.
+/// Opens a socket to which programs write their traffic.
 fn fed<'a>(path: &Path, layout: &Layout, dry_run: bool) -> Result<Traffic<'a>, Failure> {
     let tier_of: Vec<usize> = (0..layout.tiers.len()).collect();
     let what = format!("what programs write to the socket {}", path.display());
@@ -187,7 +187,8 @@ fn fed<'a>(path: &Path, layout: &Layout, dry_run: bool) -> Result<Traffic<'a>, F
     Ok(Traffic { source: Some(Box::new(feed)), tier_of, said })
 }
 
-/// A recording: of the tiers, or, as `balance` has it, of the nodes in the order of their speed.
+/// Opens a recording of the tiers or, as `balance` records them, of the nodes in order of their
+/// speed.
 fn replayed<'a>(
     path: &Path,
     tiers: &[ProfileTier],
@@ -216,7 +217,7 @@ fn replayed<'a>(
     Ok(Traffic { source: Some(Box::new(replay)), tier_of, said })
 }
 
-/// A source whose readings are recorded, too.
+/// Wraps a source so that its readings are recorded, too.
 fn recorded<'a>(
     source: Box<dyn Source + 'a>,
     path: &Path,
@@ -228,7 +229,7 @@ fn recorded<'a>(
     }
 }
 
-/// The slots of the cores.
+/// Opens the counters of pipeline slots of the cores.
 fn slots(root: &Root, dry_run: bool) -> (Option<Topdown>, QuantityDocument) {
     let name = "top-down";
     let planned = match topdown::plan(root) {
@@ -252,12 +253,12 @@ fn slots(root: &Root, dry_run: bool) -> (Option<Topdown>, QuantityDocument) {
     }
 }
 
-/// The meters of energy.
+/// Opens the energy meters.
 fn energy(root: &Root) -> Result<(Option<Meter>, QuantityDocument), Failure> {
     let name = "energy";
     let zones = Meter::zones(root).map_err(system::read_failure)?;
     let said = |zones: &[String]| format!("RAPL: {}", zones.join(", "));
-    // A captured machine has no second reading.
+    // A captured machine has a single reading, thus no difference.
     if !root.is_live() && !zones.is_empty() {
         return Ok((None, QuantityDocument::available(name, said(&zones))));
     }
@@ -277,7 +278,7 @@ fn energy(root: &Root) -> Result<(Option<Meter>, QuantityDocument), Failure> {
     Ok((None, QuantityDocument::missing(name, why, remedy)))
 }
 
-/// The quantities of the command's processes.
+/// Describes the quantities of the command's processes.
 pub(super) fn of_processes(root: &Root, machine: &Machine) -> Vec<QuantityDocument> {
     let has_numa_maps = !root.is_live() || root.has("/proc/self/numa_maps");
     let one_node = machine.memory_nodes().len() <= 1;

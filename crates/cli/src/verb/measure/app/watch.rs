@@ -16,22 +16,22 @@ use interleaf_record::profile::{
 };
 use std::time::{Duration, Instant};
 
-/// When a command is looked at first, at the latest: one that is short is seen, too.
+/// Latest time of the first sample after the start, so that a short command is sampled, too.
 pub(super) const FIRST_LOOK: Duration = Duration::from_millis(30);
 
-/// The part of the command's time that placement samples may stall it, and the part of a CPU that
-/// they may take.
+/// Placement samples may stall the command, and process samples use a CPU, for at most one part in
+/// this many of the command's time.
 const LOOK_COST: u32 = 20;
 
-/// The interval in which the record is written while the command runs.
+/// Interval between writes of the interim record.
 const SAVE: Duration = Duration::from_secs(10);
 
-/// A part of a machine's CPUs from which on what others do is worth a word, and one that the host
-/// took.
+/// Share of the machine's CPU time above which a warning reports other programs, and that above
+/// which a warning reports time stolen by the hypervisor.
 const OTHERS_TOLD: f64 = 0.05;
 const STOLEN_TOLD: f64 = 0.01;
 
-/// A part of the time below which slots are scaled up from too little.
+/// Least share of time with counted slots; below it a warning reports that they are scaled up.
 const COUNTED_LEAST: f64 = 0.5;
 
 pub(super) struct Watch<'a> {
@@ -40,10 +40,10 @@ pub(super) struct Watch<'a> {
     samples: Samples,
     last: SampleDocument,
     usage: Usage,
-    /// When the last look was, after the start, and the last one at processes.
+    /// Ages of the command at the last sample, and at the last sample of its processes.
     looked: Duration,
     usage_looked: Duration,
-    /// When processes may be looked at again, and when their mappings may.
+    /// Ages at which the next samples of processes, and of their mappings, are due.
     usage_due: Duration,
     maps_due: Duration,
     saved: Duration,
@@ -52,13 +52,13 @@ pub(super) struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    /// Begins right before the command does.
+    /// Starts right before the command does.
     pub(super) fn new(
         args: &AppArgs,
         root: &'a Root,
         mut sources: Sources<'a>,
     ) -> Result<Self, Failure> {
-        // Counts from the time before the command are dropped; a recording has no such time.
+        // Drop counts from the time before the command; a recording has none.
         if let Some(traffic) = sources.traffic.as_mut().filter(|_| args.replay.is_none()) {
             let _ = traffic.read();
         }
@@ -82,7 +82,7 @@ impl<'a> Watch<'a> {
         })
     }
 
-    /// The command has been started.
+    /// Adds the started command to the cache monitor.
     pub(super) fn attach(&mut self, pid: u32) {
         let Some(Err(why)) = self.sources.monitor.as_ref().map(|monitor| monitor.add_process(pid))
         else {
@@ -96,8 +96,8 @@ impl<'a> Watch<'a> {
         &self.last
     }
 
-    /// Looks at everything once. What cannot be seen is told in the end, and keeps nobody from
-    /// looking on.
+    /// Takes a sample of all sources. A source that fails gives a warning in the record, and
+    /// sampling continues.
     pub(super) fn sample(&mut self, pid: u32, age: Duration, ended: bool) {
         let mut sample = SampleDocument {
             time_s: interleaf_record::rounded(age.as_secs_f64()),
@@ -133,7 +133,7 @@ impl<'a> Watch<'a> {
             }
             self.maps_due = age + start.elapsed() * LOOK_COST;
         }
-        // The line of the processes stays until their next sample.
+        // Keep the last process sample until the next one is due.
         let processes = if sample.looked_s > 0.0 { &sample } else { &self.last };
         self.last = SampleDocument {
             looked_s: processes.looked_s,
@@ -183,7 +183,7 @@ impl<'a> Watch<'a> {
     fn take_usage(&mut self, sample: &mut SampleDocument, pid: u32) -> Result<(), RootError> {
         let now = Usage::of_tree(self.root, pid)?;
         let before = std::mem::replace(&mut self.usage, now);
-        // A child that was left alone takes what it used with it.
+        // A process reparented out of the tree takes its CPU time with it, so the sum may fall.
         sample.cpu_s = now.cpu.saturating_sub(before.cpu).as_secs_f64();
         sample.major_faults = now.major_faults.saturating_sub(before.major_faults);
         sample.threads = now.threads;
@@ -221,7 +221,7 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
-    /// Writes what was seen so far, now and then: a run that is killed leaves something.
+    /// Writes the interim record every [`SAVE`]: a killed run leaves its samples.
     pub(super) fn save(
         &mut self,
         args: &AppArgs,
@@ -234,12 +234,12 @@ impl<'a> Watch<'a> {
         self.saved = age;
         document.app.samples = self.samples.list().to_vec();
         document.app.summarise(age.as_secs_f64(), RunTotals::default());
-        // The last one says why, if this cannot be written.
+        // The final write reports the error if the file cannot be written.
         let _ = output::interim(target, &interleaf_record::json(document));
         Ok(())
     }
 
-    /// The run is over: puts together what was seen.
+    /// Summarizes the samples after the end of the run.
     pub(super) fn finish(self, elapsed: Duration, document: &mut ProfileDocument) {
         let machine = usage::machine_time(self.root).ok().flatten().zip(self.machine);
         let since = |of: fn(&MachineTime) -> Duration| {
@@ -258,7 +258,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// Warnings.
+/// Adds warnings to the document.
 fn tell(document: &mut ProfileDocument) {
     let app = &mut document.app;
     let Some(whole) = &app.whole else { return };
@@ -307,7 +307,7 @@ fn tell(document: &mut ProfileDocument) {
     app.warnings.extend(warnings);
 }
 
-/// Notes that what should have been counted was not.
+/// Marks a quantity as missing, with the reason why nothing was counted.
 fn not_counted(quantities: &mut [QuantityDocument], name: &str, why: &str) {
     let quantity = quantities.iter_mut().find(|it| it.name == name && it.is_available);
     if let Some(quantity) = quantity {

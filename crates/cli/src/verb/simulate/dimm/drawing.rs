@@ -1,4 +1,4 @@
-//! `--command-trace`.
+//! `interleaf simulate dimm --command-trace`.
 
 use interleaf_console::{Failure, output};
 use interleaf_sim::dimm::{
@@ -7,8 +7,8 @@ use interleaf_sim::dimm::{
 };
 use std::path::Path;
 
-/// Draws the first commands of the sub-channels of the first channel, each of which `run` runs
-/// again: the same seed gives the same commands.
+/// Writes a drawing of the first commands of the first channel's sub-channels. `run` simulates each
+/// of them a second time: the same seed gives the same commands.
 pub(super) fn write(
     setup: &Setup,
     target: &Path,

@@ -1,4 +1,4 @@
-//! `--trace`.
+//! `interleaf simulate dimm --trace`.
 
 use super::{drawing, together};
 use crate::args::DimmArgs;
@@ -12,7 +12,7 @@ use interleaf_sim::dimm::{
 use rayon::prelude::*;
 use std::path::Path;
 
-/// The text that the document of a trace has for its mix and its pattern.
+/// The mix and the pattern in the document of a trace.
 const TRACE: &str = "trace";
 
 pub(super) fn document(
@@ -24,7 +24,7 @@ pub(super) fn document(
     let hint = "name a file of requests, with one such as \"12.5 R 0x1f40\" in each line";
     let bytes = interleaf_catalog::trace(file, hint)?;
     let trace = Trace::new(&name, &bytes, args.trace_format, setup.memory())?;
-    // All of it is read before anything is done: what is wrong in the end is wrong at once.
+    // Parse the whole trace first: an error near its end is reported before the simulation.
     let requests = trace.clone().count_all()?;
     if let Some(target) = &args.trace_out {
         let mut writer = Writer::default();

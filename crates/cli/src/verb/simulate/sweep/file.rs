@@ -1,4 +1,4 @@
-//! Sweep files: lists, of which every combination is simulated.
+//! Sweep files: lists of values, whose every combination is simulated.
 
 use super::header::HEADER;
 use crate::args::{CURVE_ERROR_MAX, THREADS_MAX};
@@ -18,7 +18,7 @@ use toml::Spanned;
 
 pub(super) const SCHEMA: &str = "interleaf.sweep/1";
 
-/// The most cases: far above what anybody waits for.
+/// Limit of the number of cases, far above any practical sweep.
 const CASES_MAX: usize = 1_000_000;
 
 #[derive(Deserialize)]
@@ -47,11 +47,11 @@ struct SweepFile {
     migration_rate: Vec<Spanned<String>>,
     #[serde(default)]
     seed: Vec<Spanned<i64>>,
-    /// As many seeds, from 1.
+    /// Number of seeds, counted from 1.
     seeds: Option<Spanned<i64>>,
 }
 
-/// Lists, of which every combination is simulated.
+/// The lists of a sweep; each combination of their values is a case.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Sweep {
     pub(super) file: String,
@@ -69,10 +69,9 @@ pub(super) struct Sweep {
     text: String,
 }
 
-/// The workload or scenario of a case.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum What {
-    /// A workload on its own.
+    /// A built-in workload that runs alone.
     Workload {
         name: Spanned<String>,
         threads: Option<Spanned<u32>>,
@@ -80,7 +79,7 @@ pub(super) enum What {
     Scenario(Spanned<String>),
 }
 
-/// One combination.
+/// A combination of values.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Case {
     pub(super) number: usize,
@@ -159,12 +158,11 @@ impl Sweep {
         Ok(sweep)
     }
 
-    /// The number of cases.
     pub(super) fn count(&self) -> usize {
         self.grounds().saturating_mul(self.cases_of_ground())
     }
 
-    /// The number of grounds: combinations of platform, footprint and workload.
+    /// Returns the number of grounds: combinations of platform, footprint and workload.
     pub(super) fn grounds(&self) -> usize {
         product([self.platforms.len(), self.what.len(), self.footprints.len()])
     }
@@ -174,17 +172,16 @@ impl Sweep {
         product(inner.into_iter().chain([self.rates.len(), self.seeds.len()]))
     }
 
-    /// The ground of a case; [`Self::case`] lets what makes it run slowest.
+    /// Returns the ground of a case: the values of a ground vary slowest in [`Self::case`].
     pub(super) fn ground(&self, case: usize) -> usize {
         case / self.cases_of_ground()
     }
 
-    /// The first case of a ground.
     pub(super) fn first_of(&self, ground: usize) -> usize {
         ground * self.cases_of_ground()
     }
 
-    /// A combination by its number, the seeds running fastest.
+    /// Returns the combination with this number; the seed varies fastest.
     pub(super) fn case(&self, number: usize) -> Case {
         let mut rest = number;
         let mut pick = |length: usize| {
@@ -205,7 +202,7 @@ impl Sweep {
         }
     }
 
-    /// A number that changes when the sweep does, or what it names, or the tool (FNV-1a, 64 bits).
+    /// Returns a fingerprint of the sweep, its scenarios and the tool's version (FNV-1a, 64 bits).
     pub(super) fn fingerprint(&self, scenarios: &[Scenario]) -> u64 {
         let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         let add = |hash: u64, text: &str| text.bytes().fold(hash, mix);
@@ -214,12 +211,12 @@ impl Sweep {
         scenarios.iter().fold(hash, |hash, scenario| add(hash, &format!("{scenario:?}")))
     }
 
-    /// The place of a field of the file and its value, for errors.
+    /// Formats the position of a field and its value, for errors.
     pub(super) fn place<T>(&self, field: &str, value: &Spanned<T>) -> String {
         TomlText::new(&self.file, &self.text).place(field, value)
     }
 
-    /// The place of the value that makes `case` impossible.
+    /// Formats the position of the value that makes `case` impossible.
     pub(super) fn place_of(&self, case: &Case, why: &ScenarioError) -> String {
         match (why, &case.what, &case.footprint) {
             (
@@ -234,12 +231,12 @@ impl Sweep {
     }
 }
 
-/// The product, or the most there is.
+/// Returns the product, saturated at the maximum of the type.
 fn product(factors: impl IntoIterator<Item = usize>) -> usize {
     factors.into_iter().fold(1, usize::saturating_mul)
 }
 
-/// Checks that no list has a value twice: its cases would count twice.
+/// Checks that no list repeats a value, whose cases would count twice.
 fn all_distinct(toml: &TomlText<'_>, read: &SweepFile) -> Result<(), FileError> {
     distinct(toml, "platform", &read.platform)?;
     distinct(toml, "workload", &read.workload)?;
@@ -268,7 +265,7 @@ fn distinct<T: Ord + fmt::Debug>(
     }
 }
 
-/// Each of `values`, or one `None` when there is none.
+/// Reads each of `values`; an empty list gives one `None`.
 fn or_none<V, T>(
     values: &[V],
     read: impl Fn(&V) -> Result<T, FileError>,
@@ -377,7 +374,7 @@ fn duration(toml: &TomlText<'_>, value: &Spanned<String>) -> Result<Time, FileEr
     Err(toml.error("duration", value, problem, "write a time such as \"600s\""))
 }
 
-/// The rate of migration.
+/// Parses a migration rate.
 fn bandwidth(toml: &TomlText<'_>, value: &Spanned<String>) -> Result<Bandwidth, FileError> {
     let rate: Bandwidth = toml.quantity("migration_rate", value)?;
     if rate.gbps() > 0.0 && rate.gbps() <= BANDWIDTH_MAX_GBPS {
@@ -423,7 +420,7 @@ mod tests {
         assert_eq!(texts.len(), cases.len());
         assert_eq!((cases[0].seed, cases[1].seed, cases[3].seed), (1, 2, 1));
         assert!(cases.iter().enumerate().all(|(at, case)| case.number == at));
-        // Cases of a ground differ in what the ground does not have.
+        // Cases of a ground have the same scenario and platform.
         for case in &cases {
             let first = sweep.case(sweep.first_of(sweep.ground(case.number)));
             assert_eq!((&first.what, &first.platform), (&case.what, &case.platform));

@@ -1,7 +1,7 @@
-//! The columns of a sweep.
+//! The header of a sweep's CSV file.
 
-/// The columns: those of a row, and what all rows are made from, by which a sweep that goes on
-/// knows its own.
+/// The columns of a row. The last one is a fingerprint of the sweep's input, by which a continued
+/// sweep recognizes its rows.
 pub(super) const HEADER: [&str; 23] = [
     "case",
     "platform",

@@ -1,4 +1,4 @@
-//! The rows of a sweep while they come.
+//! The growing record of a sweep.
 
 use super::header::HEADER;
 use interleaf_console::{Failure, output};
@@ -11,12 +11,12 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// The rows of a sweep while they come, in memory and in a file.
+/// The rows of a sweep, in memory and in a file.
 pub(super) struct Record {
     target: Option<PathBuf>,
     /// Fingerprint of the sweep's input: the last column of its rows.
     sweep: String,
-    /// Those that were there when it began.
+    /// True for each case whose rows the file already had.
     before: Vec<bool>,
     state: Mutex<State>,
 }
@@ -27,8 +27,8 @@ struct State {
 }
 
 impl Record {
-    /// Begins a record of `cases` cases in `target`, or goes on with the one that is there.
-    /// `made_from` tells what it is a record of, `rows_of` how many rows a case has.
+    /// Creates a record of `cases` cases in `target`, or continues an existing one. `made_from` is
+    /// the fingerprint of the input, `rows_of` returns the number of rows of a case.
     pub(super) fn open(
         target: Option<&Path>,
         made_from: u64,
@@ -44,12 +44,12 @@ impl Record {
                 Err(why) if why.kind() == ErrorKind::NotFound => vec![],
                 Err(why) => return Err(output::file_failure(target, &why)),
             };
-            // Nothing but the begin of the header is what a sweep that was stopped at once leaves.
+            // A sweep that was stopped at once leaves a truncated header: start over.
             if !header().as_bytes().starts_with(&there) {
                 rows = read(target, &there, &sweep)?;
                 rows.retain(|case, rows| *case < cases && rows.lines().count() == rows_of(*case));
             }
-            // A case whose rows were cut off is left out.
+            // Drop cases whose rows are incomplete.
             let text = header() + &rows.values().cloned().collect::<String>();
             write(target, &there, &text)?;
             file = Some(output::growing(target, Existing::Append)?);
@@ -59,12 +59,12 @@ impl Record {
         Ok(Self { target: target.map(Path::to_path_buf), sweep, before, state })
     }
 
-    /// Cases that were done before.
+    /// Returns the number of cases that the file already had.
     pub(super) fn done(&self) -> usize {
         self.before.iter().filter(|done| **done).count()
     }
 
-    /// Whether a case was done before.
+    /// True if the file already had the case.
     pub(super) fn has(&self, case: usize) -> bool {
         self.before[case]
     }
@@ -75,14 +75,14 @@ impl Record {
         let text: String = rows.into_iter().map(whole).collect();
         let mut state = self.state();
         if let (Some(file), Some(target)) = (&mut state.file, &self.target) {
-            // One write for all rows of a case, so that none of them is there alone.
+            // Write all rows of a case at once, so that an interruption leaves none or all of them.
             file.write_all(text.as_bytes()).map_err(|why| output::file_failure(target, &why))?;
         }
         state.rows.insert(case, text);
         Ok(())
     }
 
-    /// Puts all rows in order, and returns them.
+    /// Sorts all rows, writes the file, and returns the text.
     pub(super) fn finish(self) -> Result<String, Failure> {
         let state = self.state();
         let text = header() + &state.rows.values().cloned().collect::<String>();
@@ -94,12 +94,12 @@ impl Record {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Whoever panicked while it was locked left whole rows.
+        // A panic while the lock was held leaves complete rows.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The whole rows of a record that was begun before, by case. `sweep` is what they are made from.
+/// Reads the complete rows of an existing record, by case. `sweep` is the expected fingerprint.
 fn read(target: &Path, there: &[u8], sweep: &str) -> Result<BTreeMap<usize, String>, Failure> {
     let other = |what: &str| {
         Failure::new(
@@ -107,7 +107,7 @@ fn read(target: &Path, there: &[u8], sweep: &str) -> Result<BTreeMap<usize, Stri
             "name another file, or remove this one if nobody needs it",
         )
     };
-    // A name may be cut off within a letter.
+    // A truncated name may end within a UTF-8 sequence.
     let text = String::from_utf8_lossy(there);
     let Some(rest) = text.strip_prefix(&header()) else {
         return Err(other("it is there already, and holds no sweep"));
@@ -117,7 +117,7 @@ fn read(target: &Path, there: &[u8], sweep: &str) -> Result<BTreeMap<usize, Stri
     for row in whole.split_inclusive('\n') {
         let last = row.trim_end().rsplit(',').next().unwrap_or_default();
         if last.len() != sweep.len() {
-            // A damaged row: its case is computed again.
+            // A damaged row: compute its case again.
             continue;
         }
         if last != sweep {
@@ -133,7 +133,7 @@ fn read(target: &Path, there: &[u8], sweep: &str) -> Result<BTreeMap<usize, Stri
     Ok(rows)
 }
 
-/// Makes `target` hold `text`, in place of what is `there`.
+/// Writes `text` to `target` unless its content, `there`, is equal.
 fn write(target: &Path, there: &[u8], text: &str) -> Result<(), Failure> {
     if there == text.as_bytes() {
         return Ok(());
@@ -145,7 +145,7 @@ fn header() -> String {
     line(&HEADER.map(String::from))
 }
 
-/// A row as CSV.
+/// Formats a row as CSV.
 fn line(cells: &[String]) -> String {
     let mut writer = csv::Writer::from_writer(vec![]);
     // Writing to memory does not fail.
