@@ -37,10 +37,10 @@ use interleaf_model::{
 use interleaf_sim::machine::scenario::{BANDWIDTH_MAX_GBPS, DURATION_S, NOISE_MAX};
 use std::{ffi::OsString, path::PathBuf, str::FromStr};
 
-/// The most threads that are computed with.
+/// The highest number of threads of a prediction or a simulation.
 pub(crate) const THREADS_MAX: u32 = 65536;
 
-/// Curves that are more wrong than that are none.
+/// The highest error of believed curves.
 pub(crate) const CURVE_ERROR_MAX: f64 = 0.9;
 
 const VERBS: &str = "\
@@ -423,8 +423,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli
     })
 }
 
-/// The command with the verb that `arguments` begin with, and with what that is about where it
-/// says so.
+/// The command with the verb at the start of `arguments`, and its subcommand if one is named.
 fn verb_of(arguments: &[OsString]) -> String {
     let mut command = Cli::command();
     let mut words = vec!["interleaf".to_string()];
@@ -436,7 +435,7 @@ fn verb_of(arguments: &[OsString]) -> String {
     words.join(" ")
 }
 
-/// A tip of the parser as a hint.
+/// Turns a tip of the parser into a hint.
 fn hint(tip: &str) -> String {
     match tip.strip_prefix("[possible values: ").and_then(|rest| rest.strip_suffix(']')) {
         Some(values) => format!("write one of {values}"),
@@ -444,7 +443,7 @@ fn hint(tip: &str) -> String {
     }
 }
 
-/// Whether `problem` is about a negative number, which is taken for an option.
+/// Checks whether `problem` is about a negative number, which the parser takes for an option.
 fn is_negative(problem: &str) -> bool {
     let number = problem.split("argument '-").nth(1);
     number.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || c == '.'))

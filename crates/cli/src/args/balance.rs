@@ -5,7 +5,7 @@ use clap::Args;
 use interleaf_model::units::Time;
 use std::{net::SocketAddr, path::PathBuf};
 
-/// What does not go with watching a daemon.
+/// Options that exclude `--monitor`.
 const ALONE: [&str; 16] = [
     "config",
     "restore",

@@ -7,11 +7,11 @@ use interleaf_model::units::Bytes;
 use interleaf_pager::{kernel::uffd::FaultMode, session::Children};
 use std::{ffi::OsString, path::PathBuf};
 
-/// What to write when something is missing.
+/// The example that errors about missing options show.
 pub(crate) const EXAMPLE: &str =
     "write for example interleaf extend --dram 8GiB --store /mnt/nvme -- ./solver input.dat";
 
-/// What a frame of the budget is counted with.
+/// The highest budget: frames have 32-bit numbers.
 const DRAM_MAX: u64 = 15 << 40;
 
 /// Runs a command that needs more memory than there is: its large allocations live on a drive, and

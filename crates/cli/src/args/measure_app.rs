@@ -5,7 +5,7 @@ use clap::Args;
 use interleaf_model::units::Time;
 use std::{ffi::OsString, path::PathBuf};
 
-/// What to write when something is missing.
+/// The example for a missing option.
 pub(super) fn hint(problem: &str) -> &'static str {
     match problem.contains("--demand") {
         true => "add --demand FILE, which it is for",
@@ -13,7 +13,7 @@ pub(super) fn hint(problem: &str) -> &'static str {
     }
 }
 
-/// How often a command may be looked at, s: more often costs it more than it tells.
+/// Shortest and longest time between two samples of a command, s: shorter ones slow it down.
 const EVERY_S: [f64; 2] = [0.01, 60.0];
 
 /// What the machine does while an application runs

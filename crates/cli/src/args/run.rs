@@ -8,7 +8,7 @@ use interleaf_model::{
 };
 use std::{ffi::OsString, path::PathBuf};
 
-/// What to write when something is missing.
+/// The example that errors about missing options show.
 pub(super) const EXAMPLE: &str =
     "write for example interleaf run --weights 3:1 -- ./solver input.dat";
 
