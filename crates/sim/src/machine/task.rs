@@ -1,4 +1,4 @@
-//! A task while it runs.
+//! A running task.
 
 use super::{
     heat::Heat,
@@ -6,7 +6,7 @@ use super::{
     scenario::{Scenario, Task},
 };
 
-/// Remaining work that counts as none, as a fraction of a run.
+/// Remaining work below this fraction of a run counts as none.
 const DONE: f64 = 1e-12;
 
 /// The placement of a task's pages.
@@ -16,21 +16,21 @@ pub(super) enum Placement {
     None,
     /// Fixed shares of its accesses, for the search among static shares.
     Fixed(Vec<f64>),
-    /// Page groups, with their heat.
+    /// Page groups, with their hotness.
     Paged(Box<Pages>, Heat),
 }
 
-/// A task while it runs, and what it has done.
+/// A running task, and its completed work.
 #[derive(Clone, Debug)]
 pub(super) struct TaskState {
     pub(super) memory: Placement,
-    /// Fraction of the current run that is done.
+    /// Completed fraction of the current run.
     done: f64,
     pub(super) runs_done: u32,
     run_began_ns: u64,
-    /// The length of the first complete run, ns.
+    /// Duration of the first complete run, ns.
     pub(super) first_run_ns: Option<u64>,
-    /// Energy of its first run, J.
+    /// Energy of the first run, J.
     pub(super) first_run_j: Option<f64>,
     /// Energy since the current run began, J.
     run_j: f64,

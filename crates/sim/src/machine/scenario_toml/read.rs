@@ -309,7 +309,7 @@ fn devices(toml: &TomlText<'_>, read: &[DeviceFile]) -> Result<Vec<DeviceEntry>,
     Ok(devices)
 }
 
-/// The error that another entry has this name already.
+/// The error for a second entry with the same name.
 pub(super) fn twice<T>(
     toml: &TomlText<'_>,
     field: &str,
@@ -343,7 +343,7 @@ fn bandwidth(toml: &TomlText<'_>, field: &str, value: &Spanned<String>) -> Resul
     Err(toml.error(field, value, problem, "write a bandwidth such as \"4GB/s\""))
 }
 
-/// A quantity whose `number` is in `range`; `shown` is that range as it is written.
+/// A quantity whose `number` is in `range`; `shown` is the text of that range.
 fn within<T: FromStr<Err = UnitError> + Copy>(
     toml: &TomlText<'_>,
     field: &str,
@@ -361,7 +361,7 @@ fn within<T: FromStr<Err = UnitError> + Copy>(
     Err(toml.error(field, value, problem, format!("write {low} to {high}")))
 }
 
-/// Applies `read` to a value that may be missing.
+/// Applies `read` to an optional value.
 fn optional<T, U>(
     value: &Option<T>,
     read: impl FnOnce(&T) -> Result<U, FileError>,
@@ -369,7 +369,7 @@ fn optional<T, U>(
     value.as_ref().map(read).transpose()
 }
 
-/// `new` where `value` is written.
+/// `new` with the position of `value`.
 fn at<T, U>(value: &Spanned<T>, new: U) -> Spanned<U> {
     Spanned::new(value.span(), new)
 }
