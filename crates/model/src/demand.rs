@@ -130,7 +130,8 @@ impl Demand {
         self.local.iter().map(|run| run.threads).max().unwrap_or(1)
     }
 
-    /// The local run that is nearest in threads, of the series that has bandwidths if any has.
+    /// The local run with the nearest number of threads, from the series with counted bandwidths if
+    /// any.
     pub fn nearest_run(&self, threads: f64) -> &Run {
         let distance = |run: &&Run| {
             let steps = f64::from(run.threads) / threads;

@@ -69,7 +69,7 @@ impl TaskState {
         f64::from(self.runs_done) + self.done
     }
 
-    /// The index of the current phase, and the work up to its end, as a fraction of the run.
+    /// The index of the current phase, and the end of the phase as a fraction of the run.
     pub(super) fn phase(&self, task: &Task) -> (usize, f64) {
         let phases = task.program.phases();
         let cycle = 1.0 / f64::from(task.cycles);
@@ -85,7 +85,7 @@ impl TaskState {
         (0, 1.0 - self.done)
     }
 
-    /// Works for `span_ns` at `speed` and uses `energy_j`. Returns whether a run ended.
+    /// Advances by `span_ns` at `speed` with `energy_j`. Returns true if a run ended.
     pub(super) fn advance(
         &mut self,
         task: &Task,
@@ -113,7 +113,7 @@ impl TaskState {
     }
 }
 
-/// The groups of each task: in the ratio of their footprints, at least one each.
+/// The number of groups of each task: proportional to its footprint, at least one.
 pub(super) fn groups(scenario: &Scenario) -> Vec<usize> {
     let all: u64 = scenario.tasks.iter().map(|task| task.footprint_bytes).sum();
     let share = |task: &Task| task.footprint_bytes as f64 / all.max(1) as f64;
