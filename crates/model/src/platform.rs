@@ -138,7 +138,7 @@ impl Platform {
         self.domains.iter().map(part).collect()
     }
 
-    /// Domain parts with all threads in one domain.
+    /// Domain fractions with all threads in one domain.
     pub fn only(&self, domain: usize) -> Vec<f64> {
         (0..self.domains.len()).map(|at| f64::from(u8::from(at == domain))).collect()
     }

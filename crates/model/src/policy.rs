@@ -4,7 +4,7 @@
 //! are those near that domain, the fastest first. The same code decides on a simulated machine and
 //! on a real one; [`crate::control`] is the loop around it.
 //!
-//! Where a policy steps, the unit of shares is a *point* of a hundred, as in the kernel's weights
+//! For policies that step, the unit of shares is a *point* of a hundred, as in the kernel's weights
 //! `65:35`.
 
 mod colloid;
@@ -42,7 +42,7 @@ pub trait Policy {
     fn decide(&mut self, seen: &Observation) -> Verdict;
 }
 
-/// A sample as a policy sees it.
+/// A sample, as input of a policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
     /// Readings of the tiers, in their order.

@@ -117,7 +117,7 @@ impl fmt::Display for Bandwidth {
     }
 }
 
-/// A length of time, or a point in it; never negative.
+/// A duration, or a point in time; never negative.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Time(f64);
 

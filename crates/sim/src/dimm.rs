@@ -17,9 +17,9 @@
 //! ```
 //!
 //! [`device`] reads the tables in `devices/`, and `constraint` turns them into constraints between
-//! commands. Observers of [`command`] see each command: [`check`] compares it with the tables,
-//! [`energy`] adds its energy, [`perfetto`] draws it. [`trace`] reads requests from files, and
-//! [`run`] simulates all channels.
+//! commands. Observers of [`command`] receive each command: [`check`] compares the command with the
+//! tables, [`energy`] adds its energy, [`perfetto`] draws it. [`trace`] reads requests from files,
+//! and [`run`] simulates all channels.
 
 mod banks;
 pub mod check;

@@ -13,8 +13,8 @@
 //!             migrator <- decision <- policy <- control loop <- sample <- counters (with noise)
 //! ```
 //!
-//! A policy sees the counters of a real machine, with their noise, and heat as DAMON samples it,
-//! and never the exact state of the simulation.
+//! A policy observes the counters of a real machine, with their noise, and hotness as DAMON samples
+//! it, but never the exact state of the simulation.
 //!
 //! Example: 48 GiB go from all on DRAM to 65:35. 18 GB move at 4 GB/s in 4.5 s; meanwhile DRAM
 //! carries 4 GB/s more reads and CXL 4 GB/s more writes.
@@ -479,7 +479,7 @@ impl<'a> SimMachine<'a> {
         }
     }
 
-    /// Ends an aggregation interval, and plans migration by its heat.
+    /// Ends an aggregation interval, and plans migration by its hotness samples.
     fn aggregate(&mut self) {
         let damon = &self.scenario.damon;
         self.next_aggregation_ns += damon.aggregation_ns;

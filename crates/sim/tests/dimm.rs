@@ -87,7 +87,7 @@ fn kinds(commands: &[Command]) -> Vec<&'static str> {
     commands.iter().map(|command| command.kind.name()).collect()
 }
 
-/// The clocks between the first command of one kind and the last of another.
+/// The clocks from the first command of one kind to the last of another.
 fn gap(commands: &[Command], from: Kind, to: Kind) -> u64 {
     let first = commands.iter().find(|command| command.kind == from).unwrap().at;
     commands.iter().rev().find(|command| command.kind == to).unwrap().at - first

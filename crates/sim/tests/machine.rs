@@ -157,7 +157,7 @@ proptest! {
         scenario.page_groups = groups;
         scenario.held_bytes = vec![held.0 * GIB, held.1 * GIB];
         scenario.migration.bandwidth_gbps = rate_gbps;
-        // An endless task, and one that starts later, ends, and frees its memory.
+        // An endless task, and a later task that ends and frees its memory.
         scenario.tasks[0].footprint_bytes = footprints.0 * GIB + 12_345;
         scenario.tasks[0].hotness = hotness;
         let mut late = Task { name: "late".into(), runs: Some(1), ..scenario.tasks[0].clone() };

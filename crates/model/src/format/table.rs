@@ -2,7 +2,7 @@
 
 use super::FileError;
 
-/// A table whose header has been read.
+/// A CSV table after its header.
 pub(super) struct Table<'a> {
     file: &'a str,
     header: Vec<String>,
@@ -94,7 +94,7 @@ impl<'a> Table<'a> {
         &self.rows
     }
 
-    /// The text in `column` of `row`; empty when there is no such column.
+    /// The text in `column` of `row`; empty without such a column.
     pub(super) fn text<'r>(&self, row: &'r TableRow, column: &str) -> &'r str {
         let at = self.header.iter().position(|name| name == column);
         at.and_then(|at| row.fields.get(at)).map_or("", String::as_str)

@@ -194,7 +194,7 @@ struct Suspicion {
     periods: u32,
 }
 
-/// The next action, in one word, with its reason.
+/// The next action, with its reason.
 enum Next {
     Stay(&'static str, String),
     Step(f64, &'static str, String),
@@ -346,7 +346,7 @@ impl Calibrator {
         }
     }
 
-    /// Makes a step; a step below the least one ends the search.
+    /// Makes a step; a step below the minimum ends the search.
     fn apply_step(&mut self, step: f64, now: Level) -> (Option<&'static str>, String) {
         let limit = self.settings.max_step;
         let whole = libm::copysign(libm::ceil(step.abs()).min(limit), step);

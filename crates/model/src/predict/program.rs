@@ -1,4 +1,4 @@
-//! A workload as one behaviour of threads, for simulation.
+//! A workload as a single behaviour, for simulation.
 //!
 //! A forecast averages over all behaviours that agree with a workload's runs. A simulation needs a
 //! single behaviour: the member whose predictions are nearest to that average.

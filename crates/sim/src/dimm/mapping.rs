@@ -74,7 +74,7 @@ impl Mapping {
         let mut hash = 0;
         for field in [Field::Bank, Field::Group, Field::Rank, Field::Pseudo] {
             for (bit, _) in order.iter().enumerate().filter(|(_, of)| **of == field) {
-                // Two bits of the row each: one near, one far.
+                // Two bits of the row for each: a low bit, and one 8 bits higher.
                 let row = 1 << (row_shift + hash) | 1 << (row_shift + hash + 8);
                 masks[selects] = 1 << bit | row;
                 selects += 1;

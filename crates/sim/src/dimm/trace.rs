@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | text | `12.5 R 0x1f40` | ns since the start, three decimals at most |
 //! | binary | two numbers of variable length, see [`binary`] | ps since the previous record |
-//! | Ramulator | `LD 0x1f40`, `ST 8000`; its first version's `0x1f40 R` | none: as soon as possible |
+//! | Ramulator | `LD 0x1f40`, `ST 8000`; its first version's `0x1f40 R` | as soon as possible |
 //! | DRAMsim3 | `0x1f40 READ 20` | cycles of the memory's clock since the start |
 //!
 //! Other simulators misread unknown text silently: one takes a word that is not `WRITE` for a read,

@@ -1,10 +1,10 @@
 //! The migrator: turns target shares into page moves.
 //!
-//! [`MoveQueue`] holds the misplaced page groups of all tasks. *Interleave*: hot groups go
-//! to the tier of their address ([`super::pages::Interleaving`]); cold groups stay, since moving
-//! them gains nothing. *Hottest first*: the hottest regions fill the first tier. With either order,
-//! cold pages of a tier that is nearly full are demoted up to the upper watermark, as the DMI
-//! prototype does with DAMON's `migrate_cold`. Pages of a scope that is not steered stay.
+//! [`MoveQueue`] holds the misplaced page groups of all tasks. *Interleave*: hot groups go to the
+//! tier of their address ([`super::pages::Interleaving`]); cold groups stay, since moving them
+//! gains nothing. *Hottest first*: the hottest regions fill the first tier. With either order, cold
+//! pages of a tier that is nearly full are demoted up to the upper watermark, as the DMI prototype
+//! does with DAMON's `migrate_cold`. Pages of a scope that is not steered stay.
 
 use super::{
     heat::{Heat, Region, samples},
@@ -43,7 +43,7 @@ pub(super) struct Steered<'a> {
     pub(super) task: usize,
     pub(super) pages: &'a Pages,
     pub(super) heat: &'a Heat,
-    /// The tiers near it, the fastest first.
+    /// The near tiers of the task, the fastest first.
     pub(super) near: &'a [usize],
     /// True if decisions may move the pages.
     pub(super) steered: bool,

@@ -46,7 +46,7 @@ pub struct PeriodRecord {
     pub domain_targets: Vec<Vec<f64>>,
     /// The share of the steered tasks' traffic on each tier at the end of the period.
     pub reached: Vec<f64>,
-    /// The traffic shares of each domain; `None` of a domain without a running task.
+    /// The traffic shares of each domain; `None` for a domain without a running task.
     pub domain_reached: Vec<Option<Vec<f64>>>,
     /// Counted reads and writes on each tier, GB/s.
     pub tier_bandwidth_gbps: Vec<f64>,
@@ -57,7 +57,7 @@ pub struct PeriodRecord {
     pub judged_gbps: Option<f64>,
     /// Bytes of migrated pages.
     pub migrated_bytes: u64,
-    /// The action of the policy in each domain, in one word.
+    /// The action of the policy in each domain (`step`, `hold`, ...).
     pub actions: Vec<&'static str>,
     /// The reason of the action in each domain.
     pub reasons: Vec<String>,
@@ -96,7 +96,7 @@ pub struct TaskOutcome {
     pub work: f64,
     /// Energy of the first run, J.
     pub energy_j: Option<f64>,
-    /// The result with all pages on the first tier, as if it were large enough.
+    /// The result with all pages on the first tier, with unlimited capacity.
     pub local: StaticTask,
     /// The result with the best static shares.
     pub best_static: Option<StaticTask>,
