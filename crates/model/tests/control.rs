@@ -25,7 +25,7 @@ use std::{cell::RefCell, rc::Rc};
 const GB: u64 = 1_000_000_000;
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
-// --- A machine ----------------------------------------------------------------------------------
+// --- A synthetic machine -------------------------------------------------------------------------
 
 /// A machine with DRAM tiers, then CXL tiers, one of each for each domain. The bandwidth of a
 /// domain follows from its tiers and the shares of its pages.

@@ -8,8 +8,8 @@
 //! touch a moving page stall.
 //!
 //! ```text
-//! scenario -> tasks (threads, pages in groups, heat) --shares--> equilibrium -> traffic, speed
-//!                ^                                                                  |
+//! scenario -> tasks (threads, pages in groups, hotness) --shares--> equilibrium -> traffic, speed
+//!                ^                                                                     |
 //!             migrator <- decision <- policy <- control loop <- sample <- counters (with noise)
 //! ```
 //!

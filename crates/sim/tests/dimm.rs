@@ -93,7 +93,7 @@ fn gap(commands: &[Command], from: Kind, to: Kind) -> u64 {
     commands.iter().rev().find(|command| command.kind == to).unwrap().at - first
 }
 
-// --- Device timings: the earliest that is allowed -----------------------------------------------
+// --- Device timings: the earliest allowed clock --------------------------------------------------
 
 #[test]
 fn two_accesses_are_as_close_as_the_tables_allow() {
@@ -164,7 +164,7 @@ fn activations_keep_their_distance() {
     assert_eq!(at[1] - at[0], u64::from(t.t_rrd_s));
 }
 
-// --- The controller: what comes next ------------------------------------------------------------
+// --- The controller: order of commands -----------------------------------------------------------
 
 #[test]
 fn open_rows_go_first_and_then_the_oldest() {
@@ -223,7 +223,7 @@ fn writes_wait_for_one_another_but_not_for_ever() {
     assert_eq!(source.done[0], (2, 7));
 }
 
-// --- Formulas -----------------------------------------------------------------------------------
+// --- Closed formulas -----------------------------------------------------------------------------
 
 fn run(setup: &Setup, offered_gbps: Option<f64>, accesses: u64) -> Part {
     setup.part(0, offered_gbps, accesses, &mut (), &|_| ())
@@ -288,7 +288,7 @@ fn a_hot_bank_makes_a_tail_at_a_low_load() {
     assert!(hot.percentile_ns(0.5) < even.percentile_ns(0.5) + 10);
 }
 
-// --- What was published -------------------------------------------------------------------------
+// --- Published figures ---------------------------------------------------------------------------
 
 fn maximum(device: Device, mix: &str) -> f64 {
     let mut setup = Setup::new(device, 12);
@@ -342,7 +342,7 @@ fn multiplexed_ranks_give_what_the_report_says() {
     }
 }
 
-// --- No command that the tables do not allow ----------------------------------------------------
+// --- No violation of the tables ------------------------------------------------------------------
 
 #[test]
 fn no_command_breaks_a_rule() {

@@ -508,7 +508,7 @@ fn phases_ask_for_more_and_for_less() {
     assert!((2..=4).contains(&rises), "three cycles, {rises} rises");
 }
 
-// --- Energy, chance -----------------------------------------------------------------------------
+// --- Energy and randomness -----------------------------------------------------------------------
 
 #[test]
 fn power_is_what_the_platform_can_take() {
