@@ -23,7 +23,7 @@ pub fn data(text: &str) -> Result<(), Failure> {
 /// Lines on stdout for a service that continues when a line cannot be written.
 #[derive(Debug, Default)]
 pub struct Lines {
-    /// Whether the last line was cut off.
+    /// True if the last line was cut off.
     is_torn: bool,
 }
 
@@ -127,7 +127,7 @@ pub fn check_writable(target: Option<&Path>) -> Result<(), Failure> {
     }
 }
 
-/// Whether the path names stdout. Opening it by name would overwrite a redirected file from its
+/// True if the path names stdout. Opening it by name would overwrite a redirected file from its
 /// beginning, and fails for a socket.
 fn is_stdout(target: &Path) -> bool {
     let names = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];

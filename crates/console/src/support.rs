@@ -39,7 +39,7 @@ pub fn check_outputs(options: OutputOptions<'_>, report: Option<&Path>) -> Resul
     Err(Failure::new(problem, hint))
 }
 
-/// Whether a page of HTML can have this name: it ends with .html or .htm, or has no ending.
+/// True if a page of HTML can have this name: it ends with .html or .htm, or has no ending.
 fn is_page(path: &Path) -> bool {
     let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
     ending.is_none_or(|ending| ending == "html" || ending == "htm")

@@ -196,7 +196,7 @@ fn bound(setup: &Setup, tiers: &[usize], shares: &[f64]) -> f64 {
     used.map(|(gbps, share)| gbps / share).fold(f64::INFINITY, f64::min)
 }
 
-/// Whether the last periods have the same advice.
+/// True if the last periods have the same advice.
 fn is_known(periods: &[BalancePeriod]) -> bool {
     let advised: Vec<&Vec<u16>> = periods
         .iter()

@@ -51,13 +51,13 @@ pub struct SteerOptions {
     pub way: Option<String>,
     /// The platform whose curves the policy believes, by name or file.
     pub platform: Option<String>,
-    /// Whether whatever else moves pages is switched off meanwhile.
+    /// True if rival page movers are switched off while the command runs.
     pub stop_rivals: bool,
     /// The highest rate at which pages move.
     pub migration_rate: Bandwidth,
-    /// Whether nothing is run.
+    /// True if no command is run.
     pub dry_run: bool,
-    /// Whether only errors are printed.
+    /// True if only errors are printed.
     pub quiet: bool,
 }
 

@@ -54,7 +54,7 @@ pub struct Config {
     pub way: WantedWay,
     /// The highest rate at which pages move. Default: 2 GB/s.
     pub rate_limit: Bandwidth,
-    /// Whether whatever else moves pages or holds DAMON may be switched off. Default: no.
+    /// True if rival page movers and other users of DAMON may be switched off. Default: no.
     pub stop_rivals: bool,
     /// The source of bandwidth. Default: counters.
     pub source: SourceChoice,
@@ -92,7 +92,8 @@ pub struct Overrides<'a> {
     pub way: Option<&'a str>,
     /// The platform whose curves the policy believes, by name or file.
     pub curves: Option<&'a str>,
-    /// Whether whatever else moves pages may be switched off; no leaves it to the configuration.
+    /// True if rival page movers may be switched off; false leaves the decision to the
+    /// configuration.
     pub stop_rivals: bool,
 }
 
@@ -302,12 +303,12 @@ impl Config {
         }
     }
 
-    /// Whether bandwidth comes from the machine's own counters.
+    /// True if bandwidth comes from the machine's own counters.
     pub(super) fn is_counted_here(&self) -> bool {
         matches!(self.source, SourceChoice::Counters)
     }
 
-    /// Whether bandwidth comes from a recording, which is read without waiting.
+    /// True if bandwidth comes from a recording, which is read without waiting.
     pub(super) fn is_replayed(&self) -> bool {
         matches!(self.source, SourceChoice::Replay(_))
     }

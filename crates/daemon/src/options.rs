@@ -3,13 +3,13 @@
 use interleaf_model::units::Time;
 use std::path::PathBuf;
 
-/// How long the loop runs, and where its periods go.
+/// The duration of the loop, and the outputs of its periods.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The time after which it stops; `None` for never, in advice when the answer is known, and 300
     /// s on a simulated machine.
     pub duration: Option<Time>,
-    /// Whether each period is printed as a line of JSON.
+    /// True if each period is printed as a line of JSON.
     pub json: bool,
     /// The file to which each period is appended as a line of JSON.
     pub output: Option<PathBuf>,

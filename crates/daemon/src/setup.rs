@@ -441,7 +441,7 @@ impl Setup {
             format!("{}: nodes {}", domain.name, nodes.join(", "))
         });
         let mut lines = vec![domains.collect::<Vec<_>>().join("; ")];
-        // They are one for all scopes.
+        // All scopes have the same actuator.
         let ways = actuators.iter().take(1).map(|actuator| match actuator {
             Some(actuator) => format!("pages move by {}: {}", actuator.name(), actuator.describe()),
             None => "no page is moved: this only says what would be done".into(),
@@ -530,7 +530,7 @@ fn feed_group(config: &Config, root: &Root) -> Result<Option<u32>, Failure> {
     })
 }
 
-/// Whether a policy decides independently of bandwidth.
+/// True if a policy decides independently of bandwidth.
 fn decides_blindly(policy: PolicyKind) -> bool {
     matches!(policy, PolicyKind::Local | PolicyKind::Static | PolicyKind::Bandwidth)
 }

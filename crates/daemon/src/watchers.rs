@@ -1,8 +1,8 @@
 //! The socket at which others watch: whoever connects is told the periods so far, and each new one
 //! as it ends, as lines of JSON (`interleaf.balance/1`).
 //!
-//! A thread of its own writes to them. The loop hands it a line and goes on: it waits for nobody.
-//! Who does not read is told no more once too much waits for them.
+//! A separate thread writes to the watchers. The loop queues a line and continues, without waiting
+//! for a watcher. A watcher that does not read gets no more lines once too much is queued for it.
 
 use interleaf_linux::launch::unix_socket::{Access, Socket, SocketError};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -158,7 +158,7 @@ impl Serving {
 }
 
 impl Watcher {
-    /// Whether the watcher is still connected. Its input is discarded.
+    /// True if the watcher is still connected. Its input is discarded.
     fn listens(&mut self) -> bool {
         match self.stream.read(&mut [0; 64]) {
             Ok(count) => count > 0,

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-/// How a command ended, and after what time.
+/// The exit status of a command, and its run time.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
     /// The status of the command; `None` when a signal came before it was started.

@@ -46,10 +46,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often the ledger of the session is read.
+/// The interval at which the ledger of the session is read.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How often a line says what the pagers do.
+/// The interval of the status lines of `--watch`.
 const LINE: Duration = Duration::from_secs(1);
 
 /// The variable in which the dynamic loader finds libraries to preload.
@@ -73,9 +73,9 @@ pub struct ExtendOptions {
     pub min_alloc: Option<Bytes>,
     /// The budget of the processes that the command starts.
     pub children: Children,
-    /// Whether shared anonymous memory is extended too.
+    /// True if shared anonymous memory is extended too.
     pub shared: bool,
-    /// Who serves faults.
+    /// The thread that handles faults.
     pub faults: FaultMode,
     /// The processes that share the budget evenly from the start; `None` for the ranks of an MPI
     /// job.
@@ -84,13 +84,13 @@ pub struct ExtendOptions {
     pub session: Option<String>,
     /// The memory that the program will touch, for an estimate.
     pub footprint: Option<Bytes>,
-    /// Whether the command is run although a check that can be waived failed.
+    /// True if the command runs although a check that can be waived failed.
     pub force: bool,
-    /// Whether a line a second says what the pagers do.
+    /// True if a status line of the pagers is printed each second.
     pub watch: bool,
-    /// Whether statistics of the pagers are asked for.
+    /// True if statistics of the pagers are reported.
     pub statistics: bool,
-    /// Whether only errors are printed.
+    /// True if only errors are printed.
     pub quiet: bool,
 }
 

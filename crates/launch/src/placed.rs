@@ -36,7 +36,7 @@ const FIRST_AUDIT: Duration = Duration::from_millis(100);
 const AUDIT_FACTOR: u32 = 2;
 const AUDIT_MAX: Duration = Duration::from_secs(60);
 
-/// How often a caller runs its own code while it waits for a command.
+/// The interval at which a caller runs its own code while it waits for a command.
 const TICK: Duration = Duration::from_millis(100);
 
 /// A command, and how it is run.
@@ -53,7 +53,7 @@ pub struct Job<'a> {
     /// An audit keeps the program from changing its mappings: audits take at most one part in
     /// `audit_cost` of its time.
     pub audit_cost: u32,
-    /// Whether only errors are printed.
+    /// True if only errors are printed.
     pub quiet: bool,
 }
 

@@ -24,7 +24,7 @@ pub struct MoveOptions {
     pub pids: Vec<u32>,
     /// The highest rate.
     pub rate: Bandwidth,
-    /// Whether nothing is migrated, and the document only says what would be.
+    /// True if no page is migrated and the document only lists the planned migration.
     pub dry_run: bool,
 }
 
@@ -72,7 +72,7 @@ pub fn move_processes(
     Ok(reached && !stopped)
 }
 
-/// Why pages that were migrated may be migrated back; `None` where nothing does so.
+/// Returns the reason why migrated pages may be migrated back; `None` without a rival page mover.
 pub fn rival(machine: &Machine) -> Option<&'static str> {
     machine.sysctls.numa_balancing.is_some_and(|value| value > 0).then_some(
         "numa_balancing is on and may pull the pages back to the CPUs that use them: sysctl \
@@ -80,7 +80,7 @@ pub fn rival(machine: &Machine) -> Option<&'static str> {
     )
 }
 
-/// Whether each node has its share.
+/// True if the pages of each node are within [`POINTS`] of its share.
 fn is_reached(placement: &Placement, moved: &MovedDocument) -> bool {
     let total: u64 = moved.after_bytes.values().sum();
     let mut nodes = placement.nodes.iter().zip(placement.shares());

@@ -68,15 +68,15 @@ pub struct TuneOptions {
     pub worth: Percent,
     /// The pattern of the number that is compared; `None` for the time that the command takes.
     pub metric: Option<Regex>,
-    /// Whether more of the metric is better.
+    /// True if a larger value of the metric is better.
     pub higher_is_better: bool,
     /// Runs beforehand that do not count.
     pub warm_up: usize,
     /// The highest rate at which pages are migrated, where the kernel cannot interleave by weights.
     pub migration_rate: Bandwidth,
-    /// Whether nothing is run.
+    /// True if no command is run.
     pub dry_run: bool,
-    /// Whether only errors are printed.
+    /// True if only errors are printed.
     pub quiet: bool,
     /// The file that the document is recorded in after each run; `-` is stdout, and gets it once.
     pub output: Option<PathBuf>,
@@ -84,7 +84,7 @@ pub struct TuneOptions {
     pub log: Option<PathBuf>,
 }
 
-/// Why a search ended.
+/// The reason for the end of a search.
 pub enum SearchEnd {
     /// Nothing was to be run.
     DryRun,

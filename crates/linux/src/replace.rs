@@ -6,7 +6,7 @@
 //! every step names files relative to an open folder (`openat`, `renameat`), so that no other user
 //! of a shared folder can redirect the write with a symbolic link or by renaming a parent.
 //!
-//! There are two kinds of targets:
+//! Two kinds of targets:
 //!
 //! - [`named`]: an output that the user names (`-o FILE`). Symbolic links are followed, the mode
 //!   and the owner of an existing file are kept, and devices, FIFOs and inherited descriptors are

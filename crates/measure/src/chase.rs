@@ -65,7 +65,7 @@ pub struct ChaseShape {
     pub order: Order,
     /// The seed of the order.
     pub seed: u64,
-    /// Whether each lap has a new random order, against prefetchers that remember a sequence.
+    /// True if each lap has a new random order, against prefetchers that remember a sequence.
     pub new_laps: bool,
 }
 
@@ -321,7 +321,7 @@ impl Chase {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Slice {
     latency_ns: f64,
-    /// Whether no other thread ran on the CPU during the slice.
+    /// True if no other thread ran on the CPU during the slice.
     alone: bool,
 }
 

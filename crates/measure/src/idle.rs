@@ -49,7 +49,7 @@ pub struct Options {
     pub policy: Policy,
     /// The seed of the orders. Default: 1.
     pub seed: u64,
-    /// Whether each lap has a new order. Default: no.
+    /// True if each lap has a new order. Default: no.
     pub new_laps: bool,
     /// The number of repetitions. Default: 5.
     pub repeats: usize,

@@ -49,7 +49,7 @@ pub struct Shape {
     pub pages: usize,
     /// Consecutive lines of a page.
     pub lines: usize,
-    /// Whether stores go to one page at a time even with several pages of loads.
+    /// True if stores go to one page at a time even with several pages of loads.
     pub flat_stores: bool,
     /// Prefetch distance of loads, bytes; 0 for none.
     pub ahead: usize,
@@ -116,7 +116,7 @@ impl Act {
 pub struct Kernel {
     pub isa: Isa,
     pub act: Act,
-    /// Whether its stores bypass the caches.
+    /// True if the kernel's stores bypass the caches.
     pub nontemporal: bool,
     pub shape: Shape,
     run: Run,
@@ -155,7 +155,7 @@ impl Kernel {
         if isa.here().is_ok() { table::candidates(isa) } else { vec![] }
     }
 
-    /// Whether it issues this traffic.
+    /// True if the kernel issues this traffic.
     pub fn serves(&self, traffic: &Traffic) -> bool {
         let act = Act::of(traffic);
         self.act == act && (act == Act::Read || self.nontemporal == traffic.nontemporal)

@@ -1,4 +1,5 @@
-//! Where latency bends: which load to measure next, so that few measurements give the curve.
+//! Finds the knee of a latency curve: the next load to measure, so that few measurements give the
+//! curve.
 //!
 //! The *knee* is the load from which on a percent more bandwidth costs more than a percent of
 //! latency: where bandwidth divided by latency is largest (Kleinrock, "Power and deterministic
@@ -203,7 +204,7 @@ fn strongest(rising: &[Loaded]) -> Option<usize> {
     all.max_by(|a, b| a.1.power().total_cmp(&b.1.power())).map(|(at, _)| at)
 }
 
-/// Whether a pause between the two would give a new point.
+/// True if a pause between those of the two points would give a new point.
 fn can_part(a: Loaded, b: Loaded) -> bool {
     a.pause_ns - b.pause_ns > PAUSE_STEP_NS.max(PAUSE_STEP * a.pause_ns)
 }

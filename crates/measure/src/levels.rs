@@ -192,7 +192,7 @@ mod tests {
     const KIB: f64 = 1024.0;
     const MIB: f64 = 1024.0 * 1024.0;
 
-    /// Whether the sweep shows these caches, sizes within a third and latencies within 15 %.
+    /// True if the sweep shows these caches, sizes within a third and latencies within 15 %.
     fn shows(found: &Levels, caches: &[(f64, f64)], memory_ns: f64) -> bool {
         let near = |a: f64, b: f64, part: f64| (a / b - 1.0).abs() <= part;
         found.caches.len() == caches.len()

@@ -237,7 +237,7 @@ impl Region {
     }
 }
 
-/// Whether a policy covers all memory of a machine with one node.
+/// True if a policy covers all memory of a machine with one node.
 fn is_all(policy: &Policy) -> bool {
     match policy {
         Policy::Bind(nodes) => nodes.iter().eq([0]),

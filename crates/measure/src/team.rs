@@ -231,7 +231,7 @@ impl Team {
         Backing::of(root, &self.memory)
     }
 
-    /// Whether all threads are running: one that finds a fault ends by itself.
+    /// True if all threads are running: a thread that finds a wrong value ends by itself.
     #[cfg(test)]
     fn is_at_work(&self) -> bool {
         self.members.iter().all(|(_, thread)| !thread.is_finished())
@@ -240,7 +240,7 @@ impl Team {
     /// Stops the threads and verifies the memory of each.
     ///
     /// # Errors
-    /// What was wrong, and where.
+    /// The problem found, and its position.
     pub fn stop(self) -> Result<Vec<Checksums>, TeamError> {
         Ok(self.release()?.0)
     }

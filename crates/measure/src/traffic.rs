@@ -30,7 +30,7 @@ pub struct Traffic {
     pub read_buffers: u32,
     /// Lines that are stored.
     pub stores: u32,
-    /// Whether stores bypass the caches.
+    /// True if stores bypass the caches.
     pub nontemporal: bool,
 }
 

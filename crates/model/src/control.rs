@@ -1,11 +1,11 @@
-//! The control loop: sample, wait until pages rest, ask the policy, guard, apply.
+//! The control loop: sample, wait until migration ends, ask the policy, apply the guards, steer.
 //!
 //! Counters are read every 200 ms, and a policy decides every 6 s (slides "Dynamic memory
 //! interleaving for tiered memory", Micron, 7 August 2025). A window ([`window`]) filters the noisy
-//! readings in between: samples taken while pages migrate are left out, and the 90th percentile of
-//! the rest stands for the period. If the load comes and goes within a period, only the samples
-//! with load count. With too few quiet samples the loop holds off: it waits another period, because
-//! the effect of the last decision is not visible yet.
+//! readings in between: samples with migration are left out, and the 90th percentile of the rest
+//! represents the period. If the load varies within a period, only the samples with load count.
+//! With too few quiet samples the loop holds off: it waits another period, because the effect of
+//! the last decision is not visible yet.
 //!
 //! ```text
 //! time     0 s                    6 s                   12 s
@@ -15,8 +15,8 @@
 //! policy                          ^ decides               ^ decides
 //! ```
 //!
-//! One policy serves each domain, and sees the tiers near it. Before a decision is carried out it
-//! passes the guards ([`guard`]): pages must fit, a tier that is overloaded gets no more, and a
+//! One policy serves each domain, and observes the tiers near it. Before a decision is applied it
+//! passes the guards ([`guard`]): pages must fit, an overloaded tier gets no more pages, and a
 //! change that lowered the bandwidth is rolled back ([`rollback`]).
 //!
 //! The same loop drives a simulated machine and a real one. The loop reads no clock: each sample
@@ -34,9 +34,8 @@ use core::time::Duration;
 use guard::Guards;
 use window::Window;
 
-/// Periods for which the loop waits for pages to set out for where they were sent. DAMON begins
-/// within two seconds, and later where the processors are busy; pages that nobody can move are not
-/// worth more.
+/// The most periods to wait for a migration to begin. DAMON begins within two seconds, or later on
+/// busy CPUs; pages that cannot be moved are not worth a longer wait.
 const BEGIN_MAX: usize = 3;
 
 /// The rhythm of the loop, and its limits.
@@ -49,19 +48,20 @@ pub struct Settings {
     /// The percentile of the samples' bandwidths that represents a period, 0 to 1. Default: 0.9
     /// (DMI slides).
     pub percentile: f64,
-    /// Quiet samples without which nothing is decided, or fewer that together are as long: on a
-    /// busy machine each takes its time. Default: 5, a second's worth.
+    /// The least number of quiet samples for a decision, or fewer samples of the same total time:
+    /// on a busy machine samples take longer. Default: 5, a second's worth.
     pub quiet_min: usize,
-    /// Periods after which the loop no longer waits for pages to rest, and takes all samples.
+    /// Periods after which the loop no longer waits for the end of migration, and uses all samples.
     /// Default: 20; two minutes, in which 400 GB move at 3.5 GB/s.
     pub hold_off_max: usize,
-    /// Migration below this part of the traffic does not disturb, 0 to 1. Default: 0.002.
+    /// A sample is quiet if migration is below this fraction of its traffic, 0 to 1. Default:
+    /// 0.002.
     pub migration_floor: f64,
-    /// A sample is not quiet either in which more than this part of a scope's pages has migrated,
-    /// 0 to 1: beside much traffic the bytes of a small scope are few, but the traffic is not yet
-    /// that of where they go. Default: `None`, which does not look.
+    /// A sample in which more than this fraction of a scope's pages has migrated is not quiet, 0 to
+    /// 1. For a small scope beside much traffic, [`Settings::migration_floor`] misses such a
+    /// migration. Default: `None`, which disables the check.
     pub placement_floor: Option<f64>,
-    /// The fastest that pages may move, GB/s; `None` for as fast as they can.
+    /// The highest migration rate, GB/s; `None` for no limit.
     pub rate_limit_gbps: Option<f64>,
 }
 
@@ -87,12 +87,12 @@ pub struct Controller {
     elapsed: Duration,
 }
 
-/// A policy in the place where it decides.
+/// A policy, and the domain that it decides for.
 struct Seat {
     domain: usize,
-    /// The tiers near the domain, as indices of the machine.
+    /// Indices of the tiers near the domain.
     near: Vec<usize>,
-    /// The scopes it steers.
+    /// Indices of the steered scopes.
     scopes: Vec<usize>,
     policy: Box<dyn Policy>,
     target: Vec<f64>,
@@ -101,10 +101,10 @@ struct Seat {
     held_off: usize,
 }
 
-/// The record of a period.
+/// The record of a control period.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Period {
-    /// Its end, s since the start.
+    /// End of the period, s since the start.
     pub time_s: f64,
     /// The record of each domain, in the order of the machine.
     pub domains: Vec<DomainPeriod>,
@@ -113,11 +113,11 @@ pub struct Period {
 /// The record of one domain in a period.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DomainPeriod {
-    /// The mean bandwidth of all its samples to its tiers, GB/s.
+    /// Mean bandwidth of each near tier over all samples, GB/s.
     pub tier_bandwidth_gbps: Vec<f64>,
-    /// The mean latency of each of its tiers, ns, where it is counted.
+    /// Mean latency of each near tier, ns; `None` if not counted.
     pub tier_latency_ns: Vec<Option<f64>>,
-    /// Pages that moved into any of its tiers, bytes.
+    /// Pages that migrated to any of the near tiers, bytes.
     pub migrated_bytes: u64,
     /// The observation that the policy received; `None` when the loop held off.
     pub seen: Option<Observation>,
@@ -126,7 +126,7 @@ pub struct DomainPeriod {
 }
 
 impl Controller {
-    /// A loop over a machine like `layout`, with the policy that `policy` makes for each domain
+    /// Creates a loop for a machine with this `layout`; `policy` makes the policy of each domain
     /// from the tiers near it.
     pub fn new(
         layout: &Layout,
@@ -153,17 +153,16 @@ impl Controller {
         Self { seats: seats.collect(), settings, elapsed: Duration::ZERO }
     }
 
-    /// The shares that pages are placed by before anything was observed, for the scopes of
-    /// `domain`, by tier of a machine with `tiers` tiers.
+    /// The shares before the first observation, for the scopes of `domain`, for each of the `tiers`
+    /// tiers of the machine.
     pub fn start(&self, domain: usize, tiers: usize) -> Vec<f64> {
         let seat = &self.seats[domain];
         seat.of_machine(&seat.target, tiers)
     }
 
-    /// Runs one period on `machine`, or as much of it as fits into `at_most`.
+    /// Runs one period on `machine`, of at most `at_most`.
     ///
-    /// # Errors
-    /// When the machine cannot be observed or steered.
+    /// # Errors If the machine cannot be observed or steered.
     pub fn period<M: Machine>(
         &mut self,
         machine: &mut M,
@@ -212,7 +211,7 @@ impl Controller {
 }
 
 impl Seat {
-    /// Asks the policy, if there is something to show it, and passes its answer by the guards.
+    /// Asks the policy if there are enough samples, and applies the guards to its verdict.
     fn decide(&mut self, time_s: f64, settings: &Settings) -> DomainPeriod {
         let stand = !self.window.has_begun(settings) && self.held_off < BEGIN_MAX;
         let stirred = !self.window.is_quiet(settings) && self.held_off < settings.hold_off_max;

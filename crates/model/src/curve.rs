@@ -1,9 +1,9 @@
 //! Curves: loaded latency against bandwidth.
 //!
-//! The points of a curve are in the order of the load that was offered, not of the bandwidth that
-//! was reached: past saturation a controller may carry *less* while the latency still rises, and
-//! the curve bends back. The number of bytes in flight always rises with the load. By Little's law
-//! it is bandwidth times latency (1 GB/s times 1 ns is 1 byte):
+//! The points of a curve are in the order of the offered load, not of the reached bandwidth: past
+//! saturation a controller may have *less* bandwidth while the latency still rises, and the curve
+//! bends back. The number of bytes in flight always rises with the load. By Little's law it is
+//! bandwidth times latency (1 GB/s times 1 ns is 1 byte):
 //!
 //! ```text
 //! latency        .                 bandwidth
@@ -18,22 +18,22 @@
 //! one value everywhere, on both sides of a bend, and saturation needs no special case: past the
 //! last point the bandwidth stays and the latency grows with the queue.
 //!
-//! A worked number: 128 cores with 48 lines of 64 bytes outstanding keep 393 216 bytes in flight.
-//! A tier that ends at 556 GB/s holds them for 393 216 / 556 = 707 ns.
+//! Example: 128 cores with 48 outstanding lines of 64 bytes have 393 216 bytes in flight. A tier
+//! whose curve ends at 556 GB/s has a latency of 393 216 / 556 = 707 ns then.
 
 use crate::{
     provenance::{Figure, Provenance},
     units::LINE_BYTES,
 };
 
-/// The highest bandwidth a point may have, GB/s. A typing mistake lies above it, no memory does.
+/// The highest bandwidth of a point, GB/s. No memory exceeds it; a typing error may.
 pub const BANDWIDTH_LIMIT_GBPS: f64 = 1e6;
 
-/// The highest latency a point may have, ns (1 s).
+/// The highest latency of a point, ns (1 s).
 pub const LATENCY_LIMIT_NS: f64 = 1e9;
 
-/// The most of a tier that background traffic takes, as a part of what it carries: programs slow
-/// down beside it, they do not stop.
+/// The most bandwidth that background traffic takes, as a fraction of the maximum: programs slow
+/// down beside it, but do not stop.
 pub const BACKGROUND_MAX: f64 = 0.95;
 
 /// A point of a curve.
@@ -77,7 +77,7 @@ pub enum CurveError {
     Bandwidth {
         /// The point.
         point: usize,
-        /// Its bandwidth, GB/s.
+        /// The bandwidth of the point, GB/s.
         value: f64,
     },
     /// A latency that no memory has.
@@ -85,13 +85,13 @@ pub enum CurveError {
     Latency {
         /// The point.
         point: usize,
-        /// Its latency, ns.
+        /// The latency of the point, ns.
         value: f64,
     },
     /// Only the idle point, without a bandwidth.
     #[error("no point has a bandwidth above 0, so nothing says how much the tier carries")]
     NoBandwidth,
-    /// More load, yet fewer bytes in flight.
+    /// Bytes in flight that do not rise with the load.
     #[error(
         "between {from} and {to} the bytes in flight (bandwidth x latency) do not rise, which \
          cannot be when the load does"
@@ -120,7 +120,7 @@ impl CurveError {
         }
     }
 
-    /// The point the error speaks of, counted from 0.
+    /// The index of the point in error, counted from 0.
     pub const fn point(&self) -> Option<usize> {
         match self {
             Self::Empty | Self::NoBandwidth => None,
@@ -132,9 +132,9 @@ impl CurveError {
 }
 
 impl Curve {
-    /// A curve through `points` in order of offered load.
+    /// Builds a curve through `points` in order of offered load.
     ///
-    /// If the first point has a bandwidth above zero, its latency is taken for the idle one.
+    /// If the first point has a bandwidth above zero, its latency is used as the idle latency.
     ///
     /// # Errors
     ///
@@ -168,12 +168,11 @@ impl Curve {
         Ok(Self { points, response })
     }
 
-    /// A curve through measured points in any order, which may be noisy: they are sorted by the
-    /// bytes in flight, and outliers are left out, so that as many points as possible stay
-    /// ([`rising_subset`]). Returns the curve and how many points were left out.
+    /// Builds a curve through measured points in any order, which may be noisy: sorts them by the
+    /// bytes in flight, and leaves out outliers, so that as many points as possible stay
+    /// ([`rising_subset`]). Returns the curve and the number of points left out.
     ///
-    /// # Errors
-    /// When a value is out of range, or no point is left.
+    /// # Errors If a value is out of range, or no point is left.
     pub fn from_measured(mut points: Vec<CurvePoint>) -> Result<(Self, usize), CurveError> {
         let given = points.len();
         points.sort_by(|a, b| {
@@ -198,12 +197,12 @@ impl Curve {
         self.points[0].latency_ns
     }
 
-    /// The maximum bandwidth, GB/s. On a curve that bends back it is not the last point.
+    /// The maximum bandwidth, GB/s. On a curve that bends back the last point is below the maximum.
     pub fn max_bandwidth_gbps(&self) -> f64 {
         self.response.max_bandwidth_gbps()
     }
 
-    /// The curve with each bandwidth times `factor`.
+    /// The curve with all bandwidths multiplied by `factor`.
     ///
     /// # Errors
     ///
@@ -216,7 +215,7 @@ impl Curve {
         Self::new(self.points.iter().map(point).collect())
     }
 
-    /// The weakest provenance of its points.
+    /// The weakest provenance of the points.
     pub fn provenance(&self) -> Provenance {
         self.points.iter().map(|point| point.figure.provenance).max().unwrap_or(Provenance::Assumed)
     }
@@ -227,7 +226,7 @@ impl Curve {
     }
 }
 
-/// Whether the bytes in flight rise all the way from `a` to `b` along a straight line in bandwidth
+/// True if the bytes in flight rise all the way from `a` to `b` along a straight line in bandwidth
 /// and latency. The product is a parabola with a linear slope, so both ends suffice.
 fn load_rises(a: Flow, b: Flow) -> bool {
     let bandwidth = b.bandwidth_gbps - a.bandwidth_gbps;
@@ -236,17 +235,17 @@ fn load_rises(a: Flow, b: Flow) -> bool {
     b.in_flight_bytes() > a.in_flight_bytes() && slope(a) >= 0.0 && slope(b) >= 0.0
 }
 
-/// The largest gap, in points, between two neighbours of [`rising_subset`]: bounds the time for a
-/// file with very many points.
+/// The largest gap, in points, between two neighbours of [`rising_subset`]: limits the time for
+/// files with very many points.
 const OUTLIERS_IN_A_ROW_MAX: usize = 512;
 
-/// The largest subset of `flows`, which are sorted by their bytes in flight, that is a curve:
-/// between neighbours the load rises. Of subsets of the same size, the one with the least latency,
-/// since whatever disturbs a measurement makes it slower.
+/// The largest subset of `flows`, which are sorted by their bytes in flight, that is a curve: the
+/// load rises between neighbours. Of subsets of the same size, the one with the least latency,
+/// since any disturbance of a measurement raises the latency.
 ///
-/// The first point is no better than the others. A chase alone has one line in flight, however long
-/// it takes, so it always sorts first: when it was disturbed (441 ns at 0.15 GB/s) and stayed in
-/// the curve, all good points after it (150 ns at 10 GB/s) would be left out.
+/// The first point has no priority. A pointer chase alone has one line in flight at any latency, so
+/// it always sorts first: if a disturbed chase (441 ns at 0.15 GB/s) had priority, all good points
+/// after it (150 ns at 10 GB/s) would be left out.
 fn rising_subset(flows: &[Flow]) -> Vec<usize> {
     struct Chain {
         points: usize,
@@ -283,9 +282,9 @@ fn rising_subset(flows: &[Flow]) -> Vec<usize> {
 /// The bandwidth of a tier and the latency of each line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Flow {
-    /// GB/s.
+    /// Bandwidth, GB/s.
     pub bandwidth_gbps: f64,
-    /// ns.
+    /// Latency, ns.
     pub latency_ns: f64,
 }
 
@@ -296,8 +295,8 @@ impl Flow {
     }
 }
 
-/// A curve as a function of the bytes in flight: what a tier carries when so much is asked of it
-/// at once. Between two points bandwidth and latency go in straight lines.
+/// A curve as a function of the bytes in flight. Between two points bandwidth and latency are
+/// interpolated linearly.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Response {
     /// Bandwidth (GB/s) and latency (ns), beginning with the idle point at bandwidth 0.
@@ -315,8 +314,8 @@ impl Response {
         Self { points, max_bandwidth_gbps }
     }
 
-    /// The response to traffic of which the part `share` (0 to 1) is answered as by `self` and the
-    /// rest as by `other`, when both have the same bytes in flight.
+    /// The response to traffic of which the fraction `share` (0 to 1) has the response `self` and
+    /// the rest `other`, at the same bytes in flight.
     pub fn blend(&self, share: f64, other: &Self) -> Self {
         if share >= 1.0 {
             return self.clone();
@@ -340,9 +339,9 @@ impl Response {
         Self::through(in_flight.into_iter().map(point))
     }
 
-    /// The response that remains beside `background_gbps` of other traffic, which keeps its
-    /// bandwidth at any latency, as that of a device does: the curve moved to the left. The
-    /// background takes at most [`BACKGROUND_MAX`] of the maximum.
+    /// The response beside `background_gbps` of other traffic, whose bandwidth does not depend on
+    /// latency, as for a device: the curve is shifted to lower bandwidth. The background takes at
+    /// most [`BACKGROUND_MAX`] of the maximum.
     pub fn beside(&self, background_gbps: f64) -> Self {
         if background_gbps <= 0.0 {
             return self.clone();
@@ -361,7 +360,7 @@ impl Response {
         Self::through(points.into_iter())
     }
 
-    /// The most it carries, GB/s.
+    /// The maximum bandwidth, GB/s.
     pub const fn max_bandwidth_gbps(&self) -> f64 {
         self.max_bandwidth_gbps
     }
@@ -371,7 +370,7 @@ impl Response {
         self.points[0].1
     }
 
-    /// Bytes in flight at the last point: from here on the bandwidth stays.
+    /// Bytes in flight at the last point: beyond them the bandwidth is constant.
     pub fn saturating_bytes(&self) -> f64 {
         let (bandwidth, latency) = self.points[self.points.len() - 1];
         bandwidth * latency
@@ -382,7 +381,7 @@ impl Response {
         self.with_pause(bytes, 0.0)
     }
 
-    /// The flow when `bytes` circulate and each is requested again `pause_ns` after its arrival:
+    /// The flow if `bytes` circulate and each line is requested again `pause_ns` after its arrival:
     /// `bandwidth x (latency + pause) = bytes`.
     pub fn with_pause(&self, bytes: f64, pause_ns: f64) -> Flow {
         let (mut a, mut at_a) = (self.points[0], 0.0);
@@ -400,12 +399,11 @@ impl Response {
         Flow { bandwidth_gbps: a.0, latency_ns: bytes / a.0 - pause_ns }
     }
 
-    /// The flow of threads that keep `bytes` of lines outstanding and compute for `compute_ns` on
-    /// as many lines.
+    /// The flow of threads with `bytes` of outstanding lines, which compute for `compute_ns` on as
+    /// many lines.
     ///
-    /// `overlap` is the fraction of the shorter of computing and waiting that is hidden behind the
-    /// longer one: 0 is one after the other, 1 perfect overlap. A round lasts `max + (1 - overlap)
-    /// x min`.
+    /// `overlap` is the hidden fraction of the shorter of compute time and latency: 0 is one after
+    /// the other, 1 perfect overlap. A round takes `max + (1 - overlap) x min`.
     pub fn closed_loop(&self, bytes: f64, compute_ns: f64, overlap: f64) -> Flow {
         let exposed = 1.0 - overlap;
         let waiting = self.with_pause(bytes, exposed * compute_ns);
@@ -413,15 +411,15 @@ impl Response {
             return waiting;
         }
         if exposed * bytes < LINE_BYTES * f64::EPSILON {
-            // Perfect overlap, and computing is longer: the memory follows.
+            // Perfect overlap and a longer compute time: the compute time sets the bandwidth.
             return self.at_bandwidth(bytes / compute_ns);
         }
-        // compute + exposed x latency, written as a pause behind a latency.
+        // compute + exposed x latency, written as a pause after a latency.
         self.with_pause(bytes / exposed, compute_ns / exposed)
     }
 
-    /// The flow at `bandwidth_gbps` on the way to saturation, or at the first point that carries
-    /// as much as it can.
+    /// The flow at `bandwidth_gbps` before saturation, or at the first point with the maximum
+    /// bandwidth.
     pub fn at_bandwidth(&self, bandwidth_gbps: f64) -> Flow {
         for pair in self.points.windows(2) {
             let (a, b) = (pair[0], pair[1]);
@@ -518,7 +516,7 @@ mod tests {
 
     #[test]
     fn a_disturbed_first_point_does_not_replace_the_curve() {
-        // 64 bytes in flight each: the chase alone, disturbed, and what it needs undisturbed.
+        // The chase alone, with 64 bytes in flight and a disturbed latency, and undisturbed points.
         let alone = (64.0 / 441.0, 441.0);
         let good = [(1.0, 150.0), (4.0, 152.0), (8.0, 160.0), (10.0, 210.0)];
         let made = |points: &[(f64, f64)]| {
@@ -532,12 +530,12 @@ mod tests {
         let (curve, left_out) = made(&[&[alone], &good[..]].concat());
         assert_eq!((curve.idle_latency_ns(), left_out), (150.0, 1));
         assert_eq!(curve.points().len(), good.len());
-        // Of two points that contradict each other, the faster one was disturbed less.
+        // Of two contradictory points, the faster one was disturbed less.
         let (curve, left_out) = made(&[alone, good[0]]);
         assert_eq!((curve.idle_latency_ns(), left_out), (150.0, 1));
     }
 
-    /// Curves that rise, may bend back, and are given by positive steps of the bytes in flight.
+    /// Curves that rise and may bend back, from positive steps of the bytes in flight.
     fn any_curve() -> impl Strategy<Value = Curve> {
         (50.0..500.0f64, prop::collection::vec((1.0..100.0f64, 0.0..50.0f64), 1..12)).prop_map(
             |(idle, steps)| {
@@ -582,8 +580,8 @@ mod tests {
             let (a, b) = (a.response(), b.response());
             let x = a.blend(share, b).at(bytes).bandwidth_gbps;
             let ends = [a.at(bytes).bandwidth_gbps, b.at(bytes).bandwidth_gbps];
-            // Between two points the blend is a straight line in both coordinates, so it may stray
-            // a little from the weighted mean.
+            // Between two points the blend is a straight line in both coordinates, so it may
+            // deviate slightly from the weighted mean.
             let slack = 0.05 * ends[0].max(ends[1]);
             prop_assert!(x >= ends[0].min(ends[1]) - slack && x <= ends[0].max(ends[1]) + slack);
         }

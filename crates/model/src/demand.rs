@@ -1,5 +1,5 @@
-//! Demands: what a workload asks of memory, as far as runs with all pages on the first tier show
-//! it.
+//! Demands: the requests of a workload to memory, as measured in runs with all pages on the first
+//! tier.
 
 use crate::{mix::Mix, provenance::Figure, units::Bytes, weights::Weights};
 
@@ -10,57 +10,57 @@ pub struct Demand {
     pub name: String,
     /// The source and provenance of its figures.
     pub figure: Figure,
-    /// The platform its runs were made on; `None` for the one that is asked about.
+    /// The platform of the runs; `None` for the platform that is predicted.
     pub platform: Option<String>,
-    /// The mix of its traffic.
+    /// The mix of the traffic.
     pub mix: Mix,
-    /// Between what the read share lies, when it is not known: low and high, 0 to 1.
+    /// Lower and upper bound of an unknown read share, 0 to 1.
     pub read_share_range: (f64, f64),
-    /// Memory that it touches.
+    /// Memory that the workload touches.
     pub footprint: Option<Bytes>,
-    /// The median of the lines a thread keeps outstanding, where that is better known than by
-    /// the platform's cores: fewer where loads depend on each other.
+    /// The median of a thread's outstanding lines, if better known than from the platform's cores:
+    /// fewer if loads depend on each other.
     pub outstanding_lines_per_thread: Option<f64>,
-    /// The unit of its results.
+    /// The unit of the results.
     pub metric: Metric,
     /// Runs with all pages on the first tier; at least one.
     pub local: Vec<Run>,
-    /// Runs at other weights, where there are any.
+    /// Runs at other weights; may be empty.
     pub interleaved: Vec<InterleavedRun>,
-    /// The distribution of its accesses over the footprint.
+    /// The distribution of accesses over the footprint.
     pub hotness: Hotness,
-    /// The phases of a run, which repeat in this order; empty of an even demand.
+    /// The phases of a run, which repeat in this order; empty for an even demand.
     pub phases: Vec<Phase>,
 }
 
 /// The unit of the result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Metric {
-    /// Seconds; less is better.
+    /// Seconds; lower is better.
     Runtime,
-    /// Work per time, in this unit; more is better.
+    /// Work per time, in this unit; higher is better.
     Rate(String),
 }
 
 /// A run with all pages on the first tier.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// Threads that worked.
+    /// The number of working threads.
     pub threads: u32,
     /// The result, in the demand's metric.
     pub result: f64,
-    /// Reads and writes at the memory controllers while it was busy, GB/s.
+    /// Bandwidth of reads and writes at the memory controllers during the work, GB/s.
     pub bandwidth_gbps: Option<f64>,
-    /// Runs of one series were made alike and can be compared; empty for the main one.
+    /// The series of the run: runs of one series are comparable; empty for the main series.
     pub series: String,
 }
 
 /// A run with pages interleaved over the tiers of the demand's platform.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InterleavedRun {
-    /// The placement of its pages.
+    /// The placement of the pages.
     pub weights: Weights,
-    /// Threads that worked.
+    /// The number of working threads.
     pub threads: u32,
     /// The result, in the demand's metric.
     pub result: f64,
@@ -69,14 +69,14 @@ pub struct InterleavedRun {
 /// The distribution of accesses over the footprint.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Hotness {
-    /// Every page as often.
+    /// Equal accesses to every page.
     Uniform,
-    /// The page at rank k as often as k to the power of minus `exponent`.
+    /// Accesses to the page of rank k are proportional to k to the power of minus `exponent`.
     Zipf {
-        /// 0 is uniform.
+        /// The exponent; 0 is uniform.
         exponent: f64,
     },
-    /// A part of the pages takes a part of the accesses.
+    /// A fraction of the pages gets a fraction of the accesses.
     HotSet {
         /// Share of the pages, 0 to 1.
         pages: f64,
@@ -85,7 +85,7 @@ pub enum Hotness {
     },
 }
 
-/// A part of a run.
+/// A phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Phase {
     /// Fraction of the time of a run on the first tier alone, 0 to 1.
@@ -95,7 +95,7 @@ pub struct Phase {
 }
 
 impl Demand {
-    /// Work per second of a run with this result: more is better in every metric.
+    /// Work per second of a run with this result: higher is better in every metric.
     pub fn performance(&self, result: f64) -> f64 {
         match self.metric {
             Metric::Runtime => 1.0 / result,
@@ -103,9 +103,9 @@ impl Demand {
         }
     }
 
-    /// The result of a run that does `performance` work in a second.
+    /// The result of a run with `performance` work per second.
     pub fn result(&self, performance: f64) -> f64 {
-        // The function is its own inverse in either metric.
+        // The function is its own inverse in both metrics.
         self.performance(performance)
     }
 
@@ -114,7 +114,7 @@ impl Demand {
         self.performance(result) / self.performance(reference)
     }
 
-    /// The local runs of the main series that have a bandwidth, in order of threads.
+    /// Runs with a counted bandwidth, of the series of the first such run, in order of threads.
     pub fn counted_runs(&self) -> Vec<(&Run, f64)> {
         let mut runs: Vec<_> =
             self.local.iter().filter_map(|run| Some((run, run.bandwidth_gbps?))).collect();
@@ -125,13 +125,13 @@ impl Demand {
         runs
     }
 
-    /// The default number of threads: the most of its runs, since no run shows that it could use
-    /// more.
+    /// The default number of threads: the largest of its runs, since no run shows a use of more.
     pub fn threads(&self) -> u32 {
         self.local.iter().map(|run| run.threads).max().unwrap_or(1)
     }
 
-    /// The local run that is nearest in threads, of the series that has bandwidths if any has.
+    /// The local run with the nearest number of threads, from the series with counted bandwidths if
+    /// any.
     pub fn nearest_run(&self, threads: f64) -> &Run {
         let distance = |run: &&Run| {
             let steps = f64::from(run.threads) / threads;

@@ -1,27 +1,27 @@
-//! The equilibrium: the bandwidth and latency at which threads and tiers agree.
+//! The equilibrium of threads and tiers: bandwidth and latency under a load.
 //!
-//! Threads keep a bounded number of lines outstanding and wait for them; a tier answers each with
-//! the latency of its curve at the load it gets; the load is what the threads reach with that
-//! latency. Two scales of time are at work, and each has its own model:
+//! Threads have a bounded number of outstanding lines and wait for them. The latency of a tier
+//! follows from its curve and its load, and the load follows from the latency. Two scales of time
+//! need a model each:
 //!
-//! *Lines.* Within a page, thousands of lines flow and everything averages out: threads that keep
-//! `bytes` going at a tier get the flow at which Little's law and the curve agree
+//! *Lines.* Thousands of lines within a page average out: threads with `bytes` in flight at a tier
+//! get the bandwidth at which Little's law and the curve agree
 //! ([`crate::curve::Response::closed_loop`]).
 //!
-//! *Pages.* A thread walks some pages on one tier, then some on another. The number on each tier at
-//! a moment is random. Threads that run in step do so together, so they amount to only a few
-//! independent *page streams*, K in number. The streams form a closed queueing network: K
-//! customers, tier `i` visited for the part `s_i` of all bytes, serving `n` of them with the rate
-//! of its curve when `n/K` of all lines are asked of it. Such a network has an exact solution in
-//! product form, for any number of tiers and any shape of the curves ([`network`]; Baskett, Chandy,
-//! Muntz and Palacios 1975, Buzen's convolution 1973).
+//! *Pages.* A thread walks some pages on one tier, then some on another. The number of threads on
+//! each tier at a moment is random. Threads in lock-step move together, so they amount to only a
+//! few independent *page streams*, K in number. The streams form a closed queueing network with K
+//! customers: tier `i` is visited for the fraction `s_i` of all bytes, and serves `n` streams at
+//! the rate of its curve with `n/K` of all outstanding lines. Such a network has an exact solution
+//! in product form, for any number of tiers and any shape of the curves ([`network`]; Baskett,
+//! Chandy, Muntz and Palacios 1975, Buzen's convolution 1973).
 //!
-//! A worked number: DRAM carries 556 GB/s and CXL 205 GB/s, weights are 3:1. The hard limit is
-//! min(556 / 0.75, 205 / 0.25) = 741 GB/s; the white paper measured 690. With K = 16 streams,
-//! DRAM is idle for lack of customers about 5 % of the time, and the network gives 708.
+//! Example: DRAM has 556 GB/s and CXL 205 GB/s, weights are 3:1. The hard limit is min(556 / 0.75,
+//! 205 / 0.25) = 741 GB/s; the white paper measured 690. With K = 16 streams, DRAM is idle for lack
+//! of customers about 5 % of the time, and the network gives 708.
 //!
-//! The interference of traffic is then brought to a fixed point: tiers that cost each other
-//! bandwidth ([`crate::platform::Coupling`]), and loads that share tiers ([`solve`] takes several).
+//! A fixed-point iteration adds interference: tiers that lower each other's bandwidth
+//! ([`crate::platform::Coupling`]), and loads that share tiers ([`solve`] takes several).
 
 mod load;
 pub mod network;
@@ -34,10 +34,10 @@ pub use system::{Equilibrium, LoadEquilibrium, LoadTraffic, System};
 
 use crate::platform::Platform;
 
-/// Brings `loads` on `platform` to their equilibrium.
+/// Solves the equilibrium of `loads` on `platform`.
 ///
-/// Prepares the platform's curves for the mixes of the loads each time; who solves often for the
-/// same mixes keeps a [`System`].
+/// Each call prepares the platform's curves for the mixes of the loads; a caller that solves often
+/// for the same mixes keeps a [`System`].
 pub fn solve(platform: &Platform, loads: &[Load]) -> Equilibrium {
     System::new(platform, loads).solve(loads)
 }

@@ -1,9 +1,8 @@
-//! The text of files into the types of this crate.
+//! Parsers of files into the types of this crate.
 //!
-//! The structs that mirror a file are of their own and private to their module; they change when
-//! the format does, not when the model does. Every error names the file, the line, the field, what
-//! is wrong with it and how to mend it. Nothing here opens a file: who reads one passes its text
-//! and its name.
+//! The structs that mirror a file are private to their module; they change with the format, not
+//! with the model. Every error names the file, the line, the field, the problem and the remedy. No
+//! function here opens a file: the caller passes its text and its name.
 
 pub mod curve_csv;
 pub mod demand_toml;
@@ -18,11 +17,11 @@ use std::fmt;
 /// An error in a file: its position, the problem, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileError {
-    /// The file, as it was named.
+    /// The file name, as the caller passed it.
     pub file: String,
-    /// The line, from 1, where it is known.
+    /// The line, from 1, if known.
     pub line: Option<usize>,
-    /// The field or column, with the table it is in.
+    /// The field or column, with its table.
     pub field: Option<String>,
     /// The problem.
     pub problem: String,

@@ -1,15 +1,15 @@
-//! Memory tiers, what a workload asks of them, and the equilibrium the two reach.
+//! Memory tiers, the demand of workloads, and the equilibrium of both.
 //!
 //! A tier is a family of curves: loaded latency against bandwidth, one for each traffic mix
 //! ([`curve`], [`tier`]). A [`platform`] is a set of tiers with the cores that load them. A
-//! [`demand`] says what a workload asked of the first tier alone. [`equilibrium`] finds the
-//! bandwidth and the latency at which threads and tiers agree; [`behaviour`] infers from a few
-//! measured runs what kind of threads they are; [`predict`] puts both together and answers what
-//! each choice of weights gives.
+//! [`demand`] describes a workload by runs on the first tier alone. [`equilibrium`] finds the
+//! bandwidth and the latency at which threads and tiers agree; [`behaviour`] infers thread
+//! properties from a few measured runs; [`predict`] combines both and predicts the result of given
+//! weights.
 //!
 //! This crate reads no file and no clock, and uses no randomness: the same input gives the same
-//! output, bit for bit. [`format`] turns the text of a file into these types; whoever has the
-//! file reads it.
+//! output, bit for bit. [`format`] turns the text of a file into these types; the caller reads the
+//! file.
 //!
 //! ```
 //! use interleaf_model::{curve::{Curve, CurvePoint}, provenance::Figure};

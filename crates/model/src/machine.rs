@@ -1,43 +1,40 @@
-//! The seam: memory that can be observed and steered.
+//! The interface to memory that can be observed and steered.
 //!
-//! Everything that decides works against [`Machine`]. Three implementations exist: the running
-//! kernel, the simulator, and a fake in tests. Page lists never cross it: a decision says what part
-//! of a scope's pages belongs on which tier, and the machine picks the pages.
+//! All decisions use [`Machine`]. Its three implementations are the running kernel, the simulator,
+//! and a fake in tests. No page lists pass through it: a decision has the share of a scope's pages
+//! for each tier, and the machine picks the pages.
 //!
-//! Every counter of a [`Sample`] is an `Option`: what a machine cannot count is absent, not zero.
+//! Every counter of a [`Sample`] is an `Option`: a counter that a machine lacks is absent, not
+//! zero.
 
 use crate::tier::TierKind;
 use core::time::Duration;
 
 /// Memory that can be observed and steered.
 pub trait Machine {
-    /// A failure to observe or to steer.
+    /// A failure of observation or steering.
     type Error;
 
-    /// Domains, tiers and scopes.
+    /// The domains, tiers and scopes.
     fn layout(&self) -> &Layout;
 
-    /// Waits for `span`, and has what moves pages follow the goals that were set; the control loop
-    /// calls it before each [`Self::observe`]. A simulated machine, whose time passes while it is
-    /// observed, does nothing.
+    /// Waits for `span`, and lets actuators follow their goals; the control loop calls it before
+    /// each [`Self::observe`]. A simulated machine, whose time passes in `observe`, does nothing.
     ///
-    /// # Errors
-    /// When pages cannot be moved any more, or there is reason to stop.
+    /// # Errors If pages cannot be moved any more, or the loop must stop.
     fn advance(&mut self, _span: Duration) -> Result<(), Self::Error> {
         Ok(())
     }
 
-    /// A sample of the `span` that a real machine has just waited for, or that a simulated one
-    /// simulates now; the counters cover exactly that span.
+    /// Returns a sample of `span`: a real machine has just waited for it, a simulated one simulates
+    /// it now. The counters cover exactly that span.
     ///
-    /// # Errors
-    /// When a counter that was there before cannot be read.
+    /// # Errors If a counter that was available before cannot be read.
     fn observe(&mut self, span: Duration) -> Result<Sample, Self::Error>;
 
-    /// Sets a goal and returns; progress shows in later samples.
+    /// Sets a goal and returns; later samples show the progress.
     ///
-    /// # Errors
-    /// When the goal cannot be set.
+    /// # Errors If the goal cannot be set.
     fn apply(&mut self, decision: &Decision) -> Result<(), Self::Error>;
 }
 
@@ -70,11 +67,11 @@ pub struct TierLayout {
     pub name: String,
     /// The kind of memory.
     pub kind: TierKind,
-    /// Its capacity, bytes.
+    /// Capacity, bytes.
     pub capacity_bytes: u64,
-    /// Its rated bandwidth, GB/s.
+    /// Rated bandwidth, GB/s.
     pub rated_gbps: f64,
-    /// Its rated latency without load, ns.
+    /// Rated idle latency, ns.
     pub rated_latency_ns: f64,
 }
 
@@ -85,9 +82,9 @@ pub struct ScopeLayout {
     pub name: String,
     /// The kind of scope.
     pub kind: ScopeKind,
-    /// The domain its threads run in, as an index into [`Layout::domains`].
+    /// The domain of the scope's threads, as an index into [`Layout::domains`].
     pub domain: usize,
-    /// Whether decisions may move its pages.
+    /// True if decisions may move the pages of the scope.
     pub steered: bool,
 }
 
@@ -105,13 +102,13 @@ pub enum ScopeKind {
 /// One reading of the counters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// The time that it covers.
+    /// The time between this reading and the previous one.
     pub span: Duration,
     /// Traffic by domain, then by tier.
     pub traffic: Vec<Vec<Traffic>>,
-    /// By tier.
+    /// Memory of the tiers, in their order.
     pub stock: Vec<Stock>,
-    /// By scope.
+    /// Placement of the scopes, in their order.
     pub scopes: Vec<Residency>,
 }
 
@@ -122,9 +119,9 @@ pub struct Traffic {
     pub read_bytes: Option<f64>,
     /// Bytes written.
     pub written_bytes: Option<f64>,
-    /// Requests that began to wait.
+    /// Requests that arrived.
     pub inserts: Option<f64>,
-    /// Time that requests waited, summed over them, ns; latency = occupancy / inserts (Little).
+    /// Latency summed over all requests, ns; latency = occupancy / inserts (Little).
     pub occupancy_ns: Option<f64>,
 }
 
@@ -142,9 +139,9 @@ pub struct Stock {
     pub used_bytes: Option<u64>,
     /// Bytes free.
     pub free_bytes: Option<u64>,
-    /// Bytes of pages that came by migration.
+    /// Bytes of pages that migrated to the tier.
     pub migrated_in_bytes: Option<u64>,
-    /// Bytes of pages that left by migration.
+    /// Bytes of pages that migrated from the tier.
     pub migrated_out_bytes: Option<u64>,
 }
 
@@ -153,16 +150,16 @@ pub struct Stock {
 pub struct Residency {
     /// Bytes on each tier.
     pub used_bytes: Option<Vec<u64>>,
-    /// The heat of its pages, the hottest first.
+    /// The hotness of the pages, the hottest first.
     pub heat: Option<Vec<HeatBand>>,
 }
 
-/// Pages that are about as hot.
+/// Pages of similar hotness.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeatBand {
     /// The rate at which a page of the band is found accessed, per second.
     pub accesses_per_s: f64,
-    /// Bytes of them on each tier.
+    /// Bytes of the band on each tier.
     pub bytes: Vec<u64>,
 }
 
@@ -178,11 +175,11 @@ pub struct Decision {
 pub struct Target {
     /// The scope, as an index into [`Layout::scopes`].
     pub scope: usize,
-    /// The part of its pages for each tier of the machine, 0 to 1, summing to 1.
+    /// The share of the scope's pages for each tier of the machine, 0 to 1, summing to 1.
     pub shares: Vec<f64>,
     /// The assignment of pages to tiers.
     pub order: Order,
-    /// The fastest that pages may move, GB/s; `None` for as fast as they can.
+    /// The highest migration rate, GB/s; `None` for no limit.
     pub rate_limit_gbps: Option<f64>,
 }
 
@@ -191,6 +188,7 @@ pub struct Target {
 pub enum Order {
     /// Hot pages in the ratio of the shares, evenly over the addresses.
     Interleave,
-    /// The hottest to the first tier until its share is full, then on to the next.
+    /// The hottest pages on the first tier until its share is full, the next hottest on the next
+    /// tier.
     HottestFirst,
 }

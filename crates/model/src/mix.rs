@@ -1,4 +1,4 @@
-//! Traffic mixes: what the lines that cross the memory controller are made of.
+//! Traffic mixes: reads, writes and kind of stores of the lines that cross the memory controller.
 //!
 //! The names are those of Intel's Memory Latency Checker (`-W` in its public help), and count
 //! traffic as it is seen at the memory controller: an ordinary store reads its line first (read
@@ -7,7 +7,7 @@
 
 use std::{fmt, str::FromStr};
 
-/// The share of reads and the kind of the writes and of the order of some traffic.
+/// Read share, kind of stores, and order of some traffic.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mix {
     read_share: f64,
@@ -15,7 +15,7 @@ pub struct Mix {
     random: bool,
 }
 
-/// The named mixes: name, read share of the bytes, whether stores are non-temporal.
+/// The named mixes: name, read share of the bytes, and true for non-temporal stores.
 ///
 /// If two names have the same traffic (`W2` and `W7` differ only in the stores, `W3` and `W11` only
 /// in the number of buffers), the first is printed.
@@ -59,13 +59,12 @@ impl MixError {
 }
 
 impl Mix {
-    /// Reads only, in order.
+    /// Reads only, in sequential order.
     pub const READ: Self = Self { read_share: 1.0, nontemporal: false, random: false };
 
-    /// Ordered traffic of which `read_share` of the bytes are reads (0 to 1).
+    /// Sequential traffic with a read share of `read_share` (0 to 1).
     ///
-    /// # Errors
-    /// When `read_share` is not between 0 and 1.
+    /// # Errors If `read_share` is not between 0 and 1.
     pub fn new(read_share: f64, nontemporal: bool) -> Result<Self, MixError> {
         if (0.0..=1.0).contains(&read_share) {
             Ok(Self { read_share, nontemporal, random: false })
@@ -79,23 +78,23 @@ impl Mix {
         Self { random: true, ..self }
     }
 
-    /// The part of the bytes that are reads, 0 to 1.
+    /// The fraction of reads in the bytes, 0 to 1.
     pub const fn read_share(self) -> f64 {
         self.read_share
     }
 
-    /// Whether the stores bypass the cache. No meaning without writes.
+    /// True if stores bypass the caches. No meaning without writes.
     pub const fn nontemporal(self) -> bool {
         self.nontemporal
     }
 
-    /// Whether lines are accessed in random order.
+    /// True if lines are accessed in random order.
     pub const fn random(self) -> bool {
         self.random
     }
 
-    /// Whether curves may be interpolated between the two mixes: both are read-only or have stores
-    /// of the same kind, in the same order.
+    /// True if curves may be interpolated between the two mixes: both have the same order, and the
+    /// same kind of stores unless one is read-only.
     pub fn is_of_family(self, other: Self) -> bool {
         let writes = self.read_share < 1.0 && other.read_share < 1.0;
         (!writes || self.nontemporal == other.nontemporal) && self.random == other.random

@@ -1,23 +1,23 @@
 //! The phases of a run, found in its bandwidth over time.
 //!
-//! A run is cut into stretches of even bandwidth so that what is left of squared differences within
-//! them, plus a price for each cut, is least: the optimal partition of Jackson et al. (2005), by
-//! dynamic programming. The price is that of Schwarz's criterion for a change whose place and level
-//! are both free, `3 s^2 ln n`, where `s` is the noise from one sample to the next, taken from the
-//! median of the differences of neighbours: a few jumps between phases do not change that.
-//! Stretches that differ by less than a tenth are one phase at any noise, and a run that alternates
-//! faster than it is sampled is even.
+//! A run is partitioned into stretches of even bandwidth so that the sum of squared differences
+//! within them, plus a price for each cut, is minimal: the optimal partition of Jackson et al.
+//! (2005), by dynamic programming. The price is that of Schwarz's criterion for a change with free
+//! position and level, `3 s^2 ln n`, where `s` is the noise between samples, taken from the median
+//! of the differences of neighbours: a few jumps between phases do not change that. Stretches that
+//! differ by less than a tenth are one phase at any noise, and a run that alternates faster than
+//! the sampling is even.
 //!
-//! Ten samples of 100 GB/s and ten of 20 GB/s are two stretches; each sample with 5 GB/s of noise,
-//! still two; 100 and 105 GB/s, one.
+//! Example: ten samples of 100 GB/s and ten of 20 GB/s are two stretches; with 5 GB/s of noise in
+//! each sample, still two; 100 and 105 GB/s are one.
 
 use crate::{demand::Phase, statistics};
 use std::ops::Range;
 
-/// The most stretches that are told apart: what has more is told by the most distinct of them.
+/// The most stretches; in runs with more, the most similar neighbours are merged.
 pub const STRETCHES_MAX: usize = 16;
 
-/// Neighbours that differ by less than this part of the larger one are one.
+/// Neighbours with a smaller difference, as a fraction of the larger one, are merged.
 const ALIKE: f64 = 0.1;
 
 /// The least noise between samples, as a fraction of the mean: counters vary by that much under an
@@ -27,30 +27,30 @@ const NOISE_LEAST: f64 = 0.02;
 /// The median of the absolute difference of two draws of a normal distribution with deviation 1.
 const MEDIAN_DIFFERENCE: f64 = 0.953_873;
 
-/// The price of a cut, in parts of variance times the logarithm of the number of samples.
+/// The price of a cut, as a multiple of the variance times the logarithm of the number of samples.
 const PRICE: f64 = 3.0;
 
-/// Bandwidth over some time.
+/// The mean bandwidth over a span of time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BandwidthReading {
-    /// The time, s; above 0.
+    /// The span, s; above 0.
     pub span_s: f64,
     /// The mean bandwidth, GB/s.
     pub gbps: f64,
 }
 
-/// Readings that belong together.
+/// Consecutive readings of even bandwidth.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EvenStretch {
     /// The readings of the stretch.
     pub readings: Range<usize>,
-    /// Their total time, s.
+    /// Total time, s.
     pub span_s: f64,
-    /// Their mean bandwidth, GB/s.
+    /// Mean bandwidth, GB/s.
     pub gbps: f64,
 }
 
-/// Sums over the first readings, so that those of any stretch are a difference.
+/// Sums over the first readings: the sum over a stretch is the difference of two of them.
 struct Sums {
     span: Vec<f64>,
     bytes: Vec<f64>,
@@ -74,7 +74,7 @@ impl Sums {
         EvenStretch { span_s, gbps: gigabytes / span_s, readings }
     }
 
-    /// Squared differences from the mean within readings, by their time.
+    /// Squared differences from the mean within readings, weighted by time.
     fn cost(&self, readings: &Range<usize>) -> f64 {
         let of = |sums: &[f64]| sums[readings.end] - sums[readings.start];
         let (span, gigabytes, squares) = (of(&self.span), of(&self.bytes), of(&self.squares));
@@ -82,8 +82,8 @@ impl Sums {
     }
 }
 
-/// The stretches of even bandwidth in `readings`, in order; together they are all of them. Readings
-/// without a length or a number are left out beforehand by who counts; of none there is none.
+/// The stretches of even bandwidth in `readings`, in order, without gaps; empty without readings.
+/// The caller leaves out readings without a duration or a number.
 pub fn stretches(readings: &[BandwidthReading]) -> Vec<EvenStretch> {
     if readings.is_empty() {
         return vec![];
@@ -94,7 +94,7 @@ pub fn stretches(readings: &[BandwidthReading]) -> Vec<EvenStretch> {
     ranges.into_iter().map(|range| sums.stretch(range)).collect()
 }
 
-/// The phases of a demand whose bandwidth was that of `stretches`; empty where it is even.
+/// The phases of a demand with the bandwidth of `stretches`; empty if the bandwidth is even.
 pub fn phases(stretches: &[EvenStretch]) -> Vec<Phase> {
     let whole: f64 = stretches.iter().map(|stretch| stretch.span_s).sum();
     if stretches.len() < 2 {
@@ -121,7 +121,7 @@ fn price(sums: &Sums, readings: &[BandwidthReading]) -> f64 {
 /// The partition with the least cost, each cut at `price`.
 fn partition(sums: &Sums, price: f64) -> Vec<Range<usize>> {
     let count = sums.span.len() - 1;
-    // For each number of first readings: the least cost, and the start of the last stretch.
+    // For each number of first readings: the minimal cost, and the start of the last stretch.
     let mut least = vec![(-price, 0)];
     for end in 1..=count {
         let of = |start: usize| (least[start].0 + price + sums.cost(&(start..end)), start);
@@ -139,7 +139,8 @@ fn partition(sums: &Sums, price: f64) -> Vec<Range<usize>> {
     ranges
 }
 
-/// Joins neighbours that are alike, and then those that cost the least, until there are few enough.
+/// Merges similar neighbours, and then those with the least cost, until few enough stretches
+/// remain.
 fn merge(sums: &Sums, ranges: &mut Vec<Range<usize>>) {
     loop {
         let joined = |pair: &[Range<usize>]| pair[0].start..pair[1].end;
@@ -180,7 +181,7 @@ mod tests {
         vec![gbps; count]
     }
 
-    /// A hash that spreads bits, for noise that is the same everywhere; -1 to 1.
+    /// Deterministic noise between -1 and 1, by a hash that spreads bits.
     fn noise(at: usize, seed: u64) -> f64 {
         let mut bits = (at as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ seed;
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -242,7 +243,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
 
-        /// Whatever was counted, nothing of it is lost, and no more is told apart than may be.
+        /// Stretches cover all readings, and their number is limited.
         #[test]
         fn stretches_are_the_whole(
             all in prop::collection::vec((0.001f64..10.0, 0.0f64..1000.0), 1..80),
@@ -265,7 +266,7 @@ mod tests {
             prop_assert!(phases.is_empty() || (shares - 1.0).abs() < 1e-9);
         }
 
-        /// The unit does not matter.
+        /// The unit of bandwidth has no effect.
         #[test]
         fn a_scale_changes_nothing(
             all in prop::collection::vec(0.0f64..1000.0, 1..60), power in -6i32..6,

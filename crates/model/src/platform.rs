@@ -11,7 +11,7 @@ use crate::{
 pub struct Platform {
     /// The name on the command line.
     pub name: String,
-    /// The general source of its figures.
+    /// The general source of the platform's figures.
     pub source: String,
     /// The processor.
     pub cpu: Cpu,
@@ -21,32 +21,32 @@ pub struct Platform {
     pub tiers: Vec<Tier>,
     /// Links that several tiers share.
     pub links: Vec<Link>,
-    /// Traffic on one tier that costs another one bandwidth.
+    /// Bandwidth that traffic on one tier takes from another.
     pub couplings: Vec<Coupling>,
     /// The interleaving behaviour of threads.
     pub interleaving: Interleaving,
-    /// Power besides that of its tiers, if known.
+    /// Power of components other than tiers, if known.
     pub power: Option<Power>,
 }
 
 /// The cores of a platform.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cpu {
-    /// The number of cores of all domains.
+    /// The number of cores in all domains.
     pub cores: u32,
     /// Lines that one core can have outstanding: the limit of its memory-level parallelism.
     pub outstanding_lines_per_core: f64,
-    /// The part of the latency that is spent between core and memory controller, ns.
+    /// Round-trip latency between core and memory controller, ns.
     pub uncore_latency_ns: f64,
 }
 
-/// Power of a platform besides that of its tiers.
+/// Power of components other than tiers.
 ///
-/// With 250 W idle and 3 W a core, 100 cores that run for 10 s take (250 + 300) W x 10 s = 5.5 kJ,
-/// to which that of the tiers is added: see [`TierPower`](crate::tier::TierPower).
+/// With 250 W idle and 3 W a core, 100 cores that run for 10 s take (250 + 300) W x 10 s = 5.5 kJ;
+/// the power of the tiers is added to that: see [`TierPower`](crate::tier::TierPower).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Power {
-    /// The server with idle cores and without its memory, W.
+    /// Power of the server with idle cores and without memory, W.
     pub idle_w: f64,
     /// Additional power of each core that runs a thread, W.
     pub core_w: f64,
@@ -54,7 +54,7 @@ pub struct Power {
     pub figure: Figure,
 }
 
-/// A socket or sub-NUMA cluster from which traffic comes.
+/// A socket or sub-NUMA cluster, as a source of traffic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Domain {
     /// The name of the domain.
@@ -63,24 +63,24 @@ pub struct Domain {
     pub cores: u32,
 }
 
-/// A link that all traffic to some tiers passes.
+/// A link on the way of all traffic to some tiers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
     /// The name of the link.
     pub name: String,
-    /// Its bandwidth, reads and writes together, GB/s.
+    /// Bandwidth, reads and writes together, GB/s.
     pub bandwidth_gbps: f64,
-    /// The tiers behind it, as indices into [`Platform::tiers`]. No tier is behind two links.
+    /// The tiers behind the link, as indices into [`Platform::tiers`]. No tier is behind two links.
     pub tiers: Vec<usize>,
-    /// The domains whose traffic passes it, as indices; all of them when empty.
+    /// The domains whose traffic crosses the link, as indices; all of them when empty.
     pub domains: Vec<usize>,
     /// The source of the figure.
     pub figure: Figure,
 }
 
 impl Link {
-    /// The part of the traffic to its tiers that crosses it, for threads of which `domain_parts`
-    /// are in each domain.
+    /// The fraction of the traffic to the link's tiers that crosses the link, for threads with the
+    /// fractions `domain_parts` in each domain.
     pub fn crossing(&self, domain_parts: &[f64]) -> f64 {
         if self.domains.is_empty() {
             return 1.0;
@@ -89,14 +89,14 @@ impl Link {
     }
 }
 
-/// Traffic on one tier that costs another one bandwidth, as on a mesh that both cross.
+/// Bandwidth that traffic on one tier takes from another, as on a mesh that both use.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Coupling {
     /// The tier that carries the traffic.
     pub from: usize,
     /// The tier that loses bandwidth.
     pub to: usize,
-    /// GB/s lost on `to` for each GB/s that `from` carries.
+    /// GB/s lost on `to` for each GB/s of traffic on `from`.
     pub loss: f64,
     /// The source of the figure.
     pub figure: Figure,
@@ -105,18 +105,18 @@ pub struct Coupling {
 /// The evenness with which threads load interleaved tiers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interleaving {
-    /// The number of independent page streams that the threads amount to.
+    /// The number of independent page streams that represent the threads.
     ///
     /// A thread walks some pages on one tier, then some on another, and all lines of a page come
-    /// from one tier. If threads were spread perfectly, the tiers would always be loaded in the
-    /// ratio of the weights; with few streams, one tier is sometimes idle while the other has a
-    /// queue. See [`crate::equilibrium`].
+    /// from one tier. With perfectly spread threads, the tiers would always be loaded in the ratio
+    /// of the weights; with few streams, one tier is sometimes idle while the other has a queue.
+    /// See [`crate::equilibrium`].
     pub page_streams: u32,
     /// The source of the figure.
     pub figure: Figure,
 }
 
-/// The most page streams a platform can have; above it the tiers are loaded evenly anyway.
+/// The most page streams of a platform; with more the tiers are loaded evenly anyway.
 pub const PAGE_STREAMS_MAX: u32 = 256;
 
 impl Default for Interleaving {
@@ -130,15 +130,15 @@ impl Default for Interleaving {
 }
 
 impl Platform {
-    /// The part of the threads in each domain when they are spread as the cores are, which is how a
-    /// kernel balances the threads of a program that is not bound; sums to 1.
+    /// The fraction of threads in each domain, proportional to its cores, as the kernel balances
+    /// the threads of an unbound program; sums to 1.
     pub fn spread(&self) -> Vec<f64> {
         let cores: u32 = self.domains.iter().map(|domain| domain.cores).sum();
         let part = |domain: &Domain| f64::from(domain.cores) / f64::from(cores.max(1));
         self.domains.iter().map(part).collect()
     }
 
-    /// Domain parts with all threads in one domain.
+    /// Domain fractions with all threads in one domain.
     pub fn only(&self, domain: usize) -> Vec<f64> {
         (0..self.domains.len()).map(|at| f64::from(u8::from(at == domain))).collect()
     }
@@ -155,7 +155,7 @@ impl Platform {
             seen += part;
             blended = Some(match blended {
                 None => own,
-                // Domains that see the same curve need no blend of it.
+                // Domains with the same curve need no blend.
                 Some(others) if others == own => others,
                 Some(others) => Answer {
                     response: own.response.blend(part / seen, &others.response),

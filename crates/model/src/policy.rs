@@ -1,11 +1,11 @@
 //! Policies: pure functions from observations to target shares.
 //!
-//! A policy is a pure function of what it has observed so far. A policy serves one domain, and its
-//! tiers are those near that domain, the fastest first. The same code decides on a simulated
-//! machine and on a real one; the loop around it is [`crate::control`].
+//! A policy decides from its earlier observations alone. Each policy serves one domain; its tiers
+//! are those near that domain, the fastest first. The same code decides on a simulated machine and
+//! on a real one; [`crate::control`] is the loop around it.
 //!
-//! Shares are in *points* of a hundred where a policy takes steps, as the kernel's weights `65:35`
-//! are.
+//! For policies that step, the unit of shares is a *point* of a hundred, as in the kernel's weights
+//! `65:35`.
 
 mod colloid;
 mod dmi;
@@ -23,16 +23,16 @@ pub use kind::{Place, PolicyKind};
 
 use crate::machine::{Order, TierLayout};
 
-/// Decides, at the end of each period, where pages should go.
+/// Decides, at the end of each period, the share of pages on each tier.
 pub trait Policy {
-    /// The shares with which pages are placed before anything was observed: those a program finds
-    /// when it starts. One for each tier, summing to 1.
+    /// The shares before the first observation, with which a program finds its pages placed. One
+    /// for each tier, summing to 1.
     fn start(&self) -> Vec<f64>;
 
     /// Receives each sample.
     fn watch(&mut self, _reading: &Reading) {}
 
-    /// Whether `quiet` samples since the last migration are enough to decide before the period
+    /// True if `quiet` samples since the last migration are enough to decide before the period
     /// ends.
     fn enough(&self, _quiet: usize) -> bool {
         false
@@ -42,56 +42,56 @@ pub trait Policy {
     fn decide(&mut self, seen: &Observation) -> Verdict;
 }
 
-/// A sample as a policy sees it.
+/// A sample, as input of a policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
-    /// By tier.
+    /// Readings of the tiers, in their order.
     pub tiers: Vec<TierReading>,
-    /// Whether pages migrated during the sample.
+    /// True if pages migrated during the sample.
     pub migrating: bool,
 }
 
 /// A tier in a sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TierReading {
-    /// Reads and writes, GB/s.
+    /// Bandwidth of reads and writes, GB/s.
     pub bandwidth_gbps: f64,
-    /// Requests in a nanosecond.
+    /// Requests that arrive per nanosecond.
     pub inserts_per_ns: Option<f64>,
-    /// Requests that waited at a time, on average.
+    /// Mean number of outstanding requests.
     pub occupancy: Option<f64>,
 }
 
-/// The observation of a period, from its quiet samples: those without migration. If the load comes
-/// and goes within the period, from the samples with load.
+/// The observation of a period, from its quiet samples (those without migration). If the load
+/// varies within the period, only samples with load count.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observation {
     /// Time since the start, s.
     pub time_s: f64,
-    /// The samples that this rests on; above 0.
+    /// The number of samples behind this observation; above 0.
     pub quiet: usize,
     /// The 90th percentile of the samples' total bandwidth, GB/s.
     pub bandwidth_gbps: f64,
-    /// Their mean, GB/s.
+    /// The mean of the samples' total bandwidth, GB/s.
     pub mean_gbps: f64,
     /// The standard error of that mean, GB/s.
     pub error_gbps: f64,
-    /// By tier.
+    /// Observations of the tiers, in their order.
     pub tiers: Vec<TierObservation>,
-    /// The shares that are aimed at.
+    /// The target shares of the period.
     pub target: Vec<f64>,
-    /// Bytes of the scopes that are steered, where that is known.
+    /// Bytes of the steered scopes, if known.
     pub steered_bytes: Option<u64>,
 }
 
 /// A tier in a period: means over the quiet samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TierObservation {
-    /// Reads and writes, GB/s.
+    /// Bandwidth of reads and writes, GB/s.
     pub bandwidth_gbps: f64,
-    /// The part of the bytes that are reads, 0 to 1; `None` where nothing was counted.
+    /// Read share, 0 to 1; `None` without counted traffic.
     pub read_share: Option<f64>,
-    /// The latency of a line, ns; `None` where it is not counted or nothing came from there.
+    /// Latency of a line, ns; `None` if the tier has no latency counter or no traffic.
     pub latency_ns: Option<f64>,
     /// Bytes free at the end of the period.
     pub free_bytes: Option<u64>,
@@ -100,7 +100,7 @@ pub struct TierObservation {
 /// The verdict of a policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// The part of the pages for each tier, summing to 1.
+    /// The share of pages on each tier, summing to 1.
     pub shares: Vec<f64>,
     /// The assignment of pages to tiers.
     pub order: Order,
@@ -111,14 +111,14 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Pages interleaved in these shares.
+    /// A verdict with pages interleaved in these shares.
     pub fn interleave(shares: Vec<f64>, action: &'static str, reason: impl Into<String>) -> Self {
         Self { shares, order: Order::Interleave, action, reason: reason.into() }
     }
 }
 
-/// `first` points of a hundred on the first of `tiers`, and the rest on the others in the ratio of
-/// what they are rated to carry.
+/// Returns shares with `first` points of a hundred on the first of `tiers`; the other tiers divide
+/// the rest in proportion to their rated bandwidths.
 pub fn shares_with_first(first: f64, tiers: &[TierLayout]) -> Vec<f64> {
     let [_, others @ ..] = tiers else { return vec![] };
     if others.is_empty() {

@@ -1,4 +1,4 @@
-//! Predictions for each choice of weights: of a workload, or of a mix at a given load.
+//! Predictions for several weights: of a workload, or of a mix at a given load.
 
 mod load;
 mod program;
@@ -10,10 +10,10 @@ pub use workload::{Forecast, ForecastAt};
 
 use crate::{platform::Platform, provenance::Provenance, statistics, weights::Weights};
 
-/// The part of the predictions that an interval holds.
+/// The probability of an interval.
 pub const INTERVAL: f64 = 0.9;
 
-/// Standard deviations of a normal distribution that hold that part.
+/// Half of that interval of a normal distribution, in standard deviations.
 const Z_OF_INTERVAL: f64 = 1.645;
 
 /// The error of the model with exact inputs, as a standard deviation: the root mean square error of
@@ -24,16 +24,16 @@ const MODEL_SPREAD: f64 = 0.025;
 /// A predicted figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// The mean over all that agrees with what was measured.
+    /// The mean over all behaviours that agree with the measurements.
     pub mean: f64,
     /// The lower end of the interval.
     pub low: f64,
-    /// ... up to here lie nine tenths of it ([`INTERVAL`]).
+    /// The upper end of the interval, which contains nine tenths of the values ([`INTERVAL`]).
     pub high: f64,
 }
 
 impl Estimate {
-    /// Adds the error of the model in square: for a figure of pages on more than one tier.
+    /// Adds the error of the model in square, for weights with pages on more than one tier.
     fn with_model_spread(self) -> Self {
         let miss = Z_OF_INTERVAL * MODEL_SPREAD * self.mean;
         let wider = |distance: f64| (distance * distance + miss * miss).sqrt();
@@ -41,7 +41,7 @@ impl Estimate {
         Self { low: self.mean - wider(low), high: self.mean + wider(high), ..self }
     }
 
-    /// The estimate that `values` of equal weight (not empty) make.
+    /// The estimate from `values` of equal weight (not empty).
     pub fn of(values: Vec<f64>) -> Self {
         let values = statistics::sorted(values);
         let mean = statistics::mean(&values);
@@ -50,7 +50,7 @@ impl Estimate {
         Self { mean, low, high }
     }
 
-    /// A figure that is known.
+    /// An exact figure, without an interval.
     pub const fn exact(value: f64) -> Self {
         Self { mean: value, low: value, high: value }
     }
@@ -61,14 +61,14 @@ impl Estimate {
     }
 }
 
-/// The prediction for one choice of weights.
+/// The prediction for given weights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// The weights.
     pub weights: Weights,
     /// Reads and writes at the memory controllers, GB/s.
     pub bandwidth_gbps: Estimate,
-    /// The mean of the same on each tier, GB/s.
+    /// Mean bandwidth of each tier, GB/s.
     pub tier_bandwidth_gbps: Vec<f64>,
     /// The latency of a line from each tier, ns.
     pub tier_latency_ns: Vec<f64>,
@@ -76,22 +76,22 @@ pub struct Row {
     pub latency_ns: f64,
     /// The result in the workload's metric; `None` for a mix.
     pub result: Option<Estimate>,
-    /// Performance over that with all pages on the first tier.
+    /// Performance divided by that with all pages on the first tier.
     pub speedup: Estimate,
     /// The first tier that cannot hold its share of the footprint, as an index.
     pub too_small: Option<usize>,
-    /// The reasons why it is an extrapolation; empty if it is none.
+    /// The reasons why the prediction is an extrapolation; empty if it is none.
     pub extrapolated: Vec<String>,
 }
 
-/// The predictions for all choices of weights, and the best choice.
+/// The predictions for all requested weights, and the best of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
     /// The number of threads.
     pub threads: f64,
-    /// One for each choice, in the order asked for.
+    /// One row for each requested weights, in that order.
     pub rows: Vec<Row>,
-    /// The best of those whose pages fit, as an index into `rows`; `None` when none fits.
+    /// The best weights whose pages fit, as an index into `rows`; `None` when none fit.
     pub best: Option<usize>,
     /// The inputs of the prediction, each with the weakest provenance of its figures.
     pub leans_on: Vec<(String, Provenance)>,
@@ -101,7 +101,7 @@ impl Prediction {
     fn new(threads: f64, rows: Vec<Row>, leans_on: Vec<(String, Provenance)>) -> Self {
         let mut best: Option<usize> = None;
         for (at, row) in rows.iter().enumerate().filter(|(_, row)| row.too_small.is_none()) {
-            // Among equals, the one with the most on the first tier.
+            // Among equals, the weights with the largest share on the first tier win.
             let better = |other: usize| {
                 let other: &Row = &rows[other];
                 let gain = row.speedup.mean / other.speedup.mean - 1.0;

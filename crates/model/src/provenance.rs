@@ -10,7 +10,7 @@ use std::{fmt, str::FromStr};
 pub enum Provenance {
     /// Measured on the machine in question.
     Measured,
-    /// Published by somebody for this machine or device.
+    /// Published for this machine or device.
     Published,
     /// The result of a simulation.
     Simulated,
@@ -65,12 +65,12 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// A figure that was assumed for the `reason` given.
+    /// A figure assumed for this `reason`.
     pub fn assumed(reason: &str) -> Self {
         Self { provenance: Provenance::Assumed, source: reason.into() }
     }
 
-    /// A figure that was published in `source`.
+    /// A figure published in `source`.
     pub fn published(source: &str) -> Self {
         Self { provenance: Provenance::Published, source: source.into() }
     }

@@ -1,8 +1,8 @@
-//! A platform made of ratings alone: the figures of firmware tables, with the shape of loaded
-//! latency that was measured on other machines.
+//! A platform from ratings alone: the figures of firmware tables, with the shape of loaded latency
+//! measured on other machines.
 //!
-//! It serves policies that need curves on a machine without measured ones. Each figure is
-//! `assumed`: the rated bandwidth of a tier is taken for its maximum with any mix.
+//! This platform serves policies that need curves on a machine without measured ones. Each figure
+//! is `assumed`: the rated bandwidth of a tier is used as its maximum for every mix.
 
 use crate::{
     curve::{Curve, CurvePoint},
@@ -15,7 +15,8 @@ use crate::{
 };
 use core::ops::RangeInclusive;
 
-/// Latency over idle latency, at parts of the bandwidth: reads of DRAM (`xeon6-cz122`, dram.csv).
+/// Latency over idle latency, at fractions of the bandwidth: reads of DRAM (`xeon6-cz122`,
+/// dram.csv).
 const DRAM: [(f64, f64); 8] = [
     (0.0, 1.0),
     (0.25, 1.1),
@@ -27,25 +28,24 @@ const DRAM: [(f64, f64); 8] = [
     (1.0, 3.2),
 ];
 
-/// The shape for an expander (`xeon6-cz122`, cxl.csv).
+/// The same for an expander (`xeon6-cz122`, cxl.csv).
 const EXPANDER: [(f64, f64); 7] =
     [(0.0, 1.0), (0.5, 1.07), (0.8, 1.22), (0.92, 1.45), (0.97, 1.8), (0.99, 2.5), (1.0, 4.5)];
 
-/// Lines that a core keeps outstanding, as on `xeon6-cz122`.
+/// Outstanding lines of a core, as on `xeon6-cz122`.
 const OUTSTANDING_LINES: f64 = 48.0;
 
-/// Latency that a core adds, ns, as on `xeon6-cz122`.
+/// Uncore latency, ns, as on `xeon6-cz122`.
 const UNCORE_NS: f64 = 60.0;
 
-/// Read bandwidths that a rating may have, GB/s. Firmware with a wrong base unit in its HMAT gives
-/// figures far outside.
+/// The valid range of a rated read bandwidth, GB/s. Firmware with a wrong base unit in its HMAT
+/// gives figures far outside.
 pub const BANDWIDTH_GBPS: RangeInclusive<f64> = 1e-3..=1e5;
 
-/// Idle latencies that a rating may have, ns: up to 1 ms.
+/// The valid range of a rated idle latency, ns: up to 1 ms.
 pub const LATENCY_NS: RangeInclusive<f64> = 1.0..=1e6;
 
-/// The platform that a machine is by its ratings, which lie within [`BANDWIDTH_GBPS`] and
-/// [`LATENCY_NS`].
+/// The platform of a machine's ratings, which are within [`BANDWIDTH_GBPS`] and [`LATENCY_NS`].
 pub fn platform(layout: &Layout) -> Platform {
     let domains = layout.domains.iter();
     Platform {
@@ -67,7 +67,7 @@ pub fn platform(layout: &Layout) -> Platform {
     }
 }
 
-/// Shares of all tiers in the ratio of what those near `domain` are rated at.
+/// Shares of all tiers, in the ratio of the rated bandwidths of the tiers near `domain`.
 pub fn shares(layout: &Layout, domain: usize) -> Vec<f64> {
     let near = &layout.domains[domain].tiers;
     let all: f64 = near.iter().map(|at| layout.tiers[*at].rated_gbps).sum();
@@ -115,7 +115,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is rated makes curves that begin and end there.
+        /// Curves begin at the rated latency and end at the rated bandwidth.
         #[test]
         fn curves_are_as_rated(log_gbps in -2.5..=5.0f64, log_ns in 0.0..=5.6f64) {
             let (gbps, ns) = (libm::pow(10.0, log_gbps), libm::pow(10.0, log_ns));

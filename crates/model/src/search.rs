@@ -1,17 +1,17 @@
-//! The best way to divide a hundred points among tiers.
+//! The best division of a hundred points among tiers.
 
-/// Steps of the first search, in points, from the finest.
+/// Step sizes of the first search, in points, from the finest.
 const COARSE: [u16; 5] = [5, 10, 20, 25, 50];
 
-/// The most that the first search tries; as fine as that allows, it steps.
+/// The most divisions that the first search tries; it uses the finest step within this limit.
 const TRIES_MAX: u64 = 60_000;
 
-/// Points of a hundred for each of `tiers` tiers with the highest score: all in steps of five
-/// points are tried (with more than six tiers in coarser ones), and from the best of them the
-/// search climbs in steps of one. `score` is `None` where points are not allowed; so is the answer
-/// when none are.
+/// Points of a hundred for each of `tiers` tiers with the highest score: the search tries all
+/// divisions in steps of five points (coarser with more than six tiers), and climbs from the best
+/// of them in steps of one. `score` is `None` for invalid points; the result is `None` if no points
+/// are valid.
 ///
-/// Among points with the same score the first tier gets the most.
+/// Among divisions with the same score, the one with the most points on the first tier wins.
 pub fn best_points(
     tiers: usize,
     mut score: impl FnMut(&[u16]) -> Option<f64>,
@@ -48,13 +48,14 @@ pub fn best_points(
     }
 }
 
-/// The number of ways to divide `sum` among `parts`: (parts + sum - 1) over sum.
+/// The number of ways to divide `sum` among `parts`: the binomial coefficient (parts + sum - 1)
+/// over sum.
 fn tries(sum: u16, parts: usize) -> u64 {
     let parts = parts.max(1) as u64;
     (1..=u64::from(sum)).fold(1, |ways: u64, n| ways.saturating_mul(parts + n - 1) / n)
 }
 
-/// The ways to divide `sum` among `parts`, from the most for the first.
+/// All ways to divide `sum` among `parts`, in falling order of the first part.
 fn compositions(sum: u16, parts: usize) -> Vec<Vec<u16>> {
     if parts <= 1 {
         return vec![vec![sum]; parts];

@@ -3,7 +3,7 @@
 //! Two definitions of a quantile are in use (Hyndman and Fan, "Sample Quantiles in Statistical
 //! Packages", 1996). [`quantile`] interpolates between neighbours (type 7, the default of R and
 //! NumPy) and suits estimates from few values. [`nearest_rank`] returns one of the values (type 1)
-//! and suits a percentile that stands for samples which were observed.
+//! and suits a percentile of observed samples.
 
 /// Sorts values in ascending order, NaN last.
 pub fn sorted(mut values: Vec<f64>) -> Vec<f64> {
@@ -23,8 +23,8 @@ pub fn quantile(sorted: &[f64], part: f64) -> f64 {
     below + (above - below) * at.fract()
 }
 
-/// The smallest of the sorted values that at least the fraction `part` (0 to 1) do not exceed;
-/// `None` without values. At 0.5 it is the lower median.
+/// The smallest of the sorted values that is at least as large as the fraction `part` (0 to 1) of
+/// all; `None` without values. At 0.5 it is the lower median.
 pub fn nearest_rank(sorted: &[f64], part: f64) -> Option<f64> {
     let rank = (part * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied()

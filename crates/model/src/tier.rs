@@ -1,4 +1,4 @@
-//! Tiers: pools of memory that behave alike.
+//! Tiers: pools of memory with uniform speed.
 
 use crate::{
     curve::{Curve, CurveError, Response},
@@ -15,7 +15,7 @@ pub enum TierKind {
     Dram,
     /// An expander behind a CXL link.
     Cxl,
-    /// Non-volatile memory that is addressed as memory.
+    /// Non-volatile memory, addressed as memory.
     Nvram,
     /// A file or a drive.
     Storage,
@@ -62,23 +62,23 @@ pub struct Tier {
     pub power: Option<TierPower>,
 }
 
-/// The power of a tier, static and per traffic.
+/// The power of a tier, static and proportional to its traffic.
 ///
-/// At 15 pJ/bit, 500 GB/s cost 500e9 x 8 x 15e-12 = 60 W.
+/// At 15 pJ/bit, 500 GB/s take 500e9 x 8 x 15e-12 = 60 W.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TierPower {
-    /// Power of all its devices without traffic, W.
+    /// Power of all devices without traffic, W.
     pub static_w: f64,
-    /// Energy of each bit that is read or written on its whole way, pJ.
+    /// Energy of each bit read or written, on its whole path, pJ.
     pub energy_pj_per_bit: f64,
     /// The source of the figures.
     pub figure: Figure,
 }
 
-/// The curve of one mix, as seen from one domain or from all.
+/// The curve of one mix, from one domain or from all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MixCurve {
-    /// The domain the traffic comes from; `None` for every domain that has no curve of its own.
+    /// The domain of the traffic; `None` for every domain without a curve of its own.
     pub domain: Option<String>,
     /// The mix of the traffic.
     pub mix: Mix,
@@ -86,11 +86,11 @@ pub struct MixCurve {
     pub curve: Curve,
 }
 
-/// The family of curves that is a tier.
+/// The curves of a tier.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curves(Vec<MixCurve>);
 
-/// Curves that cannot be those of a tier.
+/// Invalid curves of a tier.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CurvesError {
     /// No curve that is valid for every domain.
@@ -106,17 +106,16 @@ pub enum CurvesError {
 pub struct Answer {
     /// Bandwidth and latency against bytes in flight.
     pub response: Response,
-    /// The reason why it is an extrapolation, if it is.
+    /// The reason for an extrapolation; `None` if the response is none.
     pub extrapolated: Option<String>,
     /// The weakest provenance of the curves used.
     pub provenance: Provenance,
 }
 
 impl Curves {
-    /// The curves of a tier.
+    /// Builds the curves of a tier.
     ///
-    /// # Errors
-    /// When there are none, or two for the same domain and mix.
+    /// # Errors If `curves` is empty, or has two curves for the same domain and mix.
     pub fn new(curves: Vec<MixCurve>) -> Result<Self, CurvesError> {
         if curves.is_empty() {
             return Err(CurvesError::Empty);
@@ -130,7 +129,7 @@ impl Curves {
         Ok(Self(curves))
     }
 
-    /// The curves with each bandwidth times `factor`.
+    /// The curves with all bandwidths multiplied by `factor`.
     ///
     /// # Errors
     ///
@@ -186,8 +185,8 @@ impl Curves {
     }
 }
 
-/// The answer for `read_share` between its two neighbours in `curves` (not empty), and whether it
-/// lies outside of all of them.
+/// The answer for `read_share` between its two neighbours in `curves` (not empty), and true if it
+/// is outside of all of them.
 fn interpolate(curves: &[&MixCurve], read_share: f64) -> (Answer, bool) {
     let share = |curve: &MixCurve| curve.mix.read_share();
     let below = curves

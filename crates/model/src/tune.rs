@@ -1,27 +1,28 @@
-//! The best static weights in few runs: which to run next, given what the runs so far gave, or that
-//! it is done, and what the best is.
+//! Finds the best static weights in few runs. From the results of the runs so far, [`Search::next`]
+//! returns the weights to run next, or the best weights.
 //!
-//! The proposal may be wrong, so runs decide: first with all pages on the first tier, which is what
-//! the rest is compared with, then as proposed (by rated bandwidths, or by curves), then where
-//! something better may still be. Bounds that hold for every curve of the time over the share on
-//! the first tier exclude the other weights ([`curve`]). For 3:1 on a machine that is rated 22:9:
+//! The proposal may be wrong, so runs decide: first with all pages on the first tier (the
+//! reference), then with the proposed weights (from rated bandwidths or curves), then with weights
+//! that may be better still. Bounds that hold for every curve of the run time over the share on the
+//! first tier exclude the other weights ([`curve`]). For an optimum of 3:1 on a machine that is
+//! rated 22:9:
 //!
 //! ```text
-//! run  weights  time    what may still be there
-//!   1  1:0      1.333   the first tier's pages take their part of that: half of them 0.667
-//!   2  22:9     1.161   and those of the second theirs: the two meet at a share of 0.75, at 1.0
-//!   3  5:9      2.571   what lies beyond 22:9 is worse: the curve is above the line through both
-//!   4  3:1      1.000   nothing that is better by more than 2 %
-//!   5  3:1      1.004   again, to know how much of it is noise
-//!   6  1:0      1.331   the same: 3:1 is 1.33 times as fast, +- 0.02
+//! run  weights  time    conclusion
+//!   1  1:0      1.333   bound by the first tier: with half of its pages at least 0.667
+//!   2  22:9     1.161   bound by the second tier: both bounds meet at a share of 0.75, at 1.0
+//!   3  5:9      2.571   shares below 22:9 are worse: the curve is above the line through both
+//!   4  3:1      1.000   no weights can be better by more than 2 %
+//!   5  3:1      1.004   repetition, to measure the noise
+//!   6  1:0      1.331   repetition: 3:1 is 1.33 times as fast, +- 0.02
 //! ```
 //!
-//! Then runs are repeated where it is open which weights are better, as long as there are runs
-//! left and they can tell. Intervals are those of Student's t at [`INTERVAL`], the noise of a run
-//! being pooled over all weights, with what is expected of it beforehand worth two runs.
+//! Then runs are repeated while the better weights are uncertain, as long as runs are left and
+//! could decide. Intervals are those of Student's t at [`INTERVAL`]; the noise of a run is pooled
+//! over all weights, and the expected noise counts as two runs.
 //!
-//! With more than two tiers, those behind the first share the rest as the proposal has it: one
-//! number is searched for, not several.
+//! With more than two tiers, the tiers behind the first divide the rest in the ratio of the
+//! proposal: the search has one variable, not several.
 
 mod curve;
 mod noise;
@@ -34,23 +35,23 @@ use crate::{
 use curve::TimeCurve;
 use noise::Noise;
 
-/// Shares that are looked at, between 0 and 1.
+/// Shares between 0 and 1 at which the bound is evaluated.
 const STEPS: u32 = 1000;
 
-/// The least distance of weights to a share that counts as reached.
+/// Weights within this distance of a share, at least, count as equal to the share.
 const NEAR_LEAST: f64 = 1e-3;
 
-/// Whole numbers in a round beyond which weights are no longer made simpler.
+/// The largest round of weights that is tried as a simpler equivalent.
 const ROUND_MAX: u16 = 100;
 
-/// A step beyond the least share so far goes to this fraction of it: a run that takes ten times as
-/// long is not worth its information.
+/// The least share of the next run, as a fraction of the least share so far: a run that takes ten
+/// times as long is not worth its information.
 const REACH: f64 = 0.5;
 
-/// A share below which the next step down is to nothing.
+/// Below this share the next run may have any share, down to 0.
 const LEAST_SHARE: f64 = 0.2;
 
-/// Values that differ less are the same.
+/// Logarithms of values with a smaller difference are equal.
 const SAME: f64 = 1e-6;
 
 /// The space of a search, and its stop conditions.
@@ -58,29 +59,29 @@ const SAME: f64 = 1e-6;
 pub struct Search {
     /// The proposal, one weight for each tier.
     pub proposal: Weights,
-    /// Run only these, and all on the first tier.
+    /// If given, only these weights and the first tier alone are run.
     pub only: Option<Vec<Weights>>,
     /// The most runs.
     pub runs: usize,
-    /// The part by which weights have to be better to count: 0.02.
+    /// The least gain that counts, as a fraction: 0.02.
     pub worth: f64,
-    /// The standard deviation of a run as a part of it, as it is expected to be.
+    /// The expected standard deviation of a run, as a fraction of its value.
     pub noise: f64,
 }
 
-/// A run that was made.
+/// A completed run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     /// The weights.
     pub weights: Weights,
-    /// Its result: above 0, and lower is better.
+    /// The measured value: above 0, lower is better.
     pub value: f64,
 }
 
 /// The next step of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Make a run.
+    /// Make a run with these weights.
     Run(Weights, Why),
     /// The end, with the result.
     Done(Finding),
@@ -95,7 +96,7 @@ pub enum Why {
     Proposed,
     /// Listed by the user.
     Listed,
-    /// It may be better than the best so far by this fraction.
+    /// The weights may be better than the best so far by this fraction.
     Promising(f64),
     /// A repetition, since one run is too noisy.
     Again,
@@ -106,14 +107,14 @@ pub enum Why {
 pub struct Finding {
     /// The best weights.
     pub best: Weights,
-    /// Their value.
+    /// The value of the best weights.
     pub value: Estimate,
-    /// The value of all pages on the first tier, divided by that.
+    /// The value of the first tier alone, divided by that of the best weights.
     pub speedup: Estimate,
-    /// Whether they are better than all on the first tier by the least worthwhile gain, beyond
+    /// True if the best weights gain at least [`Search::worth`] over the first tier alone, beyond
     /// noise.
     pub is_better: bool,
-    /// The standard deviation of a run, as a part of it.
+    /// The standard deviation of a run, as a fraction of its value.
     pub noise: f64,
     /// The reason of the stop.
     pub stop: Stop,
@@ -124,7 +125,7 @@ pub struct Finding {
 pub enum Stop {
     /// No other weights can be better by the least worthwhile gain.
     Settled,
-    /// The difference is noise, and the remaining runs would not change that.
+    /// The difference is noise, and the remaining runs would not change this result.
     Noise,
     /// All runs are made.
     Runs,
@@ -134,14 +135,14 @@ pub enum Stop {
 #[derive(Clone, Debug)]
 struct Repetitions {
     weights: Weights,
-    /// Their share on the first tier.
+    /// Share of the weights on the first tier.
     share: f64,
-    /// The logarithms of what they gave.
+    /// Logarithms of the measured values.
     logs: Vec<f64>,
 }
 
 impl Repetitions {
-    /// Their mean.
+    /// The mean of the logarithms.
     fn mean(&self) -> f64 {
         statistics::mean(&self.logs)
     }
@@ -170,7 +171,7 @@ impl Search {
                 return Step::Run(self.proposal.clone(), Why::Proposed);
             }
             None => {
-                // The last run is for the best so far.
+                // The last run repeats the best weights so far.
                 if runs.len() + 1 < self.runs
                     && let Some((weights, part)) = judged.promising()
                 {
@@ -184,8 +185,8 @@ impl Search {
         }
     }
 
-    /// The weights that are known for the best of these runs, however few they are; `None` before
-    /// there is one with all pages on the first tier.
+    /// The result of these runs, however few; `None` before the first run with all pages on the
+    /// first tier.
     pub fn so_far(&self, runs: &[Run]) -> Option<Finding> {
         let points = points(runs);
         let first = Weights::first_tier(self.proposal.as_slice().len());
@@ -193,8 +194,8 @@ impl Search {
         Some(Judged::new(self, points, runs.len()).finding(Stop::Runs))
     }
 
-    /// Weights with this share on the first tier and the rest as the proposal has it: the simplest
-    /// that are near enough.
+    /// The simplest weights that are near enough to this share on the first tier; the other tiers
+    /// divide the rest in the ratio of the proposal.
     fn along(&self, share: f64) -> Weights {
         let proposed = &self.proposal.shares()[1..];
         let rest: f64 = proposed.iter().sum();
@@ -203,7 +204,7 @@ impl Search {
         let mut shares = vec![share];
         shares.extend(proposed.iter().map(|of| (1.0 - share) * part(of)));
         // Near a share the value changes at most in proportion to the distance, by the bounds of a
-        // curve. Near the ends that has no meaning.
+        // curve; this tolerance would be zero at a share of 0 or 1.
         let near = (self.worth / 2.0 * share.min(1.0 - share)).max(NEAR_LEAST);
         let simple = |round: u16| {
             let parts = shares.iter().map(|share| libm::round(share * f64::from(round)) as u16);
@@ -221,7 +222,7 @@ impl Search {
     }
 }
 
-/// Runs, by their weights, in the order in which these came first.
+/// Groups runs by weights, in the order of their first runs.
 fn points(runs: &[Run]) -> Vec<Repetitions> {
     let mut points: Vec<Repetitions> = vec![];
     for Run { weights, value } in runs {
@@ -237,7 +238,7 @@ fn points(runs: &[Run]) -> Vec<Repetitions> {
     points
 }
 
-/// Whether two weights are the same placement.
+/// True if two weights give the same placement.
 fn is_same(a: &Weights, b: &Weights) -> bool {
     let (a, b) = (a.shares(), b.shares());
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-9)
@@ -248,7 +249,7 @@ struct Judged<'a> {
     search: &'a Search,
     points: Vec<Repetitions>,
     noise: Noise,
-    /// The curve that fits, where there is one: on the line of the proposal.
+    /// The fitted curve; `None` in a search among listed weights.
     curve: Option<TimeCurve>,
     /// The point with all pages on the first tier.
     first: usize,
@@ -271,13 +272,14 @@ impl<'a> Judged<'a> {
         };
         let lowest = |a: &usize, b: &usize| value(*a).total_cmp(&value(*b));
         let best = (0..points.len()).min_by(lowest).unwrap_or(first);
-        // Among equals, all on the first tier.
+        // Among equals, the first tier alone wins.
         let gains = points[first].mean() > points[best].mean() + SAME;
         let best = if gains { best } else { first };
         Self { search, points, noise, curve, first, best, left: search.runs.saturating_sub(made) }
     }
 
-    /// Weights that were not run, and may be better by more than counts; and by how much.
+    /// Weights without a run that may be better than the best by more than the least gain, and the
+    /// possible gain.
     fn promising(&self) -> Option<(Weights, f64)> {
         let curve = self.curve.as_ref()?;
         let best = curve.least();
@@ -300,7 +302,7 @@ impl<'a> Judged<'a> {
         Some((weights, 1.0 - bound / best))
     }
 
-    /// The weights to run again, or the reason to stop.
+    /// The index of the weights to run again, or the reason to stop.
     fn again(&self) -> Result<usize, Stop> {
         let runs = |at: usize| self.points[at].logs.len();
         let fewer = |a: usize, b: usize| if runs(a) <= runs(b) { a } else { b };
@@ -309,7 +311,7 @@ impl<'a> Judged<'a> {
         }
         let worth = libm::log1p(self.search.worth);
         let gain = self.behind(self.first);
-        // The certainty that all remaining runs would give.
+        // Half of the interval that all remaining runs would give.
         let most = self
             .noise
             .half(runs(self.best) + self.left.div_ceil(2), runs(self.first) + self.left / 2);
@@ -329,12 +331,12 @@ impl<'a> Judged<'a> {
         }
     }
 
-    /// The logarithm of the ratio to the best.
+    /// The logarithm of the ratio to the best value.
     fn behind(&self, at: usize) -> f64 {
         self.points[at].mean() - self.points[self.best].mean()
     }
 
-    /// Half the interval of that.
+    /// Half of the interval of [`Judged::behind`].
     fn half(&self, at: usize) -> f64 {
         self.noise.half(self.points[at].logs.len(), self.points[self.best].logs.len())
     }
@@ -360,8 +362,8 @@ impl<'a> Judged<'a> {
     }
 }
 
-// The interval is stated once, and the quantiles in `noise` are for it.
+// The quantiles in `noise` are for this interval.
 const _: () = assert!(INTERVAL == 0.9);
 
-// Weights that are made simpler are ones that the kernel takes.
+// The kernel accepts the simplified weights.
 const _: () = assert!(ROUND_MAX <= WEIGHT_MAX);

@@ -1,14 +1,14 @@
-//! Quantities that carry a unit, and their text form.
+//! Quantities with a unit, and their text form.
 //!
 //! A bare number is refused: the unit is part of the value. GB/s is 10^9 bytes a second, GiB is
 //! 2^30 bytes.
 
 use std::{fmt, str::FromStr};
 
-/// Bytes in a cache line, the unit in which threads ask memory for data.
+/// Bytes in a cache line, the unit of memory requests.
 pub const LINE_BYTES: f64 = 64.0;
 
-/// A text that is not a quantity of the kind asked for.
+/// A text that is not a quantity of the expected kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("\"{text}\" is not a {kind}: {reason}")]
 pub struct UnitError {
@@ -18,7 +18,7 @@ pub struct UnitError {
     pub kind: &'static str,
     /// The problem.
     pub reason: String,
-    /// The units that are allowed, for a hint.
+    /// The allowed units, for a hint.
     pub allowed: String,
 }
 
@@ -71,7 +71,7 @@ impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, scale) =
             SIZE_UNITS[..5].iter().rev().find(|(_, scale)| self.0 as f64 >= *scale).unwrap_or(
-                // Below one byte there is only zero.
+                // Zero is the only value below one byte.
                 &SIZE_UNITS[0],
             );
         let value = self.0 as f64 / scale;
@@ -97,7 +97,7 @@ const BANDWIDTH_UNITS: [(&str, f64); 6] = [
 ];
 
 impl Bandwidth {
-    /// GB/s, that is 10^9 bytes a second.
+    /// GB/s, 10^9 bytes a second.
     pub const fn gbps(self) -> f64 {
         self.0
     }
@@ -117,18 +117,18 @@ impl fmt::Display for Bandwidth {
     }
 }
 
-/// A length of time, or a point in it; never negative.
+/// A duration, or a point in time; never negative.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Time(f64);
 
 const TIME_UNITS: [(&str, f64); 6] =
     [("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9), ("min", 60.0), ("h", 3600.0)];
 
-/// The longest time, s: about 300 years, so that its nanoseconds can be counted.
+/// The longest time, s: about 300 years, so that its nanoseconds fit in 64 bits.
 const TIME_MAX_S: f64 = 1e10;
 
 impl Time {
-    /// A time in seconds; `None` if negative.
+    /// A time in seconds, clamped to 0 and about 300 years.
     pub const fn from_seconds(seconds: f64) -> Self {
         Self(seconds.clamp(0.0, TIME_MAX_S))
     }
@@ -166,13 +166,13 @@ impl fmt::Display for Time {
         // Seconds are the largest unit: 90 s is clearer than 1.5 min.
         let (unit, scale) =
             TIME_UNITS[..4].iter().find(|(_, scale)| self.0 >= *scale).unwrap_or(&TIME_UNITS[0]);
-        // 30 x 1e-9 is not quite 3e-8.
+        // Rounds, since 30 x 1e-9 is not exactly 3e-8.
         let value = (self.0 / scale * 1e6).round() / 1e6;
         write!(f, "{value} {unit}")
     }
 }
 
-/// A part of something in percent. May be negative.
+/// A percentage. May be negative.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Percent(f64);
 

@@ -3,11 +3,11 @@
 use core::ops::Rem;
 use std::{fmt, str::FromStr};
 
-/// The most pages that one tier can have in a round, as the kernel has it.
+/// The most pages of one tier in a round, as in the kernel.
 pub const WEIGHT_MAX: u16 = 255;
 
 /// Pages on each tier in one round, such as `3:1`. Kept as given, not reduced; at least one is not
-/// zero. A zero keeps a tier out; the kernel is then told by a node mask.
+/// zero. A tier with weight zero gets no pages; the kernel excludes it by a node mask.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Weights(Vec<u16>);
 
@@ -19,13 +19,13 @@ pub enum WeightsError {
     Part {
         /// The whole text.
         text: String,
-        /// The part of it.
+        /// The invalid part.
         part: String,
     },
     /// All weights are zero.
     #[error("\"{0}\" puts no page anywhere: all weights are zero")]
     AllZero(String),
-    /// Another number of weights than there are tiers.
+    /// A number of weights other than the number of tiers.
     #[error("\"{weights}\" has {given} weights, but there are {tiers} tiers: {names}")]
     Count {
         /// The weights as written.
@@ -42,8 +42,7 @@ pub enum WeightsError {
 impl Weights {
     /// Weights for tiers in their order.
     ///
-    /// # Errors
-    /// When one is above 255 or all are zero.
+    /// # Errors If a weight is above 255 or all are zero.
     pub fn new(weights: Vec<u16>) -> Result<Self, WeightsError> {
         let text = || join(&weights);
         if let Some(part) = weights.iter().find(|weight| **weight > WEIGHT_MAX) {
@@ -55,8 +54,8 @@ impl Weights {
         Ok(Self(weights))
     }
 
-    /// The whole points of a hundred that are nearest to `shares`, which sum to 1. The largest
-    /// remainders are rounded up.
+    /// The whole points of a hundred nearest to `shares`, which sum to 1. The largest remainders
+    /// are rounded up.
     pub fn percent(shares: &[f64]) -> Self {
         let exact: Vec<f64> = shares.iter().map(|share| 100.0 * share.clamp(0.0, 1.0)).collect();
         let mut points: Vec<u16> = exact.iter().map(|points| (points + 1e-9) as u16).collect();
@@ -76,8 +75,8 @@ impl Weights {
         Self((0..tiers.max(1)).map(|tier| u16::from(tier == 0)).collect())
     }
 
-    /// Every distinct ratio of whole numbers up to `limit` over `tiers` tiers, from the most on
-    /// the first tier to the least.
+    /// Every distinct ratio of whole numbers up to `limit` over `tiers` tiers, in falling order of
+    /// the share on the first tier.
     pub fn every_ratio(tiers: usize, limit: u16) -> Vec<Self> {
         let mut all = vec![vec![]];
         for _ in 0..tiers {
@@ -99,22 +98,22 @@ impl Weights {
         &self.0
     }
 
-    /// Whether all pages are on one tier.
+    /// True if all pages are on one tier.
     pub fn one_tier(&self) -> bool {
         self.0.iter().filter(|weight| **weight > 0).count() == 1
     }
 
-    /// The part of the pages on each tier; they sum to 1.
+    /// The share of pages on each tier; they sum to 1.
     pub fn shares(&self) -> Vec<f64> {
         let sum: f64 = self.0.iter().map(|weight| f64::from(*weight)).sum();
         self.0.iter().map(|weight| f64::from(*weight) / sum).collect()
     }
 
-    /// The weights, checked to be one for each of `names`.
+    /// Checks that each of `names` has a weight.
     ///
     /// # Errors
     ///
-    /// Another number of weights.
+    /// Another number of weights than names.
     pub fn for_tiers(self, names: &[&str]) -> Result<Self, WeightsError> {
         if self.0.len() == names.len() {
             return Ok(self);
@@ -152,7 +151,7 @@ fn join(weights: &[u16]) -> String {
     weights.iter().map(u16::to_string).collect::<Vec<_>>().join(":")
 }
 
-/// The greatest common divisor of two whole numbers of one type; of 0 and another, the other.
+/// The greatest common divisor of two whole numbers of one type; the other number if one is 0.
 pub fn gcd<T: Copy + Default + PartialEq + Rem<Output = T>>(a: T, b: T) -> T {
     if b == T::default() { a } else { gcd(b, a % b) }
 }

@@ -1,4 +1,4 @@
-//! The control loop and the policies, on a machine that is made up.
+//! The control loop and the policies on a synthetic machine.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -25,10 +25,10 @@ use std::{cell::RefCell, rc::Rc};
 const GB: u64 = 1_000_000_000;
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
-// --- A machine ----------------------------------------------------------------------------------
+// --- A synthetic machine -------------------------------------------------------------------------
 
-/// A machine with the tiers of DRAM, then those of CXL, one of each for each domain. The bandwidth
-/// of a domain is that of its tiers in the ratio of its pages.
+/// A machine with DRAM tiers, then CXL tiers, one of each for each domain. The bandwidth of a
+/// domain follows from its tiers and the shares of its pages.
 struct Fake {
     layout: Layout,
     /// The placement of each scope, and its target.
@@ -118,7 +118,7 @@ impl Fake {
         self.demand_gbps[domain].min(carried)
     }
 
-    /// The part of the pages of `domain` on its first tier.
+    /// The fraction of the pages of `domain` on its first tier.
     fn first(&self, domain: usize) -> f64 {
         let own = |(scope, _): &(&ScopeLayout, _)| scope.domain == domain;
         let scopes = self.layout.scopes.iter().zip(&self.placed).filter(own);
@@ -208,7 +208,7 @@ impl Machine for Fake {
 /// The observations that a [`Script`] received.
 type Shown = Rc<RefCell<Vec<Observation>>>;
 
-/// Goes from one share of the first tier to the next, and notes what it is shown.
+/// Steps through shares of the first tier, and records its observations.
 struct Script {
     firsts: Vec<f64>,
     enough: usize,
@@ -278,7 +278,7 @@ fn a_period_is_made_of_samples() {
     assert!((seen.tiers[0].latency_ns.unwrap() - 360.0).abs() < 1e-9);
     assert_eq!((seen.tiers[1].read_share, seen.tiers[1].latency_ns), (None, None));
     assert_eq!(period.domains[0].seen, Some(seen));
-    // A span that is no multiple of a sample ends in a shorter one.
+    // A span that is no multiple of a sample ends with a shorter sample.
     machine.spans.clear();
     let period = controller.period(&mut machine, MS(500)).unwrap();
     assert_eq!(machine.spans, [MS(200), MS(200), MS(100)]);
@@ -302,13 +302,14 @@ fn samples_with_migration_are_not_judged() {
         let moved = period.domains[0].migrated_bytes;
         assert_eq!(moved > 0, counted > reached + 1.0, "what is recorded leaves nothing out");
     }
-    // Each of the two tiers takes a gigabyte in each of twelve samples.
+    // Each of the two tiers gets a gigabyte in each of twelve samples.
     assert_eq!(periods[1].domains[0].migrated_bytes, 24 * GB);
 }
 
 #[test]
 fn what_is_judged_is_where_the_pages_are() {
-    // Pages begin to move in the middle of a period: what was quiet before is another placement.
+    // Pages begin to move in the middle of a period: quiet samples before that show another
+    // placement.
     let mut machine = Fake::new(1, &[(0, true)]);
     (machine.lag, machine.delay) = (MS(3000), MS(1000));
     let script = [0.9, 0.8, 0.7, 0.8];
@@ -329,7 +330,7 @@ fn it_holds_off_while_pages_move_and_not_for_ever() {
     let (mut controller, shown) = scripted(&machine, settings, &[&[0.8, 0.6]]);
     let periods = periods(&mut controller, &mut machine, 10);
     let judged: Vec<bool> = periods.iter().map(|period| period.domains[0].seen.is_some()).collect();
-    // The first before anything moves; then after each three periods of waiting.
+    // The first decision precedes any migration; then one after each three periods of waiting.
     let expected = [true, false, false, false, true, false, false, false, true, false];
     assert_eq!(judged, expected);
     assert_eq!(shown[0].borrow()[1].quiet, 30, "then all samples count");
@@ -383,7 +384,7 @@ fn a_period_lasts_until_every_domain_has_enough() {
 #[test]
 fn a_change_that_makes_things_worse_is_taken_back() {
     let mut machine = Fake::new(1, &[(0, true)]);
-    // 625 GB/s with four fifths on the first tier; 417 with two.
+    // 625 GB/s with four fifths of the pages on the first tier; 417 GB/s with two fifths.
     let (mut controller, _) = scripted(&machine, Settings::default(), &[&[0.8, 0.4, 0.4, 0.4]]);
     let periods = periods(&mut controller, &mut machine, 4);
     let verdicts = periods.iter().map(|period| &period.domains[0].verdict);
@@ -402,7 +403,7 @@ fn errors_pass_through() {
     let broken = controller.period(&mut machine, Duration::MAX);
     assert_eq!(broken, Err(Broken::Counter(33)));
     assert_eq!(machine.applied.len(), 1, "nothing is decided on half a period");
-    // The loop can go on if the machine can.
+    // The loop continues if the machine does.
     assert!(controller.period(&mut machine, Duration::MAX).is_ok());
 
     machine.fails_at = (None, Some(3));
@@ -427,7 +428,7 @@ fn each_domain_decides_for_its_own_scopes() {
             assert_eq!(target.shares, [0.0, other, 0.0, 1.0 - other]);
         }
     }
-    // Each is shown its own traffic, on the tiers near it.
+    // Each policy observes its own traffic, on the tiers near it.
     let shown = shown.iter().map(|shown| shown.borrow()[0].mean_gbps);
     let means: Vec<f64> = shown.collect();
     assert!((means[0] - 500.0).abs() < 1e-9 && (means[1] - 300.0).abs() < 1e-9, "{means:?}");
@@ -435,7 +436,7 @@ fn each_domain_decides_for_its_own_scopes() {
 
 // --- Every policy -------------------------------------------------------------------------------
 
-/// The assumed curves of such a machine: rising, with some bandwidth to spare.
+/// The assumed curves of a synthetic machine: rising, with some spare bandwidth.
 fn platform(tiers: usize) -> Platform {
     let figure = || Figure::assumed("test");
     let tier = |at: usize| {
@@ -539,7 +540,7 @@ fn observations(length: usize) -> impl Strategy<Value = Vec<Observation>> {
         .prop_flat_map(move |tiers| prop::collection::vec(any_observation(tiers), 1..=length))
 }
 
-/// The samples that would show `seen`.
+/// The samples that correspond to `seen`.
 fn reading(seen: &Observation) -> Reading {
     let tier = |tier: &TierObservation| {
         let inserts_per_ns = tier.bandwidth_gbps / 64.0;
@@ -579,8 +580,8 @@ proptest! {
         }
     }
 
-    /// Colloid's rules are for latencies that answer to the shares; under one that does not they go
-    /// one way until they are at the end. All others come to rest.
+    /// Colloid's rules need latencies that depend on the shares; with constant latencies they move
+    /// in one direction to the end. All other policies come to rest.
     #[test]
     fn a_constant_never_makes_one_oscillate(seen in observations(1)) {
         let seen = &seen[0];
@@ -603,7 +604,7 @@ proptest! {
     }
 }
 
-/// A loop over `machine` under the policy `kind` for each domain.
+/// A loop over `machine` with the policy `kind` for each domain.
 fn under(kind: PolicyKind, machine: &Fake, settings: Settings) -> Controller {
     let believed = platform(2);
     Controller::new(&machine.layout, settings, |_, tiers| {
@@ -648,8 +649,8 @@ fn without_latency_there_is_still_bandwidth_to_go_by() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Policies settle on a machine that responds with a delay. Colloid's need not: the closed form
-    /// overshoots with both tiers nearly full, and averages lag behind the pages.
+    /// Policies settle on a machine that responds with a delay, except Colloid's: the closed form
+    /// overshoots with both tiers nearly saturated, and averages lag behind the pages.
     #[test]
     fn on_a_machine_that_answers_they_rest(demand in 20.0..1200.0f64, delay_ms in 0..5000u64) {
         for (kind, ..) in PolicyKind::ALL {
@@ -670,7 +671,7 @@ proptest! {
         }
     }
 
-    /// Below saturation nothing is gained elsewhere: pages are on the first tier in the end.
+    /// Below saturation the other tiers gain nothing: in the end all pages are on the first tier.
     #[test]
     fn unsaturated_stays_local(demand in 20.0..210.0f64) {
         for kind in [PolicyKind::Dmi, PolicyKind::DmiPrototype, PolicyKind::Guided] {

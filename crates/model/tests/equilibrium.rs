@@ -17,7 +17,8 @@ fn figure() -> Figure {
     Figure::assumed("test")
 }
 
-/// Curves by their steps. With `bend` the last point carries a little less than the one before.
+/// Curves by their steps. With `bend` the last point has a little less bandwidth than the one
+/// before.
 fn curve(bend: bool) -> impl Strategy<Value = Curve> {
     let steps = prop::collection::vec((1.0..200.0f64, 0.0..200.0f64), 1..6);
     (50.0..800.0f64, steps, 0.7..1.0f64).prop_map(move |(idle, steps, back)| {
@@ -34,7 +35,8 @@ fn curve(bend: bool) -> impl Strategy<Value = Curve> {
             points.push(point(bandwidth, latency));
         }
         if bend {
-            // Down to 0.59, the latency makes up for it all the way: 4 - back - 2 / back > 0.
+            // Down to 0.59, the rise of latency outweighs the loss of bandwidth all the way: 4 -
+            // back - 2 / back > 0.
             points.push(point(bandwidth * back, latency * 2.0 / back));
         }
         Curve::new(points).unwrap()
@@ -62,7 +64,7 @@ fn platform_of(curves: Vec<Curve>, page_streams: u32) -> Platform {
     }
 }
 
-/// A platform of up to `most` tiers, and the part of the traffic that goes to each; some to none.
+/// A platform of up to `most` tiers, and the share of the traffic on each; some shares are zero.
 fn platform_and_shares(most: usize, bend: bool) -> impl Strategy<Value = (Platform, Vec<f64>)> {
     let tier = (curve(bend), 0..10u32);
     (prop::collection::vec(tier, 1..=most), 1..33u32)
@@ -92,7 +94,7 @@ fn alone(platform: &Platform, load: &Load) -> LoadEquilibrium {
     solve(platform, std::slice::from_ref(load)).loads.remove(0)
 }
 
-/// The most all tiers together can carry at these shares, GB/s.
+/// The hard limit of all tiers together at these shares, GB/s.
 fn limit(platform: &Platform, shares: &[f64]) -> f64 {
     let most = |tier: &Tier| tier.curves.of(Mix::READ).unwrap().max_bandwidth_gbps();
     let used = platform.tiers.iter().zip(shares).filter(|(_, share)| **share > 0.0);
@@ -178,7 +180,8 @@ proptest! {
         prop_assert!(coupled.bandwidth_gbps <= free.bandwidth_gbps * (1.0 + 1e-6));
     }
 
-    /// Without computing, all that circulates is in flight: bandwidth times latency is its bytes.
+    /// Without compute time, all circulating bytes are in flight: bandwidth times latency equals
+    /// them.
     #[test]
     fn little_holds(
         (platform, shares) in platform_and_shares(8, true), threads in 0.1..1e4f64,
@@ -186,7 +189,7 @@ proptest! {
         assert_little(&platform, &shares, threads)?;
     }
 
-    /// Bytes that wait for a link are in flight, and not counted at their tier again.
+    /// Bytes queued at a link are in flight, and not counted again at their tier.
     #[test]
     fn little_holds_behind_a_link(
         (mut platform, shares) in platform_and_shares(8, true), threads in 0.1..1e4f64,
@@ -199,7 +202,7 @@ proptest! {
 }
 
 proptest! {
-    // Loads that share tiers take many rounds.
+    // Loads that share tiers need many rounds.
     #![proptest_config(config(48))]
 
     #[test]

@@ -50,7 +50,7 @@ fn several_thread_counts_say_more_than_one() {
     };
     let (many, one) = (row(&platform, &all, 60.0, "3:1"), row(&platform, &only(60), 60.0, "3:1"));
     assert!(width(&one) > 1.5 * width(&many), "{:?} and {:?}", one.speedup, many.speedup);
-    // A result without bandwidth says the least of all.
+    // A result without bandwidth has the least information.
     let mut blind = only(60);
     blind.local.iter_mut().for_each(|run| run.bandwidth_gbps = None);
     let blind = row(&platform, &blind, 60.0, "3:1");
@@ -140,7 +140,7 @@ fn a_bigger_machine_is_faster() {
     assert!(gain > 1.5 && gain <= 2.0, "STREAM on twice the bandwidth: {gain}");
 }
 
-/// The columns of the Mess plotter, with a curve that bends back and a point in its way.
+/// The columns of the Mess plotter, with a curve that bends back and an outlier.
 const MESS: &str = "\
 read_pct_rounded,pause,bandwidth_mean,bandwidth_std,rd_percentage_actual_mean,latency_mean,\
 latency_std,bandwidth_smooth,latency_smooth,rw_ratio
@@ -168,8 +168,8 @@ fn mess_curves() {
     assert_eq!(read.curves.of(Mix::READ).unwrap().points().len(), 3);
 }
 
-/// A run whose demand comes and goes is, while all threads work, the run as it is; while few do,
-/// the first tier alone is enough.
+/// In a run with varying demand, stretches with all threads behave like the original run; for
+/// stretches with few threads, the first tier alone suffices.
 #[test]
 fn a_run_may_come_and_go() {
     let platform = platform("gnr120-cz122");
@@ -197,8 +197,8 @@ fn a_run_may_come_and_go() {
     assert!(speed(&program, 1, 0.7) < 1.0);
 }
 
-/// Threads on two sockets, all pages interleaved over both: each socket does half, and is as fast
-/// as one socket alone with its own pages.
+/// Threads on two sockets, all pages interleaved over both: each socket does half of the work, as
+/// fast as one socket alone with its own pages.
 #[test]
 fn threads_are_spread_over_the_domains() {
     let one = platform("gnr120-cz122");
@@ -211,19 +211,19 @@ fn threads_are_spread_over_the_domains() {
     };
     let (alone, both) = (at(&one, 120.0, "7:3"), at(&two, 240.0, "7:7:3:3"));
     let gain = both.bandwidth_gbps.mean / alone.bandwidth_gbps.mean;
-    // Not twice: the page streams of one socket are divided among twice the tiers.
+    // Less than twice: the page streams of one socket are divided among twice as many tiers.
     assert!((1.7..2.02).contains(&gain), "{gain}");
     for (near, far) in [(0, 1), (2, 3)] {
         let [near, far] = [near, far].map(|tier| both.tier_latency_ns[tier]);
         assert!((near / far - 1.0).abs() < 1e-9, "{near} {far}");
     }
-    // Threads on both sockets run alike with their pages on either socket.
+    // Threads on both sockets have the same speed with their pages on either socket.
     let [left, right] = ["1:0:0:0", "0:1:0:0"].map(|weights| at(&two, 240.0, weights));
     assert!((left.bandwidth_gbps.mean / right.bandwidth_gbps.mean - 1.0).abs() < 1e-9);
 }
 
 /// Half of the traffic to each tier crosses the link to its socket, so that a link of 50 GB/s in
-/// each direction lets 100 GB/s of either socket's tiers be used.
+/// each direction allows 100 GB/s on the tiers of either socket.
 #[test]
 fn a_link_between_sockets_carries_the_part_of_the_traffic_that_crosses_it() {
     let mut two = platform("two-sockets");
@@ -238,7 +238,7 @@ fn a_link_between_sockets_carries_the_part_of_the_traffic_that_crosses_it() {
     }
 }
 
-/// Rows are the same whatever is computed beside them.
+/// A row does not depend on rows computed with it.
 #[test]
 fn rows_are_computed_one_by_one_as_together() {
     let platform = platform("gnr120-cz122");

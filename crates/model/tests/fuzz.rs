@@ -15,7 +15,7 @@ use interleaf_model::{
 use proptest::{prelude::*, sample::Index};
 use std::{fs, path::PathBuf, sync::LazyLock};
 
-/// A file that comes with the tool.
+/// A built-in file.
 struct Shipped {
     name: String,
     text: String,
@@ -32,7 +32,7 @@ fn folder(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
 }
 
-/// The TOML files of a folder, in the order of their names: cases must repeat from their seed.
+/// The TOML files of a folder, in the order of their names, so that cases repeat from their seed.
 fn shipped(name: &str) -> Vec<Shipped> {
     let mut paths: Vec<PathBuf> =
         fs::read_dir(folder(name)).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -55,7 +55,7 @@ fn curves_beside(path: &str) -> Result<String, String> {
     fs::read_to_string(folder("platforms").join(path)).map_err(|why| why.to_string())
 }
 
-/// A small table as the Mess benchmark writes it.
+/// A small table in the format of the Mess benchmark.
 const MESS: &str = "read_pct_rounded,pause,bandwidth_mean,latency_mean\n\
                     100,1000,10,100\n100,100,50,120\n100,0,60,300\n\
                     50,1000,10,110\n50,100,40,130\n50,0,45,400\n";
@@ -70,7 +70,7 @@ enum Mutation {
     Number(Index, &'static str),
 }
 
-/// Numbers at and beyond the ends of what is allowed.
+/// Numbers at and beyond the limits of valid ranges.
 const EXTREMES: [&str; 12] = [
     "nan",
     "inf",
@@ -92,7 +92,7 @@ fn mutation() -> impl Strategy<Value = Mutation> {
         1 => (any::<Index>(), any::<u8>()).prop_map(|(at, b)| Mutation::Byte(at, b)),
         1 => any::<Index>().prop_map(Mutation::DeleteLine),
         1 => any::<Index>().prop_map(Mutation::DuplicateLine),
-        // Most of what is let through is a number.
+        // Most accepted mutations change a number.
         6 => (any::<Index>(), prop::sample::select(&EXTREMES[..]))
             .prop_map(|(at, number)| Mutation::Number(at, number)),
     ]
@@ -175,8 +175,8 @@ fn sane(prediction: &Prediction) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Checks that an error names its file, a remedy, and a line of the file or, of a problem of the
-/// file as a whole, such as a missing key, the field or the mix.
+/// Checks that an error names its file, a remedy, and a line of the file; or, for a problem of the
+/// file as a whole (such as a missing key), the field or the mix.
 fn check_error(why: &FileError, file: &str, text: &str) -> Result<(), TestCaseError> {
     let lines = text.lines().count().max(1);
     prop_assert_eq!(&why.file, file);
@@ -198,7 +198,7 @@ fn predict_mix(platform: &Platform) -> Result<(), TestCaseError> {
 
 fn predict_demand(platform: &Platform, demand: &Demand) -> Result<(), TestCaseError> {
     let tiers = platform.tiers.len();
-    // Whoever reads a demand checks this against the platform, which the parser does not know.
+    // The caller checks the number of weights against the platform, which the parser does not know.
     let fits = demand.interleaved.iter().all(|run| run.weights.as_slice().len() == tiers);
     if !fits {
         return Ok(());
@@ -206,7 +206,7 @@ fn predict_demand(platform: &Platform, demand: &Demand) -> Result<(), TestCaseEr
     sane(&Forecast::new(platform, platform, demand).predict(32.0, &[three_to_one(tiers)]))
 }
 
-/// Every parser on the same text; what they say is not of interest.
+/// Runs every parser on the same text and ignores the results.
 fn parse_all(text: &str) {
     let _ = platform_toml::parse("p.toml", text, &|_| Ok(text.into()));
     let _ = curve_csv::parse("c.csv", text, &["cpu"]);
@@ -234,7 +234,7 @@ proptest! {
         parse_all(&text);
     }
 
-    /// Texts that come further than chance does: short, and of the characters that formats use.
+    /// Texts that pass further than random ones: short, with the characters of the formats.
     #[test]
     fn any_token(text in "[-+0-9.eE:_/,=\\[\\]{}\"#\nRWntGKMiBs é]{0,40}") {
         parse_all(&text);
@@ -283,7 +283,7 @@ proptest! {
     #[test]
     fn changed_workloads(which in any::<Index>(), mutations in mutations()) {
         let file = which.get(&WORKLOADS);
-        // The numbers that are let through are many; to predict from each would take minutes.
+        // Too many numbers are accepted: a prediction from each would take minutes.
         let text = mutated(&file.text, &mutations);
         match demand_toml::parse(&file.name, &text) {
             Ok(demand) => {

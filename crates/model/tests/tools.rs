@@ -1,4 +1,4 @@
-//! Outputs of other tools are parsed, and written outputs are those of the tools.
+//! Outputs of other tools are parsed, and written outputs match those of the tools.
 
 use interleaf_model::{
     curve::{Curve, CurvePoint},
@@ -13,7 +13,7 @@ use interleaf_model::{
 };
 use proptest::{prelude::*, sample::Index};
 
-/// The layout of a whole run; the numbers are not those of a machine.
+/// The layout of a complete run; the numbers are invented.
 const MLC: &str = "\
 Intel(R) Memory Latency Checker - v3.11
 Measuring idle latencies for random access (in ns)...
@@ -98,7 +98,7 @@ fn what_is_wrong_in_an_output_is_named() {
 fn a_whole_run_is_printed_as_it_was() {
     let read = mlc_text::parse("mlc.txt", MLC).unwrap();
     let printed = mlc_text::text(&read, 2.3);
-    // But for what is not a figure.
+    // Only the figures are compared.
     let figures = |text: &str| -> Vec<String> {
         let other = |line: &&str| {
             ["Intel", "Using all", "Measuring cache", "Local"].iter().any(|it| line.starts_with(it))
@@ -129,7 +129,7 @@ fn a_curve_goes_out_as_mess_writes_it() {
     assert_eq!(text.lines().nth(5).unwrap(), "50,1,50,0,0.5,120,0,50,120,1");
 }
 
-/// A number with so many digits behind the point, as it is printed.
+/// A number with `digits` decimals, as printed.
 fn printed(most: u64, digits: i32) -> impl Strategy<Value = f64> {
     (1..most).prop_map(move |number| number as f64 / f64::from(10_i32.pow(digits as u32)))
 }

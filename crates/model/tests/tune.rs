@@ -1,4 +1,4 @@
-//! The search for the best weights on synthetic curves: how near it comes in how many runs.
+//! The search for the best weights on synthetic curves: its regret and its number of runs.
 
 use interleaf_model::{
     tune::{Finding, Run, Search, Step, Stop, Why},
@@ -6,16 +6,16 @@ use interleaf_model::{
 };
 use proptest::prelude::*;
 
-/// A curve of the time over the share on the first tier.
+/// A curve of the run time over the share on the first tier.
 #[derive(Clone, Copy, Debug)]
 struct Workload {
     /// The share at which both tiers take the same time.
     fed: f64,
-    /// The part of the time, of a whole of 1, that does not depend on memory.
+    /// The fraction of the run time that does not depend on memory.
     fixed: f64,
-    /// Time that the latency of the slow tier adds.
+    /// Time added by the latency of the slow tier.
     late: f64,
-    /// The sharpness of the optimum: infinite when the slower tier alone decides.
+    /// The sharpness of the optimum: infinite if the slower tier alone decides.
     sharp: f64,
 }
 
@@ -55,7 +55,7 @@ fn search(proposal: &str) -> Search {
     Search { proposal, only: None, runs: 8, worth: 0.02, noise: 0.01 }
 }
 
-/// Runs until it is done: what is found, and the runs.
+/// Runs a search to its end: the result, and the runs.
 fn found(search: &Search, value: &mut dyn FnMut(f64) -> f64) -> (Finding, Vec<Run>) {
     let mut runs = vec![];
     loop {
@@ -167,7 +167,7 @@ fn regrets(noise: f64) -> Vec<f64> {
 
 #[test]
 fn most_are_within_two_percent() {
-    // Noise, the part of workloads that must be within 2 %, and the mean regret.
+    // Noise, the fraction of workloads that must be within 2 %, and the mean regret.
     for (noise, part, mean) in [
         (0.0, 1.0, 0.008),
         (0.005, 0.97, 0.01),
@@ -185,7 +185,7 @@ fn most_are_within_two_percent() {
 }
 
 proptest! {
-    /// Without noise it is always within 2 %, in at most 8 runs.
+    /// Without noise the result is always within 2 %, in at most 8 runs.
     #[test]
     fn without_noise_it_is_found(
         fed in 0.5..0.95f64,

@@ -53,7 +53,7 @@ pub struct RandomReads {
     pub latency_us: f64,
 }
 
-/// Why the measurement failed.
+/// The reason why the measurement failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DriveError {
     /// A system call failed.

@@ -140,7 +140,7 @@ impl Pager {
         Ok(())
     }
 
-    /// Whether an address is in the address range of regions.
+    /// True if an address is in the address range of regions.
     pub fn contains(&self, address: usize) -> bool {
         self.context.memory.addresses().contains(&address)
     }

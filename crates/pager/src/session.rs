@@ -68,11 +68,11 @@ pub struct SessionSettings {
     pub min_alloc_bytes: u64,
     /// The share of the budget for child processes.
     pub children: Children,
-    /// Whether memory that processes share is extended too.
+    /// True if memory that processes share is extended too.
     pub shared: bool,
     /// The thread that serves faults.
     pub faults: FaultMode,
-    /// Whether a device is used as a store although it holds data.
+    /// True if a device is used as a store although it holds data.
     pub force: bool,
     /// The budget is divided evenly by at least this number of processes.
     pub processes: u32,
@@ -94,7 +94,7 @@ pub enum Children {
     None,
 }
 
-/// Why a session could not be begun or opened.
+/// The reason why a session could not be begun or opened.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// A system call failed.
@@ -264,12 +264,12 @@ impl Session {
         Ok(swept)
     }
 
-    /// Whether a process keeps the session.
+    /// True if a process keeps the session.
     pub fn is_running(&self) -> bool {
         has_keeper(&self.folder)
     }
 
-    /// Whether processes of the session still have pages.
+    /// True if processes of the session still have pages.
     fn is_used(&self) -> bool {
         self.ledger.recover();
         !self.ledger.processes().is_empty()
@@ -341,7 +341,7 @@ fn lock(folder: &Path) -> Result<Option<File>, SessionError> {
     Ok(is_in_place.then_some(file))
 }
 
-/// Whether a process keeps the session of a folder.
+/// True if a process keeps the session of a folder.
 fn has_keeper(folder: &Path) -> bool {
     let Ok(kept) = File::open(folder.join(KEPT)) else { return false };
     flock(&kept, FlockOperation::NonBlockingLockExclusive).is_err()

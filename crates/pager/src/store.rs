@@ -47,7 +47,7 @@ pub struct Piece {
 pub struct Transfer<'a> {
     /// The identifier of the transfer, for [`Store::done`].
     pub token: u64,
-    /// Whether the transfer writes to the store.
+    /// True if the transfer writes to the store.
     pub is_write: bool,
     /// The offset in the store, bytes.
     pub offset: u64,
@@ -69,7 +69,7 @@ impl Transfer<'_> {
 pub struct TransferError {
     /// The file, device or folder, as the user named it.
     pub store: String,
-    /// Whether it was a write.
+    /// True if the transfer was a write.
     pub is_write: bool,
     /// The offset in the store, bytes.
     pub offset: u64,

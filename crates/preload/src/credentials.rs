@@ -152,7 +152,7 @@ fn follow() {
     });
 }
 
-/// Whether a signal could be sent to a thread of this process; with signal 0, whether the thread
+/// True if a signal could be sent to a thread of this process; with signal 0, true if the thread
 /// exists.
 fn is_sent(number: u32, signal: c_int) -> bool {
     // SAFETY: threads of other processes do not receive the signal.

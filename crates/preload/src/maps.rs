@@ -9,7 +9,7 @@ pub(crate) struct Mapping {
     pub(crate) addresses: Range<usize>,
     /// `PROT_...`.
     pub(crate) protection: u32,
-    /// Whether the mapping is private and of no file.
+    /// True if the mapping is private and has no file.
     pub(crate) is_anonymous: bool,
 }
 
@@ -24,7 +24,7 @@ pub(crate) fn all() -> Vec<Mapping> {
     maps::mappings(&text).map(mapping).collect()
 }
 
-/// Whether all mappings of these pages are readable.
+/// True if all mappings of these pages are readable.
 pub(crate) fn is_readable(pages: &Range<usize>) -> bool {
     let over = |it: &Mapping| it.addresses.start < pages.end && pages.start < it.addresses.end;
     all().into_iter().filter(over).all(|it| it.protection & 1 != 0)

@@ -22,7 +22,8 @@ macro_rules! definitions {
         #[derive(Clone, Copy, Debug)]
         pub(crate) struct Next {
             $(pub(crate) $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
-            /// Whether blocks of this library may be handed out among those of `malloc`.
+            /// True if blocks of this library may be returned by `malloc`, mixed with those of the
+            /// C library.
             pub(crate) is_of_libc: bool,
         }
 
@@ -103,7 +104,7 @@ fn look_up() -> bool {
     true
 }
 
-/// Whether the program uses this library's definitions, followed by those of the C library.
+/// True if the program uses this library's definitions, followed by those of the C library.
 fn is_of_libc() -> bool {
     // Not by `__libc_malloc`, which other allocators define too.
     let libc = base(libc::gnu_get_libc_version as *const () as usize);

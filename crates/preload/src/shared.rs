@@ -20,7 +20,8 @@ use std::{
 /// `MADV_COLLAPSE` of `linux/mman.h`.
 const COLLAPSE: c_int = 25;
 
-/// Whether this process shares memory: most do not, and should not wait for a lock.
+/// True if this process shares memory. Most processes do not, and should not wait for the lock of
+/// [`CLIENT`].
 static IS_SHARING: AtomicBool = AtomicBool::new(false);
 
 static CLIENT: Mutex<Option<Client>> = Mutex::new(None);
@@ -51,7 +52,7 @@ fn report_once(why: io::Error) {
     }
 }
 
-/// Whether some of these addresses are shared.
+/// True if some of these addresses are shared.
 pub(crate) fn overlaps(addresses: &Range<usize>) -> bool {
     IS_SHARING.load(Relaxed)
         && inside(|| client().as_ref().is_some_and(|client| client.overlaps(addresses)))

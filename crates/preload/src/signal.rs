@@ -54,7 +54,7 @@ pub(crate) fn unblock_sigbus() -> Result<(), String> {
 const TRIES: u32 = 500;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Whether a thread of this process has SIGBUS blocked; `false` for a thread that has ended.
+/// True if a thread of this process has SIGBUS blocked; `false` for a thread that has ended.
 fn is_blocked_by(thread: &str) -> bool {
     let status = Files::live().read(&format!("proc/self/task/{thread}/status"));
     let status = status.ok().flatten().unwrap_or_default();
@@ -83,7 +83,7 @@ fn blocked_by() -> io::Result<Option<String>> {
     Ok(blocker)
 }
 
-/// Whether signal calls of the program must be adapted.
+/// True if signal calls of the program must be adapted.
 fn adapts_signals() -> bool {
     serves_in_signal() && !is_inside()
 }

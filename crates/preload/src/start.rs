@@ -104,8 +104,8 @@ fn start_in(folder: &Path) -> Result<Option<Extended>, String> {
     Ok(Some(Extended { pager, bytes_min, shared_folder }))
 }
 
-/// Whether this is the process that was started first. The starter records its PID at once, but the
-/// process may allocate even sooner.
+/// True if this process was started first. The starter records its PID at once, but the process may
+/// allocate even sooner.
 fn is_first(session: &Session) -> Result<bool, String> {
     for _ in 0..FIRST_PAUSES {
         if let Some(first) = session.ledger.first_process() {

@@ -48,7 +48,7 @@ thread_local! {
 /// in a child of `vfork(2)`.
 pub(crate) static PROCESS: AtomicPtr<AtomicI32> = AtomicPtr::new(ptr::null_mut());
 
-/// Whether faults are served in a handler of SIGBUS, which must never be blocked then.
+/// True if a handler of SIGBUS handles faults; SIGBUS must then never be blocked.
 static SERVES_IN_SIGNAL: AtomicBool = AtomicBool::new(false);
 
 /// Sets whether faults are served in a handler of SIGBUS.
@@ -56,7 +56,7 @@ pub(crate) fn set_serves_in_signal(serves: bool) {
     SERVES_IN_SIGNAL.store(serves, Relaxed);
 }
 
-/// Whether faults are served in a handler of SIGBUS.
+/// True if a handler of SIGBUS handles faults.
 pub(crate) fn serves_in_signal() -> bool {
     SERVES_IN_SIGNAL.load(Relaxed)
 }
@@ -66,7 +66,7 @@ fn blockable(mask: u64) -> u64 {
     if serves_in_signal() { mask & !(1 << (libc::SIGBUS - 1)) } else { mask }
 }
 
-/// Whether this process uses the memory of another, as a child of `vfork(2)` does until it calls
+/// True if this process uses the memory of another, as a child of `vfork(2)` does until it calls
 /// `execve(2)`: a pager started here would belong to the other process.
 pub(crate) fn shares_memory() -> bool {
     // SAFETY: the page is never unmapped.
@@ -150,7 +150,7 @@ fn change_mask(mask: u64, how: c_int) -> u64 {
     before
 }
 
-/// Whether the calling thread runs code of this library.
+/// True if the calling thread runs code of this library.
 pub(crate) fn is_inside() -> bool {
     DEPTH.get() > 0 || is_fault_server()
 }

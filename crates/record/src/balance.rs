@@ -54,7 +54,7 @@ pub struct AdviceDocument {
     pub gain: Option<f64>,
     /// predicted (by curves), at most (by ratings), or unknown.
     pub gain_is: String,
-    /// Whether the first tier is not saturated, so that it alone is as fast.
+    /// True if the first tier is not saturated, so that it alone is as fast.
     pub is_unsaturated: bool,
     /// Bytes of the scope that would migrate; null when the placement is unknown.
     pub would_move_bytes: Option<u64>,

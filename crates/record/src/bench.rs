@@ -26,7 +26,7 @@ pub struct BenchDocument {
     pub bytes_moved: u64,
     pub flops: u64,
     pub accesses: u64,
-    /// Whether every word of the result was checked and is right.
+    /// True if every word of the result was checked and is right.
     pub verified: bool,
     /// Equal for runs with the same rounds and bit-identical results.
     pub checksum: String,

@@ -83,10 +83,10 @@ pub struct BenchRow {
     /// Counts of the pager in the last run, initialisation of the arrays included.
     pub pager: Option<PagerDocument>,
     pub verified: bool,
-    /// Whether the results are bit-identical to those on DRAM.
+    /// True if the results are bit-identical to those on DRAM.
     pub same_as_dram: Option<bool>,
     pub checksum: String,
-    /// Why rounds are missing: a timeout, or a failure.
+    /// The reason for missing rounds: a timeout, or a failure.
     pub problem: Option<String>,
 }
 
@@ -213,7 +213,7 @@ impl BenchCompareDocument {
         self.ceilings.extend(ceiling);
     }
 
-    /// Whether the result of any run is wrong.
+    /// True if the result of any run is wrong.
     pub fn has_wrong_result(&self) -> bool {
         self.rows.iter().any(|row| row.rate.is_some() && !row.verified)
     }

@@ -67,11 +67,11 @@ pub struct CompareRow {
     /// The least significant difference; null without a spread.
     #[serde(default)]
     pub noise: Option<f64>,
-    /// Whether the difference is significant; false when unknown.
+    /// True if the difference is significant; false when unknown.
     pub beyond_spread: bool,
     /// The second record is: same, better or worse; unknown without a spread.
     pub verdict: String,
-    /// Whether both points were good.
+    /// True if both points were good.
     pub trusted: bool,
 }
 
@@ -112,7 +112,7 @@ impl CompareDocument {
         }
     }
 
-    /// Whether any difference between good points is significant; `None` when no row has good
+    /// True if any difference between good points is significant; `None` when no row has good
     /// points with known noise.
     pub fn differ(&self) -> Option<bool> {
         let mut telling =

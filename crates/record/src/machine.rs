@@ -21,7 +21,7 @@ pub struct MachineDocument {
     pub sockets: Vec<SocketDocument>,
     /// The nodes with memory or CPUs, fastest first.
     pub nodes: Vec<MachineNode>,
-    /// Whether the kernel computes the weights (`auto`); null when the kernel lacks automatic
+    /// True if the kernel computes the weights (`auto`); null when the kernel lacks automatic
     /// weights.
     pub automatic_weights: Option<bool>,
     pub numa_balancing: Option<u64>,
@@ -64,7 +64,7 @@ pub struct HugePagesDocument {
     pub free: u64,
 }
 
-/// Whether a node has memory or CPUs. Some firmware numbers empty nodes too, for example for GPU
+/// True if a node has memory or CPUs. Some firmware numbers empty nodes too, for example for GPU
 /// partitions that are not configured.
 fn is_listed(node: &Node) -> bool {
     node.total_bytes > 0 || !node.cpus.is_empty()
@@ -146,7 +146,8 @@ pub struct CapabilityDocument {
     pub name: String,
     /// present, missing, unknown or rival.
     pub status: String,
-    /// How the capability is provided, why it is missing or unknown, or the rival page mover.
+    /// The provider of the capability, the reason why it is missing or unknown, or the rival page
+    /// mover.
     pub what: String,
     /// Hint for the user; null when the capability is present.
     pub remedy: Option<String>,

@@ -253,7 +253,7 @@ pub struct MeasuredBest {
     /// Relative gain over all pages on the first node; null when the weights measured do not
     /// include that.
     pub gain: Option<f64>,
-    /// Whether the gain exceeds the spreads of both points; null when a spread is unknown.
+    /// True if the gain exceeds the spreads of both points; null when a spread is unknown.
     pub beyond_spread: Option<bool>,
 }
 
@@ -457,7 +457,7 @@ fn latency_at(curve: &[(f64, f64)], load: f64) -> Option<f64> {
     Some(y0 + part * (y1 - y0))
 }
 
-/// Whether the weights put all pages on the first node.
+/// True if the weights put all pages on the first node.
 fn is_first_node_only(weights: &[u16]) -> bool {
     weights.first().is_some_and(|first| *first > 0) && weights[1..].iter().all(|it| *it == 0)
 }

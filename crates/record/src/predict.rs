@@ -61,7 +61,7 @@ pub struct PredictRow {
     pub speedup: f64,
     /// Interval of nine tenths of the behaviours that agree with the measured runs.
     pub speedup_interval: [f64; 2],
-    /// Whether each tier holds its share of the footprint.
+    /// True if each tier holds its share of the footprint.
     pub fits: bool,
     pub extrapolated: bool,
     /// Reasons for `extrapolated` or against `fits`.

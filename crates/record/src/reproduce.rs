@@ -157,7 +157,7 @@ impl ReproduceRow {
         Self { used_for_fit, ..self }
     }
 
-    /// Whether the error is above 5 %, so that the note must explain it or say "not explained".
+    /// True if the error is above 5 %, so that the note must explain it or say "not explained".
     pub fn needs_reason(&self) -> bool {
         self.error.abs() > REASON_FROM
     }

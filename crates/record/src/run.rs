@@ -119,7 +119,7 @@ pub struct MovedDocument {
     pub refused: Vec<String>,
     /// Passes over all memory; 0 in a dry run.
     pub passes: u32,
-    /// Whether a signal stopped the migration.
+    /// True if a signal stopped the migration.
     pub stopped: bool,
 }
 

@@ -37,7 +37,7 @@ pub struct TuneDocument {
     pub runs: Vec<TrialDocument>,
     /// The best weights so far; null before the first run.
     pub best: Option<TuneBest>,
-    /// Whether the best weights gain at least `worth` over the first tier alone, beyond noise.
+    /// True if the best weights gain at least `worth` over the first tier alone, beyond noise.
     pub is_better: bool,
     /// Relative standard deviation of a run.
     pub noise: Option<f64>,
@@ -98,11 +98,11 @@ pub struct TuneRequest {
     pub command: Vec<String>,
     /// The pattern of the metric; `None` to compare the runtime.
     pub metric: Option<String>,
-    /// Whether a larger metric is better.
+    /// True if a larger metric is better.
     pub higher_is_better: bool,
     /// Number of warm-up runs.
     pub warm_up: usize,
-    /// Whether to run nothing.
+    /// True if no command is run.
     pub dry_run: bool,
 }
 

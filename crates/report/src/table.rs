@@ -79,7 +79,7 @@ impl Table {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Whether each cell of a column begins like a number or is empty.
+    /// True if each cell of a column begins like a number or is empty.
     fn is_numeric(&self, column: usize) -> bool {
         let begins = |text: &String| {
             text.is_empty() || text.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c))

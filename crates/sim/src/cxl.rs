@@ -5,14 +5,13 @@
 //!      ◀── S2M: read data, completions ──            a sub-channel at a time
 //! ```
 //!
-//! Both directions of the link carry flits, which have slots of 16 bytes; a message takes so many
-//! of them, and the next waits for its turn. A request needs a credit, which is a place in the
-//! controller, and gives it back when it leaves. A host has so many lines on their way, fewer of
-//! them for stores that bypass the cache, and moves no more bytes than it can for all of its
-//! expanders together.
+//! Both directions of the link carry flits, which have slots of 16 bytes; a message occupies some
+//! slots, and messages are sent one after another. A request needs a credit (an entry of the
+//! controller) and returns it when its response is sent. The host has a limit of outstanding lines,
+//! a lower limit for non-temporal stores, and a limit of bandwidth over all of its expanders.
 //!
-//! A worked number: a line that is read takes 4.6 slots of 17 bytes on the wire, 78.2 bytes; of
-//! 31.5 GB/s there are left 25.8 GB/s.
+//! Example: a read occupies 4.6 slots of 17 bytes on the wire, 78.2 bytes; of 31.5 GB/s 25.8 GB/s
+//! are left.
 
 mod expander;
 mod port;
@@ -30,20 +29,20 @@ use port::{Port, View};
 /// The load on one of several expanders of a host.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExpanderLoad {
-    /// Reads and writes, in any order.
+    /// The mix, with reads and writes in any order.
     pub mix: Mix,
-    /// Expanders among which the host divides its lines and its bandwidth.
+    /// The number of expanders that share the host's lines and bandwidth.
     pub expanders: u32,
-    /// The seed of all that is random.
+    /// The seed of all randomness.
     pub seed: u64,
 }
 
 /// The measurements of one expander.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExpanderOutcome {
-    /// Reads and writes together.
+    /// Bandwidth of reads and writes together, GB/s.
     pub bandwidth_gbps: f64,
-    /// The part of the time in which the link to the expander, and that from it, carried slots.
+    /// The fraction of time in which the link to the expander, and the link from it, carried slots.
     pub link_busy: [f64; 2],
     /// Read latencies, from the host's request to its data.
     pub latency: Histogram,
@@ -66,7 +65,8 @@ impl Expander {
         let mut step = |port: &mut Port, accesses: u64| {
             let mut left = accesses;
             while left > 0 {
-                // Whoever is furthest behind goes next, so that all see the link in one order.
+                // The sub-channel with the earliest clock is next, so that all use the link in
+                // order of time.
                 let next = (0..channels.len())
                     .filter_map(|number| {
                         Some((port.next(number, channels[number].clock())?, number))

@@ -1,11 +1,11 @@
-//! Memory modules at the level of commands: DDR3 to DDR5, MRDIMM, STT-MRAM.
+//! Memory modules, simulated command by command: DDR3 to DDR5, MRDIMM, STT-MRAM.
 //!
-//! A channel is one or two *sub-channels*, each with a command bus and a data bus of its own; they
-//! share nothing and are simulated alone. Behind the buses of a multiplexed module (MRDIMM) are two
-//! *pseudo-channels*, whose DRAM runs at half of the rate of the host. Below that are ranks, groups
-//! of banks, and banks. Time is counted in whole clocks of the DRAM.
+//! A channel is one or two *sub-channels*, each with its own command bus and data bus; they share
+//! nothing and are simulated separately. Behind the buses of a multiplexed module (MRDIMM) are two
+//! *pseudo-channels*, whose DRAM runs at half of the rate of the host. Below are ranks, bank groups
+//! and banks. Time is counted in whole clocks of the DRAM.
 //!
-//! The way of a request:
+//! The path of a request:
 //!
 //! ```text
 //! closed_loop, replay ──> traffic ──> controller ──> pseudo_channel ──> command ──> check
@@ -17,9 +17,9 @@
 //! ```
 //!
 //! [`device`] reads the tables in `devices/`, and `constraint` turns them into constraints between
-//! commands. Observers of [`command`] see each command: [`check`] compares it with the tables,
-//! [`energy`] adds its energy, [`perfetto`] draws it. [`trace`] reads requests from files, and
-//! [`run`] simulates all channels.
+//! commands. Observers of [`command`] receive each command: [`check`] compares the command with the
+//! tables, [`energy`] adds its energy, [`perfetto`] draws it. [`trace`] reads requests from files,
+//! and [`run`] simulates all channels.
 
 mod banks;
 pub mod check;

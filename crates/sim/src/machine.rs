@@ -8,16 +8,16 @@
 //! touch a moving page stall.
 //!
 //! ```text
-//! scenario -> tasks (threads, pages in groups, heat) --shares--> equilibrium -> traffic, speed
-//!                ^                                                                  |
+//! scenario -> tasks (threads, pages in groups, hotness) --shares--> equilibrium -> traffic, speed
+//!                ^                                                                     |
 //!             migrator <- decision <- policy <- control loop <- sample <- counters (with noise)
 //! ```
 //!
-//! A policy sees the counters of a real machine, with their noise, and heat as DAMON samples it,
-//! and never the exact state of the simulation.
+//! A policy observes the counters of a real machine, with their noise, and hotness as DAMON samples
+//! it, but never the exact state of the simulation.
 //!
-//! A worked number: 48 GiB go from all on DRAM to 65:35. 18 GB move at 4 GB/s in 4.5 s; meanwhile
-//! DRAM carries 4 GB/s of reads more and CXL 4 GB/s of writes.
+//! Example: 48 GiB go from all on DRAM to 65:35. 18 GB move at 4 GB/s in 4.5 s; meanwhile DRAM
+//! carries 4 GB/s more reads and CXL 4 GB/s more writes.
 
 mod heat;
 mod layout;
@@ -57,10 +57,10 @@ const TOLERANCE: f64 = 1e-6;
 /// The largest fraction of their time that threads stall on migrating pages.
 const STALL_MAX: f64 = 0.5;
 
-/// Bands of heat in a sample.
+/// Hotness bands in a sample.
 const HEAT_BANDS: usize = 8;
 
-/// A machine whose pages move, simulated.
+/// A simulated machine with page migration.
 pub struct SimMachine<'a> {
     scenario: &'a Scenario,
     layout: Layout,
@@ -74,7 +74,7 @@ pub struct SimMachine<'a> {
     queue: MoveQueue,
     /// Migration bandwidth not yet used, bytes: less than a page group.
     carried_bytes: f64,
-    /// Bytes that programs may use of each tier, and bytes that they use.
+    /// Bytes of each tier that programs may use, and bytes in use.
     limit_bytes: Vec<u64>,
     used_bytes: Vec<u64>,
     equilibrium: Solved<'a>,
@@ -82,13 +82,13 @@ pub struct SimMachine<'a> {
     counter_noise: Noise,
     heat_noise: Noise,
     next_aggregation_ns: u64,
-    /// Heat of the last aggregation interval, by task.
+    /// Hotness of the last aggregation interval, by task.
     bands: Vec<Option<Vec<HeatBand>>>,
     energy_j: f64,
     moved_bytes: u64,
 }
 
-/// The equilibrium of what runs, kept while nothing changes.
+/// The equilibrium of the running tasks, kept while nothing changes.
 #[derive(Default)]
 struct Solved<'a> {
     /// Running tasks with their current phases.
@@ -179,7 +179,7 @@ impl<'a> SimMachine<'a> {
         self.reached_shares_of(|_| true)
     }
 
-    /// The share of each tier in the traffic of the tasks of one domain.
+    /// The share of each tier in the traffic of one domain's tasks. `None` while none runs.
     pub fn reached_shares_in(&self, domain: usize) -> Option<Vec<f64>> {
         self.reached_shares_of(|task| task.domain == domain)
     }
@@ -199,7 +199,7 @@ impl<'a> SimMachine<'a> {
         (all > 0.0).then(|| sum.iter().map(|part| part / all).collect())
     }
 
-    /// Whether all tasks have finished their last run.
+    /// True if all tasks have finished their last run.
     fn has_ended(&self) -> bool {
         self.tasks.iter().all(TaskState::has_ended)
     }
@@ -248,8 +248,8 @@ impl<'a> SimMachine<'a> {
         }
     }
 
-    /// First touch: allocates by `shares`, and from a full tier on the next near one with free
-    /// memory, then on any.
+    /// First touch: allocates by `shares`; if a tier is full, on the next near tier with free
+    /// memory, then on any tier.
     fn allocate(&mut self, at: usize, groups: usize, shares: &[f64]) -> Pages {
         let task = &self.scenario.tasks[at];
         let tiers = self.layout.tiers.len();
@@ -270,7 +270,8 @@ impl<'a> SimMachine<'a> {
         pages
     }
 
-    /// Solves the equilibrium of the running tasks, if something changed since the last time.
+    /// Solves the equilibrium of the running tasks, if they, their pages or the background have
+    /// changed.
     fn solve(&mut self) {
         let scenario = self.scenario;
         let running: Vec<(usize, usize)> = (0..self.tasks.len())
@@ -310,7 +311,7 @@ impl<'a> SimMachine<'a> {
         solved.loads = loads;
     }
 
-    /// Traffic beside that of the tasks, GB/s by tier: devices, and migration.
+    /// Traffic other than that of the tasks, GB/s by tier: devices, and migration.
     fn background_gbps(&self) -> Vec<f64> {
         let mut gbps = vec![0.0; self.layout.tiers.len()];
         for device in self.devices() {
@@ -331,7 +332,7 @@ impl<'a> SimMachine<'a> {
         self.scenario.devices.iter().filter(active)
     }
 
-    /// The tiers between which pages move now.
+    /// The source and the target tier of the current migration.
     fn moving(&self) -> Option<(usize, usize)> {
         let step = self.queue.first()?;
         match &self.tasks[step.task].memory {
@@ -340,7 +341,7 @@ impl<'a> SimMachine<'a> {
         }
     }
 
-    /// The part of the threads' time that moving pages hold them up.
+    /// The fraction of time for which threads stall on moving pages.
     fn stall(&self) -> f64 {
         if self.moving().is_none() {
             return 0.0;
@@ -478,14 +479,14 @@ impl<'a> SimMachine<'a> {
         }
     }
 
-    /// Ends an aggregation interval, and plans migration by its heat.
+    /// Ends an aggregation interval, and plans migration by its hotness samples.
     fn aggregate(&mut self) {
         let damon = &self.scenario.damon;
         self.next_aggregation_ns += damon.aggregation_ns;
         for (entry, (at, _)) in self.equilibrium.running.iter().enumerate() {
             let task = &self.scenario.tasks[*at];
             let Placement::Paged(pages, heat) = &mut self.tasks[*at].memory else { continue };
-            // A page that is swept is visited once for all its lines.
+            // A sequential access visits a page once for all its lines.
             let visit_bytes =
                 if task.random { LINE_BYTES } else { self.scenario.migration.page_bytes as f64 };
             let sampled_bytes =
@@ -521,7 +522,7 @@ impl<'a> SimMachine<'a> {
         self.queue.plan(&tasks, &self.scenario.damon, &free, &capacity);
     }
 
-    /// The counters as they are read, with their noise, and set back.
+    /// Reads the counters, with noise, and resets them.
     fn sample(&mut self, span: Duration) -> Sample {
         let tiers = self.layout.tiers.len();
         let empty = Counters::new(self.layout.domains.len(), tiers);
@@ -529,7 +530,7 @@ impl<'a> SimMachine<'a> {
         let (spread, counts_latency) = (self.scenario.counter_noise, self.scenario.counts_latency);
         let noise = &mut self.counter_noise;
         let mut read = |counted: &Counted| {
-            // Each counter has its own error.
+            // Each counter has an independent error.
             let [a, b, c, d] = [(); 4].map(|()| noise.factor(spread));
             Traffic {
                 read_bytes: Some(a * counted.read_bytes),
@@ -589,7 +590,7 @@ impl Machine for SimMachine<'_> {
     }
 }
 
-/// The pages of a task by heat, the hottest first.
+/// The pages of a task by hotness, the hottest first.
 fn bands(pages: &Pages, heat: &Heat, damon: &Damon) -> Vec<HeatBand> {
     let samples = heat::samples(damon);
     let looks_per_s = 1e9 / damon.sampling_ns as f64;
@@ -608,8 +609,8 @@ fn bands(pages: &Pages, heat: &Heat, damon: &Damon) -> Vec<HeatBand> {
     bands
 }
 
-/// Bytes of `tier` that stay free when pages move there: a tier from which cold pages are demoted
-/// keeps them free for allocations. The last tier cannot demote.
+/// Bytes of `tier` that migration leaves free: a tier from which cold pages are demoted keeps them
+/// free for allocations. The last tier cannot demote.
 fn reserve(layout: &Layout, tier: usize) -> u64 {
     let last = tier + 1 == layout.tiers.len();
     let part = if last { 0.0 } else { migrator::DEMOTE_UP_TO };

@@ -1,4 +1,4 @@
-//! Memory modules: what is issued when, what is issued next, formulas, and what was published.
+//! Memory modules: command timing, command order, closed formulas, and published figures.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -24,7 +24,7 @@ fn of_density(name: &str, density: &str) -> Device {
     Device::by_name(name, &options).unwrap()
 }
 
-/// Requests that come when they are told to, and when they were done.
+/// Requests with given arrival times, and their completion times.
 #[derive(Default)]
 struct Script {
     requests: Vec<Request>,
@@ -33,7 +33,7 @@ struct Script {
 }
 
 impl Script {
-    /// Each request is when it comes, whether it writes, and bank, row and column.
+    /// Each request has a time, true for a write, and bank, row and column.
     fn new(requests: &[(u64, bool, u8, u32, u16)]) -> Self {
         let request = |(tag, &(at, write, bank, row, column)): (usize, _)| Request {
             at,
@@ -61,7 +61,7 @@ impl Source for Script {
     }
 }
 
-/// Open pages, no refresh: what is issued is what was asked for.
+/// Open pages and no refresh: only commands of the requests are issued.
 fn plain() -> Controller {
     Controller { page_policy: PagePolicy::Open, refresh: Refresh::Never, ..Controller::default() }
 }
@@ -87,19 +87,20 @@ fn kinds(commands: &[Command]) -> Vec<&'static str> {
     commands.iter().map(|command| command.kind.name()).collect()
 }
 
-/// The clocks between the first command of one kind and the last of another.
+/// The clocks from the first command of one kind to the last of another.
 fn gap(commands: &[Command], from: Kind, to: Kind) -> u64 {
     let first = commands.iter().find(|command| command.kind == from).unwrap().at;
     commands.iter().rev().find(|command| command.kind == to).unwrap().at - first
 }
 
-// --- Device timings: the earliest that is allowed -----------------------------------------------
+// --- Device timings: the earliest allowed clock --------------------------------------------------
 
 #[test]
 fn two_accesses_are_as_close_as_the_tables_allow() {
     let device = device("rdimm-6400-2r");
     let t = device.timing;
-    // Rows are open long before: banks 0 and 1 are of one group, 4 of another, 32 of another rank.
+    // Rows have been open for long: banks 0 and 1 are in one group, 4 in another, 32 in another
+    // rank.
     let pair = |first: (bool, u8), second: (bool, u8)| {
         let open = [(10, false, first.1, 7, 0), (10, false, second.1, 7, 1)];
         let then = [(5000, first.0, first.1, 7, 2), (5000, second.0, second.1, 7, 3)];
@@ -116,7 +117,7 @@ fn two_accesses_are_as_close_as_the_tables_allow() {
     assert_eq!(pair((true, 0), (true, 1)), clocks(t.t_ccd_l_wr));
     assert_eq!(pair((true, 0), (true, 32)), clocks(t.burst + t.t_rank));
     assert_eq!(pair((false, 0), (true, 4)), clocks(t.cl + t.burst + t.t_turn - t.cwl));
-    // Of two simultaneous requests the read goes first, so the write comes alone.
+    // The read of two simultaneous requests is served first, so the write arrives alone.
     let after_write = |bank: u8| {
         let requests = [
             (10, false, 0, 7, 0),
@@ -163,7 +164,7 @@ fn activations_keep_their_distance() {
     assert_eq!(at[1] - at[0], u64::from(t.t_rrd_s));
 }
 
-// --- The controller: what comes next ------------------------------------------------------------
+// --- The controller: order of commands -----------------------------------------------------------
 
 #[test]
 fn open_rows_go_first_and_then_the_oldest() {
@@ -173,7 +174,7 @@ fn open_rows_go_first_and_then_the_oldest() {
     assert_eq!(kinds(&commands), ["ACT", "RD", "RDA", "ACT", "RD"]);
     let order: Vec<u32> = source.done.iter().map(|(tag, _)| *tag).collect();
     assert_eq!(order, [0, 2, 1]);
-    // A conflict that comes later finds the row open.
+    // A later conflict finds the row open.
     let (commands, _) = issued(&device, &plain(), &[(10, false, 0, 7, 0), (900, false, 0, 8, 0)]);
     assert_eq!(kinds(&commands), ["ACT", "RD", "PRE", "ACT", "RD"]);
     let closed = Controller { page_policy: PagePolicy::Closed, ..plain() };
@@ -205,7 +206,7 @@ fn writes_wait_for_one_another_but_not_for_ever() {
     let (commands, _) = issued(&device, &plain(), &requests);
     let write = commands.iter().find(|command| command.kind == Kind::Write).unwrap();
     assert!((slice / 2..2 * slice).contains(&write.at), "{} of {slice}", write.at);
-    // While its row is opened reads go on.
+    // Reads continue while the row of the write is opened.
     let opens = |c: &&Command| c.kind == Kind::Activate && (c.bank_group, c.bank) == (0, 1);
     let opened = commands.iter().find(opens).unwrap().at;
     let reads_on = |c: &&Command| {
@@ -213,7 +214,7 @@ fn writes_wait_for_one_another_but_not_for_ever() {
     };
     assert!(commands.iter().filter(reads_on).count() >= 3, "{opened} to {}", write.at);
     assert!(write.at <= opened + 2 * u64::from(device.timing.t_rcd));
-    // The write queue answers a read of its data at once.
+    // The write queue answers a read of its data immediately.
     let own = [(5, false, 0, 1, 0), (6, true, 1, 7, 3), (7, false, 1, 7, 3), (8, false, 4, 1, 0)];
     let mut source = Script::new(&own);
     let mut channel = SubChannel::new(&device, &plain(), (0, 1));
@@ -222,7 +223,7 @@ fn writes_wait_for_one_another_but_not_for_ever() {
     assert_eq!(source.done[0], (2, 7));
 }
 
-// --- Formulas -----------------------------------------------------------------------------------
+// --- Closed formulas -----------------------------------------------------------------------------
 
 fn run(setup: &Setup, offered_gbps: Option<f64>, accesses: u64) -> Part {
     setup.part(0, offered_gbps, accesses, &mut (), &|_| ())
@@ -242,7 +243,7 @@ fn an_idle_module_answers_after_its_latency() {
         let expected =
             device.ns(u64::from(t.t_rcd + t.cl + t.burst)) + 65.0 + device.delay_ps as f64 * 1e-3;
         let error = part.latency.mean_ns() - expected;
-        // Delays are whole clocks, and what is recorded whole nanoseconds.
+        // Delays are whole clocks, and recorded latencies whole nanoseconds.
         let least = -1.0 - device.ns(1);
         assert!((least..3.0).contains(&error), "{name}: {} for {expected}", part.latency.mean_ns());
     }
@@ -253,7 +254,7 @@ fn reads_alone_lose_what_refresh_takes_and_little_more() {
     for name in ["rdimm-4800-1r", "rdimm-6400-2r", "mrdimm-8800-2r", "mrdimm-12800-4r"] {
         for density in ["16Gb", "32Gb"] {
             let mut setup = Setup::new(of_density(name, density), 1);
-            // Enough for the fastest module: the default of 144 leaves MRDIMM-12800 at 89 %.
+            // Enough for the fastest module: with the default of 144, MRDIMM-12800 reaches 89 %.
             setup.outstanding = 240;
             let t = setup.device.timing;
             let peak = setup.peak_gbps() / f64::from(setup.device.sub_channels);
@@ -287,7 +288,7 @@ fn a_hot_bank_makes_a_tail_at_a_low_load() {
     assert!(hot.percentile_ns(0.5) < even.percentile_ns(0.5) + 10);
 }
 
-// --- What was published -------------------------------------------------------------------------
+// --- Published figures ---------------------------------------------------------------------------
 
 fn maximum(device: Device, mix: &str) -> f64 {
     let mut setup = Setup::new(device, 12);
@@ -307,7 +308,7 @@ fn twelve_channels_give_what_a_server_gives() {
         sum += error.abs();
     }
     assert!(sum / published.len() as f64 <= 0.02, "{sum}");
-    // The first writes cost most.
+    // The first writes have the highest cost.
     let read = maximum(device("rdimm-6400-2r"), "R");
     let few = maximum(device("rdimm-6400-2r"), "0.95");
     assert!((0.06..0.11).contains(&((read - few) / 614.4)), "{few} of {read}");
@@ -341,7 +342,7 @@ fn multiplexed_ranks_give_what_the_report_says() {
     }
 }
 
-// --- No command that the tables do not allow ----------------------------------------------------
+// --- No violation of the tables ------------------------------------------------------------------
 
 #[test]
 fn no_command_breaks_a_rule() {

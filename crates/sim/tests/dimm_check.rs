@@ -1,11 +1,11 @@
 //! The scheduler of the DIMM simulation against the independent checker.
 //!
-//! Every module with densities, widths, mixes, patterns, layouts, policies and queues that are
-//! drawn at random: no command breaks a rule. Then tables are broken one field at a time, the
-//! scheduler works by the broken ones, and the checker, which has the good ones, finds it out.
+//! Every module with densities, widths, mixes, patterns, layouts, policies and queues drawn at
+//! random: no command violates a rule. Then tables are changed one field at a time: the scheduler
+//! uses the changed table, and the checker, which has the correct one, reports a violation.
 //!
-//! The number of commands is bounded, so that these are ordinary tests. The bench `dimm_check`
-//! does the same for 10^8 commands.
+//! The number of commands is bounded, so that these are ordinary tests. The bench `dimm_check` does
+//! the same with 10^8 commands.
 
 #[path = "common/checked.rs"]
 mod checked;
@@ -27,7 +27,7 @@ fn no_command_breaks_a_rule() {
     assert!(commands > 1_000_000, "{commands}");
 }
 
-/// Breaks a table.
+/// A change of a table.
 type Break = (&'static str, fn(&mut Device));
 
 macro_rules! shorter {
@@ -40,13 +40,13 @@ fn shorten(clocks: &mut u32) {
     *clocks = clocks.saturating_sub(1);
 }
 
-/// Every time of the tables, one clock shorter.
+/// Every timing parameter, one clock shorter.
 const SHORTER: [Break; 24] = shorter!(
     cl cwl burst t_rcd t_rp t_ras t_rc t_ccd_s t_ccd_l t_ccd_l_wr t_ccd_l_wr2 t_rrd_s t_rrd_l t_faw
     t_wtr_s t_wtr_l t_rtp t_wr t_ppd t_turn t_rank t_rfc t_rfc_sb t_refsbrd
 );
 
-/// Other rules that a scheduler may break.
+/// Other rules that a scheduler may violate.
 const OTHER: [Break; 7] = [
     ("t_refi", |device| device.timing.t_refi *= 7),
     ("t_refi_sb", |device| device.timing.t_refi_sb *= 7),
@@ -66,8 +66,8 @@ const MODULES: [(&str, Option<&str>); 5] = [
     ("ddr3-1600", None),
 ];
 
-/// A module whose rules each have a place where no other hides them: tRC is tRAS and tRP elsewhere,
-/// four activations take four tRRD_S, a burst takes tCCD_S.
+/// A module in which no rule hides another: otherwise tRC equals tRAS plus tRP, four activations
+/// take four tRRD_S, and a burst takes tCCD_S.
 fn with_room(name: &str, width: Option<&str>) -> Device {
     let options = Options { width: width.map(Into::into), ..Options::default() };
     let mut device = Device::by_name(name, &options).expect("it comes with the tool");
@@ -78,12 +78,12 @@ fn with_room(name: &str, width: Option<&str>) -> Device {
     device
 }
 
-/// Whether commands scheduled by the broken tables violate the good ones in some run.
+/// True if commands scheduled by the changed tables violate the correct ones in some run.
 fn is_caught(good: &Device, broken: &Device) -> bool {
     (0..24).any(|seed| {
         let mut setup = Setup::random("rdimm-6400-2r", seed);
         setup.device = broken.clone();
-        // Long enough that a refresh can be late.
+        // Long enough for a late refresh.
         !run(good, &setup, 6_000).1.is_empty()
     })
 }
@@ -118,7 +118,7 @@ fn a_field_is_caught_on_each_module_that_needs_it() {
     let needless = |device: &Device, what: &str| match what {
         "t_ccd_l_wr" => device.width != 4,
         "t_ccd_l_wr2" => device.width == 4,
-        // Two precharges side by side are rare.
+        // Two adjacent precharges are rare.
         "t_ppd" => true,
         "t_refsbrd" | "t_rfc_sb" => device.timing.t_refi_sb == 0,
         _ => false,

@@ -22,8 +22,9 @@ fn power(name: &str, width: &str, gbps: Option<f64>, mix: &str) -> Energy {
 }
 
 /// Micron's report: "an average 64 GB 4Rx8 MRDIMM delivers up to 10 % lower DRAM power than a 64 GB
-/// 2Rx4". Both have 40 devices; an access takes five of the one kind, ten of the other. By data
-/// sheets that is a tenth at the load that programs have on average, and more at more.
+/// 2Rx4". Both have 40 devices; an access uses five devices of the 4Rx8 module, and ten of the
+/// 2Rx4. By data sheets the difference is a tenth at the average load of programs, and larger at
+/// higher load.
 #[test]
 fn fewer_wider_devices_draw_less() {
     for mix in ["R", "W3", "W5"] {
@@ -39,8 +40,8 @@ fn fewer_wider_devices_draw_less() {
     }
 }
 
-/// Modules of 64 GB: 5 to 8 W at rest, some 20 W at most (what Micron showed of an MCR DIMM drew
-/// about that), and the same for the same work on an RDIMM within a few percent.
+/// Modules of 64 GB: 5 to 8 W idle, and about 20 W at most (as Micron showed for an MCR DIMM); the
+/// same for the same work on an RDIMM within a few percent.
 #[test]
 fn modules_draw_what_modules_do() {
     for mix in ["R", "W5"] {

@@ -24,7 +24,7 @@ use interleaf_sim::{
 use proptest::{prelude::*, sample::Index};
 use std::sync::LazyLock;
 
-/// Files of devices, each with one of its modules.
+/// Device files, each with one of its modules.
 const DEVICES: [(&str, &str); 4] = [
     (include_str!("../../../devices/ddr5.toml"), "rdimm-6400-2r"),
     (include_str!("../../../devices/ddr4.toml"), "ddr4-3200-2r"),
@@ -60,7 +60,7 @@ local = [{ threads = 8, runtime_s = 1.0, bandwidth_gbps = 60.0 }]
 hotness = { kind = "zipf", exponent = 0.9 }
 "#;
 
-/// Every key that a scenario has, on few groups and for a short time.
+/// All keys of a scenario, with few groups and a short duration.
 const SCENARIO: &str = r#"
 schema = "interleaf.scenario/1"
 name = "all"
@@ -136,7 +136,7 @@ enum Mutation {
     Number(Index, &'static str),
 }
 
-/// Numbers at and beyond the ends of what is allowed, and some within.
+/// Numbers at and beyond the limits of valid ranges, and some within.
 const NUMBERS: [&str; 16] = [
     "nan",
     "inf",
@@ -163,7 +163,7 @@ fn mutation() -> impl Strategy<Value = Mutation> {
         2 => at().prop_map(Mutation::DeleteLine),
         1 => at().prop_map(Mutation::DuplicateLine),
         1 => (at(), at()).prop_map(|(a, b)| Mutation::SwapLines(a, b)),
-        // Most of what is let through is a number.
+        // Most accepted mutations change a number.
         6 => (at(), prop::sample::select(&NUMBERS[..])).prop_map(|(at, n)| Mutation::Number(at, n)),
     ]
 }
@@ -222,8 +222,8 @@ fn mutated(text: &'static str) -> impl Strategy<Value = String> {
     prop::collection::vec(mutation(), 1..4).prop_map(apply)
 }
 
-/// Checks that an error names its file, a remedy, and a line of the file or, of a problem of the
-/// file as a whole, such as a missing key, the field.
+/// Checks that an error names its file, a remedy, and a line of the file; or, for a problem of the
+/// file as a whole (such as a missing key), the field.
 fn check_error(why: &FileError, text: &str) -> Result<(), TestCaseError> {
     let lines = text.lines().count().max(1);
     prop_assert_eq!(&why.file, "f");
@@ -249,7 +249,7 @@ fn check_device<T>(found: Result<T, DeviceError>, text: &str) -> Result<(), Test
     }
 }
 
-/// The scenario of a file and its duration, if it is one.
+/// The scenario of a file and its duration, if the file is valid.
 fn scenario(text: &str) -> Option<(Scenario, f64)> {
     let demands = |_: DemandSource<'_>| {
         Ok::<_, FileError>(LoadedDemand {
@@ -262,7 +262,7 @@ fn scenario(text: &str) -> Option<(Scenario, f64)> {
     Some((scenario, file.duration().map_or(DURATION_MAX_S, |duration| duration.seconds())))
 }
 
-/// Checks that what came out are numbers, and that shares are shares.
+/// Checks that results are finite and shares valid.
 fn sane(outcome: &Outcome, scenario: &Scenario) -> Result<(), TestCaseError> {
     for period in &outcome.periods {
         let bandwidths = period.tier_bandwidth_gbps.iter();

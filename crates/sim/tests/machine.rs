@@ -42,7 +42,7 @@ fn demand(name: &str) -> Demand {
     demand_toml::parse(name, &text).unwrap()
 }
 
-/// `demand` on `platform`, with counters that tell the truth, in groups coarse enough to be quick.
+/// `demand` on `platform`, with exact counters, in groups coarse enough for a fast test.
 fn quiet(platform: &Platform, demand: &Demand, threads: u32) -> Scenario {
     let task = Task::new(platform, platform, demand, threads);
     Scenario {
@@ -100,7 +100,7 @@ fn keep(scenario: &Scenario, shares: &[f64], seconds: u64) -> Outcome {
 
 // --- Pages --------------------------------------------------------------------------------------
 
-/// Every byte is on one tier, and what is on a tier is what it has less what is free.
+/// Checks that every byte is on one tier, and that used and free bytes add up to the capacity.
 fn check_stock(scenario: &Scenario, sample: &Sample) -> Result<(), TestCaseError> {
     let residencies: Vec<&Vec<u64>> =
         sample.scopes.iter().map(|scope| scope.used_bytes.as_ref().unwrap()).collect();
@@ -157,7 +157,7 @@ proptest! {
         scenario.page_groups = groups;
         scenario.held_bytes = vec![held.0 * GIB, held.1 * GIB];
         scenario.migration.bandwidth_gbps = rate_gbps;
-        // An endless task, and one that starts later, ends, and frees its memory.
+        // An endless task, and a later task that ends and frees its memory.
         scenario.tasks[0].footprint_bytes = footprints.0 * GIB + 12_345;
         scenario.tasks[0].hotness = hotness;
         let mut late = Task { name: "late".into(), runs: Some(1), ..scenario.tasks[0].clone() };
@@ -197,7 +197,7 @@ fn no_sample_moves_more_than_the_rate() {
     let group_bytes = scenario.tasks[0].footprint_bytes / scenario.page_groups as u64 + 1;
     let most = 800_000_000 + group_bytes;
     let mut machine = SimMachine::new(&scenario, local(&scenario));
-    // Goals come while pages still move, just when they have come to rest, and later.
+    // Goals come during a migration, at its end, and later.
     for at in 0..400 {
         if at % (1 + at / 50) == 0 {
             aim(&mut machine, vec![target(0, 0.01 * ((at * 37) % 100) as f64, Order::Interleave)]);
@@ -227,7 +227,7 @@ fn a_limit_of_the_decision_holds_too() {
 }
 
 /// Memory that is full to the last byte, in groups that divide neither tier: the last group may
-/// have more of a tier than there is, and nothing is lost when it goes.
+/// exceed the capacity of a tier, and no byte is lost when it is freed.
 #[test]
 fn a_full_machine_keeps_every_byte() {
     let platform = server();
@@ -300,7 +300,7 @@ fn who_is_not_steered_stays() {
     scenario.tasks.push(other);
     let outcome = run(&scenario, PolicyKind::Dmi, 120);
     assert!(outcome.moved_bytes > 0);
-    // The same loop, driven from outside.
+    // The same loop, driven step by step.
     let layout_scopes = SimMachine::new(&scenario, local(&scenario)).layout().scopes.clone();
     assert_eq!(layout_scopes.iter().map(|scope| scope.steered).collect::<Vec<_>>(), [true, false]);
     let mut machine = SimMachine::new(&scenario, local(&scenario));
@@ -343,7 +343,7 @@ fn demotion_makes_room() {
     (0..300).for_each(|_| drop(step(&mut machine)));
     let free = step(&mut machine).stock[0].free_bytes.unwrap();
     assert!(free >= capacity / 50 - 10_000_000 && free < capacity / 40, "{free} of {capacity}");
-    // Heat is sampled: some that are hot lie among cold ones, and go with them.
+    // Hotness is sampled: some hot groups lie among cold ones, and move with them.
     assert!(machine.reached_shares().unwrap()[0] > 0.9, "it is the cold ones that go");
 }
 
@@ -436,13 +436,14 @@ fn pages_that_move_are_traffic_and_hold_up() {
     let sample = step(&mut machine);
     let moved = moved_in(&sample) as f64;
     assert!(moved > 0.75e9, "{moved}");
-    // Read here, written there: on the second tier there is nothing else yet.
+    // Read on the first tier, written on the second, which has no other traffic yet.
     let there = sample.traffic[0][1];
     assert_eq!(there.written_bytes, Some(moved));
     assert_eq!(there.read_bytes, Some(0.0));
     let own = bytes(&sample) - 2.0 * moved;
     let part = own / bytes(&before);
-    // 4 GB/s in pages of 4 KiB that take 2 us each are two of the twenty threads' time.
+    // 4 GB/s in pages of 4 KiB with a stall of 2 us each cost the time of two of the twenty
+    // threads.
     assert!((0.88..=0.91).contains(&part), "{part}");
 }
 
@@ -507,7 +508,7 @@ fn phases_ask_for_more_and_for_less() {
     assert!((2..=4).contains(&rises), "three cycles, {rises} rises");
 }
 
-// --- Energy, chance -----------------------------------------------------------------------------
+// --- Energy and randomness -----------------------------------------------------------------------
 
 #[test]
 fn power_is_what_the_platform_can_take() {
@@ -573,7 +574,7 @@ fn a_seed_is_all_there_is_to_chance() {
     assert_eq!(quiet_counters(5), quiet_counters(6), "without noise no seed shows");
 }
 
-/// Both sockets are near all tiers where no link is between them.
+/// Without a link between them, both sockets are near all tiers.
 #[test]
 fn domains_that_share_tiers_count_each_page_once() {
     let mut platform = platform("two-sockets");

@@ -1,4 +1,4 @@
-//! The scenario files of the repository, and the one in the manual, can be built.
+//! The scenario files of the repository, and the example of the manual, can be built.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

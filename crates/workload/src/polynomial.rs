@@ -20,7 +20,7 @@ const LANES: usize = 32;
 pub struct Polynomial {
     array: Array,
     degree: u32,
-    /// Whether results replace the elements.
+    /// True if results replace the elements.
     is_writing: bool,
     threads: usize,
     rounds: u32,

@@ -59,7 +59,7 @@ fn scalar(round: u32) -> f64 {
     SCALAR + f64::from(round)
 }
 
-/// Whether copy and add use the other array in this round.
+/// True if copy and add use the other array in this round.
 fn is_other(round: u32) -> bool {
     !round.is_multiple_of(2)
 }
@@ -71,7 +71,7 @@ pub struct Stream {
     b: Array,
     c: Array,
     kernel: Loop,
-    /// Whether the other three loops run too.
+    /// True if the other three loops run too.
     is_whole: bool,
     threads: usize,
     /// The loops that were run, each with its number among those of its kind.

@@ -20,7 +20,7 @@ pub(crate) fn each<P: Send, R: Send>(parts: Vec<P>, work: impl Fn(P) -> R + Sync
         for (at, part) in parts.into_iter().enumerate() {
             let results = results.clone();
             scope.spawn(move || {
-                // Whoever waits for it is there until all are done.
+                // The receiver lives until all threads have ended.
                 let _ = results.send((at, work(part)));
             });
         }

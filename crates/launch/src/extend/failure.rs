@@ -9,7 +9,7 @@ pub fn session_failure(why: SessionError) -> Failure {
     Failure::new(format!("the session cannot begin: {why}"), hint)
 }
 
-/// How to mend a session.
+/// The remedy for a failed session.
 pub(super) fn session_hint(why: &SessionError) -> &'static str {
     match why {
         SessionError::NotPrivate(_) => "remove it, or name another place in XDG_RUNTIME_DIR",

@@ -46,7 +46,8 @@ pub fn serve(folder: &Path) -> Result<(), Failure> {
     helper::connection().and_then(serve).map_err(serve_failure)
 }
 
-/// Whoever reads what the command says is not to wait for those that it has left.
+/// Releases stderr, so that a reader of the command's output does not wait for processes that the
+/// command has left running.
 fn let_go() {
     if let Ok(nowhere) = File::options().write(true).open("/dev/null") {
         // The server prints errors only.

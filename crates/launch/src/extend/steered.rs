@@ -19,7 +19,7 @@ use std::path::Path;
 const SWAP_TIMES: u64 = 16;
 const SWAP_PART: u64 = 2;
 
-/// Whether a command is a static program.
+/// True if a command is a static program.
 pub(super) fn is_static(options: &ExtendOptions) -> bool {
     let program = options.command.first().and_then(|name| Program::inspect(name).ok());
     program.is_some_and(|program| matches!(program.linked, Linked::Static))

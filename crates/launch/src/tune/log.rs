@@ -17,7 +17,7 @@ pub(super) struct Log {
     file: File,
     /// The offset at which the output of this run begins.
     start: u64,
-    /// Whether the output is printed while it grows.
+    /// True if the output is printed while it grows.
     is_shown: bool,
 }
 

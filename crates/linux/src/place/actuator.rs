@@ -1,7 +1,7 @@
 //! Actuators: they migrate the pages of a scope to the nodes of a goal, and keep them there while
 //! processes come and go.
 //!
-//! There are four kinds, and [`choose`] ranks those that a kernel and a scope support:
+//! [`choose`] ranks the four kinds that a kernel and a scope may support:
 //!
 //! | way | since | pages are found by | the ratio is kept by |
 //! | --- | --- | --- | --- |
@@ -23,9 +23,10 @@
 //! 3. `nr_kdamonds`, 1: everything written below it is removed with the thread;
 //! 4. `state` of the thread, on.
 //!
-//! They are restored from the last to the first, the only order that works: a running thread cannot
-//! be removed, and a module does not start while a thread runs. A killed process leaves them to
-//! `interleaf run --restore`. A thread whose last process has ended is off already, as it was.
+//! Settings are restored from the last to the first, the only order that works: a running thread
+//! cannot be removed, and a module does not start while a thread runs. A killed process leaves its
+//! settings to `interleaf run --restore`. A thread whose last process has ended is off already, as
+//! it was.
 
 pub mod choose;
 pub mod context;

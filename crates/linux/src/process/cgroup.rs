@@ -1,8 +1,8 @@
 //! Control groups: the group of a process, its members and descendants, its memory by node, its
 //! limits, and its nodes.
 //!
-//! There are two versions, and machines that mount both (hybrid): each controller of version 1 has
-//! a tree of groups, and version 2 has one tree for all controllers that version 1 did not take.
+//! Version 1 has a tree of groups for each controller, version 2 one tree for all controllers; a
+//! hybrid machine mounts both, and its version 2 has the controllers that version 1 did not take.
 //! Each controller therefore has its own tree, and a process a group in each.
 //!
 //! All figures of a group include its descendants and are in bytes, in both versions. (Version 1

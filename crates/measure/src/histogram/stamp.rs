@@ -37,12 +37,12 @@ impl Stamp {
         self.0 & (MOVED - 1)
     }
 
-    /// Whether an interrupt came between both readings. False if that cannot be detected.
+    /// True if an interrupt came between both readings; false if interrupts cannot be detected.
     pub(super) const fn interrupted(self) -> bool {
         self.0 & INTERRUPTED != 0
     }
 
-    /// Whether the thread moved to another CPU since the load before. False if that cannot be
+    /// True if the thread moved to another CPU since the load before; false if moves cannot be
     /// detected.
     pub(super) const fn moved(self) -> bool {
         self.0 & MOVED != 0

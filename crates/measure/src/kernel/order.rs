@@ -90,7 +90,7 @@ impl Batches {
         (now, &self.ahead[last])
     }
 
-    /// Whether a cycle has ended with the last batch; if so, another begins.
+    /// True if a cycle has ended with the last batch; then another begins.
     pub(super) const fn ends_cycle(&mut self) -> bool {
         let ends = self.done >= self.order.lines();
         if ends {

@@ -1,8 +1,8 @@
 //! The posterior: all behaviours that agree with the measured runs.
 //!
 //! Points that fill the cube of the prior are weighted by their likelihood; then the cube is
-//! narrowed to the region with the weight and filled again, a few times; finally a fixed number of
-//! members of equal weight is drawn. The algorithm is deterministic.
+//! narrowed to the region that contains the weight and filled again, for some rounds; finally a
+//! fixed number of members of equal weight is drawn. The algorithm is deterministic.
 
 use super::{
     Behaviour, TrafficPerWork,
@@ -16,28 +16,28 @@ use crate::{
     units::LINE_BYTES,
 };
 
-/// Behaviours that stand for all that agree with the runs.
+/// The number of behaviours that represent all that agree with the runs.
 pub const MEMBERS: usize = 64;
 
-/// Standard deviation of the logarithm of a run's bandwidth: counters and phases of a program
+/// Standard deviation of the logarithm of a run's bandwidth, from counters and program phases
 /// together.
 const BANDWIDTH_SPREAD: f64 = 0.04;
 
-/// Standard deviation of the logarithm of results with different thread counts, where no bandwidth
-/// was counted: it includes costs of threads to each other elsewhere.
+/// Standard deviation of the logarithm of results with different thread counts, without counted
+/// bandwidth: includes contention of threads outside of memory.
 const RESULT_SPREAD: f64 = 0.06;
 
-/// Standard deviation of the logarithm of a speed-up at other weights.
+/// Standard deviation of the logarithm of a speed-up with other weights.
 const SPEEDUP_SPREAD: f64 = 0.02;
 
-/// Times the cube is filled, and points each time.
+/// The number of times that the cube is filled, and the points of each time.
 const ROUNDS: usize = 4;
 const POINTS: usize = 2048;
-/// The points of a round when each costs a solution of the network.
+/// The points of a round if each point costs a solution of the network.
 const POINTS_WITH_NETWORK: usize = 512;
 
-/// The behaviours that agree with the runs of `demand`, which were made on `platform`; [`MEMBERS`]
-/// of equal weight.
+/// Infers behaviours from the runs of `demand` on `platform`: [`MEMBERS`] behaviours of equal
+/// weight that agree with the runs.
 pub fn infer(platform: &Platform, demand: &Demand) -> Vec<Behaviour> {
     let prior = Prior::of(demand, platform.cpu.outstanding_lines_per_core);
     let evidence = Evidence::new(platform, demand);
@@ -52,13 +52,13 @@ pub fn infer(platform: &Platform, demand: &Demand) -> Vec<Behaviour> {
                 low + part[axis] * (high - low)
             })
         };
-        // Each round goes on where the sequence was left.
+        // Each round continues the sequence of the previous round.
         let logs: Vec<([f64; DIMENSIONS], f64)> = (1..=points)
             .map(|at| within(round * points + at))
             .map(|point| (point, evidence.log_likelihood(&prior.at(&point))))
             .collect();
         let best = logs.iter().map(|(_, log)| *log).fold(f64::NEG_INFINITY, f64::max);
-        // Runs that no behaviour can have made say nothing: then all points count alike.
+        // Runs that no behaviour explains carry no information: all points get equal weight.
         let weight = |log: f64| if best.is_finite() { libm::exp(log - best).max(0.0) } else { 1.0 };
         weighed = logs.into_iter().map(|(point, log)| (point, weight(log))).collect();
         cube = around(&weighed, cube);
@@ -66,7 +66,7 @@ pub fn infer(platform: &Platform, demand: &Demand) -> Vec<Behaviour> {
     drawn(&weighed).into_iter().map(|point| prior.at(&point)).collect()
 }
 
-/// The part of `cube` that holds the weight: three standard deviations around the mean of each
+/// The part of `cube` that contains the weight: three standard deviations around the mean of each
 /// axis.
 fn around(
     weighed: &[([f64; DIMENSIONS], f64)],
@@ -84,7 +84,7 @@ fn around(
     })
 }
 
-/// Systematic resampling: one member for each equal part of the weight, in order.
+/// Systematic resampling: one member for each equal fraction of the weight, in order.
 fn drawn(weighed: &[([f64; DIMENSIONS], f64)]) -> Vec<[f64; DIMENSIONS]> {
     let total: f64 = weighed.iter().map(|(_, weight)| weight).sum();
     let mut members = Vec::with_capacity(MEMBERS);
@@ -104,12 +104,12 @@ fn drawn(weighed: &[([f64; DIMENSIONS], f64)]) -> Vec<[f64; DIMENSIONS]> {
 struct Evidence<'a> {
     platform: &'a Platform,
     demand: &'a Demand,
-    /// Responses of the first tier at some read shares, in rising order.
+    /// Responses of the first tier, in rising order of read share.
     local: Vec<(f64, Response)>,
     traffic: TrafficPerWork,
 }
 
-/// Read shares for which the first tier's answer is prepared when it is not known exactly.
+/// Read shares for which responses of the first tier are prepared if the read share is a range.
 const READ_SHARE_STEPS: usize = 16;
 
 impl<'a> Evidence<'a> {
@@ -131,8 +131,8 @@ impl<'a> Evidence<'a> {
         self.of_local_runs(behaviour) + self.of_interleaved_runs(behaviour)
     }
 
-    /// Bandwidths where they were counted; elsewhere how the results of a series change with the
-    /// threads.
+    /// Compares counted bandwidths; for series without them, the change of results with the thread
+    /// count.
     fn of_local_runs(&self, behaviour: &Behaviour) -> f64 {
         let mut log = 0.0;
         let mut series: Vec<&str> =
@@ -162,7 +162,7 @@ impl<'a> Evidence<'a> {
         log
     }
 
-    /// Speed-ups over the local run with as many threads.
+    /// Compares speed-ups over the local run with the same number of threads.
     fn of_interleaved_runs(&self, behaviour: &Behaviour) -> f64 {
         let mut log = 0.0;
         for run in &self.demand.interleaved {
@@ -180,7 +180,7 @@ impl<'a> Evidence<'a> {
         log
     }
 
-    /// The bandwidth of these threads on the first tier alone, GB/s.
+    /// The bandwidth of the threads of `run` on the first tier alone, GB/s.
     fn local_gbps(&self, behaviour: &Behaviour, run: &Run) -> f64 {
         let next = self.local.partition_point(|(share, _)| *share < behaviour.read_share);
         let (_, response) = &self.local[next.min(self.local.len() - 1)];

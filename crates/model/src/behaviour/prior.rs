@@ -6,20 +6,20 @@
 use super::Behaviour;
 use crate::demand::Demand;
 
-/// Quantities that are not known beforehand.
+/// The number of unknown quantities.
 pub const DIMENSIONS: usize = 7;
 
-/// Spread of the lines outstanding, as the scale of a logistic distribution of their logarithm.
-/// 0.2 is a standard deviation of 36 %, the spread between the kinds of loop of one program.
+/// Spread of the outstanding lines, as the scale of a logistic distribution of their logarithm. 0.2
+/// is a standard deviation of 36 %, the spread between the kinds of loop of one program.
 const LINES_SCALE: f64 = 0.2;
 
 /// The demand of one thread at zero memory latency, GB/s: from a thread that mostly computes to a
-/// thread that only copies (the fastest row of STREAM with 30 threads has 11 GB/s a thread and is
-/// not compute-bound).
+/// thread that only copies (in the fastest row of STREAM, 30 threads have 11 GB/s each and are not
+/// compute-bound).
 const COMPUTE_BOUND_GBPS: (f64, f64) = (1.0, 20.0);
 
-/// The most that a thread may cost the others: with 120 threads the time to compute is then
-/// doubled, as for programs that scale to half of the cores.
+/// The maximum of the contention: with 120 threads it doubles the compute time, as for programs
+/// that scale to half of the cores.
 const CONTENTION_MAX: f64 = 0.0084;
 
 /// The bandwidth of access patterns relative to that of a measurement kernel. Saturating programs
@@ -29,16 +29,16 @@ const PATTERN_FACTOR: (f64, f64) = (0.6, 1.0);
 /// The prior of a workload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prior {
-    /// The median of the lines that a thread keeps outstanding.
+    /// The median of a thread's outstanding lines.
     pub lines_per_thread: f64,
-    /// Between what the read share lies.
+    /// Lower and upper bound of the read share.
     pub read_share: (f64, f64),
 }
 
 impl Prior {
     /// The prior of `demand` on cores with this many outstanding lines.
     pub fn of(demand: &Demand, outstanding_lines_per_core: f64) -> Self {
-        // A program can keep fewer lines outstanding than its core can, never more.
+        // A program can have fewer outstanding lines than its core, never more.
         let own = demand.outstanding_lines_per_thread.unwrap_or(outstanding_lines_per_core);
         Self {
             lines_per_thread: own.min(outstanding_lines_per_core),
@@ -65,8 +65,8 @@ impl Prior {
     }
 }
 
-/// The point of a Halton sequence with the index `index`, from 1: numbers between 0 and 1 that
-/// fill the cube evenly, without randomness (Halton 1960; bases are the first primes).
+/// The point of the Halton sequence with the index `index`, from 1: numbers between 0 and 1 that
+/// fill the cube evenly, without randomness (Halton 1960; the bases are the first primes).
 pub(super) fn halton(index: usize) -> [f64; DIMENSIONS] {
     const BASES: [usize; DIMENSIONS] = [2, 3, 5, 7, 11, 13, 17];
     BASES.map(|base| {

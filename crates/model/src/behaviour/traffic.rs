@@ -4,23 +4,24 @@
 //! when memory is under pressure, so STREAM's traffic per useful byte falls from 1.43 with 30
 //! threads to 0.98 with 119 (`platforms/gnr120-cz122`). The cause may be the number of threads or
 //! the latency of their lines; runs on one tier cannot separate the two, as both rise together. A
-//! second tier separates them: the threads stay, the pressure falls, and a part of the
-//! write-allocates comes back. That part is unknown ([`super::Behaviour::traffic_relief`]) and adds
+//! second tier does: the number of threads stays, the pressure falls, and some of the
+//! write-allocates return. This fraction is unknown ([`super::Behaviour::traffic_relief`]) and adds
 //! to the uncertainty.
 
 use crate::demand::Demand;
 
-/// Traffic per work against threads, and against the bandwidth of one thread.
+/// Traffic per work as a function of the number of threads, and of the bandwidth of one thread.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrafficPerWork {
-    /// (GB/s per thread, GB per work), in rising order of the first.
+    /// (GB/s per thread, GB per work), in rising order of the bandwidth.
     by_thread_gbps: Vec<(f64, f64)>,
-    /// (threads, GB per work), in rising order of the first.
+    /// (threads, GB per work), in rising order of the threads.
     by_threads: Vec<(f64, f64)>,
 }
 
 impl TrafficPerWork {
-    /// From the runs of `demand` that have a bandwidth; constant if fewer than two have.
+    /// Traffic per work from the runs of `demand` with a counted bandwidth; constant with fewer
+    /// than two.
     pub fn of(demand: &Demand) -> Self {
         let runs = demand.counted_runs();
         let per_work = |result: f64, bandwidth: f64| bandwidth / demand.performance(result);
@@ -43,7 +44,7 @@ impl TrafficPerWork {
         ratio(&self.by_threads, threads, reference)
     }
 
-    /// Traffic per work when each thread reaches `gbps`, relative to when it reaches `reference`.
+    /// Traffic per work with `gbps` for each thread, relative to that with `reference`.
     pub fn of_pressure(&self, gbps: f64, reference: f64) -> f64 {
         ratio(&self.by_thread_gbps, gbps, reference)
     }
@@ -53,7 +54,7 @@ fn ratio(table: &[(f64, f64)], x: f64, reference: f64) -> f64 {
     if table.len() < 2 { 1.0 } else { interpolate(table, x) / interpolate(table, reference) }
 }
 
-/// Straight lines between the points, and the end values outside.
+/// Interpolates linearly; constant outside of the points.
 fn interpolate(table: &[(f64, f64)], x: f64) -> f64 {
     let next = table.partition_point(|point| point.0 < x);
     if next == 0 {

@@ -1,14 +1,14 @@
 //! Guards: limits on the decisions of every policy.
 //!
 //! *Free memory.* Pages must fit on their target tier: its free memory, less a reserve, limits its
-//! share. A kernel that finds the target full puts the page elsewhere, or reclaims.
+//! share. If the target is full, Linux puts the page elsewhere, or reclaims.
 //!
-//! *Over-interleaving.* A CXL tier that is overloaded does not only answer late itself: its
-//! requests fill queues that DRAM needs too, which can cost DRAM most of its bandwidth (MIKU, arXiv
-//! 2503.17864, measured a loss of 81 %). A policy that looks at the sum alone may sit there for a
-//! period or more. Therefore, when a tier answers much later than without load *and* much later
-//! than the first one, and the sum has fallen below what it was before, its share goes back half of
-//! the way at once.
+//! *Over-interleaving.* An overloaded CXL tier is not only slow itself: its requests fill queues
+//! that DRAM needs too, which can cost DRAM most of its bandwidth (MIKU, arXiv 2503.17864, measured
+//! a loss of 81 %). A policy that observes the sum alone may stay there for a period or more.
+//! Therefore, if the latency of a tier is far above its idle latency *and* far above that of the
+//! first tier, and the total bandwidth has fallen, half of the last change of its share is undone
+//! at once.
 
 use super::rollback::RollBack;
 use crate::{
@@ -16,15 +16,15 @@ use crate::{
     policy::{Observation, Verdict},
 };
 
-/// The part of a tier that stays free, for what programs ask for meanwhile (0 to 1). The kernel
-/// begins to reclaim at its low watermark, which is below 1 % on large nodes.
+/// The fraction of a tier that stays free for allocations during a migration (0 to 1). Linux begins
+/// to reclaim at its low watermark, which is below 1 % on large nodes.
 const RESERVE: f64 = 0.02;
 
-/// Overload: the latency over that without load ...
+/// Overload: latency as a multiple of the idle latency ...
 const OVER_IDLE: f64 = 4.0;
-/// ... and over the first tier's.
+/// ... and of the first tier's latency.
 const OVER_FIRST: f64 = 2.0;
-/// The part of the bandwidth that must be lost before the guard acts, 0 to 1: more than noise.
+/// The loss of bandwidth from which the guard acts, as a fraction: more than noise.
 const LOST: f64 = 0.05;
 
 /// The state of the guards of one domain.
@@ -46,7 +46,7 @@ impl Guards {
         self.order
     }
 
-    /// The verdict as far as it may be carried out.
+    /// Applies all guards to a verdict.
     pub(super) fn pass(&mut self, seen: &Observation, verdict: Verdict) -> Verdict {
         let verdict = self.against_overload(seen, verdict);
         let verdict = self.roll_back.pass(seen, verdict);
@@ -108,7 +108,7 @@ impl Guards {
             *share += more;
             homeless -= more;
         }
-        // Without room anywhere pages stay where they are.
+        // Without room on any tier pages stay in place.
         if homeless > 1e-9 {
             shares.clone_from(&seen.target);
         }
@@ -167,7 +167,7 @@ mod tests {
         let mut guards = Guards::new(tiers());
         let now = seen([1.0, 0.0], 400.0, [300.0, 215.0], [40, 12]);
         assert_eq!(guards.pass(&now, to([0.9, 0.1])), to([0.9, 0.1]));
-        // 12 GiB free less 2 in reserve are a fifth of 50.
+        // 12 GiB free less 2 GiB of reserve are a fifth of 50 GiB.
         let cut = guards.pass(&now, to([0.6, 0.4]));
         assert!((cut.shares[1] - 0.2).abs() < 1e-9 && (cut.shares[0] - 0.8).abs() < 1e-9);
         assert_eq!(cut.reason, "more; but cxl has room for 20 % only");

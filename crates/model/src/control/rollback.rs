@@ -1,27 +1,26 @@
 //! Roll-back: a change that lowered the bandwidth is undone.
 //!
-//! A policy that believes curves which are wrong for this machine, or steps where noise sent it,
-//! can make a program slower and stay there. The period after a change is therefore compared with
-//! the one before: if bandwidth fell by more than noise explains and the policy does not go back by
-//! itself, the loop does, and does not let the policy try the same again for a while. A harmful
-//! change cannot be told from a load that ends at the same time; that costs one period.
+//! A policy with curves that are wrong for this machine, or one that follows noise, can make a
+//! program slower permanently. The period after a change is therefore compared with the period
+//! before: if bandwidth fell by more than noise and the policy does not return by itself, the loop
+//! does, and rejects the same change for some time. A harmful change cannot be distinguished from a
+//! load that ends at the same time; such a wrong roll-back costs one period.
 
 use crate::policy::{Observation, Verdict};
 
-/// The part of the bandwidth that must be lost, 0 to 1, and how many of its standard errors: more
-/// than noise.
+/// The loss of bandwidth that triggers a roll-back, as a fraction, and as a multiple of its
+/// standard error: more than noise.
 const LOST: f64 = 0.05;
 const ERRORS: f64 = 3.0;
 
-/// Shares are the same when none differs by more than this (0 to 1): the kernel's weights are
-/// whole points.
+/// Shares with a smaller difference are equal (0 to 1): the kernel's weights are whole points.
 const SAME: f64 = 0.005;
 /// Shares within this distance of a rejected change are not tried again (0 to 1) ...
 const NEAR: f64 = 0.03;
-/// ... for so many periods ...
+/// ... for this number of periods ...
 const PERIODS: usize = 20;
-/// ... and not for longer than the bandwidth that it was taken back to stays within this part of
-/// what it was: a load that changed is another load.
+/// ... and only while the bandwidth stays within this fraction of the bandwidth before the change:
+/// a larger difference means another load.
 const ALIKE: f64 = 0.1;
 
 /// The last change of a domain.
@@ -31,7 +30,7 @@ pub(super) struct RollBack {
     refused: Option<Refused>,
 }
 
-/// A period before a change.
+/// The period before a change.
 struct Before {
     shares: Vec<f64>,
     gbps: f64,
@@ -47,7 +46,8 @@ struct Refused {
 }
 
 impl RollBack {
-    /// The verdict, or in its place that a change is taken back or not made again.
+    /// Returns the verdict, or in its place a roll-back, or the current shares for a rejected
+    /// change.
     pub(super) fn pass(&mut self, seen: &Observation, verdict: Verdict) -> Verdict {
         let verdict = match self.worse(seen, &verdict) {
             Some(before) => {
@@ -60,7 +60,8 @@ impl RollBack {
                     better_gbps: before.gbps,
                     periods_left: PERIODS,
                 });
-                // Another change follows, which is not compared with the rejected one.
+                // The next verdict is another change, which is not compared with the rejected
+                // change.
                 let shares = before.shares;
                 let taken_back = Verdict::interleave(shares, "roll-back", reason);
                 return Verdict { order: verdict.order, ..taken_back };
@@ -86,7 +87,7 @@ impl RollBack {
         (changed > SAME && is_lost && !goes_back).then_some(before)
     }
 
-    /// The verdict, or that all stays when this was taken back before.
+    /// Returns the verdict, or the current shares if the verdict is a rejected change.
     fn not_again(&mut self, seen: &Observation, verdict: Verdict) -> Verdict {
         let Some(refused) = &mut self.refused else { return verdict };
         refused.periods_left -= 1;
@@ -149,7 +150,7 @@ mod tests {
             let held = guard.pass(&seen(1.0, 410.0), to(0.52));
             assert_eq!((held.action, held.shares), ("hold", vec![1.0, 0.0]));
         }
-        // Elsewhere it may go, and after a while there too.
+        // Other changes may be tried at once, and the rejected change after some time.
         assert_eq!(guard.pass(&seen(1.0, 400.0), to(0.5)), to(0.5));
     }
 
@@ -173,13 +174,13 @@ mod tests {
     fn noise_and_a_load_that_ends_are_no_fault_of_a_change() {
         let mut guard = RollBack::default();
         guard.pass(&seen(1.0, 400.0), to(0.9));
-        // 4 % less.
+        // A loss of 4 %, within the limit.
         assert_eq!(guard.pass(&seen(0.9, 384.0), to(0.8)), to(0.8));
-        // No change.
+        // A loss without a change of shares.
         let mut guard = RollBack::default();
         guard.pass(&seen(0.9, 400.0), to(0.9));
         assert_eq!(guard.pass(&seen(0.9, 100.0), to(1.0)), to(1.0));
-        // A loss that is within the errors of what was counted.
+        // A loss within the standard error of the counters.
         let noisy = |first, gbps| Observation { error_gbps: 30.0, ..seen(first, gbps) };
         let mut guard = RollBack::default();
         guard.pass(&noisy(1.0, 400.0), to(0.9));

@@ -1,4 +1,4 @@
-//! The samples of a period, and what they say together.
+//! The samples of a period, and the observation made from them.
 
 use super::Settings;
 use crate::{
@@ -8,31 +8,32 @@ use crate::{
 };
 use core::mem;
 
-/// The range of the samples over their mean above which they are of two kinds. Noise of 5 % has a
+/// The range of the samples divided by their mean, above which the load varies. Noise of 5 % has a
 /// range of 20 % in thirty samples.
 const COMES_AND_GOES: f64 = 0.5;
 
-/// The range of the samples, in usual steps between neighbours, up to which it may be noise: thirty
-/// samples of a normal distribution span 4.1 standard deviations, their usual step is 0.95.
+/// The range of the samples up to which it may be noise, in median steps between neighbours: thirty
+/// samples of a normal distribution span 4.1 standard deviations, their median step is 0.95.
 const STEPS_OF_NOISE: f64 = 6.0;
 
-/// The part of what has left a tier, or come to one, that must have migrated: what programs ask for
-/// and give back is not on its way, and would keep a busy machine from ever being judged.
+/// The fraction of a change of placement that must be migration for the change to count as one.
+/// Allocation and release change the placement too, and would keep a busy machine from ever being
+/// quiet.
 const MIGRATED: f64 = 0.5;
 
-/// Samples that are enough where they are long ones: of fewer nobody knows how far they scatter.
+/// The least number of long samples: with fewer their scatter is unknown.
 const LONG_MIN: usize = 2;
 
-/// The samples of one period, as one domain sees them.
+/// The samples of one period, restricted to one domain.
 pub(super) struct Window {
     tiers: usize,
     samples: Vec<Kept>,
     /// The placement of each scope's pages in the last sample.
     places: Vec<Option<Vec<u64>>>,
-    /// Bytes that have migrated since the placement last changed: a machine may sample placement
-    /// less often than it counts migrations.
+    /// Bytes that migrated since the placement last changed: a machine may sample placement less
+    /// often than it counts migrations.
     since_bytes: u64,
-    /// The placement when the last decision sent pages elsewhere; empty if it sent none.
+    /// The placement at the last decision that migrates pages; empty if it migrates none.
     sent_from: Vec<Option<Vec<u64>>>,
 }
 
@@ -40,7 +41,7 @@ pub(super) struct Window {
 struct Kept {
     span_ns: f64,
     quiet: bool,
-    /// Whether the counters of all near tiers were read.
+    /// True if the counters of all near tiers were read.
     counted: bool,
     traffic: Vec<Traffic>,
     free_bytes: Vec<Option<u64>>,
@@ -67,7 +68,7 @@ impl Window {
         self.samples.clear();
     }
 
-    /// Adds the part of `sample` about `domain`, its `near` tiers and its steered `scopes`.
+    /// Adds the counters of `sample` for `domain`, its `near` tiers and its steered `scopes`.
     pub(super) fn add(
         &mut self,
         sample: &Sample,
@@ -117,8 +118,8 @@ impl Window {
         reading
     }
 
-    /// Notes where pages are as they are sent to where each of the `near` tiers has its part of
-    /// `shares`, if that is elsewhere and they were not sent there `before`.
+    /// Records the placement at a decision that migrates pages: one with `shares` of the `near`
+    /// tiers that differ from the placement and from the shares `before`.
     pub(super) fn send(
         &mut self,
         near: &[usize],
@@ -136,7 +137,7 @@ impl Window {
         self.sent_from = if elsewhere { self.places.clone() } else { vec![] };
     }
 
-    /// Whether the migration of the last decision has begun, or none was needed. Until then the
+    /// True if the migration of the last decision has begun, or none was needed. Until then the
     /// counters show the old placement.
     pub(super) fn has_begun(&self, settings: &Settings) -> bool {
         let floor = settings.placement_floor.unwrap_or(f64::INFINITY);
@@ -144,8 +145,7 @@ impl Window {
             || self.sent_from.iter().zip(&self.places).any(|(a, b)| gone_bytes(a, b, floor) > 0.0)
     }
 
-    /// The samples at the end that are quiet, taken since the last page moved. One in which nothing
-    /// was counted tells nothing, but it does not make others worse.
+    /// The quiet samples since the last migration. Samples without counters are skipped.
     fn since_the_last_move(&self) -> impl Iterator<Item = &Kept> {
         let begin = self.samples.iter().rposition(|sample| !sample.quiet).map_or(0, |at| at + 1);
         self.samples[begin..].iter().filter(|sample| sample.counted)
@@ -156,8 +156,8 @@ impl Window {
         self.since_the_last_move().count()
     }
 
-    /// Whether the quiet samples are enough: in number, or in time. On busy CPUs a sample may take
-    /// as long as five should.
+    /// True if the quiet samples suffice, in number or in total time. On busy CPUs a sample may
+    /// take as long as five should.
     pub(super) fn is_quiet(&self, settings: &Settings) -> bool {
         let count = self.quiet();
         let span_ns: f64 = self.since_the_last_move().map(|sample| sample.span_ns).sum();
@@ -165,17 +165,17 @@ impl Window {
         count >= settings.quiet_min || (count >= LONG_MIN && span_ns >= wanted_ns)
     }
 
-    /// Whether pages have migrated, or will.
+    /// True if pages have migrated in a sample of the period.
     pub(super) fn is_stirred(&self) -> bool {
         self.samples.iter().any(|sample| !sample.quiet)
     }
 
-    /// Whether some sample counted the bytes of every tier.
+    /// True if at least one sample counted the bytes of every tier.
     pub(super) fn is_counted(&self) -> bool {
         self.samples.iter().any(|sample| sample.counted)
     }
 
-    /// The samples since the last migration, if they are enough; else all quiet ones; without any,
+    /// The samples since the last migration, if they suffice; else all quiet samples; without any,
     /// all counted ones. Quiet samples from before a migration show another placement.
     fn usable(&self, settings: &Settings) -> Vec<&Kept> {
         if self.quiet() > 0 && self.is_quiet(settings) {
@@ -234,7 +234,7 @@ impl Window {
         }
     }
 
-    /// The mean of all samples that counted, quiet or not, GB/s.
+    /// Mean bandwidth over all counted samples, quiet or not, GB/s.
     pub(super) fn tier_bandwidth_gbps(&self) -> Vec<f64> {
         let counted = || self.samples.iter().filter(|sample| sample.counted);
         let count = counted().count().max(1) as f64;
@@ -268,10 +268,9 @@ fn gone_bytes(before: &Option<Vec<u64>>, now: &Option<Vec<u64>>, floor: f64) -> 
     if most > floor { most * all_now } else { 0.0 }
 }
 
-/// The samples with load, of a load that comes and goes. Such samples span more than
-/// [`COMES_AND_GOES`] of their mean, and more than the noise, which shows between neighbours; those
-/// in the upper half of the range count, since a mean over both halves would show a load that never
-/// exists. Of a steady load, all samples.
+/// The samples with load, if the load varies: their range exceeds [`COMES_AND_GOES`] of their mean,
+/// and the noise between neighbours. Then samples in the upper half of the range count, since a
+/// mean over both halves would be a load that never occurs. For a steady load, all samples.
 fn busy(samples: Vec<&Kept>) -> Vec<&Kept> {
     let totals: Vec<f64> = samples.iter().map(|sample| sample.total_gbps()).collect();
     let (least, most) = totals.iter().fold((f64::INFINITY, 0.0_f64), |(least, most), total| {
@@ -289,7 +288,7 @@ fn busy(samples: Vec<&Kept>) -> Vec<&Kept> {
     samples.into_iter().filter(|sample| sample.total_gbps() >= middle).collect()
 }
 
-/// Little's law: how long a request waited.
+/// The latency of a request by Little's law.
 fn latency_ns(inserts: Option<f64>, occupancy_ns: Option<f64>) -> Option<f64> {
     let (inserts, occupancy_ns) = (inserts?, occupancy_ns?);
     (inserts > 0.0).then(|| occupancy_ns / inserts)
@@ -368,8 +367,8 @@ mod tests {
         assert!(!window.is_quiet(&settings) && !window.is_stirred(), "it may be anything");
     }
 
-    /// Few bytes beside the traffic, but much of the scope: until they have come to rest, what is
-    /// counted is not about where they are.
+    /// The migrated bytes are few beside the traffic, but many for the scope: until the migration
+    /// ends, the counters do not belong to the placement.
     #[test]
     fn pages_on_their_way_are_waited_for() {
         let placement_floor = Some(0.005);
@@ -385,7 +384,7 @@ mod tests {
         assert_eq!(window.quiet(), 3);
         let seen = window.observation(1.4, vec![1.0, 0.0], &[0], &settings).unwrap();
         assert_eq!(seen.mean_gbps, 105.0);
-        // Also from one period to the next, and of a scope that is not known for a while.
+        // Also from one period to the next, and for a scope whose placement is unknown for a while.
         window.clear();
         for (bytes, quiet) in [(Some(500), 0), (None, 1), (Some(100), 2), (Some(100), 3)] {
             let mut sample = sample([100.0, 0.0], 500);
@@ -393,15 +392,15 @@ mod tests {
             window.add(&sample, 0, &[0, 1], &[0], &settings);
             assert_eq!(window.quiet(), quiet, "{bytes:?}");
         }
-        // A program that asks for much memory on one tier has moved nothing.
+        // A program that allocates much memory on one tier has migrated nothing.
         let mut grown = sample([100.0, 0.0], 100);
         grown.scopes[0].used_bytes = Some(vec![2100, 900]);
         window.add(&grown, 0, &[0, 1], &[0], &settings);
         assert_eq!(window.quiet(), 4);
     }
 
-    /// The migration may begin later than a period after the decision; the placement is the old one
-    /// until then.
+    /// The migration may begin later than a period after the decision; until then the placement is
+    /// the old one.
     #[test]
     fn pages_that_were_sent_and_stand_still_are_waited_for() {
         let settings = Settings { placement_floor: Some(0.005), ..Settings::default() };

@@ -1,38 +1,37 @@
 //! Closed queueing networks in product form, by convolution.
 //!
-//! `customers` circulate among stations. Station `i` gets the part `visit_i` of all work, and
-//! serves `n` customers at the rate `rate_i(n)`. The chance that `n_i` customers are at each
-//! station is a product of one factor per station,
+//! `customers` circulate among stations. Station `i` gets the fraction `visit_i` of all work, and
+//! serves `n` customers at the rate `rate_i(n)`. The probability of `n_i` customers at each station
+//! is a product of one factor per station,
 //!
 //! ```text
 //! f_i(n) = visit_i^n / (rate_i(1) rate_i(2) ... rate_i(n)),
 //! ```
 //!
-//! divided by G(customers), the sum of that product over all ways to spread them; G is found by
-//! folding the stations together one after another. The throughput is G(customers - 1) /
+//! divided by G(customers), the sum of that product over all distributions of customers; G is
+//! computed by folding one station after another. The throughput is G(customers - 1) /
 //! G(customers).
 
-/// A station as the network sees it.
+/// A station of the network.
 #[derive(Clone, Debug)]
 pub struct Station {
-    /// The part of all work that it gets; above 0.
+    /// The fraction of all work at this station; above 0.
     pub visit: f64,
-    /// The work it does in a unit of time with 1, 2, ... customers; as many entries as there are
-    /// customers, all above 0.
+    /// The service rate with 1, 2, ... customers; one entry for each customer, all above 0.
     pub rates: Vec<f64>,
 }
 
 /// The solution of a network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Solution {
-    /// Work done in a unit of time, by all stations together.
+    /// Work per unit of time, of all stations together.
     pub throughput: f64,
-    /// The chance of finding 0, 1, ... customers at each station.
+    /// The probability of 0, 1, ... customers at each station.
     pub occupancy: Vec<Vec<f64>>,
 }
 
-/// Factors that the stations have in common are divided by `scale` per customer, which cancels,
-/// so that they stay within the range of floating point.
+/// The factors of the stations. A common `scale` per customer, which cancels, keeps them within the
+/// range of floating point.
 struct Factors {
     scale: f64,
     of_station: Vec<Vec<f64>>,
@@ -55,8 +54,8 @@ impl Factors {
         Self { scale, of_station: stations.iter().map(factors).collect() }
     }
 
-    /// Stations before and after each one, folded: `before[i]` has all before `i`, and the last
-    /// entry has all.
+    /// Folded factors before and after each station: `before[i]` has all stations before `i`, and
+    /// the last entry all stations.
     fn folded(&self) -> (Vec<Vec<f64>>, Vec<Vec<f64>>) {
         let nothing = |like: &[f64]| {
             let mut none = vec![0.0; like.len()];
@@ -76,7 +75,7 @@ impl Factors {
     }
 }
 
-/// Solves the network of `stations`, of which there is at least one.
+/// Solves the network of `stations` (not empty).
 pub fn solve(stations: &[Station]) -> Solution {
     let customers = stations[0].rates.len();
     if let [only] = stations {
@@ -107,8 +106,8 @@ pub fn throughputs(stations: &[Station]) -> Vec<f64> {
     all.windows(2).map(|pair| factors.scale * pair[0] / pair[1]).collect()
 }
 
-/// The chance of 0, 1, ... customers at station `within`, when the network has so many in all with
-/// the `chances` given.
+/// The probability of 0, 1, ... customers at station `within`, if the total number of customers has
+/// the probabilities `chances`.
 pub fn occupancy_of(stations: &[Station], within: usize, chances: &[f64]) -> Vec<f64> {
     let factors = Factors::new(stations);
     let (before, after) = factors.folded();
@@ -120,7 +119,7 @@ pub fn occupancy_of(stations: &[Station], within: usize, chances: &[f64]) -> Vec
     (0..chances.len()).map(at).collect()
 }
 
-/// Spreads customers over two stations (or networks) in every way.
+/// Sums over all distributions of customers to two stations (or networks).
 fn fold(a: &[f64], b: &[f64]) -> Vec<f64> {
     (0..a.len())
         .map(|n| a[..=n].iter().zip(b[..=n].iter().rev()).map(|(x, y)| x * y).sum())
@@ -148,7 +147,7 @@ mod tests {
 
     #[test]
     fn without_queueing_times_add_up() {
-        // Rates that rise with the customers: nobody waits, one round takes 0.7/3 + 0.3/1.
+        // Rates that rise with the customers: without queueing one round takes 0.7/3 + 0.3/1.
         let free = |visit: f64, rate: f64| Station {
             visit,
             rates: (1..=8).map(|n| rate * f64::from(n)).collect(),
@@ -170,7 +169,7 @@ mod tests {
             for (station, occupancy) in stations.iter().zip(&solution.occupancy) {
                 let sum: f64 = occupancy.iter().sum();
                 prop_assert!((sum - 1.0).abs() < 1e-9);
-                // The throughput of a station is its visit ratio times that of the network.
+                // The throughput of a station is its visit fraction times that of the network.
                 let done = (1.0 - occupancy[0]) * station.rates[0];
                 prop_assert!((done / (solution.throughput * station.visit) - 1.0).abs() < 1e-6);
                 there += occupancy.iter().enumerate().map(|(n, p)| n as f64 * p).sum::<f64>();

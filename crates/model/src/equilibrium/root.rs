@@ -1,12 +1,12 @@
 //! The root of a function of one variable.
 
-/// Steps after which the best guess is taken.
+/// The most steps before the best guess is returned.
 const STEPS_MAX: usize = 60;
 
-/// A root of `f`, which changes sign between two points: regula falsi with the Illinois weight
-/// (Dowell and Jarratt 1971). `a` and `b` are points with their values, of opposite sign. The error
-/// is at most the fraction `tolerance` of the larger point, or `f` is as small: both have the same
-/// unit. The last call of `f` is at the result.
+/// Finds a root of `f`, which changes sign between two points: regula falsi with the Illinois
+/// weight (Dowell and Jarratt 1971). `a` and `b` are points with their values, of opposite sign.
+/// The error, or else the value of `f`, is at most the fraction `tolerance` of the larger point:
+/// both have the same unit. The last call of `f` is at the result.
 pub(super) fn root(
     mut f: impl FnMut(f64) -> f64,
     mut a: (f64, f64),
@@ -22,7 +22,7 @@ pub(super) fn root(
         let at_guess = f(guess);
         let stays = at_guess.abs() <= near || (guess - b.0).abs() <= near;
         if (at_guess > 0.0) == (b.1 > 0.0) {
-            // The same end moved twice: halve the value of the other one.
+            // The same end moved twice: halve the value at the other end.
             a.1 *= 0.5;
         } else {
             a = b;

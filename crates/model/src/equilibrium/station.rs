@@ -1,24 +1,25 @@
-//! A tier as one load sees it: how much it gets when so many of its page streams are there.
+//! A tier from the view of one load: its bandwidth for each number of page streams.
 
 use super::{load::Load, root::root};
 use crate::curve::{Flow, Response};
 
-/// A tier as one load sees it.
+/// A tier from the view of one load.
 pub(super) struct TierView<'a> {
     /// The responses of the tier, weighted by their fraction of the traffic; the weights sum to 1.
     pub(super) responses: Vec<(f64, &'a Response)>,
-    /// The part of the curve's bandwidth that can be had (0 to 1).
+    /// The reachable fraction of the curve's bandwidth (0 to 1).
     pub(super) bandwidth_factor: f64,
-    /// Bytes that other loads have in flight here.
+    /// Bytes in flight of other loads on this tier.
     pub(super) others_bytes: f64,
 }
 
 impl TierView<'_> {
-    /// The flow of `load` when `bytes` of its lines circulate here.
+    /// The flow of `load` with `bytes` of its lines at this tier.
     pub(super) fn flow(&self, load: &Load, bytes: f64) -> Flow {
         let compute_ns = load.line_compute_ns * load.lines_per_thread;
         if let ([(_, response)], true) = (&self.responses[..], self.others_bytes == 0.0) {
-            // A curve of which all bandwidths shrink: so do the bytes at each latency.
+            // All bandwidths of the curve shrink by this factor, and so do the bytes at each
+            // latency.
             let flow =
                 response.closed_loop(bytes / self.bandwidth_factor, compute_ns, load.overlap);
             return Flow { bandwidth_gbps: flow.bandwidth_gbps * self.bandwidth_factor, ..flow };
@@ -26,8 +27,8 @@ impl TierView<'_> {
         self.shared_flow(bytes, compute_ns, load.overlap)
     }
 
-    /// The flow beside other traffic: all lines queue alike, so the bandwidth of a load is
-    /// proportional to its bytes in flight.
+    /// The flow beside other traffic: all lines queue in the same way, so the bandwidth of a load
+    /// is proportional to its bytes in flight.
     fn shared_flow(&self, bytes: f64, compute_ns: f64, overlap: f64) -> Flow {
         let flow = |own: f64| {
             let latency_ns = self.latency_ns(own + self.others_bytes);
@@ -41,7 +42,7 @@ impl TierView<'_> {
         flow(root(miss, (0.0, -bytes), (bytes, miss(bytes)), 1e-12))
     }
 
-    /// The latency of a line when `bytes` are in flight, of all loads together.
+    /// The latency of a line with `bytes` in flight, of all loads together.
     fn latency_ns(&self, bytes: f64) -> f64 {
         let bytes = bytes / self.bandwidth_factor;
         let bandwidth: f64 =

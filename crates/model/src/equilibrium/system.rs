@@ -1,4 +1,4 @@
-//! Loads on the tiers of a platform, and what they reach together.
+//! Solves loads on the tiers of a platform for their common equilibrium.
 
 use super::{load::Load, network, root::root, station::TierView};
 use crate::{
@@ -6,35 +6,36 @@ use crate::{
     platform::Platform,
 };
 
-/// Bandwidth that traffic elsewhere cannot take from a tier: it slows down, it does not stop.
+/// The fraction of bandwidth that a tier keeps under any traffic elsewhere: traffic slows a tier
+/// down, but does not stop it.
 const LEAST_BANDWIDTH_FACTOR: f64 = 0.02;
 
-/// Rounds after which loads that share tiers are taken as they are.
+/// The most rounds for loads that share tiers; the last round is the result.
 const ROUNDS_MAX: usize = 200;
 
 /// The equilibrium of one load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadEquilibrium {
-    /// Its total traffic, GB/s.
+    /// Total bandwidth, GB/s.
     pub bandwidth_gbps: f64,
-    /// Its traffic on each tier, GB/s.
+    /// Bandwidth on each tier, GB/s.
     pub tier_bandwidth_gbps: Vec<f64>,
-    /// The latency of a line from each tier, ns; the idle latency where it has no traffic.
+    /// The latency of a line from each tier, ns; the idle latency of a tier without traffic.
     pub tier_latency_ns: Vec<f64>,
-    /// The mean latency of its lines, ns.
+    /// Mean latency of a line, ns.
     pub latency_ns: f64,
 }
 
 /// The equilibrium of all loads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Equilibrium {
-    /// One for each load, in their order.
+    /// One equilibrium for each load, in their order.
     pub loads: Vec<LoadEquilibrium>,
     /// The reasons why figures are extrapolations.
     pub extrapolated: Vec<String>,
 }
 
-/// A platform with its curves made ready for the mixes of some loads.
+/// A platform with its curves prepared for the mixes of some loads.
 pub struct System<'a> {
     platform: &'a Platform,
     /// The response of each tier to each load alone.
@@ -44,7 +45,7 @@ pub struct System<'a> {
     extrapolated: Vec<String>,
 }
 
-/// The traffic of all loads on all tiers: start and result of a search.
+/// The traffic of all loads on all tiers: start and result of an iteration.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadTraffic {
     /// By load and tier, GB/s.
@@ -90,13 +91,13 @@ impl<'a> System<'a> {
         Self { platform, responses, background_gbps, extrapolated }
     }
 
-    /// The system beside `background_gbps` of other traffic on each tier, independent of the loads:
-    /// that of devices, or of pages that migrate.
+    /// Adds `background_gbps` of traffic on each tier, independent of the loads: traffic of
+    /// devices, or of page migration.
     pub fn beside(&self, loads: &[Load], background_gbps: &[f64]) -> Self {
         let responses = self.responses.iter().zip(loads).map(|(responses, load)| {
             let tiers = responses.iter().zip(background_gbps).zip(&load.bandwidth_factors);
-            // A pattern that reaches only a fraction of the curve loses more of it to the
-            // background.
+            // A pattern that reaches only a fraction of the curve loses more of it to background
+            // traffic.
             tiers.map(|((response, gbps), factor)| response.beside(gbps / factor)).collect()
         });
         Self {
@@ -117,16 +118,16 @@ impl<'a> System<'a> {
         &self.responses[0]
     }
 
-    /// Brings `loads` to their equilibrium: as many as the system was made for, with the same
-    /// mixes and domains.
+    /// Solves `loads`: the same number of loads as in [`System::new`], with the same mixes and
+    /// domains.
     pub fn solve(&self, loads: &[Load]) -> Equilibrium {
         let loads = self.solve_from(loads, &mut LoadTraffic::default(), 1e-9);
         Equilibrium { loads, extrapolated: self.extrapolated.clone() }
     }
 
-    /// [`System::solve`] from the `traffic` of a neighbouring solution, which it replaces by its
-    /// own. With several loads, the iteration ends when none changes by more than the fraction
-    /// `tolerance`.
+    /// [`System::solve`] that starts from `traffic`, the result of a similar problem, and replaces
+    /// it by its own. With several loads, the iteration ends when no load changes by more than the
+    /// fraction `tolerance`.
     pub fn solve_from(
         &self,
         loads: &[Load],
@@ -143,8 +144,8 @@ impl<'a> System<'a> {
         }
     }
 
-    /// Solves one load. Only the coupling of tiers feeds back: the more the load carries, the less
-    /// it can. Its bandwidth is a root between zero and the bandwidth without coupling.
+    /// Solves one load. Only the coupling of tiers feeds back: higher traffic lowers the available
+    /// bandwidth. The bandwidth is a root between zero and the bandwidth without coupling.
     fn solve_alone(&self, load: &Load, traffic: &mut LoadTraffic) -> LoadEquilibrium {
         let mut reach = |bandwidth: f64| {
             for (tier, share) in load.shares.iter().enumerate() {
@@ -173,7 +174,7 @@ impl<'a> System<'a> {
     }
 
     /// Solves several loads: each in turn moves half of the way to its equilibrium with the bytes
-    /// that the others have in flight, until none changes.
+    /// in flight of the others, until none changes.
     fn solve_together(
         &self,
         loads: &[Load],
@@ -205,8 +206,7 @@ impl<'a> System<'a> {
         solved.into_iter().flatten().collect()
     }
 
-    /// The equilibrium of load `at` beside the given traffic of the others: the network of its page
-    /// streams.
+    /// Solves the network of the page streams of load `at`, beside the given traffic of the others.
     fn network(&self, loads: &[Load], at: usize, traffic: &LoadTraffic) -> LoadEquilibrium {
         let load = &loads[at];
         let streams = self.platform.interleaving.page_streams as usize;
@@ -250,7 +250,7 @@ impl<'a> System<'a> {
         LoadEquilibrium { bandwidth_gbps, tier_bandwidth_gbps, tier_latency_ns, latency_ns }
     }
 
-    /// Tier `tier` as load `at` sees it.
+    /// Tier `tier` from the view of load `at`.
     fn view(&self, loads: &[Load], at: usize, tier: usize, traffic: &LoadTraffic) -> TierView<'_> {
         let on_tier = |load: usize| traffic.bandwidth_gbps[load][tier];
         let all: f64 = (0..loads.len()).map(on_tier).sum();
@@ -282,9 +282,9 @@ impl<'a> System<'a> {
         TierView { responses, bandwidth_factor, others_bytes }
     }
 
-    /// The visited tiers (as indices into `visited`) by the link they are behind, with what the
-    /// link has left for load `at`: as much traffic as makes the part of it that crosses the link
-    /// fill the link. A tier behind no link is a group of its own.
+    /// Groups the visited tiers (as indices into `visited`) by link, with the bandwidth left for
+    /// load `at`: the traffic at which the fraction that crosses the link fills the link. A tier
+    /// without a link is a group of its own.
     fn groups(
         &self,
         loads: &[Load],
@@ -313,7 +313,7 @@ impl<'a> System<'a> {
                 })
                 .chain(link.tiers.iter().map(|tier| self.background_gbps[*tier]))
                 .sum();
-            // Among saturating loads each gets its part.
+            // Each of the loads on a saturated link gets at least an equal share.
             let fair = link.bandwidth_gbps / loads.len() as f64;
             let left = (link.bandwidth_gbps - others).max(fair) / crossing;
             behind.iter().for_each(|index| grouped[*index] = true);
@@ -328,14 +328,15 @@ impl<'a> System<'a> {
 /// The solution of the network of a load's page streams.
 struct Reached {
     bandwidth_gbps: f64,
-    /// By station, the probability of 0, 1, ... streams.
+    /// The probability of 0, 1, ... streams, by station.
     occupancy: Vec<Vec<f64>>,
-    /// By station, bytes that wait for the link before it.
+    /// Bytes queued at the link, by station.
     queued_bytes: Vec<f64>,
 }
 
-/// Solves the network in two steps: the stations behind a link make one that serves as they do
-/// together, up to what the link carries (a flow-equivalent server; Chandy, Herzog and Woo 1975).
+/// Solves the network in two steps: the stations behind a link become one station with their common
+/// rate, limited by the bandwidth of the link (a flow-equivalent server; Chandy, Herzog and Woo
+/// 1975).
 fn reach(
     groups: &[(Vec<usize>, f64)],
     stations: &[network::Station],
@@ -375,7 +376,7 @@ fn reach(
         let chances = &solution.occupancy[at];
         let queued: f64 = (1..=streams)
             .map(|n| {
-                // Lines that the threads would compute on if the link did not hold them back.
+                // Lines that the threads would compute on without the limit of the link.
                 let held_back = (unlimited[at][n - 1] - limit).max(0.0);
                 chances[n] * held_back * exposed_compute_ns
             })

@@ -1,4 +1,4 @@
-//! The curves of a tier: one row a point, the rows of a mix in the order of offered load.
+//! The curves of a tier: one row per point, the rows of a mix in the order of offered load.
 //!
 //! ```text
 //! mix,bandwidth_gbps,latency_ns,provenance,source
@@ -6,7 +6,8 @@
 //! R,556,390,published,"white paper, section III"
 //! ```
 //!
-//! A column `domain` may be added; a point without one is valid from every domain.
+//! An optional column `domain` restricts a point to one domain; a point without it is valid from
+//! every domain.
 
 use super::{FileError, table::Table};
 use crate::{
@@ -18,7 +19,7 @@ use crate::{
 
 const REQUIRED: [&str; 5] = ["mix", "bandwidth_gbps", "latency_ns", "provenance", "source"];
 
-/// Points of one mix and domain, with the lines they stand on.
+/// Points of one mix and domain, with their line numbers.
 struct Group {
     domain: Option<String>,
     mix: Mix,
@@ -26,11 +27,10 @@ struct Group {
     lines: Vec<usize>,
 }
 
-/// The curves in `text`, and the lines at which a domain is named that is not among `domains`
-/// are errors.
+/// Reads the curves in `text`. A domain that is not among `domains` is an error.
 ///
 /// # Errors
-/// When the table is not of this form, or a curve is impossible.
+/// If the table does not have this form, or a curve is impossible.
 pub fn parse(file: &str, text: &str, domains: &[&str]) -> Result<Curves, FileError> {
     let table = Table::read(file, text, &REQUIRED, Some(&["domain"]))?;
     let mut groups: Vec<Group> = vec![];
@@ -97,7 +97,7 @@ fn curve(file: &str, group: Group) -> Result<MixCurve, FileError> {
     Ok(MixCurve { domain, mix, curve })
 }
 
-/// The text of `curves`, as [`parse`] reads it.
+/// Writes `curves` in the form that [`parse`] reads.
 pub fn text(curves: &Curves) -> String {
     let domains = curves.iter().any(|curve| curve.domain.is_some());
     let mut writer = csv::Writer::from_writer(vec![]);

@@ -1,4 +1,4 @@
-//! Demands as files: what a workload asked of the first tier alone.
+//! Demands as files: the requests of a workload to the first tier alone.
 
 use super::{FileError, toml_text::TomlText};
 use crate::{
@@ -14,7 +14,7 @@ use toml::Spanned;
 /// The schema of a demand file.
 pub const SCHEMA: &str = "interleaf.demand/1";
 
-/// More lines than a thread of any core keeps outstanding.
+/// More outstanding lines than a thread of any core has.
 const OUTSTANDING_LINES_MAX: f64 = 1024.0;
 
 #[derive(Deserialize)]
@@ -75,10 +75,9 @@ struct PhaseFile {
     bandwidth_gbps: Spanned<f64>,
 }
 
-/// The demand in `text`.
+/// Reads the demand in `text`.
 ///
-/// # Errors
-/// When the file is not of this form, or asks for something impossible.
+/// # Errors If the file does not have this form, or has an impossible value.
 pub fn parse(file: &str, text: &str) -> Result<Demand, FileError> {
     let toml = TomlText::new(file, text);
     let read: DemandFile = toml.read()?;
@@ -132,7 +131,7 @@ pub fn parse(file: &str, text: &str) -> Result<Demand, FileError> {
     })
 }
 
-/// A demand as the text of a file, which [`parse`] reads as the same demand.
+/// Writes a demand as the text of a file, which [`parse`] reads as the same demand.
 pub fn text(demand: &Demand) -> String {
     let quoted = |text: &str| toml::Value::from(text).to_string();
     let figure = &demand.figure;
@@ -226,7 +225,7 @@ fn mix(toml: &TomlText<'_>, read: &MixFile) -> Result<(Mix, (f64, f64)), FileErr
 const RESULT_HINT: &str =
     "give each run either runtime_s, or rate with rate_unit, as the first one";
 
-/// The metric of all results, which is that of the first one.
+/// The metric of all results, taken from the first run.
 fn metric(toml: &TomlText<'_>, run: &RunFile) -> Result<Metric, FileError> {
     match (&run.runtime_s, &run.rate, &run.rate_unit) {
         (Some(_), None, None) => Ok(Metric::Runtime),
@@ -246,7 +245,7 @@ fn metric(toml: &TomlText<'_>, run: &RunFile) -> Result<Metric, FileError> {
     }
 }
 
-/// The result of `run` in the metric of all.
+/// The result of `run` in the metric of all runs.
 fn result(toml: &TomlText<'_>, run: &RunFile, metric: &Metric) -> Result<f64, FileError> {
     let other = |problem: &str| toml.error("threads", &run.threads, problem, RESULT_HINT);
     match metric {

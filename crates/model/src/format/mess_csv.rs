@@ -1,8 +1,8 @@
 //! The curve file of the Mess benchmark (`memory_curves.csv`).
 //!
-//! One row is one measured point; `pause` is how long its kernels wait between accesses, bandwidth
-//! is in GB/s and latency in ns. The points are measured and noisy, and past saturation the curves
-//! bend back: [`Curve::from_measured`] orders them.
+//! One row is one measured point; `pause` is the wait of the benchmark's kernels between accesses,
+//! bandwidth is in GB/s and latency in ns. The points are measured and noisy, and past saturation
+//! the curves bend back: [`Curve::from_measured`] orders them.
 
 use super::{FileError, table::Table};
 use crate::{
@@ -28,24 +28,23 @@ const COLUMNS: [&str; 10] = [
     "rw_ratio",
 ];
 
-/// Fewer points than this say too little of a mix.
+/// The least number of points for a curve.
 const POINTS_MIN: usize = 3;
 
-/// Curves that were read, and what was left out of them.
+/// The curves of a file, and the points and mixes that were left out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MessCurves {
     /// One curve for each read share with enough points.
     pub curves: Curves,
-    /// Points that the noise put in the way of a curve.
+    /// Points left out because noise puts them off every possible curve.
     pub points_left_out: usize,
     /// Read shares, in percent, with fewer than three points.
     pub mixes_left_out: Vec<u32>,
 }
 
-/// The curves in `text`, as they were published in or measured by `figure`.
+/// Reads the curves in `text`; `figure` is their provenance.
 ///
-/// # Errors
-/// When the table is not of this form, or no curve is left.
+/// # Errors If the table does not have this form, or no curve is left.
 pub fn parse(file: &str, text: &str, figure: &Figure) -> Result<MessCurves, FileError> {
     let table = Table::read(file, text, &REQUIRED, None)?;
     let mut mixes: Vec<(u32, Vec<CurvePoint>, usize)> = vec![];
@@ -98,36 +97,37 @@ pub fn parse(file: &str, text: &str, figure: &Figure) -> Result<MessCurves, File
     Ok(MessCurves { curves, points_left_out, mixes_left_out })
 }
 
-/// The figure of points that were measured by the Mess benchmark on the machine in question.
+/// The provenance of points that the Mess benchmark measured on the machine in question.
 pub fn measured(source: &str) -> Figure {
     Figure { provenance: Provenance::Measured, source: source.into() }
 }
 
-/// Whether `text` has the header of such a file.
+/// True if `text` has the header of a Mess file.
 pub fn is_one(text: &str) -> bool {
     let header = text.lines().find(|line| !line.starts_with('#')).unwrap_or_default();
     REQUIRED.iter().all(|name| header.split(',').any(|column| column.trim() == *name))
 }
 
-/// A point as a row of such a file has it.
+/// A point, as a row of a Mess file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MessPoint {
-    /// The share of reads in percent.
+    /// Read share in percent.
     pub read_percent: u32,
     /// The pause of kernels between accesses, in the tool's own unit.
     pub pause: f64,
-    /// GB/s.
+    /// Bandwidth, GB/s.
     pub bandwidth_gbps: f64,
     /// The largest difference of repetitions, GB/s.
     pub bandwidth_apart_gbps: f64,
-    /// ns.
+    /// Latency, ns.
     pub latency_ns: f64,
     /// The largest difference of repetitions, ns.
     pub latency_apart_ns: f64,
 }
 
-/// The points of curves whose stores are ordinary, since such files know no others, with the mixes
-/// that are left out. Points have the rank of their load as pause, the largest for none.
+/// The points of all curves that such files can express, and the mixes left out: those with
+/// non-temporal stores or random accesses. The pause of a point is the rank of its load, the
+/// largest for the lowest load.
 pub fn points(curves: &Curves) -> (Vec<MessPoint>, Vec<Mix>) {
     let (mut points, mut left_out) = (vec![], vec![]);
     for MixCurve { mix, curve, .. } in curves.iter() {
@@ -149,8 +149,8 @@ pub fn points(curves: &Curves) -> (Vec<MessPoint>, Vec<Mix>) {
     (points, left_out)
 }
 
-/// The text of `points`, with the columns that the Mess plotter writes; what is smooth there is as
-/// it was measured here.
+/// Writes `points` with the columns of the Mess plotter; its columns of smoothed values get the
+/// measured values.
 pub fn text(points: &[MessPoint]) -> String {
     let mut writer = csv::Writer::from_writer(vec![]);
     // Writing to memory does not fail.

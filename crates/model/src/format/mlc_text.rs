@@ -1,6 +1,6 @@
-//! The output of Intel's Memory Latency Checker, as figures and back.
+//! Reads and writes the output of Intel's Memory Latency Checker.
 //!
-//! The output is text for people, and is parsed line by line. Those that are known:
+//! The output is text for people, and is parsed line by line. The known lines:
 //!
 //! ```text
 //! Each iteration took 186.1 core clocks (   80.9    ns)
@@ -17,8 +17,8 @@
 //!  00000  260.93   225410.2
 //! ```
 //!
-//! A MB is 10^6 bytes there. Lines that are not known are passed over, but a row of a table that is
-//! known, and has something else than numbers in it, is an error.
+//! A MB is 10^6 bytes there. Unknown lines are skipped, but text other than numbers in a row of a
+//! known table is an error.
 
 use super::FileError;
 use crate::{
@@ -31,11 +31,11 @@ use std::fmt::Write;
 /// The figures of a run of the tool.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Mlc {
-    /// Latency without load, ns, where it was measured from one CPU.
+    /// Idle latency measured from one CPU, ns.
     pub idle_ns: Option<f64>,
-    /// Latency without load by node, ns.
+    /// Idle latency by node, ns.
     pub latency: Option<Matrix>,
-    /// Bandwidth at the most, of each traffic.
+    /// Maximum bandwidth of each traffic.
     pub most: Vec<Most>,
     /// Bandwidth by node, MB/s.
     pub bandwidth: Option<Matrix>,
@@ -48,24 +48,23 @@ pub struct Mlc {
 pub struct Matrix {
     /// The nodes with memory.
     pub memory: Vec<u32>,
-    /// The nodes with CPUs, each with a figure for each of the others; `None` where there is a
-    /// dash.
+    /// The nodes with CPUs, each with a figure for each node in `memory`; `None` for a dash.
     pub rows: Vec<(u32, Vec<Option<f64>>)>,
 }
 
-/// The most that was reached with a traffic.
+/// The maximum bandwidth of a traffic.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Most {
     /// The traffic, one of [`TRAFFIC`].
     pub traffic: String,
-    /// MB/s.
+    /// Bandwidth, MB/s.
     pub mbps: f64,
 }
 
 /// Latency under load.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MlcTable {
-    /// The traffic as it is named: `Read-only`; empty where nothing says.
+    /// MLC's name of the traffic: `Read-only`; empty without a name in the output.
     pub traffic: String,
     /// The rows, in their order.
     pub rows: Vec<LoadRow>,
@@ -74,7 +73,7 @@ pub struct MlcTable {
 /// A load of the loaded-latency table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LoadRow {
-    /// The delay that is injected, cycles.
+    /// The injected delay, cycles.
     pub delay: u32,
     /// Latency, ns.
     pub latency_ns: f64,
@@ -82,7 +81,7 @@ pub struct LoadRow {
     pub mbps: f64,
 }
 
-/// The traffic of which the most is measured, as it is named, with our name for it.
+/// Traffic whose maximum bandwidth is measured: MLC's name, and the mix.
 pub const TRAFFIC: [(&str, &str); 5] = [
     ("ALL Reads", "R"),
     ("3:1 Reads-Writes", "W3"),
@@ -109,7 +108,7 @@ const PARTS: [(&str, Part); 4] = [
 ];
 
 impl Mlc {
-    /// The mix that the traffic of a table or a most is; `None` where it is not known.
+    /// The mix of a traffic with this name; `None` if unknown.
     pub fn mix(traffic: &str) -> Option<Mix> {
         if traffic.eq_ignore_ascii_case("Read-only") {
             return Some(Mix::READ);
@@ -120,10 +119,10 @@ impl Mlc {
 }
 
 impl MlcTable {
-    /// The curve through the rows, and how many of them the noise put in its way.
+    /// Builds the curve through the rows. Also returns the number of rows left out because of
+    /// noise.
     ///
-    /// # Errors
-    /// When there are no rows.
+    /// # Errors If the table has no rows.
     pub fn curve(&self, figure: &Figure) -> Result<(Curve, usize), CurveError> {
         let point = |row: &LoadRow| CurvePoint {
             bandwidth_gbps: row.mbps / 1000.0,
@@ -216,10 +215,9 @@ impl Reader<'_> {
     }
 }
 
-/// The figures in `text`.
+/// Reads the figures in `text`.
 ///
-/// # Errors
-/// When a row of a table has something else in it, or there is no figure at all.
+/// # Errors If a row of a table has other text than numbers, or `text` has no figure at all.
 pub fn parse(file: &str, text: &str) -> Result<Mlc, FileError> {
     let mut mlc = Mlc::default();
     let (mut part, mut traffic) = (Part::Other, String::new());
@@ -274,9 +272,9 @@ fn iteration(rest: &str) -> &str {
     inside.split_once("ns").map_or(inside, |(number, _)| number).trim()
 }
 
-/// The most of a traffic, where a line is one.
+/// Reads the maximum bandwidth of a traffic; `None` for another line.
 fn most(reader: &Reader<'_>, line: &str) -> Result<Option<Most>, FileError> {
-    // The names have colons too.
+    // The names contain colons too.
     let Some((name, number)) = line.rsplit_once(':') else { return Ok(None) };
     let Some((traffic, _)) = TRAFFIC.iter().find(|(traffic, _)| *traffic == name.trim()) else {
         return Ok(None);
@@ -285,7 +283,7 @@ fn most(reader: &Reader<'_>, line: &str) -> Result<Option<Most>, FileError> {
     Ok(Some(Most { traffic: (*traffic).into(), mbps }))
 }
 
-/// Whether `text` looks like such an output.
+/// True if `text` looks like an output of MLC.
 pub fn is_one(text: &str) -> bool {
     let known = |line: &str| {
         let line = line.trim();
@@ -297,8 +295,8 @@ pub fn is_one(text: &str) -> bool {
     text.lines().any(known)
 }
 
-/// The figures in the same layout: latencies with two digits behind the point in the table and one
-/// elsewhere, bandwidths with one. `clocks_per_ns` is for the line of the idle latency.
+/// Writes the figures in MLC's layout: bandwidths with one decimal; latencies with two decimals in
+/// the table and one elsewhere. `clocks_per_ns` is for the line of the idle latency.
 pub fn text(mlc: &Mlc, clocks_per_ns: f64) -> String {
     let mut out = String::new();
     // Writing to memory does not fail.

@@ -12,7 +12,7 @@ use toml::Spanned;
 /// The schema of a platform file.
 pub const SCHEMA: &str = "interleaf.platform/1";
 
-/// More watts, or pJ/bit, than anything on one platform takes.
+/// More watts, or pJ/bit, than any component of a platform takes.
 const POWER_MAX: f64 = 1e6;
 
 #[derive(Deserialize)]
@@ -106,11 +106,10 @@ struct InterleavingFile {
     source: Spanned<String>,
 }
 
-/// The platform in `text`. `curves` gives the text of a curve file that it names, or why there is
-/// none.
+/// Reads the platform in `text`. `curves` returns the text of a named curve file, or the reason why
+/// the file cannot be read.
 ///
-/// # Errors
-/// When the file, or a curve file it names, is not of this form.
+/// # Errors If the file, or a curve file named there, does not have this form.
 pub fn parse(
     file: &str,
     text: &str,

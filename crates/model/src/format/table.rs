@@ -1,8 +1,8 @@
-//! CSV tables with a header, with the line and the column of whatever is wrong in them.
+//! CSV tables with a header; errors name the line and the column.
 
 use super::FileError;
 
-/// A table whose header has been read.
+/// A CSV table after its header.
 pub(super) struct Table<'a> {
     file: &'a str,
     header: Vec<String>,
@@ -16,8 +16,8 @@ pub(super) struct TableRow {
 }
 
 impl<'a> Table<'a> {
-    /// Reads the table in `text`. All of `required` must be in its header; with `optional`, nothing
-    /// else may be, without it anything may.
+    /// Reads the table in `text`. The header must have all of `required`; with `optional`, only
+    /// columns of the two lists are allowed, without it all columns.
     pub(super) fn read(
         file: &'a str,
         text: &str,
@@ -94,7 +94,7 @@ impl<'a> Table<'a> {
         &self.rows
     }
 
-    /// The text in `column` of `row`; empty when there is no such column.
+    /// The text in `column` of `row`; empty without such a column.
     pub(super) fn text<'r>(&self, row: &'r TableRow, column: &str) -> &'r str {
         let at = self.header.iter().position(|name| name == column);
         at.and_then(|at| row.fields.get(at)).map_or("", String::as_str)
@@ -128,8 +128,8 @@ impl<'a> Table<'a> {
     }
 }
 
-/// The line, from 1, of the row that is found from line `from` on: the reader counts from the
-/// end of the row before, so what it skips is still ahead.
+/// The line, from 1, of the row that follows line `from`: the reader's position is the end of the
+/// row before, so that skipped lines are still ahead.
 fn row_line(lines: &[&str], from: usize) -> usize {
     let skipped = |line: &&&str| line.is_empty() || line.starts_with('#');
     from + lines.iter().skip(from.saturating_sub(1)).take_while(skipped).count()

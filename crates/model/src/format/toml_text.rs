@@ -1,8 +1,7 @@
-//! TOML with the line of whatever is wrong in it.
+//! TOML with line numbers in errors, for every TOML format of the workspace.
 //!
-//! For every format of ours that is TOML, those of other crates too. The fields of a file are read
-//! into structs of [`Spanned`] values; what turns one into a number of the model names the field,
-//! and gives it back, or an error with the line that it is on.
+//! The fields of a file are read into structs of [`Spanned`] values. Each conversion of a field to
+//! a number of the model takes the field's name, and returns the number or an error with its line.
 
 use super::FileError;
 use crate::{
@@ -13,10 +12,10 @@ use core::{fmt::Display, ops::RangeInclusive, str::FromStr};
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 
-/// Below this a number that is to be above zero is as good as zero.
+/// A smaller number counts as 0 for a field that must be above 0.
 const LEAST_POSITIVE: f64 = 1e-12;
 
-/// A file of TOML while it is turned into a model.
+/// A TOML file during its conversion to the model.
 pub struct TomlText<'a> {
     file: &'a str,
     text: &'a str,
@@ -31,7 +30,7 @@ impl<'a> TomlText<'a> {
     /// The fields of the whole file.
     ///
     /// # Errors
-    /// When the text is no TOML, lacks a key or has one too many.
+    /// If the text is no TOML, lacks a key or has an unknown one.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, FileError> {
         toml::from_str(self.text).map_err(|why| {
             let start = why.span().map(|span| span.start);
@@ -84,10 +83,9 @@ impl<'a> TomlText<'a> {
         }
     }
 
-    /// The value of `field` if it is above zero and at most `limit`.
+    /// Returns the value of `field` if it is above zero and at most `limit`.
     ///
-    /// # Errors
-    /// When it is not.
+    /// # Errors If the value is out of this range.
     pub fn positive(
         &self,
         field: &str,
@@ -95,7 +93,7 @@ impl<'a> TomlText<'a> {
         limit: f64,
     ) -> Result<f64, FileError> {
         let number = *value.get_ref();
-        // Logarithms and ratios of what is next to nothing are not finite.
+        // Logarithms and ratios of numbers near 0 are not finite.
         if number >= LEAST_POSITIVE && number <= limit {
             return Ok(number);
         }
@@ -107,10 +105,10 @@ impl<'a> TomlText<'a> {
         Err(self.error(field, value, problem, format!("write a number above 0, up to {limit}")))
     }
 
-    /// The value of `field` if it is 0 or above, and at most `limit`; `hint` says what it is.
+    /// Returns the value of `field` if it is 0 or above, and at most `limit`; `hint` describes the
+    /// value.
     ///
-    /// # Errors
-    /// When it is not.
+    /// # Errors If the value is out of this range.
     pub fn zero_or_above(
         &self,
         field: &str,
@@ -126,10 +124,9 @@ impl<'a> TomlText<'a> {
         Err(self.error(field, value, problem, hint))
     }
 
-    /// The value of `field` if it is between 0 and 1.
+    /// Returns the value of `field` if it is between 0 and 1.
     ///
-    /// # Errors
-    /// When it is not.
+    /// # Errors If the value is out of this range.
     pub fn part(&self, field: &str, value: &Spanned<f64>) -> Result<f64, FileError> {
         let number = *value.get_ref();
         if (0.0..=1.0).contains(&number) {
@@ -139,10 +136,9 @@ impl<'a> TomlText<'a> {
         Err(self.error(field, value, problem, "write a part of the whole, such as 0.75"))
     }
 
-    /// The value of `field` as a `T`, with the hint of the error if it is none.
+    /// Returns the value of `field` as a `T`; `hint` is the remedy in the error.
     ///
-    /// # Errors
-    /// When it is none.
+    /// # Errors If the value cannot be parsed as a `T`.
     pub fn parsed<T>(
         &self,
         field: &str,
@@ -159,10 +155,9 @@ impl<'a> TomlText<'a> {
             .map_err(|why: T::Err| self.error(field, value, why.to_string(), hint()))
     }
 
-    /// The value of `field` as a quantity with a unit.
+    /// Returns the value of `field` as a quantity with a unit.
     ///
-    /// # Errors
-    /// When it is none.
+    /// # Errors If the value is no such quantity.
     pub fn quantity<T>(&self, field: &str, value: &Spanned<String>) -> Result<T, FileError>
     where
         T: FromStr<Err = UnitError>,
@@ -174,10 +169,9 @@ impl<'a> TomlText<'a> {
         })
     }
 
-    /// The value of `field` if it is in `range`.
+    /// Returns the value of `field` if it is in `range`.
     ///
-    /// # Errors
-    /// When it is not.
+    /// # Errors If the value is out of `range`.
     pub fn whole<T>(
         &self,
         field: &str,
@@ -195,10 +189,9 @@ impl<'a> TomlText<'a> {
         })
     }
 
-    /// The value of `field` if it says something that fits into a line.
+    /// Returns the value of `field` if it has text and fits on a line.
     ///
-    /// # Errors
-    /// When it is empty, or has a line break or another control character.
+    /// # Errors If the value is empty, or has a line break or another control character.
     pub fn said(&self, field: &str, value: &Spanned<String>) -> Result<String, FileError> {
         if value.get_ref().trim().is_empty() {
             return Err(self.error(field, value, "it is empty", "write at least one word"));
@@ -210,10 +203,9 @@ impl<'a> TomlText<'a> {
         Ok(value.get_ref().clone())
     }
 
-    /// The figure that two fields make.
+    /// Builds a figure from the fields of its provenance and its source.
     ///
-    /// # Errors
-    /// When the provenance is none, or the source empty.
+    /// # Errors If the provenance is unknown, or the source empty.
     pub fn figure(
         &self,
         field: &str,
@@ -228,8 +220,7 @@ impl<'a> TomlText<'a> {
 
     /// Checks the value of `schema`.
     ///
-    /// # Errors
-    /// When it is not `expected`.
+    /// # Errors If the value is not `expected`.
     pub fn schema(&self, value: &Spanned<String>, expected: &str) -> Result<(), FileError> {
         if value.get_ref() == expected {
             return Ok(());
@@ -242,7 +233,7 @@ impl<'a> TomlText<'a> {
         self.text.as_bytes()[..at.min(self.text.len())].iter().filter(|b| **b == b'\n').count() + 1
     }
 
-    /// The key of the line at byte `at`, if it has one.
+    /// The key of the line at byte `at`, if the line has one.
     fn key_at(&self, at: usize) -> Option<String> {
         let line = self.text.lines().nth(self.line(at) - 1)?;
         let key = line.split('=').next()?.trim();
@@ -268,7 +259,7 @@ fn in_plain_words(message: &str) -> String {
     words.iter().fold(message, |message, (rust, plain)| message.replace(rust, plain))
 }
 
-/// The remedy for a problem that the parser found.
+/// The remedy for a problem reported by the parser.
 fn hint_for(problem: &str) -> &'static str {
     let table = [
         ("unknown field", "correct the spelling of the key, or take it out; comments begin with #"),

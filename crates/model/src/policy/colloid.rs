@@ -1,39 +1,40 @@
 //! Colloid: moves pages until the tiers' latencies are equal.
 //!
-//! The problem: the first tier is the faster one only while it is not loaded. Colloid compares
-//! loaded latencies and moves hot pages towards the tier that answers faster at the moment, until
-//! both answer alike.
+//! The problem: the first tier is the fastest only while unloaded. Colloid compares loaded
+//! latencies and moves hot pages towards the tier with the lower latency at the moment, until the
+//! latencies are equal.
 //!
-//! Terms. *Inserts* I: requests that a tier gets in a nanosecond. *Occupancy* O: requests that wait
-//! there at a time. By Little's law the latency is L = O / I. Tier D is the *default* one, the
-//! first; A, the *alternate*, is all others together. p = I_D / (I_D + I_A) is the part of the
-//! requests that D gets. If L_D > L_A pages leave D (they are demoted), else they come back (are
-//! promoted). Two rules for how many, as a change of p:
+//! Terms. *Inserts* I: requests that arrive at a tier per nanosecond. *Occupancy* O: the mean
+//! number of requests outstanding there. By Little's law the latency is L = O / I. Tier D is the
+//! *default* tier, the first; A, the *alternate*, is all others together. p = I_D / (I_D + I_A) is
+//! the fraction of requests to D. If L_D > L_A pages leave D (they are demoted), else they return
+//! (are promoted). Two rules give the amount, as a change of p:
 //!
 //! - [`ClosedForm`], the default of the authors' code: Δp = p (1 − p) |L_D − L_A| / ((1 − p) L_D +
 //!   p L_A). The rule has no memory.
-//! - [`Watermark`], that of the paper: p is searched for between two marks, which are where p was
-//!   seen to be too low and too high; Δp is the way to their middle.
+//! - [`Watermark`], that of the paper: a binary search for p between two marks, the values at which
+//!   p was too low and too high; Δp is the distance to their middle.
 //!
 //! Example: p = 0.8, 300 ns on D and 200 ns on A. The closed form moves 0.8 · 0.2 · 100 = 16 by
 //! 0.2 · 300 + 0.8 · 200 = 220, which is 0.073: 7.3 points of a hundred. The marks, 0 and 1 at
 //! first, become 0 and 0.8, and Δp = 0.4.
 //!
-//! Differences from the source. Colloid decides every 10 ms and picks single pages by their heat;
-//! here a decision comes with each period and says which part of the pages belongs where, so that
-//! Δp is taken as a change of that part. A tier without requests has no O / I; its latency is taken
-//! to be the rated one, its *floor*. And with all requests on one tier the closed form would stand
-//! still for ever, as p (1 − p) = 0: then it moves one point of a hundred, the least that a percent
-//! can say, so that there is something to measure. (With a thousandth of the requests elsewhere,
-//! from a stray process, it would take hundreds of periods: that counts as none.)
+//! Differences from the source. Colloid decides every 10 ms and picks single pages by their
+//! hotness; here a policy decides once a period on the share of pages of each tier, so that Δp is a
+//! change of that share. A tier without requests has no O / I; its latency is assumed to be the
+//! rated one, its *floor*. With all requests on one tier p (1 − p) = 0, and the closed form would
+//! never move a page: then it moves one point of a hundred, the least change in percent, so that
+//! the other tier gets traffic to measure. (A thousandth of the requests elsewhere, from a stray
+//! process, counts as none: the closed form would need hundreds of periods to move from there.)
 //!
-//! A limit: the closed form knows nothing of how steep the curves are. With both tiers nearly full
-//! it overshoots for ever: with tiers of 100 and 60 GB/s that are asked for 140, whose latency
-//! grows to four times the idle one, it swings between 64 and 71 points; the marks rest at 68.
+//! A limit: the closed form does not know the slope of the curves. With both tiers nearly saturated
+//! it overshoots for ever: with a demand of 140 GB/s on tiers of 100 and 60 GB/s, whose latency
+//! grows to four times the idle one, it oscillates between 64 and 71 points; the marks converge at
+//! 68.
 //!
-//! Counters are averaged exponentially with α = 1/16 at each sample, migrations included, as those
-//! load the tiers too. The averages start at 0: only their ratios count, and there the start
-//! cancels out.
+//! Counters are averaged exponentially with α = 1/16 at each sample, including samples with
+//! migration, because migration loads the tiers too. The averages start at 0: only their ratios
+//! count, in which the start cancels out.
 //!
 //! Source: Vuppalapati and Agarwal, "Tiered Memory Management: Access Latency is the Key!" (SOSP
 //! '24), and its artifact for HeMem (`src/pebs.c`).
@@ -44,16 +45,16 @@ use crate::machine::TierLayout;
 /// The weight of the newest sample in an average.
 const ALPHA: f64 = 1.0 / 16.0;
 
-/// The part of the requests below which a tier gets none.
+/// A tier with a smaller fraction of the requests counts as a tier without requests.
 const NO_REQUESTS: f64 = 0.001;
 
-/// The least that the closed form moves when one tier gets all requests: a point of a hundred.
+/// The change of the closed form when one tier gets all requests: a point of a hundred.
 const ONE_POINT: f64 = 0.01;
 
-/// Latencies that differ by a smaller part than this are equal; δ in the paper.
+/// Latencies with a smaller relative difference are equal; δ in the paper.
 const EQUAL: f64 = 0.05;
 
-/// Marks that are nearer than this have met; ε in the paper.
+/// Marks closer than this have met; ε in the paper.
 const MET: f64 = 0.01;
 
 /// Averages of one tier's counters.
@@ -66,7 +67,7 @@ struct Queue {
 /// The latencies that both rules balance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Balance {
-    /// The part of the requests that the default tier gets.
+    /// The fraction of requests to the default tier.
     p: f64,
     default_ns: f64,
     alternate_ns: f64,
@@ -78,13 +79,13 @@ impl Balance {
     }
 }
 
-/// The part that both rules share: the counters, and the placement.
+/// State common to both rules: the counters and the placement.
 #[derive(Clone, Debug, PartialEq)]
 struct Tiers {
     layout: Vec<TierLayout>,
     queues: Vec<Queue>,
     counted: bool,
-    /// The part of the pages on the default tier.
+    /// The share of pages on the default tier.
     share: f64,
 }
 
@@ -105,7 +106,7 @@ impl Tiers {
             (valid(inserts_per_ns) && valid(occupancy))
                 .then_some(Queue { inserts_per_ns, occupancy })
         };
-        // A sample in which a tier is missing would shift p: it is left out as a whole.
+        // A sample without one of the tiers would shift p and is ignored as a whole.
         let counts: Option<Vec<Queue>> = reading.tiers.iter().map(counted).collect();
         let Some(counts) = counts.filter(|counts| counts.len() == self.queues.len()) else {
             return;
@@ -117,7 +118,7 @@ impl Tiers {
         }
     }
 
-    /// The balance of the tiers, or why there is none.
+    /// Returns the balance of the tiers, or the reason why it is unknown.
     fn balance(&self) -> Result<Balance, &'static str> {
         let [default, alternates @ ..] = self.queues.as_slice() else {
             return Err("there is no tier");
@@ -141,7 +142,7 @@ impl Tiers {
         let latency = |queue: &Queue, part: f64, floor: f64| {
             if part < NO_REQUESTS { floor } else { queue.occupancy / queue.inserts_per_ns }
         };
-        // The others' floors, in the ratio in which they would get pages.
+        // The floors of the alternate tiers, weighted with their shares of the pages.
         let others = shares_with_first(0.0, &self.layout);
         let floors = others.iter().zip(&self.layout);
         let floor: f64 = floors.map(|(share, tier)| share * tier.rated_latency_ns).sum();
@@ -152,7 +153,7 @@ impl Tiers {
         })
     }
 
-    /// Moves `dp` of the pages the way that `balance` says.
+    /// Moves `dp` of the pages in the direction that lowers the difference of latencies.
     fn shift(&mut self, dp: f64, balance: &Balance) -> Verdict {
         let before = self.share;
         let signed = if balance.demote() { -dp } else { dp };
@@ -177,7 +178,7 @@ impl Tiers {
     }
 }
 
-/// Colloid as its authors' code has it: Δp from a formula, without memory.
+/// The closed form of the authors' code: Δp from a formula, without memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClosedForm {
     tiers: Tiers,
@@ -215,13 +216,13 @@ impl Policy for ClosedForm {
     }
 }
 
-/// Colloid as the paper has it: a search between two marks.
+/// The watermark rule of the paper: a search between two marks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Watermark {
     tiers: Tiers,
-    /// p was seen to be too low here.
+    /// The highest p seen to be too low.
     low: f64,
-    /// p was seen to be too high here.
+    /// The lowest p seen to be too high.
     high: f64,
 }
 
@@ -256,7 +257,7 @@ impl Policy for Watermark {
         }
         if balance.demote() {
             self.high = p;
-            // A mark on the wrong side of p is from another time: the program has changed.
+            // A mark on the wrong side of p is obsolete: the program has changed.
             if self.low >= self.high {
                 self.low = 0.0;
             }
@@ -266,7 +267,7 @@ impl Policy for Watermark {
                 self.high = 1.0;
             }
         }
-        // Marks that met without equal latencies are from another time as well.
+        // Marks that met without equal latencies are obsolete as well.
         if (self.high - self.low).abs() < MET {
             if balance.demote() {
                 self.low = 0.0;
@@ -301,7 +302,7 @@ mod tests {
         [Box::new(ClosedForm::new(tiers())), Box::new(Watermark::new(tiers()))]
     }
 
-    /// A reading from inserts in a nanosecond and latencies in ns.
+    /// A reading from inserts per nanosecond and latencies in ns.
     fn reading(tiers: &[(f64, f64)]) -> Reading {
         let tier = |(inserts, latency): &(f64, f64)| TierReading {
             bandwidth_gbps: 64.0 * inserts,
@@ -344,12 +345,13 @@ mod tests {
 
     #[test]
     fn all_requests_on_one_tier() {
-        // Slower than the other's floor: one point, or half; the marks are 0 and 1.
+        // The first tier is slower than the floor of the second: demote one point, or half; the
+        // marks are 0 and 1.
         for (mut policy, first) in both(&[100.0, 200.0]).into_iter().zip([0.99, 0.5]) {
             let verdict = period(&mut *policy, &[(1.0, 300.0), (0.0, 0.0)]);
             assert!((verdict.shares[0] - first).abs() < 1e-9, "{verdict:?}");
         }
-        // Faster than that: nothing to do.
+        // The first tier is faster than that floor: no change.
         for mut policy in both(&[100.0, 200.0]) {
             let verdict = period(&mut *policy, &[(1.0, 150.0), (0.0, 0.0)]);
             assert_eq!((verdict.shares, verdict.action), (vec![1.0, 0.0], "hold"));
@@ -385,14 +387,14 @@ mod tests {
         }
     }
 
-    /// Latency of a tier that is asked for so much of what it carries: four times the idle one
-    /// when full, as requests in flight are limited.
+    /// Latency at `part` of a tier's bandwidth: four times the idle latency when saturated, as
+    /// outstanding requests are limited.
     fn loaded_ns(idle_ns: f64, part: f64) -> f64 {
         idle_ns * (1.0 + 3.0 * libm::pow(part.min(1.2), 6.0))
     }
 
-    /// Latencies and the part of the pages on the first tier, period by period, where two tiers of
-    /// 100 and 60 GB/s are asked for `gbps` and all pages are hit alike.
+    /// Latencies and the share of pages on the first tier, for each period, with a demand of `gbps`
+    /// on two tiers of 100 and 60 GB/s and equal hotness of all pages.
     fn on_two_tiers(policy: &mut dyn Policy, gbps: f64) -> Vec<(f64, f64, f64)> {
         let mut first = 1.0;
         let step = |_| {

@@ -1,66 +1,70 @@
-//! The calibrator of dynamic memory interleaving: climbs to the most bandwidth.
+//! The calibrator of dynamic memory interleaving: hill climbing to the highest bandwidth.
 //!
-//! The problem: how many of a hundred pages (*points*) belong on the first tier, so that all tiers
-//! together carry the most? The answer depends on the program, so it is searched for on the running
-//! machine: take a step, wait for the pages to move, see what the bandwidth did.
+//! The problem: find the number of pages of a hundred (*points*) on the first tier at which all
+//! tiers together have the highest bandwidth. The optimum depends on the program, so the calibrator
+//! searches for it on the running machine: take a step, wait for the migration, compare the
+//! bandwidth.
 //!
 //! Terms. The *ratio* is the points on the first tier. The *step* is its last change, negative
 //! towards the other tiers. Memory is *saturated* when the bandwidth is at least the cutoff; below
-//! it, latency counts and pages belong on the first tier. The search is *at rest* when its step
-//! is 0.
+//! the cutoff, latency counts and pages belong on the first tier. The search is *at rest* when its
+//! step is 0.
 //!
 //! At the end of each period of some seconds:
 //!
-//! - Not saturated: step towards the first tier by half of the last step, at least 2 points; once
-//!   on the way there, go on with the same step. At 100 the next search starts anew.
+//! - Not saturated: step towards the first tier by half of the last step, at least 2 points; repeat
+//!   that step while memory stays unsaturated. At 100 the next search starts anew.
 //! - At rest: search again only if ratio × relative change of the bandwidth is 4 points or more.
 //! - At 100: probe downwards with half of the last step.
-//! - Bandwidth rose: the same step again, 8 points at most. If the gain in percent was less than
-//!   90 % of the step in points, a step away from the first tier shrinks in that proportion.
-//! - Bandwidth fell: half of the step, the other way.
-//! - A step below 2 points: rest; if the place before was better, there.
+//! - Bandwidth rose: repeat the step, 8 points at most. If the gain in percent was less than 90 %
+//!   of the step in points, a step away from the first tier shrinks in that proportion.
+//! - Bandwidth fell: half of the step in the opposite direction.
+//! - A step below 2 points: rest, at the previous ratio if its bandwidth was higher.
 //!
 //! Example, the log of a real server (CloverLeaf, 119 threads): 409, 441, 483, 515, 558 and 587
 //! GB/s from a ratio of 100 down to 62, less at 56, and rest at 65, after about 11 periods. From
-//! 100 to 92 the bandwidth rises by 7.8 % for 8 points: as much again. From 84 to 76 it rises by
-//! 6.6 % for 8: 6.6 points next, taken as 7, to 69; then 7 to 62; and 587 GB/s are 5.2 % more than
-//! 558, so that 5.2 points follow, taken as 6, to 56. The bandwidth fell: 3 points back, thrice.
+//! 100 to 92 the bandwidth rises by 7.8 % for 8 points: the step is repeated. From 84 to 76 it
+//! rises by 6.6 % for 8: 6.6 points next, rounded up to 7, to 69; then 7 to 62; 587 GB/s are 5.2 %
+//! more than 558, so that 5.2 points follow, rounded up to 6, to 56. The bandwidth fell: 3 points
+//! back, three times.
 //!
-//! The descriptions leave some things open. Here, steps are whole points, rounded up, as the log
-//! suggests. Steps towards the first tier are not shortened: its latency is the lower one, so that
-//! they need no gain to pay for them, and what was moved in vain comes back for good. A search at
-//! rest starts again away from the first tier when bandwidth rose (there is more demand), towards
-//! it when it fell, and the other way if it stands at the end already. And going back to the place
-//! before also goes back to the bandwidth seen there; else the way back would start a search.
+//! The descriptions leave some details open. Here, steps are whole points, rounded up, as the log
+//! suggests. Steps towards the first tier are not shortened: this tier has the lowest latency, so
+//! that such steps need no gain in bandwidth, and a migration without effect is undone. A search at
+//! rest starts again away from the first tier when bandwidth rose (demand grew), towards it when
+//! bandwidth fell, and in the opposite direction at the end of the range. A return to the previous
+//! ratio also restores the bandwidth seen there for comparison; otherwise the return itself would
+//! start a search.
 //!
 //! # The dead band
 //!
 //! Counters are noisy: a program has phases, and 30 samples that scatter by 5 % give a 90th
-//! percentile that scatters by 1.6 %. The prototype takes every change for an effect of its step,
-//! and at rest it compares two single periods, so that noise starts a search now and then (on the
-//! server, ±6 points at 30 threads). With a dead band ([`DmiSettings::documented`]):
+//! percentile that scatters by 1.6 %. The prototype attributes every change to its step, and at
+//! rest it compares two single periods, so that noise sometimes starts a search (on the server, ±6
+//! points at 30 threads). With a dead band ([`DmiSettings::documented`]):
 //!
-//! - At rest, a change counts when it is worth 4 points *and* exceeds 4 standard errors *and* is
-//!   seen in two periods running. It is measured against the mean of all periods of this rest, not
-//!   against the last one.
-//! - While searching, a change within 1 standard error of the difference is looked at again, up to
-//!   three periods of which the mean counts. If it still is within, it is no gain: half of the
-//!   step, towards the first tier. The gain that a step is held to is given the benefit of the
-//!   same error.
-//! - Saturation sets in and ends only 4 standard errors beyond the cutoff; at rest, its end too
-//!   must be seen in two periods running.
+//! - At rest, a change counts when it is worth 4 points *and* exceeds 4 standard errors *and*
+//!   appears in two consecutive periods. The reference is the mean of all periods of this rest, not
+//!   the last period.
+//! - While searching, a change within 1 standard error of the difference is measured again, over up
+//!   to three periods, of which the mean counts. A change still within the error is no gain: half
+//!   of the step is taken back, towards the first tier. The gain required of a step is reduced by
+//!   the same error.
+//! - Saturation begins and ends only 4 standard errors beyond the cutoff; at rest, its end too must
+//!   appear in two consecutive periods.
 //!
-//! Simulated with 30 samples a period, over 300 seeds and 100 periods, on two tiers that carry
-//! 601 GB/s at best. *Away* is the part of the periods after the first rest that are more than
-//! 3 points from there; the bandwidth is the mean over all periods, search included.
+//! Simulated with 30 samples a period, over 300 seeds and 100 periods, on two tiers with a maximum
+//! of 601 GB/s together. *Away* is the fraction of periods after the first rest that are more than
+//! 3 points from the ratio of that rest; the bandwidth is the mean over all periods, search
+//! included.
 //!
 //! | samples scatter by | prototype | dead band |
 //! | --- | --- | --- |
 //! | 5 % | 3.4 % away, 590 GB/s | never away, 592 GB/s |
 //! | 10 % | 54 % away, 567 GB/s | never away, 578 GB/s |
 //!
-//! The price: a change of demand is answered one period later, and a change below 4 standard errors
-//! not at all.
+//! The cost: the policy reacts to a change of demand one period later, and ignores a change below 4
+//! standard errors.
 //!
 //! Source: Mirakhur, "Dynamic memory interleaving for tiered memory" (slides, 7 August 2025), and
 //! the log of its prototype.
@@ -68,25 +72,25 @@
 use super::{Observation, Policy, Verdict, shares_with_first};
 use crate::machine::TierLayout;
 
-/// The cutoff as a part of what the first tier is rated to carry: 250 GB/s of 556, the upper end
-/// of what the prototype was set to by hand (200 to 250).
+/// The cutoff as a fraction of the first tier's rated bandwidth: 250 GB/s of 556, the upper end of
+/// the prototype's manual settings (200 to 250).
 const CUTOFF_SHARE: f64 = 0.45;
 
-/// A change at rest that is worth a search, points; also the step that starts it.
+/// The least change at rest that starts a search, points; also the first step of that search.
 const RESEARCH_POINTS: f64 = 4.0;
 
-/// The part of its step in points that a gain in percent must reach, for the step to be repeated in
-/// full.
+/// The least gain in percent, as a fraction of the step in points, for which the step is repeated
+/// in full.
 const FULL_GAIN: f64 = 0.9;
 
-/// The standard error of a 90th percentile, in those of the mean: √(0.9 · 0.1) / φ(1.28), for
-/// values that scatter like a bell curve.
+/// The standard error of a 90th percentile as a multiple of that of the mean: √(0.9 · 0.1) /
+/// φ(1.28), for a normal distribution.
 const PERCENTILE_ERRORS: f64 = 1.71;
 
 /// The step sizes and thresholds of the calibrator.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DmiSettings {
-    /// Below this bandwidth memory is not saturated, GB/s; at least 0.
+    /// The cutoff below which memory is not saturated, GB/s; at least 0.
     pub cutoff_gbps: f64,
     /// The largest step, points; at least `min_step`.
     pub max_step: f64,
@@ -101,14 +105,14 @@ pub struct DmiSettings {
 /// The noise model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeadBand {
-    /// Standard errors that a change must exceed to end the rest, or to pass the cutoff.
+    /// Standard errors that a change must exceed to end the rest or to cross the cutoff.
     pub change_errors: f64,
     /// Standard errors that a change must exceed to be a gain or a loss while searching.
     pub gain_errors: f64,
-    /// Periods running that a change must be seen in to end the rest; at least 1.
+    /// Consecutive periods with a change that end the rest; at least 1.
     pub periods: u32,
-    /// Periods that are looked at, at most, before a change while searching is taken for none; at
-    /// least 1.
+    /// Periods, at most, over which a change is measured during the search before the change counts
+    /// as no gain; at least 1.
     pub looks: u32,
 }
 
@@ -137,11 +141,10 @@ impl DmiSettings {
     }
 }
 
-/// A bandwidth and how well it is known.
+/// A bandwidth and its standard error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Level {
     gbps: f64,
-    /// A standard error.
     error_gbps: f64,
 }
 
@@ -152,7 +155,7 @@ impl Level {
         Self { gbps: seen.bandwidth_gbps.max(0.0), error_gbps: PERCENTILE_ERRORS * error }
     }
 
-    /// The standard error of the difference to another.
+    /// The standard error of the difference to another level.
     fn error_to(self, other: Self) -> f64 {
         libm::hypot(self.error_gbps, other.error_gbps)
     }
@@ -184,14 +187,14 @@ impl Mean {
     }
 }
 
-/// A change that was seen at rest: its direction, and in how many periods running.
+/// The direction of a change at rest, and the number of consecutive periods with this change.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Suspicion {
     rise: bool,
     periods: u32,
 }
 
-/// The next action, in one word, with its reason.
+/// The next action, with its reason.
 enum Next {
     Stay(&'static str, String),
     Step(f64, &'static str, String),
@@ -207,12 +210,12 @@ pub struct Calibrator {
     /// The last change of the ratio, points; 0 at rest.
     step: f64,
     saturated: bool,
-    /// The search was at rest when memory was last saturated: demand fell, and no step of the
-    /// search lowered the bandwidth.
+    /// True if the search was at rest when memory was last saturated: then demand fell, and no step
+    /// of the search lowered the bandwidth.
     fell_at_rest: bool,
-    /// The ratio and the bandwidth of the place before; at rest, of the period before.
+    /// The ratio and the bandwidth before the last step; at rest, of the previous period.
     before: Option<(f64, Level)>,
-    /// At rest, the mean over its periods; while searching, over the looks at this ratio.
+    /// At rest, the mean over its periods; while searching, over the periods at this ratio.
     here: Mean,
     suspicion: Suspicion,
 }
@@ -241,7 +244,7 @@ impl Calibrator {
         let begins = saturated && self.fell_at_rest && self.ratio >= 100.0;
         self.saturated = saturated;
         if begins {
-            // Demand may come back in the period in which the last pages do.
+            // Demand may rise again in the same period in which the last pages return.
             (self.step, self.fell_at_rest) = (self.settings.first_step, false);
         }
         if !saturated {
@@ -254,14 +257,14 @@ impl Calibrator {
         }
     }
 
-    /// Whether memory is saturated. Near the cutoff, a dead band keeps the last state.
+    /// True if memory is saturated. Within the dead band around the cutoff the last state stays.
     fn is_saturated(&self, now: Level) -> bool {
         let errors = self.settings.dead_band.map_or(0.0, |band| band.change_errors);
         let margin = if self.saturated { -errors } else { errors } * now.error_gbps;
         now.gbps >= self.settings.cutoff_gbps + margin
     }
 
-    /// Whether a change at rest was seen in enough periods.
+    /// Counts a change at rest; true if enough consecutive periods had this change.
     fn confirmed(&mut self, rise: bool) -> bool {
         let again = self.suspicion.rise == rise;
         self.suspicion = Suspicion { rise, periods: 1 + again as u32 * self.suspicion.periods };
@@ -307,7 +310,8 @@ impl Calibrator {
         if !saturated {
             return self.towards_first(now);
         }
-        // More demand wants more tiers; where the ratio is at its end, there is only one way.
+        // Higher demand needs more pages on the other tiers; at either end of the range the only
+        // step is away from that end.
         let down = (rise && self.ratio > 0.0) || self.ratio >= 100.0;
         let step = if down { -RESEARCH_POINTS } else { RESEARCH_POINTS };
         Next::Step(step, "probe", change)
@@ -342,7 +346,7 @@ impl Calibrator {
         }
     }
 
-    /// Makes a step; a step below the least one ends the search.
+    /// Makes a step; a step below the minimum ends the search.
     fn apply_step(&mut self, step: f64, now: Level) -> (Option<&'static str>, String) {
         let limit = self.settings.max_step;
         let whole = libm::copysign(libm::ceil(step.abs()).min(limit), step);
@@ -386,7 +390,7 @@ impl Policy for Calibrator {
         }
         let (action, reason) = match self.next(now) {
             Next::Stay(action, reason) => {
-                // A second look is still compared with the place before.
+                // A repeated measurement is still compared with the ratio before the step.
                 let looking = self.step != 0.0 && self.ratio < 100.0;
                 if !looking {
                     self.before = Some((self.ratio, now));

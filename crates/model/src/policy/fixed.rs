@@ -4,9 +4,9 @@
 //! some static shares; or the shares that Linux itself derives from the rated bandwidth of each
 //! node, since 6.16, for its weighted interleaving (`weighted_interleave/auto`).
 //!
-//! The kernel's arithmetic is reproduced to the bit, because its rounding shows: 500 and 200 GB/s
-//! are 32 · 500 / 700 = 22.86 and 32 · 200 / 700 = 9.14 of 32 pages; both are cut off, which gives
-//! 22:9, and they have no common divisor.
+//! The rounding of the kernel changes the weights, so its arithmetic is reproduced to the bit. For
+//! 500 and 200 GB/s, 32 · 500 / 700 = 22.86 and 32 · 200 / 700 = 9.14 of 32 pages are truncated to
+//! 22:9, which have no common divisor.
 //!
 //! Source: `reduce_interleave_weights` in `mm/mempolicy.c` of Linux 6.16.
 
@@ -24,7 +24,7 @@ pub struct Fixed {
 }
 
 impl Fixed {
-    /// Everything on the first of `tiers` tiers.
+    /// All pages on the first of `tiers` tiers.
     pub fn local(tiers: usize) -> Self {
         let shares = first_only(tiers);
         Self { shares, reason: "all pages stay on the first tier".into() }
@@ -42,9 +42,9 @@ impl Fixed {
         Self { shares, reason: "the shares are static".into() }
     }
 
-    /// The shares of Linux 6.16, from what the tiers are rated to carry.
+    /// The shares of Linux 6.16 for the rated bandwidths of the tiers.
     pub fn bandwidth(tiers: &[TierLayout]) -> Self {
-        // A cast saturates, and what is not a number becomes 0: a node without a rating.
+        // The cast saturates and turns NaN, the rating of an unrated node, into 0.
         let mbps = |tier: &TierLayout| libm::round(tier.rated_gbps * 1000.0) as u32;
         let weights = kernel_weights(&tiers.iter().map(mbps).collect::<Vec<_>>());
         let text = weights.iter().map(u8::to_string).collect::<Vec<_>>().join(":");
@@ -63,16 +63,17 @@ impl Policy for Fixed {
     }
 }
 
-/// The automatic weights of Linux 6.16 for nodes of these bandwidths, MB/s (0 where the firmware
-/// does not say): pages in a round, 1 to 32, without a common divisor.
+/// The automatic weights of Linux 6.16 for nodes of these bandwidths, MB/s (0 without a rating from
+/// the firmware): pages in a round, 1 to 32, without a common divisor.
 ///
-/// A node gets its part of 32 pages, cut off, and at least one. The product is formed in 32 bits
-/// and wraps above 134 TB/s, as it does there.
+/// A node gets its fraction of 32 pages, truncated, and at least one page. As in the kernel, the
+/// product has 32 bits and wraps above 134 TB/s.
 pub fn kernel_weights(bandwidths_mbps: &[u32]) -> Vec<u8> {
     let sum: u64 = bandwidths_mbps.iter().copied().map(u64::from).sum();
     let weight = |bandwidth: &u32| {
         let scaled = u64::from(bandwidth.wrapping_mul(ROUND_PAGES));
-        // Above the sum, the quotient is at least 1, and at most 32 as the sum holds `bandwidth`.
+        // `scaled` exceeds the sum, so the quotient is at least 1; at most 32, as the sum includes
+        // `bandwidth`.
         if *bandwidth != 0 && sum < scaled { (scaled / sum) as u8 } else { 1 }
     };
     let weights: Vec<u8> = bandwidths_mbps.iter().map(weight).collect();
@@ -80,7 +81,7 @@ pub fn kernel_weights(bandwidths_mbps: &[u32]) -> Vec<u8> {
     weights.into_iter().map(|weight| weight / divisor).collect()
 }
 
-/// All pages on the first of `tiers` tiers.
+/// Shares with all pages on the first of `tiers` tiers.
 pub(super) fn first_only(tiers: usize) -> Vec<f64> {
     (0..tiers).map(|tier| if tier == 0 { 1.0 } else { 0.0 }).collect()
 }
@@ -100,7 +101,7 @@ mod tests {
             (&[500_000, 200_000], &[22, 9]),
             (&[100, 100], &[1, 1]),
             (&[300, 100], &[3, 1]),
-            // A node that is not rated still gets one page: 32:1.
+            // An unrated node still gets one page: 32:1.
             (&[100, 0], &[32, 1]),
             (&[0, 0], &[1, 1]),
             // 32 · 1 / 1001 is below one page: one page.
@@ -109,7 +110,8 @@ mod tests {
             (&[300, 200, 100], &[16, 10, 5]),
             // 32 · 2^27 is 2^32, which wraps to 0; the other node's 32 · 1 is below the sum.
             (&[1 << 27, 1], &[1, 1]),
-            // 32 · 130 · 2^20 wraps to 64 · 2^20, below the sum of 132 · 2^20; so is the other.
+            // 32 · 130 · 2^20 wraps to 64 · 2^20, below the sum of 132 · 2^20; so is the second
+            // product.
             (&[(128 << 20) + (2 << 20), 2 << 20], &[1, 1]),
         ];
         for (bandwidths, weights) in cases {
@@ -120,11 +122,11 @@ mod tests {
     #[test]
     fn wrapping_lowers_a_weight() {
         // 32 · 135,000,000 is 4,320,000,000, which wraps to 25,032,704; the sum is 136,000,000.
-        // Without wrapping the weights would be 31:1. The second product, 32,000,000, is below
-        // the sum too.
+        // Without wrapping the weights would be 31:1. The second product, 32,000,000, is below the
+        // sum too.
         assert_eq!(kernel_weights(&[135_000_000, 1_000_000]), [1, 1]);
         // 32 · 200,000,000 wraps to 2,105,032,704, which is 9 times the sum of 220,000,000; the
-        // second is 640,000,000, twice the sum.
+        // second product is 640,000,000, twice the sum.
         assert_eq!(kernel_weights(&[200_000_000, 20_000_000]), [9, 2]);
     }
 
@@ -149,7 +151,7 @@ mod tests {
             Fixed::bandwidth(&[tier(500.0), tier(200.0)]).start(),
             [22.0 / 31.0, 9.0 / 31.0]
         );
-        // Rounded to whole MB/s first.
+        // Bandwidths are first rounded to whole MB/s.
         assert_eq!(Fixed::bandwidth(&[tier(0.3004), tier(0.0996)]).start(), [0.75, 0.25]);
     }
 

@@ -1,28 +1,28 @@
-//! Guided: curves propose, observations decide.
+//! Guided: curves propose shares, observed bandwidth accepts or rejects them.
 //!
-//! Hill climbing asks the machine at each step which way is up, and pays a period for the answer.
-//! Curves know the shape of the hill, but not this workload, and they may be wrong. Guided does
+//! Hill climbing tests each step on the machine and pays a period for it. Curves predict the
+//! optimum without a test, but know nothing of this workload and may be wrong. Guided combines
 //! both:
 //!
-//! 1. *Look* at the traffic at the current placement. Bandwidth and latency of each tier say how
-//!    many bytes are in flight, and how much less (or more) each tier carries than its curve says
-//!    ([`fit`]).
-//! 2. *Propose* the shares at which such threads would get the most, and go there at once, if that
-//!    gains enough to be worth the pages that move.
-//! 3. *Look again.* The new observation corrects the factors of the tiers and separates computing
-//!    from waiting; the next proposal is near. After at most two corrections the best that was
-//!    *measured* stays.
-//! 4. *Settle.* Nothing moves until the traffic has changed by more than noise can, in two periods
-//!    running. Then it begins at 1, from where it is. If the first tier alone is as good again,
-//!    pages go back there; but when demand then comes back soon, it waits twice as long the next
-//!    time: little is gained by going back, much is lost while pages are on their way.
+//! 1. *Look*: observe the traffic at the current placement. Bandwidth and latency of each tier give
+//!    the bytes in flight, and the factor by which each tier deviates from its curve ([`fit`]).
+//! 2. *Propose* the shares that maximize the bandwidth of such threads, and migrate to them at once
+//!    if the gain is worth the migration.
+//! 3. *Look again.* The new observation corrects the factors of the tiers and separates compute
+//!    time from memory latency; the next proposal is close. After at most two corrections the best
+//!    *measured* shares stay.
+//! 4. *Settle.* No page moves until the traffic has changed by more than noise in two consecutive
+//!    periods. Then the search begins at 1, from the current placement. If the first tier alone is
+//!    as good again, pages return to it. When the demand rises again soon after, the wait before
+//!    the next return doubles: a return gains little, and the migrations cost much.
 //!
-//! The curves save the search but never decide alone: of two measured shares the better one stays.
+//! The curves shorten the search but never decide alone: of two measured shares the better one
+//! stays.
 //!
-//! A worked number: CloverLeaf with 119 threads on gnr120-cz122. DRAM alone carries 410 GB/s at
-//! 475 ns, where the curve has 475 ns at 500 GB/s: this pattern gets 0.82 of the curve. The best
-//! shares for such threads are 63:37, with 550 GB/s. Hill climbing in steps of 8 needs five periods
-//! to get there and as many to settle.
+//! Example: CloverLeaf with 119 threads on gnr120-cz122. DRAM alone carries 410 GB/s at 475 ns; its
+//! curve has 500 GB/s at that latency, so that the factor of this access pattern is 0.82. The best
+//! shares for such threads are 63:37, with 550 GB/s. Hill climbing in steps of 8 points needs five
+//! periods to reach them and as many to settle.
 
 mod fit;
 
@@ -30,48 +30,50 @@ use super::{Observation, Policy, Verdict, fixed::first_only};
 use crate::{mix::Mix, platform::Platform, search::best_points};
 use fit::{Belief, Fit, Seen};
 
-/// Quiet samples that are enough to look at while it searches: 2 s.
+/// Quiet samples that suffice for an observation during the search: 2 s.
 const LOOK_SAMPLES: usize = 10;
 
-/// The part that must be gained before pages leave their place, 0 to 1: less than that is within
-/// what the model misses (2.5 %, `docs/model.md`).
+/// The least gain, as a fraction, for which pages migrate: smaller gains are within the error of
+/// the model (2.5 %, `docs/model.md`).
 const WORTH_MOVING: f64 = 0.03;
 
-/// The part that a correction must gain, 0 to 1, and the least change, in points.
+/// The least gain of a correction, as a fraction, and its least change of a share, in points.
 const WORTH_CORRECTING: f64 = 0.001;
 const CORRECTION_POINTS: f64 = 1.0;
 
 /// Corrections after the first proposal.
 const CORRECTIONS: u32 = 2;
 
-/// The largest distance of traffic from its target that counts as arrived, in points, and the
-/// number of periods to wait for arrival.
+/// The largest distance between traffic and target at which the migration counts as complete, in
+/// points, and the number of periods to wait for its completion.
 const THERE_POINTS: f64 = 4.0;
 const WAIT_PERIODS: u32 = 4;
 
-/// The change of traffic that starts a new look: a fraction of it, and a number of standard errors.
+/// The change of traffic that restarts the search: a fraction of the traffic, and a number of
+/// standard errors.
 const CHANGE: f64 = 0.04;
 const CHANGE_ERRORS: f64 = 5.0;
 
-/// Shares whose gain differs by less than this part are equally good; the nearer ones are taken.
+/// Proposals whose gains differ by less than this fraction are equally good; the nearest one is
+/// taken.
 const EQUALLY_GOOD: f64 = 0.0005;
 
-/// Below this part of the first tier's bandwidth a machine is unsaturated, 0 to 1.
+/// A machine is unsaturated below this fraction of the first tier's bandwidth.
 const UNSATURATED: f64 = 0.6;
 
-/// The loss allowed for a return to the first tier on an unsaturated machine, 0 to 1: below what
-/// can be measured.
+/// The loss allowed for a return to the first tier on an unsaturated machine, as a fraction: below
+/// the resolution of a measurement.
 const LOCAL_IS_AS_GOOD: f64 = 0.005;
 
-/// Periods for which a machine must be unsaturated before pages go back to the first tier, at first
-/// and at most: what that gains is little, and each time the demand comes back soon it was not
-/// worth the pages that moved, so the next time it waits twice as long.
+/// Periods for which a machine must be unsaturated before pages return to the first tier:
+/// initially, and at most. The wait doubles each time the demand rises again within [`SOON_S`],
+/// because such a return gains too little to pay for its migrations.
 const PATIENCE: (u32, u32) = (2, 64);
 
-/// Demand that comes back within this was away only for a while, s.
+/// A rise of demand within this time after a return to the first tier doubles the wait, s.
 const SOON_S: f64 = 120.0;
 
-/// Curves propose, observations decide.
+/// The policy of the module header.
 pub struct Guided {
     platform: Platform,
     domain: usize,
@@ -79,7 +81,7 @@ pub struct Guided {
     state: State,
     fit: Option<Fit>,
     seen: Vec<Seen>,
-    /// Periods that it waits before it goes back to the first tier.
+    /// Periods to wait before pages return to the first tier.
     patience: u32,
     /// The time of the last return to the first tier, s.
     went_back_s: Option<f64>,
@@ -90,16 +92,16 @@ pub struct Guided {
 enum State {
     /// Observes the traffic at the current placement.
     Look,
-    /// Has moved, and waits for the pages to be there.
+    /// Waits until the pages have moved.
     Moved { corrections: u32, waited: u32 },
-    /// Rests at what it measured: bandwidth and its standard error, GB/s; periods in which it was
-    /// another one.
+    /// Keeps the best measured shares: their bandwidth and its standard error, GB/s, and the number
+    /// of consecutive periods in which the bandwidth differed.
     Settled { gbps: f64, error_gbps: f64, changed: u32 },
 }
 
 impl Guided {
-    /// A policy for the traffic of `domain` of `platform` on the tiers `near` it, the fastest
-    /// first. The platform is as it is believed to be.
+    /// Creates a policy for the traffic of `domain` of `platform` on the tiers `near` it, the
+    /// fastest first.
     pub fn new(platform: Platform, domain: usize, near: Vec<usize>) -> Self {
         Self {
             platform,
@@ -132,7 +134,7 @@ impl Guided {
         self.seen.clear();
     }
 
-    /// The first look, or a new one, after the traffic has been another for `changed` periods.
+    /// Proposes shares at the start of a search, after the traffic differed for `changed` periods.
     fn first_look(&mut self, seen: &Observation, changed: u32) -> Verdict {
         self.seen.clear();
         let proposal = self.propose(seen);
@@ -164,7 +166,7 @@ impl Guided {
         Verdict::interleave(proposal.shares, "propose", reason)
     }
 
-    /// The first tier alone is as good: goes there, unless the demand often comes back soon.
+    /// Returns pages to the first tier, which alone is as good, once the wait for that is over.
     fn unsaturated(&mut self, seen: &Observation, proposal: &Proposal, changed: u32) -> Verdict {
         let local = first_only(seen.tiers.len());
         let reason = format!(
@@ -185,12 +187,12 @@ impl Guided {
         Verdict::interleave(local, "local", reason)
     }
 
-    /// A look at what a proposal gave.
+    /// Evaluates the observation that follows a proposal.
     fn look_again(&mut self, seen: &Observation, corrections: u32) -> Verdict {
         let before = self.best_measured();
         let proposal = self.propose(seen);
         let here = traffic(seen);
-        // The best measured shares win, noise aside.
+        // The best measured shares win unless the difference is within noise.
         if let Some(best) = before
             && best.bandwidth_gbps > here.bandwidth_gbps + 2.0 * seen.error_gbps
         {
@@ -284,15 +286,15 @@ impl Policy for Guided {
 /// Proposed shares.
 struct Proposal {
     shares: Vec<f64>,
-    /// Their gain over the current placement, as a fraction.
+    /// Gain over the current placement, as a fraction.
     gain: f64,
-    /// The gain of the first tier alone, as a fraction; negative for a loss.
+    /// Gain of the first tier alone, as a fraction; negative for a loss.
     local_gain: f64,
-    /// The part of the first tier's bandwidth that would then be used, 0 to 1.
+    /// Fraction of the first tier's bandwidth in use with all pages on that tier.
     first_tier_used: f64,
 }
 
-/// The shares at which threads as `fit` says get the most.
+/// The shares that maximize the bandwidth of the threads of `fit`.
 fn propose(belief: &Belief<'_>, fit: &Fit, here: &[f64], here_gbps: f64, tiers: usize) -> Proposal {
     let shares = |points: &[u16]| -> Vec<f64> {
         points.iter().map(|points| f64::from(*points) / 100.0).collect()
@@ -322,21 +324,21 @@ fn propose(belief: &Belief<'_>, fit: &Fit, here: &[f64], here_gbps: f64, tiers: 
     }
 }
 
-/// The forecast of the curves for observed traffic, without moving a page.
+/// The gain that the curves forecast for observed traffic, before any page moves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Promise {
-    /// The shares that it is for.
+    /// The shares of the forecast.
     pub shares: Vec<f64>,
-    /// The gain in bandwidth over the current placement, as a fraction.
+    /// Gain in bandwidth over the current placement, as a fraction.
     pub gain: f64,
-    /// Whether the first tier is not saturated, and alone as good.
+    /// True if the first tier is not saturated and alone as good.
     pub is_unsaturated: bool,
 }
 
 impl Promise {
-    /// The forecast of the curves of `platform`, corrected by the traffic `seen` from `domain` to
-    /// the tiers `near` it, at `wanted` shares, or else at the best ones. If the gain is not worth
-    /// the migration, at the current shares of the traffic.
+    /// The forecast from the curves of `platform`, corrected by the traffic `seen` from `domain` to
+    /// the tiers `near` it, for the shares `wanted`, or else for the best ones. If the gain is not
+    /// worth the migration, the forecast is for the current shares of the traffic.
     ///
     /// `None` with a single tier, or without counted traffic.
     pub fn new(
@@ -369,7 +371,6 @@ impl Promise {
     }
 }
 
-/// The observed traffic.
 fn traffic(seen: &Observation) -> Seen {
     let all: f64 = seen.tiers.iter().map(|tier| tier.bandwidth_gbps).sum();
     Seen {
@@ -379,7 +380,7 @@ fn traffic(seen: &Observation) -> Seen {
     }
 }
 
-/// The mix of all traffic that is seen, with ordinary stores.
+/// The mix of all observed traffic, with ordinary stores.
 fn mix(seen: &Observation) -> Mix {
     let reads = |tier: &super::TierObservation| {
         tier.read_share.map_or(0.0, |share| share * tier.bandwidth_gbps)
@@ -389,7 +390,7 @@ fn mix(seen: &Observation) -> Mix {
     Mix::new(share.clamp(0.0, 1.0), false).unwrap_or(Mix::READ)
 }
 
-/// The largest difference.
+/// The largest absolute difference of two shares.
 fn distance(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
 }

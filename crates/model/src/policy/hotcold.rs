@@ -1,29 +1,30 @@
-//! The hottest pages to the fastest tier.
+//! Places the hottest pages on the fastest tier.
 //!
-//! Tiering by capacity alone: the first tier is filled with the hottest pages, the next with the
-//! next hottest, and so on. The policy needs the capacity available. *Room* of a tier is what is
-//! free there plus what the steered scopes already have there; 98 % of it is used, so that others
-//! can still allocate and pages on their way in find a place.
+//! Tiering by capacity alone: the first tier is filled with the hottest pages, the next tier with
+//! the next hottest, and so on. The policy needs the available capacity. The *room* of a tier is
+//! its free memory plus the memory that steered scopes already occupy there; the policy uses 98 %
+//! of the room, which leaves memory for allocations of other programs and for arriving pages.
 //!
-//! Example: 100 GB of pages, 44 GB on a first tier of 64 GB on which others have 20 GB. Nothing is
-//! free, the room is 44 GB, and 0.98 · 44 = 43.1 GB of the pages belong there: a share of 0.431.
+//! Example: 100 GB of pages, 44 GB of them on a first tier of 64 GB, where other programs occupy 20
+//! GB. Nothing is free, the room is 44 GB, and 0.98 · 44 = 43.1 GB of the pages belong there: a
+//! share of 0.431.
 //!
-//! An observation has the target placement of the steered pages, not the actual one. The pages are
-//! assumed to be at their target, within the capacity of the tier. If they are not, pages on their
-//! way count as room, so that the share starts too high, and falls by 2 % in each period in which
-//! nothing is free.
+//! An observation has the target placement of the steered pages, not the actual one. The policy
+//! assumes that pages are at their target, within the capacity of the tier. During a migration this
+//! counts arriving pages as room: the share starts too high and falls by 2 % in each period in
+//! which nothing is free.
 //!
-//! Source: what HeMem, MEMTIS and TPP have in common, and Colloid (SOSP '24) argues against.
+//! Source: the common principle of HeMem, MEMTIS and TPP, which Colloid (SOSP '24) argues against.
 
 use super::{Observation, Policy, Verdict, fixed::first_only};
 use crate::machine::{Order, TierLayout};
 
-/// The part of the room that is used: the kernel's own sample for tiered memory
-/// (`samples/damon/mtier.c`) leaves 0.3 to 0.5 % of the first node free; migration in units of
-/// 2 MiB at several GB/s wants more.
+/// The fraction of the room that is used. The kernel's own sample for tiered memory
+/// (`samples/damon/mtier.c`) leaves 0.3 to 0.5 % of the first node free; migration in units of 2
+/// MiB at several GB/s needs more.
 const USED: f64 = 0.98;
 
-/// Shares that differ by less than this are not worth a migration: half a point of a hundred.
+/// A smaller change of shares is not worth a migration: half a point of a hundred.
 const SAME: f64 = 0.005;
 
 /// Fills the tiers in order, with the hottest pages first.
@@ -49,7 +50,7 @@ impl HotCold {
         USED * (free as f64 + ours).min(capacity)
     }
 
-    /// The tiers filled in order; what fits nowhere counts for the last one.
+    /// Shares with the tiers filled in order; pages that fit on no tier count for the last one.
     fn filled(&self, steered: f64, seen: &Observation) -> Vec<f64> {
         let last = self.tiers.len().saturating_sub(1);
         let mut left = 1.0;
@@ -139,23 +140,23 @@ mod tests {
         verdict.shares.iter().map(|share| libm::round(share * 1e4) / 1e4).collect()
     }
 
-    /// Bytes that are steered, the target, bytes free, and the shares that follow.
+    /// Steered bytes, target, free bytes of each tier, and expected shares.
     type Case<'a> = (Option<u64>, &'a [f64], &'a [Option<u64>], [f64; 3]);
 
     #[test]
     fn tiers_are_filled_in_order() {
         let none = [None, None, None];
         let cases: [Case<'_>; 6] = [
-            // Unknown: all on the first tier.
+            // Steered bytes unknown: all pages on the first tier.
             (None, &[1.0, 0.0, 0.0], &none, [1.0, 0.0, 0.0]),
             (Some(0), &[1.0, 0.0, 0.0], &none, [1.0, 0.0, 0.0]),
-            // Fits.
+            // All pages fit on the first tier.
             (Some(60 * GB), &[1.0, 0.0, 0.0], &none, [1.0, 0.0, 0.0]),
-            // 98 % of 64 GB, then the next.
+            // 98 % of 64 GB on the first tier, the rest on the second.
             (Some(100 * GB), &[1.0, 0.0, 0.0], &none, [0.6272, 0.3728, 0.0]),
-            // 62.72 + 98 + the rest.
+            // 62.72 GB, 98 GB, and the rest on the third tier.
             (Some(200 * GB), &[1.0, 0.0, 0.0], &none, [0.3136, 0.49, 0.1964]),
-            // The example of the header.
+            // The example of the module header.
             (
                 Some(100 * GB),
                 &[0.44, 0.56, 0.0],
@@ -172,7 +173,7 @@ mod tests {
 
     #[test]
     fn it_comes_to_rest_beside_others() {
-        // 100 GB beside others' 20 GB on a tier of 64 GB: 0.98 · 44 GB fit.
+        // 100 GB of pages, and 20 GB of other programs on a tier of 64 GB: 0.98 · 44 GB fit.
         let mut policy = policy(&[64, 200]);
         let mut target = policy.start();
         let mut action = "";

@@ -23,7 +23,7 @@ pub enum PolicyKind {
     ColloidWatermark,
     /// The hottest pages on the fastest tier.
     HotCold,
-    /// Curves propose, observations decide.
+    /// Curves propose shares, observed bandwidth accepts or rejects them.
     Guided,
 }
 
@@ -41,7 +41,7 @@ impl PolicyKind {
         (Self::Guided, "guided", "curves propose, observations decide"),
     ];
 
-    /// The policy for the traffic of `domain`.
+    /// Makes the policy for the domain of `place`.
     pub fn make(self, place: &Place<'_>) -> Box<dyn Policy> {
         let tiers = place.tiers;
         match self {
@@ -65,13 +65,14 @@ impl PolicyKind {
 /// The tiers that a policy decides about.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
-    /// The domain whose traffic it serves, as an index.
+    /// The index of the domain whose traffic the policy serves.
     pub domain: usize,
-    /// The tiers near it, the fastest first, as indices of the machine.
+    /// Indices of the tiers near the domain, the fastest first.
     pub near: &'a [usize],
     /// The same tiers with the ratings of the machine.
     pub tiers: &'a [TierLayout],
-    /// The platform as it is believed to be: curves that propose.
+    /// The platform description from which the curves propose shares. A simulated machine may
+    /// deviate from this description.
     pub believed: &'a Platform,
     /// The shares of [`PolicyKind::Static`].
     pub fixed: &'a [f64],

@@ -1,5 +1,5 @@
-//! A mix at a given load, the way MLC loads a machine: every thread asks for lines as fast as it
-//! gets them, or pauses after each.
+//! A mix at a given load, as MLC loads a machine: each thread requests lines as fast as they
+//! return, or pauses after each line.
 
 use super::{Estimate, Prediction, Row, platform_provenance};
 use crate::{
@@ -13,7 +13,8 @@ use crate::{
 /// The most threads that [`saturating_load`] tries, as a multiple of the cores.
 const THREADS_MAX: f64 = 1024.0;
 
-/// The part of the first tier's bandwidth up to which a sweep goes evenly in bandwidth.
+/// The fraction of the first tier's bandwidth up to which the steps of a sweep are even in
+/// bandwidth.
 const NEARLY_SATURATED: f64 = 0.97;
 
 /// Traffic of one mix from threads that pause after each line.
@@ -23,11 +24,11 @@ pub struct MixLoad {
     pub mix: Mix,
     /// The number of threads.
     pub threads: f64,
-    /// Pause of a thread after each line, ns; 0 for as much as there is.
+    /// Pause of a thread after each line, ns; 0 for the maximum load.
     pub pause_ns: f64,
 }
 
-/// The load of as many threads as saturate each tier on its own, at least one for each core.
+/// The load with enough threads to saturate each tier on its own, at least one for each core.
 pub fn saturating_load(platform: &Platform, mix: Mix) -> MixLoad {
     let from = platform.spread();
     let bytes = (0..platform.tiers.len())
@@ -40,8 +41,8 @@ pub fn saturating_load(platform: &Platform, mix: Mix) -> MixLoad {
 }
 
 impl MixLoad {
-    /// The traffic with the pause at which the first tier alone carries `bandwidth_gbps`; without a
-    /// pause if it cannot carry as much.
+    /// This load with the pause at which the first tier alone has `bandwidth_gbps`; without a pause
+    /// if its maximum is lower.
     pub fn at_bandwidth(&self, platform: &Platform, bandwidth_gbps: f64) -> Self {
         let answer = platform.answer(0, &platform.spread(), self.mix);
         let latency_ns = answer.response.at_bandwidth(bandwidth_gbps).latency_ns;
@@ -63,19 +64,19 @@ impl MixLoad {
         }
     }
 
-    /// The equilibrium of this load at each of `weights`.
+    /// Predicts this load at each of `weights`.
     pub fn predict(&self, platform: &Platform, weights: &[Weights]) -> Prediction {
         let at = self.at(platform);
         at.prediction(weights.iter().map(|weights| at.row(weights)).collect())
     }
 
-    /// This load on `platform`.
+    /// This load on `platform`, prepared for predictions.
     pub fn at<'a>(&'a self, platform: &'a Platform) -> MixLoadAt<'a> {
         let local = self.reach(platform, &Weights::first_tier(platform.tiers.len())).0;
         MixLoadAt { load: self, platform, local_gbps: local.bandwidth_gbps }
     }
 
-    /// The best of `weights` for this load.
+    /// Predicts the best of `weights` for this load, and the first tier alone.
     pub fn point(&self, platform: &Platform, weights: &[Weights]) -> LoadPoint {
         let local = self.reach(platform, &Weights::first_tier(platform.tiers.len())).0;
         let prediction = self.predict(platform, weights);
@@ -95,7 +96,8 @@ impl MixLoad {
     }
 }
 
-/// A load on a platform, ready to be predicted at any weights, in any order and on any thread.
+/// A load on a platform, prepared for predictions. Rows are independent: they can be computed in
+/// any order and on any thread.
 pub struct MixLoadAt<'a> {
     load: &'a MixLoad,
     platform: &'a Platform,
@@ -125,7 +127,7 @@ impl MixLoadAt<'_> {
         }
     }
 
-    /// `rows` together, in this order.
+    /// Combines `rows`, in this order, into a prediction.
     pub fn prediction(&self, rows: Vec<Row>) -> Prediction {
         let leans_on = platform_provenance(self.platform, &rows);
         Prediction::new(self.load.threads, rows, leans_on)
@@ -145,7 +147,7 @@ pub struct LoadPoint {
     pub best_weights: Weights,
 }
 
-/// The best of `weights` at each load of a sweep in `steps` steps ([`load_steps`]).
+/// Predicts the best of `weights` at each load of a sweep in `steps` steps ([`load_steps`]).
 pub fn load_curve(
     platform: &Platform,
     mix: Mix,
@@ -157,8 +159,8 @@ pub fn load_curve(
     loads.iter().map(|load| load.point(platform, weights)).collect()
 }
 
-/// Loads from nearly none to all there is: first evenly in what the first tier alone carries, up to
-/// where it is nearly saturated, then evenly in the pause that is left, down to none.
+/// Loads from nearly none to the maximum: first in even steps of the first tier's bandwidth, up to
+/// near its saturation, then in even steps of the remaining pause, down to none.
 pub fn load_steps(
     platform: &Platform,
     mix: Mix,

@@ -1,7 +1,7 @@
-//! A workload as one behaviour of threads, for simulation.
+//! A workload as a single behaviour, for simulation.
 //!
-//! A forecast keeps all behaviours that agree with a workload's runs, and answers with their mean.
-//! A simulation needs a single one: the member whose answers are nearest to the mean.
+//! A forecast averages over all behaviours that agree with a workload's runs. A simulation needs a
+//! single behaviour: the member whose predictions are nearest to that average.
 
 use super::Forecast;
 use crate::{
@@ -11,14 +11,14 @@ use crate::{
     weights::Weights,
 };
 
-/// The assumed length of a run whose result is a rate, s: such programs are endless. It is that of
-/// the shortest saturating run of the others on the same server.
+/// The assumed length of a run whose result is a rate, s, since such programs are endless: the
+/// length of the shortest saturating run of the other programs on the same server.
 pub const RATE_RUN_S: f64 = 285.0;
 
-/// Points of a hundred on the first tier at which members are compared with the mean.
+/// Points of a hundred on the first tier at which members are compared with the average.
 const COMPARED: [u16; 5] = [90, 80, 70, 60, 50];
 
-/// A workload with so many threads, ready to run.
+/// A workload with a number of threads, ready to simulate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
     /// The behaviour of its threads.
@@ -31,42 +31,43 @@ pub struct Program {
     pub extrapolated: Vec<String>,
     threads: f64,
     traffic: TrafficPerWork,
-    /// Whether runs counted both work and traffic: only then does their ratio depend on pressure.
+    /// True if runs counted both work and traffic: only then does their ratio depend on memory
+    /// pressure.
     counted: bool,
-    /// Its threads in a whole run, all on the first tier.
+    /// The load of a whole run, with all pages on the first tier.
     whole: Load,
     phases: Vec<ProgramPhase>,
 }
 
-/// A while in which only some of a program's threads work.
+/// A part of a run in which a fraction of a program's threads work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stretch {
     /// The length with all pages on the first tier, s; above 0.
     pub local_s: f64,
-    /// The part of the threads that work, above 0 and up to 1.
+    /// The fraction of threads that work, above 0 and up to 1.
     pub active: f64,
 }
 
-/// A part of a run.
+/// A phase of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProgramPhase {
     /// Its fraction of the work, 0 to 1.
     pub work: f64,
-    /// The part of the threads that work, 0 to 1.
+    /// The fraction of threads that work, 0 to 1.
     active: f64,
-    /// Its threads, all on the first tier.
+    /// The load of the phase, with all pages on the first tier.
     load: Load,
-    /// Their bandwidth on the first tier alone, GB/s.
+    /// Bandwidth of the load on the first tier alone, GB/s.
     pub local_gbps: f64,
 }
 
 impl Program {
-    /// The phases of a run, in order; one where its demand has none.
+    /// The phases of a run, in order; a single phase if the demand has none.
     pub fn phases(&self) -> &[ProgramPhase] {
         &self.phases
     }
 
-    /// The threads in `phase`, in `domain`, with `shares` of their traffic on each tier.
+    /// The load of `phase` in `domain`, with `shares` of its traffic on each tier.
     pub fn load(&self, phase: usize, domain: usize, shares: Vec<f64>) -> Load {
         let load = self.phases[phase].load.clone();
         let in_domain = |at: usize| f64::from(u8::from(at == domain));
@@ -74,8 +75,7 @@ impl Program {
         Load { domain_parts, shares, ..load }
     }
 
-    /// The same threads in a run of these `stretches` (not empty), in order, in place of the phases
-    /// of its demand.
+    /// Replaces the phases of the demand by these `stretches` (not empty), in order.
     pub fn with_stretches(mut self, platform: &Platform, stretches: &[Stretch]) -> Self {
         self.local_runtime_s = stretches.iter().map(|stretch| stretch.local_s).sum();
         let phase = |stretch: &Stretch| {
@@ -107,8 +107,8 @@ impl Program {
 }
 
 impl Forecast<'_> {
-    /// The workload with `threads` threads as the one kind of threads that is nearest to the mean
-    /// of all that agree with its runs.
+    /// The workload with `threads` threads, as the single behaviour that is nearest to the average
+    /// of all behaviours that agree with the runs.
     pub fn program(&self, threads: f64) -> Program {
         let local = self.local(threads);
         let tiers = self.platform.tiers.len();
@@ -120,7 +120,7 @@ impl Forecast<'_> {
             }
             Weights::new(weights).unwrap_or_else(|_| Weights::first_tier(tiers))
         });
-        // The answers of each member: bandwidth on the first tier, and speed-ups.
+        // Predictions of each member: bandwidth on the first tier, and speed-ups.
         let answers: Vec<Vec<f64>> = (0..self.behaviours.len())
             .map(|member| {
                 let mut ignored = vec![];
@@ -149,7 +149,7 @@ impl Forecast<'_> {
         let behaviour = self.behaviours[member];
         let first_tier = Weights::first_tier(self.platform.tiers.len());
         let whole = self.whole(&behaviour, threads, first_tier.shares());
-        // The first of either is the whole, whatever phases it has.
+        // The first entry of both is the whole run, with or without phases.
         let loads = self.loads(&behaviour, threads, &first_tier).into_iter().skip(1);
         let mut reached = local.reached_gbps[member].iter();
         let whole_gbps = reached.next();

@@ -1,4 +1,4 @@
-//! A workload at each choice of weights.
+//! Predicts a workload for given weights.
 
 use super::{Estimate, Prediction, Row, platform_provenance};
 use crate::{
@@ -10,40 +10,40 @@ use crate::{
     weights::Weights,
 };
 
-/// All behaviours that agree with a workload's runs, ready to predict from.
+/// All behaviours that agree with a workload's runs, prepared for predictions.
 pub struct Forecast<'a> {
     pub(super) platform: &'a Platform,
     measured_on: &'a Platform,
     pub(super) demand: &'a Demand,
     pub(super) traffic: TrafficPerWork,
     pub(super) behaviours: Vec<Behaviour>,
-    /// The part of the threads in each domain.
+    /// The fraction of threads in each domain.
     domain_parts: Vec<f64>,
 }
 
-/// A workload with some threads, ready to be predicted at any weights: one row does not need
-/// another, so that they can be computed in any order and on any thread.
+/// A workload with a number of threads, prepared for predictions. Rows are independent: they can be
+/// computed in any order and on any thread.
 pub struct ForecastAt<'a> {
     forecast: &'a Forecast<'a>,
     local: Local,
 }
 
-/// The workload with all pages on the first tier of the platform that is asked about.
+/// The workload with all pages on the first tier of the platform that is predicted.
 pub(super) struct Local {
     threads: f64,
-    /// The bandwidth of its controllers, GB/s, if runs counted it.
+    /// The counted bandwidth of the memory controllers, GB/s; `None` if no run counted it.
     pub(super) counted_gbps: Option<f64>,
-    /// Work in a second.
+    /// Work per second.
     pub(super) performance: f64,
-    /// Whether the number of threads is within the range of the runs.
+    /// True if the number of threads is within the range of the runs.
     known: bool,
-    /// For each behaviour, GB/s of the whole run, then of each phase.
+    /// For each behaviour: bandwidth of the whole run, then of each phase, GB/s.
     pub(super) reached_gbps: Vec<Vec<f64>>,
     /// The reasons why figures are extrapolations.
     pub(super) extrapolated: Vec<String>,
 }
 
-/// The result of one behaviour at one choice of weights, relative to the first tier alone.
+/// The result of one behaviour for given weights, relative to the first tier alone.
 pub(super) struct Outcome {
     pub(super) speedup: f64,
     traffic_gain: f64,
@@ -52,7 +52,8 @@ pub(super) struct Outcome {
 }
 
 impl<'a> Forecast<'a> {
-    /// Infers how the workload behaves from its runs on `measured_on`, to predict for `platform`.
+    /// Infers behaviours of the workload from its runs on `measured_on`, to predict it on
+    /// `platform`.
     pub fn new(platform: &'a Platform, measured_on: &'a Platform, demand: &'a Demand) -> Self {
         Self {
             platform,
@@ -70,18 +71,18 @@ impl<'a> Forecast<'a> {
         Self { domain_parts: self.platform.only(domain), ..self }
     }
 
-    /// The behaviours that agree with the runs.
+    /// The behaviours that agree with the runs, of equal weight.
     pub fn behaviours(&self) -> &[Behaviour] {
         &self.behaviours
     }
 
-    /// The prediction for `threads` threads at each of `weights`.
+    /// Predicts the workload with `threads` threads at each of `weights`.
     pub fn predict(&self, threads: f64, weights: &[Weights]) -> Prediction {
         let at = self.at(threads);
         at.prediction(weights.iter().map(|weights| at.row(weights)).collect())
     }
 
-    /// The workload with `threads` threads.
+    /// The workload with `threads` threads, prepared for predictions.
     pub fn at(&self, threads: f64) -> ForecastAt<'_> {
         ForecastAt { forecast: self, local: self.local(threads) }
     }
@@ -144,7 +145,7 @@ impl<'a> Forecast<'a> {
         }
     }
 
-    /// The result of behaviour number `member`.
+    /// The result of behaviour `member`.
     pub(super) fn outcome(
         &self,
         member: usize,
@@ -163,7 +164,7 @@ impl<'a> Forecast<'a> {
         let local_gbps = &local.reached_gbps[member];
         let mut outcome = gain(&loads[0], local_gbps[0]);
         if !self.demand.phases.is_empty() {
-            // The time of a run is that of its phases; traffic goes with the work.
+            // The run time is the sum over phases; traffic is proportional to work.
             let phases = self.demand.phases.iter().zip(&loads[1..]).zip(&local_gbps[1..]);
             let (before, after) =
                 phases.fold((0.0, 0.0), |(before, after), ((phase, load), gbps)| {
@@ -209,15 +210,16 @@ impl<'a> Forecast<'a> {
         solved.loads.remove(0)
     }
 
-    /// `load` with the time to compute at which it asks the first tier for the bandwidth of
-    /// `phase`, or none where it cannot ask for so much.
+    /// Returns `load` with the compute time at which its bandwidth on the first tier is that of
+    /// `phase`; without compute time if its maximum is lower.
     fn in_phase(&self, load: &Load, phase: &Phase) -> Load {
         let answer = self.platform.answer(0, &load.domain_parts, load.mixes[0]);
         let factor = load.bandwidth_factors[0];
         let flow = answer.response.at_bandwidth(phase.bandwidth_gbps / factor);
         let round_ns = load.circulating_bytes() / (flow.bandwidth_gbps * factor);
         let exposed = 1.0 - load.overlap;
-        // Either waiting is longer and computing adds its exposed part, or the other way round.
+        // Either the memory latency is longer and the exposed part of the compute time adds to it,
+        // or vice versa.
         let compute_ns = if round_ns >= flow.latency_ns * (1.0 + exposed) {
             round_ns - exposed * flow.latency_ns
         } else {
@@ -226,7 +228,7 @@ impl<'a> Forecast<'a> {
         Load { line_compute_ns: compute_ns / load.lines_per_thread, ..load.clone() }
     }
 
-    /// Work per traffic relative to that on the first tier, when traffic grows by `gain`.
+    /// Work per traffic relative to the first tier alone, if the traffic grows by `gain`.
     fn work_per_traffic(&self, behaviour: &Behaviour, local: &Local, gain: f64) -> f64 {
         let Some(local_gbps) = local.counted_gbps else { return 1.0 };
         let per_thread = local_gbps / local.threads;
@@ -234,8 +236,8 @@ impl<'a> Forecast<'a> {
         libm::pow(traffic, -behaviour.traffic_relief)
     }
 
-    /// The workload on the first tier alone: what the nearest runs measured, brought to the number
-    /// of threads and the platform that are asked about as the behaviours say on average.
+    /// The workload on the first tier alone: the result of the nearest runs, scaled to the number
+    /// of threads and the platform by the average over the behaviours.
     pub(super) fn local(&self, threads: f64) -> Local {
         let counts = self.demand.local.iter().map(|run| f64::from(run.threads));
         let (low, high) =
@@ -261,8 +263,8 @@ impl<'a> Forecast<'a> {
         Local { threads, counted_gbps, performance, known, reached_gbps, extrapolated }
     }
 
-    /// The bandwidth that was counted with so many threads (between two counts, interpolated), or
-    /// with the nearest number of them: threads, and GB/s.
+    /// The counted bandwidth of `threads` threads, interpolated between runs, or that of the
+    /// nearest run: threads, and GB/s.
     fn counted_gbps(&self, threads: f64) -> Option<(f64, f64)> {
         let runs = self.demand.counted_runs();
         let counts: Vec<(f64, f64)> =
@@ -276,8 +278,8 @@ impl<'a> Forecast<'a> {
         }
     }
 
-    /// The bandwidth of `threads` threads on the first tier of the platform that is asked about,
-    /// over that of `measured_at` threads where the runs were made.
+    /// The bandwidth of `threads` threads on the first tier of the predicted platform, divided by
+    /// that of `measured_at` threads on the platform of the runs.
     fn gain(&self, threads: f64, measured_at: f64) -> f64 {
         if threads == measured_at && std::ptr::eq(self.platform, self.measured_on) {
             return 1.0;
@@ -306,12 +308,12 @@ impl<'a> Forecast<'a> {
 }
 
 impl ForecastAt<'_> {
-    /// The equilibrium of the workload at `weights`.
+    /// Predicts the workload at `weights`.
     pub fn row(&self, weights: &Weights) -> Row {
         self.forecast.row(&self.local, weights)
     }
 
-    /// `rows` together, in this order.
+    /// Combines `rows`, in this order, into a prediction.
     pub fn prediction(&self, rows: Vec<Row>) -> Prediction {
         self.forecast.prediction(self.local.threads, rows)
     }

@@ -1,20 +1,21 @@
-//! The time of a command over the share of its pages on the first tier, as far as runs tell.
+//! Bounds of a command's run time as a function of the share of its pages on the first tier.
 //!
-//! Three things are held for true of it:
+//! Three assumptions about this curve:
 //!
-//! - It is convex: each tier adds a time that grows with its share at least in proportion, and the
-//!   whole is their sum, or the largest of them, or something between. A straight line through two
-//!   runs is below the curve outside of them.
-//! - With a part of the first tier's pages, at least that part of the time is left: what is saved
-//!   is at most the traffic that has gone. The curve is therefore above the line from a run to
-//!   nothing at a share of 0.
-//! - The same of the other tiers: it is above the line from a run to nothing at a share of 1.
+//! - It is convex: each tier adds a time that grows at least in proportion to its share, and the
+//!   total is their sum, their maximum, or a value between. A straight line through two runs is
+//!   below the curve outside of them.
+//! - A fraction of the first tier's pages costs at least that fraction of the time: the saving is
+//!   at most the traffic that was removed. The curve is therefore above the line from a run to zero
+//!   at a share of 0.
+//! - The same holds for the other tiers: the curve is above the line from a run to zero at a share
+//!   of 1.
 //!
-//! Between two runs these lines meet where the curve can be lowest. Runs have noise: first the
-//! values are fitted, as the least squares that obey all three; and the slope of a line is only
-//! believed to half a standard deviation, so that it does not exclude what is there.
+//! Between two runs the lowest possible time is where these lines meet. Runs have noise: first a
+//! least-squares fit moves the values to satisfy all three assumptions; then each slope is trusted
+//! only to half a standard deviation, so that noise does not exclude possible optima.
 
-/// Sweeps over the constraints of a fit; a few dozen do for the few points there are.
+/// Sweeps over the constraints of a fit; a few dozen suffice for the few points of a search.
 const SWEEPS: usize = 400;
 
 /// The tolerance of a slope, in standard deviations.
@@ -23,7 +24,7 @@ const TRUST: f64 = 0.5;
 /// The curve that runs determine.
 #[derive(Clone, Debug)]
 pub(super) struct TimeCurve {
-    /// In order of share, each share once.
+    /// Ordered by share, each share once.
     points: Vec<Knot>,
 }
 
@@ -37,8 +38,8 @@ struct Knot {
 }
 
 impl TimeCurve {
-    /// The curve that fits best: shares with the mean of their runs and how many these are (none is
-    /// 0), each of them with `sigma` of noise, as a part of it.
+    /// Fits the curve to tuples of a share, the mean of its runs, and the number of runs (at least
+    /// 1). Each run has `sigma` of noise, as a fraction of its value.
     pub(super) fn fit(mut known: Vec<(f64, f64, usize)>, sigma: f64) -> Self {
         known.sort_by(|a, b| a.0.total_cmp(&b.0));
         let scale = known.iter().map(|(_, value, _)| *value).fold(f64::MAX, f64::min);
@@ -92,7 +93,7 @@ impl TimeCurve {
     }
 }
 
-/// The sums of weighted values that must not be negative.
+/// Sums of weighted values that must not be negative.
 fn constraints(shares: &[f64]) -> Vec<Vec<(usize, f64)>> {
     let mut found = vec![];
     for (at, pair) in shares.windows(2).enumerate() {
@@ -130,7 +131,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The time when each tier takes its share, and the best is 3:1.
+    /// The time of a machine that is best at 3:1, where both tiers finish at once.
     fn fed(share: f64) -> f64 {
         f64::max(share / 0.75, (1.0 - share) / 0.25)
     }
@@ -147,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_fit_obeys_what_is_held_for_true() {
-        // Concave, and below the line to nothing.
+        // The input is concave, and below the line to zero.
         let curve = TimeCurve::fit(vec![(0.5, 0.2, 1), (0.7, 1.1, 1), (1.0, 1.0, 1)], 0.01);
         let [a, b, c] = [0.5, 0.7, 1.0].map(|share| curve.at(share));
         assert!(b <= (a * 0.3 + c * 0.2) / 0.5 + 1e-6, "{a} {b} {c}");
@@ -155,7 +156,8 @@ mod tests {
     }
 
     proptest! {
-        /// Curves of the kind are above the bound everywhere, and are fitted as they are.
+        /// Curves that satisfy the assumptions are above the bound everywhere, and the fit keeps
+        /// their values.
         #[test]
         fn nothing_is_excluded_that_is_there(
             best in 0.05..0.95f64,

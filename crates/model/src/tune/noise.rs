@@ -2,10 +2,10 @@
 
 use crate::statistics;
 
-/// Runs that the expected noise is worth.
+/// The number of runs that the expected noise counts as.
 const EXPECTED_RUNS: usize = 2;
 
-/// Quantiles of Student's t that hold nine tenths of it, for 1, 2, ... degrees of freedom.
+/// Quantiles of Student's t for an interval of 0.9, for 1, 2, ... degrees of freedom.
 const QUANTILES: [f64; 30] = [
     6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812, 1.796, 1.782, 1.771,
     1.761, 1.753, 1.746, 1.740, 1.734, 1.729, 1.725, 1.721, 1.717, 1.714, 1.711, 1.708, 1.706,
@@ -15,14 +15,14 @@ const QUANTILES: [f64; 30] = [
 /// The noise of a run, pooled over all weights.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Noise {
-    /// Its standard deviation, of the logarithm.
+    /// Standard deviation of the logarithm of a run.
     pub(super) sigma: f64,
     degrees: usize,
 }
 
 impl Noise {
-    /// The noise of `groups` of runs with the same weights, as logarithms, when it is expected to
-    /// be `expected`: the mean of a scaled inverse chi-squared distribution.
+    /// Pools the noise of `groups` of runs with the same weights, given as logarithms, with the
+    /// noise `expected` beforehand: the mean of a scaled inverse chi-squared distribution.
     pub(super) fn of<'a>(groups: impl Iterator<Item = &'a [f64]>, expected: f64) -> Self {
         let mut degrees = EXPECTED_RUNS;
         let mut squares = EXPECTED_RUNS as f64 * expected * expected;
@@ -34,12 +34,12 @@ impl Noise {
         Self { sigma: (squares / degrees as f64).sqrt(), degrees }
     }
 
-    /// Half the interval of the difference of the means of so many runs each.
+    /// Half of the interval of the difference between the means of `some` and of `others` runs.
     pub(super) fn half(&self, some: usize, others: usize) -> f64 {
         self.quantile() * self.sigma * (1.0 / some as f64 + 1.0 / others as f64).sqrt()
     }
 
-    /// Half the interval of the mean of so many runs.
+    /// Half of the interval of the mean of `runs` runs.
     pub(super) fn half_of_one(&self, runs: usize) -> f64 {
         self.quantile() * self.sigma / (runs as f64).sqrt()
     }

@@ -28,7 +28,7 @@ pub(crate) trait AddressSpace: Send {
     /// A descriptor that is readable when faults are pending.
     fn fd(&self) -> BorrowedFd<'_>;
 
-    /// Whether the faulting threads belong to this process.
+    /// True if the faulting threads belong to this process.
     fn has_threads_here(&self) -> bool;
 
     /// Maps frames at the pages from an address on, and wakes the threads that wait for them.

@@ -23,7 +23,7 @@ pub(crate) struct Frames {
     /// Frames whose pages were given back to the kernel.
     given_back: Vec<bool>,
     zeros: Box<[u8; PAGE_BYTES]>,
-    /// Whether pages are copied instead of moved: then the kernel allocates new pages for frames.
+    /// True if pages are copied instead of moved: then the kernel allocates new pages for frames.
     is_plain: bool,
 }
 

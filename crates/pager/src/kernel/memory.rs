@@ -135,7 +135,7 @@ pub(crate) unsafe fn advise(pages: &Range<usize>, advice: Advice) -> io::Result<
     unsafe { mm::madvise(pages.start as *mut _, pages.len(), advice) }
 }
 
-/// Whether a page is resident; `false` at an unmapped address.
+/// True if a page is resident; `false` at an unmapped address.
 pub(crate) fn is_resident(page: usize) -> bool {
     let mut status = 0;
     // SAFETY: for one page the call writes one byte.

@@ -269,8 +269,8 @@ extern "C" fn on_sigbus(
     }
 }
 
-/// Whether the interrupted access was a write; `false` where the processor state does not tell,
-/// which costs a comparison of the content later.
+/// True if the interrupted access was a write; `false` if the processor state does not tell, which
+/// costs a comparison of the content later.
 ///
 /// # Safety
 /// The kernel passed the context.

@@ -164,7 +164,7 @@ pub struct Fault {
     pub address: usize,
     /// Offset within that page, bytes; in a signal handler precise to 2 bytes.
     pub offset: u16,
-    /// Whether the access was a write.
+    /// True if the access was a write.
     pub is_write: bool,
     /// The faulting thread.
     pub thread: u32,

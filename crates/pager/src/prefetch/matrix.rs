@@ -1,10 +1,10 @@
 //! Blocks of matrices whose rows are no whole number of pages long.
 //!
-//! Where rows are 26,728 bytes long, the touched parts of them are 6 or 7 pages apart and 1 or 2
-//! pages long, in no order that page numbers show. In bytes the order is plain: the kernel reports
-//! the byte that faulted, and faults at the beginning of rows are exactly one *pitch* apart. Once
-//! the pitch is known, each fault has a row and a column, and a *block* shows: consecutive rows, of
-//! each the same columns.
+//! In a matrix with rows of 26,728 bytes, the touched parts of rows are 6 or 7 pages apart and 1 or
+//! 2 pages long, in no order that page numbers show. In bytes the order is plain: the kernel
+//! reports the byte that faulted, and faults at the beginning of rows are exactly one *pitch*
+//! apart. Once the pitch is known, each fault has a row and a column, and a *block* shows:
+//! consecutive rows, with the same columns of each.
 //!
 //! ```text
 //!             base           width

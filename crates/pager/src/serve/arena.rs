@@ -47,7 +47,7 @@ impl Arena {
         Self { addresses, used: BTreeMap::new(), slabs: BTreeSet::new(), blocks: BTreeMap::new() }
     }
 
-    /// Whether an address is in the reservation.
+    /// True if an address is in the reservation.
     pub fn contains(&self, address: usize) -> bool {
         self.addresses.contains(&address)
     }

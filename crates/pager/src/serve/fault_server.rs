@@ -56,10 +56,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long to spin before blocking in poll(2): about the time to fall asleep and be woken.
+/// The time to spin before blocking in poll(2): about the time to fall asleep and be woken.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// The same while transfers are under way: the time that a fast drive needs for a page.
+/// The time to spin while transfers are under way: a fast drive reads a page within this time.
 const SPIN_FOR_DRIVE: Duration = Duration::from_micros(200);
 
 /// Retry interval for pinned pages; the kernel does not notify us when the pin goes.
@@ -77,8 +77,8 @@ thread_local! {
     static IS_FAULT_SERVER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the calling thread is the pager's own, which must not wait for itself: its memory may
-/// not come from regions.
+/// True if the calling thread is the pager's own. This thread must not allocate from regions,
+/// because it would wait for itself.
 pub fn is_fault_server() -> bool {
     IS_FAULT_SERVER.get()
 }
@@ -138,7 +138,7 @@ struct WakeSources {
     /// Readable when faults are pending.
     faults: RawFd,
     reads_faults: bool,
-    /// Whether a pinned page is to be retried.
+    /// True if a pinned page must be retried.
     has_pinned: bool,
 }
 
@@ -192,7 +192,7 @@ pub(crate) struct FaultServer {
     frees: Vec<Range<Page>>,
     /// A fork that waits until all pages are unmapped.
     freeze: Option<Freeze>,
-    /// Whether a page could not be unmapped because the kernel has pinned it.
+    /// True if a page could not be unmapped because the kernel has pinned it.
     has_pinned: bool,
     /// Threads that wait for pages, in signal mode.
     waiters: Option<Arc<Waiters>>,
@@ -321,7 +321,7 @@ impl FaultServer {
         Ok(true)
     }
 
-    /// How long to spin before blocking in poll(2).
+    /// The time to spin before blocking in poll(2).
     fn spin_time(&self) -> Duration {
         match (self.cpu_sharing.is_shared(), self.transfers.are_done()) {
             (false, true) => SPIN,
@@ -449,9 +449,8 @@ impl FaultServer {
         }
     }
 
-    /// Whether the program has mapped something else at an address. `try_lock`: a signal handler
-    /// may fault while its thread holds the arena lock. A wrong `false` makes the thread fault
-    /// again.
+    /// True if the program has mapped other memory at an address. `try_lock`: a signal handler may
+    /// fault while its thread holds the arena lock. A wrong `false` makes the thread fault again.
     fn is_foreign(&self, address: usize) -> bool {
         let is_foreign = |arena: MutexGuard<'_, Arena>| {
             let pieces = arena.pieces(address..address + PAGE_BYTES);

@@ -47,8 +47,8 @@ pub struct Fork<'a> {
 }
 
 impl Pager {
-    /// Whether the memory belongs to this process, and not to a parent that made this process by a
-    /// system call without the library.
+    /// True if the memory belongs to this process; false in a child that was made by a system call
+    /// without the library, whose parent still owns the memory.
     pub fn is_served(&self) -> bool {
         self.context.process.load(Ordering::Relaxed) == getpid().as_raw_nonzero().get()
     }

@@ -16,7 +16,7 @@ impl Pager {
         self.context.memory.addresses()
     }
 
-    /// Whether some of these addresses belong to the pager: to regions, or to frames.
+    /// True if some of these addresses belong to the pager: to regions, or to frames.
     pub fn overlaps_pager(&self, pages: &Range<usize>) -> bool {
         let ranges = [self.addresses(), self.context.frames()];
         ranges.iter().any(|own| own.start < pages.end && pages.start < own.end)
@@ -32,7 +32,7 @@ impl Pager {
         lock(&self.context.arena).pieces(pages.clone())
     }
 
-    /// Whether all pages belong to regions.
+    /// True if all pages belong to regions.
     pub fn are_of_regions(&self, pages: &Range<usize>) -> bool {
         self.pieces(pages).iter().all(|(_, owner)| *owner == Owner::Region)
     }

@@ -37,7 +37,7 @@ impl Stalls {
         self.total
     }
 
-    /// Whether no thread waits.
+    /// True if no thread waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }

@@ -24,7 +24,7 @@ pub(crate) struct Finished {
     pub(crate) id: ExtentId,
     pub(crate) span: Span,
     pub(crate) is_write: bool,
-    /// Whether all of the extent was transferred.
+    /// True if all of the extent was transferred.
     pub(crate) is_done: bool,
 }
 
@@ -79,12 +79,12 @@ impl Transfers {
         }));
     }
 
-    /// Whether no transfer waits to be started.
+    /// True if no transfer waits to be started.
     pub(crate) fn are_started(&self) -> bool {
         self.reads.is_empty() && self.writes.is_empty()
     }
 
-    /// Whether no transfer waits or is under way.
+    /// True if no transfer waits or is under way.
     pub(crate) fn are_done(&self) -> bool {
         self.extents.is_empty()
     }
@@ -138,7 +138,7 @@ impl Transfers {
     }
 }
 
-/// Whether one run ends where the other begins.
+/// True if one run ends where the other begins.
 fn follows(before: &PageRun, behind: &PageRun) -> bool {
     before.first + (before.bytes.len() / PAGE_BYTES) as u64 == behind.first
 }

@@ -36,7 +36,7 @@ impl Identity {
         Ok(start.map(|start| Self { pid, start: start as u32 }))
     }
 
-    /// Whether the process still runs; `true` when `/proc` cannot be read.
+    /// True if the process still runs; `true` when `/proc` cannot be read.
     pub fn is_alive(&self) -> bool {
         match Self::of(self.pid) {
             Ok(found) => found == Some(*self),

@@ -69,7 +69,7 @@ impl Client {
         Ok(start)
     }
 
-    /// Whether some of these addresses are shared.
+    /// True if some of these addresses are shared.
     pub fn overlaps(&self, addresses: &Range<usize>) -> bool {
         !self.pieces.parts(addresses).is_empty()
     }

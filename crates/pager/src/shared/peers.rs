@@ -133,7 +133,7 @@ impl Peers {
         }
     }
 
-    /// Whether an address space has ended: its process has exited, or runs another program.
+    /// True if an address space has ended: its process has exited, or runs another program.
     pub(super) fn has_ended(&self, space: u64) -> bool {
         let table = self.table();
         let Some(space) = table.spaces.get(&space) else { return true };

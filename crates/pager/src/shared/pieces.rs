@@ -59,7 +59,7 @@ impl MappedPieces {
         self.0.iter().filter_map(place).collect()
     }
 
-    /// Whether some of these pages are mapped.
+    /// True if some of these pages are mapped.
     pub(super) fn has_pages(&self, pages: &Range<usize>) -> bool {
         !self.places(pages).is_empty()
     }

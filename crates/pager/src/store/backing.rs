@@ -41,7 +41,7 @@ pub(super) struct BackingFile {
     /// Capacity for pages, bytes.
     pub(super) bytes: u64,
     pub(super) kind: BackingKind,
-    /// Whether a releaser process holds a descriptor of the file and frees its blocks.
+    /// True if a releaser process holds a descriptor of the file and frees its blocks.
     is_handed_over: bool,
 }
 
@@ -223,7 +223,7 @@ impl BackingFile {
         Ok(Self { file, name: Arc::clone(&self.name), path: self.path.clone(), ..*self })
     }
 
-    /// Whether no other process has the file open.
+    /// True if no other process has the file open.
     pub(super) fn is_alone(&self) -> bool {
         let is_alone = lock(&self.file, true).is_ok();
         is_alone && lock(&self.file, false).is_ok()

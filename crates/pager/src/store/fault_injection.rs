@@ -32,7 +32,7 @@ pub struct FaultPlan {
     pub delayed: u64,
     /// The delay.
     pub delay_ms: u64,
-    /// Whether results of one moment are reported in random order.
+    /// True if results of one moment are reported in random order.
     pub reordered: bool,
     /// Unreadable ranges of a file: 1 MiB in each `lost_mib` MiB.
     pub lost_mib: u64,

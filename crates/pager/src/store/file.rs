@@ -34,9 +34,9 @@ const CHECK_INTERVAL: u32 = 4096;
 pub struct Options {
     /// Bytes of a stripe, where there are several files.
     pub stripe: u64,
-    /// Whether a device is used although it holds data.
+    /// True if a device is used although it holds data.
     pub force: bool,
-    /// Whether threads carry out transfers although the kernel has `io_uring`.
+    /// True if threads carry out transfers although the kernel has `io_uring`.
     pub threads: bool,
     /// The retries of a failing drive.
     pub retry: RetryPolicy,

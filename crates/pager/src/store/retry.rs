@@ -16,7 +16,7 @@ const BLOCK: usize = crate::page::PAGE_BYTES;
 pub struct Job {
     /// The file.
     pub file: RawFd,
-    /// Whether the job writes to the file.
+    /// True if the job writes to the file.
     pub is_write: bool,
     /// The offset in the file, bytes.
     pub offset: u64,

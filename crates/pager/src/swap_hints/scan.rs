@@ -107,7 +107,7 @@ impl ScannedProcess {
     }
 }
 
-/// Whether a mapping is writable private anonymous memory.
+/// True if a mapping is writable private anonymous memory.
 fn is_scanned(mapping: &Mapping<'_>) -> bool {
     mapping.is_private_anonymous() && mapping.rights.starts_with(b"rw")
 }

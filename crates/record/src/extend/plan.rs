@@ -27,7 +27,7 @@ pub struct ExtendPlanDocument {
     pub dram_bytes: u64,
     pub min_alloc_bytes: u64,
     pub stores: Vec<PathBuf>,
-    /// Whether no check refuses it.
+    /// True if no check refuses the command.
     pub can_be_done: bool,
     pub checks: Vec<CheckDocument>,
     /// The result of `--estimate`; null without it.
@@ -113,12 +113,12 @@ impl CheckDocument {
         Self { what: what.into(), status: status.into(), detail, remedy: Some(hint.into()) }
     }
 
-    /// Whether the check refuses the command.
+    /// True if the check refuses the command.
     pub fn stands_against(&self, force: bool) -> bool {
         self.status == "no" || !force && self.status == "no, but --force"
     }
 
-    /// Whether the result is shown to the user without `--dry-run`.
+    /// True if the result is shown to the user without `--dry-run`.
     pub fn is_doubtful(&self) -> bool {
         self.status != "yes"
     }

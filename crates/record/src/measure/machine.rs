@@ -34,7 +34,7 @@ pub struct MeasuredMachine {
     pub prefetchers_unknown: Option<String>,
     pub transparent_huge_pages: Option<String>,
     pub numa_balancing: Option<u64>,
-    /// Whether the kernel computes the weights (`auto`); null when the kernel lacks automatic
+    /// True if the kernel computes the weights (`auto`); null when the kernel lacks automatic
     /// weights.
     pub automatic_weights: Option<bool>,
 }

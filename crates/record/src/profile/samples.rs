@@ -174,7 +174,7 @@ impl SampleDocument {
         (read + written > 0.0).then(|| read / (read + written))
     }
 
-    /// Whether the span has counted traffic.
+    /// True if the span has counted traffic.
     fn counts(&self) -> bool {
         let of_tiers = self.tiers.iter().any(|tier| *tier != TrafficDocument::default());
         self.counted_s > 0.0 && (of_tiers || self.command_bytes.is_some())

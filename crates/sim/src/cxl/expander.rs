@@ -11,18 +11,18 @@ const SCHEMA: &str = "interleaf.cxl/1";
 
 const FILES: [(&str, &str); 1] = [("cz122.toml", include_str!("../../../../devices/cz122.toml"))];
 
-/// A CXL expander and the host that it was measured in.
+/// A CXL expander, and the host in which it was measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expander {
     /// The name of the expander.
     pub name: String,
-    /// The modules of DRAM behind its controller.
+    /// The memory modules behind the controller.
     pub memory: Device,
-    /// Channels of them.
+    /// Channels of the memory modules.
     pub channels: u32,
     /// Time of a slot on one direction of the link, fs.
     pub slot_fs: u64,
-    /// Hundredths of slots that a request for a read takes.
+    /// Slots of a read request, in hundredths, as for all messages below.
     pub read_request: u64,
     /// Slots of a write request with its data.
     pub write_request: u64,
@@ -32,17 +32,17 @@ pub struct Expander {
     pub write_response: u64,
     /// Slots of flit overhead for each line, in both directions.
     pub overhead: u64,
-    /// Through the link, one way, fs.
+    /// Delay of the link, one way, fs.
     pub delay_fs: u64,
-    /// Through the controller, both ways together, fs.
+    /// Delay of the controller, both ways together, fs.
     pub controller_fs: u64,
-    /// Reads that it holds.
+    /// Read requests that the controller holds.
     pub read_credits: u32,
-    /// Writes that it holds.
+    /// Write requests that the controller holds.
     pub write_credits: u32,
-    /// Bytes a second that the host moves to and from all expanders.
+    /// Bandwidth limit of the host over all expanders, bytes/s.
     pub host_bytes: u64,
-    /// Lines that it has on their way to all of them.
+    /// Outstanding lines of the host over all expanders.
     pub host_lines: u32,
     /// Outstanding non-temporal stores among them.
     pub host_nontemporal: u32,
@@ -103,16 +103,15 @@ struct Host {
 }
 
 impl Expander {
-    /// Sub-channels behind its controller.
+    /// Sub-channels behind the controller.
     pub fn parts(&self) -> u32 {
         self.channels * self.memory.sub_channels
     }
 }
 
-/// The expander of this name that comes with the tool.
+/// Returns the built-in expander of this name.
 ///
-/// # Errors
-/// When there is none.
+/// # Errors If no expander has this name.
 pub fn by_name(name: &str) -> Result<Expander, DeviceError> {
     let named = |(file, _): &&(&str, &str)| file.strip_suffix(".toml") == Some(name);
     let Some((file, text)) = FILES.iter().find(named) else {
@@ -125,10 +124,9 @@ pub fn by_name(name: &str) -> Result<Expander, DeviceError> {
     in_file(file, text)
 }
 
-/// The expander in a file of the name `file` that holds `text`.
+/// Reads an expander from `text`, the content of the file `file`.
 ///
-/// # Errors
-/// When something is wrong in it.
+/// # Errors If the text is invalid.
 pub fn in_file(file: &str, text: &str) -> Result<Expander, DeviceError> {
     let text = TomlText::new(file, text);
     let parsed: ExpanderToml = text.read()?;
@@ -144,7 +142,7 @@ pub fn in_file(file: &str, text: &str) -> Result<Expander, DeviceError> {
     let lanes: u32 = text.whole("link.lanes", &link.lanes, 1..=16)?;
     let gigatransfers = reader.number("link.rate", &link.rate, "GT/s", 1.0..=128.0)?;
     let flit = reader.number("link.flit", &link.flit, "B", 1.0..=1024.0)?;
-    // Bytes that a slot takes on the wire, and the part of the wire that is for flits.
+    // Bytes of a slot on the wire, and the fraction of the wire's bandwidth for flits.
     let (slot, part) = match flit as u32 {
         68 => (17.0, 128.0 / 130.0),
         256 => (256.0 / 15.0, 1.0),
@@ -192,7 +190,7 @@ struct FigureReader<'a> {
 }
 
 impl FigureReader<'_> {
-    /// The number of a pair, whose unit and source are checked.
+    /// Reads the number of a pair, and checks its unit and source.
     fn number(
         &self,
         field: &str,

@@ -13,11 +13,11 @@ use rand_pcg::{
 };
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-/// Streams of reads, and as many of writes, at each expander: a core's in eight of them.
+/// Streams of reads, and as many of writes, at each expander: those of a core at eight expanders.
 const STREAMS: usize = 128;
 /// Bytes of a line.
 const LINE: u64 = 64;
-/// A share is counted in parts of this.
+/// The unit of the write share: 1 / 2^32.
 const PARTS: u64 = 1 << 32;
 /// Directions of the link.
 const TO: usize = 0;
@@ -38,20 +38,21 @@ pub(super) struct Port {
     mapping: Mapping,
     write_part: u64,
     write_due: u64,
-    /// Lines of the host that may be asked for, by when.
+    /// Lines that the host may request, with the clock of each.
     ready: BinaryHeap<Reverse<(u64, u32)>>,
-    /// The time at which each outstanding line was requested.
+    /// The time of each outstanding request.
     asked: Vec<u64>,
-    /// Places for reads and for writes in the controller.
+    /// Credits for reads and for writes.
     credits: [Free; 2],
-    /// Places for stores that bypass the cache, in the host, where the mix has any.
+    /// Non-temporal stores of the host, if the mix has any.
     stores: Option<Free>,
     /// The times at which the host and each direction of the link are free.
     host_free: u64,
     host_line_fs: u64,
     link_free: [u64; 2],
     link_busy: [u64; 2],
-    /// For each sub-channel, requests that have reached the DRAM and wait, and those it has taken.
+    /// For each sub-channel, requests that have arrived and wait, and the number of requests in its
+    /// queues.
     arrived: Vec<BinaryHeap<Reverse<Arrival>>>,
     taken: Vec<u32>,
     done: u64,
@@ -60,7 +61,7 @@ pub(super) struct Port {
     latency: Histogram,
 }
 
-/// A request at a sub-channel: its clock, and what it is.
+/// A request at a sub-channel, with its clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Arrival {
     at: u64,
@@ -115,7 +116,7 @@ impl Port {
         port
     }
 
-    /// The clock at which a sub-channel has something to do, if it has.
+    /// The clock of the next event of a sub-channel; `None` without one.
     pub(super) fn next(&self, number: usize, clock: u64) -> Option<u64> {
         let arrival = self.arrived[number].peek().map(|Reverse(arrival)| arrival.at.max(clock));
         if self.taken[number] > 0 { Some(clock) } else { arrival }
@@ -156,8 +157,8 @@ impl Port {
         end + self.expander.delay_fs
     }
 
-    /// Sends what may be sent: lines ask in the order in which they are ready, and one that waits
-    /// for a place lets those behind it wait.
+    /// Sends requests in the order in which they are ready, until one lacks a credit; later
+    /// requests wait behind it.
     fn send(&mut self) {
         while let Some(&Reverse((ready, slot))) = self.ready.peek() {
             let write = self.write_due + self.write_part >= PARTS;
@@ -188,8 +189,8 @@ impl Port {
         }
     }
 
-    /// The next line of a stream: its sub-channel and which of its lines it is. Threads read in
-    /// order, and write in order elsewhere.
+    /// The next line of a stream: its sub-channel, and its number within the sub-channel. Threads
+    /// read sequentially, and write sequentially at other addresses.
     fn location(&mut self, slot: u32, write: bool) -> (usize, u64) {
         let stream = slot as usize % STREAMS + if write { STREAMS } else { 0 };
         let line = self.positions[stream];
@@ -199,13 +200,13 @@ impl Port {
         (number as usize, line)
     }
 
-    /// The controller has done with a request at a clock of its DRAM.
+    /// A request was completed by the controller, at a clock of the DRAM.
     fn answer(&mut self, slot: u32, write: bool, clock: u64) {
         let Expander { read_response, write_response, overhead, controller_fs, .. } = self.expander;
         let from = self.fs(clock) + controller_fs - controller_fs / 2;
         let slots = if write { write_response } else { read_response } + overhead;
         let back = self.carry(FROM, from, slots);
-        // The place is free when the answer has left, and the host learns it with the answer.
+        // The credit returns with the response.
         self.credits[usize::from(write)].push(Reverse(back));
         if let Some(stores) = self.stores.as_mut().filter(|_| write) {
             stores.push(Reverse(back));
@@ -220,7 +221,7 @@ impl Port {
     }
 }
 
-/// A port as one sub-channel sees it.
+/// A port from the view of one sub-channel.
 pub(super) struct View<'a> {
     pub(super) port: &'a mut Port,
     pub(super) number: usize,

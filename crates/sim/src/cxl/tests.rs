@@ -10,7 +10,7 @@ fn run(expander: &Expander, mix: &str, expanders: u32) -> ExpanderOutcome {
     expander.run(&load, 100_000, &mut ())
 }
 
-/// Eight of them in a server, loaded by MLC (Micron CCM004-676576390-11778, section III).
+/// Eight expanders in a server, loaded by MLC (Micron CCM004-676576390-11778, section III).
 #[test]
 fn eight_expanders_give_what_was_measured() {
     let published = [("R", 205.0), ("W3", 214.0), ("W2", 208.0), ("W5", 214.0), ("W10", 189.0)];
@@ -21,8 +21,8 @@ fn eight_expanders_give_what_was_measured() {
     }
 }
 
-/// No parameter was fitted to a single expander: up to 36 GB/s at two reads a write by its product
-/// brief, and 35.3 at 74 % reads by the curves of the Mess benchmark.
+/// No parameter was fitted to a single expander: up to 36 GB/s at two reads per write by its
+/// product brief, and 35.3 at 74 % reads by the curves of the Mess benchmark.
 #[test]
 fn one_expander_alone_gives_more_than_an_eighth() {
     for (mix, published) in [("W2", 36.0), ("0.74", 35.3)] {
@@ -35,8 +35,8 @@ fn one_expander_alone_gives_more_than_an_eighth() {
 fn a_line_alone_takes_the_sum_of_its_ways() {
     let alone = Expander { host_lines: 1, ..expander() };
     let outcome = run(&alone, "R", 1);
-    // Through the link twice, through the controller, to the column and its data, and what the
-    // messages take themselves; a row is open at times.
+    // Twice the link, the controller, column and data, and the messages themselves; some accesses
+    // are row hits.
     let least = 35.0 + 35.0 + 30.0 + 22.0 * 0.625 + 4.0 * 0.625;
     let most = least + 22.0 * 0.625 + 8.0;
     let mean = outcome.latency.mean_ns();
@@ -46,8 +46,8 @@ fn a_line_alone_takes_the_sum_of_its_ways() {
 
 #[test]
 fn the_link_bounds_what_is_read() {
-    // 256-byte flits have fifteen slots in 256 bytes; twice the rate is twice the bandwidth of the
-    // link, and then the DRAM's is the bound.
+    // 256-byte flits have fifteen slots in 256 bytes; twice the rate doubles the bandwidth of the
+    // link, and then the DRAM is the bottleneck.
     let expander = expander();
     let bound = |e: &Expander| {
         64.0 / ((e.read_response + e.overhead) as f64 / 100.0 * e.slot_fs as f64 * 1e-6)

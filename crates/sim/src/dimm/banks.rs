@@ -1,4 +1,4 @@
-//! The state of a pseudo-channel that scheduler and refresh choose by: timing, open rows, requests.
+//! State of a pseudo-channel that scheduler and refresh read: timing, open rows, requests.
 
 use super::{
     geometry::{BANKS_MAX, BankSet, CLOSED, banks_in},
@@ -66,7 +66,7 @@ impl OpenRows {
         self.accesses[bank] > 1
     }
 
-    /// A request `at` came to the served queue.
+    /// Updates the row hit of a bank after a request entered the served queue at index `at`.
     #[inline]
     pub(super) fn request(&mut self, bank: usize, row: u32, at: u8) {
         if self.hit[bank] == NONE && self.row[bank] == row {
@@ -88,7 +88,7 @@ impl Banks {
         Self { timing, rows: OpenRows::new(), requests }
     }
 
-    /// Finds the row hits of the served queue again, after it has changed.
+    /// Finds the row hits of the served queue again after a change of queues.
     pub(super) fn find_hits(&mut self) {
         self.rows.hit = [NONE; BANKS_MAX];
         let served = self.requests.served();

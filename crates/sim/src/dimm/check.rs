@@ -1,7 +1,7 @@
-//! An independent check of every command that a controller gives to a device.
+//! An independent check of every command that a controller issues to a device.
 //!
-//! It is written from the tables alone and shares no code with the scheduler. It keeps for each
-//! bank, bank group, rank and pseudo-channel the last command of each kind, the last four
+//! The checker is written from the tables alone and shares no code with the scheduler. For each
+//! bank, bank group, rank and pseudo-channel it keeps the last command of each kind, the last four
 //! activations, and the last bursts on the data bus. A new command is compared with each command
 //! that a rule names, pair by pair. The checker has no queues and no ready times and caches no
 //! result, so it cannot share an error with the scheduler.
@@ -35,18 +35,18 @@ use history::{Bank, Group, Rank};
 use refresh::RefreshHistory;
 use rules::LastCommands;
 
-/// A command that breaks a rule.
+/// A command that violates a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The rule, named as JEDEC names its limit where it is one.
+    /// The rule, by JEDEC's name of its limit if one exists.
     pub rule: &'static str,
-    /// The command that the rule counts from, where there is one.
+    /// The command from which the rule counts; `None` for rules about one command.
     pub earlier: Option<Command>,
-    /// The command that came too early, or at all.
+    /// The command that came too early, or is not allowed at all.
     pub later: Command,
-    /// The cycles between the two; 0 where the rule is not about time.
+    /// The cycles between the two; 0 for a rule that is not about time.
     pub cycles: u64,
-    /// The least that the tables allow, or the most where the rule is a latest time.
+    /// The least number of cycles in the tables, or the most for a rule with a latest time.
     pub limit: u64,
 }
 
@@ -64,7 +64,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// A command in few words.
+/// Short text of a command.
 struct Shown<'a>(&'a Command);
 
 impl fmt::Display for Shown<'_> {
@@ -76,7 +76,7 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// The command that a violation at the end of a run names.
+/// The command in a violation at the end of a run.
 const END: Command = Command {
     at: 0,
     kind: Kind::RefreshAll,
@@ -88,7 +88,7 @@ const END: Command = Command {
     column: 0,
 };
 
-/// Violations that are kept whole; more are counted.
+/// Violations that are kept; further ones are only counted.
 const KEPT_MAX: usize = 16;
 
 /// Checks the commands of one sub-channel, in their order.
@@ -110,7 +110,7 @@ impl Checker {
         Self::with_rules(Rules::new(device))
     }
 
-    /// A checker of these rules.
+    /// A checker with these rules.
     pub fn with_rules(rules: Rules) -> Self {
         let shape = rules.shape;
         let bank = Bank::default();
@@ -139,10 +139,9 @@ impl Checker {
         (self.violated, &self.violations)
     }
 
-    /// Checks the next command, and takes it into the history either way.
+    /// Checks the next command, and adds it to the history in any case.
     ///
-    /// # Errors
-    /// The first rule that it breaks.
+    /// # Errors The first rule that the command violates.
     pub fn check(&mut self, command: &Command) -> Result<(), Violation> {
         self.commands += 1;
         if !self.rules.shape.has(command) {
@@ -153,10 +152,9 @@ impl Checker {
         verdict
     }
 
-    /// Checks that nothing is overdue when the run ends at `at`.
+    /// Checks that no refresh is overdue at the end `at` of a run.
     ///
-    /// # Errors
-    /// The first rank whose refresh is late.
+    /// # Errors The first rank with a late refresh.
     pub fn finish(&mut self, at: u64) -> Result<(), Violation> {
         for (place, rank) in self.ranks.iter().enumerate() {
             let ranks = self.rules.shape.ranks;
@@ -190,12 +188,12 @@ impl Checker {
             Kind::RefreshSame => {
                 rank.banks_of(command.bank).try_for_each(|bank| bank.closed(rules, command))
             }
-            // A precharge of a bank that is closed does nothing.
+            // A precharge of a closed bank has no effect.
             Kind::Precharge | Kind::PrechargeAll => Ok(()),
         }
     }
 
-    /// The rules that are a least distance between two commands of a rank.
+    /// Checks the least distances from earlier commands of the rank.
     fn pairs(&self, command: &Command) -> Result<(), Violation> {
         let rank = self.rank(command);
         for pair in self.rules.pairs(Class::of(command.kind)) {
@@ -237,7 +235,7 @@ impl Observer for Checker {
     }
 }
 
-/// A breach of a rule that is not about time.
+/// A violation of a rule that is not about time.
 const fn violation(rule: &'static str, later: &Command) -> Violation {
     Violation { rule, earlier: None, later: *later, cycles: 0, limit: 0 }
 }

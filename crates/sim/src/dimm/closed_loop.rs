@@ -1,10 +1,10 @@
-//! Closed-loop traffic as a server's cores make it: a fixed number of outstanding lines.
+//! Closed-loop traffic like that of a server's cores: a fixed number of outstanding lines.
 //!
 //! Each outstanding line is a slot. A slot requests a line, waits for it, pauses if the traffic has
-//! a rate, and requests the next: this is how a bandwidth benchmark loads a machine, with the rate
-//! in place of its injection delay. Writes are posted: a slot waits only until the write queue has
-//! taken the line. The sub-channels of a machine share such a load evenly, so each has its own part
-//! and is simulated alone.
+//! a rate, and requests the next line. A bandwidth benchmark loads a machine in the same way; the
+//! rate corresponds to its injection delay. Writes are posted: a slot waits only until the write
+//! queue has accepted the line. The sub-channels of a machine share such a load evenly, so each has
+//! its own part and is simulated separately.
 
 use super::{
     device::Device,
@@ -28,7 +28,7 @@ pub enum Pattern {
     Random,
     /// Sequential lines in each stream.
     Stream,
-    /// Random lines, but one in [`HOT_ONE_IN`] goes to bank 0.
+    /// Random lines, of which one in [`HOT_ONE_IN`] is in bank 0.
     HotBank,
 }
 
@@ -38,7 +38,7 @@ pub const HOT_ONE_IN: u64 = 10;
 /// The share of one sub-channel in a load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
-    /// Reads among all accesses, 0 to 1.
+    /// The fraction of reads in all accesses, 0 to 1.
     pub read_share: f64,
     /// The address pattern.
     pub pattern: Pattern,
@@ -48,13 +48,13 @@ pub struct Load {
     pub outstanding: usize,
     /// Neighbouring lines that are requested together, as prefetchers do.
     pub neighbours: usize,
-    /// Offered accesses a second, reads and writes together; `None` for the maximum.
+    /// Offered accesses per second, reads and writes together; `None` for the maximum.
     pub rate: Option<f64>,
-    /// Latency between core and controller, there and back, ps.
+    /// Uncore latency, round trip, ps.
     pub uncore_ps: u64,
     /// The mapping of lines to banks, rows and columns.
     pub layout: Layout,
-    /// The seed of all that is random.
+    /// The seed of all randomness.
     pub seed: u64,
 }
 
@@ -74,8 +74,8 @@ pub struct ClosedLoop {
     write_due: u64,
     /// The clock at which each slot requested its line.
     asked: Vec<u64>,
-    /// With a rate, the clock in 16ths at which each slot may ask again, and the state of its
-    /// random generator; slots of one prefetch group have the same.
+    /// With a rate, the clock in 16ths of each slot's next request, and the state of its random
+    /// generator; slots of one prefetch group have the same.
     due: Vec<(u64, u64)>,
     neighbours: usize,
     /// Clocks between two requests of a slot, in 16ths; 0 without a rate.
@@ -95,7 +95,7 @@ pub struct ClosedLoop {
 }
 
 impl ClosedLoop {
-    /// A load on a sub-channel of this device.
+    /// A load on a sub-channel of `device`.
     pub fn new(device: &Device, load: &Load) -> Self {
         let mapping = Mapping::new(device, load.layout);
         let mut random = Pcg64Mcg::seed_from_u64(load.seed);
@@ -155,12 +155,12 @@ impl ClosedLoop {
         self.counts = true;
     }
 
-    /// Latencies from the core's miss to its data, all of reads.
+    /// Latencies of reads, from the core's miss to its data.
     pub fn latency(&self) -> &Histogram {
         &self.latency
     }
 
-    /// The latencies, at the end of a run.
+    /// The latencies of reads, at the end of a run.
     pub fn into_latency(self) -> Histogram {
         self.latency
     }

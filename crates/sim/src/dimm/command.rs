@@ -2,17 +2,17 @@
 
 /// A command on the command bus of a sub-channel.
 ///
-/// A command that occupies several slots of the bus has the clock of the first. The clock is that
-/// of the host: on a multiplexed module it runs twice as fast as that of the DRAM
-/// ([`Device::host_clocks`](super::device::Device::host_clocks)), and pseudo-channel p issues at
-/// the clocks `2 t + p`, where t is a clock of its DRAM, so that the two never collide.
+/// A command that occupies several slots of the bus has the clock of the first slot. Clocks are
+/// those of the host: on a multiplexed module they are twice as fast as those of the DRAM
+/// ([`Device::host_clocks`](super::device::Device::host_clocks)). Pseudo-channel p issues at the
+/// clocks `2 t + p`, where t is a clock of its DRAM, so that the two never collide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// The clock of the host at which it begins.
+    /// The clock of the host at which the command begins.
     pub at: u64,
     /// The operation.
     pub kind: Kind,
-    /// The pseudo-channel; 0 where there is only one.
+    /// The pseudo-channel; 0 without multiplexing.
     pub pseudo: u8,
     /// The rank within the pseudo-channel.
     pub rank: u8,
@@ -20,7 +20,7 @@ pub struct Command {
     pub bank_group: u8,
     /// The bank within its group; for [`Kind::RefreshSame`] the number of the bank in every group.
     pub bank: u8,
-    /// The row that is opened, or is open.
+    /// The row that is opened or accessed.
     pub row: u32,
     /// The burst within the row. Bursts are counted, not columns of the DRAM.
     pub column: u16,
@@ -43,7 +43,7 @@ pub enum Kind {
     Precharge,
     /// Closes the rows of all banks of a rank.
     PrechargeAll,
-    /// Refreshes all banks of a rank, which have to be closed.
+    /// Refreshes all banks of a rank, which must be closed.
     RefreshAll,
     /// Refreshes the bank of this number in each group of a rank.
     RefreshSame,

@@ -9,7 +9,7 @@ pub enum Refresh {
     Never,
     /// All banks of a rank at once (REFab), each tREFI.
     AllBanks,
-    /// One bank of each group (REFsb, DDR5), one number after another. All banks on a device
+    /// The bank with the same number in each group (REFsb, DDR5), in turn. All banks on a device
     /// without this command.
     SameBank,
 }
@@ -31,13 +31,15 @@ pub struct Controller {
     pub read_slice_ps: u64,
     /// The longest write drain while a read waits, ps.
     pub write_slice_ps: u64,
-    /// When rows are closed that no queued request wants.
+    /// The time at which a row without queued requests is closed.
     pub page_policy: PagePolicy,
-    /// Accesses to an open row after which an older request for another row of the bank goes first.
+    /// Accesses to an open row after which an older request for another row of the bank has
+    /// priority.
     pub hits_max: u32,
     /// The refresh command.
     pub refresh: Refresh,
-    /// Refresh the ranks of a pseudo-channel together; otherwise staggered over tREFI.
+    /// True if the ranks of a pseudo-channel are refreshed together; otherwise staggered over
+    /// tREFI.
     pub refresh_together: bool,
 }
 
@@ -45,7 +47,7 @@ pub struct Controller {
 pub const QUEUE_MAX: usize = 250;
 
 impl Default for Controller {
-    /// A server's controller; `docs/validation.md` has the evidence for each value.
+    /// The controller of a server; `docs/validation.md` has the evidence for each value.
     fn default() -> Self {
         Self {
             read_queue: 64,

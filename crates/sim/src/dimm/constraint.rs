@@ -26,7 +26,7 @@ pub(super) enum Affected {
     OtherPseudo,
 }
 
-/// After the issued command, none of the class `before` within `clocks`.
+/// After the issued command, no command of the class `before` within `clocks`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Constraint {
     pub(super) before: usize,

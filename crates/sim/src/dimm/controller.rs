@@ -3,7 +3,7 @@
 //! An event is the arrival of a request, a refresh that becomes due, the end of a time slice of
 //! reads or writes, or a command. Each step jumps to the earliest event, so that idle time costs
 //! nothing. The controller serves reads, and drains writes in batches, because each change of
-//! direction costs a bus turnaround; the pseudo-channels choose the commands.
+//! direction costs a bus turnaround; the schedulers of the pseudo-channels choose the commands.
 
 use super::{
     command::{Command, Kind, Observer},
@@ -18,8 +18,8 @@ use super::{
 };
 use std::collections::VecDeque;
 
-/// The most requests that wait in front of full queues. Beyond it, no request is taken from an
-/// open-loop source.
+/// The most requests in front of full queues. Beyond it, no request is accepted from an open-loop
+/// source.
 const WAITING_MAX: usize = 4096;
 
 /// Commands and accesses of a sub-channel.
@@ -85,17 +85,17 @@ pub struct SubChannel {
     /// The arrival order of the next request.
     order: u16,
     clock: u64,
-    /// The direction that is served: [`READS`] or [`WRITES`].
+    /// The served direction: [`READS`] or [`WRITES`].
     serving: usize,
     /// The clock since which requests wait for the other direction.
     waits_since: u64,
     write_high: usize,
     write_low: usize,
-    /// Queued writes at which the current drain stops.
+    /// The number of queued writes at which the current drain stops.
     write_goal: usize,
     /// The longest time in each direction while the other waits, clocks.
     slices: [u64; 2],
-    /// The clock of the change of direction that is decided; its rows are opened until then.
+    /// The clock of the next change of direction; rows for that direction are opened until then.
     turns_at: u64,
     /// Clocks from that decision to the change: tRCD.
     preparation: u64,
@@ -106,7 +106,7 @@ pub struct SubChannel {
 }
 
 impl SubChannel {
-    /// An idle sub-channel: number `phase.0` of `phase.1`, whose refreshes are staggered.
+    /// An idle sub-channel: number `phase.0` of the `phase.1` over which refreshes are staggered.
     pub fn new(device: &Device, controller: &Controller, phase: (u64, u64)) -> Self {
         let pseudos = (0..device.pseudo_channels as usize)
             .map(|number| PseudoChannel::new(device, controller, number, phase))
@@ -163,7 +163,7 @@ impl SubChannel {
                 self.admit(request, source);
                 self.choose_direction();
             } else if timer <= command_at {
-                // Refresh of an idle machine has no end.
+                // An idle sub-channel would refresh for ever.
                 if self.is_idle() && source.peek().is_none() {
                     return;
                 }
@@ -223,7 +223,7 @@ impl SubChannel {
         self.choose_direction();
     }
 
-    /// Takes a request into its queue, or behind those in front of a full queue.
+    /// Adds a request to its queue, or to the requests that wait in front of a full queue.
     fn admit<S: Source>(&mut self, request: Request, source: &mut S) {
         let (number, which) = (usize::from(request.location.pseudo), usize::from(request.write));
         let line = &mut self.waiting[number][which];
@@ -262,7 +262,7 @@ impl SubChannel {
         }
     }
 
-    /// Counts the arrival order from the oldest request on, before 16 bits overflow.
+    /// Subtracts the oldest request's arrival order from all, before 16 bits overflow.
     #[cold]
     fn renumber(&mut self) {
         let queues = self.pseudos.iter().flat_map(|p| [p.queue(READS), p.queue(WRITES)]);
@@ -271,9 +271,9 @@ impl SubChannel {
         self.order -= start;
     }
 
-    /// Decides on a write drain, and on its end. A drain starts at the high watermark, when a write
-    /// has waited for a slice, or without reads; it stops at the low watermark or after a slice.
-    /// Rows are opened for the other direction from the decision to the change.
+    /// Decides on the start and the end of a write drain. A drain starts at the high watermark,
+    /// when a write has waited for a slice, or without reads; it stops at the low watermark or
+    /// after a slice. Rows are opened for the other direction from the decision to the change.
     #[inline]
     fn choose_direction(&mut self) {
         if self.turns_at != NEVER {
@@ -327,7 +327,7 @@ impl SubChannel {
     ) {
         let clock = self.clock;
         if number == 1 {
-            // The first pseudo-channel has the earlier slot of each clock: this one is over for it.
+            // The first pseudo-channel has the earlier slot of each clock, which has passed.
             self.pseudos[0].wait_for_bus(clock + 1);
         }
         let pseudo = &mut self.pseudos[number];
@@ -388,8 +388,8 @@ impl SubChannel {
         observer.command(&command);
     }
 
-    /// After an access: the other pseudo-channel waits for the data bus, the source learns when its
-    /// data arrive, and waiting requests enter the queue.
+    /// After an access: the other pseudo-channel waits for the data bus, the source gets the clock
+    /// of its data, and waiting requests enter the queue.
     #[inline]
     fn accessed<S: Source>(&mut self, number: usize, request: &Request, source: &mut S) {
         let class = if request.write { WRITE } else { READ };

@@ -1,7 +1,7 @@
-//! A module of memory as numbers: its geometry, its timing in clocks, what it draws.
+//! The parameters of a memory module: geometry, timing in clocks, and currents.
 //!
-//! The numbers stand in `devices/`, one file for each family, with their sources; the files are
-//! built in. A module is one of them by name, with the density and the width of its devices.
+//! The parameters are in `devices/`, one file per family, with their sources; the files are built
+//! in. A module is identified by its name, with the density and the width of its devices.
 //!
 //! ```
 //! use interleaf_sim::dimm::device::{Device, Options};
@@ -21,7 +21,7 @@ pub use currents::Currents;
 use interleaf_model::format::FileError;
 use std::fmt;
 
-/// A kind of module, as one channel has it: the fields are the keys of a file in `devices/`.
+/// The parameters of a module in one channel: the fields are the keys of a file in `devices/`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Device {
     /// The name, such as `rdimm-6400-2r`.
@@ -34,7 +34,7 @@ pub struct Device {
     pub width: u32,
     /// Independent sub-channels of a channel.
     pub sub_channels: u32,
-    /// Data bits of a sub-channel, without those for error correction.
+    /// Data bits of a sub-channel, without error correction.
     pub data_bits: u32,
     /// Bits of a sub-channel for error correction.
     pub ecc_bits: u32,
@@ -50,7 +50,7 @@ pub struct Device {
     pub rows: u32,
     /// Bursts of a row over all devices of the rank.
     pub columns: u32,
-    /// Data rate of the DRAM, thousand transfers a second: two a clock.
+    /// Data rate of the DRAM, thousand transfers per second: two per clock.
     pub kilotransfers: u64,
     /// Clocks of the host in one clock of the DRAM.
     pub host_clocks: u64,
@@ -58,7 +58,7 @@ pub struct Device {
     pub delay_ps: u64,
     /// Slots of the command bus that an activation occupies, clocks.
     pub activate_slots: u32,
-    /// Slots that a read or write occupies. Any other command occupies one.
+    /// Slots of a read or write. Any other command occupies one.
     pub access_slots: u32,
     /// Refreshes that a rank may postpone.
     pub refresh_postponed: u32,
@@ -89,7 +89,7 @@ pub struct Timing {
     pub t_ccd_s: u32,
     /// Read to read, same group.
     pub t_ccd_l: u32,
-    /// Write to write, same group, if the on-die error correction must read, modify and write (x4
+    /// Write to write, same group, if on-die error correction must read, modify and write (x4
     /// devices).
     pub t_ccd_l_wr: u32,
     /// Write to write, same group, without read-modify-write.
@@ -127,11 +127,11 @@ pub struct Timing {
 }
 
 impl Device {
-    /// The built-in module of this name.
+    /// Returns the built-in module of this name.
     ///
     /// # Errors
     ///
-    /// No such module, or not with these devices.
+    /// If no module has this name, or the module does not exist with these devices.
     pub fn by_name(name: &str, options: &Options) -> Result<Self, DeviceError> {
         by_name(name, options)
     }
@@ -146,7 +146,7 @@ impl Device {
         self.timing.burst * 2 * self.data_bits / 8
     }
 
-    /// Bursts that a sub-channel holds.
+    /// Capacity of a sub-channel, bursts.
     pub fn bursts(&self) -> u64 {
         let ranks = u64::from(self.pseudo_channels * self.ranks * self.banks_of_rank());
         ranks * u64::from(self.rows) * u64::from(self.columns)
@@ -163,7 +163,7 @@ impl Device {
         rule::clocks(ps, self.kilotransfers)
     }
 
-    /// Clocks of the DRAM in a delay of `ps`, to the nearest: a delay need not be rounded up.
+    /// Clocks of the DRAM in a delay of `ps`, rounded to the nearest: a delay is no least distance.
     pub fn nearest_clocks(&self, ps: u64) -> u64 {
         let per_clock = 2_000_000_000_u128;
         ((u128::from(ps) * u128::from(self.kilotransfers) + per_clock / 2) / per_clock) as u64
@@ -174,8 +174,8 @@ impl Device {
         clocks as f64 * 2e6 / self.kilotransfers as f64
     }
 
-    /// Write to write within a bank group: the on-die error correction of an x4 device reads,
-    /// modifies and writes.
+    /// Write to write within a bank group: on-die error correction of x4 devices reads, modifies
+    /// and writes.
     pub fn same_group_writes(&self) -> u32 {
         if self.width == 4 { self.timing.t_ccd_l_wr } else { self.timing.t_ccd_l_wr2 }
     }
@@ -191,12 +191,12 @@ impl Device {
     }
 }
 
-/// A device that does not exist, or an option that it does not have.
+/// An unknown device, or an invalid option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeviceError {
     /// An invalid file.
     File(FileError),
-    /// A module or an option that no file has.
+    /// A module or an option that is in no file.
     Choice {
         /// The cause.
         problem: String,

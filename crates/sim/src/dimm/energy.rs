@@ -3,21 +3,21 @@
 //! A data sheet gives the current of a device that repeats one command. The energy of one command
 //! is the difference to standby, for the duration of the command in that measurement:
 //!
-//! | what | energy of one device |
+//! | component | energy of one device |
 //! | --- | --- |
-//! | standing by | IDD2N, and for each open bank its share of IDD3N - IDD2N |
+//! | standby | IDD2N, and for each open bank its fraction of IDD3N - IDD2N |
 //! | activation and precharge | IDD0 less that, for tRC |
 //! | read, write | IDD4R or IDD4W less IDD3N, for a burst |
-//! | refresh | IDD5B less IDD2N, for tRFC; of one bank a group, its share of the rows |
+//! | refresh | IDD5B less IDD2N, for tRFC; for one bank per group, its fraction of the rows |
 //!
-//! and the same for IPP at VPP. IDD3N is measured with all banks open: so DDR5's is above its IDD0,
-//! and taking it for one open row would make activations give energy back.
+//! and likewise for IPP at VPP. IDD3N is measured with all banks open, so that DDR5's IDD3N exceeds
+//! its IDD0; used for one open row, it would make the energy of activations negative.
 //!
-//! The pins add to it. A low pin draws VDD over driver and termination; data are low half of the
-//! time, and one of the two pins of a strobe is always low. The module dissipates the driver's part
-//! when it sends, the termination's part when it receives, and always that of its other ranks that
-//! terminate; behind buffers all of it. Register and buffers come last. All devices count, those of
-//! the error correction included; energy is per bit of the program.
+//! Pins add to this energy. A low pin draws VDD over driver and termination; data are low half of
+//! the time, and one of the two pins of a strobe is always low. The module dissipates the driver's
+//! part when it sends, the termination's part when it receives, and always the part of its other
+//! ranks that terminate; behind buffers, all of it. Registers and buffers come last. All devices
+//! count, including those of error correction; energy per bit is per bit that programs transfer.
 
 use super::{
     command::{Command, Kind, Observer},
@@ -39,16 +39,16 @@ pub struct CommandCounts {
     refreshes_same: u64,
 }
 
-/// The energy of a run of `seconds`, by its cause, J.
+/// The energy of a run of `seconds`, by cause, J.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Energy {
-    /// The time that it covers.
+    /// The simulated time.
     pub seconds: f64,
     /// Bits that programs read and wrote.
     pub bits: f64,
-    /// Standby, and open rows.
+    /// Standby and open rows.
     pub background: f64,
-    /// Activations with their precharges.
+    /// Activations and their precharges.
     pub activate: f64,
     /// Reads, within the devices.
     pub read: f64,
@@ -56,7 +56,7 @@ pub struct Energy {
     pub write: f64,
     /// Refreshes.
     pub refresh: f64,
-    /// The pins for data and their strobes.
+    /// Pins of data and strobes.
     pub pins: f64,
     /// Registers and buffers of modules.
     pub buffers: f64,
@@ -74,7 +74,7 @@ impl Energy {
         if self.seconds > 0.0 { self.total() / self.seconds } else { 0.0 }
     }
 
-    /// Energy for each bit that programs moved, pJ; 0 without any.
+    /// Energy per bit that programs transferred, pJ; 0 without any.
     pub fn pj_per_bit(&self) -> f64 {
         if self.bits > 0.0 { self.total() / self.bits * 1e12 } else { 0.0 }
     }
@@ -101,9 +101,9 @@ impl Energy {
 pub struct PowerLine {
     /// Power without traffic, W.
     pub static_w: f64,
-    /// Energy for each bit that is read or written, pJ.
+    /// Energy per bit read or written, pJ.
     pub energy_pj_per_bit: f64,
-    /// The largest relative distance of a point from the line.
+    /// The largest relative error of a point.
     pub max_error: f64,
 }
 
@@ -111,7 +111,7 @@ pub struct PowerLine {
 const PJ_PER_BIT: f64 = 125.0;
 
 impl PowerLine {
-    /// The least-squares line through `points` of GB/s and W; `None` with less than two different
+    /// The least-squares line through `points` of GB/s and W; `None` with fewer than two different
     /// bandwidths.
     pub fn through(points: &[(f64, f64)]) -> Option<Self> {
         let count = points.len() as f64;
@@ -134,7 +134,7 @@ impl PowerLine {
 }
 
 impl CommandCounts {
-    /// A meter without commands.
+    /// Counters for a sub-channel without commands yet.
     pub fn new(device: &Device) -> Self {
         let banks = device.pseudo_channels * device.ranks * device.banks_of_rank();
         Self {
@@ -243,7 +243,7 @@ impl Observer for CommandCounts {
 /// Figures of one device: powers in W, energies in J.
 struct PerDevice {
     closed: f64,
-    /// Power of open banks above the closed ones, with all banks open.
+    /// Power with all banks open, less that with all banks closed.
     open: f64,
     activate: f64,
     read: f64,
@@ -267,7 +267,8 @@ impl PerDevice {
         let burst = seconds(c.burst_ps);
         let refreshing = device.ns(device.timing.t_rfc.into()) * 1e-9;
         let refresh = refreshing * (power(c.idd5b_ua, c.ipp5b_ua) - closed);
-        // Same-bank refreshes share the energy of the all-bank refresh that does the same work.
+        // Same-bank refreshes together have the energy of the all-bank refresh that does the same
+        // work.
         let t = &device.timing;
         let share = f64::from(t.t_refi_sb) / f64::from(t.t_refi.max(1));
         Self {
@@ -282,16 +283,16 @@ impl PerDevice {
     }
 }
 
-/// Energy that a module dissipates for each data bit that it sends, and for each that it receives,
-/// J: data pins and strobes, those of the error correction included.
+/// Energy that a module dissipates for each data bit sent, and for each data bit received, J: data
+/// pins and strobes, including those of error correction.
 ///
-/// Each device has a pair of strobes; on the host's side of buffers, each four bits have one.
+/// Each device has a pair of strobes; on the host's side of buffers, each four bits have a pair.
 fn pins(device: &Device, c: &Currents) -> (f64, f64) {
     if c.driver_mohm + c.termination_mohm == 0 {
         return (0.0, 0.0);
     }
     let width = f64::from(device.data_bits + device.ecc_bits);
-    // Energy of a bit for each watt of a low pin.
+    // Energy of a bit per watt of a low pin.
     let a_bit = |strobe_bits: f64, rate: f64| {
         (width / 2.0 + width / strobe_bits) / (f64::from(device.data_bits) * rate)
     };

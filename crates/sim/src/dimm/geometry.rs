@@ -1,4 +1,4 @@
-//! The banks of a pseudo-channel: how they are numbered, and sets of them.
+//! The numbers of the banks of a pseudo-channel, and sets of banks.
 //!
 //! A bank has one number over all ranks and bank groups of its pseudo-channel, so that its state is
 //! one entry of a table. With 2 ranks of 8 groups of 4 banks, bank 45 is bank 1 of group 3 of
@@ -31,7 +31,7 @@ pub(super) fn banks_in(mut set: BankSet) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Ranks, bank groups and banks of a pseudo-channel.
+/// The numbers of ranks, bank groups and banks of a pseudo-channel.
 #[derive(Clone, Debug)]
 pub(super) struct Geometry {
     pub(super) ranks: usize,
@@ -39,7 +39,7 @@ pub(super) struct Geometry {
     pub(super) groups: usize,
     /// Banks of a bank group.
     pub(super) banks: usize,
-    /// The bank group of each bank, counted over all ranks.
+    /// The bank group of each bank, numbered over all ranks.
     group_of: [u8; BANKS_MAX],
     rank_of: [u8; BANKS_MAX],
 }
@@ -65,7 +65,7 @@ impl Geometry {
         usize::from(self.rank_of[bank]) & (RANKS_MAX - 1)
     }
 
-    /// The bank group, counted over all ranks.
+    /// The bank group of a bank, numbered over all ranks.
     #[inline]
     pub(super) fn group(&self, bank: usize) -> usize {
         usize::from(self.group_of[bank]) & (GROUPS_MAX - 1)
@@ -84,7 +84,7 @@ impl Geometry {
         ((1 << count) - 1) << (rank * count)
     }
 
-    /// The bank with this number in each group of a rank: those of one same-bank refresh.
+    /// The banks with this number in each group of a rank: those of one same-bank refresh.
     pub(super) fn same_banks(&self, rank: usize, number: usize) -> BankSet {
         let first = rank * self.groups * self.banks + number;
         (0..self.groups).fold(0, |set, group| set | 1 << (first + group * self.banks))

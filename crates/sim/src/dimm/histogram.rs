@@ -1,6 +1,6 @@
 //! A histogram of latencies with a bin for each nanosecond up to a limit.
 
-/// Latencies from this on share the last bin, ns.
+/// Latencies of this value or more share the last bin, ns.
 pub const LIMIT_NS: usize = 16_384;
 
 /// The number of occurrences of each latency.
@@ -43,12 +43,12 @@ impl Histogram {
         self.count
     }
 
-    /// The longest, ns.
+    /// The longest latency, ns.
     pub fn max_ns(&self) -> u64 {
         self.max_ns
     }
 
-    /// The mean, ns; 0 of none.
+    /// Mean latency, ns; 0 without latencies.
     pub fn mean_ns(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.sum_ns as f64 / self.count as f64 }
     }
@@ -72,7 +72,7 @@ impl Histogram {
         if self.count == 0 { 0.0 } else { below as f64 / self.count as f64 }
     }
 
-    /// Counts in bins of `width` ns up to `limit` ns, and in a last bin for all longer ones.
+    /// Counts in bins of `width` ns up to `limit` ns, and in a last bin for longer latencies.
     pub fn bins(&self, width: usize, limit: usize) -> Vec<u64> {
         let limit = limit.min(LIMIT_NS);
         let mut bins: Vec<u64> =

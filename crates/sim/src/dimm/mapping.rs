@@ -1,13 +1,13 @@
 //! The mapping of line addresses to banks, rows and columns.
 //!
-//! A line of a sub-channel is a number. Its low bits select pseudo-channel, rank, group, bank and
-//! column, in an order that the layout gives, and the bits above them are the row. Each bit that
-//! selects a bank is the exclusive or of its own address bit and of some bits of the row (a mask
-//! over the address), so that neighbouring rows lie in different banks. Each mask has one bit below
-//! the row that no other mask has, so that no two lines share a location.
+//! Each line of a sub-channel has a number. Its low bits select pseudo-channel, rank, group, bank
+//! and column, in the order of the layout; the bits above them are the row. Each bit that selects a
+//! bank is the exclusive or of its own address bit and of some bits of the row (a mask over the
+//! address), so that neighbouring rows are in different banks. Each mask has one bit below the row
+//! that no other mask has, so that no two lines share a location.
 //!
-//! Lines are interleaved over channels and sub-channels in chunks, modulo their number, which need
-//! not be a power of two.
+//! Lines are interleaved over channels and sub-channels in chunks, modulo their number, which may
+//! be any number and not only a power of two.
 
 use super::{device::Device, traffic::Location};
 
@@ -21,8 +21,8 @@ enum Field {
     Column,
 }
 
-/// The interleaving: a power of two of neighbouring lines in one row, then the next group, rank and
-/// bank; the other column bits above the banks.
+/// The interleaving: neighbouring lines (a power of two) in one row, then the next group, rank and
+/// bank; the other column bits are above the banks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Neighbouring lines in a row, as a power of two; at most a whole row.
@@ -36,12 +36,12 @@ impl Layout {
     pub const ROW_BY_ROW: Self = Self { neighbours_log2: 16 };
 }
 
-/// The layout of one sub-channel.
+/// The mapping of one sub-channel.
 #[derive(Clone, Debug)]
 pub struct Mapping {
-    /// Masks of the bits of the pseudo-channel, then rank, group, bank: low bits first.
+    /// Masks of the bits of bank, group and rank, low bits first, then those of the pseudo-channel.
     masks: [u64; 12],
-    /// The number of masks that select the bank; that of the pseudo-channel follows them.
+    /// The number of masks that select the bank; the masks of the pseudo-channel follow.
     selects: usize,
     pseudo_bits: u32,
     /// Column bits: the first address bit of each run, its length, and its first column bit.
@@ -51,7 +51,7 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// The layout of a sub-channel of this device.
+    /// The mapping of a sub-channel of `device`.
     pub fn new(device: &Device, layout: Layout) -> Self {
         let bits = |count: u32| count.trailing_zeros();
         let pseudo = bits(device.pseudo_channels);
@@ -74,7 +74,7 @@ impl Mapping {
         let mut hash = 0;
         for field in [Field::Bank, Field::Group, Field::Rank, Field::Pseudo] {
             for (bit, _) in order.iter().enumerate().filter(|(_, of)| **of == field) {
-                // Two bits of the row each: one near, one far.
+                // Two bits of the row for each: a low bit, and one 8 bits higher.
                 let row = 1 << (row_shift + hash) | 1 << (row_shift + hash + 8);
                 masks[selects] = 1 << bit | row;
                 selects += 1;
@@ -120,8 +120,8 @@ impl Mapping {
     }
 }
 
-/// The sub-channel of a line of the whole memory, and its number within the sub-channel: lines are
-/// dealt in chunks of `chunk` over `parts` sub-channels.
+/// The sub-channel of a line of the whole memory, and its number within that sub-channel: lines are
+/// dealt in chunks of `chunk` to `parts` sub-channels in turn.
 pub fn deal(line: u64, parts: u64, chunk: u64) -> (u64, u64) {
     let (number, within) = (line / chunk, line % chunk);
     (number % parts, number / parts * chunk + within)

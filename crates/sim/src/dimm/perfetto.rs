@@ -1,8 +1,8 @@
-//! A run's commands as a picture: the trace format of Chrome, which Perfetto shows.
+//! A picture of a run's commands: the trace format of Chrome, which Perfetto shows.
 //!
-//! A sub-channel is a process there. Its threads are the command bus, the data bus of each
-//! pseudo-channel, a line for the refreshes of each rank, and a line for each bank that was used,
-//! on which its open rows are bars. Times are exact to the ps.
+//! In the picture a sub-channel is a process. Its threads are the command bus, the data bus of each
+//! pseudo-channel, a line for the refreshes of each rank, and a line for each used bank, with bars
+//! for its open rows. Times are exact to the ps.
 
 use super::{
     command::{Command, Kind, Observer},
@@ -24,12 +24,12 @@ pub struct Drawing {
     events: String,
     /// The activation of each open bank, by its line.
     open: BTreeMap<Line, Command>,
-    /// The lines that have something on them.
+    /// The lines with at least one event.
     lines: BTreeMap<Line, ()>,
     last: u64,
 }
 
-/// A line of the picture, in their order.
+/// A line of the picture, in the order of display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Line {
     Commands,
@@ -44,7 +44,7 @@ impl Line {
         Self::Bank { pseudo, rank, group, bank }
     }
 
-    /// A number of its own, in the order of lines.
+    /// A unique thread number, in the order of lines.
     fn thread(self) -> u32 {
         let place = |parts: [u8; 4]| parts.iter().fold(0, |sum, part| sum << 4 | u32::from(*part));
         match self {
@@ -84,14 +84,14 @@ impl Drawing {
         }
     }
 
-    /// The number of commands, and how many of them are beyond the limit and not drawn.
+    /// The number of commands, and the number of them beyond the limit, which are not drawn.
     pub const fn commands(&self) -> (u64, u64) {
         (self.seen, self.seen.saturating_sub(self.limit))
     }
 
     /// The events of this sub-channel as JSON, each followed by a comma and a newline.
     fn into_events(mut self) -> String {
-        // Rows that are still open are drawn to the end of the picture.
+        // Rows still open are drawn to the end of the picture.
         for (line, command) in core::mem::take(&mut self.open) {
             self.row(line, &command, self.last);
         }
@@ -204,13 +204,13 @@ impl Observer for Drawing {
     }
 }
 
-/// The whole picture of these sub-channels, as a JSON object.
+/// The complete picture of these sub-channels, as a JSON object.
 pub fn json(drawings: impl IntoIterator<Item = Drawing>) -> String {
     let mut text = String::from("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
     for drawing in drawings {
         text.push_str(&drawing.into_events());
     }
-    // The last event has no comma behind it.
+    // The last event has no trailing comma.
     text.truncate(text.trim_end_matches([',', '\n']).len());
     text.push_str("\n]}\n");
     text

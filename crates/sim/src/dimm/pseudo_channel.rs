@@ -7,7 +7,7 @@
 //! ```
 //!
 //! [`Scheduler`] proposes the next command of the queued requests, [`RefreshScheduler`] that of a
-//! refresh, and the earlier one is issued. Each method that issues a command updates every part.
+//! refresh, and the earlier command is issued. Each method that issues a command updates all parts.
 
 use super::{
     banks::Banks,
@@ -32,16 +32,16 @@ pub(super) struct PseudoChannel {
     row_policy: RowPolicy,
     /// The first clock at which the command bus is free.
     bus_free: u64,
-    /// Clocks that an activation and an access occupy the command bus.
+    /// Clocks of the command bus that an activation and an access occupy.
     activate_slots: u64,
     access_slots: u64,
 }
 
-/// An access that was issued.
+/// An issued access.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Accessed {
     pub(super) request: Request,
-    /// With auto-precharge.
+    /// True for an access with auto-precharge.
     pub(super) closes: bool,
     pub(super) row_hit: bool,
 }
@@ -81,13 +81,13 @@ impl PseudoChannel {
         self.banks.rows.row(bank)
     }
 
-    /// Rank, bank group and bank as a command names them.
+    /// Rank, bank group and bank in the address of a command.
     #[inline]
     pub(super) fn address(&self, bank: usize) -> (u8, u8, u8) {
         self.banks.timing.geometry.address(bank)
     }
 
-    /// The number of the banks that the next same-bank refresh of a rank takes.
+    /// The bank number of the next same-bank refresh of a rank.
     pub(super) fn refreshed_bank(&self, rank: usize) -> Option<u8> {
         self.refresh.same_bank(rank)
     }
@@ -104,12 +104,12 @@ impl PseudoChannel {
         self.update_each(started);
     }
 
-    /// No command before `clock`: the command bus belongs to the other pseudo-channel.
+    /// Issues no command before `clock`: the command bus belongs to the other pseudo-channel.
     pub(super) fn wait_for_bus(&mut self, clock: u64) {
         self.bus_free = self.bus_free.max(clock);
     }
 
-    /// The next command and its clock; [`NEVER`] without any.
+    /// The next command and its clock; [`NEVER`] without a command.
     #[inline]
     pub(super) fn next_command(&mut self, now: u64) -> (u64, Operation) {
         let free = self.bus_free.max(now);
@@ -137,7 +137,7 @@ impl PseudoChannel {
         }
     }
 
-    /// Opens the row of the oldest request for a bank, and returns it.
+    /// Opens the row of the oldest request for a bank, and returns the row.
     pub(super) fn activate(&mut self, bank: usize, clock: u64) -> u32 {
         let requests = &self.banks.requests;
         let queue = requests.opened_for();
@@ -176,7 +176,7 @@ impl PseudoChannel {
         self.scheduler.invalidate(ACTIVATE);
     }
 
-    /// Issues the refresh of a rank that is due.
+    /// Issues the pending refresh of a rank.
     pub(super) fn refresh(&mut self, rank: usize, clock: u64) {
         let freed = self.refresh.issue(rank, clock, &mut self.banks.timing);
         self.bus_free = clock + 1;
@@ -221,13 +221,13 @@ impl PseudoChannel {
         self.banks.timing.issue_of_other(class, clock, |class| scheduler.invalidate(class));
     }
 
-    /// Opens rows for the other queue, which is served soon.
+    /// Opens rows for the other queue, which is served after the bus turnaround.
     pub(super) fn prepare_turn(&mut self) {
         self.banks.requests.prepare_turn();
         self.update_all();
     }
 
-    /// Whether no queued request hits an open row any more.
+    /// True if no queued request hits an open row any more.
     #[inline]
     pub(super) fn is_drained(&self) -> bool {
         !self.scheduler.has_access(&self.banks)
@@ -240,7 +240,7 @@ impl PseudoChannel {
         self.update_all();
     }
 
-    /// Counts the arrival order of requests from `start` on.
+    /// Subtracts `start` from the arrival order of all requests.
     pub(super) fn renumber_from(&mut self, start: u16) {
         self.banks.requests.renumber_from(start);
         self.update_all();

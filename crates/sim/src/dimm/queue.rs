@@ -12,7 +12,7 @@ use super::{
 pub(super) const READS: usize = 0;
 pub(super) const WRITES: usize = 1;
 
-/// The index of no request.
+/// The index for "no request".
 pub(super) const NONE: u8 = u8::MAX;
 
 /// The queued reads, or the queued writes, of a pseudo-channel. Allocates at construction only.
@@ -110,7 +110,7 @@ impl Queue {
         self.waiting().map(|at| self.get(at).order).min()
     }
 
-    /// Counts the arrival order of all requests from `start` on.
+    /// Subtracts `start` from the arrival order of all requests.
     pub(super) fn renumber_from(&mut self, start: u16) {
         let all: Vec<u8> = self.waiting().collect();
         for at in all {
@@ -136,7 +136,7 @@ impl Queue {
         at
     }
 
-    /// Whether a request for the same burst is queued.
+    /// True if a request for the same burst is queued.
     #[inline]
     pub(super) fn has_burst(&self, request: &Request) -> bool {
         let location = &request.location;
@@ -152,13 +152,13 @@ impl Queue {
     }
 }
 
-/// The read queue and the write queue, and which of them is served.
+/// The read queue, the write queue, and the served one of them.
 #[derive(Clone, Debug)]
 pub(super) struct RequestQueues {
     queues: [Queue; 2],
     /// The queue whose accesses are issued: [`READS`] or [`WRITES`].
     served: usize,
-    /// The queue whose rows are opened: the other one shortly before the direction changes.
+    /// The queue for which rows are opened: the other queue shortly before the direction changes.
     opened_for: usize,
 }
 
@@ -189,7 +189,7 @@ impl RequestQueues {
         &self.queues[self.opened_for]
     }
 
-    /// Whether rows are opened for the other queue already.
+    /// True if rows are already opened for the other queue.
     #[inline]
     pub(super) fn is_turning(&self) -> bool {
         self.opened_for != self.served
@@ -206,8 +206,8 @@ impl RequestQueues {
         self.queues[READS].busy | self.queues[WRITES].busy
     }
 
-    /// Adds a request; returns its index, and whether its queue is served and whether rows are
-    /// opened for it.
+    /// Adds a request; returns its index, true if its queue is served, and true if rows are opened
+    /// for that queue.
     #[inline]
     pub(super) fn push(&mut self, request: Request) -> (u8, bool, bool) {
         let which = usize::from(request.write);
@@ -225,7 +225,7 @@ impl RequestQueues {
         (self.served, self.opened_for) = (which, which);
     }
 
-    /// Counts the arrival order of all requests from `start` on.
+    /// Subtracts `start` from the arrival order of all requests.
     pub(super) fn renumber_from(&mut self, start: u16) {
         self.queues.iter_mut().for_each(|queue| queue.renumber_from(start));
     }

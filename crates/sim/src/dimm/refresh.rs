@@ -1,8 +1,8 @@
-//! The refresh scheduler: when each rank of a pseudo-channel is refreshed, and with which command.
+//! The refresh scheduler: time and command of each rank's refreshes.
 //!
-//! When a refresh is due, its banks are blocked: no other command uses them until it has been
-//! issued. Open banks among them are precharged first. With tREFI = 3.9 us and tRFC = 295 ns, all
-//! banks of a rank are away for 7.6 % of the time; a same-bank refresh (REFsb) blocks one bank of
+//! A due refresh blocks its banks: no other command uses them until the refresh has been issued.
+//! Open banks among them are precharged first. With tREFI = 3.9 us and tRFC = 295 ns, all banks of
+//! a rank are unavailable for 7.6 % of the time; a same-bank refresh (REFsb) blocks one bank of
 //! each group instead, more often and for less time.
 
 use super::{
@@ -19,11 +19,11 @@ use super::{
 #[derive(Clone, Copy, Debug)]
 struct RankRefresh {
     due: u64,
-    /// It is due, and `banks` are blocked until it is issued.
+    /// True if the refresh is due, and `banks` are blocked until it is issued.
     pending: bool,
-    /// The banks that it refreshes.
+    /// The banks of the refresh.
     banks: BankSet,
-    /// Same-bank refresh: the number of these banks in their groups.
+    /// Same-bank refresh: the number of these banks within their groups.
     bank: usize,
     /// The end of the last refresh.
     over: u64,
@@ -33,23 +33,23 @@ struct RankRefresh {
 #[derive(Clone, Debug)]
 pub(super) struct RefreshScheduler {
     ranks: [RankRefresh; RANKS_MAX],
-    /// Ranks that exist.
+    /// The number of ranks.
     count: usize,
     /// The clock at which the next refresh becomes due.
     wake: u64,
     blocked: BankSet,
     same_bank: bool,
-    /// From one refresh of a rank to the next, clocks; 0 without refresh.
+    /// Clocks from one refresh of a rank to the next; 0 without refresh.
     interval: u64,
-    /// How long a refresh takes (tRFC or tRFCsb), clocks.
+    /// Duration of a refresh (tRFC or tRFCsb), clocks.
     busy: u64,
-    /// From a same-bank refresh to an activation of another bank of the rank, clocks.
+    /// Clocks from a same-bank refresh to an activation of another bank of the rank.
     t_refsbrd: u64,
 }
 
 impl RefreshScheduler {
-    /// Staggers refreshes: those of pseudo-channels evenly over the interval, those of ranks too
-    /// unless the controller refreshes them together, and those of the sub-channels of a machine by
+    /// Staggers refreshes: those of pseudo-channels evenly over the interval; those of ranks too,
+    /// unless the controller refreshes them together; those of the sub-channels of a machine by
     /// `phase.0 / phase.1` of an interval.
     pub(super) fn new(
         device: &Device,
@@ -99,13 +99,13 @@ impl RefreshScheduler {
         self.wake
     }
 
-    /// The banks that wait for a refresh: they take no other command.
+    /// The banks that wait for a refresh and accept no other command.
     #[inline]
     pub(super) fn blocked(&self) -> BankSet {
         self.blocked
     }
 
-    /// The number of the banks that the next same-bank refresh of a rank takes.
+    /// The bank number of the next same-bank refresh of a rank.
     pub(super) fn same_bank(&self, rank: usize) -> Option<u8> {
         self.same_bank.then(|| self.ranks[rank].bank as u8)
     }
@@ -139,7 +139,7 @@ impl RefreshScheduler {
                     let (at, bank) = open.map(precharge).fold(precharge(first), Ord::min);
                     (at, Operation::Precharge(bank))
                 }
-                // PREab waits for all banks, those that auto-precharge included.
+                // PREab waits for all banks, including those with a pending auto-precharge.
                 Some(_) => {
                     let last = banks_in(rank.banks).map(|bank| precharge(bank).0).max();
                     (last.unwrap_or(0), Operation::PrechargeRank(number))
@@ -152,10 +152,10 @@ impl RefreshScheduler {
         next
     }
 
-    /// The earliest clock of a refresh whose banks are closed: tRP after the last precharge.
+    /// The earliest clock of a refresh with closed banks: tRP after the last precharge.
     fn earliest(&self, rank: &RankRefresh, timing: &TimingState) -> u64 {
         let precharged = if self.same_bank {
-            // REFsb obeys the rules of an activation towards the other banks of the rank.
+            // REFsb obeys the activation constraints towards the other banks of the rank.
             banks_in(rank.banks).map(|bank| timing.earliest(ACTIVATE, bank)).max().unwrap_or(0)
         } else {
             timing.precharged(rank.banks)
@@ -163,7 +163,7 @@ impl RefreshScheduler {
         precharged.max(rank.over)
     }
 
-    /// Issues the refresh of a rank; returns the banks that are blocked no longer.
+    /// Issues the refresh of a rank; returns the banks that are no longer blocked.
     pub(super) fn issue(&mut self, rank: usize, clock: u64, timing: &mut TimingState) -> BankSet {
         let banks = self.ranks[rank].banks;
         timing.block_banks(banks, clock + self.busy);

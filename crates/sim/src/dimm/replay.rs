@@ -1,9 +1,9 @@
 //! A trace as the load of a machine.
 //!
-//! Lines of the trace's addresses are dealt over all sub-channels in chunks; each sub-channel reads
-//! the whole trace and takes its own. A request is made at its time, or later where all lines that
-//! may be on their way are; one of a trace without times as soon as one of them is free. A write is
-//! on its way until the controller has taken it.
+//! Lines of the trace are dealt over all sub-channels in chunks; each sub-channel reads the whole
+//! trace and takes its own lines. A request is issued at its time, or later if all outstanding
+//! lines are in use; in a trace without times, as soon as a slot is free. A write occupies a slot
+//! until the controller has accepted it.
 
 use super::{
     command::Observer,
@@ -26,7 +26,7 @@ const LINE: u64 = 64;
 /// Accesses between two calls of `progress`.
 const STEP: u64 = 1 << 16;
 
-/// The part of a trace that goes to one sub-channel.
+/// The requests of a trace to one sub-channel.
 #[derive(Debug)]
 pub struct Replay<'a> {
     trace: Trace<'a>,
@@ -45,7 +45,7 @@ pub struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    /// The requests of a trace that go to sub-channel `number`.
+    /// The requests of a trace to sub-channel `number`.
     pub fn new(setup: &Setup, trace: Trace<'a>, number: u32) -> Self {
         let way = setup.device.clocks(setup.uncore_ps);
         let slots = setup.outstanding.max(1) as u32;
@@ -67,7 +67,7 @@ impl<'a> Replay<'a> {
     }
 
     /// Finds the next request of this sub-channel. A malformed record ends the trace: the caller
-    /// has validated all of it before.
+    /// has already validated the whole trace.
     fn advance(&mut self) {
         self.next = self
             .trace
@@ -115,15 +115,15 @@ impl Source for Replay<'_> {
 }
 
 impl Setup {
-    /// The limits of a trace for these channels.
+    /// The limits of traces for this machine.
     pub fn memory(&self) -> AddressLimits {
         let Device { kilotransfers, host_clocks, .. } = self.device;
         let bytes = self.device.bursts() * u64::from(self.parts()) * LINE;
         AddressLimits { bytes, mega_transfers: (kilotransfers * host_clocks).div_ceil(1000) as u32 }
     }
 
-    /// Simulates the part of a trace that goes to sub-channel `number`. Calls `progress` with the
-    /// number of accesses since its last call.
+    /// Simulates the requests of a trace to sub-channel `number`. Calls `progress` with the number
+    /// of accesses since its last call.
     pub fn replay<O: Observer>(
         &self,
         trace: Trace<'_>,

@@ -1,4 +1,4 @@
-//! The row policy (page policy): whether a row stays open when no queued request wants it.
+//! The row policy (page policy): decides if a row without queued requests stays open.
 //!
 //! An open row answers a row hit in tCL; a row conflict costs tRP + tRCD + tCL, and a row miss in a
 //! closed bank tRCD + tCL. An access closes its row with auto-precharge when the queue holds
@@ -9,15 +9,15 @@
 
 use super::geometry::{BANKS_MAX, CLOSED};
 
-/// When a row is closed that no queued request wants.
+/// The time at which a row without queued requests is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PagePolicy {
-    /// When a request for another row of the bank comes.
+    /// On arrival of a request for another row of the bank.
     Open,
-    /// With its last queued access.
+    /// After its last queued access.
     Closed,
-    /// As would have been right for the last rows of the bank: a saturating counter from 0 to 3,
-    /// which row hits raise and row conflicts lower; above 1 rows stay open.
+    /// By the history of the bank: a saturating counter from 0 to 3, which row hits raise and row
+    /// conflicts lower; above 1 rows stay open.
     Adaptive,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct RowPolicy {
     policy: PagePolicy,
     /// Adaptive: the saturating counter.
     counter: [u8; BANKS_MAX],
-    /// Adaptive: the row that the policy closed last, until another is opened.
+    /// Adaptive: the row that the policy closed last, until another row is opened.
     closed_row: [u32; BANKS_MAX],
 }
 
@@ -38,7 +38,7 @@ impl RowPolicy {
         Self { policy, counter: [1; BANKS_MAX], closed_row: [CLOSED; BANKS_MAX] }
     }
 
-    /// Whether the open row of a bank stays open after its last queued access.
+    /// True if the open row of a bank stays open after its last queued access.
     #[inline]
     pub(super) fn keeps_open(&self, bank: usize) -> bool {
         match self.policy {
@@ -48,7 +48,7 @@ impl RowPolicy {
         }
     }
 
-    /// A row was opened. If the policy had closed the same one, it was closed too early.
+    /// A row was opened. If the policy closed the same row last, it was closed too early.
     #[inline]
     pub(super) fn opened(&mut self, bank: usize, row: u32) {
         if self.policy == PagePolicy::Adaptive && self.closed_row[bank] == row {
@@ -65,7 +65,7 @@ impl RowPolicy {
         }
     }
 
-    /// The row had to be closed for another one: it was open for too long.
+    /// The row was closed for another row: it was open for too long.
     #[inline]
     pub(super) fn conflict(&mut self, bank: usize) {
         self.counter[bank] = self.counter[bank].saturating_sub(1);

@@ -1,7 +1,7 @@
 //! Closed-loop traffic on all channels of a machine.
 //!
-//! Sub-channels share nothing, and each has an even part of the load. Each is simulated alone, on
-//! any thread, and the results are added in order of their number.
+//! Sub-channels share nothing, and each has an even part of the load. Each is simulated separately,
+//! on any thread, and the results are added in the order of their numbers.
 
 use super::{
     closed_loop::{ClosedLoop, Load, Pattern},
@@ -14,19 +14,18 @@ use super::{
 };
 use interleaf_model::mix::Mix;
 
-/// Default of outstanding lines for each sub-channel, whatever the module. 128 cores with 27 each,
-/// over 24 sub-channels: at 556 GB/s a line then takes as long as was measured on such a server.
+/// Default of outstanding lines for each sub-channel of any module. 128 cores with 27 lines each
+/// over 24 sub-channels have the measured latency of such a server at 556 GB/s.
 pub const OUTSTANDING: usize = 144;
 
-/// Refresh intervals that the measured time must hold for a bandwidth within half a percent of that
-/// of a long run. With 12 x DDR5-6400, read-only, one interval is 5 % off, four are 0.4 %.
+/// The least number of refresh intervals in a measurement, for a bandwidth within half a percent of
+/// a long run. With 12 x DDR5-6400, read-only, one interval is 5 % off, four are 0.4 %.
 const REFRESH_INTERVALS: u64 = 4;
 
 /// Default number of streams: one for each core.
 pub const STREAMS: usize = 128;
 
-/// Default latency between core and controller, there and back, ps: the rest of an idle latency of
-/// 100 ns.
+/// Default uncore latency, round trip, ps: the rest of an idle latency of 100 ns.
 pub const UNCORE_PS: u64 = 65_000;
 
 /// The configuration of a simulation.
@@ -36,7 +35,7 @@ pub struct Setup {
     pub device: Device,
     /// The controller.
     pub controller: Controller,
-    /// Channels, with one module each.
+    /// The number of channels, with one module each.
     pub channels: u32,
     /// The mix of reads and writes.
     pub mix: Mix,
@@ -46,30 +45,31 @@ pub struct Setup {
     pub outstanding: usize,
     /// Streams of each sub-channel.
     pub streams: usize,
-    /// Latency between core and controller, there and back, ps.
+    /// Uncore latency, round trip, ps.
     pub uncore_ps: u64,
     /// The mapping of lines to banks.
     pub layout: Layout,
-    /// The seed of all that is random.
+    /// The seed of all randomness.
     pub seed: u64,
 }
 
-/// The number of accesses that a run must have, over all sub-channels.
+/// The least number of accesses of a run, over all sub-channels.
 ///
-/// DDR5-6400 at 25.6 GB/s a sub-channel does 1560 accesses in a refresh interval of 3.9 us. A run
-/// of fewer may meet no refresh at all, and one of fewer than the outstanding lines (144) does not
-/// even ask for each of them again.
+/// DDR5-6400 at 25.6 GB/s per sub-channel does 1560 accesses in a refresh interval of 3.9 us. A
+/// shorter run may have no refresh at all; a run with fewer accesses than outstanding lines (144)
+/// does not even use each of them twice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LeastRequests {
     /// The number of sub-channels.
     pub parts: u64,
-    /// The least number for each sub-channel: a refresh interval, and each outstanding line once.
+    /// The least number for each sub-channel: those of a refresh interval, and each outstanding
+    /// line once.
     pub each: u64,
     /// The refresh interval, ns; 0 without refresh.
     pub refresh_ns: f64,
-    /// The least for all together.
+    /// The least number for all sub-channels together.
     pub all: u64,
-    /// The number from which on bandwidths are within about half a percent of those of long runs.
+    /// The number above which bandwidths are within about half a percent of those of long runs.
     pub steady: u64,
 }
 
@@ -78,11 +78,11 @@ pub struct LeastRequests {
 pub struct Part {
     /// Commands and accesses during the measurement.
     pub counts: Counts,
-    /// Bytes a second, times 1e-9.
+    /// Bandwidth, GB/s.
     pub bandwidth_gbps: f64,
-    /// The length of the measurement, ns; of several sub-channels the longest.
+    /// Duration of the measurement, ns; for several sub-channels the longest.
     pub simulated_ns: f64,
-    /// The clock of the DRAM at the end, from the start of the warm-up; of several sub-channels the
+    /// The last clock of the DRAM, from the start of the warm-up; for several sub-channels the
     /// latest.
     pub end_clock: u64,
     /// Read latencies, from the core's miss to its data.
@@ -111,19 +111,20 @@ impl Setup {
         self.channels * self.device.sub_channels
     }
 
-    /// The fastest that all channels could be, GB/s.
+    /// Peak bandwidth of all channels, GB/s.
     pub fn peak_gbps(&self) -> f64 {
         self.device.peak_gbps() * f64::from(self.channels)
     }
 
-    /// The least length of a run at `offered_gbps`, or at the maximum, for a meaningful bandwidth.
+    /// The least number of accesses for a meaningful bandwidth at `offered_gbps`, or at the
+    /// maximum.
     pub fn least_requests(&self, offered_gbps: Option<f64>) -> LeastRequests {
         let parts = u64::from(self.parts());
         let gbps = offered_gbps.map_or(self.peak_gbps(), |gbps| gbps.min(self.peak_gbps()));
         let refresh_ns = self.device.ns(self.device.timing.t_refi.into());
         let part_gbps = gbps / parts as f64;
         let bytes = f64::from(self.device.burst_bytes());
-        // The subtraction keeps rounding errors from adding a request.
+        // The subtraction prevents an additional request by rounding errors.
         let refresh = (refresh_ns * part_gbps / bytes - 1e-6).ceil() as u64;
         let each = refresh.max(self.outstanding as u64);
         let steady = each.max(REFRESH_INTERVALS * refresh);
@@ -152,7 +153,7 @@ impl Setup {
             rate,
             uncore_ps: self.uncore_ps,
             layout: self.layout,
-            // A multiplier spreads neighbouring seeds.
+            // The multiplier spreads neighbouring seeds.
             seed: (self.seed << 16 | u64::from(number)).wrapping_mul(0x9E37_79B9_7F4A_7C15),
         };
         let mut source = ClosedLoop::new(&self.device, &load);

@@ -1,12 +1,12 @@
 //! The command scheduler: first-ready, first-come-first-served (FR-FCFS; Rixner et al. 2000).
 //!
 //! Each bank with requests has exactly one next command: an access if a request hits the open row,
-//! a precharge if all want other rows, an activation if no row is open. So banks fall into three
-//! classes, and each class has a best candidate: the bank that is ready first, among several the
-//! one with the oldest request. A class is searched again only after something changed its best
-//! candidate, which makes the choice cheap.
+//! a precharge if all requests are for other rows, an activation if no row is open. Thus banks fall
+//! into three classes, and each class has a best candidate: the bank that is ready first, or among
+//! equals the bank with the oldest request. A class is searched again only after a change that
+//! affects its best candidate, which makes the choice cheap.
 //!
-//! A row that is hit again and again does not starve the others of its bank: after
+//! Repeated row hits do not starve other requests for the bank: after
 //! [`Controller::hits_max`](super::config::Controller::hits_max) accesses an older request for
 //! another row closes it.
 
@@ -34,7 +34,7 @@ pub(super) enum Operation {
 }
 
 /// A bank that may be next in its class. The key is its ready clock above the arrival order of its
-/// request, so that the least key is the bank that has been ready for longest.
+/// request, so that the least key is the bank that has been ready for the longest time.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     key: u64,
@@ -42,7 +42,7 @@ struct Candidate {
 }
 
 const NO_CANDIDATE: Candidate = Candidate { key: NEVER, bank: 0 };
-/// Bits of the key for the order. The clock has the other 48: a day.
+/// Bits of the key for the arrival order. The clock has the other 48: a day.
 const ORDER_BITS: u32 = 16;
 
 /// The candidates of one pseudo-channel.
@@ -53,14 +53,14 @@ pub(super) struct Scheduler {
     /// The banks of each class.
     members: [BankSet; CLASSES],
     best: [Candidate; CLASSES],
-    /// `best` may no longer be the best: search the class again.
+    /// True if `best` may be outdated: search the class again.
     stale: [bool; CLASSES],
     hits_max: u32,
     activate_slots: u64,
 }
 
 impl Scheduler {
-    /// `activate_slots` is how many clocks an activation occupies the command bus.
+    /// Creates a scheduler; an activation occupies the command bus for `activate_slots` clocks.
     pub(super) fn new(hits_max: u32, activate_slots: u64) -> Self {
         Self {
             order: [0; BANKS_MAX],
@@ -72,19 +72,19 @@ impl Scheduler {
         }
     }
 
-    /// Whether a bank has an access to issue: a queued request that hits its open row.
+    /// True if a queued request hits an open row.
     #[inline]
     pub(super) fn has_access(&self, banks: &Banks) -> bool {
         self.members[banks.requests.access_class()] != 0
     }
 
-    /// Searches a class again before its next use: clocks of several of its banks have changed.
+    /// Searches a class again before its next use, after a change of several banks' clocks.
     #[inline]
     pub(super) fn invalidate(&mut self, class: usize) {
         self.stale[class] = true;
     }
 
-    /// Puts all banks into their classes, after the queues have changed as a whole.
+    /// Puts all banks into their classes, after a change of all queues.
     pub(super) fn update_all(&mut self, banks: &Banks, blocked: BankSet) {
         self.members = [0; CLASSES];
         self.best = [NO_CANDIDATE; CLASSES];
@@ -94,7 +94,7 @@ impl Scheduler {
         }
     }
 
-    /// Puts a bank into the class of its next command, after something of it has changed.
+    /// Puts a bank into the class of its next command, after a change of the bank.
     #[inline]
     pub(super) fn update(&mut self, bank: usize, banks: &Banks, blocked: BankSet) {
         // The mask removes bounds checks.
@@ -120,7 +120,7 @@ impl Scheduler {
         }
     }
 
-    /// The class of a bank's next command. `None` for a bank without requests, or blocked.
+    /// The class of a bank's next command; `None` for a blocked bank or a bank without requests.
     #[inline]
     fn next_class(&self, bank: usize, banks: &Banks, blocked: BankSet) -> Option<usize> {
         if banks.requests.is_turning() {
@@ -172,8 +172,9 @@ impl Scheduler {
         best
     }
 
-    /// The next command and its clock, not before `free`. An access goes before an activation or a
-    /// precharge that would occupy the command bus when it is due: the data bus is the bottleneck.
+    /// The next command and its clock, not before `free`. An access has priority over an activation
+    /// or a precharge that would occupy the command bus at its clock: the data bus is the
+    /// bottleneck.
     #[inline]
     pub(super) fn next(&mut self, banks: &Banks, free: u64) -> (u64, Operation) {
         let clock = |candidate: Candidate| (candidate.key >> ORDER_BITS).max(free);
@@ -194,7 +195,7 @@ impl Scheduler {
     }
 }
 
-/// The clock of [`Scheduler::next`] without any candidate.
+/// The clock of [`Scheduler::next`] without a candidate.
 pub(super) const NO_COMMAND: u64 = NEVER >> ORDER_BITS;
 
 /// The arrival order of the request that a bank's next command of a class serves.

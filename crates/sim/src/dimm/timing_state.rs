@@ -1,9 +1,10 @@
 //! The earliest clock at which each bank may receive a command of each class.
 //!
-//! Three tables hold it: by bank, by bank group and by rank. A bank is ready at the latest of its
-//! three entries. Issuing a command raises entries by the constraints of [`super::constraint`], so
-//! the constraints are read once for each command and not once for each candidate. The window of
-//! four activations (tFAW) is no constraint: the last four activations of each rank are kept.
+//! Three tables keep these clocks: by bank, by bank group and by rank. A bank is ready at the
+//! latest of its three entries. An issued command raises entries by the constraints of
+//! [`super::constraint`], so the constraints are evaluated once for each command and not once for
+//! each candidate. The window of four activations (tFAW) is separate: the last four activations of
+//! each rank are kept.
 
 use super::{
     constraint::{ACTIVATE, Affected, CLASSES, Constraint, PRECHARGE, table},
@@ -11,16 +12,16 @@ use super::{
     geometry::{BANKS_MAX, BankSet, GROUPS_MAX, Geometry, RANKS_MAX, banks_in},
 };
 
-/// The clock of an event that does not come.
+/// The clock of an event that never comes.
 pub(super) const NEVER: u64 = u64::MAX;
 
 /// The earliest clocks of one pseudo-channel, in clocks of the DRAM.
 #[derive(Clone, Debug)]
 pub(super) struct TimingState {
     pub(super) geometry: Geometry,
-    /// Rows for this pseudo-channel by the class of the issued command.
+    /// Constraints within this pseudo-channel, by the class of the issued command.
     constraints: [Vec<Constraint>; CLASSES],
-    /// Rows by the class of a command of the other pseudo-channel.
+    /// Constraints after a command of the other pseudo-channel, by the class of that command.
     constraints_of_other: [Vec<Constraint>; CLASSES],
     bank: [[u64; BANKS_MAX]; CLASSES],
     group: [[u64; GROUPS_MAX]; CLASSES],
@@ -70,8 +71,8 @@ impl TimingState {
         }
     }
 
-    /// The earliest clock at which all banks of a set are precharged for tRP, whatever their groups
-    /// and ranks allow.
+    /// The earliest clock at which all banks of a set are precharged for tRP, without the limits of
+    /// groups and ranks.
     pub(super) fn precharged(&self, banks: BankSet) -> u64 {
         banks_in(banks).map(|bank| self.bank[ACTIVATE][bank]).max().unwrap_or(0)
     }
@@ -91,7 +92,7 @@ impl TimingState {
                         raise(&mut self.rank[constraint.before][rank], until);
                     }
                 }
-                // Not in this table.
+                // Handled by `issue_of_other`.
                 Affected::OtherPseudo => {}
             }
         }
@@ -127,19 +128,19 @@ impl TimingState {
         }
     }
 
-    /// An access closes its bank by itself: tRP runs from the earliest precharge on.
+    /// An access with auto-precharge: tRP counts from the earliest possible precharge.
     #[inline]
     pub(super) fn auto_precharge(&mut self, bank: usize) {
         let until = self.bank[PRECHARGE][bank] + self.t_rp;
         raise(&mut self.bank[ACTIVATE][bank], until);
     }
 
-    /// No activation of these banks before `until`.
+    /// Blocks activations of these banks before `until`.
     pub(super) fn block_banks(&mut self, banks: BankSet, until: u64) {
         banks_in(banks).for_each(|bank| raise(&mut self.bank[ACTIVATE][bank], until));
     }
 
-    /// No activation in this rank before `until`.
+    /// Blocks activations in this rank before `until`.
     pub(super) fn block_rank(&mut self, rank: usize, until: u64) {
         raise(&mut self.rank[ACTIVATE][rank], until);
     }

@@ -1,18 +1,18 @@
-//! Requests from a file: what a program or another simulator asked of memory, and when.
+//! Traces: memory requests of a program or another simulator, with their times, from a file.
 //!
-//! | format | a line, or a record | when |
+//! | format | a line, or a record | time |
 //! | --- | --- | --- |
 //! | text | `12.5 R 0x1f40` | ns since the start, three decimals at most |
-//! | binary | two numbers of variable length, see [`binary`] | ps since the record before |
-//! | Ramulator | `LD 0x1f40`, `ST 8000`; its first version's `0x1f40 R` | as soon as may be |
+//! | binary | two numbers of variable length, see [`binary`] | ps since the previous record |
+//! | Ramulator | `LD 0x1f40`, `ST 8000`; its first version's `0x1f40 R` | as soon as possible |
 //! | DRAMsim3 | `0x1f40 READ 20` | cycles of the memory's clock since the start |
 //!
-//! Other simulators take what they do not understand as something else: a word that is not `WRITE`
-//! is a read to one, an address in another notation is 0 to another. Here each line has to be of
-//! the format, whole, or the trace is refused with the line and the field.
+//! Other simulators misread unknown text silently: one takes a word that is not `WRITE` for a read,
+//! another takes an address in another notation for 0. Here each line must match the format
+//! completely, or the trace is refused with the line and the field.
 //!
-//! A trace is read once from beginning to end and is never held as requests, so that its length
-//! costs no memory.
+//! A trace is read once from beginning to end and its requests are never all in memory, so that
+//! long traces need no more memory.
 
 pub mod binary;
 #[cfg(test)]
@@ -25,12 +25,12 @@ use interleaf_model::format::FileError;
 /// A request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Its time in ps since the start. 0 throughout in a trace without times: each request is then
-    /// made as soon as a slot is free.
+    /// The time in ps since the start. 0 throughout in a trace without times, whose requests are
+    /// each issued as soon as a slot is free.
     pub at_ps: u64,
-    /// A write, or else a read.
+    /// True for a write, false for a read.
     pub write: bool,
-    /// The address of its first byte. The access transfers the whole line.
+    /// The address of the first byte. The access transfers the whole line.
     pub address: u64,
 }
 
@@ -39,7 +39,7 @@ pub struct Request {
 pub enum Format {
     /// Lines with time, R or W, and address.
     Text,
-    /// The compact form of the same.
+    /// The compact binary form of [`Format::Text`].
     Binary,
     /// Lines in the format of Ramulator's trace front ends.
     Ramulator,
@@ -74,12 +74,12 @@ impl FromStr for Format {
     }
 }
 
-/// The limits that the addresses of a trace must keep.
+/// The limits of a machine that a trace must respect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressLimits {
     /// The end of the memory, bytes.
     pub bytes: u64,
-    /// The data rate, million transfers a second: DRAMsim3 counts clocks of half that rate.
+    /// Data rate, million transfers per second: DRAMsim3 counts clocks of half that rate.
     pub mega_transfers: u32,
 }
 
@@ -101,7 +101,7 @@ enum Reader<'a> {
 /// A request with its position, or an invalid field.
 type Found = Result<(Request, Position), Wrong>;
 
-/// A place in a trace.
+/// A position in a trace.
 #[derive(Clone, Copy, Debug)]
 enum Position {
     Line(usize),
@@ -118,11 +118,11 @@ struct Wrong {
 }
 
 impl<'a> Trace<'a> {
-    /// Opens the trace in `bytes`, of the format that its beginning shows unless one is given.
+    /// Opens the trace in `bytes`; without a `format`, detects it from the beginning.
     ///
     /// # Errors
     ///
-    /// No request at all, or the beginning of no known format. An invalid record further on is an
+    /// A trace without requests, or with an unknown format. An invalid record further on is an
     /// error of the iterator.
     pub fn new(
         file: &'a str,
@@ -149,7 +149,7 @@ impl<'a> Trace<'a> {
         Ok(trace)
     }
 
-    /// Reads the rest and counts its requests.
+    /// Reads all remaining requests and counts them.
     ///
     /// # Errors
     ///
@@ -158,7 +158,7 @@ impl<'a> Trace<'a> {
         self.try_fold(0, |count, request| request.map(|_| count + 1))
     }
 
-    /// Checks the limits that hold in every format.
+    /// Checks the limits of all formats.
     fn checked(&mut self, request: Request, place: Position) -> Result<Request, Wrong> {
         let wrong = |field, problem, hint| Err(Wrong { place, field, problem, hint });
         if request.address >= self.memory.bytes {

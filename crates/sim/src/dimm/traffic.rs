@@ -5,7 +5,7 @@
 pub struct Location {
     /// The pseudo-channel.
     pub pseudo: u8,
-    /// The bank, counted over all ranks of the pseudo-channel, groups and banks.
+    /// The bank, numbered over all ranks and groups of the pseudo-channel.
     pub bank: u8,
     /// The burst within the row.
     pub column: u16,
@@ -16,28 +16,28 @@ pub struct Location {
 /// A request for a burst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// Its arrival at the controller, in clocks of the DRAM.
+    /// Arrival at the controller, in clocks of the DRAM.
     pub at: u64,
     /// The location.
     pub location: Location,
-    /// The source's own number for it.
+    /// A number by which the source identifies the request.
     pub tag: u32,
-    /// The order of arrival, which the controller counts.
+    /// The arrival order, assigned by the controller.
     pub order: u16,
-    /// A write, or else a read.
+    /// True for a write, false for a read.
     pub write: bool,
 }
 
 /// A source of requests in order of arrival. Later requests may depend on the completion of earlier
 /// ones (a closed loop).
 pub trait Source {
-    /// The arrival of the next request. `None` until another request completes, or at the end.
+    /// The arrival of the next request; `None` until another request completes, or at the end.
     fn peek(&self) -> Option<u64>;
 
-    /// Removes the request that [`peek`](Self::peek) announced.
+    /// Removes and returns the request of [`peek`](Self::peek).
     fn next_request(&mut self) -> Request;
 
-    /// A write entered the write queue at `clock`: it is complete for its source.
+    /// A write entered the write queue at `clock`: the write is complete for its source.
     fn accepted(&mut self, request: &Request, clock: u64) {
         let _ = (request, clock);
     }

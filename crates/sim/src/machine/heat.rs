@@ -1,31 +1,31 @@
-//! Page heat as DAMON samples it.
+//! Page hotness as DAMON samples it.
 //!
 //! DAMON divides addresses into regions. In each sampling interval it checks the accessed bit of
-//! one page of each region; over an aggregation interval the hits add up to `accesses`, which
-//! stands for every page of the region. Neighbouring regions with similar counts merge, and each
-//! region is split at random, so that region boundaries converge on the boundaries of heat
+//! one page of each region; over an aggregation interval the hits add up to `accesses`, the
+//! estimate for every page of the region. Neighbouring regions with similar counts merge, and each
+//! region is split at random, so that region boundaries converge on the boundaries of hotness
 //! (Documentation/mm/damon/design.rst). The simulation has DAMON's errors: it counts accesses, not
 //! traffic, and a page that is read once in an interval looks as hot as one that is read ten times.
 
 use super::{noise::Noise, pages::Pages, scenario::Damon};
 
-/// Regions whose accesses differ by less than this part of the most possible merge.
+/// Regions merge if their accesses differ by less than this fraction of the maximum.
 const MERGE: f64 = 0.1;
 
-/// A run of groups that is taken to be equally hot.
+/// Consecutive groups that are assumed to be equally hot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Region {
     /// The first group.
     pub(super) start: usize,
-    /// The group behind its last one.
+    /// One past the last group.
     pub(super) end: usize,
     /// Hits in the last aggregation.
     pub(super) accesses: u32,
-    /// Aggregations for which it has been about as hot.
+    /// Aggregations since its hotness last changed.
     pub(super) age: u32,
 }
 
-/// The heat of a task's pages, as far as it has been sampled.
+/// The sampled hotness of a task's pages.
 #[derive(Clone, Debug)]
 pub(super) struct Heat {
     regions: Vec<Region>,
@@ -33,7 +33,7 @@ pub(super) struct Heat {
 }
 
 impl Heat {
-    /// The heat of `groups` groups before the first sample.
+    /// The hotness of `groups` groups before the first sample.
     pub(super) fn new(groups: usize, damon: &Damon) -> Self {
         let count = damon.regions_min.clamp(1, groups);
         let region = |at: usize| Region {
@@ -50,7 +50,7 @@ impl Heat {
         &self.regions
     }
 
-    /// Whether an aggregation interval is complete.
+    /// True if an aggregation interval is complete.
     pub(super) const fn is_known(&self) -> bool {
         self.aggregations > 0
     }
@@ -65,7 +65,7 @@ impl Heat {
         visits: impl Fn(f64) -> f64,
     ) {
         let samples = samples(damon);
-        // Most neighbours are equally hot: the exponential of the last one is kept.
+        // Most neighbours are equally hot: the last exponential is reused.
         let mut known = (f64::NAN, 0.0);
         for region in &mut self.regions {
             let mut hits = 0;
@@ -144,7 +144,7 @@ mod tests {
     fn a_hot_set_is_found() {
         let damon = Damon::default();
         let hotness = Hotness::HotSet { pages: 0.1, accesses: 0.9 };
-        // Fewer groups than are mixed: the first tenth is hot.
+        // Fewer groups than are scattered: the first tenth is hot.
         let pages = Pages::new(1 << 30, 200, hotness, 2);
         let mut heat = Heat::new(200, &damon);
         let mut noise = Noise::new(1, 0);

@@ -1,4 +1,4 @@
-//! The layout of a simulated machine: its domains, tiers and scopes, as a real one reports them.
+//! The layout of a simulated machine: domains, tiers and scopes in the form of a real machine.
 
 use super::scenario::Scenario;
 use interleaf_model::{

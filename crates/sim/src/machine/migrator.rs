@@ -1,10 +1,10 @@
 //! The migrator: turns target shares into page moves.
 //!
-//! It has a target for each task and a queue of misplaced page groups. *Interleave*: hot groups go
-//! to the tier of their address ([`super::pages::Interleaving`]); cold groups stay, since moving
-//! them gains nothing. *Hottest first*: the hottest regions fill the first tier. With either order,
-//! cold pages of a tier that is nearly full are demoted up to the upper watermark, as the DMI
-//! prototype does with DAMON's `migrate_cold`. Pages of a scope that is not steered stay.
+//! [`MoveQueue`] holds the misplaced page groups of all tasks. *Interleave*: hot groups go to the
+//! tier of their address ([`super::pages::Interleaving`]); cold groups stay, since moving them
+//! gains nothing. *Hottest first*: the hottest regions fill the first tier. With either order, cold
+//! pages of a tier that is nearly full are demoted up to the upper watermark, as the DMI prototype
+//! does with DAMON's `migrate_cold`. Pages of a scope that is not steered stay.
 
 use super::{
     heat::{Heat, Region, samples},
@@ -14,8 +14,8 @@ use super::{
 use interleaf_model::machine::Order;
 use std::collections::VecDeque;
 
-/// The fraction of samples with an access from which on a region is hot (DMI prototype: interleave
-/// at 10 to 100 %).
+/// The fraction of samples with an access from which a region is hot (DMI prototype: interleave at
+/// 10 to 100 %).
 const HOT: f64 = 0.1;
 
 /// Time without an access after which a region is cold, ns (DMI prototype: 15 s).
@@ -26,11 +26,11 @@ const COLD_NS: u64 = 15_000_000_000;
 const DEMOTE_BELOW: f64 = 0.01;
 pub(super) const DEMOTE_UP_TO: f64 = 0.02;
 
-/// Hits added to a group that is resident on the first tier when the hottest are selected, so that
-/// groups of equal heat do not swap places for ever.
+/// Hits added to a group on the first tier when the hottest groups are selected, so that groups of
+/// equal hotness do not swap places for ever.
 const RESIDENT_BONUS: u32 = 2;
 
-/// A group that is to move.
+/// A planned migration of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Move {
     pub(super) task: usize,
@@ -38,14 +38,14 @@ pub(super) struct Move {
     pub(super) to: usize,
 }
 
-/// A task as the migrator sees it.
+/// A task, as input of the migrator.
 pub(super) struct Steered<'a> {
     pub(super) task: usize,
     pub(super) pages: &'a Pages,
     pub(super) heat: &'a Heat,
-    /// The tiers near it, the fastest first.
+    /// The near tiers of the task, the fastest first.
     pub(super) near: &'a [usize],
-    /// Whether decisions may move its pages.
+    /// True if decisions may move the pages.
     pub(super) steered: bool,
     /// The target shares; `None` without a decision.
     pub(super) target: Option<(&'a [f64], Order)>,
@@ -63,10 +63,9 @@ impl Steered<'_> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct MoveQueue {
     moves: VecDeque<Move>,
-    /// By task: the shares at which all groups were found in place, and the move count at that
-    /// time.
+    /// By task: the shares at which all groups were in place, and the move count at that time.
     in_place: Vec<Option<(Vec<f64>, u64)>>,
-    /// By tier: whether demotion of cold pages is under way.
+    /// By tier: true while cold pages are demoted.
     relieving: Vec<bool>,
 }
 
@@ -163,7 +162,7 @@ impl MoveQueue {
             return;
         }
         let pages = task.pages;
-        // Sorted by heat; groups of equal heat in order of addresses.
+        // Sorted by hotness; groups of equal hotness in order of addresses.
         let mut by_heat: Vec<Vec<usize>> = vec![];
         for region in task.heat.regions() {
             for group in region.start..region.end {

@@ -11,17 +11,17 @@ use rand_pcg::{
 pub(super) struct Noise(Pcg64Mcg);
 
 impl Noise {
-    /// The stream number `stream` of `seed`. Streams do not disturb each other: a reader that
-    /// draws once more does not change what the others see.
+    /// Stream number `stream` of `seed`. Streams are independent: an additional draw from one does
+    /// not change the others.
     pub(super) fn new(seed: u64, stream: u64) -> Self {
         let mut noise =
             Self(Pcg64Mcg::seed_from_u64(seed ^ stream.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
-        // Seeds that are alike begin alike.
+        // Similar seeds have similar first values.
         noise.0.next_u64();
         noise
     }
 
-    /// A number that is at least 0 and below `end` (above 0).
+    /// A number from 0 to below `end` (above 0).
     pub(super) fn below(&mut self, end: usize) -> usize {
         // The high half of a product: even enough for ends far below 2^64.
         ((u128::from(self.0.next_u64()) * end as u128) >> 64) as usize

@@ -1,4 +1,4 @@
-//! A policy on a scenario, from the first sample to the last.
+//! A run of a policy on a scenario, from the first sample to the last.
 
 use super::{
     Scenario, SimMachine,
@@ -17,7 +17,7 @@ const SETTLED_POINTS: f64 = 3.0;
 /// Periods for which a target must stay within that distance to be settled.
 pub(super) const SETTLED_PERIODS: usize = 5;
 
-/// The words with which a policy ends its search.
+/// The actions with which a policy ends its search.
 const SETTLING: [&str; 2] = ["settle", "revert"];
 
 /// A policy that runs on a scenario, period after period.
@@ -28,7 +28,7 @@ pub struct Run<'a> {
     duration: Duration,
     elapsed: Duration,
     periods: Vec<PeriodRecord>,
-    /// The last one as the control loop has it.
+    /// The last period, as recorded by the control loop.
     last: Option<Period>,
     started_with: Vec<f64>,
     /// Bytes migrated up to the end of the last period.
@@ -40,24 +40,24 @@ pub struct Run<'a> {
 pub struct PeriodRecord {
     /// The end of the period, s.
     pub time_s: f64,
-    /// The target shares from here on, by tier; the mean of all domains.
+    /// The target shares set at the end of the period, by tier; the mean of all domains.
     pub target: Vec<f64>,
     /// The target shares of each domain.
     pub domain_targets: Vec<Vec<f64>>,
-    /// The part of the steered accesses on each tier at its end.
+    /// The share of the steered tasks' traffic on each tier at the end of the period.
     pub reached: Vec<f64>,
-    /// The traffic shares of each domain; `None` of a domain without a running task.
+    /// The traffic shares of each domain; `None` for a domain without a running task.
     pub domain_reached: Vec<Option<Vec<f64>>>,
     /// Counted reads and writes on each tier, GB/s.
     pub tier_bandwidth_gbps: Vec<f64>,
-    /// The latency of each tier, ns, where it was counted.
+    /// Latency of each tier, ns; `None` if not counted.
     pub tier_latency_ns: Vec<Option<f64>>,
     /// The bandwidth that represents the period (the percentile of its quiet samples), GB/s; `None`
     /// if some domain held off.
     pub judged_gbps: Option<f64>,
     /// Bytes of migrated pages.
     pub migrated_bytes: u64,
-    /// The action of the policy in each domain, in one word.
+    /// The action of the policy in each domain (`step`, `hold`, ...).
     pub actions: Vec<&'static str>,
     /// The reason of the action in each domain.
     pub reasons: Vec<String>,
@@ -79,7 +79,7 @@ pub struct Outcome {
     pub tasks: Vec<TaskOutcome>,
     /// The best static shares for the same scenario; `None` if no shares fit.
     pub best_static: Option<StaticBest>,
-    /// The time since which the target stays within 3 points of its last value, s.
+    /// The time from which the target stays within 3 points of its last value, s.
     pub converged_after_s: Option<f64>,
     /// Bytes of migrated pages.
     pub moved_bytes: u64,
@@ -90,13 +90,13 @@ pub struct Outcome {
 /// The result of a task under a policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskOutcome {
-    /// The length of its first run, s, search included; `None` if it did not end.
+    /// Duration of the first run, s, search included; `None` if it did not end.
     pub runtime_s: Option<f64>,
     /// Completed runs, with the fraction of the last one.
     pub work: f64,
-    /// The energy of its first run, J.
+    /// Energy of the first run, J.
     pub energy_j: Option<f64>,
-    /// The result with all pages on the first tier, as if it were large enough.
+    /// The result with all pages on the first tier, with unlimited capacity.
     pub local: StaticTask,
     /// The result with the best static shares.
     pub best_static: Option<StaticTask>,
@@ -109,9 +109,10 @@ impl Outcome {
         self.periods.windows(2).rposition(changed).map_or(0, |at| at + 2)
     }
 
-    /// The fraction of the periods since the target first settled in which it is more than 3 points
-    /// from the settled one; 1 if it never settled. A target is settled when the policy says so or,
-    /// of a policy that never does, when it stays within 3 points for [`SETTLED_PERIODS`] periods.
+    /// The fraction of periods, from the first settled target on, in which the target is more than
+    /// 3 points from the settled one; 1 if it never settled. A target is settled when the policy
+    /// reports so; for a policy that never does, when the target stays within 3 points for
+    /// [`SETTLED_PERIODS`] periods.
     pub fn unsettled_share(&self) -> f64 {
         let says =
             |period: &PeriodRecord| period.actions.iter().any(|action| SETTLING.contains(action));
@@ -129,8 +130,8 @@ impl Outcome {
 }
 
 impl TaskOutcome {
-    /// Speed relative to all pages on the first tier: of the first run, or of the part of it that
-    /// was done. `None` of a task that had not begun when the simulation ended.
+    /// Speed relative to all pages on the first tier: of the first run, or of its completed part.
+    /// `None` for a task that had not begun when the simulation ended.
     pub fn speedup(&self) -> Option<f64> {
         match self.runtime_s {
             Some(runtime_s) => Some(self.local.runtime_s / runtime_s),
@@ -138,8 +139,8 @@ impl TaskOutcome {
         }
     }
 
-    /// Regret: the length of its first run relative to that with the best static shares, minus 1;
-    /// of an unfinished run, by the work done.
+    /// Regret: duration of the first run relative to that with the best static shares, minus 1; for
+    /// an unfinished run, by the work done.
     pub fn regret(&self) -> Option<f64> {
         let best = self.best_static.as_ref()?;
         match self.runtime_s {
@@ -148,8 +149,8 @@ impl TaskOutcome {
         }
     }
 
-    /// Regret over the whole simulation, search included: how much more work the best static shares
-    /// do.
+    /// Regret over the whole simulation, search included: work with the best static shares divided
+    /// by the work done, minus 1.
     pub fn regret_over_duration(&self) -> Option<f64> {
         let best = self.best_static.as_ref()?;
         (self.work > 0.0).then(|| best.work / self.work - 1.0)
@@ -157,8 +158,8 @@ impl TaskOutcome {
 }
 
 impl<'a> Run<'a> {
-    /// Sets up `scenario` for `duration` under the policy that `policy` makes for each domain from
-    /// the tiers near it.
+    /// Sets up `scenario` for `duration`; `policy` makes the policy of each domain from the tiers
+    /// near it.
     pub fn new(
         scenario: &'a Scenario,
         settings: Settings,
@@ -186,12 +187,12 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The machine as the control loop sees it.
+    /// The layout of the machine.
     pub fn layout(&self) -> &Layout {
         self.machine.layout()
     }
 
-    /// The last period as the control loop has it.
+    /// The last period, as recorded by the control loop.
     pub const fn last(&self) -> Option<&Period> {
         self.last.as_ref()
     }
@@ -212,7 +213,7 @@ impl<'a> Run<'a> {
         self.periods.last()
     }
 
-    /// The part of the duration that has been simulated, 0 to 1.
+    /// The simulated fraction of the duration, 0 to 1.
     pub fn progress(&self) -> f64 {
         self.elapsed.as_secs_f64() / self.duration.as_secs_f64()
     }
@@ -286,13 +287,13 @@ fn mean(shares: &[Vec<f64>], tiers: usize) -> Vec<f64> {
     (0..tiers).map(|tier| shares.iter().map(|own| own[tier]).sum::<f64>() / count).collect()
 }
 
-/// Whether two targets are within 3 points.
+/// True if two targets are within 3 points.
 fn near(a: &[f64], b: &[f64]) -> bool {
     let distance = a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
     100.0 * distance <= SETTLED_POINTS + 1e-9
 }
 
-/// The time since which the target stays within 3 points of its last value; `None` if only the last
+/// The time from which the target stays within 3 points of its last value; `None` if only the last
 /// period does.
 fn converged_after_s(started_with: &[f64], periods: &[PeriodRecord]) -> Option<f64> {
     let last = &periods.last()?.target;

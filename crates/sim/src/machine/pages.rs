@@ -1,24 +1,24 @@
 //! The pages of a task, in groups.
 //!
 //! The pages of a group are on one tier and equally hot. Groups are in order of addresses. Bytes
-//! and heat are integers, so that moves conserve both exactly.
+//! and hotness are integers, so that moves conserve both exactly.
 //!
-//! The tier of a group is a pure function of its address and the shares: group `i` has the number
-//! `i x 0.618...` modulo 1, which spreads any range of groups evenly between 0 and 1, and belongs
-//! to the tier in whose part of that range the number falls. Any range of addresses is interleaved
-//! in the ratio of the shares, and a change of a share by some points moves only as many pages.
-//! (The kernel uses the offset modulo the sum of the weights, to the same end.)
+//! The tier of a group is a pure function of its address and the shares. Group `i` has the number
+//! `i x 0.618...` modulo 1; these numbers spread any range of groups evenly between 0 and 1. Each
+//! tier owns a part of this interval, proportional to its share. Thus any range of addresses is
+//! interleaved in the ratio of the shares, and a change of a share by some points moves only as
+//! many pages. (The kernel uses the offset modulo the sum of the weights for the same purpose.)
 
 use interleaf_model::demand::Hotness;
 
-/// The heat of the coldest group is 1 part in this.
+/// The hotness of all groups together, in units; each group has at least one.
 const HEAT_UNITS: f64 = (1u64 << 40) as f64;
 
-/// Pieces of the address space in which hot and cold are mixed.
+/// Pieces of the address space in which hot and cold groups alternate.
 const EXTENTS: usize = 16;
 
-/// The golden ratio's fraction as a fraction of 2^64: of all numbers, its multiples are spread
-/// the most evenly (Knuth, The Art of Computer Programming, volume 3, section 6.4).
+/// The golden ratio's fraction as a fraction of 2^64: its multiples are spread the most evenly of
+/// all numbers (Knuth, The Art of Computer Programming, volume 3, section 6.4).
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// The pages of a task.
@@ -26,10 +26,10 @@ const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 pub(super) struct Pages {
     /// The tier of each group.
     tier: Vec<u8>,
-    /// The accesses of each group, as a part of all.
+    /// The accesses of each group, in units of hotness.
     heat: Vec<u64>,
     bytes: u64,
-    /// Bytes of the smaller groups, and how many of the first ones have one more.
+    /// Bytes of the smaller groups, and the number of first groups with one byte more.
     group_bytes: u64,
     larger: usize,
     all_heat: u64,
@@ -70,7 +70,7 @@ impl Pages {
         self.bytes
     }
 
-    /// The bytes of `group`: all alike, to a byte.
+    /// The bytes of `group`: equal for all groups, to a byte.
     pub(super) fn group_bytes(&self, group: usize) -> u64 {
         self.group_bytes + u64::from(group < self.larger)
     }
@@ -86,7 +86,7 @@ impl Pages {
         })
     }
 
-    /// The number of moves so far: unchanged, no group has moved.
+    /// The number of moves so far; equal numbers mean that no group has moved.
     pub(super) const fn moves(&self) -> u64 {
         self.moves
     }
@@ -95,7 +95,7 @@ impl Pages {
         usize::from(self.tier[group])
     }
 
-    /// The part of all accesses that go to `group`.
+    /// The fraction of all accesses to `group`.
     pub(super) fn access_share(&self, group: usize) -> f64 {
         self.heat[group] as f64 / self.all_heat as f64
     }
@@ -104,7 +104,7 @@ impl Pages {
         &self.bytes_on
     }
 
-    /// The part of the accesses that each tier gets; they sum to 1.
+    /// The fraction of accesses to each tier; they sum to 1.
     pub(super) fn access_shares(&self) -> Vec<f64> {
         self.heat_on.iter().map(|heat| *heat as f64 / self.all_heat as f64).collect()
     }
@@ -125,7 +125,7 @@ impl Pages {
 pub(super) struct Interleaving {
     /// The end of each tier's range, out of 2^64.
     ends: Vec<u64>,
-    /// The last tier that has a part.
+    /// The last tier with a share above 0.
     last: usize,
 }
 
@@ -135,7 +135,7 @@ impl Interleaving {
         let mut sum = 0.0;
         let ends = shares.iter().map(|share| {
             sum += share;
-            // A conversion to a whole number saturates.
+            // The conversion to an integer saturates.
             (sum * (u64::MAX as f64)) as u64
         });
         Self { ends: ends.collect(), last }
@@ -147,7 +147,7 @@ impl Interleaving {
     }
 }
 
-/// The heat of each group, in the order of addresses.
+/// The hotness of each group, in order of addresses.
 fn heat(groups: usize, hotness: Hotness) -> Vec<u64> {
     let by_rank = |rank: usize| match hotness {
         Hotness::Uniform => 1.0,
@@ -171,7 +171,7 @@ fn heat(groups: usize, hotness: Hotness) -> Vec<u64> {
     heat
 }
 
-/// The address of the group with this rank in heat: consecutive ranks are spread over all
+/// The address of the group with this rank of hotness: consecutive ranks are spread over all
 /// addresses, as hot structures lie among cold ones.
 fn address(rank: usize, groups: usize) -> usize {
     if groups < EXTENTS * EXTENTS {
@@ -182,7 +182,7 @@ fn address(rank: usize, groups: usize) -> usize {
     if block >= EXTENTS * EXTENTS {
         return rank;
     }
-    // Rows become columns.
+    // Transposes rows and columns.
     (block % EXTENTS * EXTENTS + block / EXTENTS) * run + within
 }
 

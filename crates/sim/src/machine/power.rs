@@ -1,11 +1,11 @@
-//! Power, and whose it is.
+//! Power of the machine, and its division among tasks.
 
 use super::SimMachine;
 
 /// Watts for one GB/s at one pJ a bit: 8 x 10^9 x 10^-12.
 const W_PER_GBPS_PJ: f64 = 8e-3;
 
-/// The power of the machine now, W; `None` if its platform has no power figures.
+/// The current power of the machine, W; `None` if its platform has no power figures.
 pub(super) fn watts(machine: &SimMachine<'_>) -> Option<f64> {
     let threads: f64 = (0..machine.equilibrium.running.len()).map(|at| threads(machine, at)).sum();
     let power = machine.scenario.platform.power.as_ref()?;
@@ -18,8 +18,8 @@ pub(super) fn watts(machine: &SimMachine<'_>) -> Option<f64> {
     Some(standing_watts(machine)? + power.core_w * threads + traffic + background)
 }
 
-/// The part of that which an entry of what runs takes, W: its cores, its traffic, and of what
-/// stands there in any case as much as it has of the threads.
+/// The power of a running task, W: its cores, its traffic, and a share of the standing power in
+/// proportion to its threads.
 pub(super) fn task_watts(machine: &SimMachine<'_>, entry: usize) -> Option<f64> {
     let power = machine.scenario.platform.power.as_ref()?;
     let own = threads(machine, entry);

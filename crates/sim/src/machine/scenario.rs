@@ -7,13 +7,13 @@ use interleaf_model::{
     units::{Bytes, Time},
 };
 
-/// The most page groups of a scenario; above it nothing is gained.
+/// The most page groups of a scenario; more give no better result.
 pub const GROUPS_MAX: usize = 1 << 22;
 
 /// Default number of page groups: a point of shares is hundreds of them.
 pub const PAGE_GROUPS: usize = 1 << 16;
 
-/// The shortest and the longest simulation, s: more than a day is a typing mistake.
+/// The shortest and the longest simulation, s: more than a day is a typing error.
 pub const DURATION_S: [f64; 2] = [1e-3, 86_400.0];
 
 /// The largest bandwidth of migration or of a device, GB/s: far above any machine.
@@ -25,8 +25,8 @@ pub const NOISE_MAX: f64 = 0.5;
 /// The most tiers of a machine that is simulated.
 const TIERS_MAX: usize = 16;
 
-/// The shortest cycle of a run, s, as each takes a step of the simulation; and the longest run, s:
-/// three years.
+/// The shortest cycle of a run, s, since each cycle takes a simulation step; and the longest run,
+/// s: three years.
 const RUN_S: [f64; 2] = [1e-3, 1e8];
 
 /// Default footprint of a demand: 32 GiB (assumed).
@@ -45,62 +45,62 @@ pub struct Scenario {
     pub platform: Platform,
     /// The tasks; at least one.
     pub tasks: Vec<Task>,
-    /// Devices that read and write memory by themselves.
+    /// Devices with their own memory traffic.
     pub devices: Vec<TrafficDevice>,
-    /// Bytes of each tier that are in use by others and do not move.
+    /// Bytes of each tier that other programs occupy permanently.
     pub held_bytes: Vec<u64>,
     /// Page migration.
     pub migration: Migration,
-    /// Heat sampling.
+    /// Hotness sampling.
     pub damon: Damon,
     /// The number of groups of all pages; the pages of a group are on one tier.
     pub page_groups: usize,
     /// Standard deviation of a counter, as a fraction of its reading.
     pub counter_noise: f64,
-    /// Whether the machine has counters of requests and of their latency.
+    /// True if the machine has counters of requests and of their latency.
     pub counts_latency: bool,
     /// The seed of all randomness.
     pub seed: u64,
 }
 
-/// A workload that runs.
+/// A running workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
     /// The name, unique in the scenario.
     pub name: String,
-    /// The behaviour of its threads.
+    /// The behaviour of the threads.
     pub program: Program,
     /// The number of threads.
     pub threads: u32,
-    /// The unit of its result.
+    /// The unit of the result.
     pub metric: Metric,
-    /// The memory that it touches, bytes.
+    /// Memory that the task touches, bytes.
     pub footprint_bytes: u64,
-    /// The distribution of its accesses over its pages.
+    /// The distribution of accesses over the pages.
     pub hotness: Hotness,
-    /// The part of its traffic that is reads, 0 to 1.
+    /// The read share of the traffic, 0 to 1.
     pub read_share: f64,
-    /// Whether it reads lines in random order.
+    /// True if lines are read in random order.
     pub random: bool,
-    /// The domain its threads run in, as an index.
+    /// The index of the domain of the threads.
     pub domain: usize,
-    /// The control group it belongs to.
+    /// The control group of the task.
     pub scope: String,
-    /// Whether decisions may move its pages.
+    /// True if decisions may move the pages.
     pub steered: bool,
     /// Start time, s.
     pub start_s: f64,
     /// The number of runs; `None` for endless runs.
     pub runs: Option<u32>,
-    /// The length of a run: 1 is that of its demand.
+    /// The length of a run, as a multiple of the run of its demand.
     pub work: f64,
     /// The number of cycles through the phases in a run.
     pub cycles: u32,
 }
 
 impl Task {
-    /// `threads` threads of the workload that `demand` describes, on `platform`, from runs measured
-    /// on `measured_on`: endless runs from the start on, in the first domain.
+    /// `threads` threads of the workload of `demand` on `platform`, whose runs were measured on
+    /// `measured_on`: endless runs from the start, in the first domain.
     pub fn new(platform: &Platform, measured_on: &Platform, demand: &Demand, threads: u32) -> Self {
         Self {
             name: demand.name.clone(),
@@ -123,7 +123,7 @@ impl Task {
         }
     }
 
-    /// The length of a run alone on the machine with all pages on the first tier, s.
+    /// Duration of a run alone on the machine with all pages on the first tier, s.
     pub fn local_runtime_s(&self) -> f64 {
         self.work * self.program.local_runtime_s
     }
@@ -140,18 +140,18 @@ impl Task {
     }
 }
 
-/// A device that reads and writes memory by itself: PCIe DMA.
+/// A device with its own memory traffic: PCIe DMA.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrafficDevice {
     /// The name of the device.
     pub name: String,
-    /// The tier that its buffers are on, as an index.
+    /// The index of the tier of its buffers.
     pub tier: usize,
-    /// The domain whose counters see it, as an index.
+    /// The index of the domain whose counters include the device.
     pub domain: usize,
-    /// Reads and writes, GB/s.
+    /// Bandwidth of reads and writes, GB/s.
     pub bandwidth_gbps: f64,
-    /// The part of that which reads memory, 0 to 1.
+    /// The read share of the traffic, 0 to 1.
     pub read_share: f64,
     /// Start time, s.
     pub from_s: f64,
@@ -179,7 +179,7 @@ impl Default for Migration {
     }
 }
 
-/// Heat sampling by DAMON: one page of each region in each sampling interval.
+/// Hotness sampling by DAMON: one page of each region in each sampling interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Damon {
     /// Interval between two samples of a region, ns. Default: 200 ms, as the DMI prototype ran it.
@@ -224,7 +224,7 @@ pub enum ScenarioError {
         /// The tiers of the platform.
         tiers: usize,
     },
-    /// A run that ends, or begins its phases anew, all too often.
+    /// A run with cycles that are too short.
     #[error("a cycle of a run of {task} takes {cycle}, less than {}", Time::from_seconds(RUN_S[0]))]
     TooShort {
         /// The task.
@@ -232,7 +232,7 @@ pub enum ScenarioError {
         /// The length of a cycle.
         cycle: Time,
     },
-    /// A run that does not end.
+    /// A run that is too long.
     #[error("a run of {task} takes {run_s:.0} s, more than {} s", RUN_S[1])]
     TooLong {
         /// The task.
@@ -284,7 +284,7 @@ impl ScenarioError {
 }
 
 impl Scenario {
-    /// `tasks` on `platform`, with defaults for all else.
+    /// `tasks` on `platform`, with defaults for all other fields.
     pub fn new(name: &str, platform: Platform, tasks: Vec<Task>) -> Self {
         Self {
             name: name.into(),
@@ -348,7 +348,7 @@ impl Scenario {
     fn check_cores(&self) -> Result<(), ScenarioError> {
         for (at, domain) in self.platform.domains.iter().enumerate() {
             let own = || self.tasks.iter().filter(|task| task.domain == at);
-            // Endless tasks and those of the start, then each task that starts later.
+            // Endless tasks and tasks with this start time, for each distinct start.
             for starting in own() {
                 let runs = |task: &&Task| {
                     task.start_s == starting.start_s

@@ -1,9 +1,9 @@
-//! Scenarios as files: what runs on a platform, from when on, and what disturbs it.
+//! Scenarios as files: the tasks on a platform, their start times, and disturbances.
 //!
-//! A file is read in two steps, because nothing here opens one. [`parse`] checks what the file
-//! alone shows, and gives the name of the platform it is for. [`ScenarioFile::build`] gets that
-//! platform, asks its caller for each demand, and checks what only they show: whether there is
-//! such a tier, whether threads find cores, whether pages fit. Errors of both steps name the line.
+//! A file is parsed in two steps, since this crate opens no files. [`parse`] checks the file alone,
+//! and returns the name of its platform. [`ScenarioFile::build`] takes that platform, asks its
+//! caller for each demand, and checks the combination: tier names, cores for threads, memory for
+//! pages. Errors of both steps name the line.
 
 mod build;
 mod read;
@@ -24,10 +24,10 @@ use toml::Spanned;
 /// The schema of a scenario file.
 pub const SCHEMA: &str = "interleaf.scenario/1";
 
-/// A scenario as its file has it: in itself without fault, but for no platform yet.
+/// A parsed scenario: valid in itself, not yet combined with a platform.
 #[derive(Clone, Debug)]
 pub struct ScenarioFile {
-    /// The file, as it was named, and its text: later errors give lines too.
+    /// The file name and its text: later errors name lines too.
     file: String,
     text: String,
     name: String,
@@ -54,12 +54,12 @@ pub enum DemandSource<'a> {
     File(&'a str),
 }
 
-/// A demand, as it is loaded from its source.
+/// A demand loaded from its source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadedDemand {
     /// The demand on memory.
     pub demand: Demand,
-    /// The platform its runs were made on; `None` where that is the platform of the scenario.
+    /// The platform of the demand's runs; `None` if it is the platform of the scenario.
     pub measured_on: Option<Platform>,
 }
 
@@ -102,7 +102,7 @@ impl ScenarioFile {
         &self.name
     }
 
-    /// The platform it is for, by name or file, where it says so.
+    /// The platform of the scenario, by name or file, if given.
     pub fn platform_name(&self) -> Option<&str> {
         self.platform.as_ref().map(|name| name.get_ref().as_str())
     }
@@ -142,7 +142,7 @@ impl OwnedSource {
         }
     }
 
-    /// The key that gives it.
+    /// The TOML key of the source.
     const fn key(&self) -> &'static str {
         match self {
             Self::Workload(_) => "workload.workload",

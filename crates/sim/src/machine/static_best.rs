@@ -1,7 +1,7 @@
-//! The best static interleaving: what every policy is measured by.
+//! The best static interleaving: the reference of every policy.
 //!
-//! Static shares are interleaved from the first page on, so the traffic is shared as the pages are
-//! and nothing moves; what runs is simulated from one change to the next.
+//! Static shares apply from the first page on, so the traffic has the same shares as the pages, and
+//! no page moves; the simulation advances from one event to the next.
 
 use super::{Scenario, SimMachine, Task, task::TaskState};
 use interleaf_model::{machine::Layout, search::best_points};
@@ -9,7 +9,7 @@ use interleaf_model::{machine::Layout, search::best_points};
 /// A run is stopped after this multiple of the longest run alone.
 const PATIENCE: f64 = 50.0;
 
-/// Passes over the domains when several are searched.
+/// Passes over the domains in a search over several domains.
 const SWEEPS: usize = 2;
 
 /// The best static shares and their results.
@@ -24,16 +24,16 @@ pub struct StaticBest {
 /// The result of a task with static shares.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StaticTask {
-    /// The length of its first run, s; a lower bound if the run was stopped.
+    /// Duration of the first run, s; a lower bound if the run was stopped.
     pub runtime_s: f64,
     /// Runs until the end of the simulation, with the fraction of the last one.
     pub work: f64,
-    /// The energy of its first run, J; 0 on a platform without power figures.
+    /// Energy of the first run, J; 0 on a platform without power figures.
     pub energy_j: f64,
 }
 
 /// The best static shares of `scenario` over `duration_s`: those with the highest product of the
-/// speeds of the tasks that start by then. `None` if none are found that fit.
+/// speeds of the tasks that start by then. `None` if no shares fit.
 pub fn static_best(scenario: &Scenario, duration_s: f64) -> Option<StaticBest> {
     let layout = scenario.layout();
     let mut points: Vec<Vec<u16>> =
@@ -62,8 +62,8 @@ pub fn static_best(scenario: &Scenario, duration_s: f64) -> Option<StaticBest> {
     Some(StaticBest { tasks, points })
 }
 
-/// The results of `scenario` with all pages on the first tier near each domain, as if it were large
-/// enough.
+/// The results of `scenario` with all pages on the first tier near each domain, with unlimited
+/// capacity.
 pub(super) fn all_local(scenario: &Scenario, duration_s: f64) -> Vec<StaticTask> {
     let layout = scenario.layout();
     let points: Vec<Vec<u16>> =
@@ -87,7 +87,7 @@ fn shares(points: &[u16]) -> Vec<f64> {
     points.iter().map(|points| f64::from(*points) / 100.0).collect()
 }
 
-/// Whether all tasks fit together with this interleaving.
+/// True if all tasks fit together with this interleaving.
 fn fits(scenario: &Scenario, points: &[Vec<u16>]) -> bool {
     let mut needed = vec![0.0; scenario.platform.tiers.len()];
     for task in &scenario.tasks {
@@ -98,7 +98,7 @@ fn fits(scenario: &Scenario, points: &[Vec<u16>]) -> bool {
     needed.iter().zip(scenario.free_bytes()).all(|(needed, free)| *needed <= free as f64)
 }
 
-/// The sum of the logarithms of the tasks' speeds: more is better.
+/// The sum of the logarithms of the tasks' speeds: higher is better.
 fn score(scenario: &Scenario, points: &[Vec<u16>]) -> f64 {
     let tasks = run(scenario, points, 0.0);
     let log =

@@ -1,4 +1,4 @@
-//! A task while it runs.
+//! A running task.
 
 use super::{
     heat::Heat,
@@ -6,7 +6,7 @@ use super::{
     scenario::{Scenario, Task},
 };
 
-/// Remaining work that counts as none, as a fraction of a run.
+/// Remaining work below this fraction of a run counts as none.
 const DONE: f64 = 1e-12;
 
 /// The placement of a task's pages.
@@ -16,21 +16,21 @@ pub(super) enum Placement {
     None,
     /// Fixed shares of its accesses, for the search among static shares.
     Fixed(Vec<f64>),
-    /// Page groups, with their heat.
+    /// Page groups, with their hotness.
     Paged(Box<Pages>, Heat),
 }
 
-/// A task while it runs, and what it has done.
+/// A running task, and its completed work.
 #[derive(Clone, Debug)]
 pub(super) struct TaskState {
     pub(super) memory: Placement,
-    /// Fraction of the current run that is done.
+    /// Completed fraction of the current run.
     done: f64,
     pub(super) runs_done: u32,
     run_began_ns: u64,
-    /// The length of the first complete run, ns.
+    /// Duration of the first complete run, ns.
     pub(super) first_run_ns: Option<u64>,
-    /// Energy of its first run, J.
+    /// Energy of the first run, J.
     pub(super) first_run_j: Option<f64>,
     /// Energy since the current run began, J.
     run_j: f64,
@@ -69,7 +69,7 @@ impl TaskState {
         f64::from(self.runs_done) + self.done
     }
 
-    /// The index of the current phase, and the work up to its end, as a fraction of the run.
+    /// The index of the current phase, and the end of the phase as a fraction of the run.
     pub(super) fn phase(&self, task: &Task) -> (usize, f64) {
         let phases = task.program.phases();
         let cycle = 1.0 / f64::from(task.cycles);
@@ -85,7 +85,7 @@ impl TaskState {
         (0, 1.0 - self.done)
     }
 
-    /// Works for `span_ns` at `speed` and uses `energy_j`. Returns whether a run ended.
+    /// Advances by `span_ns` at `speed` with `energy_j`. Returns true if a run ended.
     pub(super) fn advance(
         &mut self,
         task: &Task,
@@ -113,7 +113,7 @@ impl TaskState {
     }
 }
 
-/// The groups of each task: in the ratio of their footprints, at least one each.
+/// The number of groups of each task: proportional to its footprint, at least one.
 pub(super) fn groups(scenario: &Scenario) -> Vec<usize> {
     let all: u64 = scenario.tasks.iter().map(|task| task.footprint_bytes).sum();
     let share = |task: &Task| task.footprint_bytes as f64 / all.max(1) as f64;

@@ -1,4 +1,4 @@
-//! A policy by name on a scenario, with what it is made to believe.
+//! A run of a named policy on a scenario, with curves that may be wrong.
 
 use super::{
     Outcome, Run, Scenario,
@@ -13,20 +13,20 @@ use interleaf_model::{
     policy::{Place, PolicyKind},
 };
 
-/// A policy to try, and how.
+/// A policy and its settings for a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trial {
     /// The kind of policy.
     pub policy: PolicyKind,
-    /// The points of a hundred of [`PolicyKind::Static`]; `None` for the best static ones.
+    /// Points of a hundred for [`PolicyKind::Static`]; `None` for the best static shares.
     pub points: Option<Vec<u16>>,
-    /// The error of the curves that the policy is given: see [`believed`].
+    /// The error of the policy's curves: see [`believed`].
     pub curve_error: f64,
-    /// The control loop.
+    /// Settings of the control loop.
     pub settings: Settings,
 }
 
-/// A scenario with what every trial on it needs.
+/// A scenario with the data that all trials share.
 pub struct Arena<'a> {
     scenario: &'a Scenario,
     duration: Duration,
@@ -41,7 +41,7 @@ impl<'a> Arena<'a> {
     }
 
     /// Reuses the best static shares of a scenario that differs at most in noise, seed, migration
-    /// or heat sampling, on which they do not depend.
+    /// or hotness sampling, which do not affect static shares.
     pub const fn with_best(
         scenario: &'a Scenario,
         duration: Duration,
@@ -50,7 +50,7 @@ impl<'a> Arena<'a> {
         Self { scenario, duration, best_static }
     }
 
-    /// The best static shares; `None` when none fit.
+    /// The best static shares; `None` when no shares fit.
     pub const fn best_static(&self) -> Option<&StaticBest> {
         self.best_static.as_ref()
     }
@@ -89,7 +89,8 @@ impl<'a> Arena<'a> {
     }
 }
 
-/// The shares of the near tiers by `points` of the machine; all on the first if these are 0.
+/// The shares of the near tiers by `points` of the machine; all on the first near tier if these
+/// points are 0.
 fn fixed(points: &[u16], near: &[usize], tiers: &[TierLayout]) -> Vec<f64> {
     let own: Vec<f64> =
         near.iter().map(|tier| points.get(*tier).copied().map_or(0.0, f64::from)).collect();
@@ -100,13 +101,11 @@ fn fixed(points: &[u16], near: &[usize], tiers: &[TierLayout]) -> Vec<f64> {
     (0..tiers.len()).map(|tier| if tier == 0 { 1.0 } else { 0.0 }).collect()
 }
 
-/// `platform` as one would believe it to be whose curves are wrong by the part `error`: the first
-/// tier carries so much less than it really does, and every other one so much more; with a
-/// negative error the other way round. Both wrong in opposite directions is the worst there is: it
-/// shifts the ratio, which a common error would not.
+/// Returns `platform` with wrong curves: the bandwidth of the first tier is too low by the fraction
+/// `error`, that of every other tier too high; a negative error is the reverse. Errors in opposite
+/// directions are the worst case: they shift the ratio, which a common error would not.
 ///
-/// # Errors
-/// When a curve is then none.
+/// # Errors If a curve becomes invalid.
 pub fn believed(platform: &Platform, error: f64) -> Result<Platform, CurveError> {
     let mut believed = platform.clone();
     for (at, tier) in believed.tiers.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! Runs of the scheduler with a checker behind it, with settings drawn at random.
+//! Runs of the scheduler with a checker as observer, with random settings.
 
 use interleaf_sim::dimm::{
     check::{Checker, Violation},
@@ -78,8 +78,8 @@ impl Setup {
     }
 }
 
-/// Runs so many accesses by the tables of `setup`, checked by those of `device`: how many commands
-/// were checked, and the first of them that broke a rule.
+/// Runs `accesses` with the tables of `setup`, checked by those of `device`: the number of checked
+/// commands, and the first violations.
 pub(crate) fn run(device: &Device, setup: &Setup, accesses: u64) -> (u64, Vec<Violation>) {
     let mut channel = SubChannel::new(&setup.device, &setup.controller, (setup.load.seed % 24, 24));
     let mut source = ClosedLoop::new(&setup.device, &setup.load);

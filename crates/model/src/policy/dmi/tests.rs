@@ -33,7 +33,7 @@ fn seen(bandwidth_gbps: f64, error_gbps: f64) -> Observation {
     }
 }
 
-/// The ratios over `periods`, with what was done, when `gbps` answers to the ratio.
+/// Runs `periods` periods with bandwidths from `gbps` of the ratio; returns ratios and verdicts.
 fn run(
     policy: &mut Calibrator,
     periods: usize,
@@ -49,20 +49,21 @@ fn run(
     (0..periods).map(period).collect()
 }
 
-/// Linear between points, from the highest ratio to the lowest.
+/// Linear interpolation between points, from the highest ratio to the lowest.
 fn between(points: &[(f64, f64)], ratio: f64) -> f64 {
     let pair = points.windows(2).find(|pair| ratio >= pair[1].0).expect("within the points");
     let ((high, a), (low, b)) = (pair[0], pair[1]);
     b + (a - b) * (ratio - low) / (high - low)
 }
 
-/// Two tiers that share the pages: each is full at its part, softly so near their meeting.
+/// Bandwidth of two tiers that share the pages, with a smooth transition where both saturate.
 fn soft(ratio: f64) -> f64 {
     let part = |share: f64, gbps: f64| libm::pow(share / gbps, 12.0);
     libm::pow(part(ratio, 40_900.0) + part(100.0 - ratio, 22_500.0), -1.0 / 12.0)
 }
 
-/// The six bandwidths of the log; the others are made up, with a summit where it came to rest.
+/// The six bandwidths of the log; the other points are invented, with the maximum at the ratio of
+/// the log's rest.
 const SERVER: [(f64, f64); 12] = [
     (100.0, 409.0),
     (92.0, 441.0),
@@ -108,7 +109,7 @@ fn a_concave_curve() {
 
 #[test]
 fn pages_that_bring_nothing_elsewhere_come_back() {
-    // Saturated, but every point elsewhere costs: a few probes, then 100 for good.
+    // Saturated, but every point on the second tier lowers the bandwidth: a few probes, then 100.
     for mut policy in both() {
         let log = run(&mut policy, 30, |ratio| (300.0 + ratio, 0.0));
         let ratios: Vec<f64> = log.iter().map(|(ratio, _)| libm::round(*ratio)).collect();
@@ -124,13 +125,13 @@ fn no_demand_brings_pages_back() {
         let log = run(&mut policy, 40, |_| (100.0, 0.0));
         let (ratio, last) = log.last().expect("40 periods");
         assert_eq!((*ratio, last.action), (100.0, "local"));
-        // And the next demand is met as fast as the first.
+        // The search for the next demand is as fast as the first one.
         let log = run(&mut policy, 14, |ratio| (soft(ratio), 0.0));
         assert!((log[13].0 - 65.0).abs() <= 4.0);
     }
 }
 
-/// Even if it is back in the very period in which the last pages are.
+/// Demand rises again in the same period in which the last pages return.
 #[test]
 fn demand_that_is_back_at_once_is_searched_for() {
     for mut policy in both() {
@@ -144,8 +145,8 @@ fn demand_that_is_back_at_once_is_searched_for() {
     }
 }
 
-/// A step off the first tier that takes the bandwidth below the cutoff is no fall of demand, and
-/// must not repeat for ever.
+/// A step away from the first tier that lowers the bandwidth below the cutoff is no fall of demand,
+/// and must not repeat for ever.
 #[test]
 fn a_step_below_the_cutoff_is_not_made_for_ever() {
     for mut policy in both() {
@@ -158,7 +159,8 @@ fn a_step_below_the_cutoff_is_not_made_for_ever() {
 
 #[test]
 fn more_demand_ends_the_rest() {
-    // A program that 300 GB/s of the first tier serve best; then one that wants all.
+    // First a program with its maximum on the first tier alone; then a program that needs both
+    // tiers.
     for (mut policy, lag) in both().into_iter().zip([0, 1]) {
         run(&mut policy, 20, |ratio| (200.0 + ratio, 0.0));
         let log = run(&mut policy, 40, |ratio| (soft(ratio), 3.0));
@@ -170,7 +172,7 @@ fn more_demand_ends_the_rest() {
     }
 }
 
-/// At rest between both ends: a rise probes fewer points on the first tier, a fall more.
+/// At rest between both ends: a rise probes fewer points on the first tier, a fall more points.
 #[test]
 fn a_change_at_rest_is_probed_in_its_direction() {
     for (policy, lag) in both().into_iter().zip([0, 1]) {
@@ -188,7 +190,7 @@ fn a_change_at_rest_is_probed_in_its_direction() {
     }
 }
 
-/// A change within the noise is looked at three times; then half of the step is taken back.
+/// A change within the noise is measured in three periods; then half of the step is taken back.
 #[test]
 fn half_a_step_is_taken_back_where_a_change_may_be_noise() {
     let [_, mut policy] = both();
@@ -260,7 +262,7 @@ proptest! {
     }
 }
 
-/// Normal deviates from a seed, and how far samples scatter: SplitMix64, then Box and Muller.
+/// Normal deviates from a seed (SplitMix64, then Box and Muller), and the scatter of samples.
 struct Noise(u64, f64);
 
 impl Noise {
@@ -277,8 +279,8 @@ impl Noise {
         radius * libm::cos(2.0 * core::f64::consts::PI * self.uniform())
     }
 
-    /// The 90th percentile of 30 samples that scatter around `gbps`, and the standard
-    /// error of their mean.
+    /// The 90th percentile of 30 samples that scatter around `gbps`, and the standard error of
+    /// their mean.
     fn period(&mut self, gbps: f64) -> (f64, f64) {
         let mut samples: [f64; 30] = std::array::from_fn(|_| gbps * (1.0 + self.1 * self.normal()));
         samples.sort_by(f64::total_cmp);
@@ -288,8 +290,8 @@ impl Noise {
     }
 }
 
-/// Over 300 seeds and 100 periods: the part of the periods after the first rest that are more
-/// than 3 points away from it, and the mean bandwidth of all periods.
+/// Over 300 seeds and 100 periods: the fraction of periods after the first rest that are more than
+/// 3 points away from its ratio, and the mean bandwidth of all periods.
 fn unrest(policy: &Calibrator, scatter: f64) -> (f64, f64) {
     let (mut rested, mut away, mut carried) = (0, 0, 0.0);
     for seed in 0..300 {

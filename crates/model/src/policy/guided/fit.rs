@@ -1,11 +1,11 @@
 //! Fits a model of threads and tiers to a few observations.
 //!
-//! Threads keep `circulating` bytes going and compute `compute_ns` between a line and the next
-//! request for it; each tier carries a factor times what its curve says. By Little's law the bytes
-//! in flight at the tiers are known from one observation; a second one at other shares tells what
-//! circulates from what is computed on. The parameters are those that agree best with all
-//! observations (least squares of logarithms), held near what is believed beforehand: what one
-//! observation leaves open, the curves decide; what the observations say, they overrule.
+//! Threads keep `circulating` bytes in flight and compute `compute_ns` between a line and the next
+//! request for it; each tier reaches a factor times its curve. By Little's law one observation
+//! gives the bytes in flight at the tiers; a second observation at other shares separates
+//! circulating bytes from compute time. The parameters are a least-squares fit of logarithms to all
+//! observations, with a prior: one observation leaves some parameters to the curves; further
+//! observations overrule the prior.
 
 use crate::{
     equilibrium::{Load, LoadEquilibrium, LoadTraffic, System},
@@ -21,16 +21,16 @@ const LATENCY_SPREAD: f64 = 0.03;
 /// The prior of a tier's factor: standard deviation of its logarithm.
 const FACTOR_SPREAD: f64 = 0.2;
 
-/// The prior of the computing time between two requests of a line, ns, and the standard deviation
-/// of its logarithm: from 20 ns (a loop that only copies) to about 1 us.
+/// The prior of the compute time between two requests for a line, ns, and the standard deviation of
+/// its logarithm: from 20 ns (a loop that only copies) to about 1 us.
 const COMPUTE_NS: f64 = 150.0;
 const COMPUTE_SPREAD: f64 = 1.2;
 
-/// The standard deviation of the logarithm of the bytes that circulate, around all that the cores
-/// can have outstanding.
+/// The prior of the circulating bytes: all outstanding requests of the cores, with this standard
+/// deviation of the logarithm.
 const CIRCULATING_SPREAD: f64 = 1.0;
 
-/// Tiers with less of the traffic say nothing of themselves.
+/// Tiers with a smaller share of the traffic do not enter the fit.
 const LEAST_SHARE: f64 = 0.02;
 
 /// The first and the last step of the search, in logarithms.
@@ -39,7 +39,7 @@ const STEPS: (f64, f64) = (0.25, 0.002);
 /// Observed traffic at some shares.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Seen {
-    /// The part of the traffic on each tier, 0 to 1.
+    /// The fraction of traffic on each tier, 0 to 1.
     pub(super) shares: Vec<f64>,
     /// The total, GB/s.
     pub(super) bandwidth_gbps: f64,
@@ -50,17 +50,17 @@ pub(super) struct Seen {
 /// Parameters of threads and tiers.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Fit {
-    /// Natural logarithms: of the bytes that circulate, of the computing in ns, of the tiers'
+    /// Natural logarithms of the circulating bytes, of the compute time in ns, and of the tiers'
     /// factors.
     logs: Vec<f64>,
 }
 
-/// A platform as it is believed, for traffic of one mix from one domain.
+/// The believed platform, for traffic of one mix from one domain.
 pub(super) struct Belief<'a> {
     system: System<'a>,
     template: Load,
     tiers: usize,
-    /// The tiers that are near, as indices of the platform.
+    /// Indices of the near tiers in the platform.
     near: Vec<usize>,
     /// The most bytes that the cores can have outstanding.
     outstanding_bytes: f64,
@@ -96,7 +96,7 @@ impl<'a> Belief<'a> {
         Fit { logs }
     }
 
-    /// The equilibrium of these threads with `shares` of their traffic on each near tier.
+    /// The equilibrium of the fitted threads with `shares` of their traffic on each near tier.
     pub(super) fn reach(&self, fit: &Fit, shares: &[f64]) -> LoadEquilibrium {
         let mut load = self.template.clone();
         load.threads = libm::exp(fit.logs[0]) / LINE_BYTES;
@@ -116,17 +116,17 @@ impl<'a> Belief<'a> {
         }
     }
 
-    /// The part of the first tier's bandwidth that `gbps` are, 0 to 1.
+    /// `gbps` as a fraction of the first tier's bandwidth.
     pub(super) fn used(&self, fit: &Fit, gbps: f64) -> f64 {
         let most = self.system.responses()[self.near[0]].max_bandwidth_gbps();
         gbps / (most * libm::exp(fit.logs[2]))
     }
 
-    /// The parameters that agree best with all observations, searched from `from`.
+    /// The best fit to all observations; the search starts at `from`.
     pub(super) fn fit(&self, seen: &[Seen], from: Fit) -> Fit {
         let mut best = from;
         if let Some(bytes) = seen.last().and_then(Seen::in_flight_bytes) {
-            // Little's law, with what is computed on meanwhile.
+            // Little's law, plus the bytes of lines that are computed on.
             let computed = seen[seen.len() - 1].bandwidth_gbps * libm::exp(best.logs[1]);
             best.logs[0] = libm::log(bytes + computed);
         }
@@ -162,7 +162,7 @@ impl<'a> Belief<'a> {
         best
     }
 
-    /// The sum of squares, in standard deviations.
+    /// The sum of squared errors, in standard deviations.
     fn misfit(&self, seen: &[Seen], fit: &Fit) -> f64 {
         let [circulating, compute, factors @ ..] = &fit.logs[..] else { return f64::INFINITY };
         let prior = self.prior();
@@ -189,7 +189,7 @@ impl Seen {
         self.shares[tier] >= LEAST_SHARE
     }
 
-    /// Bytes in flight at all tiers, where their latency is known.
+    /// Bytes in flight at all tiers; `None` if a latency is unknown.
     fn in_flight_bytes(&self) -> Option<f64> {
         let on = (0..self.shares.len()).filter(|tier| self.is_on(*tier));
         on.map(|tier| Some(self.shares[tier] * self.bandwidth_gbps * self.latency_ns[tier]?)).sum()

@@ -3,7 +3,7 @@
 use super::{Class, Violation, rules::Rules, violation};
 use crate::dimm::command::Command;
 
-/// The bus for commands: one for all pseudo-channels, which have their clocks in turn.
+/// The command bus: shared by the pseudo-channels, whose clocks alternate.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CommandBus {
     /// The last command of each pseudo-channel.
@@ -42,17 +42,17 @@ impl CommandBus {
 struct Burst {
     command: Command,
     write: bool,
-    /// The clock at which the DRAM clock of the command began.
+    /// The first clock of the command's DRAM clock.
     clock: u64,
-    /// Clocks from there to the data.
+    /// Clocks from `clock` to the data.
     latency: u64,
 }
 
-/// The bus for data. Pseudo-channels have transfers of it in turn, so that bursts of both may run
-/// side by side; but its direction is one.
+/// The data bus. Transfers of the pseudo-channels alternate, so that bursts of both may overlap;
+/// but the bus has one direction at a time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DataBus {
-    /// The last burst of each pseudo-channel, rank and direction that has had one.
+    /// The last burst of each pseudo-channel, rank and direction.
     bursts: Vec<Burst>,
 }
 
@@ -64,7 +64,7 @@ impl DataBus {
                 Some(gap) => gap,
                 None => continue,
             };
-            // The distance of the commands that keeps the data apart by the gap.
+            // The least distance of the commands for this gap between their data.
             let limit = (earlier.latency + rules.burst + gap).saturating_sub(burst.latency);
             let cycles = burst.clock.saturating_sub(earlier.clock);
             if burst.start() < earlier.start() + rules.burst + gap {
@@ -92,8 +92,8 @@ impl Burst {
             Class::Write => (true, rules.write_latency),
             _ => return None,
         };
-        // Both pseudo-channels have their commands in the same clock of the DRAM, one half of it
-        // after the other; the module's register hands them on together.
+        // Both pseudo-channels issue in the same clock of the DRAM, one half of it after the other;
+        // the register of the module forwards both commands together.
         let clock = command.at - command.at % rules.host_clocks;
         Some(Self { command: *command, write, clock, latency })
     }

@@ -1,4 +1,4 @@
-//! The commands that each bank, bank group and rank has received.
+//! The commands received by each bank, bank group and rank.
 
 use super::{
     Violation,
@@ -8,12 +8,12 @@ use super::{
 };
 use crate::dimm::command::{Command, Kind};
 
-/// The commands that a bank has received.
+/// The commands received by a bank.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bank {
     pub(super) last: LastCommands,
     open: Option<u32>,
-    /// The read or write that closes the bank by itself, and when it begins to.
+    /// The access with auto-precharge that closes the bank, and the clock of that precharge.
     closing: Option<(Command, u64)>,
 }
 
@@ -56,7 +56,7 @@ impl Bank {
             Kind::Activate => (self.open, self.closing) = (Some(command.row), None),
             Kind::Precharge | Kind::PrechargeAll => (self.open, self.closing) = (None, None),
             Kind::ReadAuto | Kind::WriteAuto => {
-                // A device that precharges by itself waits for the row as well (JESD79-5, 4.9).
+                // An auto-precharge waits for tRAS as well (JESD79-5, 4.9).
                 let own = if command.kind == Kind::ReadAuto {
                     rules.read_to_precharge
                 } else {
@@ -95,12 +95,12 @@ impl Rank {
         self.groups.iter().flat_map(|group| &group.banks)
     }
 
-    /// The bank of this number in each group.
+    /// The bank with this number in each group.
     pub(super) fn banks_of(&self, bank: u8) -> impl Iterator<Item = &Bank> {
         self.groups.iter().map(move |group| &group.banks[usize::from(bank)])
     }
 
-    /// The banks that a command is for.
+    /// The banks that a command addresses.
     pub(super) fn banks_under(&self, command: &Command) -> impl Iterator<Item = &Bank> {
         let all = matches!(command.kind, Kind::PrechargeAll | Kind::RefreshAll);
         let bank = usize::from(command.bank);
@@ -109,7 +109,7 @@ impl Rank {
         })
     }
 
-    /// The bank groups that a command is for.
+    /// The bank groups that a command addresses.
     pub(super) fn groups_under(&self, command: &Command) -> impl Iterator<Item = &Group> {
         let group = usize::from(command.bank_group);
         match command.kind {

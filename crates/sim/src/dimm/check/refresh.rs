@@ -7,12 +7,12 @@
 use super::Violation;
 use crate::dimm::command::{Command, Kind};
 
-/// The limits of refresh; no intervals where a device needs none.
+/// The limits of refresh; no intervals for a device without refresh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefreshRules {
-    /// From a refresh of all banks to the next, clocks of the host.
+    /// Interval of all-bank refreshes, clocks of the host.
     pub all: Option<u64>,
-    /// From a same-bank refresh of a bank to its next, clocks of the host.
+    /// Interval of same-bank refreshes of one bank, clocks of the host.
     pub same: Option<u64>,
     /// Refreshes that may be postponed.
     pub postponed: u64,
@@ -27,7 +27,7 @@ pub(super) struct RefreshHistory {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Refreshed {
-    /// The last of them.
+    /// The last refresh.
     last: Option<Command>,
     all: u64,
     same: u64,

@@ -1,4 +1,4 @@
-//! The timing tables as rules: the least distance between two commands, and the level it holds at.
+//! The timing tables as rules: the least distance between two commands, and the level of the rule.
 
 use super::{Violation, refresh::RefreshRules};
 use crate::dimm::{
@@ -6,7 +6,7 @@ use crate::dimm::{
     device::Device,
 };
 
-/// Commands that obey the same rules. A read with auto-precharge is a read; the history of the bank
+/// Commands with the same rules. A read with auto-precharge is a read; the history of the bank
 /// keeps its precharge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
@@ -16,7 +16,7 @@ pub enum Class {
     Read,
     /// Writes a burst.
     Write,
-    /// Closes a row, or all of a rank.
+    /// Closes a row, or all rows of a rank.
     Precharge,
     /// Refreshes all banks.
     RefreshAll,
@@ -56,7 +56,7 @@ impl LastCommands {
     }
 }
 
-/// The level of the hierarchy that earlier and later command of a rule share.
+/// The level of the hierarchy that the earlier and the later command of a rule share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// The same bank, or one of the banks that a refresh covers.
@@ -67,10 +67,10 @@ pub enum Scope {
     Rank,
 }
 
-/// A least distance.
+/// A least distance between two commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeastDistance {
-    /// Named as JEDEC names it.
+    /// JEDEC's name of the limit.
     pub name: &'static str,
     /// The level at which the rule holds.
     pub scope: Scope,
@@ -96,7 +96,7 @@ impl LeastDistance {
     }
 }
 
-/// The dimensions of a sub-channel, each within the one before.
+/// The dimensions of a sub-channel, each within the previous one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Pseudo-channels of the sub-channel.
@@ -137,7 +137,7 @@ impl Shape {
 pub struct Rules {
     /// The dimensions.
     pub shape: Shape,
-    /// Clocks of the host in one of the DRAM.
+    /// Clocks of the host per clock of the DRAM.
     pub host_clocks: u64,
     pub(super) t_rp: u64,
     pub(super) t_ras: u64,
@@ -172,7 +172,7 @@ impl Rules {
         };
         let refresh = RefreshRules {
             all: every(t.t_refi),
-            // Each turn of the banks of a group is one refresh for every row.
+            // A refresh of each bank number in turn refreshes every row once.
             same: every(t.t_refi_sb * device.banks),
             postponed: u64::from(device.refresh_postponed),
         };
@@ -205,7 +205,7 @@ impl Rules {
         &self.pairs[later as usize]
     }
 
-    /// Clocks for which a command keeps its pseudo-channel's part of the command bus.
+    /// Slots of the command bus that a command occupies, counted for its pseudo-channel.
     pub(super) const fn slots(&self, class: Class) -> u64 {
         match class {
             Class::Activate => self.activate_slots,
@@ -232,15 +232,15 @@ impl Rules {
     }
 }
 
-/// The rules that are a least distance, in clocks of the DRAM.
+/// All rules with a least distance, in clocks of the DRAM.
 fn least_distances(device: &Device) -> Vec<LeastDistance> {
     use Class::{Activate, Precharge, Read, RefreshAll, RefreshSame, Write};
     use Scope::{Bank, Group, Rank};
     let t = &device.timing;
-    // After the last written bit.
+    // From a write command to the end of its data.
     let written = t.cwl + t.burst;
-    // Error correction on the die covers 128 bits. A device with 4 bits has 64 of them in a burst,
-    // so that each write reads and modifies.
+    // On-die error correction covers 128 bits. A burst of a x4 device has 64 of them, so that each
+    // write reads and modifies.
     let write_l = if device.width == 4 { t.t_ccd_l_wr } else { t.t_ccd_l_wr2 };
     let rows = [
         ("tRC", Bank, Activate, Activate, t.t_rc),

@@ -1,4 +1,4 @@
-//! The file of a family into the device that was asked for.
+//! Builds a device from the file of its family.
 
 use super::{
     Device, DeviceError, Timing,
@@ -10,7 +10,7 @@ use toml::Spanned;
 
 const SCHEMA: &str = "interleaf.devices/1";
 
-/// The files that come with the tool.
+/// The built-in files.
 const FILES: [(&str, &str); 4] = [
     ("ddr5.toml", include_str!("../../../../../devices/ddr5.toml")),
     ("ddr4.toml", include_str!("../../../../../devices/ddr4.toml")),
@@ -21,23 +21,22 @@ const FILES: [(&str, &str); 4] = [
 /// The options of a module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// The density of its devices, such as `24Gb`. Default: the first of the file, `16Gb` of DDR5.
+    /// Density of the devices, such as `24Gb`. Default: the first of the file, `16Gb` for DDR5.
     pub density: Option<String>,
-    /// The width of its devices, such as `x8`. Default: the first of the file, `x4` of DDR5.
+    /// Width of the devices, such as `x8`. Default: the first of the file, `x4` for DDR5.
     pub width: Option<String>,
 }
 
-/// The names of the modules that come with the tool.
+/// The names of the built-in modules.
 pub fn names() -> Vec<String> {
     let of_file = |(name, text): &(&str, &str)| TomlText::new(name, text).read::<DeviceToml>().ok();
     let files = FILES.iter().filter_map(of_file);
     files.flat_map(|file| file.module.into_iter().map(|module| module.name.into_inner())).collect()
 }
 
-/// The module of this name that comes with the tool.
+/// Returns the built-in module of this name.
 ///
-/// # Errors
-/// When there is none, or not with these devices.
+/// # Errors If no module has this name, or the module does not exist with these devices.
 pub fn by_name(name: &str, options: &Options) -> Result<Device, DeviceError> {
     for (file, text) in FILES {
         let text = TomlText::new(file, text);
@@ -52,11 +51,10 @@ pub fn by_name(name: &str, options: &Options) -> Result<Device, DeviceError> {
     })
 }
 
-/// The module of a file of the name `file` that holds `text`: the one called `name`, or the only
-/// one.
+/// Builds a module from `text`, the content of the file `file`: the module `name`, or the only one
+/// of the file.
 ///
-/// # Errors
-/// When something is wrong in it, or there is no such module.
+/// # Errors If the text is invalid, or has no such module.
 pub fn in_file(
     file: &str,
     text: &str,
@@ -153,7 +151,7 @@ fn device(
     })
 }
 
-/// A file while one of its modules is built.
+/// A file during the construction of one of its modules.
 pub(super) struct Tables<'a> {
     pub(super) text: &'a TomlText<'a>,
     pub(super) file: &'a DeviceToml,
@@ -218,7 +216,7 @@ impl<'a> Tables<'a> {
         Ok(rate)
     }
 
-    /// The value of a pair, whose source is checked.
+    /// The value of a pair, after a check of its source.
     pub(super) fn value<'p>(&self, field: &str, pair: &'p Pair) -> Result<&'p str, FileError> {
         let [value, source] = pair.get_ref();
         let reasoned = ["derived: ", "assumed: "]
@@ -238,7 +236,7 @@ impl<'a> Tables<'a> {
         rule(value).map_err(|why| self.text.error(field, pair, why, RULE_HINT))
     }
 
-    /// Clocks, no fewer than `least`.
+    /// A rule in clocks, checked to be at least `least`.
     fn at(&self, field: &str, pair: &Pair, rate: u64, least: i64) -> Result<u32, FileError> {
         let clocks = self.rule(field, pair)?.at(rate);
         u32::try_from(clocks).ok().filter(|_| clocks >= least).ok_or_else(|| {
@@ -304,7 +302,7 @@ impl<'a> Tables<'a> {
         Ok(timing)
     }
 
-    /// Checks that a DRAM with these timings can exist.
+    /// Checks that these timings are consistent.
     fn possible(&self, t: &Timing, ras: &Pair) -> Result<(), FileError> {
         let own = &self.file.timing;
         let refi = own.t_refi.as_ref().unwrap_or(ras);

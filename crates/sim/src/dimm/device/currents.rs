@@ -7,57 +7,57 @@ use super::{
 };
 use interleaf_model::format::FileError;
 
-/// The currents of one device in microamperes with their measurement conditions, and those of the
+/// The currents of one device in microamperes with their measurement conditions, and the figures of
 /// other parts of a module: the fields are the rows of a data sheet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Currents {
-    /// The supply, mV.
+    /// Supply voltage, mV.
     pub vdd_mv: u32,
-    /// The supply of the word lines, mV; 0 where there is none.
+    /// Supply voltage of the word lines, mV; 0 without one.
     pub vpp_mv: u32,
-    /// Activating and precharging one bank over and over.
+    /// One bank repeats activation and precharge.
     pub idd0_ua: u32,
-    /// Standing by, all banks closed.
+    /// Standby, all banks closed.
     pub idd2n_ua: u32,
-    /// Powered down, all banks closed.
+    /// Power-down, all banks closed.
     pub idd2p_ua: u32,
-    /// Standing by, all banks open.
+    /// Standby, all banks open.
     pub idd3n_ua: u32,
-    /// Reading without a pause, all banks open.
+    /// Continuous reads, all banks open.
     pub idd4r_ua: u32,
-    /// Writing without a pause, all banks open.
+    /// Continuous writes, all banks open.
     pub idd4w_ua: u32,
-    /// Refreshing all banks over and over.
+    /// Repeated refresh of all banks.
     pub idd5b_ua: u32,
-    /// As `idd0`, of the supply of the word lines (VPP).
+    /// Like `idd0`, for the supply of the word lines (VPP).
     pub ipp0_ua: u32,
-    /// As `idd2n`, of VPP.
+    /// Like `idd2n`, for VPP.
     pub ipp2n_ua: u32,
-    /// As `idd3n`, of VPP.
+    /// Like `idd3n`, for VPP.
     pub ipp3n_ua: u32,
-    /// As `idd4r`, of VPP.
+    /// Like `idd4r`, for VPP.
     pub ipp4r_ua: u32,
-    /// As `idd4w`, of VPP.
+    /// Like `idd4w`, for VPP.
     pub ipp4w_ua: u32,
-    /// As `idd5b`, of VPP.
+    /// Like `idd5b`, for VPP.
     pub ipp5b_ua: u32,
-    /// tRAS of the measurement of `idd0`, ps.
+    /// tRAS in the measurement of `idd0`, ps.
     pub t_ras_ps: u64,
-    /// tRC of the measurement of `idd0`, ps.
+    /// tRC in the measurement of `idd0`, ps.
     pub t_rc_ps: u64,
     /// Duration of a burst in the measurement of `idd4r` and `idd4w`, ps.
     pub burst_ps: u64,
-    /// The resistance of an output, milliohm; 0 where the pins are not counted.
+    /// Output resistance, milliohm; 0 if the pins are not modelled.
     pub driver_mohm: u32,
     /// Termination resistance of the addressed rank, milliohm.
     pub termination_mohm: u32,
-    /// Termination resistance of each other rank on the same pins, milliohm; 0 without.
+    /// Termination resistance of each other rank on the same pins, milliohm; 0 for none.
     pub termination_other_mohm: u32,
-    /// The register of a module that is not multiplexed, mW.
+    /// Power of the register of a module that is not multiplexed, mW.
     pub register_mw: u32,
-    /// The register and the data buffers of one that is, mW, whatever they do.
+    /// Constant power of the register and the data buffers of a multiplexed module, mW.
     pub multiplexer_mw: u32,
-    /// Energy of the data buffers for each bit, fJ.
+    /// Energy of the data buffers per bit, fJ.
     pub multiplexer_bit_fj: u32,
 }
 

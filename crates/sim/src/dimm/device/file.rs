@@ -1,4 +1,4 @@
-//! The file of a family, as it is written.
+//! The file of a family, as structs of its fields.
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -83,16 +83,16 @@ pub(super) struct Speed {
     pub(super) cl: Pair,
     pub(super) t_rcd: Pair,
     pub(super) t_rp: Pair,
-    /// Replaces that of the family.
+    /// Replaces the value of the family.
     pub(super) t_ras: Option<Pair>,
-    /// Replaces that of the family.
+    /// Replaces the value of the family.
     pub(super) write_latency: Option<Pair>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Currents {
-    /// The speed they were measured at: one of the file's.
+    /// The speed of the measurement: one of the file's speeds.
     pub(super) rate: Spanned<String>,
     pub(super) vdd: Pair,
     pub(super) vpp: Option<Pair>,
@@ -132,7 +132,7 @@ pub(super) struct Module {
     pub(super) ranks: Spanned<i64>,
     #[serde(default)]
     pub(super) multiplexed: bool,
-    /// The density that is meant when none is asked for, if not the file's first.
+    /// The default density, if not the file's first.
     pub(super) density: Option<Spanned<String>>,
     pub(super) delay: Option<Pair>,
 }

@@ -1,6 +1,6 @@
-//! Quantities of the tables: clocks, times, the larger of both.
+//! Quantities of the tables: clocks, times, and the larger of two.
 
-/// The most clocks, and the most ns, of a rule: more is a typing mistake.
+/// The most clocks, and the most ns, of a rule: more is a typing error.
 const LIMIT: u64 = 10_000_000;
 
 /// A time of the tables: the larger of both.
@@ -21,15 +21,15 @@ impl Rule {
     }
 }
 
-/// Clocks in `ps`, rounded up. Rates such as 1333.333 are rounded themselves, so a hundredth of a
-/// clock more is none; JEDEC's own rule is more generous.
+/// Clocks in `ps`, rounded up. Rates such as 1333.333 are rounded themselves, so an excess below a
+/// hundredth of a clock is ignored; JEDEC's own rule is more generous.
 pub(super) fn clocks(ps: u64, kilotransfers: u64) -> u64 {
     let per_clock = 2_000_000_000_u128;
     let product = u128::from(ps) * u128::from(kilotransfers);
     (product.saturating_sub(per_clock / 100)).div_ceil(per_clock) as u64
 }
 
-/// `8 nCK`, `5 ns` or `max(8 nCK, 5 ns)`.
+/// Parses `8 nCK`, `5 ns` or `max(8 nCK, 5 ns)`.
 pub(super) fn rule(text: &str) -> Result<Rule, String> {
     let inner = text.trim().strip_prefix("max(").and_then(|rest| rest.strip_suffix(')'));
     let Some(inner) = inner else { return part(text) };
@@ -86,7 +86,7 @@ fn thousandths(number: &str) -> Result<u64, String> {
     Ok(value)
 }
 
-/// A quantity in `unit`, in thousandths of it.
+/// A quantity in thousandths of `unit`.
 pub(super) fn quantity(text: &str, unit: &str) -> Result<u64, String> {
     let (number, given) = split(text)?;
     match given {

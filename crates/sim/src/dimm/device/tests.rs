@@ -46,7 +46,7 @@ fn every_name_is_there_with_every_density_and_width() {
 
 #[test]
 fn ddr5_has_the_clocks_of_the_data_sheet() {
-    // The table of the reference: 4400, 4800, 6400.
+    // The table of the data sheet: 4400, 4800, 6400.
     for (name, ras, ccd_l, wr, wr2, rtp, t_wr, rfc) in [
         ("mrdimm-8800-2r", 71, 11, 44, 22, 17, 66, 649),
         ("rdimm-4800-2r", 77, 12, 48, 24, 18, 72, 708),

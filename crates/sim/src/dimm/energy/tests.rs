@@ -16,8 +16,8 @@ fn close(value: f64, expected: f64) {
 
 #[test]
 fn standing_by_draws_what_the_data_sheet_says() {
-    // A 2Rx4 sub-channel has 20 devices with those for error correction: 92 mA at 1.1 V and 6 mA
-    // at 1.8 V each, and half of the register's 0.6 W. 3200000 clocks are 1 ms.
+    // A 2Rx4 sub-channel has 20 devices including error correction: 92 mA at 1.1 V and 6 mA at 1.8
+    // V each, and half of the register's 0.6 W. 3200000 clocks are 1 ms.
     let counts = CommandCounts::new(&device("rdimm-6400-2r", "x4"));
     let energy = counts.energy(3_200_000).expect("its currents are known");
     close(energy.seconds, 1e-3);
@@ -45,11 +45,13 @@ fn commands_add_what_was_measured() {
     let cycle = 116.0 / 2.4e9 * ((0.103 - 0.092) * 1.1 + 0.002 * 1.8);
     close(energy.activate, 10.0 * (cycle - 77.0 / 2.4e9 * open / 32.0));
     close(energy.refresh, 10.0 * 295e-9 * ((0.277 - 0.092) * 1.1 + (0.028 - 0.006) * 1.8));
-    // The row was open until the write was done: 200 + 50 + 8 + 96 clocks, one of 32 banks.
+    // The row was open until the end of the write recovery: 200 + 50 + 8 + 96 clocks, one of 32
+    // banks.
     let still = 20.0 * (0.092 * 1.1 + 0.006 * 1.8) * 1e-6;
     close(energy.background, still + 10.0 * open / 32.0 * 354.0 / 3.2e9);
-    // 1.1 V over 34 ohm and 48 beside the 80 of the other rank, which are 30 together, for 30 of 60
-    // pins, 25.6 GB/s. When it sends the 48 are the host's, when it receives the 34.
+    // 1.1 V over 34 ohm in series with 48 ohm parallel to the other rank's 80 ohm (30 ohm
+    // together), for 30 of 60 pins, 25.6 GB/s. When the module sends, the 48 ohm are the host's;
+    // when it receives, the 34 ohm are.
     let amperes = 1.1 / 64.0;
     let (driver, both) = (amperes * amperes * 34.0, amperes * amperes * 30.0);
     let (own, other) = (both * 80.0 / 128.0, both * 48.0 / 128.0);

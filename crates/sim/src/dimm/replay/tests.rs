@@ -22,8 +22,8 @@ fn replay(setup: &Setup, text: &str, number: u32) -> (Part, Vec<Command>) {
 
 #[test]
 fn requests_are_made_at_their_time() {
-    // 1000 ns and 2000 ns are 3200 and 6400 clocks; an access to a closed row takes 52 to the
-    // column, 52 to its data, 8 for them: 35 ns.
+    // 1000 ns and 2000 ns are 3200 and 6400 clocks; an access to a closed row takes 52 clocks to
+    // the column command, 52 to the data, and 8 for the burst: 35 ns.
     let mut setup = setup("rdimm-6400-2r", 1);
     setup.controller.page_policy = PagePolicy::Open;
     let (part, commands) = replay(&setup, "1000 R 0x0\n2000 R 0x40\n", 0);
@@ -43,7 +43,7 @@ fn each_sub_channel_has_its_own_lines() {
         (0..lines).map(|line| format!("LD {:#x}\nST {:#x}\n", line * 64, line * 64)).collect();
     for number in 0..setup.parts() {
         let (part, _) = replay(&setup, &text, number);
-        // A read may be answered by a write that still waits.
+        // A queued write may answer a read.
         let done = part.counts.reads + part.counts.writes + part.counts.forwarded;
         assert_eq!(done, 400, "{:?}", part.counts);
         assert_eq!(part.latency.count(), 200);
@@ -59,7 +59,7 @@ fn the_clock_of_other_simulators_is_that_of_the_host() {
     let trace = Trace::new("t", text, Some(Format::Dramsim3), setup.memory()).expect("a trace");
     let requests: Vec<_> = trace.map(|request| request.expect("it is right").at_ps).collect();
     assert_eq!(requests, [0, 2_000_000]);
-    // 2 x 16 Gb x 8 devices of a rank and half of it, in bytes.
+    // 32 data devices of 16 Gb, in bytes.
     assert_eq!(setup.memory().bytes, 64 << 30);
 }
 

@@ -1,13 +1,13 @@
-//! The compact form: about five bytes a request.
+//! The compact form: about five bytes per request.
 //!
-//! After the eight bytes of [`MAGIC`] a request is two numbers of variable length, seven bits a
-//! byte with the lowest first and the highest bit set on all but the last (LEB128):
+//! After the eight bytes of [`MAGIC`] each request has two numbers of variable length, seven bits
+//! per byte with the lowest first and the highest bit set in all but the last byte (LEB128):
 //!
-//! 1. twice the ps since the request before, plus 1 if it writes;
-//! 2. the lines of 64 bytes from the line of the request before to its own, twice where that is
-//!    ahead or the same, and twice less 1 where it is behind (zigzag).
+//! 1. twice the ps since the previous request, plus 1 for a write;
+//! 2. the distance in lines of 64 bytes from the line of the previous request: twice the distance
+//!    if forward or zero, twice the distance less 1 if backward (zigzag).
 //!
-//! The first counts from time 0 and line 0.
+//! The first request counts from time 0 and line 0.
 
 use super::{Found, Position, Request, Wrong};
 use interleaf_model::format::FileError;
@@ -18,7 +18,7 @@ pub const MAGIC: [u8; 8] = *b"ildimm\0\x01";
 /// Bytes of a line.
 const LINE: u64 = 64;
 
-/// A number of 64 bits has ten pieces of seven.
+/// A number of 64 bits has ten groups of seven.
 const NUMBER_BYTES_MAX: usize = 10;
 
 /// Writes a binary trace, request by request.
@@ -36,7 +36,8 @@ impl Default for Writer {
 }
 
 impl Writer {
-    /// Adds a request. Time does not go back: one that is before the last is as late as that.
+    /// Adds a request. Time does not go back: a request before the last one gets the time of the
+    /// last one.
     pub fn push(&mut self, request: Request) {
         let ahead = request.at_ps.saturating_sub(self.at_ps);
         self.number(u128::from(ahead) << 1 | u128::from(request.write));
@@ -96,7 +97,7 @@ impl<'a> Records<'a> {
             let place = Position::Record { number: self.number, byte: self.byte };
             let found = self.record(place);
             if found.is_err() {
-                // The records that follow can no longer be delimited.
+                // Later records cannot be delimited any more.
                 self.byte = self.bytes.len();
             }
             found.map(|request| (request, place))

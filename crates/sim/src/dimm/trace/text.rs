@@ -1,10 +1,10 @@
-//! Traces of lines.
+//! Traces with one request per line.
 
 use super::{Format, Found, Position, Request, Wrong};
 
 const HINT_ADDRESS: &str = "an address is written 0x1f40, or in decimal digits";
 
-/// The words of DRAMsim3 for a write and for a read; it takes any other word for a read.
+/// DRAMsim3's words for reads and writes; DRAMsim3 itself takes any other word for a read.
 const DRAMSIM3: [(&str, bool); 6] = [
     ("READ", false),
     ("WRITE", true),
@@ -30,7 +30,7 @@ impl<'a> Lines<'a> {
         Self { rest: bytes, line: 0, format, mega_transfers }
     }
 
-    /// The words of the next line that has any, and is not a comment.
+    /// The words of the next line that is neither empty nor a comment.
     fn next_words(&mut self) -> Option<Result<Words<'a>, Wrong>> {
         while !self.rest.is_empty() {
             let end = self.rest.iter().position(|byte| *byte == b'\n');
@@ -67,7 +67,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// The format that the first line with words shows.
+/// Detects the format from the first line with words.
 pub(super) fn format_of(bytes: &[u8]) -> Format {
     let first = Lines::new(bytes, Format::Text, 1).next_words();
     let Some(Ok(Words { words, .. })) = first else { return Format::Text };
@@ -140,7 +140,7 @@ impl Words<'_> {
         Ok(Request { at_ps, write, address })
     }
 
-    /// The words, as many as the format has.
+    /// The words, checked for the number of the format.
     fn fields<const N: usize>(&self, hint: &'static str) -> Result<[&str; N], Wrong> {
         <[&str; N]>::try_from(&self.words[..]).map_err(|_| {
             let problem = format!("the line has {} words, not {N}", self.words.len());
@@ -168,7 +168,7 @@ impl Words<'_> {
     }
 }
 
-/// Digits only: no sign, which the parser would take.
+/// Parses digits only: no sign, which `parse` would accept.
 fn decimal(digits: &str) -> Option<u64> {
     let all = digits.bytes().all(|byte| byte.is_ascii_digit());
     digits.parse().ok().filter(|_| all)
@@ -179,7 +179,7 @@ fn hexadecimal(digits: &str) -> Option<u64> {
     u64::from_str_radix(digits, 16).ok().filter(|_| all)
 }
 
-/// `12.5` ns as 12500, exactly.
+/// Parses `12.5` ns as 12500 ps, exactly.
 fn picoseconds(text: &str) -> Option<u64> {
     let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
     if part.is_empty() || part.len() > 3 {

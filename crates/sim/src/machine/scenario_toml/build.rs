@@ -1,4 +1,4 @@
-//! A [`ScenarioFile`] on a platform, with its demands: a [`Scenario`].
+//! Builds a [`Scenario`] from a [`ScenarioFile`], a platform and demands.
 
 use super::{DemandSource, DeviceEntry, LoadedDemand, ScenarioFile, WorkloadEntry, read::twice};
 use crate::machine::scenario::{Scenario, ScenarioError, Task, TrafficDevice};
@@ -10,11 +10,10 @@ use interleaf_model::{
 use toml::Spanned;
 
 impl ScenarioFile {
-    /// The scenario on `platform`. `demands` loads the demand from a source.
+    /// Builds the scenario on `platform`; `demands` loads the demand of a source.
     ///
-    /// # Errors
-    /// The first error of `demands` as it is; and a [`FileError`] when the file names what the
-    /// platform does not have, or asks for more than it has.
+    /// # Errors The first error of `demands` unchanged; a [`FileError`] if the file names parts
+    /// that the platform lacks, or exceeds its resources.
     pub fn build<E: From<FileError>>(
         &self,
         platform: Platform,
@@ -23,7 +22,7 @@ impl ScenarioFile {
         let toml = self.toml();
         let held_bytes = self.held_bytes(&toml, &platform)?;
         let devices = self.devices(&toml, &platform)?;
-        // Whatever the file alone gets wrong is said before a demand is looked for.
+        // Errors of the file alone are reported before any demand is loaded.
         let places: Vec<(usize, Option<u32>)> = self
             .workloads
             .iter()
@@ -95,7 +94,7 @@ impl ScenarioFile {
         self.devices.iter().map(device).collect()
     }
 
-    /// `why` the whole cannot be, at the entry of the file that has the greatest part in it.
+    /// Reports `why` at the entry of the file with the largest contribution.
     fn of_whole(&self, toml: &TomlText<'_>, scenario: &Scenario, why: &ScenarioError) -> FileError {
         let error = |at: Option<Position>| match at {
             Some((field, value)) => toml.error(&field, &value, why, why.hint()),
@@ -123,11 +122,11 @@ impl ScenarioFile {
     }
 }
 
-/// A field and where it is.
+/// A field and its position.
 type Position = (String, Spanned<()>);
 
 impl WorkloadEntry {
-    /// The domain of a workload, and its number of threads; `None` for those of its demand.
+    /// The domain of a workload, and its number of threads; `None` for the number of its demand.
     fn place(
         &self,
         toml: &TomlText<'_>,
@@ -168,7 +167,7 @@ impl WorkloadEntry {
         }
     }
 
-    /// The place of `value`; where the file leaves it out, that of the demand.
+    /// The position of `value`; without one, that of the workload's demand.
     fn at<T>(&self, field: &str, value: Option<&Spanned<T>>) -> Position {
         match value {
             Some(value) => (field.into(), Spanned::new(value.span(), ())),
@@ -177,7 +176,7 @@ impl WorkloadEntry {
     }
 }
 
-/// The domain that is named, or the first.
+/// The named domain, or the first.
 fn domain(
     toml: &TomlText<'_>,
     field: &str,
@@ -188,7 +187,7 @@ fn domain(
     name.map_or(Ok(0), |name| named(toml, field, name, "domain", &names))
 }
 
-/// The position of `name` among `names`; `what` names them in the error.
+/// The index of `name` among `names`; `what` describes them in the error.
 fn named(
     toml: &TomlText<'_>,
     field: &str,

@@ -1,4 +1,4 @@
-//! The text of a scenario file into a [`ScenarioFile`]: what the file alone shows.
+//! Parses a scenario file into a [`ScenarioFile`], and checks the file alone.
 
 use super::{DeviceEntry, OwnedSource, SCHEMA, ScenarioFile, WorkloadEntry};
 use crate::machine::scenario::{
@@ -13,10 +13,11 @@ use serde::Deserialize;
 use std::{collections::BTreeMap, str::FromStr};
 use toml::Spanned;
 
-/// The longest that a page which moves holds a thread up, s.
+/// The longest stall of a thread on a moving page, s.
 const STALL_MAX_S: f64 = 1.0;
 
-/// The sizes that a page group may have, bytes: those of the smallest and the largest mapping.
+/// The smallest and the largest page group, bytes: the sizes of the smallest and the largest
+/// mapping.
 const PAGE_BYTES: [u64; 2] = [4 << 10, 1 << 30];
 
 /// The least sampling and aggregation intervals, s: migration is planned after each aggregation.
@@ -30,13 +31,13 @@ const INTERVAL_MAX_S: f64 = 3600.0;
 /// The most samples of a region in an aggregation interval: each is simulated.
 const SAMPLES_MAX: u64 = 1000;
 
-/// The most regions: more cost time and gain nothing.
+/// The most regions: more take time without a gain in accuracy.
 const REGIONS_MAX: i64 = 10_000;
 
 /// The most runs, and the most cycles of a run.
 const REPEATS_MAX: u32 = 100_000;
 
-/// The longest run, of one as its demand has it.
+/// The longest run, as a multiple of the run of its demand.
 const WORK_MAX: f64 = 1000.0;
 
 #[derive(Deserialize)]
@@ -107,10 +108,9 @@ struct DeviceFile {
     to: Option<Spanned<String>>,
 }
 
-/// The scenario in `text`.
+/// Reads the scenario in `text`.
 ///
-/// # Errors
-/// When the file is not of this form, or asks for something impossible on any platform.
+/// # Errors If the file does not have this form, or has a value that no platform allows.
 pub fn parse(file: &str, text: &str) -> Result<ScenarioFile, FileError> {
     let toml = TomlText::new(file, text);
     let read: ScenarioToml = toml.read()?;
@@ -179,7 +179,8 @@ fn damon(toml: &TomlText<'_>, read: &DamonFile) -> Result<Damon, FileError> {
         let than = if less { "shorter than" } else { "more than 1000 times" };
         let problem = format!("aggregation = {aggregation} is {than} sampling = {sampling}");
         let hint = "count accesses over 1 to 1000 sampling intervals; 10 to 20 are usual";
-        // Only one of the two can be out of order with a default, since the defaults are in order.
+        // With one default only the other value can be out of order, since the defaults are in
+        // order.
         let field = if read.aggregation.is_some() { "damon.aggregation" } else { "damon.sampling" };
         return Err(match read.aggregation.as_ref().or(read.sampling.as_ref()) {
             Some(value) => toml.error(field, value, problem, hint),
@@ -248,7 +249,7 @@ fn workload(
     })
 }
 
-/// The source of the demand of workload number `index`.
+/// The demand source of workload `index`.
 fn source(
     toml: &TomlText<'_>,
     index: usize,
@@ -309,7 +310,7 @@ fn devices(toml: &TomlText<'_>, read: &[DeviceFile]) -> Result<Vec<DeviceEntry>,
     Ok(devices)
 }
 
-/// The error that another entry has this name already.
+/// The error for a second entry with the same name.
 pub(super) fn twice<T>(
     toml: &TomlText<'_>,
     field: &str,
@@ -343,7 +344,7 @@ fn bandwidth(toml: &TomlText<'_>, field: &str, value: &Spanned<String>) -> Resul
     Err(toml.error(field, value, problem, "write a bandwidth such as \"4GB/s\""))
 }
 
-/// A quantity whose `number` is in `range`; `shown` is that range as it is written.
+/// A quantity whose `number` is in `range`; `shown` is the text of that range.
 fn within<T: FromStr<Err = UnitError> + Copy>(
     toml: &TomlText<'_>,
     field: &str,
@@ -361,7 +362,7 @@ fn within<T: FromStr<Err = UnitError> + Copy>(
     Err(toml.error(field, value, problem, format!("write {low} to {high}")))
 }
 
-/// Applies `read` to a value that may be missing.
+/// Applies `read` to an optional value.
 fn optional<T, U>(
     value: &Option<T>,
     read: impl FnOnce(&T) -> Result<U, FileError>,
@@ -369,7 +370,7 @@ fn optional<T, U>(
     value.as_ref().map(read).transpose()
 }
 
-/// `new` where `value` is written.
+/// `new` with the position of `value`.
 fn at<T, U>(value: &Spanned<T>, new: U) -> Spanned<U> {
     Spanned::new(value.span(), new)
 }

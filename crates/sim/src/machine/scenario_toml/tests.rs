@@ -177,7 +177,7 @@ fn demands_are_asked_for_by_source_and_their_errors_pass() {
     assert!(built(&with("")).is_ok());
 }
 
-/// Checks what is said of `text`: the line and field, the problem and the hint, each in part.
+/// Checks parts of the error for `text`: line and field, problem, hint.
 #[track_caller]
 fn refuses(text: &str, place: &str, problem: &str, hint: &str) {
     let error = build(text).expect_err(text);

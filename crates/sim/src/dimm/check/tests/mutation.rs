@@ -1,4 +1,4 @@
-//! Tables that are broken on purpose: whoever works by them is caught by who has the good ones.
+//! Mutated tables: commands timed by a mutated table violate the rules of the correct one.
 
 use super::{walk::Walk, *};
 use crate::dimm::device::Timing;
@@ -50,8 +50,8 @@ fn is_caught(good: &Device, broken: &Device) -> Option<Violation> {
     })
 }
 
-/// The tables, with room where one rule hides behind another: tRC is tRAS and tRP, and four
-/// activations are no nearer than four tRRD_S.
+/// The tables, changed so that no rule hides another: otherwise tRC equals tRAS plus tRP, and tFAW
+/// is at most four tRRD_S.
 fn with_room(name: &str, width: &str) -> Device {
     let options = Options { width: Some(width.into()), ..Options::default() };
     let mut device = Device::by_name(name, &options).expect("it comes with the tool");

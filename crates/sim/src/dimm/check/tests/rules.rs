@@ -1,5 +1,5 @@
-//! Each rule alone: the earliest that is allowed passes, one clock earlier is caught. The numbers
-//! are written out, so that a slip in the tables shows here.
+//! Each rule alone: the earliest allowed clock passes, one clock earlier is a violation. The
+//! numbers are written out, so that an error in the tables shows here.
 
 use super::*;
 use Kind::{
@@ -7,7 +7,7 @@ use Kind::{
     RefreshSame, Write, WriteAuto,
 };
 
-/// Commands before, then one that may follow the last of them after so many clocks, by this rule.
+/// A rule, earlier commands, a later command, and the least clocks between it and the last of them.
 type Case = (&'static str, Vec<Command>, Command, u64);
 
 fn in_rank(rank: u8, command: Command) -> Command {
@@ -91,7 +91,7 @@ fn reads_and_writes_are_apart() {
     let read = |group, bank| command(Read, 0, group, bank);
     let write = |group, bank| command(Write, 0, group, bank);
     let far = |command| in_rank(1, command);
-    // The one number that is no standard's.
+    // The one number that is from no standard.
     let rank = u64::from(device("rdimm-6400-2r").timing.t_rank);
     hold(
         "rdimm-6400-2r",
@@ -114,7 +114,7 @@ fn reads_and_writes_are_apart() {
             ("command bus", opened(read(0, 0)), command(Pre, 0, 1, 0), 2),
         ],
     );
-    // A device with 8 bits writes whole words of what corrects its errors.
+    // A x8 device writes whole words of its error correction.
     let options = Options { width: Some("x8".into()), ..Options::default() };
     let x8 = Device::by_name("rdimm-6400-2r", &options).expect("it comes with the tool");
     let mut checker = Checker::new(&x8);
@@ -130,7 +130,7 @@ fn a_bank_that_closes_by_itself_is_closed_in_time() {
     hold(
         "rdimm-6400-2r",
         vec![
-            // The row has to be open for tRAS first: 103 + 52 from the activation.
+            // The row must be open for tRAS first: 103 + 52 from the activation.
             ("tRP", vec![act, command(ReadAuto, 52, 0, 0)], act, 103 + 52 - 52),
             ("tRP", vec![act, command(ReadAuto, 200, 0, 0)], act, 24 + 52),
             ("tRP", vec![act, command(WriteAuto, 52, 0, 0)], act, 50 + 8 + 96 + 52),
@@ -180,7 +180,7 @@ fn pseudo_channels_share_the_direction_of_the_bus() {
     let (read, write) = (command(Read, 0, 0, 0), command(Write, 0, 0, 0));
     let rank = u64::from(device("mrdimm-8800-2r").timing.t_rank);
     // Two clocks of the host are one of the DRAM; the other pseudo-channel has the odd ones. From
-    // the read data to the write data are 36 + 8 + 4 - 34 = 14 clocks of the DRAM at least.
+    // read data to write data are at least 36 + 8 + 4 - 34 = 14 clocks of the DRAM.
     hold(
         "mrdimm-8800-2r",
         vec![
@@ -225,7 +225,7 @@ fn a_bank_has_to_be_as_a_command_needs_it() {
         before.iter().for_each(|command| assert_eq!(checker.check(command), Ok(())));
         assert_eq!(checker.check(&later).expect_err(rule).rule, rule);
     }
-    // A refresh of other banks does not mind; nor does one of another rank.
+    // A refresh of other banks is allowed; so is a refresh of another rank.
     let mut checker = Checker::new(&device);
     open.iter().for_each(|command| assert_eq!(checker.check(command), Ok(())));
     assert_eq!(checker.check(&command(RefreshSame, 900, 0, 1)), Ok(()));
@@ -235,7 +235,7 @@ fn a_bank_has_to_be_as_a_command_needs_it() {
 #[test]
 fn a_refresh_is_not_late() {
     let device = device("rdimm-6400-2r");
-    // tREFI is 12480 clocks, four may be owed.
+    // tREFI is 12480 clocks, and four refreshes may be postponed.
     let both = |checker: &mut Checker, at| {
         for rank in [0, 1] {
             let refresh = in_rank(rank, command(RefreshAll, at + u64::from(rank), 0, 0));
@@ -247,7 +247,7 @@ fn a_refresh_is_not_late() {
     assert_eq!(never.finish(5 * 12480 + 1).expect_err("late").rule, "tREFI, apart");
     let late = command(RefreshAll, 5 * 12480 + 1, 0, 0);
     assert_eq!(never.check(&late).expect_err("late").rule, "tREFI, apart");
-    // Each two are near enough, but more than four are owed in the end.
+    // The distances of refreshes are allowed, but more than four are postponed in the end.
     let mut slow = Checker::new(&device);
     for turn in 1..=2 {
         both(&mut slow, turn * 3 * 12480 - 1);
@@ -255,7 +255,7 @@ fn a_refresh_is_not_late() {
     assert_eq!(slow.finish(7 * 12480), Ok(()));
     let why = slow.check(&command(RefreshAll, 7 * 12480 + 1, 0, 0)).expect_err("late");
     assert_eq!((why.rule, why.cycles, why.limit), ("tREFI, owed", 5 * 12480 + 1, 5 * 12480));
-    // Each refresh as it becomes due.
+    // Each refresh at its due time.
     let mut good = Checker::new(&device);
     for turn in 1..100 {
         both(&mut good, turn * 12480);

@@ -1,5 +1,5 @@
-//! A slow and plain maker of commands: it picks one at random and gives it at the first clock that
-//! the checker allows, which is the only thing it asks.
+//! A slow and simple source of commands: each is chosen at random and issued at the first clock
+//! that the checker allows, without any other rule.
 
 use super::*;
 
@@ -16,7 +16,7 @@ impl Dice {
     }
 }
 
-/// Clocks that are tried for one command.
+/// The most clocks that are tried for one command.
 const TRIED_MAX: u64 = 40_000;
 
 pub(super) struct Walk {
@@ -25,7 +25,7 @@ pub(super) struct Walk {
     dice: Dice,
     at: u64,
     refreshed: Vec<u64>,
-    /// The bank of each rank that the next same-bank refresh takes.
+    /// By rank, the bank of the next same-bank refresh.
     turns: Vec<u8>,
     by_bank: bool,
 }
@@ -44,7 +44,7 @@ impl Walk {
         }
     }
 
-    /// The next commands: one, or what a refresh needs.
+    /// Issues the next command, or the commands of a refresh.
     pub(super) fn step(&mut self, seen: &mut impl FnMut(&Command)) {
         let timing = self.device.timing;
         let interval = if self.by_bank { timing.t_refi_sb } else { timing.t_refi };
@@ -68,7 +68,7 @@ impl Walk {
         let mut command = Command { at: self.at, kind, ..END };
         command.pseudo = self.dice.below(self.device.pseudo_channels.into()) as u8;
         command.rank = self.dice.below(self.device.ranks.into()) as u8;
-        // Few banks, so that rules within a group and a bank are met.
+        // Few banks, so that rules within a group and a bank apply.
         command.bank_group = self.dice.below(u64::from(self.device.bank_groups).min(5)) as u8;
         command.bank = self.dice.below(2) as u8;
         command.row = self.dice.below(2) as u32;
