@@ -86,7 +86,7 @@ pub enum Scope {
 pub struct Overrides<'a> {
     /// The policy, by name.
     pub policy: Option<&'a str>,
-    /// The span after which the policy decides.
+    /// The period of the policy.
     pub period: Option<Time>,
     /// The socket that programs write bandwidth to.
     pub feed: Option<&'a Path>,

@@ -29,8 +29,8 @@ pub struct MoveOptions {
 }
 
 /// Migrates the pages of processes to the shares of a placement, until a signal comes. The document
-/// gets the bytes of each node before and after the migration. Returns true if each node has its
-/// share.
+/// gets the bytes of each node before and after the migration. Returns true in a dry run, and if
+/// the migration was not interrupted and each node has its share.
 ///
 /// # Errors
 /// When the pages cannot be migrated, or the processes have none.
