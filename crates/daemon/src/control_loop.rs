@@ -56,8 +56,8 @@ pub fn run(options: &Options, config: &Config, root: &Root) -> Result<(), Failur
 
 /// Restores the settings that are still changed, and prints every restored setting.
 fn put_back(journal: SharedJournal<'_>) -> Result<(), Failure> {
-    // This is the last reference to the journal. With another one, dropping it would restore the
-    // settings.
+    // This is the last reference to the journal. If another one remained, dropping that one would
+    // restore the settings.
     let Some(journal) = Rc::into_inner(journal) else { return Ok(()) };
     let undone = journal.into_inner().close().map_err(system::journal_failure)?;
     let undone: Vec<PutBackDocument> = undone.iter().map(PutBackDocument::from).collect();

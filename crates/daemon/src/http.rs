@@ -196,7 +196,7 @@ fn answer(asked: &[u8], page: &dyn Fn(&Request<'_>) -> Page) -> Option<Vec<u8>> 
     Some(text.into_bytes())
 }
 
-/// The values of all `Accept` fields.
+/// Joins the values of all `Accept` fields with commas.
 fn accepted(fields: &[httparse::Header<'_>]) -> String {
     let accept = fields.iter().filter(|field| field.name.eq_ignore_ascii_case("accept"));
     let values: Vec<_> = accept.map(|field| String::from_utf8_lossy(field.value)).collect();

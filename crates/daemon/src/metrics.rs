@@ -113,7 +113,7 @@ impl Metrics {
             let at = self.before.iter().position(|(domain, _)| *domain == period.domain);
             let before = at.map(|at| self.before.swap_remove(at).1).unwrap_or_default();
             let (up, down) = moved(&before, now);
-            // At most the migrated bytes: other changes of residency are not migration.
+            // At most the migrated bytes: pages are also allocated and freed without migration.
             let (up, down) = (up.min(period.migrated_bytes), down.min(period.migrated_bytes));
             numbers.promoted.get_or_create(&domain()).inc_by(up);
             numbers.demoted.get_or_create(&domain()).inc_by(down);
@@ -135,9 +135,9 @@ fn set(gauges: &Gauges, labels: &Labels, value: Option<f64>) {
     }
 }
 
-/// Returns the bytes promoted and demoted between two samples, with the fastest node first: the
-/// bytes that one node lost and another gained. Memory that only grew or only shrank was not
-/// migrated.
+/// Returns the bytes promoted and demoted between two samples of the bytes on each node, the
+/// fastest node first: the bytes that one node lost and another gained. Memory that only grew or
+/// only shrank was not migrated.
 fn moved(before: &[u64], now: &[u64]) -> (u64, u64) {
     let mut more: Vec<u64> =
         now.iter().zip(before).map(|(now, before)| now.saturating_sub(*before)).collect();

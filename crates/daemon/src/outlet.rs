@@ -23,7 +23,8 @@ impl Outlet {
         Self { name: name.into(), missing: 0, failing: None }
     }
 
-    /// Notes the result of writing a period. Returns a message if success or failure has changed.
+    /// Notes the result of writing a period. Returns a message for the first of several failures,
+    /// and for the first success after a failure.
     fn note(&mut self, done: io::Result<()>) -> Option<String> {
         let name = &self.name;
         match (done, self.failing.take()) {
@@ -40,8 +41,7 @@ impl Outlet {
         }
     }
 
-    /// Notes the result of writing a period, and prints a message if success or failure has
-    /// changed.
+    /// Notes the result of writing a period, and prints the message of [`Self::note`], if any.
     pub(super) fn tell(&mut self, done: io::Result<()>) {
         if let Some(text) = self.note(done) {
             output::message(&format!("interleaf: {text}"));

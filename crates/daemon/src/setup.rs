@@ -61,7 +61,7 @@ pub(super) struct Setup {
     pub(super) host: HostLayout,
     pub(super) scope: Scope,
     protected: Vec<Scope>,
-    /// The features of DAMON; `None` where it cannot be probed.
+    /// The features of DAMON; `None` if DAMON cannot be probed.
     kernel: Option<Probed>,
     /// The reason why DAMON cannot be probed.
     unasked: Option<String>,
@@ -250,7 +250,7 @@ impl Setup {
         Some(format!("the kernel's {module} holds DAMON: the daemon needs --stop-rivals"))
     }
 
-    /// Returns the bytes of the scope by node; `None` where they cannot be counted.
+    /// Returns the bytes of the scope by node; `None` if the pages cannot be counted.
     pub(super) fn placement(&self, root: &Root) -> Result<Option<NodeBytes>, Failure> {
         let processes = self.scope.processes(root).map_err(system::read_failure)?;
         self.scope.placement(root, &processes, &StopFlag::default()).map_err(system::read_failure)

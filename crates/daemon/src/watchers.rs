@@ -167,8 +167,8 @@ impl Watcher {
         }
     }
 
-    /// Writes as many bytes as the client accepts now. Returns true if the client is still
-    /// connected.
+    /// Writes as many bytes as the client accepts now. Returns false if the client has
+    /// disconnected.
     fn write(&mut self) -> bool {
         while !self.left.is_empty() {
             let (bytes, _) = self.left.as_slices();
@@ -251,7 +251,8 @@ mod tests {
         let line = "x".repeat(1 << 16) + "\n";
         for _ in 0..64 {
             watchers.tell(&line);
-            // The reader gets each line; together, 4 MiB, they exceed the limit of the idle client.
+            // The reader receives each line; the 4 MiB in total exceed the limit of the idle
+            // client.
             assert_eq!(lines(&mut reader, 1)[0].len(), 1 << 16);
         }
         let mut left = vec![];

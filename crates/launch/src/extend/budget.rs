@@ -21,9 +21,9 @@ pub const DRAM_MIN: u64 = 4 << 20;
 /// The least allocation that the preloaded library can extend, bytes.
 pub const ALLOC_MIN: u64 = 128 << 10;
 
-/// Without `--min-alloc`, the least size of an extended allocation is the budget divided by this.
-/// Smaller allocations of 128 KiB and more stay outside the budget until their sum reaches that
-/// size, so together they take less than twice that size.
+/// Without `--min-alloc`, the least size of an extended allocation is the budget divided by this
+/// number. Smaller allocations of 128 KiB and more stay outside the budget until their sum reaches
+/// that size, so their sum is less than twice that size.
 const MIN_ALLOC_PART: u64 = 8;
 
 /// Upper bound of the least size without `--min-alloc`.

@@ -27,9 +27,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Libraries that pin memory, the device that they pin it for, and true if every program linked
-/// with the library uses it. Pages that a device accesses directly must stay in DRAM. Many programs
-/// are linked with RDMA libraries and never use them: QEMU, and every MPI program.
+/// Libraries that pin memory, the device for which they pin it, and a flag: true if every program
+/// linked with the library pins memory. Pages that a device accesses directly must stay in DRAM.
+/// Many programs are linked with RDMA libraries and never use them: QEMU, and every MPI program.
 const PINNING: [(&str, &str, bool); 9] = [
     ("libcuda.so", "a GPU", true),
     ("libcudart.so", "a GPU", true),
