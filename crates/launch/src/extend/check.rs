@@ -65,7 +65,7 @@ const LAUNCHERS: [&str; 19] = [
     "timeout",
 ];
 
-/// The overcommit mode in which reserved addresses count as memory (proc_sys_vm(5)).
+/// The overcommit mode that counts reserved addresses as memory (proc_sys_vm(5)).
 const STRICT: u64 = 2;
 
 /// Returns the results of all checks.
@@ -101,7 +101,7 @@ pub(super) fn checks(
         None
     });
     if options.dram.is_some() {
-        // Resident pages of the session's other processes count toward the budget already.
+        // The frames of the session's other processes are in use already.
         let held = session.map_or(0, |session| session.ledger.held());
         found.extend(memory(&Root::live(), settings.dram_bytes, held * PAGE_BYTES));
     }
@@ -121,8 +121,8 @@ fn preloaded(library: &Path) -> CheckDocument {
     CheckDocument::fine(what, shown)
 }
 
-/// Returns the program that a launcher such as `mpirun` starts: the first argument that names a
-/// program, unless that program is a launcher too.
+/// Returns the program that a launcher such as `mpirun` starts, through nested launchers: the first
+/// argument that names a program.
 fn launched(command: &[OsString]) -> Option<&OsStr> {
     let (first, rest) = command.split_first()?;
     let name = Path::new(first).file_name()?;

@@ -26,7 +26,7 @@ pub(super) fn is_static(options: &ExtendOptions) -> bool {
     program.is_some_and(|program| matches!(program.linked, Linked::Static))
 }
 
-/// Checks for obstacles to steered swap for a static program, with `--force`.
+/// Checks for obstacles to steered swap; only for a static program with `--force`.
 pub(super) fn check(options: &ExtendOptions) -> Vec<CheckDocument> {
     if !options.force || !is_static(options) {
         return vec![];
