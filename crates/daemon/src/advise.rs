@@ -1,10 +1,11 @@
-//! Advice: the decision of the daemon, its gain and the pages it would move, without moving a page.
+//! Advice: the decision of the daemon, its gain and the bytes it would migrate, without migrating a
+//! page.
 //!
-//! A policy that climbs a hill step by step learns from each step, so what it would do after the
-//! first one cannot be observed while nothing moves. Each period is therefore shown to a policy
-//! that has just begun: that is its first decision. Where that leads is what the believed curves
-//! say, corrected by what was counted. Without curves there are the firmware's ratings, which
-//! bound what can be gained: more than they say no memory carries.
+//! A hill-climbing policy learns from each of its steps, so its decisions after the first step
+//! cannot be observed without migration. Each period is therefore given to a new policy, whose
+//! first decision is recorded. The believed curves, corrected by the counted traffic, predict the
+//! result. Without curves, the ratings of the firmware bound the gain: no tier carries more than
+//! its rated bandwidth.
 
 use crate::{
     config::Config,
@@ -33,18 +34,19 @@ use interleaf_record::balance::{
     AdviceDocument, BalancePeriod, PointsDocument, SUMMARY_SCHEMA, SourceDocument, SummaryDocument,
 };
 
-/// Periods of equal advice after which the observation ends, and the most periods of any advice.
+/// Consecutive periods of equal advice that end the observation, and the most periods without a
+/// given duration.
 const ALIKE: usize = 3;
 const PERIODS_MAX: usize = 30;
 
-/// Advices that differ by less are the same, points of a hundred.
+/// The largest difference between weights that count as equal advice, percentage points.
 const POINTS: i32 = 3;
 
-/// Observes, and prints for each domain the advice of each period and their summary. Nothing is
-/// changed on the machine.
+/// Observes, and prints for each domain the advice of each period and a summary. No setting of the
+/// machine is changed.
 ///
 /// # Errors
-/// When the machine cannot be observed, or no period was counted.
+/// When the machine cannot be observed, or no period has counter readings.
 pub fn run(
     options: &Options,
     config: &Config,
@@ -65,7 +67,7 @@ pub fn run(
     }
     let signals = Signals::hold().map_err(system::signal_failure)?;
     let manager = &Manager::new();
-    // A recording is read without waiting.
+    // A recording is replayed without waiting.
     let clock: Box<dyn Clock + '_> = match config.is_replayed() {
         true => Box::new(AtOnce(&signals)),
         false => {
@@ -80,7 +82,7 @@ pub fn run(
     let mut time_s = 0.0;
     let most = if options.duration.is_some() { usize::MAX } else { PERIODS_MAX };
     for _ in 0..most {
-        // One that has just begun.
+        // A new controller: its decision is the first.
         let mut controller = setup.controller(config)?;
         let period = match controller.period(&mut host, control_loop::FOR_EVER) {
             Ok(period) => period,
@@ -108,7 +110,8 @@ pub fn run(
     missing
 }
 
-/// A captured machine counts nothing, even if it had what does.
+/// Returns the error for a captured machine: a capture has no live counters, even of a machine that
+/// has counters.
 fn nothing_counts(source: &SourceDocument) -> Failure {
     match &source.remedy {
         Some(remedy) => Failure::new(source.what.clone(), remedy.clone()),
@@ -119,7 +122,7 @@ fn nothing_counts(source: &SourceDocument) -> Failure {
     }
 }
 
-/// The documents of a period, each with its domain.
+/// Returns the documents of a period, each with the index of its domain.
 fn documents(
     setup: &Setup,
     config: &Config,
@@ -146,7 +149,7 @@ fn documents(
     domains.collect()
 }
 
-/// The advice for a domain, whose pages are on its tiers as `near` says, in bytes.
+/// Returns the advice for a domain with `near` bytes on each of its tiers.
 fn advice(
     setup: &Setup,
     config: &Config,
@@ -189,21 +192,22 @@ fn advice(
     })
 }
 
-/// The highest bandwidth of traffic at these shares, GB/s: no tier carries more than its rating.
+/// Returns the highest bandwidth of traffic at these shares, GB/s: each tier carries at most its
+/// rated bandwidth.
 fn bound(setup: &Setup, tiers: &[usize], shares: &[f64]) -> f64 {
     let rated = tiers.iter().map(|at| setup.host.layout.tiers[*at].rated_gbps);
     let used = rated.zip(shares).filter(|(_, share)| **share > 0.0);
     used.map(|(gbps, share)| gbps / share).fold(f64::INFINITY, f64::min)
 }
 
-/// True if the last periods have the same advice.
+/// Returns true if the last periods have equal advice.
 fn is_known(periods: &[BalancePeriod]) -> bool {
     let advised: Vec<&Vec<u16>> = periods
         .iter()
         .filter_map(|period| period.advice.as_ref()?.advised_weights.as_ref())
         .collect();
     let Some(last) = advised.len().checked_sub(ALIKE).map(|from| &advised[from..]) else {
-        // A domain with one tier has nothing to be told.
+        // A domain with one tier gets no advice.
         return periods.iter().all(|period| period.nodes.len() < 2);
     };
     let near = |a: &[u16], b: &[u16]| {
@@ -241,7 +245,7 @@ fn summarize(
     Ok(())
 }
 
-/// The summary of the periods of a domain; `None` when nothing was counted in any.
+/// Returns the summary of the periods of a domain; `None` when no period has counter readings.
 fn summary(
     periods: &[BalancePeriod],
     start_weights: Vec<u16>,
@@ -273,7 +277,7 @@ fn summary(
     })
 }
 
-/// Does not wait, but stops as who waits.
+/// A clock that does not wait, but stops at a signal like [`Waits`].
 struct AtOnce<'a>(&'a Signals);
 
 impl Clock for AtOnce<'_> {

@@ -1,4 +1,4 @@
-//! A command whose pages the loop steers for as long as it runs.
+//! A command whose pages the loop steers until the command ends.
 
 use crate::{
     config::{Config, Overrides, Scope as Wanted},
@@ -36,33 +36,33 @@ use std::{
 /// The longest wait for the command once steering has failed.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// A command whose pages a policy steers.
+/// Options of a command whose pages a policy steers.
 #[derive(Clone, Debug)]
 pub struct SteerOptions {
     /// The command and its arguments; never empty.
     pub command: Vec<OsString>,
     /// The policy, by name.
     pub policy: Option<String>,
-    /// The span after which the policy decides.
+    /// The period of the policy.
     pub period: Option<Time>,
     /// The socket that programs write bandwidth to, in place of counters.
     pub feed: Option<PathBuf>,
-    /// The way in which pages move: auto, vaddr or pages.
+    /// The actuator: auto, vaddr or pages.
     pub way: Option<String>,
     /// The platform whose curves the policy believes, by name or file.
     pub platform: Option<String>,
-    /// True if rival page movers are switched off while the command runs.
+    /// True if other page movers are switched off while the command runs.
     pub stop_rivals: bool,
-    /// The highest rate at which pages move.
+    /// The highest migration rate.
     pub migration_rate: Bandwidth,
-    /// True if no command is run.
+    /// True if the command is only planned, not run.
     pub dry_run: bool,
     /// True if only errors are printed.
     pub quiet: bool,
 }
 
-/// Runs a command, and steers its pages while it runs; in a dry run only plans it. `command` is the
-/// command as it is recorded. Returns the record, and the end of the command if it ran.
+/// Runs a command and steers its pages until it ends; a dry run only plans it. `command` is the
+/// command as written to the record. Returns the record, and the end of the command if it ran.
 ///
 /// # Errors
 /// When the pages cannot be steered, or the command cannot be started.
@@ -105,7 +105,7 @@ pub fn run_steered(
     Ok((document, Some(ended)))
 }
 
-/// The daemon's configuration for a command.
+/// Returns the daemon's configuration for a command.
 fn config(options: &SteerOptions, command: &[String]) -> Result<Config, Failure> {
     let mut config = Config { rate_limit: options.migration_rate, ..Config::default() };
     config.overrule(&Overrides {
@@ -120,7 +120,7 @@ fn config(options: &SteerOptions, command: &[String]) -> Result<Config, Failure>
     Ok(config)
 }
 
-/// All that is known before the command runs; that its pages can be moved.
+/// Reads the setup before the command runs, and checks that an actuator can migrate its pages.
 fn prepare(config: &Config, root: &Root) -> Result<Setup, Failure> {
     let mut setup = Setup::read(config, root)?;
     if let Some(warning) = setup.ignored_ratings() {
@@ -152,7 +152,7 @@ fn document(
     Ok(RunDocument { dry_run: !root.is_live(), ..RunDocument::steered(nodes, balanced, command) })
 }
 
-/// A command that is to run.
+/// A command before its start.
 struct Job<'j, 'a> {
     options: &'j SteerOptions,
     config: &'j Config,
@@ -161,21 +161,21 @@ struct Job<'j, 'a> {
     source: Box<dyn Source>,
 }
 
-/// A command that runs, and how it ended.
+/// A running command, and its exit status once it has ended.
 struct Child<'s> {
     running: Running<'s>,
     ended: Option<io::Result<ExitStatus>>,
 }
 
 impl<'a> Job<'_, 'a> {
-    /// Runs it to its end, whatever becomes of the steering.
+    /// Runs the command to its end, even if steering fails.
     fn run(
         self,
         signals: &Signals,
         journal: &SharedJournal<'a>,
         document: &mut RunDocument,
     ) -> Result<Ended, Failure> {
-        // All that can fail comes before the command: once it runs, nobody else waits for it.
+        // Every fallible step comes before the start: an error afterwards would orphan the command.
         let mut controller = self.setup.controller(self.config)?;
         let (program, arguments) =
             self.options.command.split_first().unwrap_or_else(|| unreachable!());
@@ -214,7 +214,7 @@ impl<'a> Job<'_, 'a> {
         Ok(Ended { status: Some(status), elapsed, signal })
     }
 
-    /// Steers its pages until it ends.
+    /// Steers the command's pages until the command ends.
     fn steer(
         self,
         child: &RefCell<Child<'_>>,
@@ -223,7 +223,7 @@ impl<'a> Job<'_, 'a> {
         tell: &mut dyn FnMut(&[BalancePeriod]) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let Self { config, root, setup, source, .. } = self;
-        // A signal is the command's: the steering goes on until the command ends.
+        // Signals are passed on to the command, so steering continues until the command ends.
         let actuators = setup.actuators(config, root, journal, StopFlag::default())?;
         let clock = Box::new(Until(child));
         let mut host = Host::new(root, setup.host.clone(), source, clock, actuators)
@@ -238,7 +238,7 @@ impl<'a> Job<'_, 'a> {
     }
 }
 
-/// Waits, unless the command ends; passes signals on to it meanwhile.
+/// A clock that waits until the command ends, and passes signals on to the command meanwhile.
 struct Until<'c, 's>(&'c RefCell<Child<'s>>);
 
 impl Clock for Until<'_, '_> {

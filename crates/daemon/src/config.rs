@@ -16,20 +16,20 @@ use std::{
 };
 use toml::Spanned;
 
-/// A file with every key, its default, and what it is for.
+/// An example configuration: every key with its default and an explanation.
 pub const EXAMPLE: &str = include_str!("example.toml");
 
 const SCHEMA: &str = "interleaf.balance/1";
 
-/// Samples shorter than this cost more than they tell; longer ones than a period are none.
+/// Limits of a sample and of a period, s. The overhead of shorter samples is too high. A sample
+/// longer than the period is refused separately.
 const SAMPLE_S: [f64; 2] = [0.01, 60.0];
 const PERIOD_S: [f64; 2] = [0.1, 3600.0];
 
-/// Samples in a period, at least, when the command line makes it short.
+/// The fewest samples in a period: a short `--period` shortens the samples.
 const SAMPLES_MIN: u32 = 10;
 
-/// The longest name that the kernel keeps of a process, bytes (`TASK_COMM_LEN` less the final
-/// zero).
+/// The longest process name that the kernel keeps, bytes (`TASK_COMM_LEN` without the final zero).
 const NAME_BYTES: usize = 15;
 
 /// The configuration of the daemon.
@@ -37,34 +37,36 @@ const NAME_BYTES: usize = 15;
 pub struct Config {
     /// The pages that are steered. Default: the whole machine.
     pub scope: Scope,
-    /// Processes and control groups whose pages are not moved: processes by name with their
-    /// descendants, and control groups, which begin with `/`, with those below them. Default: none.
+    /// Processes and control groups whose pages are not migrated. A process is given by name and
+    /// includes its descendants; a control group begins with `/` and includes the groups below it.
+    /// Default: none.
     pub protected: Vec<String>,
-    /// Default: dmi.
+    /// The policy. Default: dmi.
     pub policy: PolicyKind,
-    /// With the static policy, its weights. Default: none.
+    /// The weights of the static policy. Default: none.
     pub weights: Option<Weights>,
     /// A platform whose curves the policy believes, by name or file. Default: none.
     pub platform: Option<String>,
     /// The span of a sample. Default: 200 ms.
     pub sample: Duration,
-    /// The span after which the policy decides. Default: 6 s.
+    /// The period of the policy. Default: 6 s.
     pub period: Duration,
-    /// Default: auto.
+    /// The actuator. Default: auto.
     pub way: WantedWay,
-    /// The highest rate at which pages move. Default: 2 GB/s.
+    /// The highest migration rate. Default: 2 GB/s.
     pub rate_limit: Bandwidth,
-    /// True if rival page movers and other users of DAMON may be switched off. Default: no.
+    /// True if other page movers and users of DAMON may be switched off. Default: false.
     pub stop_rivals: bool,
     /// The source of bandwidth. Default: counters.
     pub source: SourceChoice,
-    /// The group whose members may feed, by name or number. Default: nobody but this user.
+    /// The group whose members may write to the feed, by name or number. Default: none, so only the
+    /// daemon's user may write.
     pub feed_group: Option<String>,
-    /// A file for the wanted weights. Default: none.
+    /// The file of target weights. Default: none.
     pub target: Option<PathBuf>,
     /// The address at which metrics are served. Default: none.
     pub metrics: Option<SocketAddr>,
-    /// A socket at which others watch. Default: `/run/interleaf/balance.sock`, where it is free.
+    /// The monitor socket. Default: `/run/interleaf/balance.sock`, unless that socket is in use.
     pub monitor: Option<PathBuf>,
 }
 
@@ -84,29 +86,28 @@ pub enum Scope {
 pub struct Overrides<'a> {
     /// The policy, by name.
     pub policy: Option<&'a str>,
-    /// The span after which the policy decides.
+    /// The period of the policy.
     pub period: Option<Time>,
     /// The socket that programs write bandwidth to.
     pub feed: Option<&'a Path>,
-    /// The way in which pages move: auto, vaddr, paddr, quota or pages.
+    /// The actuator: auto, vaddr, paddr, quota or pages.
     pub way: Option<&'a str>,
     /// The platform whose curves the policy believes, by name or file.
     pub curves: Option<&'a str>,
-    /// True if rival page movers may be switched off; false leaves the decision to the
-    /// configuration.
+    /// True if other page movers may be switched off; false keeps the value of the configuration.
     pub stop_rivals: bool,
 }
 
-/// The way in which pages move.
+/// The requested actuator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WantedWay {
-    /// The best that there is.
+    /// The best actuator that the machine supports.
     Auto,
-    /// This one.
+    /// This actuator.
     Way(Way),
 }
 
-/// The default of the highest rate at which pages move.
+/// The default of the highest migration rate.
 const RATE_LIMIT: &str = "2GB/s";
 
 const AUTO: &str = "auto";
@@ -190,7 +191,7 @@ struct PublishTable {
 }
 
 impl Config {
-    /// The configuration in a file.
+    /// Reads the configuration in a file.
     fn read(path: &Path) -> Result<Self, Failure> {
         let hint = "name a configuration; `interleaf balance --example-config` prints one";
         let text = interleaf_catalog::text(path, hint)?;
@@ -231,7 +232,7 @@ impl Config {
         Ok(config)
     }
 
-    /// The configuration in `file`, or the default one, with other values.
+    /// Reads the configuration in `file`, or takes the default one, and applies the overrides.
     ///
     /// # Errors
     /// When the file cannot be read, or a value is invalid.
@@ -244,16 +245,16 @@ impl Config {
         Ok(config)
     }
 
-    /// Steers the processes of these names; `option` is the option that names them.
+    /// Sets the scope to the processes of these names; `option` is the option that names them.
     ///
     /// # Errors
-    /// When no process can have one of the names.
+    /// When a name is not a possible process name.
     pub fn steer_processes(&mut self, names: &[String], option: &str) -> Result<(), Failure> {
         self.scope = Scope::Processes(names.to_vec());
         self.check_names(option)
     }
 
-    /// Replaces values of the configuration.
+    /// Applies the overrides.
     pub(super) fn overrule(&mut self, by: &Overrides<'_>) -> Result<(), Failure> {
         if let Some(policy) = by.policy {
             self.policy = policy.parse().map_err(|why: String| Failure::new(why, ""))?;
@@ -294,7 +295,8 @@ impl Config {
         Ok(())
     }
 
-    /// Makes sure that processes can have their names; `field` is where they are named.
+    /// Checks that the names of the scope are possible process names; `field` is the field that has
+    /// the names.
     pub(super) fn check_names(&self, field: &str) -> Result<(), Failure> {
         let Scope::Processes(names) = &self.scope else { return Ok(()) };
         match names.iter().find_map(|name| name_problem(name)) {
@@ -303,12 +305,12 @@ impl Config {
         }
     }
 
-    /// True if bandwidth comes from the machine's own counters.
+    /// Returns true if bandwidth comes from the machine's own counters.
     pub(super) fn is_counted_here(&self) -> bool {
         matches!(self.source, SourceChoice::Counters)
     }
 
-    /// True if bandwidth comes from a recording, which is read without waiting.
+    /// Returns true if bandwidth comes from a recording, which is replayed without waiting.
     pub(super) fn is_replayed(&self) -> bool {
         matches!(self.source, SourceChoice::Replay(_))
     }
@@ -378,7 +380,7 @@ fn protected(
     }
 }
 
-/// A platform that there is.
+/// Parses the name of a platform, which must exist.
 fn platform(
     toml: &TomlText<'_>,
     name: Option<&Spanned<String>>,
@@ -390,7 +392,7 @@ fn platform(
     }
 }
 
-/// The path of a control group.
+/// Parses the path of a control group.
 fn cgroup(toml: &TomlText<'_>, path: &Spanned<String>) -> Result<Scope, FileError> {
     let text = path.get_ref();
     if let Some((problem, hint)) = no_group(text) {
@@ -399,7 +401,8 @@ fn cgroup(toml: &TomlText<'_>, path: &Spanned<String>) -> Result<Scope, FileErro
     Ok(Scope::Cgroup(text.clone()))
 }
 
-/// The problem of a name that is no control group, and its remedy; `None` when it may be one.
+/// Returns the problem of an invalid path of a control group, and its remedy; `None` for a valid
+/// path.
 fn no_group(path: &str) -> Option<(String, String)> {
     let is_none = path.trim_matches('/').is_empty() || path.split('/').any(|part| part == "..");
     is_none.then(|| {
@@ -408,7 +411,7 @@ fn no_group(path: &str) -> Option<(String, String)> {
     })
 }
 
-/// The problem of a name that no process can have, and its remedy; `None` when one may have it.
+/// Returns the problem of an impossible process name, and its remedy; `None` for a possible name.
 fn name_problem(name: &str) -> Option<(String, String)> {
     if name.is_empty() {
         return Some(("a name is empty".into(), "write names as `ps -o comm` shows them".into()));
@@ -483,7 +486,7 @@ fn way(toml: &TomlText<'_>, value: Option<&Spanned<String>>) -> Result<WantedWay
     })
 }
 
-/// The way of this name.
+/// Parses the name of an actuator.
 pub(super) fn wanted_way(name: &str) -> Option<WantedWay> {
     match name {
         AUTO => Some(WantedWay::Auto),
@@ -528,7 +531,7 @@ fn source(toml: &TomlText<'_>, table: &SourceTable) -> Result<SourceChoice, File
     }
 }
 
-/// The group that may feed, where something is fed.
+/// Parses the group whose members may write to the feed; only a feed has one.
 fn feed_group(toml: &TomlText<'_>, table: &SourceTable) -> Result<Option<String>, FileError> {
     let Some(group) = &table.group else { return Ok(None) };
     if table.kind.as_ref().is_none_or(|kind| kind.get_ref() != "feed") {
@@ -568,7 +571,7 @@ mod tests {
         assert_eq!(Config::parse("example", EXAMPLE).unwrap(), Config::default());
     }
 
-    /// Lines that are only examples are right too.
+    /// Checks that the commented-out examples are valid too.
     #[test]
     fn the_examples_in_the_example_are_taken() {
         let config = parse(

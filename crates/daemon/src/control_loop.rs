@@ -1,5 +1,5 @@
-//! The loop of the daemon: it observes a machine for a period, lets the policies decide, and hands
-//! the decision to the actuators, until a signal, the end of its time or an error.
+//! The loop of the daemon: it observes the machine for a period, the policies decide, and the
+//! actuators carry the decision out. The loop ends at a signal, at its deadline or at an error.
 
 use crate::{
     config::Config,
@@ -26,14 +26,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A limit of a period that is never reached.
+/// A limit of a period's span that is never reached.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// Balances the pages of the live machine `root` until a signal comes, and restores the settings
-/// that were changed for it.
+/// Balances the pages of the live machine `root` until a signal comes, and then restores the
+/// changed settings.
 ///
 /// # Errors
-/// When the machine cannot be observed or its pages cannot be moved, or a setting cannot be
+/// When the machine cannot be observed, its pages cannot be migrated, or a setting cannot be
 /// restored.
 pub fn run(options: &Options, config: &Config, root: &Root) -> Result<(), Failure> {
     system::check_live(root)?;
@@ -44,7 +44,7 @@ pub fn run(options: &Options, config: &Config, root: &Root) -> Result<(), Failur
     }
     let journal: SharedJournal<'_> = Rc::new(RefCell::new(journal));
     let ended = balance(options, config, root, &journal, &signals);
-    // The actuators ended with `balance`; the settings that it changed are restored now.
+    // The actuators ended with `balance`; now restore the settings that they changed.
     match (ended, put_back(journal)) {
         (Err(why), Err(left)) => {
             output::print_failure(left);
@@ -54,9 +54,10 @@ pub fn run(options: &Options, config: &Config, root: &Root) -> Result<(), Failur
     }
 }
 
-/// Restores the settings that are still changed, and prints all of them.
+/// Restores the settings that are still changed, and prints every restored setting.
 fn put_back(journal: SharedJournal<'_>) -> Result<(), Failure> {
-    // Nothing else holds the journal now. If something did, its end would restore the settings.
+    // This is the last reference to the journal. If another one remained, dropping that one would
+    // restore the settings.
     let Some(journal) = Rc::into_inner(journal) else { return Ok(()) };
     let undone = journal.into_inner().close().map_err(system::journal_failure)?;
     let undone: Vec<PutBackDocument> = undone.iter().map(PutBackDocument::from).collect();
@@ -64,7 +65,7 @@ fn put_back(journal: SharedJournal<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Observes, decides and moves pages until it is told to stop.
+/// Runs the loop until a signal, the deadline or an error.
 fn balance<'a>(
     options: &Options,
     config: &Config,
@@ -89,7 +90,7 @@ fn balance<'a>(
         .inspect(|()| manager.ready("observing for the first period"))
         .and_then(|()| steer(&mut host, &mut controller, tell));
     manager.stopping();
-    // The daemon has done its work all the same.
+    // Missing periods in an output are reported, but do not fail the run.
     let missing = publisher.close();
     match done {
         Ok(()) | Err(Stop::Machine(HostError::Stopped)) if missing.is_err() => {
@@ -102,11 +103,11 @@ fn balance<'a>(
     }
 }
 
-/// The time at which it stops by itself.
+/// Returns the deadline of the loop; `None` without one.
 pub(crate) fn until(options: &Options) -> Option<Instant> {
     let limit =
         options.duration.and_then(|limit| Duration::try_from_secs_f64(limit.seconds()).ok());
-    // A time beyond the clock is never.
+    // A deadline beyond the range of the clock is never reached.
     limit.and_then(|limit| Instant::now().checked_add(limit))
 }
 
@@ -122,7 +123,7 @@ impl From<HostError> for Stop {
     }
 }
 
-/// Places pages by the shares with which the policies begin, before any observation.
+/// Sets the initial shares of the policies, before any observation.
 pub(crate) fn place_first(
     host: &mut Host<'_>,
     controller: &Controller,
@@ -138,8 +139,8 @@ pub(crate) fn place_first(
     Ok(host.apply(&decision)?)
 }
 
-/// Runs the loop on a machine after [`place_first`] until it has to stop. `tell` gets a document
-/// for each domain after each period.
+/// Runs the loop after [`place_first`] until a signal, the deadline or an error. `tell` is called
+/// with a document for each domain after each period.
 pub(crate) fn steer(
     host: &mut Host<'_>,
     controller: &mut Controller,
@@ -164,7 +165,7 @@ pub(crate) fn steer(
     }
 }
 
-/// A clock that waits until a signal comes or the time is over.
+/// A clock that waits until a signal or the deadline, and notifies the watchdog.
 pub(crate) struct Waits<'a> {
     pub(crate) signals: &'a Signals,
     pub(crate) manager: &'a Manager,

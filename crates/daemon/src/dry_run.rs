@@ -1,7 +1,7 @@
-//! The setup of the daemon and its writes, without changing anything.
+//! A dry run: the setup of the daemon and its writes, without changing a setting.
 //!
-//! Everything that would be done is done, on a root whose writes are noted: what is printed is what
-//! the daemon writes, not what somebody thinks that it does.
+//! The daemon's own code runs on a root that notes writes in place of making them, so the printed
+//! writes are those of a real run.
 
 use crate::{
     config::Config,
@@ -22,7 +22,7 @@ use std::{cell::RefCell, rc::Rc};
 /// Prints the setup of the daemon, and every write to the kernel that it would make.
 ///
 /// # Errors
-/// When the machine cannot be read, or its pages cannot be moved.
+/// When the machine cannot be read, or its pages cannot be migrated.
 pub fn run(config: &Config, json: bool, root: &Root) -> Result<(), Failure> {
     let document = plan(config, root)?;
     output::data(&match json {
@@ -66,12 +66,12 @@ fn set(
     Ok(())
 }
 
-/// The writes after the first `since`, with the present content of each file.
+/// Returns the noted writes after the first `since`, with the present content of each file.
 fn written(root: &Root, since: usize) -> Vec<WriteDocument> {
     let noted = root.noted().into_iter().skip(since);
     let document = |write: interleaf_linux::root::Write| {
         let was = root.peek(&write.path).ok().flatten();
-        // Of some files a capture has no more than the name.
+        // A capture has some files by name only, without content.
         let was = was.map(|was| was.trim().to_string()).filter(|was| !was.is_empty());
         WriteDocument { was, path: write.path, text: write.text }
     };

@@ -1,4 +1,4 @@
-//! The two text formats of metrics, and which of them a client asked for.
+//! The two text formats of metrics, and content negotiation between them.
 //!
 //! Sources: Prometheus, "Exposition formats" and "Content negotiation"; OpenMetrics 1.0; RFC 9110,
 //! section 12.5.1 for `Accept`.
@@ -8,7 +8,7 @@
 pub(super) enum Format {
     /// OpenMetrics 1.0.
     OpenMetrics,
-    /// The text format 0.0.4 of Prometheus, which every reader knows.
+    /// The text format 0.0.4 of Prometheus, which every client supports.
     Text,
 }
 
@@ -17,8 +17,8 @@ pub(super) const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0
 pub(super) const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 impl Format {
-    /// The format that a client prefers, by the values of its `Accept` fields. Who asks for neither
-    /// gets text, as of other exporters.
+    /// Returns the format that a client prefers, by the values of its `Accept` fields. The default
+    /// is text, as for other exporters.
     pub(super) fn wanted(accept: &str) -> Self {
         let mut best = (0.0, Self::Text);
         for range in accept.split(',') {
@@ -51,8 +51,8 @@ impl Format {
     }
 }
 
-/// OpenMetrics as the text format 0.0.4: counters are named with their `_total` in the lines that
-/// describe them too, and there are neither units nor an end.
+/// Converts OpenMetrics to the text format 0.0.4: `HELP` and `TYPE` lines of counters get the
+/// suffix `_total` too, and `UNIT` and `EOF` lines are removed.
 pub(super) fn plain(open_metrics: &str) -> String {
     let mut counters: Vec<&str> = vec![];
     for line in open_metrics.lines() {

@@ -1,8 +1,8 @@
-//! As much of HTTP/1 as it takes to be asked for a page: a request without a body, an answer, and
-//! the connection is closed.
+//! A minimal HTTP/1 server: a client sends a request without a body and gets a response, and the
+//! connection is closed.
 //!
-//! One thread serves all, and waits for none of them: who says nothing, or reads nothing, has a
-//! few seconds, and when there are too many the one that came first has to go.
+//! One thread serves all clients without blocking on any of them. A connection is closed after
+//! [`PATIENCE`], and a new connection beyond [`CLIENTS_MAX`] replaces the oldest.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
@@ -13,19 +13,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Connections at once.
+/// The most connections at a time.
 const CLIENTS_MAX: usize = 16;
 
-/// The longest time of a connection.
+/// The longest duration of a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The longest request, bytes.
+/// The largest request, bytes.
 const ASKED_MAX: usize = 8192;
 
-/// The most header fields of one.
+/// The most header fields of a request.
 const FIELDS_MAX: usize = 64;
 
-/// A request.
+/// An HTTP request.
 pub(super) struct Request<'a> {
     /// The path without its query.
     pub(super) path: &'a str,
@@ -33,11 +33,11 @@ pub(super) struct Request<'a> {
     pub(super) accept: &'a str,
 }
 
-/// An answer.
+/// An HTTP response.
 pub(super) struct Page {
-    /// The status, such as `200 OK`.
+    /// Status code and reason phrase, such as `200 OK`.
     pub(super) status: &'static str,
-    /// The type of the content.
+    /// Media type of the body.
     pub(super) kind: &'static str,
     pub(super) body: String,
 }
@@ -48,16 +48,16 @@ impl Page {
     }
 }
 
-/// A server, until it is dropped.
+/// A running server; dropping it stops the server.
 pub(super) struct Server {
     address: SocketAddr,
-    /// Its end ends the thread.
+    /// Closing this stream ends the thread.
     stop: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Server {
-    /// Answers what is asked for at `address`.
+    /// Starts a server at `address`, which answers each request with `page`.
     pub(super) fn start(
         address: SocketAddr,
         page: impl Fn(&Request<'_>) -> Page + Send + 'static,
@@ -71,7 +71,7 @@ impl Server {
         Ok(Self { address, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// The address of the server; port 0 has become a free one.
+    /// Returns the bound address: port 0 is replaced by the assigned port.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -84,13 +84,13 @@ impl Drop for Server {
     }
 }
 
-/// The connections.
+/// A client connection.
 struct Client {
     stream: TcpStream,
-    /// When it has to have ended.
+    /// Deadline, after which the connection is closed.
     until: Instant,
     asked: Vec<u8>,
-    /// The answer, and how much of it is written.
+    /// The response and the number of bytes written of it.
     answer: Option<(Vec<u8>, usize)>,
 }
 
@@ -106,7 +106,7 @@ fn serve(listener: &TcpListener, stopped: &UnixStream, page: &dyn Fn(&Request<'_
         }));
         let now = Instant::now();
         let next = clients.iter().map(|client| client.until.saturating_duration_since(now)).min();
-        // A millisecond more: time that is over has passed then.
+        // One millisecond is added so that the deadline has passed when poll(2) returns.
         let next = next.and_then(|left| Timespec::try_from(left + Duration::from_millis(1)).ok());
         match poll(&mut watched, next.as_ref()) {
             Err(rustix::io::Errno::INTR) => continue,
@@ -130,7 +130,8 @@ fn serve(listener: &TcpListener, stopped: &UnixStream, page: &dyn Fn(&Request<'_
 
 fn accept(listener: &TcpListener, clients: &mut Vec<Client>) {
     let Ok((stream, _)) = listener.accept() else {
-        // No file is left to this process, say: it would be told of this one again at once.
+        // Accepting fails, for example, without free file descriptors. The connection stays pending
+        // and poll(2) returns at once, so pause.
         thread::sleep(Duration::from_millis(100));
         return;
     };
@@ -144,7 +145,8 @@ fn accept(listener: &TcpListener, clients: &mut Vec<Client>) {
 }
 
 impl Client {
-    /// Reads or writes as much as goes; whether there is more to do.
+    /// Reads or writes as many bytes as possible without blocking. Returns true while the
+    /// connection has more to transfer.
     fn goes_on(&mut self, page: &dyn Fn(&Request<'_>) -> Page) -> bool {
         let done = match &mut self.answer {
             Some((answer, written)) => self.stream.write(&answer[*written..]).map(|count| {
@@ -165,7 +167,7 @@ impl Client {
     }
 }
 
-/// The answer to a request; none while it has not come wholly.
+/// Returns the response to a request; `None` while the request is incomplete.
 fn answer(asked: &[u8], page: &dyn Fn(&Request<'_>) -> Page) -> Option<Vec<u8>> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
     let mut request = httparse::Request::new(&mut fields);
@@ -194,7 +196,7 @@ fn answer(asked: &[u8], page: &dyn Fn(&Request<'_>) -> Page) -> Option<Vec<u8>> 
     Some(text.into_bytes())
 }
 
-/// The values of all `Accept` fields.
+/// Joins the values of all `Accept` fields with commas.
 fn accepted(fields: &[httparse::Header<'_>]) -> String {
     let accept = fields.iter().filter(|field| field.name.eq_ignore_ascii_case("accept"));
     let values: Vec<_> = accept.map(|field| String::from_utf8_lossy(field.value)).collect();
@@ -261,8 +263,8 @@ mod tests {
         }
     }
 
-    /// Those who say nothing, say half of it or do not read keep nobody from an answer, however
-    /// many there are, and are let go.
+    /// Clients that send nothing, send half a request or do not read are disconnected, and do not
+    /// keep another client from its response, however many they are.
     #[test]
     fn silence_holds_up_nobody() {
         let server = started();
@@ -271,7 +273,7 @@ mod tests {
         let mut silent: Vec<_> = (0..3 * CLIENTS_MAX).map(|_| connect(&server)).collect();
         silent.iter_mut().step_by(2).for_each(|half| half.write_all(b"GET /").unwrap());
         assert!(ask(&server, b"GET /a HTTP/1.1\r\n\r\n").ends_with("/a"));
-        // The end, or an error where what it said was not read: an answer it is not.
+        // End of stream, or an error because unread input was discarded; never a response.
         assert_eq!(silent[0].read(&mut [0; 10]).unwrap_or(0), 0, "it is let go");
         let address = server.address();
         drop(server);

@@ -6,12 +6,12 @@
 //!                                        publisher -> stdout, record, metrics, watchers, systemd
 //! ```
 //!
-//! [`run`] is the loop on this machine; [`run_steered`] the same for one command. [`advise`],
-//! [`dry_run`] and [`simulated`] show what it would do. [`Config`] is the configuration, of which
-//! [`EXAMPLE`] has every key.
+//! [`run`] is the loop on the live machine; [`run_steered`] is the same loop for one command.
+//! [`advise`], [`dry_run`] and [`simulated`] show its decisions, writes and effect without changing
+//! the machine. [`Config`] is the configuration, of which [`EXAMPLE`] has every key.
 //!
-//! None of the readers of its periods holds up the loop: a full disk, a slow scrape or a watcher
-//! that does not read loses periods, and the loop says so.
+//! No output blocks the loop: on a full disk or with a client that does not read, periods are
+//! missing in that output, and a message reports a failed write.
 
 #![forbid(unsafe_code)]
 

@@ -1,10 +1,10 @@
 //! Metrics of the daemon for Prometheus, over HTTP: in the text format of OpenMetrics 1.0 for
 //! clients that accept it, and in the older text format 0.0.4 for all others.
 //!
-//! The loop sets numbers, which takes it no longer than that. Threads of their own answer who
-//! asks, and only then is read what the kernel counts. Names are by Prometheus's conventions: base
-//! units (bytes, seconds, ratios from 0 to 1), and `_total` behind what only grows. Nobody is
-//! asked who they are: let it be served on this machine alone.
+//! The control loop only sets values. A thread of the HTTP server answers scrapes, and reads the
+//! kernel's counters at each scrape. Names follow Prometheus's conventions: base units (bytes,
+//! seconds, ratios from 0 to 1), and the suffix `_total` for counters. The server has no
+//! authentication: serve metrics on the local machine only (`docs/operate.md`).
 
 use crate::{
     exposition::{Format, OPEN_METRICS, TEXT, plain},
@@ -34,15 +34,15 @@ type Labels = Vec<(&'static str, String)>;
 type Gauges = Family<Labels, Gauge<f64, AtomicU64>>;
 type Counters = Family<Labels, Counter>;
 
-/// The numbers, and who serves them.
+/// Values of the metrics, and the server that publishes them.
 pub(super) struct Metrics {
     numbers: Numbers,
-    /// The pages of each domain in the period before, by node.
+    /// Bytes of each domain in the previous period, by node.
     before: Vec<(String, Vec<u64>)>,
     server: Server,
 }
 
-/// Numbers that the loop sets; copies share them.
+/// Metrics that the loop sets; copies share their values.
 #[derive(Clone, Default)]
 struct Numbers {
     periods: Counters,
@@ -59,7 +59,8 @@ struct Numbers {
 }
 
 impl Metrics {
-    /// Serves at `address`, and what the kernel counts below `root` too. A period takes `period`.
+    /// Serves metrics at `address`, with the kernel's counters below `root`. `period` is the length
+    /// of a period.
     pub(super) fn serve(
         address: SocketAddr,
         period: Duration,
@@ -80,12 +81,12 @@ impl Metrics {
         Ok(Self { numbers, before: vec![], server })
     }
 
-    /// The address at which they are served.
+    /// Returns the address at which metrics are served.
     pub(super) fn address(&self) -> SocketAddr {
         self.server.address()
     }
 
-    /// Counts a period.
+    /// Updates the metrics with a period.
     pub(super) fn count(&mut self, period: &BalancePeriod) {
         let domain = || vec![("domain", period.domain.clone())];
         let numbers = &self.numbers;
@@ -112,7 +113,7 @@ impl Metrics {
             let at = self.before.iter().position(|(domain, _)| *domain == period.domain);
             let before = at.map(|at| self.before.swap_remove(at).1).unwrap_or_default();
             let (up, down) = moved(&before, now);
-            // Pages that came by other means than migration are not counted.
+            // At most the migrated bytes: pages are also allocated and freed without migration.
             let (up, down) = (up.min(period.migrated_bytes), down.min(period.migrated_bytes));
             numbers.promoted.get_or_create(&domain()).inc_by(up);
             numbers.demoted.get_or_create(&domain()).inc_by(down);
@@ -121,12 +122,12 @@ impl Metrics {
     }
 }
 
-/// Unix time.
+/// Returns the Unix time in seconds.
 fn now_s() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
-/// A number that is not known is not there: 0 would be another answer.
+/// Sets a gauge, or removes it when the value is unknown: 0 would be a wrong value.
 fn set(gauges: &Gauges, labels: &Labels, value: Option<f64>) {
     match value {
         Some(value) => drop(gauges.get_or_create(labels).set(value)),
@@ -134,9 +135,9 @@ fn set(gauges: &Gauges, labels: &Labels, value: Option<f64>) {
     }
 }
 
-/// Bytes that went to a faster node and to a slower one between two looks, the fastest first: what
-/// the one has more and the other has less. Memory that came or went at one place alone did not
-/// move.
+/// Returns the bytes promoted and demoted between two samples of the bytes on each node, the
+/// fastest node first: the bytes that one node lost and another gained. Memory that only grew or
+/// only shrank was not migrated.
 fn moved(before: &[u64], now: &[u64]) -> (u64, u64) {
     let mut more: Vec<u64> =
         now.iter().zip(before).map(|(now, before)| now.saturating_sub(*before)).collect();
@@ -155,7 +156,7 @@ fn moved(before: &[u64], now: &[u64]) -> (u64, u64) {
 
 fn registry(numbers: &Numbers, root: Root) -> Registry {
     let mut registry = Registry::with_prefix("interleaf");
-    // A gauge, as everywhere: what OpenMetrics calls an info is unknown to older readers.
+    // A gauge, as in other exporters: older clients do not know the info type of OpenMetrics.
     let build = Gauges::default();
     build.get_or_create(&vec![("version", env!("CARGO_PKG_VERSION").into())]).set(1.0);
     registry.register("build_info", "The program that is running", build);
@@ -178,7 +179,7 @@ fn registry(numbers: &Numbers, root: Root) -> Registry {
         ("tier_latency", "Mean latency of the node", Unit::Seconds, n.latency),
     ];
     for (name, help, unit, gauges) in gauges {
-        // The library's unit is in the plural, the convention for a ratio is not.
+        // The library's unit is `ratios`, while the naming convention is `ratio`.
         match unit {
             Unit::Ratios => registry.register(format!("{name}_ratio"), help, gauges),
             unit => registry.register_with_unit(name, help, unit, gauges),
@@ -191,7 +192,7 @@ fn registry(numbers: &Numbers, root: Root) -> Registry {
     registry
 }
 
-/// The kernel's counters of moved pages since boot, read at each scrape.
+/// The kernel's counters of migrated pages since boot, read at each scrape.
 struct Kernel {
     root: Mutex<Root>,
 }
@@ -294,7 +295,7 @@ mod tests {
         }
     }
 
-    /// A kernel that has counted, and metrics on a free port.
+    /// Metrics on a free port, with a captured `/proc/vmstat`.
     fn served() -> (tempfile::TempDir, Metrics) {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("proc")).unwrap();
@@ -306,7 +307,7 @@ mod tests {
         (folder, Metrics::serve(address, PERIOD, root).unwrap())
     }
 
-    /// The answer to a request: its head and its body.
+    /// Sends a request that accepts OpenMetrics. Returns the head and the body of the response.
     fn ask(address: SocketAddr, request: &str) -> (String, String) {
         ask_for(address, request, OPEN)
     }
@@ -321,8 +322,8 @@ mod tests {
         (head.into(), body.into())
     }
 
-    /// The errors of a text of OpenMetrics 1.0, by its grammar and by the conventions for names:
-    /// each sample belongs to the family before it, with the suffix of its type, once.
+    /// Returns the errors of a text in OpenMetrics 1.0, by its grammar and the naming conventions:
+    /// each sample belongs to the family before it, has the suffix of its type, and occurs once.
     fn faults(text: &str) -> Vec<String> {
         let family = Regex::new("^# (TYPE|HELP|UNIT) ([a-z][a-z0-9_]*) (.+)$").unwrap();
         let sample = Regex::new(
@@ -406,14 +407,15 @@ mod tests {
         for line in expected {
             assert!(body.lines().any(|it| it == line), "{line} is not in\n{body}");
         }
-        // A value that nothing counts is absent, not 0.
+        // The metric of an unknown value is absent, not 0.
         assert!(!body.contains("latency_seconds{domain=\"node0\",node=\"2\"}"), "{body}");
         metrics.count(&period(18.0, None));
         let (_, body) = ask(metrics.address(), "GET /metrics");
         assert!(!body.contains("interleaf_reached_ratio{"), "what is no longer known\n{body}");
     }
 
-    /// Without a period, with one, and with one in which nothing was counted.
+    /// Checks the format without a period, with a period, and with a period without counter
+    /// readings.
     #[test]
     fn the_older_format_is_what_prometheus_checks() {
         let (_folder, mut metrics) = served();
@@ -432,7 +434,7 @@ mod tests {
             }
         }
         let (_, body) = ask(metrics.address(), "GET /metrics");
-        // Metrics that were not counted are absent.
+        // Metrics of unknown values are absent.
         assert!(!body.contains("\ninterleaf_tier_bandwidth_bytes_per_second"), "{body}");
     }
 
@@ -463,10 +465,10 @@ mod tests {
             ([10, 5, 0], [10, 5, 0], (0, 0)),
             ([10, 5, 0], [8, 7, 0], (0, 2)),
             ([10, 5, 0], [12, 3, 0], (2, 0)),
-            // Grown, freed: not moved.
+            // Growth alone and shrinkage alone are not migration.
             ([10, 5, 0], [12, 5, 0], (0, 0)),
             ([10, 5, 0], [10, 0, 0], (0, 0)),
-            // Grown by 5, of which 2 came from the second.
+            // Grown by 5, of which 2 were promoted from the second node.
             ([10, 5, 0], [15, 3, 0], (2, 0)),
             ([10, 5, 5], [11, 3, 6], (1, 1)),
         ] {

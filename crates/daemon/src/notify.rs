@@ -1,5 +1,5 @@
-//! Messages to a service manager (sd_notify(3)): the daemon is ready, its status, its loop is
-//! alive, it stops. Without a manager none is sent.
+//! Messages to a service manager (sd_notify(3)): readiness, status, watchdog and stop. Without a
+//! service manager no message is sent.
 
 use interleaf_record::balance::BalancePeriod;
 use sd_notify::NotifyState;
@@ -8,12 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The watchdog is notified this many times in its span.
+/// Notifications in one watchdog timeout.
 const BEATS: u32 = 4;
 
-/// A service manager, if there is one.
+/// The connection to the service manager, if any.
 pub(super) struct Manager {
-    /// The interval in which the watchdog is notified.
+    /// The interval between watchdog notifications; `None` without a watchdog.
     every: Option<Duration>,
     beaten: Cell<Instant>,
 }
@@ -24,12 +24,12 @@ impl Manager {
         Self { every, beaten: Cell::new(Instant::now()) }
     }
 
-    /// All is set up.
+    /// Reports that the setup is complete, with a status line.
     pub(super) fn ready(&self, what: &str) {
         tell(&[NotifyState::Ready, NotifyState::Status(what)]);
     }
 
-    /// The loop turns: it comes by here at each sample.
+    /// Notifies the watchdog when a notification is due; the loop calls it at each sample.
     pub(super) fn alive(&self) {
         if self.every.is_some_and(|every| self.beaten.get().elapsed() >= every) {
             tell(&[NotifyState::Watchdog]);
@@ -37,23 +37,23 @@ impl Manager {
         }
     }
 
-    /// The line that `systemctl status` shows.
+    /// Sets the line that `systemctl status` shows.
     pub(super) fn status(&self, period: &BalancePeriod) {
         let weights = period.target_weights.iter().map(u16::to_string).collect::<Vec<_>>();
         let (decision, reason) = (&period.decision, &period.reason);
         let line = format!("{}: {} {decision}: {reason}", period.domain, weights.join(":"));
-        // A line end would begin another variable.
+        // A newline would begin another variable.
         tell(&[NotifyState::Status(&line.replace(['\n', '\r'], " "))]);
     }
 
-    /// The daemon restores settings from now on.
+    /// Reports that the daemon stops: it restores settings from now on.
     pub(super) fn stopping(&self) {
         tell(&[NotifyState::Stopping]);
     }
 }
 
 fn tell(state: &[NotifyState<'_>]) {
-    // A manager that does not listen is no reason to stop.
+    // A failed notification does not stop the daemon.
     let _ = sd_notify::notify(state);
 }
 
@@ -64,7 +64,7 @@ mod tests {
     use interleaf_record::balance::SCHEMA;
     use std::{env, os::unix::net::UnixDatagram, process::Command, thread};
 
-    /// With a manager it is told all this; without one nothing fails.
+    /// Sends each message; succeeds with and without a service manager.
     #[test]
     fn tells() {
         let manager = Manager::new();
@@ -91,7 +91,7 @@ mod tests {
         manager.stopping();
     }
 
-    /// The environment is of a whole process: the test above is run in one of its own.
+    /// The environment belongs to a whole process, so the test above runs in a process of its own.
     #[test]
     fn a_manager_is_told() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,13 +1,13 @@
-//! Options of a run of the loop that are no part of its configuration.
+//! Options of one run of the loop that are not part of its configuration.
 
 use interleaf_model::units::Time;
 use std::path::PathBuf;
 
-/// The duration of the loop, and the outputs of its periods.
+/// Duration of the loop, and outputs of its periods.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The time after which it stops; `None` for never, in advice when the answer is known, and 300
-    /// s on a simulated machine.
+    /// The time after which the loop stops. With `None` the daemon runs until a signal, advice ends
+    /// when it is stable, and a simulated machine runs for 300 s.
     pub duration: Option<Time>,
     /// True if each period is printed as a line of JSON.
     pub json: bool,

@@ -1,5 +1,5 @@
-//! A place to which the loop writes, such as a record. One that cannot be written to, as on a full
-//! disk, does not end the loop: that is told once, and again when it can be written to.
+//! An output of the loop, such as a record. A failed write, as on a full disk, does not end the
+//! loop: the first failure is reported, and the next success.
 
 use interleaf_console::{Failure, output};
 use std::{
@@ -8,13 +8,13 @@ use std::{
     path::PathBuf,
 };
 
-/// State of one output.
+/// State of an output.
 #[derive(Debug)]
 pub(super) struct Outlet {
     name: String,
-    /// Periods that are not there, since the disk was full, say.
+    /// Periods that could not be written, for example, because the disk was full.
     missing: u64,
-    /// The error of the last write.
+    /// The error of the last write; `None` if it succeeded.
     failing: Option<String>,
 }
 
@@ -23,7 +23,8 @@ impl Outlet {
         Self { name: name.into(), missing: 0, failing: None }
     }
 
-    /// Notes whether a period could be written; what to tell the user of that.
+    /// Notes the result of writing a period. Returns a message for the first of several failures,
+    /// and for the first success after a failure.
     fn note(&mut self, done: io::Result<()>) -> Option<String> {
         let name = &self.name;
         match (done, self.failing.take()) {
@@ -40,14 +41,14 @@ impl Outlet {
         }
     }
 
-    /// Notes whether a period could be written, and tells the user when that has changed.
+    /// Notes the result of writing a period, and prints the message of [`Self::note`], if any.
     pub(super) fn tell(&mut self, done: io::Result<()>) {
         if let Some(text) = self.note(done) {
             output::message(&format!("interleaf: {text}"));
         }
     }
 
-    /// The number of periods that could not be written.
+    /// Returns an error if periods could not be written.
     pub(super) fn missing(&self) -> Result<(), Failure> {
         if self.missing == 0 {
             return Ok(());
@@ -65,7 +66,7 @@ fn periods(count: u64) -> String {
     }
 }
 
-/// A file of lines that grows. A line is there whole or not at all.
+/// A file to which lines are appended. A regular file never keeps an incomplete line.
 #[derive(Debug)]
 pub(super) struct LineFile {
     file: File,
@@ -90,7 +91,7 @@ impl LineFile {
         let before = self.file.metadata()?;
         let done = self.file.write_all(format!("{line}\n").as_bytes());
         if done.is_err() && before.is_file() {
-            // The rest of a line that was cut off would make the next one unreadable.
+            // An incomplete line would make the next line unreadable.
             self.file.set_len(before.len())?;
         }
         done

@@ -1,4 +1,5 @@
-//! Publishes the periods of the daemon while it runs.
+//! Publishes the periods of the daemon: on stdout, in a record, as a file of target weights, as
+//! metrics, to monitor clients and to the service manager.
 
 use crate::{
     config::Config,
@@ -20,10 +21,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The mode of the file with the wanted weights: it is for others, and no secret.
+/// The mode of the file of target weights: other users may read the file.
 const TARGET_MODE: u32 = 0o644;
 
-/// The readers of a period: stdout, a record, and other programs.
+/// The outputs that each period is written to.
 pub(super) struct Publisher<'a> {
     json: bool,
     stdout: output::Lines,
@@ -35,16 +36,16 @@ pub(super) struct Publisher<'a> {
     manager: &'a Manager,
 }
 
-/// A file with the wanted weights.
+/// The file of target weights.
 struct Target {
     path: PathBuf,
     outlet: Outlet,
-    /// The file that was written last.
+    /// Identity of the file that was written last.
     id: Option<FileId>,
 }
 
 impl<'a> Publisher<'a> {
-    /// Tells who reads what we print, and who asked for a record.
+    /// Publishes on stdout and in the record of `options`, if any.
     pub(super) fn here(options: &Options, manager: &'a Manager) -> Result<Self, Failure> {
         let record = match &options.output {
             None => None,
@@ -65,7 +66,7 @@ impl<'a> Publisher<'a> {
         })
     }
 
-    /// Tells other programs too, as a daemon does.
+    /// Publishes to the outputs of the configuration too: target file, metrics, monitor socket.
     pub(super) fn daemon(
         config: &Config,
         options: &Options,
@@ -86,11 +87,11 @@ impl<'a> Publisher<'a> {
         Ok(Self { target, metrics, watchers, ..here })
     }
 
-    /// Tells what happened in a period, in each domain. What cannot be written is told once and
-    /// left out.
+    /// Publishes a period, a document for each domain. A failed write is reported once, and the
+    /// period is missing in that output.
     ///
     /// # Errors
-    /// When whoever read stdout has gone.
+    /// When the reader of stdout has closed the pipe.
     pub(super) fn publish(&mut self, period: &[BalancePeriod]) -> Result<(), Failure> {
         if let Some(target) = &mut self.target {
             target.publish(period);
@@ -117,13 +118,13 @@ impl<'a> Publisher<'a> {
         Ok(())
     }
 
-    /// Removes what nobody looks after from now on.
+    /// Removes the target file, which is no longer updated.
     ///
     /// # Errors
     /// When periods are missing in the record or on stdout.
     pub(super) fn close(&mut self) -> Result<(), Failure> {
         if let Some(Target { path, id: Some(id), .. }) = self.target.take() {
-            // Another daemon may have written its own there since.
+            // Another daemon may have replaced the file since; that file is kept.
             let _ = replace::remove_kept(&path, id);
         }
         self.record.as_ref().map_or(Ok(()), LineFile::missing)?;
@@ -135,7 +136,7 @@ impl Target {
     fn new(path: &Path) -> Result<Self, Failure> {
         let outlet = Outlet::new(path.display().to_string());
         match replace::check_kept(path) {
-            // The disk may have space later.
+            // A full disk may have space later.
             Err(why) if why.kind() != ErrorKind::StorageFull => {
                 Err(output::file_failure(path, &why))
             }
@@ -149,8 +150,8 @@ impl Target {
     }
 }
 
-/// The socket at which others watch. Where nobody named one and it cannot be had, the daemon does
-/// its work unwatched: a second one, for other processes, finds the first one's there.
+/// Opens the monitor socket. A failure at the default path is only reported: the default path may
+/// be in use by another daemon, which steers other processes.
 fn watchers(path: Option<&Path>) -> Result<Option<Watchers>, Failure> {
     let unheard = |why: &SocketError| {
         let hint = "name another path, or stop who listens there";
@@ -169,7 +170,7 @@ fn watchers(path: Option<&Path>) -> Result<Option<Watchers>, Failure> {
     }
 }
 
-/// The weights that are wanted, as other programs read them, a line for each socket: `0:65,2:35`.
+/// Formats the target weights, a line for each socket: `0:65,2:35`.
 fn weights(period: &[BalancePeriod]) -> String {
     let line = |document: &BalancePeriod| {
         let nodes = document.nodes.iter().zip(&document.target_weights);
@@ -226,7 +227,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::write(at("secret"), "root's").unwrap();
-        // Files that another user of the folder could plant for root to follow or to remove.
+        // Symlinks that another user of the folder could plant for root to follow or to remove.
         symlink("secret", at("x.new")).unwrap();
         symlink("secret", at("x.a.new")).unwrap();
         let one = [document("socket0", [0, 1], [65, 35])];

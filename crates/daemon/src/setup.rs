@@ -1,5 +1,4 @@
-//! The setup of the daemon: the machine as the loop sees it, its actuators and its source of
-//! bandwidth.
+//! The setup of the daemon: the machine's layout, the actuators and the source of bandwidth.
 
 use crate::config::{Config, Scope as Wanted, SourceChoice, WantedWay};
 use interleaf_console::{Failure, system};
@@ -52,17 +51,17 @@ use interleaf_record::balance::{
 const SIMULATED: &str = "`interleaf balance --platform gnr120-cz122` shows the same loop on a \
                          simulated machine";
 
-/// The part of a scope's pages that may migrate in a sample that is judged, 0 to 1. A step of the
-/// policies is 0.02 at least.
+/// The share of a scope's pages that may migrate during a sample that counts as quiet, 0 to 1.
+/// Steps of the policies are at least 0.02.
 const PLACEMENT_FLOOR: f64 = 0.005;
 
-/// Everything that is known before anything is changed.
+/// State of the machine and choices of the daemon, read before any setting is changed.
 pub(super) struct Setup {
     machine: Machine,
     pub(super) host: HostLayout,
     pub(super) scope: Scope,
     protected: Vec<Scope>,
-    /// The features of DAMON; `None` where it cannot be probed.
+    /// The features of DAMON; `None` if DAMON cannot be probed.
     kernel: Option<Probed>,
     /// The reason why DAMON cannot be probed.
     unasked: Option<String>,
@@ -71,8 +70,8 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// Reads the machine, and asks DAMON what it takes. On a captured machine, which cannot be
-    /// asked, it takes what its release has by `docs/kernels.md`.
+    /// Reads the machine and probes the features of DAMON. On a captured machine, which cannot be
+    /// probed, the features follow from the kernel release (`docs/kernels.md`).
     pub(super) fn read(config: &Config, root: &Root) -> Result<Self, Failure> {
         let machine = Machine::read(root).map_err(system::read_failure)?;
         let mut host = HostLayout::new(&machine).map_err(|why| {
@@ -127,7 +126,7 @@ impl Setup {
         &self.host.layout.scopes
     }
 
-    /// The source of bandwidth.
+    /// Opens the source of bandwidth.
     pub(super) fn source(&self, config: &Config, root: &Root) -> Result<Box<dyn Source>, Failure> {
         let layout = &self.host.layout;
         let (domains, tiers) = (layout.domains.len(), layout.tiers.len());
@@ -141,7 +140,7 @@ impl Setup {
                     });
                 match opened {
                     Ok(counters) => Box::new(counters),
-                    // The policy ignores bandwidth.
+                    // The policy does not use bandwidth.
                     Err(_) if decides_blindly(config.policy) => {
                         Box::new(Uncounted::new(domains, tiers))
                     }
@@ -176,7 +175,7 @@ impl Setup {
         })
     }
 
-    /// The source of bandwidth, found without opening it.
+    /// Describes the source of bandwidth without opening it.
     pub(super) fn counted(&self, config: &Config, root: &Root) -> SourceDocument {
         let there = |kind: &str, what: String| SourceDocument {
             kind: kind.into(),
@@ -208,7 +207,7 @@ impl Setup {
         }
     }
 
-    /// The way in which pages move.
+    /// Chooses the actuator.
     pub(super) fn choice(&self, config: &Config) -> Result<Choice, Failure> {
         let ranked = choose(self.kernel.as_ref(), &self.scope, &self.protected, order(config));
         let wanted = match config.way {
@@ -237,7 +236,7 @@ impl Setup {
         Ok(choice)
     }
 
-    /// The process that holds DAMON, which keeps a daemon that uses it from starting.
+    /// Returns a message if DAMON is in use, which keeps a daemon that needs DAMON from starting.
     pub(super) fn held(&self, config: &Config, way: Way) -> Option<String> {
         let damon = self.machine.damon.as_ref().filter(|_| way != Way::Pages)?;
         if !damon.kdamonds.is_empty() {
@@ -251,13 +250,13 @@ impl Setup {
         Some(format!("the kernel's {module} holds DAMON: the daemon needs --stop-rivals"))
     }
 
-    /// The pages of the scope by node; `None` where they cannot be counted.
+    /// Returns the bytes of the scope by node; `None` if the pages cannot be counted.
     pub(super) fn placement(&self, root: &Root) -> Result<Option<NodeBytes>, Failure> {
         let processes = self.scope.processes(root).map_err(system::read_failure)?;
         self.scope.placement(root, &processes, &StopFlag::default()).map_err(system::read_failure)
     }
 
-    /// The actuator of each scope. Its scans end early when `stop` is set.
+    /// Makes the actuator of each scope. Scans end early when `stop` is set.
     pub(super) fn actuators<'a>(
         &self,
         config: &Config,
@@ -283,7 +282,7 @@ impl Setup {
         Ok(divide(whole, setting, &self.host.nodes, near).into_iter().map(Some).collect())
     }
 
-    /// The loop with its policies.
+    /// Makes the controller, with a policy for each domain.
     pub(super) fn controller(&self, config: &Config) -> Result<Controller, Failure> {
         let layout = &self.host.layout;
         let settings = Settings { placement_floor: Some(PLACEMENT_FLOOR), ..settings(config) };
@@ -305,7 +304,7 @@ impl Setup {
         }))
     }
 
-    /// The target of a scope before a policy has decided.
+    /// Returns the target of a scope for given shares.
     pub(super) fn target(&self, config: &Config, scope: usize, shares: Vec<f64>) -> Target {
         Target {
             scope,
@@ -315,25 +314,27 @@ impl Setup {
         }
     }
 
-    /// The goal of the actuator of a scope.
+    /// Returns the goal of the actuator of a scope for given shares.
     pub(super) fn goal(&self, config: &Config, scope: usize, shares: Vec<f64>) -> Goal {
         self.host.goal(&self.target(config, scope, shares))
     }
 
-    /// The first shares of each scope, before any observation, by tier of the machine.
+    /// Returns the initial shares of each scope, before any observation, for all tiers of the
+    /// machine.
     pub(super) fn start(&self, config: &Config) -> Result<Vec<Vec<f64>>, Failure> {
         let controller = self.controller(config)?;
         let start = |scope: &ScopeLayout| controller.start(scope.domain, self.host.nodes.len());
         Ok(self.scopes().iter().map(start).collect())
     }
 
-    /// Shares of a possible decision: in the ratio of the ratings of the tiers near each domain.
+    /// Returns the shares of a possible decision: in proportion to the rated bandwidths of the
+    /// tiers of each domain.
     pub(super) fn by_rating(&self) -> Vec<Vec<f64>> {
         let layout = &self.host.layout;
         self.scopes().iter().map(|scope| rated::shares(layout, scope.domain)).collect()
     }
 
-    /// Points of a hundred for the nodes near each scope's domain.
+    /// Returns the weights, as percentages, for the nodes of each scope's domain.
     pub(super) fn points(&self, shares: &[Vec<f64>]) -> Vec<PointsDocument> {
         let scopes = self.scopes().iter().zip(shares);
         let points = scopes.map(|(scope, shares)| {
@@ -351,7 +352,7 @@ impl Setup {
         points.collect()
     }
 
-    /// The plan as a document without writes.
+    /// Returns the plan as a document without writes.
     pub(super) fn plan(
         &self,
         config: &Config,
@@ -392,7 +393,8 @@ impl Setup {
             .collect()
     }
 
-    /// A warning about figures of the firmware that count as unrated; `None` without any.
+    /// Returns a warning about implausible figures of the firmware, which count as unrated; `None`
+    /// without such figures.
     pub(super) fn ignored_ratings(&self) -> Option<String> {
         let of_node = |node: &Node| {
             let figures = node.rated.as_ref().filter(|rated| !rated.implausible.is_empty())?;
@@ -408,7 +410,7 @@ impl Setup {
         })
     }
 
-    /// Warnings.
+    /// Returns the warnings about the setup.
     fn notes(&self, config: &Config) -> Vec<String> {
         let unrated = &self.host.unrated;
         let balances = self.machine.sysctls.numa_balancing.is_some_and(|value| value > 0);
@@ -429,7 +431,7 @@ impl Setup {
         notes.into_iter().flatten().collect()
     }
 
-    /// The setup in a few lines.
+    /// Describes the setup in a few lines.
     pub(super) fn words(
         &self,
         config: &Config,
@@ -441,7 +443,7 @@ impl Setup {
             format!("{}: nodes {}", domain.name, nodes.join(", "))
         });
         let mut lines = vec![domains.collect::<Vec<_>>().join("; ")];
-        // All scopes have the same actuator.
+        // All scopes have the same kind of actuator.
         let ways = actuators.iter().take(1).map(|actuator| match actuator {
             Some(actuator) => format!("pages move by {}: {}", actuator.name(), actuator.describe()),
             None => "no page is moved: this only says what would be done".into(),
@@ -463,7 +465,7 @@ impl Setup {
     }
 }
 
-/// The rhythm of the loop.
+/// Returns the timing and the rate limit of the loop.
 pub(super) fn settings(config: &Config) -> Settings {
     Settings {
         sample: config.sample,
@@ -473,14 +475,14 @@ pub(super) fn settings(config: &Config) -> Settings {
     }
 }
 
-/// The shares of fixed weights for tiers of these names.
+/// Returns the shares of static weights for tiers of these names.
 pub(super) fn fixed(weights: &Weights, tiers: &[&str]) -> Result<Vec<f64>, Failure> {
     let weights = weights.clone().for_tiers(tiers);
     let hint = "give one weight for each memory node, the fastest first";
     Ok(weights.map_err(|why| Failure::new(why.to_string(), hint))?.shares())
 }
 
-/// The share of each tier by the policy.
+/// Returns the order in which the policy assigns pages to tiers: by hotness, or interleaved.
 fn order(config: &Config) -> Order {
     match config.policy {
         PolicyKind::HotCold => Order::HottestFirst,
@@ -488,7 +490,6 @@ fn order(config: &Config) -> Order {
     }
 }
 
-/// Pages cannot be moved.
 pub(super) fn actuator_failure(why: &ActuatorError) -> Failure {
     Failure::new(why.to_string(), why.hint())
 }
@@ -497,7 +498,7 @@ fn counter_failure(why: &impl ToString, remedy: &str) -> Failure {
     Failure::new(why.to_string(), instead(remedy))
 }
 
-/// Other sources of bandwidth where counters fail.
+/// Adds the alternatives to counters to a hint.
 fn instead(remedy: &str) -> String {
     let tables = tables().into_iter().filter(|table| !table.cpus.is_empty());
     let known: Vec<String> = tables.map(|table| table.name).collect();
@@ -508,7 +509,7 @@ fn instead(remedy: &str) -> String {
     )
 }
 
-/// The reason why DAMON cannot be probed, with a remedy where one is known.
+/// Describes a failed probe of DAMON, with a remedy where one is known.
 fn probe_text(root: &Root, why: &ProbeError) -> String {
     if !matches!(why, ProbeError::Held(_)) {
         return why.to_string();
@@ -521,7 +522,7 @@ fn probe_text(root: &Root, why: &ProbeError) -> String {
     }
 }
 
-/// The group that may feed.
+/// Returns the group whose members may write to the feed.
 fn feed_group(config: &Config, root: &Root) -> Result<Option<u32>, Failure> {
     let group = config.feed_group.as_deref().map(|name| unix_socket::group(root, name)).transpose();
     group.map_err(|why| {
@@ -530,7 +531,7 @@ fn feed_group(config: &Config, root: &Root) -> Result<Option<u32>, Failure> {
     })
 }
 
-/// True if a policy decides independently of bandwidth.
+/// Returns true if the policy decides without bandwidth.
 fn decides_blindly(policy: PolicyKind) -> bool {
     matches!(policy, PolicyKind::Local | PolicyKind::Static | PolicyKind::Bandwidth)
 }
@@ -551,8 +552,8 @@ fn scope_name(scope: &Wanted) -> String {
     }
 }
 
-/// The scopes whose pages are not moved: an entry that begins with `/` is a control group, which
-/// may appear later; others are names of processes.
+/// Returns the scopes whose pages are not migrated: an entry that begins with `/` is a control
+/// group, which may appear later; other entries are names of processes.
 fn protected(config: &Config, root: &Root) -> Result<Vec<Scope>, Failure> {
     let (groups, names): (Vec<String>, Vec<String>) =
         config.protected.iter().cloned().partition(|entry| entry.starts_with('/'));
@@ -575,7 +576,7 @@ fn group(name: &str, root: &Root) -> Result<Group, Failure> {
     Ok(tree.group(name))
 }
 
-/// The scope whose pages are steered.
+/// Returns the scope whose pages are steered.
 fn scope(config: &Config, root: &Root) -> Result<Scope, Failure> {
     Ok(match &config.scope {
         Wanted::Machine => Scope::Machine,

@@ -1,5 +1,4 @@
-//! The daemon's loop on a simulated machine: what it does, for whoever has no counters or no
-//! expander.
+//! The daemon's loop on a simulated machine, for users without counters or an expander.
 
 use crate::{
     config::Config,
@@ -14,27 +13,27 @@ use interleaf_record::balance::BalancePeriod;
 use interleaf_sim::machine::{Arena, PeriodRecord, Trial};
 use std::time::Duration;
 
-/// The workload that runs unless one is named: it asks for more bandwidth than DRAM has.
+/// The default workload: it demands more bandwidth than DRAM has.
 pub const WORKLOAD: &str = "cloverleaf";
 
-/// The simulated time unless one is given, s.
+/// The default simulated time, s.
 const DURATION_S: f64 = 300.0;
 
-/// A machine that is simulated.
+/// A simulated machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine<'a> {
     /// The platform, by name or file.
     pub platform: &'a str,
-    /// The workload that runs on it; `None` for [`WORKLOAD`].
+    /// The workload; `None` for [`WORKLOAD`].
     pub workload: Option<&'a str>,
-    /// Its threads; `None` for those of its runs.
+    /// The number of threads; `None` for that of the workload's measured runs.
     pub threads: Option<u32>,
 }
 
 /// Runs the loop on a simulated machine, and prints its periods and the outcome.
 ///
 /// # Errors
-/// When there is no such platform or workload, or a period cannot be written.
+/// When the platform or workload does not exist, or a period cannot be written.
 pub fn run(options: &Options, config: &Config, machine: &Machine<'_>) -> Result<(), Failure> {
     let workload = machine.workload.unwrap_or(WORKLOAD);
     let scenario =
@@ -70,7 +69,7 @@ pub fn run(options: &Options, config: &Config, machine: &Machine<'_>) -> Result<
     missing
 }
 
-/// A document for each domain.
+/// Returns a document for each domain.
 fn documents(layout: &Layout, period: &Period, record: &PeriodRecord) -> Vec<BalancePeriod> {
     let nodes: Vec<u32> = (0..layout.tiers.len() as u32).collect();
     let domains = period.domains.iter().enumerate().map(|(at, domain)| {

@@ -1,8 +1,9 @@
-//! The socket at which others watch: whoever connects is told the periods so far, and each new one
+//! The monitor socket: a client that connects receives the recent periods, and then each new period
 //! as it ends, as lines of JSON (`interleaf.balance/1`).
 //!
-//! A separate thread writes to the watchers. The loop queues a line and continues, without waiting
-//! for a watcher. A watcher that does not read gets no more lines once too much is queued for it.
+//! A thread of its own writes to the clients, and the control loop only queues each line for that
+//! thread. A client with more than [`WAITING_MAX`] unread bytes is disconnected, so a slow client
+//! delays neither the loop nor other clients.
 
 use interleaf_linux::launch::unix_socket::{Access, Socket, SocketError};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -15,30 +16,30 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// The path of the socket unless another one is configured.
+/// The default path of the socket.
 pub const SOCKET: &str = "/run/interleaf/balance.sock";
 
-/// Lines that are kept for who comes later: an hour of periods of 6 s.
+/// The most recent lines, which a new client receives: an hour of periods of 6 s.
 const KEPT: usize = 600;
 
-/// The most bytes that wait for one watcher: twice the history (a line has some 500).
+/// The most unread bytes of a client: twice the history (a line has about 500 bytes).
 const WAITING_MAX: usize = 1 << 20;
 
-/// Watchers at once; another one waits until one leaves.
+/// The most clients at a time; a further connection is accepted once a client has left.
 const WATCHERS_MAX: usize = 16;
 
-/// A socket with those who watch.
+/// The monitor socket and the thread that writes to its clients.
 pub(super) struct Watchers {
-    /// Removed when this goes.
+    /// Dropping the socket removes its file.
     _socket: Socket,
     lines: Option<Sender<String>>,
-    /// A byte wakes the thread, and its end ends it.
+    /// Each byte wakes the thread; the end of the stream ends the thread.
     wake: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watchers {
-    /// Listens at `path`; only this user can connect.
+    /// Listens at `path`; only the daemon's user can connect.
     pub(super) fn listen(path: &Path) -> Result<Self, SocketError> {
         let socket = Socket::listen(path, Access::default())?;
         let threads = || {
@@ -57,12 +58,12 @@ impl Watchers {
         Ok(Self { _socket: socket, lines, wake, thread })
     }
 
-    /// Tells all who watch, without waiting for any.
+    /// Queues a line for all clients, without waiting for them.
     pub(super) fn tell(&mut self, line: &str) {
-        // When the thread has gone nobody watches any more.
+        // If the thread has ended, the socket has no clients.
         let sent = self.lines.as_ref().is_some_and(|lines| lines.send(line.into()).is_ok());
         if let (true, Some(wake)) = (sent, &mut self.wake) {
-            // A byte that does not fit is one of many that wake it already.
+            // A full stream already has bytes that wake the thread.
             let _ = wake.write(b"1");
         }
     }
@@ -76,7 +77,7 @@ impl Drop for Watchers {
     }
 }
 
-/// The state of the thread.
+/// State of the thread.
 struct Serving {
     listener: UnixListener,
     woken: UnixStream,
@@ -85,10 +86,10 @@ struct Serving {
     waiting: Vec<Watcher>,
 }
 
-/// The connected watchers.
+/// A connected client.
 struct Watcher {
     stream: UnixStream,
-    /// The bytes that wait for each of them.
+    /// Bytes that the client has yet to receive.
     left: VecDeque<u8>,
 }
 
@@ -125,7 +126,7 @@ impl Serving {
         }
     }
 
-    /// Takes the lines that came; whether there may be more.
+    /// Queues the new lines for each client. Returns false when the loop has closed its end.
     fn woken(&mut self) -> bool {
         let mut bytes = [0; 64];
         let count = self.woken.read(&mut bytes);
@@ -158,7 +159,7 @@ impl Serving {
 }
 
 impl Watcher {
-    /// True if the watcher is still connected. Its input is discarded.
+    /// Returns true if the client is still connected. Input of the client is discarded.
     fn listens(&mut self) -> bool {
         match self.stream.read(&mut [0; 64]) {
             Ok(count) => count > 0,
@@ -166,7 +167,8 @@ impl Watcher {
         }
     }
 
-    /// Tells as much as they take now; whether they are still there.
+    /// Writes as many bytes as the client accepts now. Returns false if the client has
+    /// disconnected.
     fn write(&mut self) -> bool {
         while !self.left.is_empty() {
             let (bytes, _) = self.left.as_slices();
@@ -238,7 +240,7 @@ mod tests {
         assert_eq!(lines(&mut connect(&path), 1), ["7"]);
     }
 
-    /// One who does not read is left behind; neither the loop nor the others wait.
+    /// A client that does not read is disconnected; neither the loop nor the other clients wait.
     #[test]
     fn who_does_not_read_holds_up_nobody() {
         let folder = tempfile::tempdir().unwrap();
@@ -249,7 +251,8 @@ mod tests {
         let line = "x".repeat(1 << 16) + "\n";
         for _ in 0..64 {
             watchers.tell(&line);
-            // The one who reads gets each; 4 MiB of them are more than the idle one may leave.
+            // The reader receives each line; the 4 MiB in total exceed the limit of the idle
+            // client.
             assert_eq!(lines(&mut reader, 1)[0].len(), 1 << 16);
         }
         let mut left = vec![];

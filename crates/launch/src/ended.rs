@@ -1,4 +1,4 @@
-//! The end of a command.
+//! Exit status of a command.
 
 use std::{
     os::unix::process::ExitStatusExt,
@@ -6,24 +6,24 @@ use std::{
     time::Duration,
 };
 
-/// The exit status of a command, and its run time.
+/// Exit status and run time of a command.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
     /// The status of the command; `None` when a signal came before it was started.
     pub status: Option<ExitStatus>,
-    /// The time from its start to its end.
+    /// The run time.
     pub elapsed: Duration,
-    /// The first signal that came to this process.
+    /// The first signal that this process received.
     pub signal: Option<i32>,
 }
 
 impl Ended {
-    /// The end of a command that a signal kept from being started.
+    /// Returns the result of a command that a signal kept from being started.
     pub fn unstarted(signal: i32) -> Self {
         Self { status: None, elapsed: Duration::ZERO, signal: Some(signal) }
     }
 
-    /// The exit status of a process that ran the command and exits as the command did.
+    /// Returns the exit status with which this process passes on that of the command.
     pub fn exit_code(&self) -> ExitCode {
         match (self.status, self.signal) {
             (Some(status), _) => match (status.code(), status.signal()) {
@@ -35,7 +35,8 @@ impl Ended {
     }
 }
 
-/// The exit status that shells give a process which a signal ended: 128 and its number.
+/// Returns the exit status that shells give a process which a signal ended: 128 plus the signal's
+/// number.
 pub fn signal_status(signal: i32) -> ExitCode {
     ExitCode::from((128 + signal) as u8)
 }

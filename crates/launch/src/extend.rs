@@ -1,9 +1,10 @@
-//! A command that needs more memory than there is: its large allocations live on a drive, and DRAM
-//! is a cache over it (`interleaf_pager`), put under the program by a library that is preloaded.
+//! A command that needs more memory than the machine has: its large allocations are stored on a
+//! drive, with DRAM as their cache (`interleaf_pager`). A preloaded library extends the
+//! allocations.
 //!
-//! [`prepare`] checks whether that can be done here, [`estimate`] measures the stores, [`run`]
-//! begins a session and runs the command in it. Two helper processes, which may outlive the
-//! command, are this program with other arguments: [`serve`] and [`release`].
+//! [`prepare`] checks that the command can be extended on this machine, [`estimate`] measures the
+//! stores, and [`run`] begins a session and runs the command in it. Two helper processes, which may
+//! outlive the command, are this program with other arguments: [`serve`] and [`release`].
 
 mod budget;
 mod check;
@@ -49,54 +50,55 @@ use std::{
 /// The interval at which the ledger of the session is read.
 const TICK: Duration = Duration::from_millis(100);
 
-/// The interval of the status lines of `--watch`.
+/// The interval between lines of statistics.
 const LINE: Duration = Duration::from_secs(1);
 
-/// The variable in which the dynamic loader finds libraries to preload.
+/// The environment variable with the libraries that the dynamic loader preloads.
 const PRELOAD: &str = "LD_PRELOAD";
 
-/// The variable that names the library where it is not installed beside the program.
+/// The environment variable with the path of the library, if it is not installed beside the
+/// program.
 const LIBRARY_VARIABLE: &str = "INTERLEAF_PRELOAD";
 
 const LIBRARY: &str = "libinterleaf_preload.so";
 
-/// A command whose large allocations live on a drive.
+/// Options of a command whose large allocations are extended.
 #[derive(Clone, Debug)]
 pub struct ExtendOptions {
     /// The command and its arguments.
     pub command: Vec<OsString>,
-    /// The budget of DRAM; `None` in an estimate without one.
+    /// The budget; `None` in an estimate without a budget.
     pub dram: Option<Dram>,
-    /// Folders and block devices for the pages that are not in DRAM.
+    /// The stores: folders and block devices.
     pub stores: Vec<PathBuf>,
-    /// The least size of an allocation that is extended; `None` for a part of the budget.
+    /// The least size of an extended allocation; `None` for a fraction of the budget.
     pub min_alloc: Option<Bytes>,
-    /// The budget of the processes that the command starts.
+    /// The budget of child processes of the command.
     pub children: Children,
     /// True if shared anonymous memory is extended too.
     pub shared: bool,
-    /// The thread that handles faults.
+    /// The fault handling mode.
     pub faults: FaultMode,
-    /// The processes that share the budget evenly from the start; `None` for the ranks of an MPI
-    /// job.
+    /// The number of processes that share the budget evenly from the start; `None` for the ranks of
+    /// an MPI job.
     pub processes: Option<u32>,
-    /// The session whose budget the command shares.
+    /// The name of the session whose budget the command shares.
     pub session: Option<String>,
-    /// The memory that the program will touch, for an estimate.
+    /// The footprint of the program, for an estimate.
     pub footprint: Option<Bytes>,
-    /// True if the command runs although a check that can be waived failed.
+    /// True if the command runs even if a check that can be waived fails.
     pub force: bool,
-    /// True if a status line of the pagers is printed each second.
+    /// True if a line of statistics is printed each second.
     pub watch: bool,
-    /// True if statistics of the pagers are reported.
+    /// True if the statistics of the pagers are requested.
     pub statistics: bool,
     /// True if only errors are printed.
     pub quiet: bool,
 }
 
-/// A command that was checked.
+/// A command after its checks.
 pub struct Prepared {
-    /// The checks, and what would be done.
+    /// The results of the checks, and the plan.
     pub plan: ExtendPlanDocument,
     settings: SessionSettings,
     /// The name of the session.
@@ -104,18 +106,19 @@ pub struct Prepared {
     library: PathBuf,
 }
 
-/// A command that was extended.
+/// The result of an extended command.
 pub struct Extended {
-    /// Its end.
+    /// Exit status and run time.
     pub ended: Ended,
-    /// The statistics of its pagers; `None` of a static program, which swaps.
+    /// The statistics of the pagers; `None` for a static program, which uses steered swap.
     pub document: Option<ExtendDocument>,
 }
 
-/// Checks whether a command can be extended here; `job` is the MPI job that it is a rank of.
+/// Checks that a command can be extended on this machine; `job` is the MPI job that the process is
+/// a rank of.
 ///
 /// # Errors
-/// When the preloaded library is not found, or the options cannot be used. Failed checks are in the
+/// When the preloaded library is not found, or the options are invalid. Failed checks are in the
 /// plan.
 pub fn prepare(options: &ExtendOptions, job: Option<Job>) -> Result<Prepared, Failure> {
     let library = library()?;
@@ -132,7 +135,7 @@ pub fn prepare(options: &ExtendOptions, job: Option<Job>) -> Result<Prepared, Fa
 /// When a store is refused or cannot be measured.
 pub fn estimate(options: &ExtendOptions, prepared: &mut Prepared) -> Result<(), Failure> {
     let plan = &mut prepared.plan;
-    // A store that is refused is not written to.
+    // A refused store is not written to.
     let stores: Vec<_> =
         plan.checks.iter().filter(|check| check.what == "store").cloned().collect();
     refuse(options, &stores)?;
@@ -140,10 +143,10 @@ pub fn estimate(options: &ExtendOptions, prepared: &mut Prepared) -> Result<(), 
     Ok(())
 }
 
-/// Runs the command, unless a check refuses it.
+/// Runs the command unless a check failed.
 ///
 /// # Errors
-/// When a check refuses it, or its session cannot begin.
+/// When a check failed, or the session cannot begin.
 pub fn run(options: &ExtendOptions, prepared: &Prepared) -> Result<Extended, Failure> {
     refuse(options, &prepared.plan.checks)?;
     if steered::is_static(options) {
@@ -176,7 +179,7 @@ pub fn run(options: &ExtendOptions, prepared: &Prepared) -> Result<Extended, Fai
     Ok(Extended { ended, document: Some(document) })
 }
 
-/// Refuses a command that a check refuses, and prints the doubtful checks.
+/// Returns an error if a check failed, and prints the doubtful checks.
 fn refuse(options: &ExtendOptions, checks: &[CheckDocument]) -> Result<(), Failure> {
     if let Some(check) = checks.iter().find(|check| check.stands_against(options.force)) {
         let remedy = check.remedy.clone().unwrap_or_default();
@@ -188,7 +191,7 @@ fn refuse(options: &ExtendOptions, checks: &[CheckDocument]) -> Result<(), Failu
     Ok(())
 }
 
-/// The settings of the session.
+/// Returns the settings of the session.
 fn settings(options: &ExtendOptions, job: Option<&Job>) -> Result<SessionSettings, Failure> {
     let mut stores = vec![];
     for store in &options.stores {
@@ -216,7 +219,7 @@ fn settings(options: &ExtendOptions, job: Option<&Job>) -> Result<SessionSetting
     })
 }
 
-/// Runs the command in a session, and watches its pagers.
+/// Runs the command in a session, and collects the statistics of its pagers.
 fn run_extended(
     options: &ExtendOptions,
     signals: &Signals,
@@ -261,13 +264,13 @@ fn run_extended(
     Ok((ended, document))
 }
 
-/// Prints what the pagers have done so far.
+/// Prints a line of statistics of the pagers.
 fn print_line(running: &Running<'_>, mut document: ExtendDocument) {
     document.elapsed_s = running.age().as_secs_f64();
     output::note(false, &interleaf_report::extend::line(&document));
 }
 
-/// The value of [`PRELOAD`]: the library, then what the user preloads.
+/// Returns the value of [`PRELOAD`]: the library, followed by the user's libraries.
 fn preloaded(was: Option<OsString>, library: &Path) -> OsString {
     let mut all = library.as_os_str().to_os_string();
     if let Some(was) = was.filter(|was| !was.is_empty()) {
@@ -277,7 +280,7 @@ fn preloaded(was: Option<OsString>, library: &Path) -> OsString {
     all
 }
 
-/// The path of the library: beside this program, or where it is installed.
+/// Returns the path of the library: beside this program, or at its place of installation.
 fn library() -> Result<PathBuf, Failure> {
     let hint = format!(
         "install {LIBRARY} beside `interleaf` or in ../lib/interleaf, or name it in \
@@ -314,7 +317,7 @@ fn sweep(quiet: bool, base: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(swept)
 }
 
-/// Removes what killed sessions have left: `--clean`.
+/// Removes the folders that killed sessions have left: `--clean`.
 ///
 /// # Errors
 /// When a folder cannot be read or removed.

@@ -1,11 +1,12 @@
-//! Commands under a placement of their memory.
+//! Commands under a memory placement.
 //!
-//! [`placed`] runs a command whose new pages go to nodes in a ratio, sets the kernel's weights for
-//! it and restores them; [`processes`] moves the pages of programs that run already; [`tune`] runs
-//! a command again and again to find its best weights; [`extend`] runs one whose memory a drive
-//! extends. [`restore`] restores settings that killed processes have left.
+//! [`placed`] runs a command whose new pages are interleaved over nodes by weights, sets the
+//! kernel's weights for it and restores them; [`processes`] migrates the pages of running
+//! processes; [`tune`] runs a command several times to find its best weights; [`extend`] runs a
+//! command whose memory is extended by a drive. [`restore`] restores settings that killed processes
+//! have left changed.
 //!
-//! Options are plain values, results are documents of `interleaf_record`; messages go through
+//! Options are plain values and results are documents of `interleaf_record`; messages go through
 //! `interleaf_console::output`.
 
 #![forbid(unsafe_code)]

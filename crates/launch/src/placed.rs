@@ -1,9 +1,10 @@
-//! A command under a placement: its new pages go to nodes in a ratio.
+//! A command under a placement: its new pages are interleaved over nodes by weights.
 //!
 //! The settings that the placement needs (the weights of weighted interleaving) are kept in a
-//! journal while the command runs, and restored when it ends. Its memory is audited now and then:
-//! the audit with the most memory goes into the document. Where the kernel has no weighted
-//! interleaving, new pages are spread evenly, and then migrated to the ratio every [`MOVE_MAX`].
+//! journal while the command runs, and restored when it ends. Its memory is audited several times,
+//! and the document gets the audit with the most memory. On a kernel without weighted interleaving,
+//! new pages are interleaved evenly, and migrated to the weights at intervals of at most
+//! [`MOVE_MAX`].
 
 use crate::{Ended, restore::report_restored};
 use interleaf_console::{Failure, output, system};
@@ -30,41 +31,40 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The pause before the first placement audit, the factor by which each pause is longer than the
-/// last, and the longest: a short program is audited too, and a long one is hardly disturbed.
+/// The pause before the first placement audit, the factor by which pauses grow, and the longest
+/// pause: short programs are audited too, and long ones are hardly disturbed.
 const FIRST_AUDIT: Duration = Duration::from_millis(100);
 const AUDIT_FACTOR: u32 = 2;
 const AUDIT_MAX: Duration = Duration::from_secs(60);
 
-/// The interval at which a caller runs its own code while it waits for a command.
+/// The interval at which a caller's code runs while the command does.
 const TICK: Duration = Duration::from_millis(100);
 
-/// A command, and how it is run.
+/// A command and the options of its run.
 #[derive(Clone, Copy, Debug)]
 pub struct Job<'a> {
-    /// The machine.
     pub root: &'a Root,
     /// The program and its arguments; never empty.
     pub command: &'a [OsString],
-    /// The file that its stdout and stderr go to; `None` for those of this process.
+    /// The file for stdout and stderr of the command; `None` for those of this process.
     pub output: Option<&'a File>,
-    /// The highest rate at which pages are migrated, where they are.
+    /// The highest migration rate, for a kernel without weighted interleaving.
     pub rate: Bandwidth,
-    /// An audit keeps the program from changing its mappings: audits take at most one part in
-    /// `audit_cost` of its time.
+    /// Audits take at most one part in `audit_cost` of the command's time: the program cannot
+    /// change its mappings during an audit.
     pub audit_cost: u32,
     /// True if only errors are printed.
     pub quiet: bool,
 }
 
-/// Called every [`TICK`] while a command runs.
+/// A callback that runs every [`TICK`] while a command runs.
 pub type Meanwhile<'a> = &'a mut dyn FnMut(&mut Running<'_>);
 
-/// Runs the command under the placement, and restores the settings that it changed. `document` has
-/// the settings, and gets the status, the memory and the restored settings.
+/// Runs the command under the placement, and restores the settings that it changed. `document`
+/// lists the settings, and receives the exit status, the memory and the restored settings.
 ///
 /// # Errors
-/// When the settings cannot be changed or restored, or the command cannot be started.
+/// When a setting cannot be changed or restored, or the command cannot be started.
 pub fn run_placed(
     job: &Job<'_>,
     signals: &Signals,
@@ -86,8 +86,8 @@ pub fn run_placed(
     ended
 }
 
-/// Changes the settings, with a journal of them. An ordinary user, who can keep no journal, needs
-/// none where the settings have their values already.
+/// Changes the settings, with a journal of the old values. Returns `None` without a journal: an
+/// unprivileged user cannot write one, and needs none if the settings already have their values.
 fn apply_settings<'a>(
     job: &Job<'a>,
     settings: &[ChangedSetting],
@@ -120,10 +120,10 @@ fn apply_settings<'a>(
     Ok(Some(journal))
 }
 
-/// The longest time for which new pages wait to be migrated to the ratio.
+/// The longest time before new pages are migrated to the weights.
 const MOVE_MAX: Duration = Duration::from_secs(2);
 
-/// Starts the command and waits for its end, auditing its memory now and then.
+/// Starts the command and waits for its end, with audits of its memory.
 fn run_command(
     job: &Job<'_>,
     signals: &Signals,
@@ -132,7 +132,7 @@ fn run_command(
     meanwhile: Option<Meanwhile<'_>>,
 ) -> Result<Ended, Failure> {
     let (program, arguments) = job.command.split_first().unwrap_or_else(|| unreachable!());
-    // Everything that can fail comes first: an error after the start would orphan the command.
+    // Every fallible step comes first: an error after the start would orphan the command.
     let migrator = match placement.means {
         Means::Moved => Some(migrator(job.rate, placement)?),
         Means::Weighted | Means::Interleave => None,
@@ -172,7 +172,7 @@ fn run_command(
 struct Watch<'a> {
     job: &'a Job<'a>,
     placement: &'a Placement,
-    /// The audit in which it had the most memory.
+    /// The audit with the most memory.
     largest: Option<PlacementAudit>,
     /// The last failure of an audit.
     audit_failure: Option<RootError>,
@@ -183,8 +183,8 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Waits for the end of a command, and audits its memory now and then; migrates its pages where
-    /// `migrator` is given.
+    /// Waits for the end of a command and audits its memory; migrates its pages if `migrator` is
+    /// given.
     fn wait_for_end(
         &mut self,
         running: &mut Running<'_>,
@@ -283,7 +283,7 @@ fn settings_failure(why: &JournalError, settings: &[ChangedSetting]) -> Failure 
     )
 }
 
-/// The settings that a placement needs, with their present values.
+/// Returns the settings that a placement needs, with their present values.
 ///
 /// # Errors
 /// When a setting cannot be read.
@@ -302,7 +302,7 @@ pub fn settings(
     Ok(found)
 }
 
-/// A migrator of pages to the ratio of a placement.
+/// Returns a migrator of pages to the shares of a placement.
 ///
 /// # Errors
 /// When the kernel cannot migrate pages, or not to these nodes.

@@ -1,4 +1,4 @@
-//! Programs that run already: their pages are migrated to a ratio.
+//! Migration of the pages of running processes to the shares of a placement.
 
 use crate::placed::migrator;
 use interleaf_console::{Failure, output, system};
@@ -17,22 +17,23 @@ use std::ops::ControlFlow;
 /// The largest difference between the share of a node and its target, percentage points.
 const POINTS: f64 = 1.0;
 
-/// Pages that are to be migrated.
+/// Options of the migration.
 #[derive(Clone, Debug)]
 pub struct MoveOptions {
-    /// The processes, with all that they started.
+    /// The processes; their descendants are included.
     pub pids: Vec<u32>,
-    /// The highest rate.
+    /// The highest migration rate.
     pub rate: Bandwidth,
-    /// True if no page is migrated and the document only lists the planned migration.
+    /// True if no page is migrated, and the document only has the plan.
     pub dry_run: bool,
 }
 
-/// Migrates the pages of processes to the ratio of a placement, until a signal comes. The document
-/// gets the pages of each node before and after it. Returns whether each node has its share.
+/// Migrates the pages of processes to the shares of a placement, until a signal comes. The document
+/// gets the bytes of each node before and after the migration. Returns true in a dry run, and if
+/// the migration was not interrupted and each node has its share.
 ///
 /// # Errors
-/// When the pages cannot be migrated, or there are none.
+/// When the pages cannot be migrated, or the processes have none.
 pub fn move_processes(
     options: &MoveOptions,
     placement: &Placement,
@@ -72,7 +73,8 @@ pub fn move_processes(
     Ok(reached && !stopped)
 }
 
-/// Returns the reason why migrated pages may be migrated back; `None` without a rival page mover.
+/// Returns a warning about a rival page mover, which may migrate the pages back; `None` without
+/// one.
 pub fn rival(machine: &Machine) -> Option<&'static str> {
     machine.sysctls.numa_balancing.is_some_and(|value| value > 0).then_some(
         "numa_balancing is on and may pull the pages back to the CPUs that use them: sysctl \
@@ -80,7 +82,7 @@ pub fn rival(machine: &Machine) -> Option<&'static str> {
     )
 }
 
-/// True if the pages of each node are within [`POINTS`] of its share.
+/// Returns true if each node has its share.
 fn is_reached(placement: &Placement, moved: &MovedDocument) -> bool {
     let total: u64 = moved.after_bytes.values().sum();
     let mut nodes = placement.nodes.iter().zip(placement.shares());

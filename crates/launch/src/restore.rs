@@ -1,11 +1,12 @@
-//! Settings that killed processes have left: `--restore` of the verbs that change settings.
+//! Restoration of settings that killed processes have left changed: `--restore` of the verbs that
+//! change settings.
 
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::{place::journal, root::Root};
 use interleaf_record::run::{ChangedSetting, PutBackDocument};
 
-/// Restores the settings that killed processes have left, and prints them; in a dry run, and on a
-/// captured machine, only prints them.
+/// Restores the settings that killed processes have left changed, and prints them; in a dry run,
+/// and on a captured machine, only prints them.
 ///
 /// # Errors
 /// When a journal cannot be read, or a setting cannot be restored.
@@ -24,12 +25,12 @@ pub fn restore(dry_run: bool, json: bool, root: &Root) -> Result<(), Failure> {
     output::data(&listed(&lines))
 }
 
-/// Prints the settings that killed processes have left.
+/// Prints the settings that killed processes have left changed.
 fn print_leftovers(json: bool, root: &Root) -> Result<(), Failure> {
     let left = journal::leftovers(root).map_err(system::journal_failure)?;
     let damaged = journal::damaged(root).map_err(system::journal_failure)?;
     let changes = left.iter().flat_map(|left| {
-        // The last change is put back first.
+        // The last change is restored first.
         left.changes.iter().rev().map(|change| (left.pid, change))
     });
     if json {
@@ -53,7 +54,7 @@ fn print_leftovers(json: bool, root: &Root) -> Result<(), Failure> {
     output::data(&listed(&lines))
 }
 
-/// The lines, or that there are none.
+/// Joins the lines, or says that no setting was left changed.
 fn listed(lines: &[String]) -> String {
     match lines.is_empty() {
         true => "nothing was left\n".to_string(),
@@ -61,7 +62,8 @@ fn listed(lines: &[String]) -> String {
     }
 }
 
-/// Prints the settings that were restored, and in any case those that could not be.
+/// Prints the restored settings unless `quiet` is set, and always the settings that could not be
+/// restored.
 pub fn report_restored(quiet: bool, undone: &[PutBackDocument]) {
     for undone in undone {
         let line = interleaf_report::run::restored(undone);

@@ -1,4 +1,4 @@
-//! The best static weights for a command, found in a few runs of it.
+//! A search for the best static weights of a command, in a few runs.
 
 mod log;
 mod proposal;
@@ -36,11 +36,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Placement audits take one part in this many of the command's time, so that they do not change
-/// what is measured.
+/// Placement audits take at most one part in this many of the command's time, so that they do not
+/// distort the measurement.
 const AUDIT_COST: u32 = 100;
 
-/// The noise of a run, as a part of its result, until one was repeated.
+/// The relative noise of a run, until a repeated run measures it.
 const NOISE: f64 = 0.01;
 
 /// The time that an interrupted command has to end before it is killed.
@@ -48,49 +48,50 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// The share of memory outside the placement above which a run is doubtful.
 const ESCAPED_MAX: f64 = 0.1;
-/// The same in bytes: the memory of a small program is mostly that of libraries.
+/// The same limit in bytes: most memory of a small program belongs to libraries.
 const ESCAPED_BYTES: f64 = (64 << 20) as f64;
 
-/// A search for the best static weights of a command.
+/// Options of a search for the best static weights of a command.
 #[derive(Clone, Debug)]
 pub struct TuneOptions {
     /// The command and its arguments; never empty.
     pub command: Vec<OsString>,
-    /// Only these weights, beside all on the first tier; any where there are none.
+    /// The weights to try besides all pages on the first tier; empty for any weights.
     pub weights: Vec<Weights>,
-    /// The nodes to spread pages over, as numactl takes them; `None` for those of the tiers.
+    /// The nodes to interleave over, in numactl's syntax; `None` for the nodes of all tiers.
     pub nodes: Option<String>,
-    /// The platform whose curves propose the first weights; `None` for the rated bandwidths.
+    /// The platform whose curves give the first weights; `None` for the rated bandwidths.
     pub platform: Option<String>,
-    /// The most runs, without those that warm up.
+    /// The most runs, not counting warm-up runs.
     pub runs: usize,
-    /// The improvement that counts.
+    /// The least improvement that is worth different weights.
     pub worth: Percent,
-    /// The pattern of the number that is compared; `None` for the time that the command takes.
+    /// The pattern of the metric in the output; `None` to compare run times.
     pub metric: Option<Regex>,
-    /// True if a larger value of the metric is better.
+    /// True if a higher metric is better.
     pub higher_is_better: bool,
-    /// Runs beforehand that do not count.
+    /// The number of warm-up runs, whose results are ignored.
     pub warm_up: usize,
-    /// The highest rate at which pages are migrated, where the kernel cannot interleave by weights.
+    /// The highest migration rate, for a kernel without weighted interleaving.
     pub migration_rate: Bandwidth,
-    /// True if no command is run.
+    /// True if the command is not run.
     pub dry_run: bool,
     /// True if only errors are printed.
     pub quiet: bool,
-    /// The file that the document is recorded in after each run; `-` is stdout, and gets it once.
+    /// The file for the document, written after each run; `-` is stdout, which gets the document
+    /// once.
     pub output: Option<PathBuf>,
-    /// The file that the command's output is appended to; `None` passes it on to stderr.
+    /// The file to which the command's output is appended; `None` passes the output on to stderr.
     pub log: Option<PathBuf>,
 }
 
 /// The reason for the end of a search.
 pub enum SearchEnd {
-    /// Nothing was to be run.
+    /// A dry run.
     DryRun,
-    /// The best weights are known, or all runs are made.
+    /// The best weights were found, or all runs were made.
     Done,
-    /// A signal came.
+    /// This process received a signal.
     Signal(i32),
     /// The command failed.
     Failed(Failure),
@@ -127,7 +128,7 @@ pub fn tune(options: &TuneOptions, root: &Root) -> Result<(TuneDocument, SearchE
     }
     system::check_live(root)?;
     if !settings.is_empty() {
-        // A user who may not set weights learns it now, and not after minutes.
+        // Fail now, and not after minutes, if the user may not set weights.
         let (_, undone) = Journal::open(root).map_err(system::journal_failure)?;
         report_restored(options.quiet, &undone.iter().map(Into::into).collect::<Vec<_>>());
     }
@@ -135,7 +136,7 @@ pub fn tune(options: &TuneOptions, root: &Root) -> Result<(TuneDocument, SearchE
     Ok((document, end))
 }
 
-/// The options as they are recorded.
+/// Returns the options as written to the record.
 fn request(options: &TuneOptions) -> TuneRequest {
     TuneRequest {
         command: options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
@@ -162,7 +163,7 @@ struct Tuner<'a> {
 }
 
 impl Tuner<'_> {
-    /// The placement of weights on this machine, and the document of a run under it.
+    /// Returns the placement for weights on this machine, and the document of a run under it.
     fn planned(&self, weights: &Weights) -> Result<(Placement, RunDocument), Failure> {
         let nodes = self.options.nodes.as_deref();
         let placement = Placement::new(self.machine, weights, nodes, self.allowed.as_ref())
@@ -172,7 +173,7 @@ impl Tuner<'_> {
         Ok((placement, document))
     }
 
-    /// Runs the command until the best weights are known.
+    /// Runs the command until the best weights are found.
     fn search(&self, first: &Weights, document: &mut TuneDocument) -> Result<SearchEnd, Failure> {
         let signals = Signals::hold().map_err(system::signal_failure)?;
         let bar = output::progress(self.options.runs as u64, "warming up");
@@ -206,7 +207,7 @@ impl Tuner<'_> {
         Ok(done)
     }
 
-    /// Writes what is known so far, so that nothing is lost.
+    /// Writes the document after a run, so that an aborted search keeps its results.
     fn record(&self, document: &TuneDocument) -> Result<(), Failure> {
         let file = self.options.output.as_deref().filter(|file| *file != Path::new("-"));
         file.map_or(Ok(()), |file| output::file(file, &interleaf_record::json(document)))
@@ -263,8 +264,8 @@ impl Tuner<'_> {
         Ok((outcome, trial))
     }
 
-    /// The metric of a run, where there is one, and its cost: the time, or the metric so that less
-    /// is better.
+    /// Returns the metric of a run, if requested, and the cost of the run: the run time, or the
+    /// metric converted so that less is better.
     fn value(&self, seconds: f64, text: &str) -> Result<(Option<f64>, f64), Failure> {
         let Some(metric) = &self.options.metric else { return Ok((None, seconds.max(1e-9))) };
         let found = log::number(metric, text).map_err(|problem| {
@@ -295,7 +296,7 @@ impl Tuner<'_> {
         ))
     }
 
-    /// Prints a run.
+    /// Prints the result of a run.
     fn print_run(&self, trial: &TrialDocument, document: &RunDocument, bar: &ProgressBar) {
         bar.suspend(|| {
             output::note(self.options.quiet, &interleaf_report::tune::trial(trial));

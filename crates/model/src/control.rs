@@ -48,8 +48,8 @@ pub struct Settings {
     /// The percentile of the samples' bandwidths that represents a period, 0 to 1. Default: 0.9
     /// (DMI slides).
     pub percentile: f64,
-    /// The least number of quiet samples for a decision, or fewer samples of the same total time:
-    /// on a busy machine samples take longer. Default: 5, a second's worth.
+    /// The fewest quiet samples for a decision. Fewer samples are enough if together they span the
+    /// same time, because a sample takes longer on a busy machine. Default: 5, a second's worth.
     pub quiet_min: usize,
     /// Periods after which the loop no longer waits for the end of migration, and uses all samples.
     /// Default: 20; two minutes, in which 400 GB move at 3.5 GB/s.

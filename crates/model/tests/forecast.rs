@@ -238,7 +238,7 @@ fn a_link_between_sockets_carries_the_part_of_the_traffic_that_crosses_it() {
     }
 }
 
-/// A row does not depend on rows computed with it.
+/// A row is the same computed alone as computed together with other rows.
 #[test]
 fn rows_are_computed_one_by_one_as_together() {
     let platform = platform("gnr120-cz122");

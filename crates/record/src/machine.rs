@@ -146,8 +146,8 @@ pub struct CapabilityDocument {
     pub name: String,
     /// present, missing, unknown or rival.
     pub status: String,
-    /// The provider of the capability, the reason why it is missing or unknown, or the rival page
-    /// mover.
+    /// By `status`: the means that provide a present capability, the reason for a missing or
+    /// unknown capability, or the rival page mover.
     pub what: String,
     /// Hint for the user; null when the capability is present.
     pub remedy: Option<String>,

@@ -1,4 +1,4 @@
-//! The budget of a command, and from which size on its allocations are extended.
+//! The budget of a command, and the least size of an extended allocation.
 
 use super::ExtendOptions;
 use interleaf_console::{Failure, system};
@@ -6,30 +6,30 @@ use interleaf_linux::{process::available::available, root::Root};
 use interleaf_model::units::Bytes;
 use interleaf_pager::session::PAGE_BYTES;
 
-/// A budget of DRAM.
+/// A budget of DRAM, as the user gives it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Dram {
     /// A size.
     Size(Bytes),
-    /// A part of the memory that this process can have.
+    /// A percentage of the memory that is available to this process.
     Percent(u8),
 }
 
-/// The least budget, bytes: the pages that are read and those that are in use have to fit.
+/// The least budget, bytes: pages in transfer and pages in use must fit.
 pub const DRAM_MIN: u64 = 4 << 20;
 
-/// The least allocation that the preloaded library extends, bytes.
+/// The least allocation that the preloaded library can extend, bytes.
 pub const ALLOC_MIN: u64 = 128 << 10;
 
-/// Without `--min-alloc`, allocations of this part of the budget and more are extended. Less than
-/// twice that much can stay outside the budget in pieces of 128 KiB and more: as much together as
-/// `--min-alloc`, and the last of them.
+/// Without `--min-alloc`, the least size of an extended allocation is the budget divided by this
+/// number. Smaller allocations of 128 KiB and more stay outside the budget until their sum reaches
+/// that size, so their sum is less than twice that size.
 const MIN_ALLOC_PART: u64 = 8;
 
-/// No more than this is left outside unasked.
+/// Upper bound of the least size without `--min-alloc`.
 const MIN_ALLOC_MAX: u64 = 64 << 20;
 
-/// The budget, bytes; 0 where none is given.
+/// Returns the budget, bytes; 0 without a budget.
 pub(super) fn dram(root: &Root, options: &ExtendOptions) -> Result<u64, Failure> {
     let percent = match options.dram {
         None => return Ok(0),
@@ -57,7 +57,7 @@ pub(super) fn dram(root: &Root, options: &ExtendOptions) -> Result<u64, Failure>
     Ok(bytes)
 }
 
-/// The size from which on allocations are extended, bytes.
+/// Returns the least size of an extended allocation, bytes.
 pub(super) fn min_alloc(options: &ExtendOptions, dram: u64) -> u64 {
     options.min_alloc.map_or_else(
         || {

@@ -1,5 +1,5 @@
-//! Checks whether a command can be extended here: the program, the rights, the stores, the limits
-//! and the memory.
+//! Checks that a command can be extended on this machine: the program, the user's rights, the
+//! stores, the limits and the memory.
 
 use super::{ExtendOptions, failure::session_hint, steered};
 use interleaf_linux::{
@@ -27,9 +27,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Libraries whose memory is pinned, for what, and whether who is linked with them pins some: pages
-/// that a device reads and writes by itself cannot move, and are in DRAM anyway. Many are linked
-/// with those of RDMA and never use them: QEMU, and all that has MPI.
+/// Libraries that pin memory, the device for which they pin it, and a flag: true if every program
+/// linked with the library pins memory. Pages that a device accesses directly must stay in DRAM.
+/// Many programs are linked with RDMA libraries and never use them: QEMU, and every MPI program.
 const PINNING: [(&str, &str, bool); 9] = [
     ("libcuda.so", "a GPU", true),
     ("libcudart.so", "a GPU", true),
@@ -42,7 +42,7 @@ const PINNING: [(&str, &str, bool); 9] = [
     ("librdmacm.so", "RDMA", false),
 ];
 
-/// Commands that start another program, which then has the memory.
+/// Commands that start another program, which allocates the memory.
 const LAUNCHERS: [&str; 19] = [
     "chrt",
     "env",
@@ -65,10 +65,10 @@ const LAUNCHERS: [&str; 19] = [
     "timeout",
 ];
 
-/// The overcommit mode in which every address counts as memory (proc_sys_vm(5)).
+/// The overcommit mode that counts reserved addresses as memory (proc_sys_vm(5)).
 const STRICT: u64 = 2;
 
-/// Everything that was found.
+/// Returns the results of all checks.
 pub(super) fn checks(
     options: &ExtendOptions,
     settings: &SessionSettings,
@@ -87,7 +87,7 @@ pub(super) fn checks(
     }
     found.push(tried("userfaultfd", rights::userfaultfd()));
     found.push(match rights::io_uring() {
-        // Threads do its work.
+        // Threads replace io_uring.
         Err(MissingRight { why, hint: remedy }) => {
             CheckDocument::warning("io_uring", format!("{why}: transfers are slower"), &remedy)
         }
@@ -101,7 +101,7 @@ pub(super) fn checks(
         None
     });
     if options.dram.is_some() {
-        // The memory of other processes of the session is in use already.
+        // The frames of the session's other processes are in use already.
         let held = session.map_or(0, |session| session.ledger.held());
         found.extend(memory(&Root::live(), settings.dram_bytes, held * PAGE_BYTES));
     }
@@ -121,8 +121,8 @@ fn preloaded(library: &Path) -> CheckDocument {
     CheckDocument::fine(what, shown)
 }
 
-/// The program that a launcher such as `mpirun` starts, as far as its words tell that: the first
-/// that is one, and no launcher itself.
+/// Returns the program that a launcher such as `mpirun` starts, through nested launchers: the first
+/// argument that names a program.
 fn launched(command: &[OsString]) -> Option<&OsStr> {
     let (first, rest) = command.split_first()?;
     let name = Path::new(first).file_name()?;
@@ -131,14 +131,14 @@ fn launched(command: &[OsString]) -> Option<&OsStr> {
     launched(&rest[at..]).or(Some(&rest[at]))
 }
 
-/// A word that names a program.
+/// Returns true if an argument names an executable program.
 fn is_run(word: &OsStr) -> bool {
     let found = Program::inspect(word).ok();
     let file = found.map(|program| program.scripts.into_iter().next().unwrap_or(program.path));
     file.is_some_and(|file| rustix::fs::access(file, Access::EXEC_OK).is_ok())
 }
 
-/// The kind of program, and how it is linked.
+/// Checks the kind of program and its linking.
 fn program(name: &OsStr) -> Vec<CheckDocument> {
     let what = "command";
     let program = match Program::inspect(name) {
@@ -186,7 +186,7 @@ fn program(name: &OsStr) -> Vec<CheckDocument> {
     [linked].into_iter().chain(pinned(&program)).collect()
 }
 
-/// A program that works with devices, whose memory cannot be paged.
+/// Checks for libraries that pin memory, which cannot be paged.
 fn pinned(program: &Program) -> Option<CheckDocument> {
     let what = "pinned memory";
     let path = program.path.display();
@@ -214,7 +214,7 @@ fn tried(what: &str, outcome: Result<(), MissingRight>) -> CheckDocument {
     }
 }
 
-/// Tests whether the stores can hold pages together, as far as a test changes nothing on them.
+/// Checks that the stores can hold pages together, by tests that change no data on them.
 fn stores(options: &ExtendOptions) -> Vec<CheckDocument> {
     let paths: Vec<&Path> = options.stores.iter().map(PathBuf::as_path).collect();
     let open = Options { force: options.force, ..Options::default() };
@@ -225,7 +225,7 @@ fn stores(options: &ExtendOptions) -> Vec<CheckDocument> {
     paths.into_iter().map(|path| store(path, refused.as_ref())).collect()
 }
 
-/// The kind of a store, unless it is the refused one.
+/// Checks a store; reports `refused` if it concerns this store.
 fn store(path: &Path, refused: Option<&store::StoreRefused>) -> CheckDocument {
     let what = "store";
     let place = path.display();
@@ -264,7 +264,8 @@ fn store(path: &Path, refused: Option<&store::StoreRefused>) -> CheckDocument {
     }
 }
 
-/// The session that the command would join, or why none can begin or be joined.
+/// Returns the session that the command would join; reports an error if a session can be neither
+/// begun nor joined.
 fn joined(
     name: Option<&str>,
     settings: &SessionSettings,
@@ -276,7 +277,7 @@ fn joined(
     joined.map_err(|why| CheckDocument::refused("session", why.to_string(), session_hint(&why)))
 }
 
-/// Limits of the user and of the system that are in the way.
+/// Checks limits of the user and of the system that prevent paging.
 fn limits() -> Vec<CheckDocument> {
     let what = "limits";
     let mut found = vec![];
@@ -305,9 +306,9 @@ fn limits() -> Vec<CheckDocument> {
     found
 }
 
-/// Compares the budget with the memory of the machine, and with the limits of control groups, at
-/// which the kernel kills processes. Processes of the session hold `held_bytes` of the budget
-/// already.
+/// Compares the budget with the memory of the machine, and with the limits of control groups,
+/// beyond which the kernel kills processes. `held_bytes` of the budget are used by processes of the
+/// session already.
 fn memory(root: &Root, dram_bytes: u64, held_bytes: u64) -> Option<CheckDocument> {
     let what = "memory";
     let dram = Bytes::new(dram_bytes);
@@ -363,7 +364,7 @@ mod tests {
         of.map(|check| (check.status.clone(), check.detail.clone())).collect()
     }
 
-    /// A machine with 22 GiB, whose command is in `/jobs/one`.
+    /// Checks a machine with 22 GiB, whose command is in `/jobs/one`.
     fn limited(files: &[(&str, &str)]) -> Option<CheckDocument> {
         let folder = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {

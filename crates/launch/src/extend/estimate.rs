@@ -1,4 +1,4 @@
-//! The speed that the stores allow, measured before anything runs on them.
+//! Measurement of the stores before the command runs.
 
 use super::ExtendOptions;
 use interleaf_console::{Failure, output};
@@ -9,12 +9,12 @@ use interleaf_pager::{
 use interleaf_record::extend::{DriveSpeed, EstimateDocument};
 use std::time::Duration;
 
-/// The part of a store that is used, and the time of each measurement. The cache of a drive is
-/// smaller than this part; an estimate should not take longer.
+/// The measured bytes of a store, and the time limit of each measurement: more than the cache of a
+/// drive, and quick enough for an estimate.
 const BYTES: u64 = 1 << 30;
 const LIMIT: Duration = Duration::from_millis(1500);
 
-/// Requests at a time: what a program waits for itself, and what is foreseen.
+/// Queue depths: 1 for faults that a program waits for, more for prefetches.
 const DEPTHS: [usize; 3] = [1, 16, 64];
 
 /// Measures every store.

@@ -3,13 +3,13 @@
 use interleaf_console::Failure;
 use interleaf_pager::session::SessionError;
 
-/// A session that cannot begin or be read.
+/// Returns the error for a session that cannot begin or be read.
 pub fn session_failure(why: SessionError) -> Failure {
     let hint = session_hint(&why);
     Failure::new(format!("the session cannot begin: {why}"), hint)
 }
 
-/// The remedy for a failed session.
+/// Returns a remedy for an error of a session.
 pub(super) fn session_hint(why: &SessionError) -> &'static str {
     match why {
         SessionError::NotPrivate(_) => "remove it, or name another place in XDG_RUNTIME_DIR",

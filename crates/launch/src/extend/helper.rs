@@ -1,5 +1,5 @@
-//! Processes that `interleaf extend` starts for a session, and that may outlive it. Each is
-//! connected with the process that started it by a socket, which is its standard input.
+//! Helper processes of a session, which may outlive `interleaf extend`. Each is connected to the
+//! process that started it by a socket, its standard input.
 
 use std::{
     env,
@@ -12,21 +12,23 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-/// Starts `interleaf extend OPTION FOLDER`, and waits until it says that it is ready, or ends.
+/// Starts `interleaf extend OPTION FOLDER`, and waits until the helper reports that it is ready, or
+/// ends.
 pub(super) fn start(option: &str, folder: &Path, errors: Stdio) -> io::Result<(Child, UnixStream)> {
     let (mut connection, other) = UnixStream::pair()?;
     let mut command = Command::new(env::current_exe()?);
     command.args(["extend", option]).arg(path::absolute(folder)?);
-    // Signals of the terminal are the command's.
+    // Signals of the terminal go to the command, not to the helper.
     command.process_group(0).current_dir("/").stdin(Stdio::from(OwnedFd::from(other)));
     let child = command.stdout(Stdio::null()).stderr(errors).spawn()?;
-    // Its end is the only one once the command that was to start it has gone.
+    // Close this process's copy of the helper's end, so that a read fails once the helper has
+    // ended.
     drop(command);
     let _ = connection.read(&mut [0])?;
     Ok((child, connection))
 }
 
-/// In such a process, the connection with the one that started it.
+/// In a helper, returns the connection to the process that started it.
 pub(super) fn connection() -> io::Result<UnixStream> {
     Ok(UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?))
 }

@@ -1,27 +1,27 @@
-//! Ranks of a parallel job: what launchers tell each of them in its environment.
+//! Ranks of a parallel job, by the environment variables that launchers set for each rank.
 
 use std::{env, ffi::OsStr};
 
-/// Variables that have a name of the job, or of the step of it: PMIx (Open MPI from 4 on, and
-/// others), Open MPI before, Slurm.
+/// Variables with the name of the job or job step: PMIx (Open MPI from 4 on, and others), older
+/// Open MPI, Slurm.
 const NAMES: [&[&str]; 3] =
     [&["PMIX_NAMESPACE"], &["OMPI_MCA_ess_base_jobid"], &["SLURM_JOB_ID", "SLURM_STEP_ID"]];
 
-/// Variables that say how many ranks there are on this node: Open MPI, MPICH and its kin, Slurm.
+/// Variables with the number of ranks on this node: Open MPI, MPICH and its derivatives, Slurm.
 const RANKS: [&str; 3] =
     ["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_TASKS_PER_NODE"];
 
 /// The job that this process is a rank of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// Its name, the same for all ranks on this node.
+    /// The name of the job, the same for all ranks on this node.
     pub name: String,
-    /// Its ranks on this node; `None` where nobody says.
+    /// The number of ranks on this node; `None` if unknown.
     pub ranks: Option<u32>,
 }
 
 impl Job {
-    /// The job that started this process, if one did.
+    /// Returns the job that started this process, if any.
     pub fn find() -> Option<Self> {
         let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
         Self::from_variables(&|name| env::var_os(name), parent)
@@ -41,9 +41,9 @@ impl Job {
             words.map(|words| words.join("-"))
         };
         let named = NAMES.iter().find_map(words);
-        // MPICH gives its ranks no name, but one parent on each node.
+        // MPICH gives its ranks no job name, but on each node they have the same parent.
         let name = named.or_else(|| text("PMI_RANK").map(|_| format!("{parent}")))?;
-        // The name becomes the name of a folder.
+        // The name is also a folder name.
         let plain = |c: char| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '_' };
         let name = format!("job-{}", name.chars().map(plain).take(100).collect::<String>());
         // Slurm writes 4(x2) for 4 on each of two nodes.

@@ -9,7 +9,7 @@ use interleaf_pager::{
 use interleaf_record::extend::ExtendDocument;
 use std::collections::BTreeMap;
 
-/// The most that each process had outside.
+/// Peak memory outside the budget, by process.
 pub(super) struct Outside {
     root: Root,
     peaks: BTreeMap<u32, Peak>,
@@ -17,7 +17,7 @@ pub(super) struct Outside {
 
 #[derive(Clone, Copy, Default)]
 struct Peak {
-    /// Frames keep their memory when they hold no page any more.
+    /// Frames that were resident: a frame keeps its memory after it is emptied.
     frames: u64,
     outside_bytes: u64,
 }
@@ -27,10 +27,10 @@ impl Outside {
         Self { root: Root::live(), peaks: BTreeMap::new() }
     }
 
-    /// Looks at the processes that have a part of the budget.
+    /// Samples the processes that have a share of the budget.
     pub(super) fn update(&mut self, ledger: &BudgetLedger) {
         for Process { identity, held, resident, .. } in ledger.processes() {
-            // A process that has ended, or is another user's, was looked at before or never.
+            // The process has ended, or belongs to another user.
             let Ok(Some(bytes)) = anonymous_bytes(&self.root, identity.pid) else { continue };
             let peak = self.peaks.entry(identity.pid).or_default();
             peak.frames = peak.frames.max(resident).min(held);
@@ -39,7 +39,7 @@ impl Outside {
         }
     }
 
-    /// Says it in the document.
+    /// Writes the peaks to the document.
     pub(super) fn tell(&self, document: &mut ExtendDocument) {
         for process in &mut document.processes {
             let peak = self.peaks.get(&process.pid);

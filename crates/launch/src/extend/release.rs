@@ -1,5 +1,5 @@
-//! The releaser: a process that frees the blocks of store files after the command has ended, so
-//! that nobody waits for it (`interleaf_pager::store::release`).
+//! The releaser: a helper that frees the blocks of store files after the command has ended, so that
+//! the user need not wait for it (`interleaf_pager::store::release`).
 
 use super::helper;
 use interleaf_console::{Failure, system};
@@ -12,14 +12,14 @@ use std::{
     process::{Child, Stdio},
 };
 
-/// A releaser that goes on by itself once this is dropped.
+/// A started releaser, which continues after this value is dropped.
 pub(super) struct Started {
     _child: Child,
     _connection: UnixStream,
 }
 
-/// Starts a releaser for the store files of a session; `None` where all stores are devices, or when
-/// none can be started: then the last process of the command frees the blocks itself.
+/// Starts a releaser for the store files of a session. Returns `None` if all stores are devices, or
+/// the releaser cannot be started: then the last process of the command frees the blocks.
 pub(super) fn start(session: &Session) -> Option<Started> {
     if !session.settings.stores.iter().any(|store| store.is_dir()) {
         return None;
@@ -28,9 +28,10 @@ pub(super) fn start(session: &Session) -> Option<Started> {
     Some(Started { _child: child, _connection: connection })
 }
 
-/// Is a releaser.
+/// Runs as the releaser.
 pub fn serve(folder: &Path) -> Result<(), Failure> {
-    // A service manager that stops what the command has left would interrupt the merge of extents.
+    // Hold signals: a service manager that stops the remaining processes would interrupt the merge
+    // of extents.
     let _held = Signals::hold().map_err(system::signal_failure)?;
     let serve = |connection| release::serve(folder, connection);
     helper::connection().and_then(serve).map_err(|why: io::Error| {

@@ -1,4 +1,4 @@
-//! A program that takes no library in between: its pages go to swap, and the kernel is told which.
+//! A static program, which ignores preloaded libraries: it runs with steered swap.
 
 use super::ExtendOptions;
 use crate::Ended;
@@ -15,17 +15,18 @@ use interleaf_pager::{
 use interleaf_record::extend::CheckDocument;
 use std::path::Path;
 
-/// The swap file: this multiple of the budget, or this part of the free space, whichever is less.
+/// The size of the swap file: this multiple of the budget, or the free space divided by this,
+/// whichever is less.
 const SWAP_TIMES: u64 = 16;
 const SWAP_PART: u64 = 2;
 
-/// True if a command is a static program.
+/// Returns true if the command is a static program.
 pub(super) fn is_static(options: &ExtendOptions) -> bool {
     let program = options.command.first().and_then(|name| Program::inspect(name).ok());
     program.is_some_and(|program| matches!(program.linked, Linked::Static))
 }
 
-/// Obstacles to swapping a static program that `--force` lets run.
+/// Checks for obstacles to steered swap; only for a static program with `--force`.
 pub(super) fn check(options: &ExtendOptions) -> Vec<CheckDocument> {
     if !options.force || !is_static(options) {
         return vec![];
@@ -53,9 +54,9 @@ pub(super) fn check(options: &ExtendOptions) -> Vec<CheckDocument> {
     found
 }
 
-/// Runs it.
+/// Runs a static program with steered swap.
 pub(super) fn run(options: &ExtendOptions, dram_bytes: u64) -> Result<Ended, Failure> {
-    // The checks have made sure of that.
+    // The checks have ensured that a store is given.
     let Some(store) = options.stores.first() else {
         return Err(Failure::new("there is no store for swap", "name one --store"));
     };

@@ -1,4 +1,4 @@
-//! The output of the command, run after run, in a file that is read while it grows.
+//! The log of the command's output over all runs: a file that is read while it grows.
 
 use indicatif::ProgressBar;
 use interleaf_console::{Failure, output};
@@ -6,10 +6,10 @@ use interleaf_linux::replace::Existing;
 use regex_lite::Regex;
 use std::{fs::File, io, os::unix::fs::FileExt, path::Path};
 
-/// The longest end of a run's output in which a metric is searched, bytes.
+/// The longest tail of a run's output that is searched for a metric, bytes.
 const TEXT_MAX: u64 = 16 << 20;
 
-/// Lines that are printed of a command that failed.
+/// The number of last lines printed of a failed command.
 const LAST_LINES: usize = 10;
 
 /// The log of all runs.
@@ -22,7 +22,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// The file that is asked for, to which it is appended, or one without a name.
+    /// Opens the log: appends to the file at `path`, or uses an unnamed file.
     pub(super) fn open(path: Option<&Path>, quiet: bool) -> Result<Self, Failure> {
         let file = match path {
             Some(path) => output::growing(path, Existing::Append)?,
@@ -45,12 +45,12 @@ impl Log {
         self.start = self.length();
     }
 
-    /// A reader that prints the output of this run while it grows.
+    /// Returns a reader that prints the output of this run while it grows.
     pub(super) fn shown(&self) -> Shown<'_> {
         Shown { log: self, next: self.start }
     }
 
-    /// The output of this run.
+    /// Returns the output of this run, at most its last [`TEXT_MAX`] bytes.
     pub(super) fn text(&self) -> Result<String, Failure> {
         let end = self.length();
         let start = self.start.max(end.saturating_sub(TEXT_MAX));
@@ -73,7 +73,7 @@ fn log_failure(why: io::Error) -> Failure {
     )
 }
 
-/// Prints the new output of a run.
+/// A reader that prints the output of a run while it grows.
 pub(super) struct Shown<'a> {
     log: &'a Log,
     next: u64,
@@ -94,7 +94,8 @@ impl Shown<'_> {
     }
 }
 
-/// The number that a pattern finds in a text: of the last match the first group, or all of it.
+/// Returns the number that a pattern finds in a text: the first group of the last match, or the
+/// whole match.
 pub(super) fn number(pattern: &Regex, text: &str) -> Result<f64, String> {
     let last = pattern.captures_iter(text).last();
     let last = last.ok_or_else(|| format!("--metric {pattern}: nothing in the output matches"))?;

@@ -1,5 +1,5 @@
-//! The first weights of a search: by the curves of a platform where one is given, else by the
-//! bandwidths at which the firmware rates the nodes, as the kernel's automatic weights are.
+//! The first weights of a search: from the curves of a platform if one is given, else from the
+//! rated bandwidths of the nodes, like the kernel's automatic weights.
 
 use super::TuneOptions;
 use interleaf_console::Failure;
@@ -8,19 +8,19 @@ use interleaf_model::{
     mix::Mix, policy::kernel_weights, predict::saturating_load, weights::Weights,
 };
 
-/// Weights, and where they are from.
+/// Proposed weights and their provenance.
 pub(super) struct Proposal {
     pub(super) weights: Weights,
     pub(super) source: String,
 }
 
-/// Ratios of curves that are tried: whole numbers up to this, for so many tiers at most.
+/// The largest weight tried on curves, for 2, 3 and 4 tiers.
 const LIMITS: [u16; 3] = [10, 6, 4];
 
-/// The weights to begin with.
+/// Returns the first weights of the search.
 ///
 /// # Errors
-/// When there is nothing to interleave, or the options do not fit the tiers.
+/// When all memory is one tier, or the options do not fit the tiers.
 pub(super) fn propose(options: &TuneOptions, machine: &Machine) -> Result<Proposal, Failure> {
     let tiers = tiers(options, machine)?;
     if let Some(wrong) = options.weights.iter().find(|it| it.as_slice().len() != tiers.len()) {
@@ -33,7 +33,8 @@ pub(super) fn propose(options: &TuneOptions, machine: &Machine) -> Result<Propos
             "give one weight for each of them in each of the weights, 0 keeps one out",
         ));
     }
-    // Each weight of the list and the first tier need a run; the best two of them a second one.
+    // Each of the listed weights and the first tier need a run; the hint adds a second run for the
+    // best two.
     let least = options.weights.len() + 1;
     if options.runs < least {
         return Err(Failure::new(
@@ -51,7 +52,7 @@ pub(super) fn propose(options: &TuneOptions, machine: &Machine) -> Result<Propos
     Ok(by_ratings(machine, &tiers))
 }
 
-/// The nodes of each tier, or of those that are named each one for itself.
+/// Returns the nodes of each tier; with `--nodes`, each of the given nodes is a tier.
 fn tiers(options: &TuneOptions, machine: &Machine) -> Result<Vec<IdList>, Failure> {
     let tiers = match &options.nodes {
         Some(named) => {
@@ -85,7 +86,8 @@ fn tiers_text(tiers: &[IdList]) -> String {
     format!("{} tiers ({})", tiers.len(), names.join(" | "))
 }
 
-/// The weights with the highest bandwidth by the curves of a platform, for reads that saturate it.
+/// Returns the weights with the highest bandwidth by the curves of a platform, for reads that
+/// saturate it.
 fn by_curves(name: &str, tiers: &[IdList]) -> Result<Proposal, Failure> {
     let platform = interleaf_catalog::platform(name)?;
     let (has, count) = (platform.tiers.len(), tiers.len());
@@ -103,8 +105,8 @@ fn by_curves(name: &str, tiers: &[IdList]) -> Result<Proposal, Failure> {
     Ok(Proposal { weights, source: format!("the curves of {}, for reads", platform.name) })
 }
 
-/// The kernel's automatic weights for the sum of what the nodes of each tier are rated at. Where
-/// the firmware rates none, each tier twice that behind it.
+/// Returns the kernel's automatic weights for the sums of the rated bandwidths of each tier.
+/// Without ratings, each tier has twice the weight of the next slower one.
 fn by_ratings(machine: &Machine, tiers: &[IdList]) -> Proposal {
     let rated = |node: &Node| {
         let rated = node.rated.as_ref()?;

@@ -16,7 +16,7 @@ pub(super) type Run = unsafe fn(&mut Job);
 /// The lines are mapped, and nobody else uses what is stored to.
 pub(super) type Touch = unsafe fn(&mut Job, &[usize; BATCH], &[usize; BATCH]);
 
-/// The arguments of a kernel, and its sum.
+/// Input and output of a kernel: the buffers, the loop counts and the sum of the loaded values.
 #[repr(C, align(64))]
 pub(super) struct Job {
     /// The sum of what was loaded, in parts.
