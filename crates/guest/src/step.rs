@@ -47,23 +47,13 @@ pub enum Step {
         text: String,
     },
     /// Waits until a file contains a text, with the same time limit as `await`.
-    Until {
-        path: PathBuf,
-        text: String,
-    },
+    Until { path: PathBuf, text: String },
     /// Sends a signal to a started program.
-    Kill {
-        name: String,
-        signal: Signal,
-    },
+    Kill { name: String, signal: Signal },
     /// Waits for the end of a started program, and shows its output.
-    Wait {
-        name: String,
-    },
+    Wait { name: String },
     /// Shows the number of pages of a started program on each node.
-    Pages {
-        name: String,
-    },
+    Pages { name: String },
     /// Sleeps.
     Sleep(Millis),
     /// Shows a file. A `*` in the path matches any part of a name; the output then has the lines of
@@ -76,10 +66,7 @@ pub enum Step {
     /// its path, a slash and a colon. Links are skipped.
     Dump(PathBuf),
     /// Writes a text and a newline to a file, in one call as kernel files require.
-    Write {
-        path: PathBuf,
-        text: String,
-    },
+    Write { path: PathBuf, text: String },
 }
 
 /// A duration in a step: `500ms` or `2s`.

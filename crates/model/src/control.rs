@@ -57,8 +57,8 @@ pub struct Settings {
     /// A sample is quiet if migration is below this fraction of its traffic, 0 to 1. Default:
     /// 0.002.
     pub migration_floor: f64,
-    /// A sample in which more than this fraction of a scope's pages has migrated is not quiet, 0 to
-    /// 1. For a small scope beside much traffic, [`Settings::migration_floor`] misses such a
+    /// A sample in which more than this fraction (0 to 1) of a scope's pages has migrated is not
+    /// quiet. For a small scope beside much traffic, [`Settings::migration_floor`] misses such a
     /// migration. Default: `None`, which disables the check.
     pub placement_floor: Option<f64>,
     /// The highest migration rate, GB/s; `None` for no limit.
