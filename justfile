@@ -12,7 +12,7 @@ build:
 lint:
     cargo fmt --all --check
     cargo clippy --workspace --all-targets --quiet -- -D warnings
-    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --quiet
     cargo test --quiet -p interleaf --test tidy
 
 # Test one crate: just test model

@@ -109,7 +109,7 @@ pub fn growing(target: &Path, existing: Existing) -> Result<File, Failure> {
     replace::open_named(target, existing).map_err(|why| file_failure(target, &why))
 }
 
-/// As [`file`], for contents that are not text.
+/// As [`fn@file`], for contents that are not text.
 pub fn bytes(target: &Path, bytes: &[u8]) -> Result<(), Failure> {
     replaced(target, bytes, Durability::Synced)
 }

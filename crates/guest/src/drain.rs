@@ -1,6 +1,6 @@
 //! `drain SOCKET DURATION`
 //!
-//! Listens for a [feed](crate::feed) for this duration, and prints the sum for each domain and
+//! Listens for a [`crate::feed`] for this duration, and prints the sum for each domain and
 //! tier:
 //!
 //! ```text
