@@ -2,9 +2,9 @@
 //! drive, with DRAM as their cache (`interleaf_pager`). A preloaded library extends the
 //! allocations.
 //!
-//! [`prepare`] checks that the command can be extended on this machine, [`estimate`] measures the
-//! stores, and [`run`] begins a session and runs the command in it. Two helper processes, which may
-//! outlive the command, are this program with other arguments: [`serve`] and [`release`].
+//! [`prepare`] checks that the command can be extended on this machine, [`fn@estimate`] measures
+//! the stores, and [`run`] begins a session and runs the command in it. Two helper processes, which
+//! may outlive the command, are this program with other arguments: [`serve`] and [`fn@release`].
 
 mod budget;
 mod check;

@@ -53,7 +53,7 @@ pub struct Shape {
     pub flat_stores: bool,
     /// Prefetch distance of loads, bytes; 0 for none.
     pub ahead: usize,
-    /// The cache level of the prefetch: [`NEAR`], [`ONCE`] or [`FAR`].
+    /// The cache level of the prefetch: `NEAR`, `ONCE` or `FAR`.
     pub hint: usize,
     /// Prefetch distance of stores (for ownership), bytes; 0 for none.
     pub own: usize,

@@ -8,8 +8,8 @@
 //! weights.
 //!
 //! This crate reads no file and no clock, and uses no randomness: the same input gives the same
-//! output, bit for bit. [`format`] turns the text of a file into these types; the caller reads the
-//! file.
+//! output, bit for bit. [`mod@format`] turns the text of a file into these types; the caller reads
+//! the file.
 //!
 //! ```
 //! use interleaf_model::{curve::{Curve, CurvePoint}, provenance::Figure};

@@ -1,7 +1,7 @@
 //! Actuators: they migrate the pages of a scope to the nodes of a goal, and keep them there while
 //! processes come and go.
 //!
-//! [`choose`] ranks the four kinds that a kernel and a scope may support:
+//! [`mod@choose`] ranks the four kinds that a kernel and a scope may support:
 //!
 //! | way | since | pages are found by | the ratio is kept by |
 //! | --- | --- | --- | --- |

@@ -15,8 +15,8 @@ const SCHEMA: &str = "interleaf.extend.plan/1";
 /// Footprints estimated by default, as multiples of the budget.
 const FOOTPRINTS: [u64; 3] = [1, 2, 4];
 
-/// STREAM's triad, a[i] = b[i] + s*c[i], counts three arrays: the pager reads all three, and writes
-/// one of them back.
+/// STREAM's triad, `a[i] = b[i] + s*c[i]`, counts three arrays: the pager reads all three, and
+/// writes one of them back.
 const TRIAD_WRITTEN: f64 = 1.0 / 3.0;
 
 /// The plan.
