@@ -1,4 +1,4 @@
-//! Every dependency has a licence that `deny.toml` allows and comes from crates.io, and
+//! Every dependency has a licence that `deny.toml` allows and comes from the default registry, and
 //! `THIRD-PARTY-LICENSES` has the notices of all crates linked into the installed files. Both are
 //! checked offline with `cargo metadata`. A release build is stripped, and unwinds on panic.
 //!
