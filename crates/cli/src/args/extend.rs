@@ -14,27 +14,27 @@ pub(crate) const EXAMPLE: &str =
 /// The highest budget: frames have 32-bit numbers.
 const DRAM_MAX: u64 = 15 << 40;
 
-/// Runs a command that needs more memory than there is: its large allocations live on a drive, and
-/// what of them is in use in DRAM. What a program will touch next is brought in before, as far as
-/// it can be foreseen. The command is not changed and not told; it has to be linked with the C
-/// library of the system (most are). Exits as the command does: with its status, or with 128 and
-/// the number of its signal.
+/// Runs a command that needs more memory than the machine has: its large allocations live on a
+/// drive, and DRAM is a cache over them. Pages are prefetched as far as the accesses of the program
+/// can be predicted. The program is unchanged; it has to be linked with the C library of the system
+/// (most are). Exits as the command does: with its status, or with 128 and the number of its
+/// signal.
 ///
 /// It pays for programs that go through their data in some order, or that compute more than they
-/// load. Where each access is to another page, a drive is a thousand times slower than DRAM.
-/// --estimate measures the drive and says what to expect (docs/extend.md).
+/// load. If each access is to another page, a drive is a thousand times slower than DRAM.
+/// --estimate measures the drive and predicts the speed (docs/extend.md).
 ///
-/// A store is a folder, in which a file without a name is made; or a file or block device of which
-/// the whole content is given up. All that the command starts shares the budget.
+/// A store is a folder, in which an unnamed file is made; or a file or block device, whose content
+/// is overwritten. The command and all processes that it starts share the budget.
 ///
 /// Examples:
 ///   interleaf extend --dram 8GiB --store /mnt/nvme -- ./solver input.dat
-///   interleaf extend --dram 50% --store /mnt/nvme -- ./solver     of what a container may have
+///   interleaf extend --dram 50% --store /mnt/nvme -- ./solver     half of a container's memory
 ///   interleaf extend --dram 8GiB --store /mnt/a --store /mnt/b --stats run.json -- python3 fit.py
 ///   interleaf extend --dram 8GiB --store /mnt/nvme --estimate --footprint 24GiB
-///   interleaf extend --dram 8GiB --store /mnt/nvme --dry-run -- ./solver     can it be done?
+///   interleaf extend --dram 8GiB --store /mnt/nvme --dry-run -- ./solver     check only
 ///   interleaf extend --dram 32GiB --store /mnt/nvme -- mpirun -n 4 ./solver
-///   interleaf extend --monitor                                    watch one that runs
+///   interleaf extend --monitor                                    watch a running session
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct ExtendArgs {

@@ -113,7 +113,7 @@ fn table(last: &ExtendDocument) -> Table<'_> {
         ])
     };
     let head =
-        Row::new(["process", "DRAM", "faults", "foreseen used", "read", "written", "waited"]);
+        Row::new(["process", "DRAM", "faults", "prefetch hits", "read", "written", "stalled"]);
     Table::new(last.processes.iter().map(row), [26, 11, 11, 14, 11, 11, 10].map(Constraint::Length))
         .header(head.style(Style::new().add_modifier(Modifier::BOLD)))
         .block(Block::bordered().title("processes"))
