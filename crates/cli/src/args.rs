@@ -210,26 +210,26 @@ pub(crate) struct MachineArgs {
     /// Threads [default: the most that the workload's runs had, at most the cores of a socket]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub(crate) threads: Option<u32>,
-    /// What decides where pages go
+    /// Policy that places the pages
     #[arg(long, value_name = "POLICY", default_value = "dmi", value_parser = policy_name())]
     pub(crate) policy: String,
     /// With --policy static, the weights [default: the best there are]
     #[arg(long, value_name = "65:35", value_parser = weights)]
     pub(crate) weights: Option<Weights>,
-    /// How long to simulate [default: the scenario's, else 600s]
+    /// Simulated time [default: the scenario's, else 600s]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) duration: Option<Time>,
     /// The memory that the workload touches [default: its demand's]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) footprint: Option<Bytes>,
-    /// How fast pages move at most [default: 4GB/s, or the scenario's]
+    /// Highest migration rate [default: 4GB/s, or the scenario's]
     #[arg(long, value_name = "BANDWIDTH", value_parser = rate)]
     pub(crate) migration_rate: Option<Bandwidth>,
     /// Standard deviation of a reading of a counter [default: 2%, or the scenario's]
     #[arg(long, value_name = "PERCENT", value_parser = noise)]
     pub(crate) counter_noise: Option<Percent>,
-    /// How wrong the curves are that the policy believes: the first tier carries so much less, the
-    /// others so much more; negative for the other way round
+    /// Error of the curves that the policy believes: the first tier carries less by this fraction,
+    /// the others more; negative for the other way round
     #[arg(long, value_name = "PERCENT", value_parser = curve_error, default_value = "0%",
         allow_hyphen_values = true)]
     pub(crate) curve_error: Percent,
@@ -279,14 +279,14 @@ pub(crate) struct ReproduceArgs {
     pub(crate) report: Option<PathBuf>,
 }
 
-/// Which weights to try.
+/// The weights to try.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum WeightsChoice {
     All,
     List(Vec<Weights>),
 }
 
-/// How much a mix asks for.
+/// The demand of a mix.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum LoadChoice {
     Max,

@@ -46,7 +46,7 @@ pub(crate) struct BalanceArgs {
     /// Print a configuration with every key, its default and what it is for
     #[arg(long)]
     pub(crate) example_config: bool,
-    /// What decides where pages go, in place of what the configuration says
+    /// Policy that places the pages, in place of the configured one
     #[arg(long, value_name = "POLICY", value_parser = policy_name())]
     pub(crate) policy: Option<String>,
     /// Steer the processes of this name, in place of what the configuration says
@@ -78,7 +78,7 @@ pub(crate) struct BalanceArgs {
     /// The span after which the policy decides, in place of what the configuration says
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) period: Option<Time>,
-    /// How pages move, in place of what the configuration says
+    /// Way in which pages move, in place of the configured one
     #[arg(long, value_name = "auto|vaddr|paddr|quota|pages")]
     pub(crate) way: Option<String>,
     /// Switch off what else moves pages or holds DAMON while it runs

@@ -64,8 +64,8 @@ pub(crate) struct BenchRunArgs {
     /// Rounds beforehand that do not count
     #[arg(long, value_name = "N", value_parser = warm_up, default_value = "0")]
     pub(crate) warm_up: u32,
-    /// Where the arrays live: with the ordinary allocator, in mappings of their own, or in files
-    /// without names in a folder, which are mapped
+    /// Memory of the arrays: the ordinary allocator, mappings of their own, or mapped unnamed files
+    /// in a folder
     #[arg(long, value_name = "heap|mmap|file:DIR", value_parser = place, default_value = "heap")]
     pub(crate) memory: Place,
     /// With --memory mmap or file:DIR, what the kernel is told of how they are used
@@ -103,7 +103,7 @@ pub(crate) struct BenchRunArgs {
     pub(crate) output: Option<PathBuf>,
 }
 
-/// Where arrays live.
+/// The memory of the arrays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Heap,

@@ -34,18 +34,18 @@ pub(crate) struct BenchCompareArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "2",
         value_parser = ratio)]
     pub(crate) ratio: Vec<f64>,
-    /// How often each is run; medians are reported
+    /// Runs of each; medians are reported
     #[arg(long, value_name = "N", value_parser = rounds, default_value = "3")]
     pub(crate) rounds: u32,
-    /// What the patterns run on, in this order in every round, but dram and pager before the others
+    /// Memory of the patterns, in this order in every round, but dram and pager before the others
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = ways(),
         default_value = "dram,pager,swap,swap-tuned,mmap")]
     pub(crate) ways: Vec<String>,
     /// Threads
     #[arg(long, value_name = "N", value_parser = threads, default_value = "1")]
     pub(crate) threads: u32,
-    /// What a group may have beyond the budget where the pager, whose use decides otherwise, is not
-    /// run or everything fits into the budget
+    /// Memory of a group beyond the budget if the pager is not run or all data fits into the
+    /// budget; otherwise the group has as much memory as the pager used
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "16MiB")]
     pub(crate) slack: Bytes,
     /// A run that takes longer, with all that is before it, is ended

@@ -20,8 +20,8 @@ const DRAM_MAX: u64 = 15 << 40;
 /// (most are). Exits as the command does: with its status, or with 128 and the number of its
 /// signal.
 ///
-/// It pays for programs that go through their data in some order, or that compute more than they
-/// load. If each access is to another page, a drive is a thousand times slower than DRAM.
+/// Extended memory pays for programs that go through their data in some order, or that compute more
+/// than they load. If each access is to another page, a drive is a thousand times slower than DRAM.
 /// --estimate measures the drive and predicts the speed (docs/extend.md).
 ///
 /// A store is a folder, in which an unnamed file is made; or a file or block device, whose content
@@ -43,7 +43,7 @@ pub(crate) struct ExtendArgs {
     #[arg(long, value_name = "SIZE", value_parser = dram,
         required_unless_present_any = ["clean", "monitor", "serve", "release"])]
     pub(crate) dram: Option<Dram>,
-    /// Where the rest is: a folder on a fast drive, or a block device; several are used in turn
+    /// Store: a folder on a fast drive, or a block device; several are striped
     #[arg(long, value_name = "PATH",
         required_unless_present_any = ["clean", "monitor", "serve", "release"])]
     pub(crate) store: Vec<PathBuf>,
@@ -52,8 +52,8 @@ pub(crate) struct ExtendArgs {
     /// eighth of --dram, at most 64MiB]
     #[arg(long, value_name = "SIZE", value_parser = min_alloc)]
     pub(crate) min_alloc: Option<Bytes>,
-    /// What those get that the command starts: a part of the same budget, one of their own that is
-    /// as large, or nothing
+    /// Budget of processes that the command starts: a share of the same budget, one of their own
+    /// that is as large, or none
     #[arg(long, value_name = "WHICH", value_enum, default_value = "inherit")]
     pub(crate) children: ChildrenChoice,
     /// Extend shared anonymous memory too (mmap of MAP_SHARED | MAP_ANONYMOUS), which a process and
@@ -67,13 +67,13 @@ pub(crate) struct ExtendArgs {
     /// Release the store files of the session in this folder
     #[arg(long, value_name = "FOLDER", hide = true)]
     pub(crate) release: Option<PathBuf>,
-    /// Who serves the touch of a page that is not mapped: a thread of the pager, or the thread that
-    /// touches, in a signal. That costs half as much where the page is in DRAM, but system calls
-    /// that meet a page that is not there fail (EFAULT): read(2) into a large array does
+    /// Fault handler: a thread of the pager, or the faulting thread in a signal handler, which
+    /// costs half as much for a page in DRAM. But system calls that access an unmapped page then
+    /// fail with EFAULT: read(2) into a large array does
     #[arg(long, value_name = "WHERE", value_enum, default_value = "thread")]
     pub(crate) faults: FaultsChoice,
-    /// So many processes share the budget evenly from the start [default: as many as ranks of an
-    /// MPI job are on this node, else 1]
+    /// Number of processes that share the budget evenly from the start [default: the ranks of an
+    /// MPI job on this node, else 1]
     #[arg(long, value_name = "N", value_parser = processes)]
     pub(crate) processes: Option<u32>,
     /// Share the budget with everything else that is started under this name; ranks of an MPI job

@@ -51,7 +51,7 @@ pub(crate) struct MeasureArgs {
     pub(crate) common: CommonArgs,
 }
 
-/// What is measured.
+/// The measurement.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Measure {
     /// Latency without load: of a chase within blocks that the TLB covers and of one over all, and
@@ -80,7 +80,7 @@ pub(crate) enum Measure {
         #[command(flatten)]
         common: CommonArgs,
     },
-    /// How the latencies of single accesses are spread, up to the longest
+    /// Distribution of the latencies of single accesses, up to the longest
     Histogram {
         #[command(flatten)]
         chase: ChaseArgs,
@@ -112,8 +112,8 @@ pub(crate) struct InterleaveArgs {
     /// `all` for each ratio of whole numbers up to 10 [default: 1:0,9:1,4:1,3:1,5:2,2:1,1:1,0:1]
     #[arg(long, value_parser = weights_choice, value_name = "all|LIST")]
     pub(crate) weights: Option<WeightsChoice>,
-    /// How pages come to their nodes: by the kernel's weights, which only root may set and which
-    /// are put back, or page by page [default: the kernel's where they may be set]
+    /// Placement of pages: by the kernel's weights, which only root may set and which are
+    /// restored, or page by page [default: the kernel's where they may be set]
     #[arg(long, value_enum)]
     pub(crate) way: Option<WayChoice>,
     /// Also measure the curve of latency against load of the first mix under each weights, and say
@@ -147,7 +147,7 @@ impl From<WayChoice> for Way {
     }
 }
 
-/// How latency is measured.
+/// Options of latency.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ChaseArgs {
     /// The memory that is chased through [default: 200MB; 40MB with --quick]
@@ -158,7 +158,7 @@ pub(crate) struct ChaseArgs {
     pub(crate) stride: Option<Bytes>,
 }
 
-/// What traffic is made.
+/// Options of the traffic.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct TrafficArgs {
     /// Threads [default: one for each CPU]
@@ -180,7 +180,7 @@ pub(crate) struct TrafficArgs {
     pub(crate) buffer: Option<Bytes>,
 }
 
-/// How much load there is.
+/// Options of the load.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct LoadArgs {
     /// Pauses of the loading threads after each 32 lines, such as 10us,1us,200ns,0ns [default:
@@ -193,7 +193,7 @@ pub(crate) struct LoadArgs {
     pub(crate) rate: Vec<Bandwidth>,
 }
 
-/// Where and how it is measured, and what becomes of it.
+/// Options of all measurements: nodes, CPUs, time, output.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct CommonArgs {
     /// The CPUs to use, as numactl takes them: 0-3,!2 or +0-1 or all [default: those of --cpu-node]
@@ -214,10 +214,10 @@ pub(crate) struct CommonArgs {
     /// ones that were reserved [default: huge]
     #[arg(long, value_enum)]
     pub(crate) pages: Option<PagesChoice>,
-    /// How long a point is measured, all repeats together [default: 1s; 100ms with --quick]
+    /// Time of a point, all repeats together [default: 1s; 100ms with --quick]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) duration: Option<Time>,
-    /// How often each point is measured in that time [default: 3]
+    /// Repeats of each point in that time [default: 3]
     #[arg(long, value_name = "N", value_parser = repeat)]
     pub(crate) repeat: Option<u32>,
     /// The seed of all random orders

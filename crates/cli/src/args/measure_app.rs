@@ -16,7 +16,7 @@ pub(super) fn hint(problem: &str) -> &'static str {
 /// Shortest and longest time between two samples of a command, s: shorter ones slow it down.
 const EVERY_S: [f64; 2] = [0.01, 60.0];
 
-/// What the machine does while an application runs
+/// Records the machine while an application runs
 ///
 /// Runs a command and tells what the machine did meanwhile: bandwidth of DRAM and CXL over time,
 /// their read share and latency, where the slots of its cores went, energy, where its pages were,
@@ -48,7 +48,7 @@ pub(crate) struct AppArgs {
         required = true
     )]
     pub(crate) command: Vec<OsString>,
-    /// How often it is looked at, 10ms to 60s
+    /// Time between two samples, 10ms to 60s
     #[arg(long, value_name = "TIME", value_parser = every, default_value = "200ms")]
     pub(crate) every: Time,
     /// Write what the command asked of memory to FILE, for `predict` and `simulate`; it takes that

@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
 /// Turns a document that was recorded with `-o FILE` into something to read. No machine is needed.
-/// What Intel's MLC has printed, and the memory_curves.csv of the Mess benchmark, are records too.
+/// The output of Intel's MLC and the memory_curves.csv of the Mess benchmark are records too.
 ///
 /// Examples:
 ///   interleaf report server.json -o server.html
@@ -17,13 +17,13 @@ pub(crate) struct ReportArgs {
     /// The recorded document, or - for stdin
     #[arg(value_name = "RECORD")]
     pub(crate) record: PathBuf,
-    /// What to make of it [default: by the ending of the output file; html without one]
+    /// Format of the report [default: by the ending of the output file; html without one]
     #[arg(long, value_enum)]
     pub(crate) format: Option<ReportFormat>,
     /// With svg, which figure: its number or its id [default: 1]
     #[arg(long, value_name = "N|ID")]
     pub(crate) figure: Option<String>,
-    /// Where to write (- is stdout)
+    /// Output file (- is stdout)
     #[arg(short = 'o', long, value_name = "FILE", default_value = "-")]
     pub(crate) output: PathBuf,
 }

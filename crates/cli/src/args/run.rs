@@ -43,7 +43,7 @@ pub(crate) struct RunArgs {
     /// +0-1 or all [default: those of the tiers]
     #[arg(long, value_name = "NODES", requires = "weights")]
     pub(crate) nodes: Option<String>,
-    /// What decides where pages go, in place of weights
+    /// Policy that places the pages, in place of weights
     #[arg(long, value_name = "POLICY", value_parser = super::policy_name(),
         conflicts_with_all = ["weights", "pid"])]
     pub(crate) policy: Option<String>,
@@ -70,7 +70,7 @@ pub(crate) struct RunArgs {
     /// A process that runs already: its pages are moved, and those of all that it started
     #[arg(long, value_name = "PID", value_parser = pid, value_delimiter = ',')]
     pub(crate) pid: Vec<u32>,
-    /// How fast pages are moved at most
+    /// Highest migration rate
     #[arg(long, value_name = "BANDWIDTH", value_parser = rate, default_value = "4GB/s")]
     pub(crate) migration_rate: Bandwidth,
     /// Put back what a process that was killed has left, and do nothing else

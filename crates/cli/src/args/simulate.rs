@@ -44,7 +44,7 @@ pub(crate) struct DimmArgs {
     /// Each core its lines in order, any lines, or any lines of which one in ten is in one bank
     #[arg(long, value_name = "PATTERN", default_value = "stream")]
     pub(crate) pattern: PatternChoice,
-    /// How much is asked for of all channels: all there is, a sweep up to that, or a bandwidth
+    /// Demand on all channels: the highest bandwidth, a sweep up to it, or a bandwidth
     #[arg(long, value_parser = load, value_name = "max|sweep|150GB/s", default_value = "max")]
     pub(crate) load: LoadChoice,
     /// Channels, with a module each
@@ -56,7 +56,7 @@ pub(crate) struct DimmArgs {
     #[arg(long, value_name = "N", default_value_t = 1_000_000,
         value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000))]
     pub(crate) requests: u64,
-    /// What lies between a core and the controller, there and back, in ns
+    /// Latency between a core and the controller, there and back, in ns
     #[arg(long, value_name = "NS", default_value_t = 65.0, value_parser = uncore)]
     pub(crate) uncore_ns: f64,
     /// Outstanding lines of each channel at most [default: 144 of each sub-channel, so 288 of
@@ -75,7 +75,7 @@ pub(crate) struct DimmArgs {
     #[arg(long, value_name = "FILE",
         conflicts_with_all = ["mix", "pattern", "load", "requests", "curves"])]
     pub(crate) trace: Option<PathBuf>,
-    /// How the trace is written [default: as its first line shows]
+    /// Format of the trace [default: as its first line shows]
     #[arg(long, value_name = "text|binary|ramulator|dramsim3", requires = "trace")]
     pub(crate) trace_format: Option<Format>,
     /// Write the requests of the trace in the compact form, too

@@ -61,7 +61,7 @@ pub(crate) struct TuneArgs {
     /// Runs beforehand that do not count: they fill caches
     #[arg(long, value_name = "N", value_parser = warm_up, default_value = "0")]
     pub(crate) warm_up: usize,
-    /// How fast pages are moved at most, by a kernel without weighted interleaving
+    /// Highest migration rate, by a kernel without weighted interleaving
     #[arg(long, value_name = "BANDWIDTH", value_parser = rate, default_value = "4GB/s")]
     pub(crate) migration_rate: Bandwidth,
     /// Only say what would be run first, and what would be set for it
