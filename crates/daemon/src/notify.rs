@@ -61,7 +61,7 @@ fn tell(state: &[NotifyState<'_>]) {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use interleaf_record::balance::SCHEMA;
+    use crate::publish::tests::document;
     use std::{env, os::unix::net::UnixDatagram, process::Command, thread};
 
     /// Sends each message; succeeds with and without a service manager.
@@ -73,20 +73,8 @@ mod tests {
         thread::sleep(Duration::from_millis(30));
         manager.alive();
         manager.status(&BalancePeriod {
-            schema: SCHEMA.into(),
-            time_s: 6.0,
-            domain: "node0".into(),
-            nodes: vec![0, 1],
-            target_weights: vec![65, 35],
-            reached_share: None,
-            reached_bytes: None,
-            bandwidth_gbps: None,
-            tier_bandwidth_gbps: vec![],
-            tier_latency_ns: vec![],
-            migrated_bytes: 0,
-            decision: "wait".into(),
             reason: "two\nlines".into(),
-            advice: None,
+            ..document("node0", [0, 1], [65, 35])
         });
         manager.stopping();
     }

@@ -181,7 +181,7 @@ fn weights(period: &[BalancePeriod]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
     use interleaf_record::balance::SCHEMA;
@@ -190,7 +190,8 @@ mod tests {
         os::unix::fs::{PermissionsExt as _, symlink},
     };
 
-    fn document(domain: &str, nodes: [u32; 2], weights: [u16; 2]) -> BalancePeriod {
+    /// A period of a domain without readings.
+    pub(crate) fn document(domain: &str, nodes: [u32; 2], weights: [u16; 2]) -> BalancePeriod {
         BalancePeriod {
             schema: SCHEMA.into(),
             time_s: 6.0,

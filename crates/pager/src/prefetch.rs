@@ -63,6 +63,20 @@ pub struct FaultContext {
 }
 
 impl FaultContext {
+    /// A fault on a page of an endless region, with no other page mapped for it.
+    #[cfg(test)]
+    fn single(thread: u32, page: Page) -> Self {
+        Self {
+            thread,
+            page,
+            offset: 0,
+            pages: page..page + 1,
+            mapped_around: page..page + 1,
+            region: 0..u64::MAX,
+            advice: Advice::Normal,
+        }
+    }
+
     /// The byte that was touched, counted over all regions; `None` for an impossible page number.
     fn byte(&self) -> Option<i64> {
         (self.page < PAGES_MAX)

@@ -1,11 +1,14 @@
 //! Small programs with various uses of memory: their output is the same with extended memory and
 //! without.
 
+mod library;
+
 use interleaf_pager::{
     kernel::uffd::FaultMode,
     session::{Children, SCHEMA, SKIP_SBRK, Session, SessionSettings, VARIABLE},
     shared,
 };
+use library::library;
 use std::{
     io::{Read, Write},
     os::unix::net::UnixStream,
@@ -40,14 +43,6 @@ fn compile_to(program: &Path, name: &str, more: &[&str]) {
         .args(more);
     let output = compiler.output().expect("a C compiler");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// The preloaded library, built by cargo next to the tests.
-fn library() -> PathBuf {
-    let test = std::env::current_exe().expect("this test");
-    let folders = test.ancestors().skip(1).take(2);
-    let mut found = folders.map(|folder| folder.join("libinterleaf_preload.so"));
-    found.find(|library| library.exists()).expect("the library beside the tests")
 }
 
 /// Runs a program in a folder that also holds its store, in a session as `interleaf extend` creates

@@ -5,8 +5,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod library;
+
 use elf::{ElfStream, abi, endian::AnyEndian};
-use std::{fs::File, path::PathBuf};
+use library::library;
+use std::fs::File;
 
 /// Functions that allocate, or that call one that does (`fs::read_dir` calls `opendir`).
 const ALLOCATING: [&str; 14] = [
@@ -25,13 +28,6 @@ const ALLOCATING: [&str; 14] = [
     "getpwnam_r",
     "dlopen",
 ];
-
-fn library() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let folders = test.ancestors().skip(1).take(2);
-    let mut found = folders.map(|folder| folder.join("libinterleaf_preload.so"));
-    found.find(|library| library.exists()).expect("the library beside the tests")
-}
 
 #[test]
 fn no_function_that_allocates_is_imported() {

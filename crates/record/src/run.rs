@@ -146,15 +146,7 @@ impl RunDocument {
                 .collect(),
             policy: placement.policy().to_string(),
             numactl: placement.numactl(),
-            settings: vec![],
-            command,
-            dry_run: false,
-            exit_code: None,
-            signal: None,
-            memory: None,
-            moved: None,
-            put_back: vec![],
-            balance: None,
+            ..Self::not_started(command)
         }
     }
 
@@ -171,10 +163,20 @@ impl RunDocument {
             share: super::rounded(f64::from(*weight) / f64::from(all)),
         };
         Self {
-            schema: SCHEMA.into(),
-            weights: None,
             means: "steering".into(),
             nodes: nodes.iter().map(node).collect(),
+            balance: Some(balance),
+            ..Self::not_started(command)
+        }
+    }
+
+    /// A command without a placement, before its start.
+    fn not_started(command: Vec<String>) -> Self {
+        Self {
+            schema: SCHEMA.into(),
+            weights: None,
+            means: String::new(),
+            nodes: vec![],
             policy: "default".into(),
             numactl: String::new(),
             settings: vec![],
@@ -185,7 +187,7 @@ impl RunDocument {
             memory: None,
             moved: None,
             put_back: vec![],
-            balance: Some(balance),
+            balance: None,
         }
     }
 

@@ -122,17 +122,7 @@ fn remove_leftovers(root: &Root, folder: &Path) -> Result<(), SwapError> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::place::journal::Undone;
-
-    /// A machine whose `/proc/swaps` has these files.
-    fn machine(swaps: &str) -> (tempfile::TempDir, Root) {
-        let folder = tempfile::tempdir().unwrap();
-        fs::create_dir(folder.path().join("proc")).unwrap();
-        let header = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
-        fs::write(folder.path().join("proc/swaps"), format!("{header}{swaps}")).unwrap();
-        let root = Root::live_below(folder.path());
-        (folder, root)
-    }
+    use crate::place::journal::{Undone, swap_file::tests::machine};
 
     #[test]
     fn a_journal_removes_what_is_noted_and_not_yet_in_use() {

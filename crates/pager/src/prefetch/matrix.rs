@@ -442,13 +442,9 @@ mod tests {
             self.faults += 1;
             self.major_faults += usize::from(!self.prefetched.contains(&page));
             let fault = FaultContext {
-                thread: 1,
-                page,
                 offset: (byte % PAGE_LENGTH as u64) as u16,
-                pages: page..page + 1,
-                mapped_around: page..page + 1,
                 region: 0..1 << 20,
-                advice: Advice::Normal,
+                ..FaultContext::single(1, page)
             };
             let prefetch = self.matrices.on_fault(&fault).or_else(|| self.matrices.learn(&fault));
             let Some(Prefetch { pages, map_early, .. }) = prefetch else { return };

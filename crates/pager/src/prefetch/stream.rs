@@ -555,15 +555,7 @@ mod tests {
             outcome.touched += 1;
             outcome.hits += usize::from(prefetched.remove(&page));
             seen.insert(page);
-            let fault = FaultContext {
-                thread,
-                page,
-                offset: 0,
-                pages: page..page + 1,
-                mapped_around: page..page + 1,
-                region: 0..u64::MAX,
-                advice: Advice::Normal,
-            };
+            let fault = FaultContext::single(thread, page);
             for pages in streams.on_fault(&fault).into_iter().flat_map(|prefetch| prefetch.pages) {
                 assert!(pages.start < pages.end);
                 prefetched.extend(pages);

@@ -62,15 +62,7 @@ impl TestMemory {
         {
             self.mapped.remove(&first);
         }
-        let fault = FaultContext {
-            thread,
-            page,
-            offset: 0,
-            pages: page..page + 1,
-            mapped_around: page..page + 1,
-            region: 0..u64::MAX,
-            advice: Advice::Normal,
-        };
+        let fault = FaultContext::single(thread, page);
         let Some(prefetch) = self.prefetcher.on_fault(&fault) else { return };
         for page in prefetch.pages.into_iter().flatten() {
             if self.mapped.contains(&page) || self.ready.contains_key(&page) {
@@ -298,15 +290,8 @@ fn random_accesses_are_not_prefetched() {
 
 #[test]
 fn advice_is_believed() {
-    let fault = |page, advice| FaultContext {
-        thread: 1,
-        page,
-        offset: 0,
-        pages: page..page + 1,
-        mapped_around: page..page + 1,
-        region: 0..99,
-        advice,
-    };
+    let fault =
+        |page, advice| FaultContext { region: 0..99, advice, ..FaultContext::single(1, page) };
     let mut prefetcher = Prefetcher::new(LIMITS);
     let prefetch = prefetcher.on_fault(&fault(7, Advice::Sequential));
     let prefetch: Vec<Page> =
@@ -326,15 +311,7 @@ fn the_history_is_small() {
     history.set_footprint(pages);
     for _ in 0..2 {
         for page in shuffled(pages, random) {
-            history.on_fault(&FaultContext {
-                thread: 1,
-                page,
-                offset: 0,
-                pages: page..page + 1,
-                mapped_around: page..page + 1,
-                region: 0..u64::MAX,
-                advice: Advice::Normal,
-            });
+            history.on_fault(&FaultContext::single(1, page));
         }
     }
     let part = history.bytes() as f64 / (pages * 4096) as f64;

@@ -89,12 +89,12 @@ pub(crate) fn run_tool(name: &str, path: &Path) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
     /// A machine whose `/proc/swaps` has these files.
-    fn machine(swaps: &str) -> (tempfile::TempDir, Root) {
+    pub(crate) fn machine(swaps: &str) -> (tempfile::TempDir, Root) {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("proc")).unwrap();
         let header = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";

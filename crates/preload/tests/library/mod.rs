@@ -1,0 +1,11 @@
+//! The library that the tests preload.
+
+use std::path::PathBuf;
+
+/// The library, which cargo builds beside the tests.
+pub(crate) fn library() -> PathBuf {
+    let test = std::env::current_exe().expect("this test");
+    let folders = test.ancestors().skip(1).take(2);
+    let mut found = folders.map(|folder| folder.join("libinterleaf_preload.so"));
+    found.find(|library| library.exists()).expect("the library beside the tests")
+}
