@@ -1,0 +1,117 @@
+//! The super-capacitor that powers a save.
+//!
+//! # Energy
+//!
+//! A capacitor of C farads between the voltages V1 and V2 delivers
+//!
+//! ```text
+//! E = 1/2 C (V1^2 - V2^2)
+//! ```
+//!
+//! less what its series resistance (ESR) and the converter dissipate. A load of constant power P
+//! draws I = P / Vt at the terminals, where Vt = V - I R, hence Vt = (V + sqrt(V^2 - 4 P R)) / 2.
+//! Of the energy that leaves the capacitor at V, the part Vt / V arrives. The converter stops when
+//! the terminals are at V2.
+//!
+//! With 12.5 F from 5.0 V to 2.5 V: 117 J, of which 99 J arrive behind a converter of 85 %.
+//!
+//! # Ageing
+//!
+//! At the end of its life a super-capacitor has lost 30 % of its capacitance, and its ESR has
+//! doubled. By the Arrhenius rule of thumb of data sheets, the life doubles for each 10 degrees
+//! below the temperature at which it is given. Both change linearly with the time in use: the loss
+//! is faster at first in tests of makers, so that a linear loss is optimistic in the middle of the
+//! life and exact at its end.
+
+/// A super-capacitor with its converter: the fields of section `[capacitor]` of a card's file.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CapacitorSpec {
+    /// Capacitance when new, F.
+    pub farads: f64,
+    /// Equivalent series resistance when new, ohm.
+    pub esr_ohms: f64,
+    /// Voltage when charged, V.
+    pub charged_v: f64,
+    /// Voltage at the terminals at which the converter stops, V.
+    pub cut_off_v: f64,
+    /// Output power of the converter divided by its input power.
+    pub efficiency: f64,
+    /// Life at `life_celsius`, years.
+    pub life_years: f64,
+    /// Temperature for which the life is given, degrees Celsius.
+    pub life_celsius: f64,
+    /// Temperature of the capacitor in use, degrees Celsius.
+    pub celsius: f64,
+    /// Age at which the card must still save, years.
+    pub years: f64,
+    /// Leakage current, A.
+    pub leakage_a: f64,
+}
+
+/// Fraction of the capacitance that is lost at the end of the life.
+const CAPACITANCE_LOSS: f64 = 0.3;
+
+/// Fraction by which the ESR has grown at the end of the life.
+const ESR_GROWTH: f64 = 1.0;
+
+/// Voltage steps of the integral of the delivered energy.
+const STEPS: u32 = 256;
+
+impl CapacitorSpec {
+    /// The life at the temperature in use, years.
+    pub fn life_in_use(&self) -> f64 {
+        self.life_years * libm::exp2((self.life_celsius - self.celsius) / 10.0)
+    }
+
+    /// The capacitor after `years`: capacitance and ESR of that age.
+    pub fn aged(&self, years: f64) -> Self {
+        let part = years / self.life_in_use();
+        Self {
+            farads: self.farads * (1.0 - CAPACITANCE_LOSS * part).max(0.0),
+            esr_ohms: self.esr_ohms * (1.0 + ESR_GROWTH * part),
+            ..*self
+        }
+    }
+
+    /// The capacitor with this fraction of its capacitance.
+    pub fn scaled(&self, part: f64) -> Self {
+        Self { farads: self.farads * part, ..*self }
+    }
+
+    /// The energy between both voltages inside the capacitor, J.
+    pub fn stored_j(&self) -> f64 {
+        0.5 * self.farads * (self.charged_v * self.charged_v - self.cut_off_v * self.cut_off_v)
+    }
+
+    /// The energy that a load of `watts` behind the converter gets, J; 0 if the voltage at the
+    /// terminals drops below the cut-off at once.
+    pub fn usable_j(&self, watts: f64) -> f64 {
+        let drawn = watts / self.efficiency;
+        // The inner voltage at which the terminals reach the cut-off.
+        let stop = self.cut_off_v + drawn / self.cut_off_v * self.esr_ohms;
+        if stop >= self.charged_v {
+            return 0.0;
+        }
+        let step = (self.charged_v - stop) / f64::from(STEPS);
+        let mut joules = 0.0;
+        for index in 0..STEPS {
+            let volts = stop + (f64::from(index) + 0.5) * step;
+            let terminal = (volts + (volts * volts - 4.0 * drawn * self.esr_ohms).sqrt()) / 2.0;
+            joules += self.farads * step * terminal;
+        }
+        joules * self.efficiency
+    }
+
+    /// The time for which a load of `watts` works, s.
+    pub fn seconds(&self, watts: f64) -> f64 {
+        if watts > 0.0 { self.usable_j(watts) / watts } else { f64::INFINITY }
+    }
+
+    /// The power that keeps the capacitor charged, W.
+    pub fn leakage_w(&self) -> f64 {
+        self.leakage_a * self.charged_v / self.efficiency
+    }
+}
+
+#[cfg(test)]
+mod tests;

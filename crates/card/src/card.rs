@@ -1,0 +1,182 @@
+//! A card as data: link, NVMe front end, controller, memory, and the host in which it is used.
+//!
+//! The built-in cards are files in `devices/cards/` with the schema `interleaf.card/1`; a user's
+//! file has the same form. Each number has a source. Times are femtoseconds.
+
+mod file;
+
+use crate::power::{EnergySpec, PowerSpec};
+use interleaf_sim::dimm::device::{Device, DeviceError};
+
+pub use file::{by_name, in_file, names, text_of};
+
+/// An NVRAM card.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Card {
+    /// The name, such as `flashtec-dram`.
+    pub name: String,
+    /// The PCIe link.
+    pub link: LinkSpec,
+    /// The NVMe front end.
+    pub nvme: NvmeSpec,
+    /// The controller behind it.
+    pub controller: ControllerSpec,
+    /// The memory.
+    pub memory: MemorySpec,
+    /// The memory as a BAR, if the card has this mode.
+    pub bar: Option<BarSpec>,
+    /// The host.
+    pub host: HostSpec,
+    /// The card's behaviour at a power failure.
+    pub power: PowerSpec,
+    /// Power of link and controller.
+    pub energy: EnergySpec,
+}
+
+/// A base address register through which the host reads and writes the memory, and the flow control
+/// credits of the card's port for such writes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BarSpec {
+    /// Bytes of the range.
+    pub bytes: u64,
+    /// Bytes of a page, the unit in which the host maps the range.
+    pub page: u32,
+    /// Posted header credits (PH).
+    pub posted_headers: u32,
+    /// Posted data credits (PD) of 16 bytes.
+    pub posted_data: u32,
+}
+
+/// A PCIe link, and the flow control credits of the host's port.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkSpec {
+    /// The generation, 1 to 5.
+    pub generation: u32,
+    /// Lanes.
+    pub lanes: u32,
+    /// Maximum payload size of a TLP (MPS), bytes.
+    pub max_payload: u32,
+    /// Maximum size of a read request (MRRS), bytes.
+    pub max_read_request: u32,
+    /// Read completion boundary (RCB), bytes: 64 or 128.
+    pub read_completion_boundary: u32,
+    /// Delay from one end to the other, without the time of transmission.
+    pub delay_fs: u64,
+    /// ACK DLLPs per TLP.
+    pub acknowledgements: f64,
+    /// UpdateFC DLLPs per TLP.
+    pub credit_updates: f64,
+    /// Read requests of the card that may be outstanding.
+    pub read_tags: u32,
+    /// Posted header credits (PH).
+    pub posted_headers: u32,
+    /// Posted data credits (PD) of 16 bytes.
+    pub posted_data: u32,
+    /// Non-posted header credits (NPH).
+    pub non_posted_headers: u32,
+}
+
+/// The NVMe front end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NvmeSpec {
+    /// Major and minor version.
+    pub version: (u32, u32),
+    /// I/O queue pairs.
+    pub queues: u32,
+    /// Entries of each queue (MQES + 1).
+    pub entries: u32,
+    /// MSI-X vectors: one for the admin queue, and one for each I/O queue.
+    pub vectors: u32,
+    /// Commands that arbitration takes from a queue at once.
+    pub arbitration_burst: u32,
+    /// Completions of a queue that wait for one interrupt.
+    pub coalescing_threshold: u32,
+    /// The longest wait for that number of completions; 0 for no coalescing.
+    pub coalescing_time_fs: u64,
+    /// Atomic write unit at power failure (AWUPF), bytes.
+    pub atomic_write: u32,
+    /// Largest transfer of a command (MDTS), bytes.
+    pub max_transfer: u32,
+}
+
+/// The controller between link and memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ControllerSpec {
+    /// Processor cores of the firmware.
+    pub cores: u32,
+    /// Time of a core before the transfer of each command.
+    pub command_fs: u64,
+    /// Time of a core after the transfer of each command.
+    pub completion_fs: u64,
+    /// Commands that the controller holds.
+    pub commands: u32,
+    /// Outstanding reads of submission queues.
+    pub fetches: u32,
+    /// DMA engines: each transfers the data of one command at a time.
+    pub dma_engines: u32,
+    /// Data buffers, bytes.
+    pub buffer_bytes: u32,
+    /// Latency of encoding or decoding of error correction.
+    pub ecc_fs: u64,
+}
+
+/// When a written byte survives a power failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durable {
+    /// In DRAM: its content is saved to NAND on the energy of the capacitor.
+    Save,
+    /// In STT-MRAM, once the precharge of its row is complete.
+    Precharge,
+}
+
+/// The memory channels.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MemorySpec {
+    /// The module in each channel, with the ranks of the card.
+    pub device: Device,
+    /// Channels.
+    pub channels: u32,
+    /// Bytes that the host sees.
+    pub capacity: u64,
+    /// When a written byte survives a power failure.
+    pub durable: Durable,
+}
+
+/// The host's costs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostSpec {
+    /// Time of a processor to submit an I/O, with its doorbell.
+    pub submit_fs: u64,
+    /// Time of a processor to complete an I/O.
+    pub completion_fs: u64,
+    /// From the arrival of an MSI-X write to its handler on an idle processor.
+    pub interrupt_fs: u64,
+    /// From the arrival of a read request at the root complex to its data.
+    pub memory_read_fs: u64,
+    /// From the arrival of a write at the root complex to the release of its credits.
+    pub memory_write_fs: u64,
+}
+
+/// Bytes of a row segment: the unit of transfers between buffers and memory.
+pub const SEGMENT_BYTES: u32 = 512;
+
+/// Bytes of a logical block.
+pub const BLOCK_BYTES: u32 = 512;
+
+impl Card {
+    /// Returns the built-in card of this name.
+    ///
+    /// # Errors
+    /// If no card has this name.
+    pub fn by_name(name: &str) -> Result<Self, DeviceError> {
+        by_name(name)
+    }
+
+    /// Bytes of a data transfer over the link that are one unit in the card's buffers.
+    pub fn chunk_bytes(&self) -> u32 {
+        self.link.max_read_request.min(SEGMENT_BYTES)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+//! The memory channels of a card: addresses to row segments, and femtoseconds to clocks.
+
+use crate::card::{Durable, MemorySpec, SEGMENT_BYTES};
+use interleaf_sim::dimm::{
+    command::Observer,
+    device::Device,
+    mapping::{Layout, Mapping},
+    row_channel::{RowAccess, RowChannel, RowCounts},
+};
+
+/// Neighbouring segments are in different banks of a rank, then in the next rank.
+const fn layout(burst_bytes: u32) -> Layout {
+    Layout { neighbours_log2: (SEGMENT_BYTES / burst_bytes).trailing_zeros(), banks_first: true }
+}
+
+/// The times of a transfer, fs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Transfer {
+    /// Read data are at the controller; written data are in the row buffers or cells.
+    pub(crate) data: u64,
+    /// The row is precharged.
+    pub(crate) closed: u64,
+}
+
+impl Transfer {
+    /// Written data survive a power failure from this time on.
+    #[inline]
+    pub(crate) const fn safe(self, durable: Durable) -> u64 {
+        match durable {
+            Durable::Save => self.data,
+            Durable::Precharge => self.closed,
+        }
+    }
+}
+
+/// Converts between femtoseconds and clocks by multiplication with a fixed-point factor: one clock
+/// in 10^5 seconds is rounded wrongly.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    /// Clocks of a femtosecond, times 2^80.
+    clocks: u128,
+    /// Femtoseconds of a clock, times 2^32.
+    fs: u128,
+}
+
+impl Clock {
+    fn new(device: &Device) -> Self {
+        // Two transfers each clock: 2e12 / kilotransfers fs.
+        let rate = u128::from(device.kilotransfers);
+        Self { clocks: (rate << 80) / 2_000_000_000_000, fs: (2_000_000_000_000 << 32) / rate }
+    }
+
+    /// The first clock at or after a time.
+    #[inline]
+    fn clock_at(self, fs: u64) -> u64 {
+        // Without 16 low bits of the factor, the product of a time of 5 hours fits 128 bits.
+        ((u128::from(fs) * (self.clocks >> 16)) >> 64) as u64 + 1
+    }
+
+    #[inline]
+    fn to_fs(self, clock: u64) -> u64 {
+        ((u128::from(clock) * self.fs) >> 32) as u64
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Memory {
+    channels: Vec<RowChannel>,
+    mapping: Mapping,
+    clock: Clock,
+    burst_bytes: u32,
+    delay_fs: u64,
+    ideal: bool,
+}
+
+impl Memory {
+    pub(crate) fn new(memory: &MemorySpec, ideal: bool) -> Self {
+        let device = &memory.device;
+        Self {
+            channels: vec![RowChannel::new(device); memory.channels as usize],
+            mapping: Mapping::new(device, layout(device.burst_bytes())),
+            clock: Clock::new(device),
+            burst_bytes: device.burst_bytes(),
+            delay_fs: device.delay_ps * 1000,
+            ideal,
+        }
+    }
+
+    /// Reads or writes bytes within one segment, from the time `at`.
+    #[inline]
+    pub(crate) fn transfer<O: Observer>(
+        &mut self,
+        at: u64,
+        offset: u64,
+        bytes: u32,
+        write: bool,
+        observer: &mut O,
+    ) -> Transfer {
+        if self.ideal {
+            return Transfer { data: at, closed: at };
+        }
+        let segment = offset / u64::from(SEGMENT_BYTES);
+        let within = (offset % u64::from(SEGMENT_BYTES)) as u32;
+        let (number, segment) = match self.channels.len() as u64 {
+            1 => (0, segment),
+            channels => ((segment % channels) as usize, segment / channels),
+        };
+        let burst = self.burst_bytes;
+        let line = segment * u64::from(SEGMENT_BYTES / burst) + u64::from(within / burst);
+        let location = self.mapping.location(line);
+        let bursts = (within % burst + bytes).div_ceil(burst) as u16;
+        let access = RowAccess {
+            bank: location.bank,
+            row: location.row,
+            column: location.column,
+            bursts,
+            write,
+        };
+        let clock = self.clock.clock_at(at);
+        let times = self.channels[number].serve(clock, access, observer);
+        Transfer {
+            data: self.clock.to_fs(times.data) + self.delay_fs,
+            closed: self.clock.to_fs(times.closed) + self.delay_fs,
+        }
+    }
+
+    /// The counts of all channels together.
+    pub(crate) fn counts(&self) -> RowCounts {
+        let mut sum = RowCounts::default();
+        for counts in self.channels.iter().map(RowChannel::counts) {
+            sum.reads += counts.reads;
+            sum.writes += counts.writes;
+            sum.activates += counts.activates;
+            sum.refreshes += counts.refreshes;
+            sum.open_clocks += counts.open_clocks;
+            sum.bus_clocks += counts.bus_clocks;
+            sum.occupied_clocks += counts.occupied_clocks;
+        }
+        sum
+    }
+
+    /// The mean of the time for which the channels were occupied, fs.
+    pub(crate) fn busy(&self) -> u64 {
+        self.clock.to_fs(self.counts().occupied_clocks) / self.channels.len() as u64
+    }
+
+    /// Gives the observer the last commands.
+    pub(crate) fn finish<O: Observer>(&mut self, observer: &mut O) {
+        self.channels.iter_mut().for_each(|channel| channel.finish(observer));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::card::Card;
+
+    #[test]
+    fn clocks_are_those_of_the_device() {
+        for (name, fs) in [("flashtec-dram", 1_250_000.0), ("all-mram", 1_500_000.375)] {
+            let clock = Clock::new(&Card::by_name(name).unwrap().memory.device);
+            for clocks in [1_u64, 1000, 1 << 40] {
+                let expected = clocks as f64 * fs;
+                let found = clock.to_fs(clocks);
+                assert!((found as f64 - expected).abs() <= expected * 1e-9 + 1.0, "{name}");
+                let back = clock.clock_at(found);
+                assert!(back == clocks || back == clocks + 1, "{name}: {clocks} {back}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_segment_is_one_access() {
+        let mut memory = Memory::new(&Card::by_name("all-mram").unwrap().memory, false);
+        let first = memory.transfer(0, 4096, 512, true, &mut ());
+        assert!(0 < first.data && first.data < first.closed);
+        let counts = memory.counts();
+        assert_eq!((counts.writes, counts.activates), (8, 1));
+        memory.transfer(first.closed, 5000, 64, false, &mut ());
+        assert_eq!(memory.counts().reads, 2);
+    }
+}

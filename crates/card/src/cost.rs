@@ -1,0 +1,24 @@
+//! Energy, endurance and price of a card of DRAM against cards of STT-MRAM: the questions that the
+//! slides leave open.
+//!
+//! - *Energy*: of an I/O by component, of a save, and power without I/O with and without refresh.
+//! - *Endurance*: STT-MRAM withstands 10^9 writes of a cell (slides, page 7). At 1 GB/s, evenly
+//!   spread over 1 GiB, each cell is written about once a second: 34 years. A log that rewrites one
+//!   row of 512 bytes 10,000 times a second wears it out in 28 hours, unless the controller moves
+//!   rows.
+//! - *Price*: from prices that the user gives, each with source and date.
+//!
+//! [`compare`] makes one table of them.
+
+mod comparison;
+mod endurance;
+mod energy;
+mod price;
+
+pub use comparison::{CardFigures, ComparisonRow, CostInputs, CostSettings, compare};
+pub use endurance::{Locality, Wear};
+pub use energy::{CardEnergy, IoEnergy, stt_mram_currents};
+pub use price::{CardPrice, Item, Price, Prices};
+
+#[cfg(test)]
+mod tests;

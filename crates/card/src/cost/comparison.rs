@@ -1,0 +1,218 @@
+//! One table of energy, endurance and price for several cards.
+
+use super::{
+    endurance::{Locality, Wear},
+    energy::{CardEnergy, IoEnergy},
+    price::{CardPrice, Item, Prices},
+};
+use crate::{
+    card::{Card, SEGMENT_BYTES},
+    power::{EnergySpec, PowerSpec},
+};
+use interleaf_sim::dimm::device::Device;
+
+/// A card to compare.
+#[derive(Clone, Debug)]
+pub struct CostInputs {
+    /// The name of the card.
+    pub name: String,
+    /// Its memory module, with the ranks of the card.
+    pub device: Device,
+    /// Channels of that module.
+    pub channels: u32,
+    /// The capacity, bytes.
+    pub capacity: u64,
+    /// Bytes of an access to one row.
+    pub segment_bytes: u32,
+    /// Time of a controller's core for a command and its completion, fs.
+    pub command_fs: u64,
+    /// Link and controller.
+    pub energy: EnergySpec,
+    /// The card's behaviour at a power failure.
+    pub power: PowerSpec,
+}
+
+/// The use for which cards are compared.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CostSettings {
+    /// Bytes of an I/O.
+    pub io_bytes: u32,
+    /// Bytes written a second.
+    pub write_rate: f64,
+    /// The addresses of the writes.
+    pub locality: Locality,
+    /// Power failures a year.
+    pub failures_a_year: f64,
+}
+
+impl Default for CostSettings {
+    /// I/Os of 4 KiB; 100 MB/s of writes, of which nine tenths go to 1 MiB, as the log of a
+    /// database does; one power failure a month. Assumed: a use to compare by.
+    fn default() -> Self {
+        Self {
+            io_bytes: 4096,
+            write_rate: 100e6,
+            locality: Locality::Hot { part: 0.9, bytes: 1 << 20 },
+            failures_a_year: 12.0,
+        }
+    }
+}
+
+/// The figures of one card.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CardFigures {
+    /// The name of the card.
+    pub name: String,
+    /// Energy of a read beyond the idle power, J.
+    pub read: IoEnergy,
+    /// Energy of a write beyond the idle power, J.
+    pub write: IoEnergy,
+    /// Power without I/O, with refresh and the leakage of the capacitor, W.
+    pub idle_w: f64,
+    /// The same without refresh, W.
+    pub idle_without_refresh_w: f64,
+    /// Power while the card writes at the rate of the settings, W.
+    pub writing_w: f64,
+    /// Power that keeps the capacitor charged, W; `None` without one.
+    pub capacitor_w: Option<f64>,
+    /// Energy of a save, J; `None` without one.
+    pub save_j: Option<f64>,
+    /// Energy that the aged capacitor delivers, J.
+    pub capacitor_j: Option<f64>,
+    /// Years until the first cell fails with wear levelling; `None` without a limit.
+    pub levelled_years: Option<f64>,
+    /// The same without wear levelling.
+    pub unlevelled_years: Option<f64>,
+    /// Years until the NAND has done as many saves as its blocks withstand.
+    pub nand_years: Option<f64>,
+    /// The price, if the user gave prices.
+    pub price: Option<CardPrice>,
+}
+
+/// A row of the table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ComparisonRow {
+    /// The name of the figure.
+    pub name: String,
+    /// The unit.
+    pub unit: String,
+    /// A value for each card; `None` if the card has no such figure.
+    pub values: Vec<Option<f64>>,
+}
+
+impl CostInputs {
+    /// The inputs of a card.
+    pub fn of(card: &Card) -> Self {
+        Self {
+            name: card.name.clone(),
+            device: card.memory.device.clone(),
+            channels: card.memory.channels,
+            capacity: card.memory.capacity,
+            segment_bytes: SEGMENT_BYTES,
+            command_fs: card.controller.command_fs + card.controller.completion_fs,
+            energy: card.energy,
+            power: card.power.clone(),
+        }
+    }
+}
+
+impl CardFigures {
+    /// The figures of a card in this use.
+    pub fn of(card: &CostInputs, settings: &CostSettings, prices: Option<&Prices>) -> Self {
+        let energy = CardEnergy::new(
+            &card.energy,
+            &card.device,
+            card.channels,
+            card.command_fs,
+            card.segment_bytes,
+        );
+        let gb = |bytes: f64| bytes / 1e9;
+        let capacity = card.capacity;
+        let common = [(Item::Controller, 1.0), (Item::Board, 1.0)];
+        let mut parts = vec![];
+        let (save, wear) = match &card.power {
+            PowerSpec::Save(save) => {
+                parts.push((Item::Dram, gb(capacity as f64)));
+                parts.push((Item::Nand, gb(save.nand.capacity() as f64)));
+                parts.push((Item::Capacitor, 1.0));
+                (Some(save), None)
+            }
+            PowerSpec::Precharge { .. } => {
+                parts.push((Item::SttMram, gb(capacity as f64)));
+                (None, Some(Wear::stt_mram(capacity, card.segment_bytes)))
+            }
+        };
+        parts.extend(common);
+        let capacitor_w = save.map(|save| save.capacitor.leakage_w());
+        let without_refresh = energy.idle_w() + capacitor_w.unwrap_or(0.0);
+        let rate = settings.write_rate;
+        let write = energy.of_io(settings.io_bytes, true);
+        let idle_w = without_refresh + energy.refresh_w();
+        Self {
+            name: card.name.clone(),
+            read: energy.of_io(settings.io_bytes, false),
+            write,
+            idle_w,
+            writing_w: idle_w + rate / f64::from(settings.io_bytes) * write.total(),
+            idle_without_refresh_w: without_refresh,
+            capacitor_w,
+            save_j: save.map(|save| save.needed_j(capacity)),
+            capacitor_j: save.map(|save| save.aged_capacitor().usable_j(save.save_w())),
+            levelled_years: wear.map(|wear| wear.levelled_years(rate)),
+            unlevelled_years: wear.map(|wear| wear.unlevelled_years(rate, settings.locality)),
+            nand_years: save.map(|save| f64::from(save.nand.endurance) / settings.failures_a_year),
+            price: prices.map(|prices| prices.of_card(&parts, capacity)),
+        }
+    }
+}
+
+/// Compares cards: their figures, and the rows of one table.
+pub fn compare(
+    cards: &[CostInputs],
+    settings: &CostSettings,
+    prices: Option<&Prices>,
+) -> (Vec<CardFigures>, Vec<ComparisonRow>) {
+    let figures: Vec<CardFigures> =
+        cards.iter().map(|card| CardFigures::of(card, settings, prices)).collect();
+    let row = |name: &str, unit: &str, value: &dyn Fn(&CardFigures) -> Option<f64>| {
+        let values: Vec<Option<f64>> = figures.iter().map(value).collect();
+        ComparisonRow { name: name.into(), unit: unit.into(), values }
+    };
+    let micro = |joules: f64| Some(joules * 1e6);
+    let mut rows = vec![
+        row("energy of a read", "uJ", &|card| micro(card.read.total())),
+        row("of it link", "uJ", &|card| micro(card.read.link)),
+        row("of it controller", "uJ", &|card| micro(card.read.controller)),
+        row("of it memory", "uJ", &|card| micro(card.read.memory)),
+        row("energy of a write", "uJ", &|card| micro(card.write.total())),
+        row("of it link", "uJ", &|card| micro(card.write.link)),
+        row("of it controller", "uJ", &|card| micro(card.write.controller)),
+        row("of it memory", "uJ", &|card| micro(card.write.memory)),
+        row("power without I/O", "W", &|card| Some(card.idle_w)),
+        row("the same without refresh", "W", &|card| Some(card.idle_without_refresh_w)),
+        row("power at the write rate", "W", &|card| Some(card.writing_w)),
+        row("power for the charge of the capacitor", "W", &|card| card.capacitor_w),
+        row("energy of a save", "J", &|card| card.save_j),
+        row("energy of the aged capacitor", "J", &|card| card.capacitor_j),
+        row("life with wear levelling", "years", &|card| card.levelled_years),
+        row("life without wear levelling", "years", &|card| card.unlevelled_years),
+        row("life of the NAND", "years", &|card| card.nand_years),
+    ];
+    if let Some(prices) = prices {
+        let currency = &prices.currency;
+        for (item, _) in prices.all() {
+            let part = |card: &CardFigures| {
+                let parts = &card.price.as_ref()?.parts;
+                parts.iter().find(|(own, _)| *own == item).map(|(_, amount)| *amount)
+            };
+            rows.push(row(&format!("price of {}", item.name()), currency, &part));
+        }
+        // A sum without a part would be no price.
+        let per_gb = |card: &CardFigures| {
+            let price = card.price.as_ref()?;
+            price.missing.is_empty().then_some(price.per_gb)
+        };
+        rows.push(row("price of a GB", &format!("{currency}/GB"), &per_gb));
+    }
+    (figures, rows)
+}

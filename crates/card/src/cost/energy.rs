@@ -1,0 +1,176 @@
+//! Energy of an I/O by component, and power without I/O.
+
+use crate::power::EnergySpec;
+use interleaf_sim::dimm::{
+    command::{Command, Kind, Observer},
+    device::{Currents, Device},
+    energy::CommandCounts,
+};
+
+/// Energy of one I/O beyond the power without I/O, J.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct IoEnergy {
+    /// Link, with command, completion and interrupt.
+    pub link: f64,
+    /// Cores, DMA engine, buffers.
+    pub controller: f64,
+    /// Memory: activation, bursts, precharge.
+    pub memory: f64,
+}
+
+impl IoEnergy {
+    /// The sum, J.
+    pub fn total(&self) -> f64 {
+        self.link + self.controller + self.memory
+    }
+}
+
+/// The energy of a card.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CardEnergy {
+    spec: EnergySpec,
+    /// Time of a core for a command and its completion, s.
+    command_s: f64,
+    segment_bytes: u32,
+    /// Energy of a segment that is read or written, J.
+    read_j: f64,
+    write_j: f64,
+    /// Power of the memory without accesses and without refresh, W.
+    standby_w: f64,
+    /// Power of the refresh, W.
+    refresh_w: f64,
+}
+
+/// Bytes on the link for each TLP beside its data: header, sequence number, LCRC, framing.
+const TLP_OVERHEAD: f64 = 24.0;
+
+/// Data bytes of a TLP.
+const TLP_PAYLOAD: f64 = 256.0;
+
+/// Bytes on the link for the command (64 B), its completion (16 B), the interrupt and both
+/// doorbells (4 B each), each in a TLP of its own, and the request of the command.
+const COMMAND_BYTES: f64 = 64.0 + 16.0 + 3.0 * 4.0 + 6.0 * TLP_OVERHEAD;
+
+/// Currents of an STT-MRAM device x8 at 1.5 V (the supply of EMD3D256M, data sheet revision 1.3,
+/// table 8).
+///
+/// Assumed, as the currents of the part are not public: standby and transfers as DDR3 has them
+/// (`ddr3.toml`), the transfers in proportion to 1066 of 1600 MT/s; 5 pJ to switch a cell, which
+/// adds 28 mA to writes of 8 bytes in 7.5 ns; 1 pJ to sense a cell, which adds 4 mA to the cycle of
+/// a row of 64 bytes.
+pub const fn stt_mram_currents() -> Currents {
+    Currents {
+        vdd_mv: 1500,
+        vpp_mv: 0,
+        idd0_ua: 36_000,
+        idd2n_ua: 32_000,
+        idd2p_ua: 18_000,
+        idd3n_ua: 38_000,
+        idd4r_ua: 111_000,
+        idd4w_ua: 119_000,
+        idd5b_ua: 0,
+        ipp0_ua: 0,
+        ipp2n_ua: 0,
+        ipp3n_ua: 0,
+        ipp4r_ua: 0,
+        ipp4w_ua: 0,
+        ipp5b_ua: 0,
+        t_ras_ps: 97_500,
+        t_rc_ps: 165_000,
+        burst_ps: 7_500,
+        driver_mohm: 0,
+        termination_mohm: 0,
+        termination_other_mohm: 0,
+        register_mw: 0,
+        multiplexer_mw: 0,
+        multiplexer_bit_fj: 0,
+    }
+}
+
+impl CardEnergy {
+    /// A card with `channels` channels of this module. A module without currents has those of
+    /// [`stt_mram_currents`]. `command_fs` is the time of a core for a command and its completion;
+    /// each access of `segment_bytes` activates one row.
+    pub fn new(
+        spec: &EnergySpec,
+        device: &Device,
+        channels: u32,
+        command_fs: u64,
+        segment_bytes: u32,
+    ) -> Self {
+        let currents = device.currents.unwrap_or(stt_mram_currents());
+        let device = Device { currents: Some(currents), ..device.clone() };
+        let standby = energy_of(&device, &[]);
+        let beyond = |commands: &[Command]| (energy_of(&device, commands) - standby).max(0.0);
+        let bursts = (segment_bytes / device.burst_bytes()).max(1);
+        let refresh = beyond(&[command(Kind::RefreshAll, 0)]);
+        let period = device.ns(device.timing.t_refi.into()) * 1e-9;
+        let all_ranks = f64::from(channels * device.sub_channels);
+        let refreshed = all_ranks * f64::from(device.ranks * device.pseudo_channels);
+        Self {
+            spec: *spec,
+            command_s: command_fs as f64 * 1e-15,
+            segment_bytes,
+            read_j: beyond(&row(Kind::Read, Kind::ReadAuto, bursts)),
+            write_j: beyond(&row(Kind::Write, Kind::WriteAuto, bursts)),
+            standby_w: all_ranks * standby / seconds(&device),
+            refresh_w: if period > 0.0 { refreshed * refresh / period } else { 0.0 },
+        }
+    }
+
+    /// The energy of a read or a write of `bytes`.
+    pub fn of_io(&self, bytes: u32, is_write: bool) -> IoEnergy {
+        let Self { spec, .. } = self;
+        let data = f64::from(bytes);
+        let tlps = (data / TLP_PAYLOAD).ceil();
+        let wire = data + tlps * TLP_OVERHEAD + COMMAND_BYTES;
+        let segments = f64::from(bytes.div_ceil(self.segment_bytes));
+        let segment = if is_write { self.write_j } else { self.read_j };
+        IoEnergy {
+            link: wire * 8.0 * spec.link_pj_per_bit * 1e-12,
+            controller: self.command_s * spec.core_w + data * 8.0 * spec.data_pj_per_bit * 1e-12,
+            memory: segments * segment,
+        }
+    }
+
+    /// Power without I/O and without refresh, W: link, controller, memory.
+    pub fn idle_w(&self) -> f64 {
+        self.spec.link_w + self.spec.controller_w + self.standby_w
+    }
+
+    /// Power of the memory without accesses and without refresh, W.
+    pub fn standby_w(&self) -> f64 {
+        self.standby_w
+    }
+
+    /// Power of the refresh, W.
+    pub fn refresh_w(&self) -> f64 {
+        self.refresh_w
+    }
+}
+
+/// Clocks of the host for which energies are compared: longer than any row cycle.
+const CLOCKS: u64 = 1 << 16;
+
+fn seconds(device: &Device) -> f64 {
+    device.ns(CLOCKS) / device.host_clocks as f64 * 1e-9
+}
+
+/// The energy of one sub-channel with these commands, J.
+fn energy_of(device: &Device, commands: &[Command]) -> f64 {
+    let mut counts = CommandCounts::new(device);
+    commands.iter().for_each(|command| counts.command(command));
+    counts.energy(CLOCKS).map_or(0.0, |energy| energy.total())
+}
+
+const fn command(kind: Kind, at: u64) -> Command {
+    Command { at, kind, pseudo: 0, rank: 0, bank_group: 0, bank: 0, row: 0, column: 0 }
+}
+
+/// An activation and `bursts` accesses, the last with auto-precharge.
+fn row(access: Kind, last: Kind, bursts: u32) -> Vec<Command> {
+    let mut commands = vec![command(Kind::Activate, 0)];
+    commands.extend((1..bursts).map(|_| command(access, 100)));
+    commands.push(command(last, 100));
+    commands
+}

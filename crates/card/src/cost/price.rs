@@ -1,0 +1,218 @@
+//! Prices that the user gives: a file with the schema `interleaf.prices/1`.
+//!
+//! ```
+//! use interleaf_card::cost::{Item, Prices};
+//! let text = r#"
+//! schema = "interleaf.prices/1"
+//! [[price]]
+//! item = "dram"
+//! price = "7.50 USD/GB"
+//! source = "contract price of DDR3, some exchange"
+//! date = "2017-08-08"
+//! "#;
+//! let prices = Prices::in_file("prices.toml", text)?;
+//! assert_eq!(prices.of(Item::Dram).map(|price| price.amount), Some(7.5));
+//! # Ok::<(), interleaf_model::format::FileError>(())
+//! ```
+
+use interleaf_model::format::{FileError, toml_text::TomlText};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use toml::Spanned;
+
+const SCHEMA: &str = "interleaf.prices/1";
+
+/// A part of a card that has a price.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Item {
+    /// DRAM, for a GB.
+    Dram,
+    /// STT-MRAM, for a GB.
+    SttMram,
+    /// NAND, for a GB.
+    Nand,
+    /// Super-capacitor and converter.
+    Capacitor,
+    /// Controller.
+    Controller,
+    /// Board and assembly.
+    Board,
+}
+
+const ITEMS: [(&str, Item); 6] = [
+    ("dram", Item::Dram),
+    ("stt-mram", Item::SttMram),
+    ("nand", Item::Nand),
+    ("capacitor", Item::Capacitor),
+    ("controller", Item::Controller),
+    ("board", Item::Board),
+];
+
+impl Item {
+    /// True if the price is for a GB.
+    pub fn is_by_capacity(self) -> bool {
+        matches!(self, Self::Dram | Self::SttMram | Self::Nand)
+    }
+
+    /// The name in files and tables.
+    pub fn name(self) -> &'static str {
+        ITEMS.iter().find(|(_, item)| *item == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// A price with its origin.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Price {
+    /// The price of a GB or a piece.
+    pub amount: f64,
+    /// The publication.
+    pub source: String,
+    /// The date of the price: `YYYY`, `YYYY-MM` or `YYYY-MM-DD`.
+    pub date: String,
+}
+
+/// The prices of a file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prices {
+    /// The currency, such as `USD`.
+    pub currency: String,
+    prices: BTreeMap<Item, Price>,
+}
+
+/// The price of a card by its parts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CardPrice {
+    /// The currency.
+    pub currency: String,
+    /// Each part with its price.
+    pub parts: Vec<(Item, f64)>,
+    /// The sum divided by the capacity in GB.
+    pub per_gb: f64,
+    /// Parts of the card that the file has no price for; the sum lacks them.
+    pub missing: Vec<Item>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PricesToml {
+    schema: Spanned<String>,
+    price: Vec<PriceToml>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PriceToml {
+    item: Spanned<String>,
+    price: Spanned<String>,
+    source: Spanned<String>,
+    date: Spanned<String>,
+}
+
+/// The largest price.
+const AMOUNT_MAX: f64 = 1e9;
+
+/// Splits `7.50 USD/GB` into amount, currency, and whether it is for a GB.
+fn split(text: &str) -> Option<(f64, &str, bool)> {
+    let (amount, unit) = text.split_once(' ')?;
+    let (currency, by_capacity) = match unit.split_once('/') {
+        Some((currency, "GB")) => (currency, true),
+        Some(_) => return None,
+        None => (unit, false),
+    };
+    let is_currency = currency.len() == 3 && currency.bytes().all(|byte| byte.is_ascii_uppercase());
+    let amount: f64 = amount.parse().ok().filter(|amount| (0.0..=AMOUNT_MAX).contains(amount))?;
+    is_currency.then_some((amount, currency, by_capacity))
+}
+
+/// True for `YYYY`, `YYYY-MM`, `YYYY-MM-DD`.
+fn is_date(text: &str) -> bool {
+    let mut parts = text.split('-');
+    let mut has = |length: usize, range: core::ops::RangeInclusive<u32>| match parts.next() {
+        None => true,
+        Some(part) => {
+            part.len() == length && part.parse().is_ok_and(|number| range.contains(&number))
+        }
+    };
+    has(4, 1970..=2999) && has(2, 1..=12) && has(2, 1..=31) && parts.next().is_none()
+}
+
+impl Prices {
+    /// Reads prices from `text`, the content of the file `file`.
+    ///
+    /// # Errors
+    /// If the text is invalid.
+    pub fn in_file(file: &str, text: &str) -> Result<Self, FileError> {
+        let text = TomlText::new(file, text);
+        let parsed: PricesToml = text.read()?;
+        text.schema(&parsed.schema, SCHEMA)?;
+        let mut prices = BTreeMap::new();
+        let mut currency = None::<String>;
+        for of in &parsed.price {
+            let name = of.item.get_ref().as_str();
+            let Some((_, item)) = ITEMS.iter().find(|(known, _)| *known == name) else {
+                let names: Vec<&str> = ITEMS.iter().map(|(name, _)| *name).collect();
+                let problem = format!("\"{name}\" is no part of a card");
+                let hint = format!("write {}", names.join(", "));
+                return Err(text.error("price.item", &of.item, problem, hint));
+            };
+            let form = if item.is_by_capacity() { "7.50 USD/GB" } else { "25 USD" };
+            let hint = format!("write a number, a currency and its unit: \"{form}\"");
+            let parts = split(of.price.get_ref());
+            let Some((amount, own, by_capacity)) = parts else {
+                let problem = format!("\"{}\" is no price", of.price.get_ref());
+                return Err(text.error("price.price", &of.price, problem, hint));
+            };
+            if by_capacity != item.is_by_capacity() {
+                let unit = if item.is_by_capacity() { "a GB" } else { "a piece" };
+                let problem = format!("the price of {name} is for {unit}");
+                return Err(text.error("price.price", &of.price, problem, hint));
+            }
+            if currency.as_deref().is_some_and(|known| known != own) {
+                let problem = format!("{own} beside another currency");
+                let hint = "write all prices in one currency";
+                return Err(text.error("price.price", &of.price, problem, hint));
+            }
+            currency = Some(own.into());
+            if !is_date(of.date.get_ref()) {
+                let problem = format!("\"{}\" is no date", of.date.get_ref());
+                let hint = "write a year, a month or a day: \"2017-08-08\"";
+                return Err(text.error("price.date", &of.date, problem, hint));
+            }
+            let price = Price {
+                amount,
+                source: text.said("price.source", &of.source)?,
+                date: of.date.get_ref().clone(),
+            };
+            if prices.insert(*item, price).is_some() {
+                let problem = format!("a second price of {name}");
+                return Err(text.error("price.item", &of.item, problem, "write one of them"));
+            }
+        }
+        Ok(Self { currency: currency.unwrap_or_default(), prices })
+    }
+
+    /// The price of an item, if the file has it.
+    pub fn of(&self, item: Item) -> Option<&Price> {
+        self.prices.get(&item)
+    }
+
+    /// All prices.
+    pub fn all(&self) -> impl Iterator<Item = (Item, &Price)> {
+        self.prices.iter().map(|(item, price)| (*item, price))
+    }
+
+    /// The price of a card with `capacity` bytes from these parts: items and their GB or pieces.
+    pub fn of_card(&self, parts: &[(Item, f64)], capacity: u64) -> CardPrice {
+        let mut priced = vec![];
+        let mut missing = vec![];
+        for (item, count) in parts {
+            match self.of(*item) {
+                Some(price) => priced.push((*item, price.amount * count)),
+                None => missing.push(*item),
+            }
+        }
+        let sum: f64 = priced.iter().map(|(_, amount)| amount).sum();
+        let per_gb = sum / (capacity as f64 / 1e9);
+        CardPrice { currency: self.currency.clone(), parts: priced, per_gb, missing }
+    }
+}

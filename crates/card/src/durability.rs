@@ -1,0 +1,330 @@
+//! The content of a card after a power failure, for every moment of one observed run.
+//!
+//! # The problem
+//!
+//! A card acknowledges a write when it has queued the completion. From then on NVMe without a
+//! volatile write cache promises that a read returns these data, or data of a later write, also
+//! after a power failure (NVM Express 1.4, section 5.15.2.2, VWC bit 0). Whether a card keeps the
+//! promise depends on the moment of the failure, to the nanosecond. A run of a second has more
+//! moments than can be simulated one by one.
+//!
+//! # The method
+//!
+//! The engine reports for each write when its data were in the controller's buffer, in the memory
+//! array, and durable. Contents are numbers: a block contains the number of the write that wrote
+//! it, 0 before the first. For each block the sequence of its contents over the moment of failure
+//! is a step function, so that one pass over a run finds *all* moments at which a block would be
+//! lost or torn ([`Timeline::finish`](TimelineBuilder::finish)). A moment is then a look-up.
+//!
+//! # Terms
+//!
+//! - *piece*: the part of a write that must be whole or absent: the entire write if it is not
+//!   larger than the atomic write unit, else each aligned unit of it. NVMe promises this for the
+//!   first only (section 6.4.2, AWUPF); the second is stricter.
+//! - *block*: the smallest aligned range that all pieces of a run consist of, at most the atomic
+//!   write unit.
+//! - *lost*: an acknowledged write whose block contains older data. A completed FLUSH or FUA is a
+//!   stronger promise, which a card with a volatile write cache must keep as well (sections 6.8 and
+//!   6.15).
+//! - *torn*: a piece of which a part is new and a part is old or undefined.
+//!
+//! Two outstanding writes of the same block have no order, so that the block may contain either.
+
+mod history;
+
+pub use history::{Fault, Harm};
+
+use history::{Entry, Piece, faults_of_block};
+
+/// The state in which a card's data survive a power failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Survival {
+    /// Data in the controller's buffer and in the memory are saved on the energy of a capacitor.
+    Buffered,
+    /// Data survive once the row that contains them has been precharged. The controller works for
+    /// `hold_up` femtoseconds after the failure: it completes the pieces of which a part is in the
+    /// memory, and begins no others, so that data in its buffers only are lost.
+    Precharged {
+        /// fs
+        hold_up: u64,
+    },
+}
+
+/// The rules by which contents are judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// The state in which data survive.
+    pub survival: Survival,
+    /// The atomic write unit at power failure (AWUPF), bytes: a power of two.
+    pub atomic_bytes: u32,
+}
+
+/// A write command, or a write of zeroes, with its times in femtoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteTimes {
+    /// The first byte on the medium.
+    pub offset: u64,
+    /// The length, bytes, above 0.
+    pub bytes: u32,
+    /// Force unit access.
+    pub force_unit_access: bool,
+    /// The host wrote the doorbell.
+    pub submitted: u64,
+    /// The completion entry was in host memory; `u64::MAX` without one.
+    pub acknowledged: u64,
+}
+
+/// A part of a write in one row of the memory, with its times in femtoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentTimes {
+    /// The first byte on the medium.
+    pub offset: u64,
+    /// The length, bytes.
+    pub bytes: u32,
+    /// The data were wholly in the controller's buffer.
+    pub received: u64,
+    /// The data were in the memory array or its row buffer.
+    pub in_array: u64,
+    /// The medium keeps the data without power.
+    pub durable: u64,
+}
+
+/// A flush command with its times in femtoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlushTimes {
+    /// The host wrote the doorbell.
+    pub submitted: u64,
+    /// The completion entry was in host memory; `u64::MAX` without one.
+    pub acknowledged: u64,
+}
+
+/// Collects the writes of a run.
+#[derive(Clone, Debug)]
+pub struct TimelineBuilder {
+    rules: Rules,
+    writes: Vec<WriteTimes>,
+    flushes: Vec<FlushTimes>,
+    pieces: Vec<Piece>,
+    limit: u64,
+}
+
+/// The contents of a card over all moments of a run.
+#[derive(Clone, Debug)]
+pub struct Timeline {
+    rules: Rules,
+    writes: Vec<WriteTimes>,
+    pieces: Vec<Piece>,
+    /// One entry for each block of each piece, by block, then in the order of application.
+    entries: Vec<Entry>,
+    block_bytes: u64,
+    /// Sorted by the first moment.
+    faults: Vec<Fault>,
+    /// The latest end of each fault and all before it.
+    latest_ends: Vec<u64>,
+    /// For each write the moment from which FLUSH or FUA promises its durability.
+    promised: Vec<u64>,
+    submissions: Vec<u64>,
+    acknowledgements: Vec<u64>,
+    end: u64,
+}
+
+/// The writes of a run up to a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriteCounts {
+    /// Acknowledged writes.
+    pub acknowledged: u64,
+    /// Submitted writes without acknowledgement.
+    pub outstanding: u64,
+}
+
+impl TimelineBuilder {
+    /// A run without writes yet.
+    ///
+    /// # Panics
+    /// If the atomic write unit is no power of two; the reader of card files refuses it.
+    pub fn new(rules: Rules) -> Self {
+        assert!(rules.atomic_bytes.is_power_of_two(), "the atomic write unit is a power of two");
+        Self { rules, writes: vec![], flushes: vec![], pieces: vec![], limit: u64::MAX }
+    }
+
+    /// Adds a write and returns its number, from 1. `segments` cover the bytes of the write; a part
+    /// without a segment never reached the card.
+    pub fn write(&mut self, times: WriteTimes, segments: &[SegmentTimes]) -> u32 {
+        self.writes.push(times);
+        let number = self.writes.len() as u32;
+        let (start, end) = (times.offset, times.offset + u64::from(times.bytes));
+        let unit = u64::from(self.rules.atomic_bytes);
+        let mut at = start;
+        while at < end {
+            let is_atomic = u64::from(times.bytes) <= unit;
+            let next = if is_atomic { end } else { end.min((at / unit + 1) * unit) };
+            self.pieces.push(Piece::of(number, at..next, segments, self.rules.survival));
+            at = next;
+        }
+        number
+    }
+
+    /// Adds a flush.
+    pub fn flush(&mut self, times: FlushTimes) {
+        self.flushes.push(times);
+    }
+
+    /// Ends the run at `limit` fs: the writes are not known beyond.
+    pub fn end_at(&mut self, limit: u64) {
+        self.limit = self.limit.min(limit);
+    }
+
+    /// Computes the contents over all moments.
+    pub fn finish(self) -> Timeline {
+        let Self { rules, writes, flushes, pieces, limit } = self;
+        let promised = promised_by_flush(&writes, flushes);
+        let alignment = pieces.iter().fold(u64::from(rules.atomic_bytes), |least, piece| {
+            let bits = piece.offset | (piece.offset + piece.bytes);
+            if bits == 0 { least } else { least.min(1 << bits.trailing_zeros()) }
+        });
+        let mut entries = vec![];
+        for (index, piece) in pieces.iter().enumerate() {
+            let blocks = piece.offset / alignment..(piece.offset + piece.bytes) / alignment;
+            entries.extend(blocks.map(|block| Entry { block, piece: index as u32 }));
+        }
+        let order = |entry: &Entry| {
+            let piece = &pieces[entry.piece as usize];
+            (entry.block, piece.order, piece.write)
+        };
+        entries.sort_unstable_by_key(order);
+        let mut faults = vec![];
+        for of_block in entries.chunk_by(|a, b| a.block == b.block) {
+            faults_of_block(of_block, &pieces, &writes, &promised, &mut faults);
+        }
+        faults.sort_unstable_by_key(|fault| (fault.from, fault.block));
+        let latest_ends = faults
+            .iter()
+            .scan(0, |latest, fault: &Fault| {
+                *latest = fault.until.max(*latest);
+                Some(*latest)
+            })
+            .collect();
+        let sorted = |time: fn(&WriteTimes) -> u64| {
+            let mut times: Vec<u64> = writes.iter().map(time).collect();
+            times.sort_unstable();
+            times
+        };
+        let (submissions, acknowledgements) = (sorted(|w| w.submitted), sorted(|w| w.acknowledged));
+        let ends = pieces.iter().map(|piece| piece.whole).chain(acknowledgements.iter().copied());
+        let end = ends.filter(|time| *time < u64::MAX).max().unwrap_or(0).min(limit);
+        Timeline {
+            rules,
+            block_bytes: alignment,
+            pieces,
+            entries,
+            faults,
+            latest_ends,
+            promised,
+            submissions,
+            acknowledgements,
+            end,
+            writes,
+        }
+    }
+}
+
+/// For each write the moment from which a flush promises its durability: the acknowledgement of the
+/// first flush that was submitted after the acknowledgement of the write (NVMe 1.4, section 6.8),
+/// or with FUA that of the write itself.
+fn promised_by_flush(writes: &[WriteTimes], mut flushes: Vec<FlushTimes>) -> Vec<u64> {
+    flushes.sort_unstable_by_key(|flush| flush.submitted);
+    // From each flush on, the earliest acknowledgement of it and all later ones.
+    let mut earliest = vec![u64::MAX; flushes.len() + 1];
+    for (at, flush) in flushes.iter().enumerate().rev() {
+        earliest[at] = earliest[at + 1].min(flush.acknowledged);
+    }
+    let promise = |write: &WriteTimes| {
+        if write.force_unit_access || write.acknowledged == u64::MAX {
+            return write.acknowledged;
+        }
+        earliest[flushes.partition_point(|flush| flush.submitted < write.acknowledged)]
+    };
+    writes.iter().map(promise).collect()
+}
+
+impl Timeline {
+    /// The rules of the run.
+    pub fn rules(&self) -> Rules {
+        self.rules
+    }
+
+    /// The last moment of the run: its last change of the content, or its limit, fs.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// The size of a block, bytes.
+    pub fn block_bytes(&self) -> u64 {
+        self.block_bytes
+    }
+
+    /// The writes by number, which begin at 1.
+    pub fn writes(&self) -> &[WriteTimes] {
+        &self.writes
+    }
+
+    /// All blocks that a power failure during the run would lose or tear, by the first moment.
+    pub fn faults(&self) -> &[Fault] {
+        &self.faults
+    }
+
+    /// The faults of a power failure at `moment`.
+    pub fn faults_at(&self, moment: u64) -> Vec<Fault> {
+        let begun = self.faults.partition_point(|fault| fault.from <= moment);
+        // No fault before the first one whose end, or an earlier one's, is ahead is still there.
+        let first = self.latest_ends.partition_point(|end| *end <= moment).min(begun);
+        self.faults[first..begun].iter().filter(|fault| moment < fault.until).copied().collect()
+    }
+
+    /// True if a FLUSH or FUA that completed up to `moment` covers the write.
+    pub fn is_flushed(&self, write: u32, moment: u64) -> bool {
+        self.promised[write as usize - 1] <= moment
+    }
+
+    /// The writes up to `moment`.
+    pub fn counts(&self, moment: u64) -> WriteCounts {
+        let up_to = |times: &[u64]| times.partition_point(|time| *time <= moment) as u64;
+        let acknowledged = up_to(&self.acknowledgements);
+        WriteCounts { acknowledged, outstanding: up_to(&self.submissions) - acknowledged }
+    }
+
+    /// The moment from which each range of `bytes` has data of this run in the memory: pairs of
+    /// range number and moment, by range.
+    pub fn first_writes(&self, bytes: u64) -> Vec<(u64, u64)> {
+        let mut firsts = std::collections::BTreeMap::new();
+        for piece in &self.pieces {
+            let last = (piece.offset + piece.bytes - 1) / bytes;
+            for range in piece.offset / bytes..=last {
+                let first = firsts.entry(range).or_insert(u64::MAX);
+                *first = piece.begun.min(*first);
+            }
+        }
+        firsts.into_iter().collect()
+    }
+
+    /// The acknowledged writes with a block in the range: pairs of block number and the number of
+    /// the write that was submitted last among those acknowledged up to `moment`.
+    pub fn acknowledged_in(&self, range: core::ops::Range<u64>, moment: u64) -> Vec<(u64, u32)> {
+        let first = self
+            .entries
+            .partition_point(|entry| (entry.block + 1) * self.block_bytes <= range.start);
+        let end = self.entries.partition_point(|entry| entry.block * self.block_bytes < range.end);
+        let mut found = vec![];
+        for of_block in self.entries[first..end].chunk_by(|a, b| a.block == b.block) {
+            let writes = of_block.iter().map(|entry| self.pieces[entry.piece as usize].write);
+            let times = |number: &u32| &self.writes[*number as usize - 1];
+            let acknowledged = writes.filter(|number| times(number).acknowledged <= moment);
+            let last = acknowledged.max_by_key(|number| (times(number).submitted, *number));
+            found.extend(last.map(|number| (of_block[0].block, number)));
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests;

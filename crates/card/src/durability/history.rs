@@ -1,0 +1,173 @@
+//! The contents of one block over the moment of a power failure.
+
+use super::{SegmentTimes, Survival, WriteTimes};
+
+/// The harm to a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Harm {
+    /// The block contains data older than an acknowledged write.
+    Lost,
+    /// The same, and a completed FLUSH or FUA covered the write.
+    LostAfterFlush,
+    /// The block contains a part of a write, or undefined data.
+    Torn,
+}
+
+/// A block that a power failure within a span of time would harm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The first moment, fs.
+    pub from: u64,
+    /// The first moment without the fault, fs.
+    pub until: u64,
+    /// The number of the block.
+    pub block: u64,
+    /// The harm.
+    pub harm: Harm,
+    /// The number of the write that is lost or torn.
+    pub write: u32,
+}
+
+/// A part of a write that must be whole or absent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece {
+    pub(super) write: u32,
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
+    /// A power failure before this moment leaves nothing of the piece.
+    pub(super) begun: u64,
+    /// A power failure from this moment on leaves the whole piece.
+    pub(super) whole: u64,
+    /// The piece with the larger number overwrites the other.
+    pub(super) order: u64,
+}
+
+/// A block of a piece.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    pub(super) block: u64,
+    pub(super) piece: u32,
+}
+
+impl Piece {
+    /// The piece of write `write` in `range`.
+    pub(super) fn of(
+        write: u32,
+        range: core::ops::Range<u64>,
+        segments: &[SegmentTimes],
+        survival: Survival,
+    ) -> Self {
+        let (mut begun, mut whole, mut order, mut covered) = (u64::MAX, 0, 0, 0);
+        for segment in segments {
+            let end = segment.offset + u64::from(segment.bytes);
+            let (from, to) = (segment.offset.max(range.start), end.min(range.end));
+            if from >= to {
+                continue;
+            }
+            covered += to - from;
+            let survives = match survival {
+                Survival::Buffered => segment.received,
+                Survival::Precharged { hold_up } => {
+                    segment.received.max(segment.durable.saturating_sub(hold_up))
+                }
+            };
+            begun = begun.min(segment.in_array);
+            whole = whole.max(survives);
+            order = order.max(segment.in_array);
+        }
+        if covered < range.end - range.start {
+            whole = u64::MAX;
+        }
+        // A controller with hold-up begins nothing after the failure.
+        if let Survival::Precharged { .. } = survival {
+            whole = whole.max(begun);
+        }
+        let bytes = range.end - range.start;
+        Self { write, offset: range.start, bytes, begun: begun.min(whole), whole, order }
+    }
+}
+
+/// A moment at which the content of a block, or a promise about it, changes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Change {
+    Begun,
+    Acknowledged,
+    Promised,
+    Whole,
+}
+
+/// Finds the spans of time in which a power failure would harm a block.
+///
+/// `entries` are the pieces of the block in the order of application, `promised` the moments from
+/// which a flush covers each write. The content is the last piece that has begun. It is older than
+/// an acknowledged write if the write that it belongs to was acknowledged before that other one was
+/// submitted.
+pub(super) fn faults_of_block(
+    entries: &[Entry],
+    pieces: &[Piece],
+    writes: &[WriteTimes],
+    promised: &[u64],
+    faults: &mut Vec<Fault>,
+) {
+    let mut changes = Vec::with_capacity(4 * entries.len());
+    for (position, entry) in entries.iter().enumerate() {
+        let piece = &pieces[entry.piece as usize];
+        let write = piece.write as usize - 1;
+        changes.push((piece.begun, Change::Begun, position));
+        changes.push((piece.whole, Change::Whole, position));
+        changes.push((writes[write].acknowledged, Change::Acknowledged, position));
+        changes.push((promised[write], Change::Promised, position));
+    }
+    changes.retain(|(at, ..)| *at < u64::MAX);
+    changes.sort_unstable();
+    let piece_at = |position: usize| &pieces[entries[position].piece as usize];
+    let number = |position: usize| piece_at(position).write;
+    // The last submission of a write that is acknowledged, and of one that a flush covers.
+    let (mut last, mut last_promised) = (None::<(u64, u32)>, None::<(u64, u32)>);
+    let mut content = None::<usize>;
+    let mut open = None::<Fault>;
+    for (index, (at, change, position)) in changes.iter().copied().enumerate() {
+        let write = number(position);
+        let submitted = writes[write as usize - 1].submitted;
+        match change {
+            Change::Begun => content = content.max(Some(position)),
+            Change::Acknowledged => last = last.max(Some((submitted, write))),
+            Change::Promised => last_promised = last_promised.max(Some((submitted, write))),
+            Change::Whole => {}
+        }
+        if changes.get(index + 1).is_some_and(|next| next.0 == at) {
+            continue;
+        }
+        let harm = harm_of(content.map(piece_at), writes, at, last, last_promised);
+        if open.map(|fault| (fault.harm, fault.write)) == harm {
+            continue;
+        }
+        if let Some(mut fault) = open.take() {
+            fault.until = at;
+            faults.push(fault);
+        }
+        let block = entries[0].block;
+        open = harm.map(|(harm, write)| Fault { from: at, until: u64::MAX, block, harm, write });
+    }
+    faults.extend(open);
+}
+
+/// The harm of a power failure at `at` to a block with this content.
+fn harm_of(
+    content: Option<&Piece>,
+    writes: &[WriteTimes],
+    at: u64,
+    last: Option<(u64, u32)>,
+    last_promised: Option<(u64, u32)>,
+) -> Option<(Harm, u32)> {
+    if let Some(piece) = content.filter(|piece| at < piece.whole) {
+        return Some((Harm::Torn, piece.write));
+    }
+    // Content from before the run is older than every write.
+    let known = content.map(|piece| writes[piece.write as usize - 1].acknowledged);
+    let is_older = |than: &(u64, u32)| known.is_none_or(|acknowledged| acknowledged <= than.0);
+    if let Some((_, write)) = last_promised.filter(is_older) {
+        return Some((Harm::LostAfterFlush, write));
+    }
+    last.filter(is_older).map(|(_, write)| (Harm::Lost, write))
+}

@@ -1,0 +1,238 @@
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+fn rules(survival: Survival) -> Rules {
+    Rules { survival, atomic_bytes: 4096 }
+}
+
+/// A write of `bytes` at `offset` with one segment of 512 bytes after the other.
+fn timed(
+    builder: &mut TimelineBuilder,
+    (offset, bytes): (u64, u32),
+    (submitted, acknowledged): (u64, u64),
+    segment: impl Fn(u64) -> (u64, u64, u64),
+) -> u32 {
+    let force_unit_access = false;
+    let times = WriteTimes { offset, bytes, force_unit_access, submitted, acknowledged };
+    let segments: Vec<SegmentTimes> = (0..u64::from(bytes) / 512)
+        .map(|index| {
+            let (received, in_array, durable) = segment(index);
+            let offset = offset + 512 * index;
+            SegmentTimes { offset, bytes: 512, received, in_array, durable }
+        })
+        .collect();
+    builder.write(times, &segments)
+}
+
+#[test]
+fn a_correct_write_is_never_lost_nor_torn() {
+    // Rows become durable one by one; the hold-up of 20 completes the write that has begun.
+    let mut builder = TimelineBuilder::new(rules(Survival::Precharged { hold_up: 20 }));
+    timed(&mut builder, (0, 4096), (0, 40), |index| (10, 12 + index, 15 + 2 * index));
+    let timeline = builder.finish();
+    assert_eq!(timeline.faults(), []);
+    assert_eq!(timeline.block_bytes(), 4096);
+    assert_eq!(timeline.end(), 40);
+    assert_eq!(timeline.counts(39), WriteCounts { acknowledged: 0, outstanding: 1 });
+    assert_eq!(timeline.counts(40), WriteCounts { acknowledged: 1, outstanding: 0 });
+}
+
+#[test]
+fn without_hold_up_a_write_of_several_rows_is_torn_between_them() {
+    let mut builder = TimelineBuilder::new(rules(Survival::Precharged { hold_up: 0 }));
+    let write = timed(&mut builder, (0, 4096), (0, 40), |index| (10, 12 + index, 15 + 2 * index));
+    let timeline = builder.finish();
+    let torn = Fault { from: 12, until: 29, block: 0, harm: Harm::Torn, write };
+    assert_eq!(timeline.faults(), [torn]);
+    assert_eq!(timeline.faults_at(11), []);
+    assert_eq!(timeline.faults_at(12), [torn]);
+    assert_eq!(timeline.faults_at(28), [torn]);
+    assert_eq!(timeline.faults_at(29), []);
+}
+
+#[test]
+fn an_acknowledgement_before_durability_is_a_loss_until_then() {
+    // The first block of the write is acknowledged at 20, and no data are in the array before 30.
+    let mut builder = TimelineBuilder::new(rules(Survival::Precharged { hold_up: 0 }));
+    let write = timed(&mut builder, (8192, 512), (0, 20), |_| (10, 30, 50));
+    let timeline = builder.finish();
+    let fault = |from, until, harm| Fault { from, until, block: 16, harm, write };
+    assert_eq!(timeline.faults(), [fault(20, 30, Harm::Lost), fault(30, 50, Harm::Torn)]);
+    // The same times on a card that saves its buffers are correct.
+    let mut builder = TimelineBuilder::new(rules(Survival::Buffered));
+    timed(&mut builder, (8192, 512), (0, 20), |_| (10, 30, 50));
+    assert_eq!(builder.finish().faults(), []);
+}
+
+#[test]
+fn flush_and_fua_promise_more_than_a_volatile_cache_does() {
+    let lost_after_flush = |flush: Option<FlushTimes>, force_unit_access| {
+        let mut builder = TimelineBuilder::new(rules(Survival::Precharged { hold_up: 0 }));
+        let segment =
+            SegmentTimes { offset: 0, bytes: 4096, received: 10, in_array: 90, durable: 100 };
+        let (submitted, acknowledged) = (0, 20);
+        let times =
+            WriteTimes { offset: 0, bytes: 4096, force_unit_access, submitted, acknowledged };
+        builder.write(times, &[segment]);
+        flush.into_iter().for_each(|flush| builder.flush(flush));
+        let timeline = builder.finish();
+        let harms: Vec<_> =
+            timeline.faults().iter().map(|it| (it.from, it.until, it.harm)).collect();
+        harms
+    };
+    let volatile = vec![(20, 90, Harm::Lost), (90, 100, Harm::Torn)];
+    assert_eq!(lost_after_flush(None, false), volatile);
+    // A flush that waits for durability keeps its promise.
+    let flush = |submitted, acknowledged| Some(FlushTimes { submitted, acknowledged });
+    assert_eq!(lost_after_flush(flush(25, 100), false), volatile);
+    // A flush submitted before the acknowledgement promises nothing about the write.
+    assert_eq!(lost_after_flush(flush(19, 50), false), volatile);
+    // A flush that does not wait breaks it, and so does FUA.
+    let broken = [(20, 50, Harm::Lost), (50, 90, Harm::LostAfterFlush), (90, 100, Harm::Torn)];
+    assert_eq!(lost_after_flush(flush(20, 50), false), broken);
+    let fua = vec![(20, 90, Harm::LostAfterFlush), (90, 100, Harm::Torn)];
+    assert_eq!(lost_after_flush(None, true), fua);
+}
+
+#[test]
+fn an_older_write_applied_after_a_newer_acknowledged_one_is_a_loss() {
+    let mut builder = TimelineBuilder::new(rules(Survival::Buffered));
+    timed(&mut builder, (0, 512), (0, 20), |_| (10, 80, 80));
+    let newer = timed(&mut builder, (0, 512), (30, 50), |_| (40, 60, 60));
+    let timeline = builder.finish();
+    // The buffer still has the older write, which will be applied last.
+    let fault = Fault { from: 50, until: u64::MAX, block: 0, harm: Harm::Lost, write: newer };
+    assert_eq!(timeline.faults(), [fault]);
+}
+
+#[test]
+fn a_write_larger_than_the_atomic_unit_is_judged_by_units() {
+    let mut builder = TimelineBuilder::new(rules(Survival::Buffered));
+    // The second unit arrives much later: each unit is whole or absent.
+    let units = |index: u64| if index < 8 { (10, 20, 20) } else { (100, 110, 110) };
+    timed(&mut builder, (0, 8192), (0, 120), units);
+    assert_eq!(builder.finish().faults(), []);
+    // Within a unit, a part in the array before the other arrives is torn.
+    let mut builder = TimelineBuilder::new(rules(Survival::Buffered));
+    let halves = |index: u64| if index < 4 { (10, 20, 20) } else { (100, 110, 110) };
+    let write = timed(&mut builder, (0, 4096), (0, 120), halves);
+    let fault = Fault { from: 20, until: 100, block: 0, harm: Harm::Torn, write };
+    assert_eq!(builder.finish().faults(), [fault]);
+}
+
+#[test]
+fn data_that_never_arrive_are_never_whole() {
+    let mut builder = TimelineBuilder::new(rules(Survival::Buffered));
+    let times = WriteTimes {
+        offset: 0,
+        bytes: 1024,
+        force_unit_access: false,
+        submitted: 5,
+        acknowledged: u64::MAX,
+    };
+    let part = SegmentTimes { offset: 0, bytes: 512, received: 7, in_array: 9, durable: 9 };
+    let write = builder.write(times, &[part]);
+    let timeline = builder.finish();
+    let torn = |block| Fault { from: 9, until: u64::MAX, block, harm: Harm::Torn, write };
+    assert_eq!(timeline.block_bytes(), 1024);
+    assert_eq!(timeline.faults(), [torn(0)]);
+}
+
+/// A write of the property test: block, times, and flags.
+type Plan = (u64, u32, u64, [u64; 4], bool);
+
+fn plans() -> impl Strategy<Value = (Vec<Plan>, Vec<(u64, u64)>, Option<u64>)> {
+    let delays = prop::array::uniform4(0_u64..12);
+    let plan = (0_u64..4, 1_u32..4, 0_u64..60, delays, any::<bool>());
+    let flush = (0_u64..80, 0_u64..20);
+    (
+        prop::collection::vec(plan, 1..12),
+        prop::collection::vec(flush, 0..3),
+        prop::option::of(0_u64..8),
+    )
+}
+
+/// The harm to each block by the definitions, for one moment, without any step function.
+fn naive(
+    writes: &[(WriteTimes, SegmentTimes)],
+    flushes: &[FlushTimes],
+    survival: Survival,
+    moment: u64,
+) -> BTreeSet<(u64, Harm)> {
+    let mut found = BTreeSet::new();
+    for block in 0..8_u64 {
+        let covers = |write: &WriteTimes| {
+            let end = write.offset + u64::from(write.bytes);
+            write.offset <= block * 512 && block * 512 < end
+        };
+        let all: Vec<_> = writes.iter().filter(|(write, _)| covers(write)).collect();
+        let is_whole = |it: &SegmentTimes| match survival {
+            Survival::Buffered => it.received <= moment,
+            Survival::Precharged { hold_up } => {
+                it.in_array <= moment && it.durable <= moment + hold_up
+            }
+        };
+        let is_there = |it: &SegmentTimes| is_whole(it) || it.in_array <= moment;
+        let there = all.iter().enumerate().filter(|(_, (_, segment))| is_there(segment));
+        let content = there.max_by_key(|(at, (_, segment))| (segment.in_array, *at));
+        if content.is_some_and(|(_, (_, segment))| !is_whole(segment)) {
+            found.insert((block, Harm::Torn));
+            continue;
+        }
+        let is_older = |write: &WriteTimes| {
+            content.is_none_or(|(_, (own, _))| own.acknowledged <= write.submitted)
+        };
+        let acknowledged = all.iter().filter(|(write, _)| write.acknowledged <= moment);
+        let lost: Vec<_> = acknowledged.filter(|(write, _)| is_older(write)).collect();
+        let is_flushed = |write: &WriteTimes| {
+            write.force_unit_access
+                || flushes.iter().any(|flush| {
+                    write.acknowledged <= flush.submitted && flush.acknowledged <= moment
+                })
+        };
+        if lost.iter().any(|(write, _)| is_flushed(write)) {
+            found.insert((block, Harm::LostAfterFlush));
+        } else if !lost.is_empty() {
+            found.insert((block, Harm::Lost));
+        }
+    }
+    found
+}
+
+proptest! {
+    /// The step functions agree with the definitions at every moment.
+    #[test]
+    fn all_moments_agree_with_the_definitions((plans, flushes, hold_up) in plans()) {
+        let survival = hold_up
+            .map_or(Survival::Buffered, |hold_up| Survival::Precharged { hold_up });
+        let mut builder = TimelineBuilder::new(rules(survival));
+        let mut writes = vec![];
+        for (block, blocks, submitted, [receive, store, settle, answer], fua) in plans {
+            let (offset, bytes) = (block * 512, blocks * 512);
+            let received = submitted + 1 + receive;
+            let (in_array, acknowledged) = (received + store, received + answer);
+            let durable = in_array + settle;
+            let write =
+                WriteTimes { offset, bytes, force_unit_access: fua, submitted, acknowledged };
+            let segment = SegmentTimes { offset, bytes, received, in_array, durable };
+            builder.write(write, &[segment]);
+            writes.push((write, segment));
+        }
+        let flushes: Vec<FlushTimes> = flushes
+            .into_iter()
+            .map(|(submitted, time)| FlushTimes { submitted, acknowledged: submitted + time })
+            .collect();
+        flushes.iter().for_each(|flush| builder.flush(*flush));
+        let timeline = builder.finish();
+        let parts = timeline.block_bytes() / 512;
+        for moment in 0..120 {
+            let found: BTreeSet<_> = timeline
+                .faults_at(moment)
+                .into_iter()
+                .flat_map(|it| (0..parts).map(move |part| (it.block * parts + part, it.harm)))
+                .collect();
+            prop_assert_eq!(found, naive(&writes, &flushes, survival, moment), "at {}", moment);
+        }
+    }
+}

@@ -1,0 +1,466 @@
+//! The card and its host, simulated event by event.
+//!
+//! ```text
+//! submit ── host processor ── doorbell ──▶ link ──▶ arbitration
+//!                                                      │ reads entries of the submission queue
+//!   write:  DMA engine reads host memory in chunks ◀── core: command ──▶ read: memory channel
+//!           link ──▶ buffer ──▶ ECC ──▶ memory channel                    ECC, buffer ──▶ link
+//!                                          └─▶ core: completion ◀───────────┘
+//! completion ◀── host processor ◀── interrupt ◀── link ◀── completion queue entry, MSI-X
+//! ```
+//!
+//! Link, cores and memory channels are servers: each computes the end of its work when the work
+//! arrives. Buffers, tags, DMA engines and credits are pools. A write is acknowledged when all its
+//! data are safe: in DRAM that is saved on a power failure, or in STT-MRAM with its row precharged.
+//!
+//! Units in names: `at` and `now` are femtoseconds since the start, `bytes` are bytes.
+
+mod controller;
+mod host;
+mod transfer;
+mod usage;
+
+use crate::{
+    arbiter::Arbiter,
+    card::{BLOCK_BYTES, Card},
+    channel::Memory,
+    io::{IoCommand, IoCompletion, Operation},
+    lanes::{Event, LANES, Lanes},
+    link::{Direction, Packets},
+    pool::Pool,
+    settings::{Arbitration, Component, HostMode, Settings},
+};
+use core::fmt;
+use interleaf_sim::dimm::command;
+use std::collections::VecDeque;
+pub use usage::{Usage, Utilisation};
+
+/// A row segment of a write, with the times that matter for a power failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrittenSegment {
+    /// The command.
+    pub tag: u32,
+    /// The first byte on the medium.
+    pub offset: u64,
+    /// The length, bytes.
+    pub bytes: u32,
+    /// The data are in a buffer of the controller.
+    pub buffered: u64,
+    /// The data are in the DRAM, or in the row buffers of the STT-MRAM.
+    pub in_array: u64,
+    /// The row is precharged: STT-MRAM keeps the data without power.
+    pub durable: u64,
+}
+
+/// An observer of writes, for models of power failure and energy. `()` ignores all at no cost.
+pub trait WriteObserver {
+    /// A segment of a write got its place in the order of the memory channel. The times may be in
+    /// the future.
+    fn segment(&mut self, segment: &WrittenSegment) {
+        let _ = segment;
+    }
+
+    /// The controller decided to complete a command, whose data were safe at `safe`: not after
+    /// `at`, unless the card acknowledges early. A core has yet to build the completion. A card
+    /// must not count on that time: with a faster core its writes would be acknowledged before they
+    /// are safe.
+    fn completing(&mut self, command: &IoCommand, safe: u64, at: u64) {
+        let _ = (command, safe, at);
+    }
+
+    /// The controller sent the completion of a command, of any operation, which was submitted at
+    /// `submitted`. Its data were safe at `safe`: not after `at`, unless the card acknowledges
+    /// early.
+    fn acknowledged(&mut self, command: &IoCommand, submitted: u64, safe: u64, at: u64) {
+        let _ = (command, submitted, safe, at);
+    }
+
+    /// A command of the memory channels, if [`observes_memory`](Self::observes_memory).
+    fn memory(&mut self, command: &command::Command) {
+        let _ = command;
+    }
+
+    /// Returns true if [`memory`](Self::memory) is to be called. Commands of several channels are
+    /// mixed.
+    fn observes_memory(&self) -> bool {
+        false
+    }
+}
+
+impl WriteObserver for () {}
+
+impl<O: WriteObserver> WriteObserver for &mut O {
+    fn segment(&mut self, segment: &WrittenSegment) {
+        (**self).segment(segment);
+    }
+
+    fn completing(&mut self, command: &IoCommand, safe: u64, at: u64) {
+        (**self).completing(command, safe, at);
+    }
+
+    fn acknowledged(&mut self, command: &IoCommand, submitted: u64, safe: u64, at: u64) {
+        (**self).acknowledged(command, submitted, safe, at);
+    }
+
+    fn memory(&mut self, command: &command::Command) {
+        (**self).memory(command);
+    }
+
+    fn observes_memory(&self) -> bool {
+        (**self).observes_memory()
+    }
+}
+
+/// Passes commands of the memory channels on.
+struct MemoryObserver<'a, O>(&'a mut O);
+
+impl<O: WriteObserver> command::Observer for MemoryObserver<'_, O> {
+    fn command(&mut self, command: &command::Command) {
+        self.0.memory(command);
+    }
+
+    #[inline]
+    fn observes(&self) -> bool {
+        self.0.observes_memory()
+    }
+}
+
+/// A command that the card does not accept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The card has no such queue.
+    Queue,
+    /// The submission queue is full.
+    Full,
+    /// The command is empty, or no whole number of blocks.
+    Length,
+    /// The command transfers more than the card allows.
+    Transfer,
+    /// The command ends behind the last block.
+    Capacity,
+    /// The command is submitted in the past.
+    Past,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Queue => "the card has no such queue",
+            Self::Full => "the submission queue is full",
+            Self::Length => "the command has no whole number of blocks",
+            Self::Transfer => "the command transfers more than the card allows",
+            Self::Capacity => "the command ends behind the last block",
+            Self::Past => "the command is submitted in the past",
+        })
+    }
+}
+
+impl std::error::Error for Refused {}
+
+// The lanes of events; the payload is a slot, a queue, or both with a number of bytes or entries.
+const DOORBELL_WRITTEN: usize = 0;
+const DOORBELL_ARRIVED: usize = 1;
+const ENTRIES_READ: usize = 2;
+const ENTRIES_ARRIVED: usize = 3;
+const DECODED: usize = 4;
+const LIST_READ: usize = 5;
+const LIST_ARRIVED: usize = 6;
+const DATA_READ: usize = 7;
+const DATA_ARRIVED: usize = 8;
+const DATA_READY: usize = 9;
+const TRANSFERRED: usize = 10;
+const SAFE: usize = 11;
+const FINISHED: usize = 12;
+const INTERRUPT: usize = 13;
+const COALESCED: usize = 14;
+const COMPLETED: usize = 15;
+const _: () = assert!(COMPLETED < LANES);
+
+/// A command between submission and completion.
+#[derive(Clone, Copy, Debug)]
+struct InFlight {
+    io: IoCommand,
+    submitted: u64,
+    fetched: u64,
+    /// Bytes requested from host memory or from the memory channel.
+    requested: u32,
+    /// Bytes of a write that the host sent.
+    sent: u32,
+    /// Bytes of a write that arrived in buffers.
+    arrived: u32,
+    /// Bytes that arrived in the memory channel, or on the way to the host.
+    moved: u32,
+    /// The time at which all data that moved are safe.
+    safe: u64,
+}
+
+/// An I/O queue pair, and the host's processor that uses it.
+#[derive(Clone, Debug)]
+struct Queue {
+    /// Commands in the submission queue that the card has not fetched.
+    submitted: VecDeque<u32>,
+    /// Entries that the card knows of and has not asked for.
+    visible: u32,
+    /// The next entry that the card fetches.
+    head: u32,
+    /// Commands between submission and completion.
+    outstanding: u32,
+    /// Completion queue entries in host memory or on the way, with their arrival.
+    entries: VecDeque<(u64, u32)>,
+    /// Entries without an interrupt.
+    coalesced: u32,
+    /// The number of interrupts so far.
+    interrupts: u64,
+    /// The time at which the processor is free.
+    processor: u64,
+    processor_busy: u64,
+}
+
+/// A card in its host. Its many fields are the parts of the card: servers, pools and queues.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    card: Card,
+    settings: Settings,
+    packets: Packets,
+    now: u64,
+    events: u64,
+    lanes: Lanes,
+    flights: Vec<InFlight>,
+    free_slots: Vec<u32>,
+    queues: Vec<Queue>,
+    arbiter: Arbiter,
+    up: Direction,
+    down: Direction,
+    credits: [Pool; 3],
+    cores: Vec<u64>,
+    cores_busy: u64,
+    fetches: Pool,
+    commands: Pool,
+    dma: Pool,
+    waiting_dma: VecDeque<u32>,
+    /// Commands whose DMA engine has requests to make, in round robin: those that need no tags, and
+    /// writes.
+    active: [VecDeque<u32>; 2],
+    /// The kind of `active` that is served first.
+    turn: usize,
+    buffers: Pool,
+    tags: Pool,
+    /// Chunks that a DMA engine asks for at once.
+    burst: u32,
+    /// A retry is scheduled for the return of a buffer.
+    retry: u64,
+    memory: Memory,
+}
+
+impl Engine {
+    /// An idle card.
+    pub fn new(card: &Card, settings: &Settings) -> Self {
+        let ideal = |component| settings.ideal.has(component);
+        let limited = |component| !ideal(component);
+        let queues = card.nvme.queues as usize;
+        let queue = Queue {
+            submitted: VecDeque::new(),
+            visible: 0,
+            head: 0,
+            outstanding: 0,
+            entries: VecDeque::new(),
+            coalesced: 0,
+            interrupts: 0,
+            processor: 0,
+            processor_busy: 0,
+        };
+        let chunk = card.chunk_bytes();
+        let link = &card.link;
+        let credit = |units| Pool::new(units, limited(Component::Credits));
+        let tags = link.read_tags * (link.max_read_request / chunk);
+        let controller = &card.controller;
+        Self {
+            packets: Packets::new(link),
+            now: 0,
+            events: 0,
+            lanes: Lanes::new(256),
+            flights: Vec::with_capacity(1024),
+            free_slots: Vec::with_capacity(1024),
+            queues: vec![queue; queues],
+            arbiter: Arbiter::new(&settings.arbitration, queues),
+            up: Direction::new(link, ideal(Component::LinkUp)),
+            down: Direction::new(link, ideal(Component::LinkDown)),
+            credits: [
+                credit(link.posted_headers),
+                credit(link.posted_data),
+                credit(link.non_posted_headers),
+            ],
+            cores: vec![0; controller.cores as usize],
+            cores_busy: 0,
+            fetches: Pool::new(controller.fetches, true),
+            commands: Pool::new(controller.commands, true),
+            dma: Pool::new(controller.dma_engines, limited(Component::DmaEngines)),
+            waiting_dma: VecDeque::with_capacity(1024),
+            active: [VecDeque::with_capacity(1024), VecDeque::with_capacity(1024)],
+            turn: 0,
+            buffers: Pool::new(controller.buffer_bytes / chunk, limited(Component::Buffers)),
+            tags: Pool::new(tags, limited(Component::ReadTags)),
+            burst: transfer::BURST.min(controller.buffer_bytes / chunk).min(tags),
+            retry: u64::MAX,
+            memory: Memory::new(&card.memory, ideal(Component::Memory)),
+            card: card.clone(),
+            settings: settings.clone(),
+        }
+    }
+
+    /// The card.
+    pub fn card(&self) -> &Card {
+        &self.card
+    }
+
+    /// Sets the arbitration among submission queues; a new round begins.
+    pub fn set_arbitration(&mut self, arbitration: &Arbitration) {
+        self.arbiter = Arbiter::new(arbitration, self.queues.len());
+        self.settings.arbitration = arbitration.clone();
+    }
+
+    /// The time of the last event.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// The number of events so far.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// The time of the next event; `None` if all commands are complete.
+    pub fn next_event(&self) -> Option<u64> {
+        self.lanes.next_at()
+    }
+
+    /// Submits a command at the time `at`: the host's processor then writes entry and doorbell.
+    ///
+    /// # Errors
+    /// If the command cannot be accepted; nothing has happened then.
+    pub fn submit(&mut self, at: u64, io: IoCommand) -> Result<(), Refused> {
+        self.acceptable(at, &io)?;
+        let flight = InFlight {
+            io,
+            submitted: at,
+            fetched: 0,
+            requested: 0,
+            sent: 0,
+            arrived: 0,
+            moved: 0,
+            safe: 0,
+        };
+        let slot = match self.free_slots.pop() {
+            Some(slot) => {
+                self.flights[slot as usize] = flight;
+                slot
+            }
+            None => {
+                self.flights.push(flight);
+                self.flights.len() as u32 - 1
+            }
+        };
+        self.host_submits(at, slot);
+        Ok(())
+    }
+
+    fn acceptable(&self, at: u64, io: &IoCommand) -> Result<(), Refused> {
+        let queue = self.queues.get(usize::from(io.queue)).ok_or(Refused::Queue)?;
+        // A full ring would look like an empty one (NVMe 1.1, 4.1.2).
+        if queue.outstanding + 1 >= self.card.nvme.entries {
+            return Err(Refused::Full);
+        }
+        if at < self.now {
+            return Err(Refused::Past);
+        }
+        if io.operation == Operation::Flush {
+            return Ok(());
+        }
+        if io.bytes == 0 || !io.bytes.is_multiple_of(BLOCK_BYTES) {
+            return Err(Refused::Length);
+        }
+        if !io.offset.is_multiple_of(BLOCK_BYTES.into()) {
+            return Err(Refused::Length);
+        }
+        let transfers = matches!(io.operation, Operation::Read | Operation::Write);
+        if transfers && io.bytes > self.card.nvme.max_transfer {
+            return Err(Refused::Transfer);
+        }
+        match io.offset.checked_add(io.bytes.into()) {
+            Some(end) if end <= self.card.memory.capacity => Ok(()),
+            _ => Err(Refused::Capacity),
+        }
+    }
+
+    /// Handles events up to `until`, and stops at the first completion.
+    pub fn next_completion<O: WriteObserver>(
+        &mut self,
+        until: u64,
+        observer: &mut O,
+    ) -> Option<IoCompletion> {
+        while let Some(event) = self.lanes.pop(until) {
+            self.now = event.at;
+            self.events += 1;
+            if let Some(completion) = self.handle(event, observer) {
+                return Some(completion);
+            }
+        }
+        None
+    }
+
+    /// Handles all events up to `until`, and gives each completion to `sink`.
+    pub fn run_until<O: WriteObserver>(
+        &mut self,
+        until: u64,
+        observer: &mut O,
+        mut sink: impl FnMut(IoCompletion),
+    ) {
+        while let Some(completion) = self.next_completion(until, observer) {
+            sink(completion);
+        }
+        self.now = self.now.max(until);
+    }
+
+    /// Gives the observer the last commands of the memory channels, at the end of a run.
+    pub fn finish<O: WriteObserver>(&mut self, observer: &mut O) {
+        self.memory.finish(&mut MemoryObserver(observer));
+    }
+
+    #[inline]
+    fn handle<O: WriteObserver>(&mut self, event: Event, observer: &mut O) -> Option<IoCompletion> {
+        let slot = event.payload as u32;
+        let more = (event.payload >> 32) as u32;
+        match event.lane {
+            DOORBELL_WRITTEN => self.doorbell_written(slot),
+            DOORBELL_ARRIVED => self.doorbell_arrived(slot),
+            ENTRIES_READ => self.entries_read(slot, more),
+            ENTRIES_ARRIVED => self.entries_arrived(slot, more),
+            DECODED => self.decoded(slot, observer),
+            LIST_READ => self.list_read(slot),
+            LIST_ARRIVED => self.list_arrived(slot, observer),
+            DATA_READ => self.data_read(slot, more),
+            DATA_ARRIVED => self.data_arrived(slot, more, observer),
+            DATA_READY => self.data_ready(slot, more, observer),
+            TRANSFERRED => self.transferred(slot, observer),
+            SAFE => self.safe(slot, observer),
+            FINISHED => self.finished(slot, observer),
+            INTERRUPT => self.interrupt(slot),
+            COALESCED => self.coalescing_time_is_over(slot, more),
+            _ => return Some(self.completed(slot, more > 0)),
+        }
+        None
+    }
+}
+
+/// The payload of an event about a slot or queue, and a number.
+#[inline]
+fn payload(slot: u32, more: u32) -> u64 {
+    u64::from(slot) | u64::from(more) << 32
+}
+
+fn external(settings: &Settings) -> bool {
+    settings.host == HostMode::External
+}
+
+#[cfg(test)]
+mod tests;

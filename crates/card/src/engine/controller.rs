@@ -1,0 +1,181 @@
+//! The controller: fetch of commands, its cores, and completion.
+
+use super::{
+    COALESCED, DECODED, ENTRIES_ARRIVED, ENTRIES_READ, Engine, FINISHED, INTERRUPT, SAFE,
+    WriteObserver, payload,
+};
+use crate::{
+    io::Operation,
+    link::{COMPLETION, COMPLETION_ENTRY, MESSAGE, READ_REQUEST, SUBMISSION_ENTRY},
+    settings::{Component, HostMode},
+};
+
+impl Engine {
+    pub(super) fn doorbell_arrived(&mut self, queue: u32) {
+        self.queues[queue as usize].visible += 1;
+        self.fetch();
+    }
+
+    /// Reads entries of submission queues, as long as the controller has room for commands.
+    pub(super) fn fetch(&mut self) {
+        let (entries, burst) = (self.card.nvme.entries, self.card.nvme.arbitration_burst);
+        loop {
+            let room = self.card.controller.commands - self.commands.in_use(self.now);
+            if room == 0 || self.fetches.in_use(self.now) == self.card.controller.fetches {
+                return;
+            }
+            let queues = &self.queues;
+            let next = self.arbiter.next(burst.min(room), |queue| {
+                // One read does not wrap around the end of the ring.
+                let Some(queue) = queues.get(queue) else { return 0 };
+                queue.visible.min(entries - queue.head)
+            });
+            let Some((number, count)) = next else { return };
+            self.fetches.take(self.now, 1);
+            self.commands.take(self.now, count);
+            let queue = &mut self.queues[number];
+            queue.visible -= count;
+            queue.head = (queue.head + count) % entries;
+            let ready = self.request_reads(1);
+            self.lanes.push(ENTRIES_READ, ready, payload(number as u32, count));
+        }
+    }
+
+    /// Sends read requests to host memory, and returns the time at which the host has the data of
+    /// the first one. Those of the others follow at the time of a request on the link.
+    #[inline]
+    pub(super) fn request_reads(&mut self, requests: u32) -> u64 {
+        let link = &self.card.link;
+        // A packet takes its credits when it is sent.
+        let start = self.credits[2].take_from(self.up.starts(self.now), requests);
+        let bytes = u64::from(requests) * READ_REQUEST;
+        let sent = self.up.send(start, bytes, requests);
+        self.down.answer(self.now, requests, &self.packets);
+        let read = sent + link.delay_fs + self.card.host.memory_read_fs;
+        // The root complex frees its queue entries when it has the data.
+        self.credits[2].give(read + link.delay_fs, requests);
+        read - u64::from(requests.saturating_sub(1)) * self.up.time_of(READ_REQUEST)
+    }
+
+    /// The host sends data that the card asked for, from the time `ready`; returns the time of
+    /// their arrival.
+    #[inline]
+    pub(super) fn complete_read(&mut self, ready: u64, bytes: u32) -> u64 {
+        let packets = self.packets.completions(0, bytes);
+        let bytes = u64::from(bytes) + u64::from(packets) * COMPLETION;
+        let sent = self.down.send(ready, bytes, packets);
+        self.up.answer(self.now, packets, &self.packets);
+        sent + self.card.link.delay_fs
+    }
+
+    pub(super) fn entries_read(&mut self, queue: u32, count: u32) {
+        let arrives = self.complete_read(self.now, count * SUBMISSION_ENTRY as u32);
+        self.lanes.push(ENTRIES_ARRIVED, arrives, payload(queue, count));
+    }
+
+    pub(super) fn entries_arrived(&mut self, queue: u32, count: u32) {
+        self.fetches.give_now(self.now, 1);
+        for _ in 0..count {
+            let Some(slot) = self.queues[queue as usize].submitted.pop_front() else { break };
+            self.flights[slot as usize].fetched = self.now;
+            let end = self.core_works(self.card.controller.command_fs);
+            self.lanes.push(DECODED, end, slot.into());
+        }
+        self.fetch();
+    }
+
+    /// The core that is free first works for `time`; returns the end.
+    #[inline]
+    fn core_works(&mut self, time: u64) -> u64 {
+        if self.settings.ideal.has(Component::Cores) {
+            return self.now;
+        }
+        self.cores_busy += time;
+        let mut free = 0;
+        for core in 1..self.cores.len() {
+            if self.cores[core] < self.cores[free] {
+                free = core;
+            }
+        }
+        let core = &mut self.cores[free];
+        *core = (*core).max(self.now) + time;
+        *core
+    }
+
+    /// A core has decoded a command.
+    pub(super) fn decoded<O: WriteObserver>(&mut self, slot: u32, observer: &mut O) {
+        match self.flights[slot as usize].io.operation {
+            Operation::Read | Operation::Write | Operation::WriteZeroes => {
+                self.wait_for_engine(slot, observer);
+            }
+            // The data of completed writes are safe already.
+            Operation::Flush => self.lanes.push(SAFE, self.now, slot.into()),
+            // The range list.
+            Operation::Deallocate => self.request_list(slot),
+        }
+    }
+
+    /// The data of a command are safe, or sent: a core makes the completion.
+    pub(super) fn safe<O: WriteObserver>(&mut self, slot: u32, observer: &mut O) {
+        let flight = &self.flights[slot as usize];
+        observer.completing(&flight.io, flight.safe, self.now);
+        let end = self.core_works(self.card.controller.completion_fs);
+        self.lanes.push(FINISHED, end, slot.into());
+    }
+
+    /// Writes the completion queue entry and, unless more completions are to share it, an
+    /// interrupt.
+    pub(super) fn finished<O: WriteObserver>(&mut self, slot: u32, observer: &mut O) {
+        let flight = &self.flights[slot as usize];
+        observer.acknowledged(&flight.io, flight.submitted, flight.safe, self.now);
+        let number = u32::from(flight.io.queue);
+        let arrives = self.post(COMPLETION_ENTRY, 1, 1);
+        self.commands.give_now(self.now, 1);
+        self.queues[number as usize].entries.push_back((arrives, slot));
+        let nvme = &self.card.nvme;
+        let wait = nvme.coalescing_time_fs;
+        let queue = &mut self.queues[number as usize];
+        if self.settings.host == HostMode::Polling {
+            self.lanes.push(INTERRUPT, arrives, number.into());
+        } else {
+            queue.coalesced += 1;
+            if wait == 0 || queue.coalesced >= nvme.coalescing_threshold {
+                self.signal(number);
+            } else if queue.coalesced == 1 {
+                let interrupts = queue.interrupts as u32;
+                self.lanes.push(COALESCED, self.now + wait, payload(number, interrupts));
+            }
+        }
+        self.fetch();
+    }
+
+    /// Sends the interrupt of a queue.
+    fn signal(&mut self, number: u32) {
+        let queue = &mut self.queues[number as usize];
+        queue.coalesced = 0;
+        queue.interrupts += 1;
+        let arrives = self.post(MESSAGE, 1, 1);
+        self.lanes.push(INTERRUPT, arrives, number.into());
+    }
+
+    pub(super) fn coalescing_time_is_over(&mut self, number: u32, interrupts: u32) {
+        let queue = &self.queues[number as usize];
+        if queue.interrupts as u32 == interrupts && queue.coalesced > 0 {
+            self.signal(number);
+        }
+    }
+
+    /// Sends posted writes to the host with these credits of headers and data, and returns the time
+    /// of their arrival.
+    #[inline]
+    pub(super) fn post(&mut self, bytes: u64, packets: u32, data_credits: u32) -> u64 {
+        let start = self.credits[0].take_from(self.up.starts(self.now), packets);
+        let start = self.credits[1].take_from(start, data_credits);
+        let arrives = self.up.send(start, bytes, packets) + self.card.link.delay_fs;
+        self.down.answer(self.now, packets, &self.packets);
+        let back = arrives + self.card.host.memory_write_fs + self.card.link.delay_fs;
+        self.credits[0].give(back, packets);
+        self.credits[1].give(back, data_credits);
+        arrives
+    }
+}

@@ -1,0 +1,130 @@
+//! Throughput and latency against figures that are derived without the engine.
+
+use super::*;
+
+/// The IOPS of 4 KiB at which a direction of the link is full, from the packets of an I/O.
+///
+/// The numbers are written out from the PCI Express Base Specification and NVMe 1.1, and use no
+/// code of the engine.
+fn link_limit(generation: u32, lanes: u32, payload: u32, write: bool) -> f64 {
+    let lane_bytes = match generation {
+        3 => 8e9 / 8.0 * 128.0 / 130.0 * (370.0 / 371.0),
+        _ => 5e9 / 8.0 * 0.8 * (1180.0 / 1184.0),
+    };
+    let packets = f64::from(4096 / payload);
+    // 8 bytes of framing, sequence number and LCRC; headers of 3 or 4 double words.
+    let (completion, write_header, read) = (8.0 + 12.0, 8.0 + 16.0, 8.0 + 16.0);
+    let doorbell = write_header + 4.0;
+    // An ACK and an UpdateFC of 8 bytes each for two packets of the other direction.
+    let answers = |packets: f64| packets * 8.0;
+    let bytes = if write {
+        // Down: data, command (a read of several: the header counts in part), one doorbell for the
+        // submission, less than one for the completion. Up: 8 reads, command, entry, interrupt.
+        4096.0 + packets * completion + 64.0 + completion + doorbell + answers(11.0)
+    } else {
+        // Up: data, the read of the command, the entry with 16 bytes, an interrupt (address of 32
+        // bits, 4 bytes). Down: the command, two doorbells.
+        let entry = write_header + 16.0;
+        let interrupt = 8.0 + 12.0 + 4.0;
+        4096.0 + packets * write_header + read + entry + interrupt + answers(3.0)
+    };
+    lane_bytes * f64::from(lanes) / bytes
+}
+
+#[test]
+fn the_link_limits_4_kib_where_the_arithmetic_says() {
+    for (generation, lanes, payload) in [(3, 8, 256), (3, 8, 128), (3, 4, 256), (2, 8, 512)] {
+        for (access, write) in [(Access::RandomWrite, true), (Access::RandomRead, false)] {
+            let mut card = card("flashtec-dram");
+            card.link.generation = generation;
+            card.link.lanes = lanes;
+            card.link.max_payload = payload;
+            let settings = ideal(&[Component::Host]);
+            let found = run(&card, &settings, group(access, 256), 20_000);
+            let expected = link_limit(generation, lanes, payload, write);
+            let error = found.iops() / expected - 1.0;
+            let what = format!("{generation} x{lanes} {payload} {}", access.name());
+            assert!(error.abs() < 0.02, "{what}: {} of {expected}", found.iops());
+            let link = if write { "link down" } else { "link up" };
+            assert_eq!(found.bound_by.name(), link, "{what}");
+        }
+    }
+}
+
+#[test]
+fn flashtec_does_a_million_and_more_at_depth_256() {
+    for access in [Access::RandomWrite, Access::RandomRead] {
+        let found = run(&card("flashtec-dram"), &Settings::default(), group(access, 256), 20_000);
+        assert!((1.0e6..1.8e6).contains(&found.iops()), "{} IOPS", found.iops());
+        assert!(found.bound_by.name().starts_with("link"));
+    }
+}
+
+#[test]
+fn the_latency_of_one_read_is_the_sum_of_its_parts() {
+    let card = card("all-mram");
+    let found = run(&card, &Settings::default(), group(Access::RandomRead, 1), 2000);
+    let t = card.memory.device.timing;
+    let clock = 1.5;
+    let byte = 1.0 / 7.8557;
+    let (way, memory) = (125.0, 297.0);
+    // Doorbell; read of the command; the firmware.
+    let fetch = 250.0 + (28.0 * byte + way) + (24.0 * byte + way + memory + 84.0 * byte + way);
+    // The first row; the others are faster than the link.
+    let rows = f64::from(t.t_rcd + 7 * t.t_ccd_s + t.cl + t.burst) * clock + 20.0;
+    // Sixteen packets of data; the completion and its interrupt.
+    let data = 16.0 * 280.0 * byte;
+    let finish = 300.0 + (40.0 + 24.0) * byte + way + 1000.0 + 200.0;
+    let expected = fetch + 600.0 + rows + data + finish;
+    let mean = found.read.lat.mean_ns();
+    assert!((mean / expected - 1.0).abs() < 0.02, "{mean} ns of {expected}");
+    assert_eq!(found.read.slat.max_ns(), 250);
+}
+
+#[test]
+fn the_card_of_mram_is_as_fast_as_that_of_dram() {
+    let settings = Settings::default();
+    for access in [Access::RandomWrite, Access::RandomRead] {
+        for depth in [1, 2, 4, 8, 16, 32, 64, 128, 256] {
+            let [dram, mram] = ["flashtec-dram", "all-mram"]
+                .map(|name| run(&card(name), &settings, group(access, depth), 8000));
+            let iops = mram.iops() / dram.iops() - 1.0;
+            let latency = mram.mean_ns() / dram.mean_ns() - 1.0;
+            let what = format!("{} at {depth}: {iops:.3} {latency:.3}", access.name());
+            assert!(latency.abs() < 0.10, "{what}");
+            // At low depths the throughput is that of the latency, and a write waits for the rows
+            // of its whole atomic unit.
+            assert!(iops.abs() < if depth < 32 { 0.07 } else { 0.03 }, "{what}");
+        }
+    }
+}
+
+#[test]
+fn parts_of_1_gb_are_bound_by_their_bank_groups_in_a_mix() {
+    // tCCD_L is 5 clocks of 1.5 ns for 64 bytes, 8.5 GB/s at most for both directions, less bank
+    // conflicts and turnarounds. Each direction alone is bound by the link.
+    let of =
+        |name, settings: &Settings, access| run(&card(name), settings, group(access, 256), 8000);
+    let host = ideal(&[Component::Host]);
+    for access in [Access::RandomWrite, Access::RandomRead] {
+        let [dram, mram] = ["flashtec-dram", "all-mram-1gb"].map(|name| of(name, &host, access));
+        assert!(mram.iops() > 0.97 * dram.iops(), "{} {}", access.name(), mram.iops());
+    }
+    let mixed = of("all-mram-1gb", &host, Access::RandomMixed);
+    assert_eq!(mixed.bound_by.name(), "memory");
+    let without = ideal(&[Component::Host, Component::Memory]);
+    let without = of("all-mram-1gb", &without, Access::RandomMixed);
+    assert!(without.iops() > 1.2 * mixed.iops(), "{} {}", without.iops(), mixed.iops());
+}
+
+#[test]
+fn an_io_costs_few_events() {
+    // The time of a simulation is that of its events: 17 for a write of 4 KiB at low depth.
+    for (access, most) in [(Access::RandomWrite, 18), (Access::RandomRead, 18)] {
+        for depth in [1, 256] {
+            let found = run(&card("all-mram"), &Settings::default(), group(access, depth), 8000);
+            let events = found.events as f64 / found.completed as f64;
+            assert!(events <= f64::from(most) + 0.5, "{} at {depth}: {events}", access.name());
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! The transfer of data between host memory, buffers and memory channels.
+
+use super::{
+    DATA_ARRIVED, DATA_READ, DATA_READY, Engine, LIST_ARRIVED, LIST_READ, MemoryObserver, SAFE,
+    TRANSFERRED, WriteObserver, WrittenSegment, payload,
+};
+use crate::{
+    io::Operation,
+    link::{CREDIT_BYTES, READ_REQUEST, WRITE_REQUEST},
+};
+use std::collections::VecDeque;
+
+/// Bytes of a page of the host (CC.MPS).
+const PAGE: u32 = 4096;
+/// Bytes of an entry of a PRP list, and of a range of a DATASET MANAGEMENT command.
+const LIST_ENTRY: u32 = 8;
+const RANGE: u32 = 16;
+/// Chunks that a DMA engine asks for before the next engine's turn. Assumed: 4 KiB of 512 bytes.
+pub(super) const BURST: u32 = 8;
+
+impl Engine {
+    /// A command waits for a DMA engine.
+    pub(super) fn wait_for_engine<O: WriteObserver>(&mut self, slot: u32, observer: &mut O) {
+        self.waiting_dma.push_back(slot);
+        self.start_engines(observer);
+    }
+
+    /// Free DMA engines take waiting commands.
+    fn start_engines<O: WriteObserver>(&mut self, observer: &mut O) {
+        while !self.waiting_dma.is_empty() && self.dma.take(self.now, 1) {
+            let Some(slot) = self.waiting_dma.pop_front() else { break };
+            self.start_engine(slot, observer);
+        }
+    }
+
+    fn start_engine<O: WriteObserver>(&mut self, slot: u32, observer: &mut O) {
+        let io = &self.flights[slot as usize].io;
+        // The command itself has two entries (NVMe 1.1, 4.3).
+        if io.operation != Operation::WriteZeroes && io.bytes > 2 * PAGE {
+            self.request_list(slot);
+        } else {
+            self.activate(slot, observer);
+        }
+    }
+
+    /// The DMA engine of a command is free.
+    fn release_engine<O: WriteObserver>(&mut self, observer: &mut O) {
+        self.dma.give_now(self.now, 1);
+        self.start_engines(observer);
+    }
+
+    /// Bytes of the list of a command: PRP entries, or ranges.
+    fn list_bytes(&self, slot: u32) -> u32 {
+        let io = &self.flights[slot as usize].io;
+        match io.operation {
+            Operation::Deallocate => RANGE,
+            _ => (io.bytes.div_ceil(PAGE) - 1) * LIST_ENTRY,
+        }
+    }
+
+    /// Reads the list of a command.
+    pub(super) fn request_list(&mut self, slot: u32) {
+        let requests = self.list_bytes(slot).div_ceil(self.card.link.max_read_request);
+        let ready = self.request_reads(requests);
+        self.lanes.push(LIST_READ, ready, slot.into());
+    }
+
+    pub(super) fn list_read(&mut self, slot: u32) {
+        let arrives = self.complete_read(self.now, self.list_bytes(slot));
+        self.lanes.push(LIST_ARRIVED, arrives, slot.into());
+    }
+
+    pub(super) fn list_arrived<O: WriteObserver>(&mut self, slot: u32, observer: &mut O) {
+        if self.flights[slot as usize].io.operation == Operation::Deallocate {
+            self.lanes.push(SAFE, self.now, slot.into());
+            return;
+        }
+        self.activate(slot, observer);
+    }
+
+    /// The DMA engine of a command may ask for its data.
+    fn activate<O: WriteObserver>(&mut self, slot: u32, observer: &mut O) {
+        let write = self.flights[slot as usize].io.operation == Operation::Write;
+        self.active[usize::from(write)].push_back(slot);
+        self.request_data(observer);
+    }
+
+    /// The DMA engines ask for chunks in round robin, a burst each in turn, when buffers and tags
+    /// for all of it are free. Reads and writes take turns in being first.
+    #[inline]
+    pub(super) fn request_data<O: WriteObserver>(&mut self, observer: &mut O) {
+        if self.active.iter().all(VecDeque::is_empty) {
+            return;
+        }
+        self.turn = 1 - self.turn;
+        for kind in [self.turn, 1 - self.turn] {
+            self.request_bursts(kind, observer);
+        }
+    }
+
+    fn request_bursts<O: WriteObserver>(&mut self, kind: usize, observer: &mut O) {
+        let limit = self.card.chunk_bytes();
+        while let Some(slot) = self.active[kind].front().copied() {
+            let flight = &self.flights[slot as usize];
+            let operation = flight.io.operation;
+            let start = flight.io.offset + u64::from(flight.requested);
+            let left = flight.io.bytes - flight.requested;
+            // A chunk ends at the boundary of a segment.
+            let within = (start % u64::from(limit)) as u32;
+            let chunks = (within + left).div_ceil(limit).min(self.burst);
+            let tags = if operation == Operation::Write { chunks } else { 0 };
+            if !self.tags.take(self.now, tags) {
+                // The next data to arrive return a tag.
+                return;
+            }
+            if !self.buffers.take(self.now, chunks) {
+                self.tags.give_now(self.now, tags);
+                self.retry_when_buffers_return();
+                return;
+            }
+            self.active[kind].pop_front();
+            let bytes = left.min(chunks * limit - within);
+            match operation {
+                Operation::Read => self.read_segments(slot, bytes, observer),
+                Operation::Write => self.request_burst(slot, bytes),
+                _ => self.write_zeroes(slot, bytes, observer),
+            }
+            let flight = &mut self.flights[slot as usize];
+            flight.requested += bytes;
+            if flight.requested < flight.io.bytes {
+                self.active[kind].push_back(slot);
+            }
+        }
+    }
+
+    /// The length of the chunk at `offset`, of at most `bytes`.
+    #[inline]
+    fn chunk(&self, offset: u64, bytes: u32) -> u32 {
+        let limit = self.card.chunk_bytes();
+        bytes.min(limit - (offset % u64::from(limit)) as u32)
+    }
+
+    /// Reads bytes of a command from the memory channel.
+    fn read_segments<O: WriteObserver>(&mut self, slot: u32, bytes: u32, observer: &mut O) {
+        let flight = &self.flights[slot as usize];
+        let mut offset = flight.io.offset + u64::from(flight.requested);
+        let end = offset + u64::from(bytes);
+        while offset < end {
+            let chunk = self.chunk(offset, (end - offset) as u32);
+            let observer = &mut MemoryObserver(&mut *observer);
+            let times = self.memory.transfer(self.now, offset, chunk, false, observer);
+            let ready = times.data + self.card.controller.ecc_fs;
+            self.lanes.push(DATA_READY, ready, payload(slot, chunk));
+            offset += u64::from(chunk);
+        }
+    }
+
+    /// Asks the host for bytes of a command.
+    fn request_burst(&mut self, slot: u32, bytes: u32) {
+        let request = self.card.link.max_read_request;
+        let flight = &self.flights[slot as usize];
+        // Requests end at their boundaries, counted from the first byte of the command.
+        let first = flight.requested / request;
+        let last = (flight.requested + bytes).div_ceil(request);
+        let begun = u32::from(!flight.requested.is_multiple_of(request));
+        let requests = last - first - begun;
+        let ready = if requests > 0 {
+            self.request_reads(requests)
+        } else {
+            // The rest of a request that was sent when there were buffers for its start.
+            self.now + self.card.link.delay_fs + self.card.host.memory_read_fs
+        };
+        self.lanes.push(DATA_READ, ready, payload(slot, bytes));
+    }
+
+    fn retry_when_buffers_return(&mut self) {
+        if let Some(at) = self.buffers.next_return()
+            && self.retry > at
+        {
+            self.retry = at;
+            self.lanes.push(TRANSFERRED, at, RETRY);
+        }
+    }
+
+    /// The host has the data of a burst of read requests.
+    pub(super) fn data_read(&mut self, slot: u32, bytes: u32) {
+        let flight = &mut self.flights[slot as usize];
+        let mut offset = flight.io.offset + u64::from(flight.sent);
+        flight.sent += bytes;
+        let end = offset + u64::from(bytes);
+        let apart = self.up.time_of(READ_REQUEST);
+        let mut ready = self.now;
+        while offset < end {
+            let chunk = self.chunk(offset, (end - offset) as u32);
+            let arrives = self.complete_read(ready, chunk) + self.card.controller.ecc_fs;
+            self.lanes.push(DATA_ARRIVED, arrives, payload(slot, chunk));
+            offset += u64::from(chunk);
+            ready += apart;
+        }
+    }
+
+    /// Data of a write are in a buffer, with their ECC.
+    pub(super) fn data_arrived<O: WriteObserver>(
+        &mut self,
+        slot: u32,
+        bytes: u32,
+        observer: &mut O,
+    ) {
+        self.tags.give_now(self.now, 1);
+        self.store(slot, bytes, observer);
+        let flight = &self.flights[slot as usize];
+        if flight.moved == flight.io.bytes {
+            self.lanes.push(SAFE, self.acknowledges_at(slot), slot.into());
+            self.release_engine(observer);
+        }
+        self.request_data(observer);
+    }
+
+    /// The next bytes of a command are in a buffer. They stay there until their atomic write unit
+    /// is complete, so that a power failure between two chunks tears nothing.
+    #[inline]
+    fn store<O: WriteObserver>(&mut self, slot: u32, bytes: u32, observer: &mut O) {
+        let unit = self.card.nvme.atomic_write;
+        let flight = &mut self.flights[slot as usize];
+        flight.arrived += bytes;
+        let (io, arrived) = (flight.io, flight.arrived);
+        // The end of the last unit that has arrived.
+        let complete = if arrived == io.bytes {
+            arrived
+        } else if io.bytes <= unit {
+            return;
+        } else {
+            let partial = (io.offset + u64::from(arrived)) % u64::from(unit);
+            arrived.saturating_sub(partial as u32)
+        };
+        while self.flights[slot as usize].moved < complete {
+            let moved = self.flights[slot as usize].moved;
+            let chunk = self.chunk(io.offset + u64::from(moved), io.bytes - moved);
+            self.write_segment(slot, chunk, observer);
+        }
+    }
+
+    /// Writes the next bytes of a command to the memory channel.
+    #[inline]
+    fn write_segment<O: WriteObserver>(&mut self, slot: u32, bytes: u32, observer: &mut O) {
+        let flight = &mut self.flights[slot as usize];
+        let offset = flight.io.offset + u64::from(flight.moved);
+        let times = self.memory.transfer(
+            self.now,
+            offset,
+            bytes,
+            true,
+            &mut MemoryObserver(&mut *observer),
+        );
+        self.buffers.give(times.data, 1);
+        let safe = times.safe(self.card.memory.durable);
+        flight.safe = flight.safe.max(safe);
+        flight.moved += bytes;
+        observer.segment(&WrittenSegment {
+            tag: flight.io.tag,
+            offset,
+            bytes,
+            buffered: self.now,
+            in_array: times.data,
+            durable: times.closed,
+        });
+    }
+
+    /// The time at which a write whose data are all in the memory channel is acknowledged.
+    fn acknowledges_at(&self, slot: u32) -> u64 {
+        if self.settings.acknowledge_early {
+            return self.now;
+        }
+        self.flights[slot as usize].safe.max(self.now)
+    }
+
+    fn write_zeroes<O: WriteObserver>(&mut self, slot: u32, bytes: u32, observer: &mut O) {
+        self.store(slot, bytes, observer);
+        let flight = &self.flights[slot as usize];
+        if flight.moved == flight.io.bytes {
+            self.lanes.push(TRANSFERRED, self.acknowledges_at(slot), slot.into());
+        }
+    }
+
+    /// Data of a read are in a buffer, checked by ECC: they go to the host.
+    pub(super) fn data_ready<O: WriteObserver>(&mut self, slot: u32, bytes: u32, observer: &mut O) {
+        let packets = self.packets.writes(bytes);
+        let wire = u64::from(bytes) + u64::from(packets) * WRITE_REQUEST;
+        let arrives = self.post(wire, packets, bytes.div_ceil(CREDIT_BYTES));
+        let sent = arrives - self.card.link.delay_fs;
+        self.buffers.give(sent, 1);
+        let flight = &mut self.flights[slot as usize];
+        flight.moved += bytes;
+        if flight.moved == flight.io.bytes {
+            self.lanes.push(TRANSFERRED, sent, slot.into());
+        }
+        self.request_data(observer);
+    }
+
+    /// The DMA engine has moved all data of a command; or a buffer returned.
+    pub(super) fn transferred<O: WriteObserver>(&mut self, slot: u32, observer: &mut O) {
+        if u64::from(slot) == RETRY {
+            if self.retry != self.now {
+                // An earlier return was found after this retry was scheduled.
+                return;
+            }
+            self.retry = u64::MAX;
+        } else {
+            self.lanes.push(SAFE, self.now, slot.into());
+            self.release_engine(observer);
+        }
+        self.request_data(observer);
+    }
+}
+
+/// The payload of an event that only retries requests for data.
+const RETRY: u64 = u32::MAX as u64;

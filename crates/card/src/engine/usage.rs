@@ -1,0 +1,124 @@
+//! The use of each component over a span of time.
+
+use super::Engine;
+use crate::settings::Component;
+use interleaf_sim::dimm::row_channel::RowCounts;
+
+/// Counters of an engine at one time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Usage {
+    /// The time, fs.
+    pub at: u64,
+    /// The time for which each component was busy, in the order of [`Component::ALL`], fs: of the
+    /// busiest processor of the host; the mean over cores, channels, or the units of a pool.
+    pub busy: [u64; Component::ALL.len()],
+    /// The time for which something waited for a unit of a pool, fs; 0 for components that are no
+    /// pools. For credits: for which the link was idle and a packet waited.
+    pub waited: [u64; Component::ALL.len()],
+    /// Bytes on the link with all packets, from the card and to the card.
+    pub link_bytes: [u64; 2],
+    /// TLPs from the card and to the card.
+    pub link_packets: [u64; 2],
+    /// The commands of the memory channels.
+    pub memory: RowCounts,
+}
+
+/// The part of a span of time for which each component was busy, 0 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Utilisation {
+    busy: [f64; Component::ALL.len()],
+    waited: [f64; Component::ALL.len()],
+}
+
+/// A server with this utilisation binds.
+const BOUND: f64 = 0.97;
+/// A pool binds if no server does, and something waits for this part of the time.
+const WAITED: f64 = 0.8;
+
+impl Utilisation {
+    /// The utilisation between two readings.
+    pub fn between(earlier: &Usage, later: &Usage) -> Self {
+        let span = (later.at - earlier.at).max(1) as f64;
+        let part = |earlier: u64, later: u64| {
+            (later.saturating_sub(earlier) as f64 / span).clamp(0.0, 1.0)
+        };
+        Self {
+            busy: std::array::from_fn(|at| part(earlier.busy[at], later.busy[at])),
+            waited: std::array::from_fn(|at| part(earlier.waited[at], later.waited[at])),
+        }
+    }
+
+    /// The utilisation of a component.
+    pub fn of(&self, component: Component) -> f64 {
+        self.busy[component as usize]
+    }
+
+    /// The part of the time for which something waited for a unit of a pool.
+    pub fn waited(&self, component: Component) -> f64 {
+        self.waited[component as usize]
+    }
+
+    /// The component that binds; `None` if more outstanding commands would give more throughput.
+    ///
+    /// A saturated server fills the pools in front of it, so servers come first. DMA engines wait
+    /// for buffers and tags, and buffers of reads for credits: the last pool that is full binds.
+    pub fn bound_by(&self) -> Option<Component> {
+        self.bound_with_credits_of(Component::LinkUp)
+    }
+
+    /// [`Self::bound_by`], where `link` is the direction whose packets need the credits.
+    pub(crate) fn bound_with_credits_of(&self, link: Component) -> Option<Component> {
+        use Component::{
+            Buffers, Cores, Credits, DmaEngines, Host, LinkDown, LinkUp, Memory, ReadTags,
+        };
+        let servers = [Host, LinkUp, LinkDown, Cores, Memory];
+        let busiest = servers.into_iter().max_by(|a, b| self.of(*a).total_cmp(&self.of(*b)));
+        if let Some(server) = busiest.filter(|server| self.of(*server) >= BOUND) {
+            return Some(server);
+        }
+        // The link waits for credits when it has something to send.
+        if self.waited(Credits) > 1.0 - BOUND && self.of(link) + self.waited(Credits) >= BOUND {
+            return Some(Credits);
+        }
+        let pools = [[Buffers, ReadTags], [DmaEngines; 2]];
+        pools.into_iter().find_map(|pools| {
+            let most = pools.into_iter().max_by(|a, b| self.waited(*a).total_cmp(&self.waited(*b)));
+            most.filter(|pool| self.waited(*pool) >= WAITED)
+        })
+    }
+}
+
+impl Engine {
+    /// The counters at `at`, not before the last event.
+    pub fn usage(&self, at: u64) -> Usage {
+        let processors = self.queues.iter().map(|queue| queue.processor_busy);
+        let cores = self.cores_busy / self.cores.len().max(1) as u64;
+        let credits = self.credits.iter().map(|pool| pool.busy(at)).max().unwrap_or(0);
+        let of = |component: Component| match component {
+            Component::Host => processors.clone().max().unwrap_or(0),
+            Component::LinkUp => self.up.busy,
+            Component::LinkDown => self.down.busy,
+            Component::Cores => cores,
+            Component::DmaEngines => self.dma.busy(at),
+            Component::Buffers => self.buffers.busy(at),
+            Component::ReadTags => self.tags.busy(at),
+            Component::Credits => credits,
+            Component::Memory => self.memory.busy(),
+        };
+        let waited = |component: Component| match component {
+            Component::DmaEngines => self.dma.waited(at),
+            Component::Buffers => self.buffers.waited(at),
+            Component::ReadTags => self.tags.waited(at),
+            Component::Credits => self.credits.iter().map(|pool| pool.waited(at)).sum(),
+            _ => 0,
+        };
+        Usage {
+            at,
+            waited: Component::ALL.map(waited),
+            busy: Component::ALL.map(of),
+            link_bytes: [self.up.bytes, self.down.bytes],
+            link_packets: [self.up.packets, self.down.packets],
+            memory: self.memory.counts(),
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! Loads in the words of fio: options of the command line, and job files.
+//!
+//! fio (<https://fio.readthedocs.io>) is the load generator of storage benchmarks. A *job* is a
+//! stream of I/O with a pattern (`rw`), a block size (`bs`) and a number of outstanding requests
+//! (`iodepth`), started `numjobs` times. [`Words`] holds the options that are set, [`Job`] a
+//! complete job with fio's defaults, [`file::parse`] reads a job file.
+//!
+//! An option is modelled, has no effect on a simulated card ([`WITHOUT_EFFECT`]), or is an error:
+//! none is ignored. Jobs are time-based: they run for `runtime`, however large `size` is.
+
+pub mod file;
+pub mod load;
+pub mod memory;
+pub mod value;
+
+use crate::load::Access;
+use value::{Size, ValueError, in_range};
+
+/// Options of a job file that are accepted and change nothing, and the reason.
+///
+/// `ioengine` and `direct` are checked: see [`Words::set`].
+pub const WITHOUT_EFFECT: [(&str, &str); 12] = [
+    ("allow_mounted_write", "no file system is simulated"),
+    ("allrandrepeat", "all randomness has a seed"),
+    ("description", "a text"),
+    ("filename", "the device is the simulated card"),
+    ("group_reporting", "jobs of a group are always reported together"),
+    ("invalidate", "no page cache is simulated"),
+    ("name", "a text"),
+    ("randrepeat", "all randomness has a seed"),
+    ("refill_buffers", "the time of an I/O does not depend on its data"),
+    ("thread", "a job submits by itself, as a thread or as a process"),
+    ("time_based", "every job is time-based"),
+    ("unlink", "no file is created"),
+];
+
+/// Options that are modelled, with their aliases in fio.
+pub const MODELLED: [&str; 18] = [
+    "blocksize",
+    "bs",
+    "direct",
+    "iodepth",
+    "ioengine",
+    "norandommap",
+    "numjobs",
+    "ramp_time",
+    "randseed",
+    "rate_iops",
+    "readwrite",
+    "runtime",
+    "rw",
+    "rwmixread",
+    "rwmixwrite",
+    "size",
+    "stonewall",
+    "wait_for_previous",
+];
+
+/// I/O engines of fio that keep `iodepth` requests outstanding.
+const ASYNCHRONOUS: [&str; 5] = ["io_uring", "io_uring_cmd", "libaio", "posixaio", "xnvme"];
+
+/// I/O engines of fio that wait for each request.
+const SYNCHRONOUS: [&str; 6] = ["mmap", "psync", "pvsync", "pvsync2", "sync", "vsync"];
+
+/// The shortest and the longest block, bytes: a logical block, and the largest transfer of one
+/// command (assumed: MDTS of 1 MiB, the usual limit of NVMe controllers).
+pub const BLOCK_BYTES: [u64; 2] = [512, 1 << 20];
+
+/// The most outstanding requests of a job: the most entries of an NVMe queue (NVMe 1.4, 3.1.1,
+/// CAP.MQES) less the one that stays empty.
+pub const DEPTH_MAX: u32 = 65_535;
+
+/// The most jobs of a group: the most I/O queues of an NVMe controller (NVMe 1.4, 5.21.1.7).
+pub const JOBS_MAX: u32 = 65_535;
+
+/// The highest rate that can be asked of a job, I/Os per second.
+pub const RATE_MAX: u64 = 1_000_000_000;
+
+impl core::str::FromStr for Access {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        if let Some((_, access)) = Self::ALL.iter().find(|(name, _)| *name == text) {
+            return Ok(*access);
+        }
+        let problem = match text {
+            "trim" | "randtrim" | "trimwrite" | "randtrimwrite" => {
+                format!("{text} is not modelled")
+            }
+            _ => format!("\"{text}\" is no pattern of fio"),
+        };
+        let names: Vec<&str> = Self::ALL.iter().map(|(name, _)| *name).collect();
+        Err(ValueError::new(problem, format!("one of {}", names.join(", "))))
+    }
+}
+
+/// Options of fio that are set: of a command line, of `[global]`, or of a section.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Words {
+    /// Direction and order.
+    pub rw: Option<Access>,
+    /// Block size, bytes.
+    pub bs: Option<u32>,
+    /// Outstanding requests of each job.
+    pub iodepth: Option<u32>,
+    /// Equal jobs, each with an I/O queue of its own.
+    pub numjobs: Option<u32>,
+    /// The rate of each job, I/Os per second; without it a job is limited by its depth alone.
+    pub rate_iops: Option<u64>,
+    /// The percentage of reads of a mixed pattern.
+    pub rwmixread: Option<u32>,
+    /// Time before the measurement, ns.
+    pub ramp_ns: Option<u64>,
+    /// Time of the measurement, ns.
+    pub runtime_ns: Option<u64>,
+    /// The part of the card that a job covers, from its first byte.
+    pub size: Option<Size>,
+    /// Random offsets without the map that gives every block once before any block twice.
+    pub norandommap: Option<bool>,
+    /// Seed of all randomness.
+    pub seed: Option<u64>,
+    /// The I/O engine, if it waits for each request.
+    pub synchronous: Option<&'static str>,
+}
+
+impl Words {
+    /// Sets the option `name`, `value` as it is written in a job file; "" for an option without a
+    /// value. Returns false for an option that this function does not know.
+    ///
+    /// # Errors
+    /// When the value is invalid.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<bool, ValueError> {
+        match name {
+            "rw" | "readwrite" => self.rw = Some(value.parse()?),
+            "bs" | "blocksize" => self.bs = Some(value::block(value)?),
+            "iodepth" => self.iodepth = Some(depth(value)?),
+            "numjobs" => self.numjobs = Some(jobs(value)?),
+            "rate_iops" => self.rate_iops = Some(rate(value)?),
+            "rwmixread" => self.rwmixread = Some(percentage(value)?),
+            "rwmixwrite" => self.rwmixread = Some(100 - percentage(value)?),
+            "ramp_time" => self.ramp_ns = Some(value::time(value)?),
+            "runtime" => self.runtime_ns = Some(value::runtime(value)?),
+            "size" => self.size = Some(value.parse()?),
+            "norandommap" => self.norandommap = Some(value::flag(value)?),
+            "randseed" => self.seed = Some(in_range(value, "a seed", 0..=u64::MAX)?),
+            "direct" => direct(value)?,
+            "ioengine" => self.synchronous = engine(value)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// These options, with those that `over` sets in their place.
+    pub fn with(&self, over: &Self) -> Self {
+        Self {
+            rw: over.rw.or(self.rw),
+            bs: over.bs.or(self.bs),
+            iodepth: over.iodepth.or(self.iodepth),
+            numjobs: over.numjobs.or(self.numjobs),
+            rate_iops: over.rate_iops.or(self.rate_iops),
+            rwmixread: over.rwmixread.or(self.rwmixread),
+            ramp_ns: over.ramp_ns.or(self.ramp_ns),
+            runtime_ns: over.runtime_ns.or(self.runtime_ns),
+            size: over.size.or(self.size),
+            norandommap: over.norandommap.or(self.norandommap),
+            seed: over.seed.or(self.seed),
+            synchronous: over.synchronous.or(self.synchronous),
+        }
+    }
+
+    /// The job with these options; the other ones have fio's defaults.
+    ///
+    /// # Errors
+    /// When `rw` is missing, or two options contradict each other.
+    pub fn job(&self, name: &str) -> Result<Job, WordsError> {
+        let wrong = |option, problem: String, hint: String| WordsError { option, problem, hint };
+        let Some(rw) = self.rw else {
+            return Err(wrong(
+                "rw",
+                "it is missing: a load needs a direction".into(),
+                "give one, such as randread".into(),
+            ));
+        };
+        if self.rwmixread.is_some() && !rw.is_mixed() {
+            return Err(wrong(
+                "rwmixread",
+                format!("{} has one direction only", rw.name()),
+                "leave it out, or set rw to rw or randrw".into(),
+            ));
+        }
+        if self.norandommap == Some(true) && !rw.is_random() {
+            return Err(wrong(
+                "norandommap",
+                format!("the offsets of {} are not random", rw.name()),
+                "leave it out, or set rw to randread, randwrite or randrw".into(),
+            ));
+        }
+        let iodepth = self.iodepth.unwrap_or(1);
+        if let Some(engine) = self.synchronous.filter(|_| iodepth > 1) {
+            return Err(wrong(
+                "iodepth",
+                format!("the I/O engine {engine} has one outstanding request, not {iodepth}"),
+                format!("set iodepth to 1, or ioengine to one of {}", ASYNCHRONOUS.join(", ")),
+            ));
+        }
+        Ok(Job {
+            name: name.into(),
+            rw,
+            bs: self.bs.unwrap_or(4096),
+            iodepth,
+            numjobs: self.numjobs.unwrap_or(1),
+            rate_iops: self.rate_iops,
+            rwmixread: self.rwmixread.unwrap_or(50),
+            ramp_ns: self.ramp_ns,
+            runtime_ns: self.runtime_ns,
+            size: self.size.unwrap_or(Size::WHOLE),
+            norandommap: self.norandommap.unwrap_or(false),
+            seed: self.seed,
+        })
+    }
+}
+
+/// Options that make no job together.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{option}: {problem}")]
+pub struct WordsError {
+    /// The option.
+    pub option: &'static str,
+    /// The problem.
+    pub problem: String,
+    /// The remedy.
+    pub hint: String,
+}
+
+/// A complete job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job {
+    /// Its name: that of its section.
+    pub name: String,
+    /// Direction and order.
+    pub rw: Access,
+    /// Block size, bytes.
+    pub bs: u32,
+    /// Outstanding requests of each of the jobs.
+    pub iodepth: u32,
+    /// Equal jobs.
+    pub numjobs: u32,
+    /// The rate of each of the jobs, I/Os per second.
+    pub rate_iops: Option<u64>,
+    /// Percentage of reads, if the pattern is mixed.
+    pub rwmixread: u32,
+    /// Time before the measurement, ns.
+    pub ramp_ns: Option<u64>,
+    /// Time of the measurement, ns.
+    pub runtime_ns: Option<u64>,
+    /// The part of the card that the job covers.
+    pub size: Size,
+    /// Random offsets without a map of the blocks.
+    pub norandommap: bool,
+    /// Seed of all randomness.
+    pub seed: Option<u64>,
+}
+
+/// A number of outstanding requests.
+///
+/// # Errors
+/// When `text` is no number from 1 to [`DEPTH_MAX`].
+pub fn depth(text: &str) -> Result<u32, ValueError> {
+    in_range(text, "a queue depth", 1..=DEPTH_MAX)
+}
+
+/// A number of equal jobs.
+///
+/// # Errors
+/// When `text` is no number from 1 to [`JOBS_MAX`].
+pub fn jobs(text: &str) -> Result<u32, ValueError> {
+    in_range(text, "a number of jobs", 1..=JOBS_MAX)
+}
+
+/// A rate, I/Os per second.
+///
+/// # Errors
+/// When `text` is no number from 1 to [`RATE_MAX`].
+pub fn rate(text: &str) -> Result<u64, ValueError> {
+    in_range(text, "a rate of I/Os per second", 1..=RATE_MAX)
+}
+
+/// A percentage of reads.
+///
+/// # Errors
+/// When `text` is no number from 0 to 100.
+pub fn percentage(text: &str) -> Result<u32, ValueError> {
+    in_range(text, "a percentage", 0..=100)
+}
+
+/// Checks fio's `direct`: I/O through the page cache is not modelled.
+///
+/// # Errors
+/// When `text` is 0, or not a Boolean value.
+pub fn direct(text: &str) -> Result<(), ValueError> {
+    if value::flag(text)? {
+        return Ok(());
+    }
+    let problem = "I/O through the page cache is not modelled";
+    Err(ValueError::new(problem.into(), "1, or leave the option out".into()))
+}
+
+/// The I/O engine if it waits for each request, `None` if it is asynchronous.
+fn engine(text: &str) -> Result<Option<&'static str>, ValueError> {
+    if ASYNCHRONOUS.contains(&text) {
+        return Ok(None);
+    }
+    let known = SYNCHRONOUS.iter().find(|name| **name == text);
+    known.map(|name| Some(*name)).ok_or_else(|| {
+        let names = [&ASYNCHRONOUS[..], &SYNCHRONOUS[..]].concat();
+        let problem = format!("the I/O engine \"{text}\" is not modelled");
+        ValueError::new(problem, format!("one of {}", names.join(", ")))
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+//! Job files of fio: sections of `option=value` lines.
+//!
+//! ```text
+//! [global]          ; for all jobs below
+//! bs=4k
+//! direct=1
+//!
+//! [reader]          ; a job; its name is free
+//! rw=randread
+//! iodepth=32
+//!
+//! [writer]          ; runs together with the reader
+//! rw=randwrite
+//!
+//! [later]           ; runs when both have ended
+//! stonewall
+//! rw=read
+//! ```
+//!
+//! A line that begins with `;` or `#` is a comment. Options behind a section `[global]` hold for
+//! the jobs that follow it, as in fio.
+
+use super::{Job, MODELLED, WITHOUT_EFFECT, Words, WordsError, value};
+use interleaf_model::format::FileError;
+use std::collections::BTreeMap;
+
+/// The section with options for all jobs that follow it.
+const GLOBAL: &str = "global";
+
+/// The most jobs of a file.
+const SECTIONS_MAX: usize = 256;
+
+/// A section of a job file.
+struct Section {
+    name: String,
+    line: usize,
+    words: Words,
+    /// The line of each option, for errors about several of them.
+    lines: BTreeMap<String, usize>,
+    stonewall: bool,
+}
+
+/// Reads the text of the job file `file`. Returns groups in their order; the jobs of a group run
+/// together. `over` are the options of the command line: they replace those of every job. `check`
+/// refuses jobs that a card cannot run together.
+///
+/// # Errors
+/// When an option is not modelled, has an invalid value, or is refused by `check`, with its line.
+pub fn parse(
+    file: &str,
+    text: &str,
+    over: &Words,
+    check: &dyn Fn(&[Job]) -> Result<(), WordsError>,
+) -> Result<Vec<Vec<Job>>, FileError> {
+    let sections = sections(file, text)?;
+    let mut groups: Vec<Vec<Job>> = vec![];
+    for section in &sections {
+        let wrong = |why: WordsError| {
+            let line = section.lines.get(why.option).copied().unwrap_or(section.line);
+            error(file, line, Some(why.option), why.problem, why.hint)
+        };
+        let job = section.words.with(over).job(&section.name).map_err(wrong)?;
+        if section.stonewall || groups.is_empty() {
+            groups.push(vec![]);
+        }
+        if let Some(group) = groups.last_mut() {
+            group.push(job);
+            check(group).map_err(wrong)?;
+        }
+    }
+    if groups.is_empty() {
+        let hint = "add a section such as [job] with rw=randread";
+        return Err(error(file, last_line(text), None, "it has no job".into(), hint.into()));
+    }
+    Ok(groups)
+}
+
+/// The jobs of a file, each with the options of the `[global]` sections before it.
+fn sections(file: &str, text: &str) -> Result<Vec<Section>, FileError> {
+    let mut global = Section::new("", 0, None);
+    let mut sections: Vec<Section> = vec![];
+    let mut in_global = false;
+    for (at, line) in text.lines().enumerate() {
+        let (at, line) = (at + 1, line.trim());
+        if line.is_empty() || line.starts_with([';', '#']) {
+            continue;
+        }
+        if line.starts_with('[') {
+            let name = header(file, at, line)?;
+            in_global = name == GLOBAL;
+            if !in_global {
+                sections.push(Section::new(name, at, Some(&global)));
+            }
+            if sections.len() > SECTIONS_MAX {
+                let problem = format!("it has more than {SECTIONS_MAX} jobs");
+                return Err(error(file, at, None, problem, "write several files".into()));
+            }
+            continue;
+        }
+        let section = match sections.last_mut() {
+            _ if in_global => &mut global,
+            Some(section) => section,
+            None => {
+                let hint = "write [global] or [NAME] above it";
+                let problem = format!("\"{line}\" is in no section");
+                return Err(error(file, at, None, problem, hint.into()));
+            }
+        };
+        section.option(file, at, line)?;
+    }
+    Ok(sections)
+}
+
+/// The name in the header of a section.
+fn header<'a>(file: &str, at: usize, line: &'a str) -> Result<&'a str, FileError> {
+    let name = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).map(str::trim);
+    name.filter(|name| !name.is_empty() && !name.contains(['[', ']'])).ok_or_else(|| {
+        let problem = format!("{line} is no header of a section");
+        error(file, at, None, problem, "write one such as [job]".into())
+    })
+}
+
+impl Section {
+    fn new(name: &str, line: usize, global: Option<&Self>) -> Self {
+        Self {
+            name: name.into(),
+            line,
+            words: global.map(|global| global.words.clone()).unwrap_or_default(),
+            lines: global.map(|global| global.lines.clone()).unwrap_or_default(),
+            stonewall: global.is_some_and(|global| global.stonewall),
+        }
+    }
+
+    /// Reads `option=value` or `option`.
+    fn option(&mut self, file: &str, at: usize, line: &str) -> Result<(), FileError> {
+        let (name, value) = line.split_once('=').unwrap_or((line, ""));
+        let (name, value) = (name.trim(), value.trim());
+        // "rwmixwrite" sets the same word as "rwmixread".
+        let word = match name {
+            "rwmixwrite" => "rwmixread",
+            "blocksize" => "bs",
+            "readwrite" => "rw",
+            _ => name,
+        };
+        self.lines.insert(word.into(), at);
+        let wrong = |why: value::ValueError| {
+            error(file, at, Some(name), why.problem, format!("write {}", why.allowed))
+        };
+        if name == "stonewall" || name == "wait_for_previous" {
+            self.stonewall = value::flag(value).map_err(wrong)?;
+            return Ok(());
+        }
+        let known = self.words.set(name, value).map_err(wrong)?;
+        if known || WITHOUT_EFFECT.iter().any(|(known, _)| *known == name) {
+            return Ok(());
+        }
+        Err(error(file, at, Some(name), "the option is not modelled".into(), advice(name)))
+    }
+}
+
+/// The options that could be meant, or else all.
+fn advice(name: &str) -> String {
+    let without_effect = WITHOUT_EFFECT.iter().map(|(name, _)| *name);
+    let known: Vec<&str> = MODELLED.into_iter().chain(without_effect).collect();
+    let close = known.iter().map(|known| (strsim::jaro(name, known), *known));
+    let best = close.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(score, _)| *score > 0.8);
+    match best {
+        Some((_, known)) => format!("is {known} meant? Otherwise leave the option out"),
+        None => format!("leave it out; the options are {}", known.join(", ")),
+    }
+}
+
+fn last_line(text: &str) -> usize {
+    text.lines().count().max(1)
+}
+
+fn error(file: &str, line: usize, field: Option<&str>, problem: String, hint: String) -> FileError {
+    let field = field.map(String::from);
+    FileError { file: file.into(), line: Some(line), field, problem, hint }
+}

@@ -1,0 +1,76 @@
+//! Jobs as loads and stores to the card's memory.
+
+use super::{
+    Job, WordsError,
+    load::{FS_PER_NS, RAMP_NS, RUNTIME_NS, SEED},
+};
+use crate::{
+    card::Card,
+    load::Stop,
+    memory_mode::{Initiator, MemoryLoad, MemoryLoadError},
+};
+
+/// Options of loads and stores, beside those of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryWords {
+    /// The device that reads and writes.
+    pub initiator: Initiator,
+    /// Stores of each thread between two read-backs that make them durable.
+    pub fsync: Option<u32>,
+}
+
+impl MemoryWords {
+    /// `bs` without that option, bytes: a line of a processor; fio's default of a peer.
+    pub const fn block_bytes(&self) -> u32 {
+        match self.initiator {
+            Initiator::Processor => 64,
+            Initiator::Peer => 4096,
+        }
+    }
+}
+
+/// The load of a job: `iodepth` accesses of `bs` bytes are outstanding in each of `numjobs`
+/// threads.
+///
+/// # Errors
+/// When an option has no meaning for loads and stores, or the card does not allow it.
+pub fn load(job: &Job, words: &MemoryWords, card: &Card) -> Result<MemoryLoad, WordsError> {
+    let name = words.initiator.name();
+    if job.rate_iops.is_some() {
+        return Err(WordsError {
+            option: "rate_iops",
+            problem: format!("a rate is not modelled with the access {name}"),
+            hint: "leave it out".into(),
+        });
+    }
+    if words.fsync.is_some() && !job.rw.has_writes() {
+        return Err(WordsError {
+            option: "fsync",
+            problem: format!("{} has no stores that could be made durable", job.rw.name()),
+            hint: "leave it out, or set rw to write, randwrite, rw or randrw".into(),
+        });
+    }
+    let load = MemoryLoad {
+        initiator: words.initiator,
+        read_percent: match (job.rw.is_mixed(), job.rw.has_writes()) {
+            (true, _) => job.rwmixread,
+            (false, true) => 0,
+            (false, false) => 100,
+        },
+        bytes: job.bs,
+        outstanding: job.iodepth,
+        threads: job.numjobs,
+        random: job.rw.is_random(),
+        repeats: job.norandommap,
+        size: Some(job.size.of(card.memory.capacity)),
+        persist_every: words.fsync.unwrap_or(0),
+        ramp_fs: job.ramp_ns.unwrap_or(RAMP_NS) * FS_PER_NS,
+        stop: Stop::Time(job.runtime_ns.unwrap_or(RUNTIME_NS) * FS_PER_NS),
+        seed: job.seed.unwrap_or(SEED),
+    };
+    load.check(card).map_err(|why| {
+        let MemoryLoadError { option, problem, hint } = why;
+        WordsError { option, problem: format!("{}: {problem}", card.name), hint }
+    })?;
+    Ok(load)
+}

@@ -1,0 +1,253 @@
+//! Values as fio writes them: sizes (`4k`), times (`500ms`), lists of depths (`1,2,4`, `1..256`).
+
+use super::{BLOCK_BYTES, DEPTH_MAX};
+use crate::memory_mode::ACCESS_BYTES;
+use core::{ops::RangeInclusive, str::FromStr};
+
+/// The longest simulated time, ns: an hour. Femtoseconds in 64 bits hold five.
+const TIME_MAX_NS: u64 = 3_600_000_000_000;
+
+/// Powers of two behind a number. fio reads `Ki` as 1000 (`kb_base` is 1024 by default), so that
+/// IEC prefixes are refused here.
+const SIZE_UNITS: [(&str, u64); 9] = [
+    ("k", 1 << 10),
+    ("kb", 1 << 10),
+    ("m", 1 << 20),
+    ("mb", 1 << 20),
+    ("g", 1 << 30),
+    ("gb", 1 << 30),
+    ("t", 1 << 40),
+    ("tb", 1 << 40),
+    ("b", 1),
+];
+
+/// Units of time in ns. A number without a unit is in seconds, as in fio.
+const TIME_UNITS: [(&str, u64); 7] = [
+    ("us", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("d", 86_400_000_000_000),
+];
+
+/// An invalid value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{problem}: write {allowed}")]
+pub struct ValueError {
+    /// The problem, with the value.
+    pub problem: String,
+    /// The allowed values.
+    pub allowed: String,
+}
+
+impl ValueError {
+    pub(super) fn new(problem: String, allowed: String) -> Self {
+        Self { problem, allowed }
+    }
+}
+
+/// A part of a card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// A number of bytes.
+    Bytes(u64),
+    /// A percentage of the capacity.
+    Percent(u32),
+}
+
+impl Size {
+    /// The whole card.
+    pub const WHOLE: Self = Self::Percent(100);
+
+    /// The size in bytes on a card of this capacity.
+    pub const fn of(self, capacity: u64) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Percent(percent) if percent >= 100 => capacity,
+            Self::Percent(percent) => capacity / 100 * percent as u64,
+        }
+    }
+}
+
+impl FromStr for Size {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        if let Some(number) = text.strip_suffix('%') {
+            return Ok(Self::Percent(in_range(number, "a percentage", 1..=100)?));
+        }
+        match size(text)? {
+            0 => Err(ValueError::new("a size of 0 has no block".into(), EXAMPLE.into())),
+            bytes => Ok(Self::Bytes(bytes)),
+        }
+    }
+}
+
+/// Sizes that are allowed.
+const EXAMPLE: &str = "a size such as 4k, 1m, 1g or 4096";
+
+/// A size in bytes: a whole number, and `k`, `m`, `g` or `t` for powers of 1024.
+///
+/// # Errors
+/// When `text` is no such size, or not below 2^63.
+pub fn size(text: &str) -> Result<u64, ValueError> {
+    let wrong = |problem: String| ValueError::new(problem, EXAMPLE.into());
+    let (number, unit) = split(text);
+    let unit = unit.to_ascii_lowercase();
+    if unit.ends_with('i') || unit.ends_with("ib") {
+        return Err(wrong(format!(
+            "\"{text}\" is ambiguous: fio reads Ki as 1000 and k as 1024 unless kb_base is set"
+        )));
+    }
+    let unit_bytes = match unit.as_str() {
+        "" => Some(1),
+        _ => SIZE_UNITS.iter().find(|(name, _)| *name == unit).map(|(_, bytes)| *bytes),
+    };
+    let bytes = number.parse::<u64>().ok().zip(unit_bytes).map(|(n, unit)| n.checked_mul(unit));
+    match bytes {
+        Some(Some(bytes)) if bytes < 1 << 63 => Ok(bytes),
+        Some(_) => Err(wrong(format!("{text} is not below 2^63 bytes"))),
+        None if text.contains(',') => {
+            Err(wrong(format!("\"{text}\": a size for each direction is not modelled")))
+        }
+        None if text.contains('-') && !text.starts_with('-') => {
+            Err(wrong(format!("\"{text}\": a range of sizes is not modelled")))
+        }
+        None => Err(wrong(format!("\"{text}\" is no size"))),
+    }
+}
+
+/// A block size, bytes: a multiple of 512 up to 1 MiB.
+///
+/// # Errors
+/// When `text` is no such size.
+pub fn block(text: &str) -> Result<u32, ValueError> {
+    let bytes = size(text)?;
+    let [least, most] = BLOCK_BYTES;
+    let allowed = "a multiple of 512 from 512 to 1m, such as 4k";
+    let problem = match bytes {
+        _ if bytes % least != 0 => format!("{text} is not a multiple of 512, the logical block"),
+        _ if !(least..=most).contains(&bytes) => format!("{text} is not between 512 and 1m"),
+        _ => return Ok(bytes as u32),
+    };
+    Err(ValueError::new(problem, allowed.into()))
+}
+
+/// The bytes of an access: those of [`block`], or of a load or store: a power of two from 8 to
+/// 4096.
+///
+/// # Errors
+/// When `text` is neither.
+pub fn access(text: &str) -> Result<u32, ValueError> {
+    let [least, most] = ACCESS_BYTES;
+    match u32::try_from(size(text)?) {
+        Ok(bytes) if bytes.is_power_of_two() && (least..=most).contains(&bytes) => Ok(bytes),
+        _ => block(text),
+    }
+}
+
+/// A time in ns: a whole number and a unit; without a unit seconds.
+///
+/// # Errors
+/// When `text` is no time, or longer than an hour.
+pub fn time(text: &str) -> Result<u64, ValueError> {
+    let allowed = "a time such as 1s, 500ms or 100us, at most 1h";
+    let wrong = |problem: String| ValueError::new(problem, allowed.into());
+    let (number, unit) = split(text);
+    let unit = TIME_UNITS.iter().find(|(name, _)| *name == unit);
+    let (Ok(number), Some((_, unit))) = (number.parse::<u64>(), unit) else {
+        return Err(wrong(format!("\"{text}\" is no time")));
+    };
+    let ns = number.checked_mul(*unit).filter(|ns| *ns <= TIME_MAX_NS);
+    ns.ok_or_else(|| wrong(format!("{text} is longer than 1h")))
+}
+
+/// A time above 0, ns.
+///
+/// # Errors
+/// As [`time`], and for 0.
+pub fn runtime(text: &str) -> Result<u64, ValueError> {
+    match time(text)? {
+        0 => Err(ValueError::new(
+            "in a time of 0 nothing is measured".into(),
+            "a time such as 1s or 500ms".into(),
+        )),
+        ns => Ok(ns),
+    }
+}
+
+/// A Boolean value: 0, 1, true, false; "" is true.
+///
+/// # Errors
+/// When `text` is none of them.
+pub fn flag(text: &str) -> Result<bool, ValueError> {
+    match text {
+        "" | "1" | "true" => Ok(true),
+        "0" | "false" => Ok(false),
+        _ => Err(ValueError::new(format!("\"{text}\" is neither 0 nor 1"), "0 or 1".into())),
+    }
+}
+
+/// A whole number in a range.
+///
+/// # Errors
+/// When `text` is no whole number, or outside `range`. `kind` names it: "a queue depth".
+pub fn in_range<T: FromStr + PartialOrd + core::fmt::Display>(
+    text: &str,
+    kind: &str,
+    range: RangeInclusive<T>,
+) -> Result<T, ValueError> {
+    let allowed = || format!("a whole number from {} to {}", range.start(), range.end());
+    match text.parse::<T>() {
+        Ok(value) if range.contains(&value) => Ok(value),
+        Ok(value) => Err(ValueError::new(format!("{value} is out of range for {kind}"), allowed())),
+        Err(_) => Err(ValueError::new(format!("\"{text}\" is not {kind}"), allowed())),
+    }
+}
+
+/// Queue depths in the order of their simulation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Depths(pub Vec<u32>);
+
+impl FromStr for Depths {
+    type Err = ValueError;
+
+    /// Reads a list of depths and ranges: `1,2,4` or `1..256`. A range doubles from its first to
+    /// its last depth.
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let allowed =
+            || format!("depths from 1 to {DEPTH_MAX} as a list 1,2,4 or a doubling range 1..256");
+        let wrong = |problem: String| ValueError::new(problem, allowed());
+        let one = |text: &str| {
+            let depth = text.trim().parse::<u32>().ok().filter(|n| (1..=DEPTH_MAX).contains(n));
+            depth.ok_or_else(|| wrong(format!("\"{text}\" is no queue depth")))
+        };
+        let mut depths = vec![];
+        for part in text.split(',') {
+            let Some((from, to)) = part.split_once("..") else {
+                depths.push(one(part)?);
+                continue;
+            };
+            let (from, to) = (one(from)?, one(to)?);
+            if from > to {
+                return Err(wrong(format!("{part}: {from} is above {to}")));
+            }
+            let doubled = core::iter::successors(Some(from), |depth| depth.checked_mul(2));
+            depths.extend(doubled.take_while(|depth| *depth < to));
+            depths.push(to);
+        }
+        for (at, depth) in depths.iter().enumerate() {
+            if depths[..at].contains(depth) {
+                return Err(wrong(format!("{depth} is in the list twice")));
+            }
+        }
+        Ok(Self(depths))
+    }
+}
+
+/// The digits at the start of a text, and the rest.
+fn split(text: &str) -> (&str, &str) {
+    text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
+}

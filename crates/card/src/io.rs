@@ -1,0 +1,51 @@
+//! Commands of a host to a card, and their completions: the seam between sources of I/O (a
+//! simulated load, a real driver) and the engine that times them.
+//!
+//! Times are femtoseconds since the start of a run: 64 bits hold 5 hours.
+
+/// The operation of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// Card to host.
+    Read,
+    /// Host to card.
+    Write,
+    /// All acknowledged writes become durable.
+    Flush,
+    /// A range becomes zero without data from the host.
+    WriteZeroes,
+    /// Dataset management: a range has no content any more.
+    Deallocate,
+}
+
+/// A command in a submission queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IoCommand {
+    /// The number by which the source knows the command.
+    pub tag: u32,
+    /// The I/O queue pair, from 0.
+    pub queue: u16,
+    /// The operation.
+    pub operation: Operation,
+    /// The first byte on the medium.
+    pub offset: u64,
+    /// The length, bytes; 0 for a flush.
+    pub bytes: u32,
+    /// Force unit access: the completion waits until the data are durable.
+    pub force_unit_access: bool,
+}
+
+/// A completed command. `submitted <= fetched <= completed` holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IoCompletion {
+    /// The number of the command.
+    pub tag: u32,
+    /// The queue pair of the command.
+    pub queue: u16,
+    /// The host wrote the doorbell.
+    pub submitted: u64,
+    /// The command arrived at the controller.
+    pub fetched: u64,
+    /// The host's driver saw the completion.
+    pub completed: u64,
+}

@@ -1,0 +1,127 @@
+//! The events of the engine, in order of time.
+//!
+//! Most events follow from an earlier one after a constant delay, or after a server that works in
+//! order of arrival. Events of one kind therefore are created almost in order of time, and each
+//! kind has a *lane*: a queue whose last entries move for the rare event that comes before them. A
+//! tree of comparisons has the lane with the earliest event at its root. An event costs some tens
+//! of instructions, however many are pending.
+
+use crate::ring::Ring;
+
+/// The number of lanes: a power of two.
+pub(crate) const LANES: usize = 16;
+
+/// The time of an empty lane.
+const NEVER: u64 = u64::MAX;
+
+/// An event: its time, and what the engine stored with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Event {
+    pub(crate) at: u64,
+    pub(crate) lane: usize,
+    pub(crate) payload: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Lanes {
+    lanes: [Ring; LANES],
+    /// The time of each lane's first event.
+    first: [u64; LANES],
+    /// The lane with the earlier event of each pair of nodes below; node 1 is the root, and node
+    /// `LANES / 2 + i` compares lanes `2 i` and `2 i + 1`.
+    winners: [u8; LANES],
+}
+
+impl Lanes {
+    pub(crate) fn new(capacity: usize) -> Self {
+        let mut lanes = Self {
+            lanes: std::array::from_fn(|_| Ring::new(capacity)),
+            first: [NEVER; LANES],
+            winners: [0; LANES],
+        };
+        (0..LANES).for_each(|lane| lanes.set_first(lane, NEVER));
+        lanes
+    }
+
+    /// Adds an event. Of events with equal times, those of a lane keep the order in which they were
+    /// added, and those of the lane with the lower number come first.
+    #[inline]
+    pub(crate) fn push(&mut self, lane: usize, at: u64, payload: u64) {
+        if self.lanes[lane % LANES].push(at, payload) {
+            self.set_first(lane % LANES, at);
+        }
+    }
+
+    /// The time of the next event.
+    #[inline]
+    pub(crate) fn next_at(&self) -> Option<u64> {
+        let at = self.first[usize::from(self.winners[1]) % LANES];
+        (at != NEVER).then_some(at)
+    }
+
+    /// Removes the next event, if it is not after `until`.
+    #[inline]
+    pub(crate) fn pop(&mut self, until: u64) -> Option<Event> {
+        let lane = usize::from(self.winners[1]) % LANES;
+        let at = self.first[lane];
+        if at > until || at == NEVER {
+            return None;
+        }
+        let (_, payload) = self.lanes[lane].front()?;
+        self.lanes[lane].pop();
+        let first = self.lanes[lane].front().map_or(NEVER, |(at, _)| at);
+        self.set_first(lane, first);
+        Some(Event { at, lane, payload })
+    }
+
+    #[inline]
+    fn set_first(&mut self, lane: usize, at: u64) {
+        self.first[lane] = at;
+        let mut winner = self.earlier(lane & !1, lane | 1);
+        let mut node = (LANES + lane) / 2;
+        self.winners[node] = winner;
+        while node > 1 {
+            let sibling = self.winners[node ^ 1];
+            let (left, right) = if node & 1 == 0 { (winner, sibling) } else { (sibling, winner) };
+            winner = self.earlier(left.into(), right.into());
+            node /= 2;
+            self.winners[node] = winner;
+        }
+    }
+
+    #[inline]
+    fn earlier(&self, left: usize, right: usize) -> u8 {
+        let later = self.first[right % LANES] < self.first[left % LANES];
+        (if later { right } else { left }) as u8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn events_come_in_order_of_time(
+            events in proptest::collection::vec((0..LANES, 0_u64..50), 1..200),
+        ) {
+            let mut lanes = Lanes::new(4);
+            for (number, (lane, at)) in events.iter().enumerate() {
+                lanes.push(*lane, *at, number as u64);
+            }
+            let mut expected: Vec<_> = events.iter().enumerate().collect();
+            expected.sort_by_key(|(number, (lane, at))| (*at, *lane, *number));
+            for (number, (lane, at)) in expected {
+                prop_assert_eq!(lanes.next_at(), Some(*at));
+                if *at > 0 {
+                    prop_assert_eq!(lanes.pop(at - 1), None);
+                }
+                let event = Event { at: *at, lane: *lane, payload: number as u64 };
+                prop_assert_eq!(lanes.pop(NEVER - 1), Some(event));
+            }
+            prop_assert_eq!(lanes.next_at(), None);
+            prop_assert_eq!(lanes.pop(NEVER - 1), None);
+        }
+    }
+}

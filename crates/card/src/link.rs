@@ -1,0 +1,167 @@
+//! A PCI Express link (Base Specification 3.1): time and size of its packets.
+//!
+//! Each direction is a server that sends packets in order. A transaction layer packet (TLP) has
+//! these bytes around its payload:
+//!
+//! | | |
+//! | --- | --- |
+//! | framing and sequence number | 4: the STP token (8 GT/s and faster), or STP, END and 2 bytes |
+//! | header | 12 with an address of 32 bits and for completions, 16 with an address of 64 bits |
+//! | LCRC | 4 |
+//!
+//! Data link layer packets (ACK, UpdateFC) have 8 bytes with their framing. They answer packets of
+//! the other direction, and take the time of this one.
+//!
+//! Example: 8 lanes at 8 GT/s with 128b/130b encoding carry 7.877 GB/s, less one SKP ordered set in
+//! 371 blocks. A completion with 256 bytes of data has 276 bytes: 92.8 % of it is data.
+
+use crate::card::LinkSpec;
+
+/// Framing, sequence number and LCRC of a TLP.
+const AROUND: u64 = 8;
+/// Bytes of a DLLP.
+const DLLP: u64 = 8;
+/// A read request with an address of 64 bits.
+pub(crate) const READ_REQUEST: u64 = 16 + AROUND;
+/// A write request with an address of 64 bits, without its data.
+pub(crate) const WRITE_REQUEST: u64 = 16 + AROUND;
+/// A completion, without its data.
+pub(crate) const COMPLETION: u64 = 12 + AROUND;
+/// A write of an MSI-X message: its address has 32 bits.
+pub(crate) const MESSAGE: u64 = 12 + AROUND + 4;
+/// A write of a doorbell: the BAR has an address of 64 bits.
+pub(crate) const DOORBELL: u64 = WRITE_REQUEST + 4;
+/// A completion queue entry.
+pub(crate) const COMPLETION_ENTRY: u64 = WRITE_REQUEST + 16;
+/// Bytes of a submission queue entry.
+pub(crate) const SUBMISSION_ENTRY: u64 = 64;
+/// Bytes of a data credit.
+pub(crate) const CREDIT_BYTES: u32 = 16;
+
+/// The time of a byte on the link, fs.
+pub(crate) fn byte_fs(link: &LinkSpec) -> f64 {
+    let (gigatransfers, encoding, skip) = match link.generation {
+        // One SKP ordered set of 4 symbols each 1180 symbols (4.2.7.3).
+        1 => (2.5, 8.0 / 10.0, 1180.0 / 1184.0),
+        2 => (5.0, 8.0 / 10.0, 1180.0 / 1184.0),
+        // One SKP ordered set of a block each 370 blocks (4.2.7.3).
+        3 => (8.0, 128.0 / 130.0, 370.0 / 371.0),
+        4 => (16.0, 128.0 / 130.0, 370.0 / 371.0),
+        _ => (32.0, 128.0 / 130.0, 370.0 / 371.0),
+    };
+    let bytes_per_ns = gigatransfers * f64::from(link.lanes) / 8.0 * encoding * skip;
+    1e6 / bytes_per_ns
+}
+
+/// The packets of a transfer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Packets {
+    max_payload: u32,
+    boundary: u32,
+    /// DLLP bytes on the other direction per TLP, in 1/256 of a byte.
+    answers: u64,
+}
+
+impl Packets {
+    pub(crate) fn new(link: &LinkSpec) -> Self {
+        let per_packet = link.acknowledgements + link.credit_updates;
+        Self {
+            max_payload: link.max_payload,
+            boundary: link.read_completion_boundary,
+            answers: (per_packet * DLLP as f64 * 256.0) as u64,
+        }
+    }
+
+    /// Write requests of `bytes` from an address that is a multiple of the maximum payload.
+    #[inline]
+    pub(crate) fn writes(&self, bytes: u32) -> u32 {
+        bytes.div_ceil(self.max_payload)
+    }
+
+    /// Completions of a read of `bytes` from `address`: the first ends at a read completion
+    /// boundary, the others have the maximum payload.
+    #[inline]
+    pub(crate) fn completions(&self, address: u32, bytes: u32) -> u32 {
+        let head = (self.boundary - address % self.boundary) % self.boundary;
+        let head = head.min(bytes);
+        u32::from(head > 0) + (bytes - head).div_ceil(self.max_payload)
+    }
+}
+
+/// One direction of a link.
+#[derive(Clone, Debug)]
+pub(crate) struct Direction {
+    free: u64,
+    byte_fs: u64,
+    pub(crate) busy: u64,
+    pub(crate) bytes: u64,
+    pub(crate) packets: u64,
+}
+
+impl Direction {
+    /// An idle direction; `ideal` sends in no time.
+    pub(crate) fn new(link: &LinkSpec, ideal: bool) -> Self {
+        let byte_fs = if ideal { 0 } else { byte_fs(link).round() as u64 };
+        Self { free: 0, byte_fs, busy: 0, bytes: 0, packets: 0 }
+    }
+
+    /// The time at which a packet that waits at `at` may start.
+    #[inline]
+    pub(crate) fn starts(&self, at: u64) -> u64 {
+        self.free.max(at)
+    }
+
+    /// The time of `bytes` on the link.
+    #[inline]
+    pub(crate) fn time_of(&self, bytes: u64) -> u64 {
+        bytes * self.byte_fs
+    }
+
+    /// Sends `bytes` in some packets from `at`, and returns the time at which the last byte is out.
+    #[inline]
+    pub(crate) fn send(&mut self, at: u64, bytes: u64, packets: u32) -> u64 {
+        let time = self.time_of(bytes);
+        self.free = self.free.max(at) + time;
+        self.busy += time;
+        self.bytes += bytes;
+        self.packets += u64::from(packets);
+        self.free
+    }
+
+    /// Sends the DLLPs that answer packets of the other direction.
+    #[inline]
+    pub(crate) fn answer(&mut self, at: u64, packets: u32, of: &Packets) {
+        let time = u64::from(packets) * of.answers * self.byte_fs / 256;
+        self.free = self.free.max(at) + time;
+        self.busy += time;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::card::Card;
+
+    #[test]
+    fn bytes_take_the_time_of_generation_and_width() {
+        let link = |generation, lanes| LinkSpec {
+            generation,
+            lanes,
+            ..Card::by_name("flashtec-dram").unwrap().link
+        };
+        let gbps = |generation, lanes| 1e6 / byte_fs(&link(generation, lanes));
+        assert!((gbps(1, 1) - 0.25 * 1180.0 / 1184.0).abs() < 1e-9);
+        assert!((gbps(3, 8) - 7.8769 * 370.0 / 371.0).abs() < 1e-3);
+        assert!((gbps(4, 8) - 2.0 * gbps(3, 8)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn reads_are_completed_in_packets_up_to_the_boundary() {
+        let packets = Packets::new(&Card::by_name("flashtec-dram").unwrap().link);
+        let table = [(0, 512, 2), (0, 64, 1), (64, 64, 1), (16, 64, 2), (16, 16, 1), (32, 560, 4)];
+        for (address, bytes, expected) in table {
+            assert_eq!(packets.completions(address, bytes), expected, "{address} {bytes}");
+        }
+        assert_eq!((packets.writes(4096), packets.writes(100)), (16, 1));
+    }
+}

@@ -1,0 +1,297 @@
+//! A load on a card in fio's words, and what it measures.
+//!
+//! A group is a job section of fio: `numjobs` equal threads, each with its own queue pair if the
+//! card has enough, and with `iodepth` I/Os outstanding. A thread submits an I/O as soon as one
+//! completes, or at a given rate. Several groups run at once.
+//!
+//! Times as fio defines them: *slat* from the thread's decision to the doorbell, *clat* from the
+//! doorbell to the completion in the host, *lat* their sum. I/Os that complete in the ramp time are
+//! not counted.
+
+pub(crate) mod addresses;
+mod measure;
+mod threads;
+
+use crate::{
+    card::{BLOCK_BYTES, Card},
+    engine::{Engine, WriteObserver},
+    settings::Settings,
+};
+use core::fmt;
+pub use measure::{Bound, DirectionResult, Latencies, Outcome};
+use threads::Threads;
+
+/// The order and direction of I/Os: fio's `rw`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// `read`.
+    Read,
+    /// `write`.
+    Write,
+    /// `randread`.
+    RandomRead,
+    /// `randwrite`.
+    RandomWrite,
+    /// `rw` or `readwrite`.
+    Mixed,
+    /// `randrw`.
+    RandomMixed,
+}
+
+impl Access {
+    /// All, with fio's names; an alias follows the name that is printed.
+    pub const ALL: [(&'static str, Self); 7] = [
+        ("read", Self::Read),
+        ("write", Self::Write),
+        ("randread", Self::RandomRead),
+        ("randwrite", Self::RandomWrite),
+        ("randrw", Self::RandomMixed),
+        ("rw", Self::Mixed),
+        ("readwrite", Self::Mixed),
+    ];
+
+    /// fio's name.
+    pub fn name(self) -> &'static str {
+        Self::ALL.into_iter().find(|(_, access)| *access == self).map_or("", |(name, _)| name)
+    }
+
+    /// Returns true for random offsets.
+    pub const fn is_random(self) -> bool {
+        matches!(self, Self::RandomRead | Self::RandomWrite | Self::RandomMixed)
+    }
+
+    /// Returns true for reads and writes together.
+    pub const fn is_mixed(self) -> bool {
+        matches!(self, Self::Mixed | Self::RandomMixed)
+    }
+
+    /// Returns true if some of the I/Os are writes.
+    pub const fn has_writes(self) -> bool {
+        !matches!(self, Self::Read | Self::RandomRead)
+    }
+}
+
+/// A job section.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// The name of the section.
+    pub name: String,
+    /// `rw`. Default: `read`.
+    pub access: Access,
+    /// `bs`: bytes of each I/O. Default: 4096.
+    pub block_bytes: u32,
+    /// `iodepth`: I/Os that each thread keeps outstanding. Default: 1.
+    pub depth: u32,
+    /// `numjobs`: threads. Default: 1.
+    pub jobs: u32,
+    /// `rate_iops`: I/Os per second of each thread. Default: no limit.
+    pub rate_iops: Option<f64>,
+    /// `rwmixread`: percentage of reads in a mix. Default: 50.
+    pub read_percent: u32,
+    /// `offset`: the first byte that the group uses. Default: 0.
+    pub offset: u64,
+    /// `size`: bytes that the group uses. Default: up to the end of the card.
+    pub size: Option<u64>,
+    /// `norandommap`: random offsets with repetition. Without it, each block is used once before
+    /// any is used again. Default: false.
+    pub repeats: bool,
+    /// Writes with force unit access. Default: false.
+    pub force_unit_access: bool,
+}
+
+impl Default for Group {
+    fn default() -> Self {
+        Self {
+            name: "job".into(),
+            access: Access::Read,
+            block_bytes: 4096,
+            depth: 1,
+            jobs: 1,
+            rate_iops: None,
+            read_percent: 50,
+            offset: 0,
+            size: None,
+            repeats: false,
+            force_unit_access: false,
+        }
+    }
+}
+
+/// The end of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// `runtime`: after this time without the ramp time, fs.
+    Time(u64),
+    /// After this number of counted I/Os of all groups.
+    Ios(u64),
+}
+
+/// A load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Load {
+    /// The job sections.
+    pub groups: Vec<Group>,
+    /// `ramp_time`, fs.
+    pub ramp_fs: u64,
+    /// The end of the run.
+    pub stop: Stop,
+    /// `randseed`.
+    pub seed: u64,
+}
+
+/// A load that the card cannot run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadError {
+    /// The name of the job section.
+    pub group: String,
+    /// fio's name of the option.
+    pub option: &'static str,
+    /// The cause.
+    pub problem: String,
+    /// The remedy.
+    pub hint: String,
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: {}", self.group, self.option, self.problem)
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+/// The most threads of a load.
+const JOBS_MAX: u32 = 4096;
+
+/// The longest ramp time or run time, fs: an hour.
+const TIME_MAX: u64 = 3_600_000_000_000_000_000;
+
+/// fio's name of the time that is above [`TIME_MAX`], if any.
+pub(crate) const fn too_long(ramp_fs: u64, stop: Stop) -> Option<&'static str> {
+    match stop {
+        _ if ramp_fs > TIME_MAX => Some("ramp_time"),
+        Stop::Time(time) if time > TIME_MAX => Some("runtime"),
+        _ => None,
+    }
+}
+
+impl Load {
+    /// One group, up to a number of I/Os, after a ramp that fills the queues.
+    pub fn single(group: Group, ios: u64) -> Self {
+        Self { groups: vec![group], ramp_fs: 100_000_000_000, stop: Stop::Ios(ios), seed: 1 }
+    }
+
+    /// Checks that `card` can run this load.
+    ///
+    /// # Errors
+    /// The first option that is out of range or exceeds the card.
+    pub fn check(&self, card: &Card) -> Result<(), LoadError> {
+        self.groups.iter().try_for_each(|group| group.check(card))?;
+        let group = || self.groups.first().map_or("load", |group| &group.name);
+        let error = |option, problem: String, hint: &str| {
+            Err(LoadError { group: group().into(), option, problem, hint: hint.into() })
+        };
+        let jobs: u64 = self.groups.iter().map(|group| u64::from(group.jobs)).sum();
+        if jobs == 0 || jobs > JOBS_MAX.into() {
+            return error("numjobs", format!("there are {jobs} threads"), "use 1 to 4096 threads");
+        }
+        let mut depths = vec![0_u64; card.nvme.queues as usize];
+        let threads = self.groups.iter().flat_map(|g| (0..g.jobs).map(|_| g.depth));
+        for (thread, depth) in threads.enumerate() {
+            depths[thread % card.nvme.queues as usize] += u64::from(depth);
+        }
+        let deepest = depths.into_iter().max().unwrap_or(0);
+        if deepest >= card.nvme.entries.into() {
+            let problem = format!(
+                "{deepest} outstanding I/Os do not fit a queue of {} entries",
+                card.nvme.entries
+            );
+            let hint = format!("use at most {} for each queue", card.nvme.entries - 1);
+            return error("iodepth", problem, &hint);
+        }
+        if let Some(option) = too_long(self.ramp_fs, self.stop) {
+            return error(option, "it is above an hour".into(), "use at most 3600s");
+        }
+        match self.stop {
+            Stop::Time(0) => error("runtime", "it is 0".into(), "use a time such as 100ms"),
+            Stop::Ios(0) => error("number_ios", "it is 0".into(), "use at least 1"),
+            _ => Ok(()),
+        }
+    }
+
+    /// Runs the load on `card`.
+    ///
+    /// # Errors
+    /// If the card cannot run the load.
+    pub fn run<O: WriteObserver>(
+        &self,
+        card: &Card,
+        settings: &Settings,
+        observer: &mut O,
+    ) -> Result<Outcome, LoadError> {
+        self.check(card)?;
+        let mut engine = Engine::new(card, settings);
+        let outcome = Threads::new(self, card).run(&mut engine, observer);
+        engine.finish(observer);
+        Ok(outcome)
+    }
+}
+
+impl Group {
+    fn check(&self, card: &Card) -> Result<(), LoadError> {
+        let error = |option, problem: String, hint: String| {
+            Err(LoadError { group: self.name.clone(), option, problem, hint })
+        };
+        let (block, capacity) = (self.block_bytes, card.memory.capacity);
+        if block == 0 || !block.is_multiple_of(BLOCK_BYTES) {
+            let problem = format!("{block} bytes are no whole number of blocks");
+            return error("bs", problem, format!("use a multiple of {BLOCK_BYTES}"));
+        }
+        if block > card.nvme.max_transfer {
+            let problem = format!("{block} bytes are more than a command transfers");
+            return error("bs", problem, format!("use at most {}", card.nvme.max_transfer));
+        }
+        if self.depth == 0 || self.depth >= card.nvme.entries {
+            let problem =
+                format!("{} I/Os do not fit a queue of {}", self.depth, card.nvme.entries);
+            return error("iodepth", problem, format!("use 1 to {}", card.nvme.entries - 1));
+        }
+        if self.jobs == 0 || self.jobs > JOBS_MAX {
+            let problem = format!("there are {} threads", self.jobs);
+            return error("numjobs", problem, format!("use 1 to {JOBS_MAX} threads"));
+        }
+        if self.read_percent > 100 {
+            let problem = format!("{} % are no part", self.read_percent);
+            return error("rwmixread", problem, "use 0 to 100".into());
+        }
+        if let Some(rate) = self.rate_iops
+            && !(1.0..=1e9).contains(&rate)
+        {
+            let problem = format!("{rate} I/Os per second are not possible");
+            return error("rate_iops", problem, "use 1 to 1000000000".into());
+        }
+        if !self.offset.is_multiple_of(BLOCK_BYTES.into()) || self.offset >= capacity {
+            let problem = format!("no block of the card is at {}", self.offset);
+            let hint = format!("use a multiple of {BLOCK_BYTES} below {capacity}");
+            return error("offset", problem, hint);
+        }
+        let size = self.size_on(card);
+        if size < block.into() {
+            let problem = format!("{size} bytes are less than a block of {block}");
+            return error("size", problem, format!("use at least {block}"));
+        }
+        if size > capacity - self.offset {
+            let problem = format!("{size} bytes from {} exceed the card", self.offset);
+            return error("size", problem, format!("use at most {}", capacity - self.offset));
+        }
+        Ok(())
+    }
+
+    /// Bytes that the group uses on `card`.
+    fn size_on(&self, card: &Card) -> u64 {
+        self.size.unwrap_or(card.memory.capacity.saturating_sub(self.offset))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,202 @@
+//! The measurements of a load.
+
+use crate::{
+    engine::{Usage, Utilisation},
+    settings::Component,
+};
+use hdrhistogram::Histogram;
+
+/// Femtoseconds of a nanosecond.
+const FS_PER_NS: u64 = 1_000_000;
+/// The longest latency that is counted as it is, ns: 1000 s.
+const NS_MAX: u64 = 1_000_000_000_000;
+/// Significant decimal digits of percentiles.
+const DIGITS: u8 = 3;
+
+/// Latencies of a kind: count, mean, percentiles within 0.1 %, and the exact least and largest.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Latencies {
+    histogram: Histogram<u64>,
+    sum_ns: u128,
+    min_ns: u64,
+    max_ns: u64,
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        // These bounds are valid: 1 <= low, 2 low <= high, digits up to 5.
+        let histogram = Histogram::new_with_bounds(1, NS_MAX, DIGITS);
+        let histogram = histogram.unwrap_or_else(|_| unreachable!("the bounds are valid"));
+        Self { histogram, sum_ns: 0, min_ns: u64::MAX, max_ns: 0 }
+    }
+}
+
+impl Latencies {
+    #[inline]
+    pub(crate) fn record(&mut self, fs: u64) {
+        let ns = fs / FS_PER_NS;
+        self.histogram.saturating_record(ns);
+        self.sum_ns += u128::from(ns);
+        self.min_ns = self.min_ns.min(ns);
+        self.max_ns = self.max_ns.max(ns);
+    }
+
+    /// Adds the latencies of `other`.
+    pub fn add(&mut self, other: &Self) {
+        // Both histograms have the same bounds.
+        let added = self.histogram.add(&other.histogram);
+        debug_assert!(added.is_ok(), "{added:?}");
+        self.sum_ns += other.sum_ns;
+        self.min_ns = self.min_ns.min(other.min_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+    }
+
+    /// The number of latencies.
+    pub fn count(&self) -> u64 {
+        self.histogram.len()
+    }
+
+    /// The mean, ns; 0 without latencies.
+    pub fn mean_ns(&self) -> f64 {
+        if self.count() == 0 { 0.0 } else { self.sum_ns as f64 / self.count() as f64 }
+    }
+
+    /// The standard deviation, ns.
+    pub fn deviation_ns(&self) -> f64 {
+        self.histogram.stdev()
+    }
+
+    /// The least latency, ns; 0 without latencies.
+    pub fn min_ns(&self) -> u64 {
+        if self.count() == 0 { 0 } else { self.min_ns }
+    }
+
+    /// The largest latency, ns.
+    pub fn max_ns(&self) -> u64 {
+        self.max_ns
+    }
+
+    /// The latency that `percent` of all do not exceed, ns.
+    pub fn percentile_ns(&self, percent: f64) -> u64 {
+        self.histogram.value_at_percentile(percent).clamp(self.min_ns(), self.max_ns)
+    }
+
+    /// Counts in bins of equal ratio, for a logarithmic axis: the end of each bin in ns, exclusive,
+    /// and its count. The first bin ends at `first_ns`; only bins up to the largest latency exist.
+    pub fn bins(&self, first_ns: u64, ratio: f64) -> Vec<(u64, u64)> {
+        if self.count() == 0 {
+            return vec![];
+        }
+        let log = self.histogram.iter_log(first_ns.max(1), ratio.max(1.01));
+        log.map(|bin| (bin.value_iterated_to() + 1, bin.count_since_last_iteration())).collect()
+    }
+}
+
+/// The measurements of one direction, or of all I/Os.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DirectionResult {
+    /// Completed I/Os.
+    pub ios: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// I/Os per second.
+    pub iops: f64,
+    /// Bytes per second.
+    pub bytes_per_s: f64,
+    /// Submission latency: from the thread's decision to the doorbell.
+    pub slat: Latencies,
+    /// Completion latency: from the doorbell to the completion in the host.
+    pub clat: Latencies,
+    /// Latency: the sum of both.
+    pub lat: Latencies,
+}
+
+impl DirectionResult {
+    /// Mean latency (lat) of two directions, ns.
+    pub(crate) fn mean_ns(both: [&Self; 2]) -> f64 {
+        let [ios, sum] = both.into_iter().fold([0.0, 0.0], |[ios, sum], of| {
+            [ios + of.ios as f64, sum + of.lat.mean_ns() * of.ios as f64]
+        });
+        sum / f64::max(ios, 1.0)
+    }
+
+    /// Adds the I/Os of `other`, measured in the same time.
+    pub fn add(&mut self, other: &Self) {
+        self.ios += other.ios;
+        self.bytes += other.bytes;
+        self.iops += other.iops;
+        self.bytes_per_s += other.bytes_per_s;
+        self.slat.add(&other.slat);
+        self.clat.add(&other.clat);
+        self.lat.add(&other.lat);
+    }
+
+    pub(crate) fn rate(&mut self, span_fs: u64) {
+        let seconds = span_fs.max(1) as f64 / 1e15;
+        self.iops = self.ios as f64 / seconds;
+        self.bytes_per_s = self.bytes as f64 / seconds;
+    }
+}
+
+/// The cause that no more I/Os complete in a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// A saturated component.
+    Component(Component),
+    /// The latency at this number of outstanding I/Os.
+    Depth,
+    /// `rate_iops`.
+    Rate,
+}
+
+impl Bound {
+    /// The name in records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Component(component) => component.name(),
+            Self::Depth => "depth",
+            Self::Rate => "rate",
+        }
+    }
+}
+
+/// The measurements of a load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// Reads.
+    pub read: DirectionResult,
+    /// Writes.
+    pub write: DirectionResult,
+    /// Reads and writes of each group, in the order of the load.
+    pub groups: Vec<[DirectionResult; 2]>,
+    /// The counted time, fs.
+    pub span_fs: u64,
+    /// The end of the run with its ramp time, fs.
+    pub end_fs: u64,
+    /// The mean number of outstanding I/Os in the counted time.
+    pub outstanding: f64,
+    /// I/Os submitted in the whole run.
+    pub submitted: u64,
+    /// I/Os completed in the whole run.
+    pub completed: u64,
+    /// The utilisation of each component.
+    pub utilisation: Utilisation,
+    /// The cause that there is no higher throughput.
+    pub bound_by: Bound,
+    /// Counters at the start and at the end of the counted time.
+    pub usage: [Usage; 2],
+    /// Events of the engine in the whole run.
+    pub events: u64,
+}
+
+impl Outcome {
+    /// I/Os per second in both directions.
+    pub fn iops(&self) -> f64 {
+        self.read.iops + self.write.iops
+    }
+
+    /// Mean latency (lat) of both directions, ns.
+    pub fn mean_ns(&self) -> f64 {
+        DirectionResult::mean_ns([&self.read, &self.write])
+    }
+}

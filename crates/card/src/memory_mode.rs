@@ -1,0 +1,227 @@
+//! The card as memory: loads and stores of a processor, and direct access by another device.
+//!
+//! ```text
+//! load       read request ──▶ link ──▶ memory channel ──▶ link ──▶ data
+//! store      write-combining buffer ──▶ link ──▶ buffer ──▶ memory channel
+//! persist    read request behind the stores; its data come when all of them are safe
+//! ```
+//!
+//! A load is a non-posted read: it costs a round trip. Stores are posted, 64 bytes at a time from a
+//! write-combining buffer, and the processor does not wait for them; credits of the card stop them
+//! when the memory is slower than the link. A store is persistent when it has reached the memory
+//! by the card's rule, and the processor knows it by reading back: a read does not pass posted
+//! writes (PCI Express Base Specification 3.1, 2.4.1). A peer device does the same with larger
+//! packets, through the root complex or a switch.
+//!
+//! An access is 8 to 4096 bytes: lines of 64 bytes of a processor, or packets up to the maximum
+//! payload of a peer, all of them issued together. The memory serves a row segment (512 bytes) of
+//! an access at once, when all its packets have arrived. Segments of different accesses are not
+//! merged: each opens its row, and waits for the cycle of its bank. All requests pass one direction
+//! of the link, so that their order on the link is the order at the memory channel.
+//!
+//! Not modelled: the line buffers of a core, of which there are 10 to 16. A load with more
+//! outstanding lines for each thread (`outstanding * bytes / 64`) has no processor that issues it.
+
+mod run;
+
+use crate::{
+    card::{BarSpec, Card},
+    engine::Utilisation,
+    load::{Bound, DirectionResult, Latencies, Stop, too_long},
+    settings::Settings,
+};
+use core::fmt;
+use run::Run;
+
+/// The device that reads and writes the card's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Initiator {
+    /// A processor of the host.
+    Processor,
+    /// Another PCIe device (peer-to-peer DMA).
+    Peer,
+}
+
+impl Initiator {
+    /// The name of the access mode in records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Processor => "memory",
+            Self::Peer => "peer",
+        }
+    }
+
+    /// The way from the initiator to the port of the link, both ways together, fs. Assumed: 100 ns
+    /// in a processor and its root complex; 300 ns for a second link and a switch or root complex.
+    const fn round_trip_fs(self) -> u64 {
+        match self {
+            Self::Processor => 100_000_000,
+            Self::Peer => 300_000_000,
+        }
+    }
+}
+
+/// Accesses to the card's memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MemoryLoad {
+    /// The device that reads and writes.
+    pub initiator: Initiator,
+    /// Percentage of loads.
+    pub read_percent: u32,
+    /// Bytes of an access: a power of two from 8 to 4096.
+    pub bytes: u32,
+    /// Accesses that each thread keeps outstanding: buffers of loads and of write combining.
+    pub outstanding: u32,
+    /// Threads of the processor, or DMA streams of the peer.
+    pub threads: u32,
+    /// Random addresses; otherwise one after the other.
+    pub random: bool,
+    /// Random addresses with repetition; otherwise each is used once before any is used again.
+    pub repeats: bool,
+    /// Bytes from the start of the range that are used; `None` for all.
+    pub size: Option<u64>,
+    /// Stores of a thread between two reads that make them persistent; 0 for never.
+    pub persist_every: u32,
+    /// Time before the measurement, fs.
+    pub ramp_fs: u64,
+    /// The end of the run.
+    pub stop: Stop,
+    /// The seed of all randomness.
+    pub seed: u64,
+}
+
+impl Default for MemoryLoad {
+    fn default() -> Self {
+        Self {
+            initiator: Initiator::Processor,
+            read_percent: 100,
+            bytes: 64,
+            outstanding: 1,
+            threads: 1,
+            random: true,
+            repeats: false,
+            size: None,
+            persist_every: 0,
+            ramp_fs: 0,
+            stop: Stop::Ios(100_000),
+            seed: 1,
+        }
+    }
+}
+
+/// An access to memory that the card does not allow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryLoadError {
+    /// The option, in the words of fio.
+    pub option: &'static str,
+    /// The problem.
+    pub problem: String,
+    /// The remedy.
+    pub hint: String,
+}
+
+impl fmt::Display for MemoryLoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.option, self.problem)
+    }
+}
+
+impl std::error::Error for MemoryLoadError {}
+
+/// The measurements of a load on memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MemoryOutcome {
+    /// Loads. Latencies are from the request to the data; there is no submission latency.
+    pub loads: DirectionResult,
+    /// Stores. Latencies are until the write-combining buffer is free.
+    pub stores: DirectionResult,
+    /// Latencies of reads that make stores persistent.
+    pub persists: Latencies,
+    /// The counted time, fs.
+    pub span_fs: u64,
+    /// Accesses completed in the whole run.
+    pub completed: u64,
+    /// The utilisation of link, credits and memory.
+    pub utilisation: Utilisation,
+    /// The cause that there is no higher throughput.
+    pub bound_by: Bound,
+}
+
+impl MemoryOutcome {
+    /// Bytes loaded and stored per second.
+    pub fn bytes_per_s(&self) -> f64 {
+        self.loads.bytes_per_s + self.stores.bytes_per_s
+    }
+
+    /// The mean latency of loads and stores, ns.
+    pub fn mean_ns(&self) -> f64 {
+        DirectionResult::mean_ns([&self.loads, &self.stores])
+    }
+}
+
+/// The smallest and the largest access, bytes: a register, and a page.
+pub const ACCESS_BYTES: [u32; 2] = [8, 4096];
+
+/// The most outstanding accesses of all threads.
+const OUTSTANDING_MAX: u64 = 1 << 16;
+
+impl MemoryLoad {
+    /// Checks that `card` allows this load.
+    ///
+    /// # Errors
+    /// The first value that is out of range.
+    pub fn check<'a>(&self, card: &'a Card) -> Result<&'a BarSpec, MemoryLoadError> {
+        let error =
+            |option, problem: String, hint: String| Err(MemoryLoadError { option, problem, hint });
+        let Some(bar) = &card.bar else {
+            let problem = format!("{} has no BAR for its memory", card.name);
+            return error("access", problem, "use it as storage, or add [bar] to its file".into());
+        };
+        let [least, most] = ACCESS_BYTES;
+        if !self.bytes.is_power_of_two() || !(least..=most).contains(&self.bytes) {
+            let problem = format!("an access has {} bytes", self.bytes);
+            return error("bs", problem, format!("use a power of two from {least} to {most}"));
+        }
+        let outstanding = u64::from(self.outstanding) * u64::from(self.threads);
+        if !(1..=OUTSTANDING_MAX).contains(&outstanding) {
+            let problem = format!("{outstanding} accesses cannot be outstanding");
+            let hint = format!("use 1 to {OUTSTANDING_MAX}, of all threads together");
+            return error("iodepth", problem, hint);
+        }
+        if self.read_percent > 100 {
+            let problem = format!("{} % are no part", self.read_percent);
+            return error("rwmixread", problem, "use 0 to 100".into());
+        }
+        let size = self.size_on(bar);
+        if size < self.bytes.into() || size > bar.bytes {
+            let problem = format!("{size} bytes are no part of the BAR of {}", card.name);
+            return error("size", problem, format!("use {} to {}", self.bytes, bar.bytes));
+        }
+        if let Some(option) = too_long(self.ramp_fs, self.stop) {
+            return error(option, "it is above an hour".into(), "use at most 3600s".into());
+        }
+        match self.stop {
+            Stop::Ios(0) | Stop::Time(0) => {
+                error("runtime", "there are no accesses".into(), "use a time such as 10ms".into())
+            }
+            _ => Ok(bar),
+        }
+    }
+
+    /// Runs the load on `card`. Of `settings`, the components without limits count.
+    ///
+    /// # Errors
+    /// If the card does not allow the load.
+    pub fn run(&self, card: &Card, settings: &Settings) -> Result<MemoryOutcome, MemoryLoadError> {
+        let bar = self.check(card)?;
+        Ok(Run::new(self, card, bar, settings).all())
+    }
+
+    /// Bytes of the range that are used.
+    fn size_on(&self, bar: &BarSpec) -> u64 {
+        self.size.unwrap_or(bar.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,294 @@
+//! The events of a load on memory.
+
+use super::{Initiator, MemoryLoad, MemoryOutcome};
+use crate::{
+    card::{BarSpec, Card, SEGMENT_BYTES},
+    channel::Memory,
+    engine::{Usage, Utilisation},
+    lanes::Lanes,
+    link::{COMPLETION, CREDIT_BYTES, Direction, Packets, READ_REQUEST, WRITE_REQUEST},
+    load::{
+        Bound, DirectionResult, Latencies, Stop,
+        addresses::{Addresses, next_seed},
+    },
+    pool::Pool,
+    settings::{Component, Settings},
+};
+
+/// Bytes of a line: the unit of a processor's loads and of write combining.
+const LINE_BYTES: u32 = 64;
+
+const ISSUED: usize = 0;
+const READY: usize = 1;
+const DONE: usize = 2;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AccessKind {
+    Load,
+    Store,
+    Persist,
+}
+
+/// An outstanding access.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    thread: u32,
+    access: AccessKind,
+    since: u64,
+    /// Segments that are not complete.
+    pending: u32,
+    /// Bytes of each segment.
+    segment: u32,
+}
+
+#[derive(Clone, Debug)]
+struct AccessThread {
+    addresses: Addresses,
+    /// Stores since the last read that made them persistent.
+    stores: u32,
+    /// The address of the last store, which that read reads.
+    stored: u64,
+}
+
+pub(super) struct Run<'a> {
+    card: &'a Card,
+    load: &'a MemoryLoad,
+    packets: Packets,
+    lanes: Lanes,
+    up: Direction,
+    down: Direction,
+    headers: Pool,
+    data: Pool,
+    memory: Memory,
+    threads: Vec<AccessThread>,
+    slots: Vec<Slot>,
+    /// The time at which all stores are safe.
+    safe: u64,
+    completed: u64,
+    loads: DirectionResult,
+    stores: DirectionResult,
+    persists: Latencies,
+}
+
+impl<'a> Run<'a> {
+    /// A load that was checked, before its first access.
+    pub(super) fn new(
+        load: &'a MemoryLoad,
+        card: &'a Card,
+        bar: &BarSpec,
+        settings: &Settings,
+    ) -> Self {
+        let ideal = |component| settings.ideal.has(component);
+        let credits = !ideal(Component::Credits);
+        let blocks = load.size_on(bar) / u64::from(load.bytes);
+        let mut seed = load.seed;
+        let thread = |_| {
+            let own = next_seed(&mut seed);
+            let addresses = Addresses::new(load.random, load.repeats, blocks, own);
+            AccessThread { addresses, stores: 0, stored: 0 }
+        };
+        let access = AccessKind::Load;
+        let slot = |thread| Slot { thread, access, since: 0, pending: 0, segment: 0 };
+        let slots = |thread| std::iter::repeat_n(slot(thread), load.outstanding as usize);
+        Self {
+            card,
+            load,
+            packets: Packets::new(&card.link),
+            lanes: Lanes::new(64),
+            up: Direction::new(&card.link, ideal(Component::LinkUp)),
+            down: Direction::new(&card.link, ideal(Component::LinkDown)),
+            headers: Pool::new(bar.posted_headers, credits),
+            data: Pool::new(bar.posted_data, credits),
+            memory: Memory::new(&card.memory, ideal(Component::Memory)),
+            threads: (0..load.threads).map(thread).collect(),
+            slots: (0..load.threads).flat_map(slots).collect(),
+            safe: 0,
+            completed: 0,
+            loads: DirectionResult::default(),
+            stores: DirectionResult::default(),
+            persists: Latencies::default(),
+        }
+    }
+
+    /// Runs to the end of the load.
+    pub(super) fn all(mut self) -> MemoryOutcome {
+        (0..self.slots.len() as u64).for_each(|slot| self.lanes.push(ISSUED, 0, slot));
+        let start = self.load.ramp_fs;
+        let (mut end, accesses) = match self.load.stop {
+            Stop::Time(time) => (start + time, u64::MAX),
+            Stop::Ios(accesses) => (u64::MAX - 1, accesses),
+        };
+        while let Some(event) = self.lanes.pop(start) {
+            self.handle(event.lane, event.at, event.payload as usize, false);
+        }
+        let first = self.usage(start);
+        while let Some(event) = self.lanes.pop(end) {
+            self.handle(event.lane, event.at, event.payload as usize, true);
+            if self.loads.ios + self.stores.ios == accesses {
+                end = event.at;
+                break;
+            }
+        }
+        let utilisation = Utilisation::between(&first, &self.usage(end));
+        // The credits are those of the direction to the card.
+        let bound = utilisation.bound_with_credits_of(Component::LinkDown);
+        let span_fs = end - start;
+        for result in [&mut self.loads, &mut self.stores] {
+            result.lat = result.clat.clone();
+            result.bytes = result.ios * u64::from(self.load.bytes);
+            result.rate(span_fs);
+        }
+        MemoryOutcome {
+            loads: self.loads,
+            stores: self.stores,
+            persists: self.persists,
+            span_fs,
+            completed: self.completed,
+            utilisation,
+            bound_by: bound.map_or(Bound::Depth, Bound::Component),
+        }
+    }
+
+    fn handle(&mut self, lane: usize, now: u64, slot: usize, counted: bool) {
+        match lane {
+            ISSUED => self.issue(now, slot),
+            READY => self.ready(now, slot),
+            _ => self.done(now, slot, counted),
+        }
+    }
+
+    fn issue(&mut self, now: u64, slot: usize) {
+        let (load, bytes) = (self.load, self.load.bytes);
+        let thread = &mut self.threads[self.slots[slot].thread as usize];
+        let persists = load.persist_every > 0 && thread.stores >= load.persist_every;
+        let (access, address, bytes) = if persists {
+            thread.stores = 0;
+            (AccessKind::Persist, thread.stored, bytes.min(LINE_BYTES))
+        } else {
+            let is_load = thread.addresses.below(100) < load.read_percent.into();
+            let address = thread.addresses.next() * u64::from(bytes);
+            if is_load {
+                (AccessKind::Load, address, bytes)
+            } else {
+                thread.stores += 1;
+                thread.stored = address;
+                (AccessKind::Store, address, bytes)
+            }
+        };
+        let segment = bytes.min(self.card.chunk_bytes()).min(SEGMENT_BYTES);
+        let pending = bytes / segment;
+        self.slots[slot] = Slot { access, since: now, pending, segment, ..self.slots[slot] };
+        let at = now + load.initiator.round_trip_fs() / 2;
+        for number in 0..pending {
+            let address = address + u64::from(number * segment);
+            match access {
+                AccessKind::Store => self.store(at, slot, address),
+                AccessKind::Load | AccessKind::Persist => self.read(at, slot, address),
+            }
+        }
+    }
+
+    /// Requests a segment.
+    fn read(&mut self, at: u64, slot: usize, address: u64) {
+        let Slot { access, segment, .. } = self.slots[slot];
+        let requests = match self.load.initiator {
+            Initiator::Processor => segment.div_ceil(LINE_BYTES),
+            Initiator::Peer => 1,
+        };
+        let sent = self.down.send(at, u64::from(requests) * READ_REQUEST, requests);
+        self.up.answer(at, requests, &self.packets);
+        let arrives = sent + self.card.link.delay_fs;
+        let times = self.memory.transfer(arrives, address, segment, false, &mut ());
+        let mut ready = times.data + self.card.controller.ecc_fs;
+        if access == AccessKind::Persist {
+            ready = ready.max(self.safe);
+        }
+        self.lanes.push(READY, ready, slot as u64);
+    }
+
+    /// Writes a segment, once credits for all its packets are free.
+    fn store(&mut self, at: u64, slot: usize, address: u64) {
+        let bytes = self.slots[slot].segment;
+        let writes = match self.load.initiator {
+            Initiator::Processor => bytes.div_ceil(LINE_BYTES),
+            Initiator::Peer => self.packets.writes(bytes),
+        };
+        let credits = bytes.div_ceil(CREDIT_BYTES);
+        let start = self.headers.take_from(self.down.starts(at), writes);
+        let start = self.data.take_from(start, credits);
+        let wire = u64::from(writes) * WRITE_REQUEST + u64::from(bytes);
+        let sent = self.down.send(start, wire, writes);
+        self.up.answer(start, writes, &self.packets);
+        let arrives = sent + self.card.link.delay_fs;
+        let times = self.memory.transfer(arrives, address, bytes, true, &mut ());
+        let ecc = self.card.controller.ecc_fs;
+        let back = times.data + ecc + self.card.link.delay_fs;
+        self.headers.give(back, writes);
+        self.data.give(back, credits);
+        let safe = times.safe(self.card.memory.durable);
+        self.safe = self.safe.max(safe + ecc);
+        self.lanes.push(DONE, sent, slot as u64);
+    }
+
+    /// The data of a segment leave the card.
+    fn ready(&mut self, now: u64, slot: usize) {
+        let bytes = self.slots[slot].segment;
+        let packets = match self.load.initiator {
+            Initiator::Processor => bytes.div_ceil(LINE_BYTES),
+            Initiator::Peer => self.packets.completions(0, bytes),
+        };
+        let wire = u64::from(bytes) + u64::from(packets) * COMPLETION;
+        let sent = self.up.send(now, wire, packets);
+        self.down.answer(now, packets, &self.packets);
+        let way = self.load.initiator.round_trip_fs() / 2;
+        self.lanes.push(DONE, sent + self.card.link.delay_fs + way, slot as u64);
+    }
+
+    /// A segment is complete; the last one completes the access.
+    fn done(&mut self, now: u64, number: usize, counted: bool) {
+        let slot = &mut self.slots[number];
+        slot.pending -= 1;
+        if slot.pending > 0 {
+            return;
+        }
+        let latency = now - slot.since;
+        self.completed += u64::from(slot.access != AccessKind::Persist);
+        let result = match slot.access {
+            AccessKind::Load => Some(&mut self.loads),
+            AccessKind::Store => Some(&mut self.stores),
+            AccessKind::Persist => None,
+        };
+        match result {
+            _ if !counted => {}
+            Some(result) => {
+                result.ios += 1;
+                result.clat.record(latency);
+            }
+            None => self.persists.record(latency),
+        }
+        self.lanes.push(ISSUED, now, number as u64);
+    }
+
+    /// The counters at `at`. Processors, cores, DMA engines and buffers have no part in an access.
+    fn usage(&self, at: u64) -> Usage {
+        let busy = |component| match component {
+            Component::LinkUp => self.up.busy,
+            Component::LinkDown => self.down.busy,
+            Component::Credits => self.headers.busy(at).max(self.data.busy(at)),
+            Component::Memory => self.memory.busy(),
+            _ => 0,
+        };
+        let waited = |component| match component {
+            Component::Credits => self.headers.waited(at) + self.data.waited(at),
+            _ => 0,
+        };
+        Usage {
+            at,
+            busy: Component::ALL.map(busy),
+            waited: Component::ALL.map(waited),
+            link_bytes: [self.up.bytes, self.down.bytes],
+            link_packets: [self.up.packets, self.down.packets],
+            memory: self.memory.counts(),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The memory test of a card's board: algorithms, a memory with faults, and a report.
+//!
+//! The slides of the MRAM card show a program with the fields type of test, number of cycles, start
+//! and stop address, pattern, debug mode, and "init". Their test writes `BADC0FFE` at `0x80`, cuts
+//! the power, and reads back. [`run()`] does this test, and the algorithms of the literature, on a
+//! memory of 32-bit words into which faults can be injected.
+//!
+//! # March tests
+//!
+//! A march test is a sequence of elements; each walks over all addresses in one direction and does
+//! the same operations at each. In van de Goor's notation (Testing Semiconductor Memories, 1991,
+//! chapter 4) `w0` writes the background, `w1` its inverse, `r0` and `r1` read and compare:
+//!
+//! ```text
+//! MATS+     {any(w0); up(r0,w1); down(r1,w0)}
+//! March C-  {any(w0); up(r0,w1); up(r1,w0); down(r0,w1); down(r1,w0); any(r0)}
+//! ```
+//!
+//! # Which test finds which fault
+//!
+//! [`Algorithm::detects`] is the table, for a single fault whose cells are in different words. An
+//! algorithm finds *all* faults of a class, *some*, or *none*:
+//!
+//! | | SAF | TF | AF | CFin | CFid | CFst | retention |
+//! | --- | --- | --- | --- | --- | --- | --- | --- |
+//! | pattern, power cycle, read | some | some | some | some | some | some | some |
+//! | walking ones | all | all | some | none | none | some | none |
+//! | MATS+ | all | some | all | some | some | some | none |
+//! | March C- | all | all | all | all | all | all | none |
+//! | address in address | all | some | all | some | some | some | none |
+//! | checkerboard | all | some | some | some | some | some | none |
+//! | random, one cycle | some | some | all | some | some | some | none |
+//!
+//! MATS+ and March C-: van de Goor, chapter 4, as remembered. Walking ones and address in
+//! address: Barr, Software-Based Memory Testing (2000): the first tests data lines, the second
+//! address lines. A random background tells two addresses apart with a probability above 0.999.
+
+mod algorithm;
+mod array;
+mod fault;
+mod run;
+
+pub use algorithm::{Algorithm, Background, Detection, MarchOrder, TestOperation, TestStep};
+pub use array::{PowerLoss, TestArray};
+pub use fault::{FaultClass, FaultSyntax, InjectedFault, MemoryCell};
+pub use run::{
+    AccessTimes, LogEntry, MemoryTest, MemoryTestError, MemoryTestResult, ReadMismatch, run, run_on,
+};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+//! The algorithms as data: elements, operations, backgrounds.
+
+use super::fault::FaultClass;
+use core::str::FromStr;
+
+/// An algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Algorithm {
+    /// Writes the pattern, cuts the power, and reads back.
+    Pattern,
+    /// Writes and reads each single bit of a word, and zero.
+    WalkingOnes,
+    /// MATS+.
+    MatsPlus,
+    /// March C-.
+    MarchCMinus,
+    /// Each word contains its own address, then the inverse.
+    AddressInAddress,
+    /// Alternate bits and words, then the inverse.
+    Checkerboard,
+    /// Random values by seed, address and cycle.
+    Random,
+}
+
+/// The part of the faults of a class that an algorithm finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detection {
+    /// All.
+    All,
+    /// Some; it depends on the cells and their values.
+    Some,
+    /// None.
+    None,
+}
+
+/// The direction of an element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MarchOrder {
+    /// From the start address.
+    Up,
+    /// From the stop address.
+    Down,
+}
+
+/// The value of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Background {
+    /// The background of the algorithm at this address: `0` of a march test.
+    Direct,
+    /// Its inverse: `1` of a march test.
+    Inverse,
+    /// A single bit.
+    Bit(u32),
+    /// Zero.
+    Zero,
+}
+
+/// An operation at each address of an element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TestOperation {
+    /// Reads and compares.
+    Read(Background),
+    /// Writes.
+    Write(Background),
+}
+
+/// A step of an algorithm.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TestStep {
+    /// The same operations at each address.
+    March(MarchOrder, Vec<TestOperation>),
+    /// The power goes off and on.
+    PowerCycle,
+}
+
+const NAMES: [(&str, Algorithm); 7] = [
+    ("pattern", Algorithm::Pattern),
+    ("walking-ones", Algorithm::WalkingOnes),
+    ("mats+", Algorithm::MatsPlus),
+    ("march-c-", Algorithm::MarchCMinus),
+    ("address-in-address", Algorithm::AddressInAddress),
+    ("checkerboard", Algorithm::Checkerboard),
+    ("random", Algorithm::Random),
+];
+
+impl Algorithm {
+    /// All algorithms.
+    pub const ALL: [Self; 7] = [
+        Self::Pattern,
+        Self::WalkingOnes,
+        Self::MatsPlus,
+        Self::MarchCMinus,
+        Self::AddressInAddress,
+        Self::Checkerboard,
+        Self::Random,
+    ];
+
+    /// The name, as options and records have it.
+    pub fn name(self) -> &'static str {
+        NAMES.iter().find(|(_, algorithm)| *algorithm == self).map_or("", |(name, _)| name)
+    }
+
+    /// The steps of one cycle.
+    pub fn steps(self) -> Vec<TestStep> {
+        use Background::{Bit, Direct, Inverse, Zero};
+        use MarchOrder::{Down, Up};
+        use TestOperation::{Read, Write};
+        let march =
+            |order, operations: &[TestOperation]| TestStep::March(order, operations.to_vec());
+        let (r0, r1, w0, w1) = (Read(Direct), Read(Inverse), Write(Direct), Write(Inverse));
+        match self {
+            Self::Pattern => vec![march(Up, &[w0]), TestStep::PowerCycle, march(Up, &[r0])],
+            Self::WalkingOnes => {
+                let mut operations: Vec<TestOperation> =
+                    (0..32).flat_map(|bit| [Write(Bit(bit)), Read(Bit(bit))]).collect();
+                operations.extend([Write(Zero), Read(Zero)]);
+                vec![TestStep::March(Up, operations)]
+            }
+            Self::MatsPlus => {
+                vec![march(Up, &[w0]), march(Up, &[r0, w1]), march(Down, &[r1, w0])]
+            }
+            Self::MarchCMinus => vec![
+                march(Up, &[w0]),
+                march(Up, &[r0, w1]),
+                march(Up, &[r1, w0]),
+                march(Down, &[r0, w1]),
+                march(Down, &[r1, w0]),
+                march(Up, &[r0]),
+            ],
+            Self::AddressInAddress | Self::Checkerboard => {
+                vec![march(Up, &[w0]), march(Up, &[r0]), march(Up, &[w1]), march(Up, &[r1])]
+            }
+            Self::Random => vec![march(Up, &[w0]), march(Up, &[r0])],
+        }
+    }
+
+    /// The background at an address: of a random one by `seed` and the number of the cycle.
+    pub fn background(self, address: u64, pattern: u32, seed: u64, cycle: u64) -> u32 {
+        match self {
+            Self::Pattern => pattern,
+            Self::WalkingOnes | Self::MatsPlus | Self::MarchCMinus => 0,
+            Self::AddressInAddress => address as u32,
+            Self::Checkerboard if (address / 4).is_multiple_of(2) => 0xAAAA_AAAA,
+            Self::Checkerboard => 0x5555_5555,
+            Self::Random => mixed(seed ^ mixed(address ^ mixed(cycle))) as u32,
+        }
+    }
+
+    /// The part of the faults of the class that one cycle finds, if all words were 0 before, each
+    /// fault is the only one, and coupled cells are in different words.
+    pub fn detects(self, class: FaultClass) -> Detection {
+        use Detection::{All, None, Some};
+        use FaultClass as Class;
+        match (self, class) {
+            (Self::Pattern, _) => Some,
+            (_, Class::Retention) => None,
+            (Self::MarchCMinus, _) => All,
+            (Self::WalkingOnes, Class::StuckAt | Class::Transition) => All,
+            (Self::WalkingOnes, Class::AddressDecoder | Class::CouplingState) => Some,
+            (Self::WalkingOnes, _) => None,
+            (Self::Random, Class::AddressDecoder) => All,
+            (Self::Random, _) => Some,
+            (_, Class::StuckAt) => All,
+            (Self::MatsPlus | Self::AddressInAddress, Class::AddressDecoder) => All,
+            _ => Some,
+        }
+    }
+}
+
+/// A bijective hash (the finaliser of SplitMix64; Steele, Lea, Flood 2014).
+const fn mixed(value: u64) -> u64 {
+    let value = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    value ^ (value >> 31)
+}
+
+impl FromStr for Algorithm {
+    type Err = String;
+
+    /// Reads the name; the error lists all names.
+    fn from_str(text: &str) -> Result<Self, String> {
+        NAMES.iter().find(|(name, _)| *name == text).map(|(_, algorithm)| *algorithm).ok_or_else(
+            || {
+                let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
+                format!("there is no algorithm \"{text}\": write {}", names.join(", "))
+            },
+        )
+    }
+}

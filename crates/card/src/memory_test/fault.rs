@@ -1,0 +1,317 @@
+//! Faults of a memory, and how they are written.
+
+use core::{fmt, str::FromStr};
+
+/// A bit of a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MemoryCell {
+    /// The address of the word, bytes.
+    pub address: u64,
+    /// The bit, 0 to 31.
+    pub bit: u32,
+}
+
+/// A class of faults, by van de Goor's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FaultClass {
+    /// SAF: a cell always has one value.
+    StuckAt,
+    /// TF: a cell cannot change in one direction.
+    Transition,
+    /// AF: an address accesses no word, another word, or several words.
+    AddressDecoder,
+    /// CFin: a change of one cell inverts another.
+    CouplingInversion,
+    /// CFid: a change of one cell forces another to a value.
+    CouplingIdempotent,
+    /// CFst: one cell has a value while another is in a state.
+    CouplingState,
+    /// A cell loses its content without power.
+    Retention,
+}
+
+impl FaultClass {
+    /// All classes.
+    pub const ALL: [Self; 7] = [
+        Self::StuckAt,
+        Self::Transition,
+        Self::AddressDecoder,
+        Self::CouplingInversion,
+        Self::CouplingIdempotent,
+        Self::CouplingState,
+        Self::Retention,
+    ];
+}
+
+/// A fault to inject. `up` is a change from 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InjectedFault {
+    /// `stuck-at:ADDRESS.BIT=0|1`
+    StuckAt {
+        /// The faulty cell.
+        cell: MemoryCell,
+        /// Its value.
+        value: bool,
+    },
+    /// `transition:ADDRESS.BIT=up|down`: the change that the cell cannot do.
+    Transition {
+        /// The faulty cell.
+        cell: MemoryCell,
+        /// From 0 to 1.
+        up: bool,
+    },
+    /// `coupling-inversion:ADDRESS.BIT/ADDRESS.BIT=up|down`: aggressor, then victim.
+    CouplingInversion {
+        /// The cell that changes.
+        aggressor: MemoryCell,
+        /// The cell that is inverted.
+        victim: MemoryCell,
+        /// From 0 to 1.
+        up: bool,
+    },
+    /// `coupling-idempotent:ADDRESS.BIT/ADDRESS.BIT=up|down,0|1`
+    CouplingIdempotent {
+        /// The cell that changes.
+        aggressor: MemoryCell,
+        /// The cell that is forced to the value.
+        victim: MemoryCell,
+        /// From 0 to 1.
+        up: bool,
+        /// The value of the victim.
+        value: bool,
+    },
+    /// `coupling-state:ADDRESS.BIT/ADDRESS.BIT=0|1,0|1`
+    CouplingState {
+        /// The cell with the state.
+        aggressor: MemoryCell,
+        /// The cell that has the value meanwhile.
+        victim: MemoryCell,
+        /// The state of the aggressor.
+        state: bool,
+        /// The value of the victim.
+        value: bool,
+    },
+    /// `address-none:ADDRESS=VALUE`: the address accesses no word and reads as the value.
+    AddressNone {
+        /// The faulty address.
+        address: u64,
+        /// The value of a read.
+        reads: u32,
+    },
+    /// `address-other:ADDRESS/ADDRESS`: the first address accesses the word of the second.
+    AddressOther {
+        /// The faulty address.
+        address: u64,
+        /// The word that it accesses.
+        other: u64,
+    },
+    /// `address-many:ADDRESS/ADDRESS=or|and`: the first address accesses both words.
+    AddressMany {
+        /// The faulty address.
+        address: u64,
+        /// The second word that it accesses.
+        other: u64,
+        /// A read returns the bits of both, connected by OR; by AND otherwise.
+        by_or: bool,
+    },
+    /// `retention:ADDRESS.BIT=0|1`: the value of the cell after a power cycle.
+    Retention {
+        /// The faulty cell.
+        cell: MemoryCell,
+        /// Its value without power.
+        value: bool,
+    },
+}
+
+impl InjectedFault {
+    /// The class.
+    pub fn class(&self) -> FaultClass {
+        match self {
+            Self::StuckAt { .. } => FaultClass::StuckAt,
+            Self::Transition { .. } => FaultClass::Transition,
+            Self::CouplingInversion { .. } => FaultClass::CouplingInversion,
+            Self::CouplingIdempotent { .. } => FaultClass::CouplingIdempotent,
+            Self::CouplingState { .. } => FaultClass::CouplingState,
+            Self::AddressNone { .. } | Self::AddressOther { .. } | Self::AddressMany { .. } => {
+                FaultClass::AddressDecoder
+            }
+            Self::Retention { .. } => FaultClass::Retention,
+        }
+    }
+
+    /// The addresses of the fault.
+    pub fn addresses(&self) -> Vec<u64> {
+        match *self {
+            Self::StuckAt { cell, .. }
+            | Self::Transition { cell, .. }
+            | Self::Retention { cell, .. } => vec![cell.address],
+            Self::CouplingInversion { aggressor, victim, .. }
+            | Self::CouplingIdempotent { aggressor, victim, .. }
+            | Self::CouplingState { aggressor, victim, .. } => {
+                vec![aggressor.address, victim.address]
+            }
+            Self::AddressNone { address, .. } => vec![address],
+            Self::AddressOther { address, other } | Self::AddressMany { address, other, .. } => {
+                vec![address, other]
+            }
+        }
+    }
+}
+
+impl fmt::Display for MemoryCell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}.{}", self.address, self.bit)
+    }
+}
+
+impl fmt::Display for InjectedFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let edge = |up: bool| if up { "up" } else { "down" };
+        match *self {
+            Self::StuckAt { cell, value } => write!(f, "stuck-at:{cell}={}", u8::from(value)),
+            Self::Transition { cell, up } => write!(f, "transition:{cell}={}", edge(up)),
+            Self::CouplingInversion { aggressor, victim, up } => {
+                write!(f, "coupling-inversion:{aggressor}/{victim}={}", edge(up))
+            }
+            Self::CouplingIdempotent { aggressor, victim, up, value } => {
+                let (edge, value) = (edge(up), u8::from(value));
+                write!(f, "coupling-idempotent:{aggressor}/{victim}={edge},{value}")
+            }
+            Self::CouplingState { aggressor, victim, state, value } => {
+                let (state, value) = (u8::from(state), u8::from(value));
+                write!(f, "coupling-state:{aggressor}/{victim}={state},{value}")
+            }
+            Self::AddressNone { address, reads } => {
+                write!(f, "address-none:{address:#x}={reads:#x}")
+            }
+            Self::AddressOther { address, other } => {
+                write!(f, "address-other:{address:#x}/{other:#x}")
+            }
+            Self::AddressMany { address, other, by_or } => {
+                let how = if by_or { "or" } else { "and" };
+                write!(f, "address-many:{address:#x}/{other:#x}={how}")
+            }
+            Self::Retention { cell, value } => write!(f, "retention:{cell}={}", u8::from(value)),
+        }
+    }
+}
+
+/// A fault that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{problem}")]
+pub struct FaultSyntax {
+    /// The problem.
+    pub problem: String,
+    /// The remedy.
+    pub hint: String,
+}
+
+/// Parses a number, hexadecimal with `0x`.
+pub(super) fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+fn cell(text: &str) -> Option<MemoryCell> {
+    let (address, bit) = text.split_once('.')?;
+    let bit = bit.parse().ok().filter(|bit| *bit < 32)?;
+    Some(MemoryCell { address: number(address)?, bit })
+}
+
+fn edge(text: &str) -> Option<bool> {
+    match text {
+        "up" => Some(true),
+        "down" => Some(false),
+        _ => None,
+    }
+}
+
+fn bit(text: &str) -> Option<bool> {
+    match text {
+        "1" => Some(true),
+        "0" => Some(false),
+        _ => None,
+    }
+}
+
+/// Reads the part behind the colon.
+fn parsed(kind: &str, rest: &str) -> Option<InjectedFault> {
+    let (place, value) = rest.split_once('=').unwrap_or((rest, ""));
+    let cells = || {
+        let (aggressor, victim) = place.split_once('/')?;
+        Some((cell(aggressor)?, cell(victim)?))
+    };
+    let addresses = || {
+        let (address, other) = place.split_once('/')?;
+        Some((number(address)?, number(other)?))
+    };
+    Some(match kind {
+        "stuck-at" => InjectedFault::StuckAt { cell: cell(place)?, value: bit(value)? },
+        "transition" => InjectedFault::Transition { cell: cell(place)?, up: edge(value)? },
+        "retention" => InjectedFault::Retention { cell: cell(place)?, value: bit(value)? },
+        "coupling-inversion" => {
+            let ((aggressor, victim), up) = (cells()?, edge(value)?);
+            InjectedFault::CouplingInversion { aggressor, victim, up }
+        }
+        "coupling-idempotent" => {
+            let ((aggressor, victim), (up, value)) = (cells()?, value.split_once(',')?);
+            let (up, value) = (edge(up)?, bit(value)?);
+            InjectedFault::CouplingIdempotent { aggressor, victim, up, value }
+        }
+        "coupling-state" => {
+            let ((aggressor, victim), (state, value)) = (cells()?, value.split_once(',')?);
+            let (state, value) = (bit(state)?, bit(value)?);
+            InjectedFault::CouplingState { aggressor, victim, state, value }
+        }
+        "address-none" => {
+            let reads = u32::try_from(number(value)?).ok()?;
+            InjectedFault::AddressNone { address: number(place)?, reads }
+        }
+        "address-other" if !rest.contains('=') => {
+            let (address, other) = addresses()?;
+            InjectedFault::AddressOther { address, other }
+        }
+        "address-many" => {
+            let (address, other) = addresses()?;
+            let by_or = match value {
+                "or" => true,
+                "and" => false,
+                _ => return None,
+            };
+            InjectedFault::AddressMany { address, other, by_or }
+        }
+        _ => return None,
+    })
+}
+
+/// The forms of faults, by kind.
+const FORMS: [(&str, &str); 9] = [
+    ("stuck-at", "stuck-at:0x80.3=1"),
+    ("transition", "transition:0x80.3=up"),
+    ("coupling-inversion", "coupling-inversion:0x80.3/0x90.7=up"),
+    ("coupling-idempotent", "coupling-idempotent:0x80.3/0x90.7=up,1"),
+    ("coupling-state", "coupling-state:0x80.3/0x90.7=1,0"),
+    ("address-none", "address-none:0x80=0xffffffff"),
+    ("address-other", "address-other:0x80/0x90"),
+    ("address-many", "address-many:0x80/0x90=or"),
+    ("retention", "retention:0x80.3=0"),
+];
+
+impl FromStr for InjectedFault {
+    type Err = FaultSyntax;
+
+    fn from_str(text: &str) -> Result<Self, FaultSyntax> {
+        let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
+        let Some((_, form)) = FORMS.iter().find(|(name, _)| *name == kind) else {
+            let names: Vec<&str> = FORMS.iter().map(|(name, _)| *name).collect();
+            let problem = format!("there is no fault \"{kind}\"");
+            return Err(FaultSyntax { problem, hint: format!("write {}", names.join(", ")) });
+        };
+        parsed(kind, rest).ok_or_else(|| FaultSyntax {
+            problem: format!("\"{text}\" is no {kind} fault"),
+            hint: format!("write it as \"{form}\"; a word has the bits 0 to 31"),
+        })
+    }
+}

@@ -1,0 +1,360 @@
+//! A test of an address range.
+
+use super::{
+    algorithm::{Algorithm, Background, MarchOrder, TestOperation, TestStep},
+    array::{PowerLoss, TestArray},
+    fault::InjectedFault,
+};
+use crate::{
+    card::Card,
+    power::{PowerSpec, RestoreState, SaveSimulator},
+};
+use interleaf_sim::dimm::device::Device;
+
+/// The fields of the test program.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MemoryTest {
+    /// The type of test.
+    pub algorithm: Algorithm,
+    /// Number of cycles, from 1.
+    pub cycles: u64,
+    /// Address of the first word.
+    pub start: u64,
+    /// Address of the last word.
+    pub stop: u64,
+    /// The value of [`Algorithm::Pattern`].
+    pub pattern: u32,
+    /// Writes zero to all words first.
+    pub init: bool,
+    /// Keeps a log of all operations, up to [`MemoryTest::LOG_MAX`].
+    pub debug: bool,
+    /// Seed of random values, and of the content after power-up.
+    pub seed: u64,
+}
+
+/// The time of single accesses of the board's firmware.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AccessTimes {
+    /// A read, fs.
+    pub read_fs: u64,
+    /// A write, fs.
+    pub write_fs: u64,
+    /// A power cycle with its save and restore, fs.
+    pub power_cycle_fs: u64,
+}
+
+/// A read that returned another value than was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadMismatch {
+    /// The cycle, from 0.
+    pub cycle: u64,
+    /// The step of the algorithm, from 0.
+    pub step: u32,
+    /// The address of the word.
+    pub address: u64,
+    /// The value that was written.
+    pub expected: u32,
+    /// The value that was read.
+    pub read: u32,
+}
+
+/// A line of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogEntry {
+    /// A write.
+    Write {
+        /// The address of the word.
+        address: u64,
+        /// The value.
+        value: u32,
+    },
+    /// A read.
+    Read {
+        /// The address of the word.
+        address: u64,
+        /// The value that was read.
+        value: u32,
+    },
+    /// The power went off and on.
+    PowerCycle,
+}
+
+/// The result of a test.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MemoryTestResult {
+    /// Cycles.
+    pub cycles: u64,
+    /// Reads.
+    pub reads: u64,
+    /// Writes, with those of the initialisation.
+    pub writes: u64,
+    /// Power cycles.
+    pub power_cycles: u64,
+    /// Time of all accesses, s.
+    pub seconds: f64,
+    /// Reads that returned another value than was written.
+    pub mismatches: u64,
+    /// Words with such reads.
+    pub failed_words: u64,
+    /// The first mismatches, at most [`MemoryTest::LISTED_MAX`].
+    pub first: Vec<ReadMismatch>,
+    /// The log of the debug mode.
+    pub log: Vec<LogEntry>,
+    /// Operations beyond the log's end.
+    pub log_dropped: u64,
+}
+
+/// A test that cannot be done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{problem}")]
+pub struct MemoryTestError {
+    /// The field of the test: `start`, `stop`, `cycles`, `fault`.
+    pub field: &'static str,
+    /// The problem.
+    pub problem: String,
+    /// The remedy.
+    pub hint: String,
+}
+
+impl AccessTimes {
+    /// Accesses one after the other, each with activation and precharge of its row, as firmware
+    /// without queues does them; refreshes take their part. `power_cycle_s` is the time of a save
+    /// and a restore, s.
+    pub fn of(device: &Device, power_cycle_s: f64) -> Self {
+        let t = &device.timing;
+        let read = (t.t_rcd + t.cl + t.burst).max(t.t_ras).max(t.t_rcd + t.t_rtp) + t.t_rp;
+        let write = (t.t_rcd + t.cwl + t.burst + t.t_wr).max(t.t_ras) + t.t_rp;
+        let refresh = if t.t_refi > 0 { f64::from(t.t_rfc) / f64::from(t.t_refi) } else { 0.0 };
+        let fs = |clocks: u32| (device.ns(clocks.into()) * 1e6 / (1.0 - refresh)) as u64;
+        let power_cycle_fs = (power_cycle_s * 1e15) as u64;
+        Self { read_fs: fs(read), write_fs: fs(write), power_cycle_fs }
+    }
+}
+
+impl MemoryTest {
+    /// Mismatches that a result lists.
+    pub const LISTED_MAX: usize = 1000;
+    /// Operations of the log.
+    pub const LOG_MAX: usize = 10_000;
+    /// Words of a test, so that its memory and time are limited: 256 MiB.
+    pub const WORDS_MAX: u64 = 1 << 26;
+    /// Accesses of a test, for the same reason.
+    pub const ACCESSES_MAX: u64 = 1 << 36;
+
+    /// Checks the fields against a memory of `capacity` bytes.
+    ///
+    /// # Errors
+    /// The first field that is wrong.
+    pub fn check(&self, capacity: u64, faults: &[InjectedFault]) -> Result<(), MemoryTestError> {
+        let wrong = |field, problem: String, hint: &str| {
+            Err(MemoryTestError { field, problem, hint: hint.into() })
+        };
+        for (field, address) in [("start", self.start), ("stop", self.stop)] {
+            if address % 4 != 0 {
+                let problem = format!("{address:#x} is no address of a 32-bit word");
+                return wrong(field, problem, "write a multiple of 4");
+            }
+            if address >= capacity {
+                let problem = format!("{address:#x} is beyond the memory of {capacity:#x} bytes");
+                return wrong(field, problem, &format!("write at most {:#x}", capacity - 4));
+            }
+        }
+        if self.start > self.stop {
+            let problem = format!("the start {:#x} is above the stop {:#x}", self.start, self.stop);
+            return wrong("start", problem, "write the lower address first");
+        }
+        let words = (self.stop - self.start) / 4 + 1;
+        if words > Self::WORDS_MAX {
+            let problem = format!("{words} words, at most {}", Self::WORDS_MAX);
+            return wrong("stop", problem, "test a range of at most 256 MiB at a time");
+        }
+        let accesses: u64 = self.algorithm.steps().iter().map(TestStep::accesses).sum();
+        let limit = Self::ACCESSES_MAX / (accesses * words);
+        if !(1..=limit).contains(&self.cycles) {
+            let problem = format!("{} cycles are not between 1 and {limit}", self.cycles);
+            return wrong("cycles", problem, "write a number of this range");
+        }
+        let range = self.start..=self.stop;
+        for fault in faults {
+            for address in fault.addresses() {
+                if address % 4 != 0 || !range.contains(&address) {
+                    let problem = format!("{address:#x} of {fault} is no word of the test");
+                    let hint = format!("write a multiple of 4 in {range:#x?}");
+                    return wrong("fault", problem, &hint);
+                }
+            }
+            if let [first, second] = fault.addresses()[..]
+                && first == second
+                && matches!(
+                    fault,
+                    InjectedFault::AddressOther { .. } | InjectedFault::AddressMany { .. }
+                )
+            {
+                let problem = format!("both addresses of {fault} are the same");
+                return wrong("fault", problem, "write two addresses");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Tests the memory of a card. Its content is kept in a power cycle by STT-MRAM, and by DRAM if
+/// `is_saved` and the save and its restore are complete.
+///
+/// # Errors
+/// If a field of the test is wrong.
+pub fn run_on(
+    card: &Card,
+    test: &MemoryTest,
+    faults: &[InjectedFault],
+    is_saved: bool,
+) -> Result<MemoryTestResult, MemoryTestError> {
+    let (power_loss, power_cycle_s) = match &card.power {
+        PowerSpec::Precharge { .. } => (PowerLoss::Kept, 0.0),
+        PowerSpec::Save(_) if !is_saved => (PowerLoss::Lost, 0.0),
+        PowerSpec::Save(spec) => {
+            let save = SaveSimulator::new(spec, card.memory.capacity, test.seed);
+            let (image, saved) = save.save(test.seed);
+            let (_, restored) = save.restore(&image, test.seed);
+            let kept = restored.state == RestoreState::Complete;
+            let power_loss = if kept { PowerLoss::Kept } else { PowerLoss::Lost };
+            (power_loss, saved.seconds + restored.ready_seconds)
+        }
+    };
+    let times = AccessTimes::of(&card.memory.device, power_cycle_s);
+    run(test, card.memory.capacity, faults, power_loss, &times)
+}
+
+impl TestStep {
+    /// Reads and writes of the step at each address.
+    fn accesses(&self) -> u64 {
+        match self {
+            Self::March(_, operations) => operations.len() as u64,
+            Self::PowerCycle => 0,
+        }
+    }
+}
+
+/// A test during its run.
+struct Progress<'a> {
+    test: &'a MemoryTest,
+    array: TestArray,
+    result: MemoryTestResult,
+    failed: std::collections::BTreeSet<u64>,
+}
+
+/// Tests a memory of `capacity` bytes with these faults.
+///
+/// # Errors
+/// If a field of the test is wrong.
+pub fn run(
+    test: &MemoryTest,
+    capacity: u64,
+    faults: &[InjectedFault],
+    power_loss: PowerLoss,
+    times: &AccessTimes,
+) -> Result<MemoryTestResult, MemoryTestError> {
+    test.check(capacity, faults)?;
+    let array = TestArray::new((test.start, test.stop), faults, power_loss, test.seed);
+    let result = MemoryTestResult {
+        cycles: test.cycles,
+        reads: 0,
+        writes: 0,
+        power_cycles: 0,
+        seconds: 0.0,
+        mismatches: 0,
+        failed_words: 0,
+        first: vec![],
+        log: vec![],
+        log_dropped: 0,
+    };
+    let mut progress = Progress { test, array, result, failed: Default::default() };
+    if test.init {
+        for address in (test.start..=test.stop).step_by(4) {
+            progress.write(address, 0);
+        }
+    }
+    let steps = test.algorithm.steps();
+    for cycle in 0..test.cycles {
+        for (index, step) in steps.iter().enumerate() {
+            progress.step(cycle, index as u32, step);
+        }
+    }
+    let Progress { mut result, failed, .. } = progress;
+    let fs = u128::from(result.reads) * u128::from(times.read_fs)
+        + u128::from(result.writes) * u128::from(times.write_fs)
+        + u128::from(result.power_cycles) * u128::from(times.power_cycle_fs);
+    result.seconds = fs as f64 * 1e-15;
+    result.failed_words = failed.len() as u64;
+    Ok(result)
+}
+
+impl Progress<'_> {
+    fn step(&mut self, cycle: u64, index: u32, step: &TestStep) {
+        let TestStep::March(order, operations) = step else {
+            self.array.power_cycle();
+            self.result.power_cycles += 1;
+            self.add_entry(LogEntry::PowerCycle);
+            return;
+        };
+        let words = (self.test.stop - self.test.start) / 4 + 1;
+        for place in 0..words {
+            let word = if *order == MarchOrder::Up { place } else { words - 1 - place };
+            let address = self.test.start + 4 * word;
+            for operation in operations {
+                match *operation {
+                    TestOperation::Write(value) => {
+                        let value = self.value(value, address, cycle);
+                        self.write(address, value);
+                    }
+                    TestOperation::Read(value) => {
+                        let expected = self.value(value, address, cycle);
+                        self.read(ReadMismatch { cycle, step: index, address, expected, read: 0 });
+                    }
+                }
+            }
+        }
+    }
+
+    fn value(&self, value: Background, address: u64, cycle: u64) -> u32 {
+        let MemoryTest { algorithm, pattern, seed, .. } = *self.test;
+        match value {
+            Background::Direct => algorithm.background(address, pattern, seed, cycle),
+            Background::Inverse => !algorithm.background(address, pattern, seed, cycle),
+            Background::Bit(bit) => 1 << bit,
+            Background::Zero => 0,
+        }
+    }
+
+    fn write(&mut self, address: u64, value: u32) {
+        self.array.write(address, value);
+        self.result.writes += 1;
+        self.add_entry(LogEntry::Write { address, value });
+    }
+
+    /// Reads and compares.
+    fn read(&mut self, expected: ReadMismatch) {
+        let value = self.array.read(expected.address);
+        self.result.reads += 1;
+        self.add_entry(LogEntry::Read { address: expected.address, value });
+        if value == expected.expected {
+            return;
+        }
+        self.result.mismatches += 1;
+        self.failed.insert(expected.address);
+        if self.result.first.len() < MemoryTest::LISTED_MAX {
+            self.result.first.push(ReadMismatch { read: value, ..expected });
+        }
+    }
+
+    fn add_entry(&mut self, entry: LogEntry) {
+        if !self.test.debug {
+            return;
+        }
+        if self.result.log.len() < MemoryTest::LOG_MAX {
+            self.result.log.push(entry);
+        } else {
+            self.result.log_dropped += 1;
+        }
+    }
+}

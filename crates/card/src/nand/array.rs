@@ -1,0 +1,302 @@
+//! The blocks of the NAND parts, and the image that a save leaves in them.
+
+use super::spec::NandSpec;
+use rand_pcg::{
+    Pcg64Mcg,
+    rand_core::{RngCore, SeedableRng},
+};
+use std::collections::BTreeSet;
+
+/// A page of the NAND parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PageAddress {
+    /// The channel.
+    pub channel: u32,
+    /// The die of the channel.
+    pub die: u32,
+    /// The plane of the die.
+    pub plane: u32,
+    /// The block of the plane.
+    pub block: u32,
+    /// The page of the block.
+    pub page: u32,
+}
+
+/// The state of all blocks: which are bad.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NandArray {
+    spec: NandSpec,
+    /// Probability that a page is uncorrectable.
+    uncorrectable: f64,
+    /// Bad blocks of each plane.
+    bad: Vec<BTreeSet<u32>>,
+}
+
+/// A page whose program failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProgramFailure {
+    /// The page's number in the order of the save.
+    pub position: u64,
+    /// The page that failed.
+    pub address: PageAddress,
+    /// False if the plane had no good block left for the page and those after it.
+    pub remapped: bool,
+}
+
+/// Blocks of the array, and those that an image needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NandUse {
+    /// Good blocks of the plane that has the fewest.
+    pub good_blocks: u32,
+    /// Blocks that the image needs in each plane.
+    pub needed_blocks: u32,
+    /// Bad blocks of all planes.
+    pub bad_blocks: u32,
+}
+
+/// The image of a save.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProgrammedImage {
+    /// Pages of the whole image.
+    pub pages: u64,
+    /// Pages whose programs failed.
+    pub failures: Vec<ProgramFailure>,
+    /// Time from the first transfer to the last program, or to the end of the energy, fs.
+    pub time_fs: u64,
+    /// Time that the whole image needs, fs.
+    pub needed_fs: u64,
+    lanes: u64,
+    planes: u64,
+    /// For each die, the steps that were complete in time.
+    complete: Vec<u64>,
+    /// For each plane, the first step without a good block.
+    exhausted: Vec<u64>,
+}
+
+/// An event below this probability never occurs: a card has fewer than 10^15 pages and blocks.
+const LEAST_PROBABILITY: f64 = 1e-18;
+
+/// Positions at which an event of this probability occurs, in `0..count`.
+pub(super) fn occurrences(random: &mut Pcg64Mcg, probability: f64, count: u64) -> Vec<u64> {
+    if probability < LEAST_PROBABILITY {
+        return vec![];
+    }
+    if probability >= 1.0 {
+        return (0..count).collect();
+    }
+    // The distance to the next occurrence has a geometric distribution.
+    let scale = 1.0 / libm::log1p(-probability);
+    let mut found = vec![];
+    let mut at = 0_u64;
+    loop {
+        let uniform = ((random.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
+        let skip = libm::log(uniform) * scale;
+        if skip >= (count - at) as f64 {
+            return found;
+        }
+        at += skip as u64;
+        if at >= count {
+            return found;
+        }
+        found.push(at);
+        at += 1;
+        if at >= count {
+            return found;
+        }
+    }
+}
+
+impl NandArray {
+    /// Parts as they come from the factory, with bad blocks by `seed`.
+    pub fn new(spec: &NandSpec, seed: u64) -> Self {
+        let mut random = Pcg64Mcg::seed_from_u64(seed ^ 0x6E61_6E64);
+        let planes = spec.pages_in_parallel() as usize;
+        let mut bad = vec![BTreeSet::new(); planes];
+        let blocks = u64::from(spec.blocks);
+        for at in occurrences(&mut random, spec.factory_bad, planes as u64 * blocks) {
+            bad[(at / blocks) as usize].insert((at % blocks) as u32);
+        }
+        Self { uncorrectable: spec.uncorrectable(), spec: spec.clone(), bad }
+    }
+
+    /// The figures of the parts.
+    pub fn spec(&self) -> &NandSpec {
+        &self.spec
+    }
+
+    /// Marks a block as bad; the page of the address is ignored.
+    pub fn mark_bad(&mut self, address: PageAddress) {
+        let lane = self.lane(address);
+        self.bad[lane].insert(address.block);
+    }
+
+    /// Erases the blocks for an image of `pages`; blocks whose erase fails grow bad. Returns them.
+    pub fn erase(&mut self, pages: u64, seed: u64) -> Vec<PageAddress> {
+        let mut random = Pcg64Mcg::seed_from_u64(seed ^ 0x6572_6173);
+        let per_plane = self.blocks_for(pages);
+        let lanes = self.bad.len() as u64;
+        let failed: Vec<PageAddress> =
+            occurrences(&mut random, self.spec.erase_failure, lanes * per_plane)
+                .into_iter()
+                .filter_map(|at| self.good_block((at / per_plane) as usize, at % per_plane))
+                .collect();
+        failed.iter().for_each(|address| self.mark_bad(*address));
+        failed
+    }
+
+    /// The blocks that an image of `pages` needs and finds.
+    pub fn usage(&self, pages: u64) -> NandUse {
+        let bad = self.bad.iter().map(BTreeSet::len);
+        NandUse {
+            good_blocks: self.spec.blocks - bad.clone().max().unwrap_or(0) as u32,
+            needed_blocks: self.blocks_for(pages) as u32,
+            bad_blocks: bad.sum::<usize>() as u32,
+        }
+    }
+
+    /// Programs an image of `pages` within `limit_fs`; programs fail by `seed`.
+    pub fn program(&self, pages: u64, limit_fs: u64, seed: u64) -> ProgrammedImage {
+        let mut random = Pcg64Mcg::seed_from_u64(seed ^ 0x7072_6F67);
+        let spec = &self.spec;
+        let (lanes, planes) = (spec.pages_in_parallel(), u64::from(spec.planes));
+        let per_block = u64::from(spec.pages);
+        // For each plane, how many blocks of its list were given up, and the pages that this
+        // moved: page i is page (i + skipped) % pages of block (i + skipped) / pages of the list.
+        let mut skipped = vec![0_u64; lanes as usize];
+        let mut retries: Vec<Vec<u64>> = vec![vec![]; spec.all_dies() as usize];
+        let mut failures = vec![];
+        for position in occurrences(&mut random, spec.program_failure, pages) {
+            let (lane, step) = ((position % lanes) as usize, position / lanes);
+            let place = step + skipped[lane];
+            let Some(block) = self.good_block(lane, place / per_block) else { continue };
+            let address = PageAddress { page: (place % per_block) as u32, ..block };
+            skipped[lane] += per_block - place % per_block;
+            let next = self.good_block(lane, (step + skipped[lane]) / per_block);
+            failures.push(ProgramFailure { position, address, remapped: next.is_some() });
+            retries[lane / planes as usize].push(step);
+        }
+        let exhausted: Vec<u64> = (0..lanes as usize)
+            .map(|lane| {
+                let good = u64::from(spec.blocks) - self.bad[lane].len() as u64;
+                (good * per_block).saturating_sub(skipped[lane])
+            })
+            .collect();
+        // The last step may leave dies without a page.
+        let steps = |die: usize| pages.saturating_sub(die as u64 * planes).div_ceil(lanes);
+        let finish = |die: usize, count: u64| self.finish_fs(die, count, &retries[die]);
+        let dies = 0..retries.len();
+        let needed_fs = dies.clone().map(|die| finish(die, steps(die))).max().unwrap_or(0);
+        let complete: Vec<u64> = dies
+            .clone()
+            .map(|die| {
+                let (mut low, mut high) = (0, steps(die));
+                while low < high {
+                    let middle = (low + high).div_ceil(2);
+                    let is_in_time = finish(die, middle) <= limit_fs;
+                    if is_in_time { low = middle } else { high = middle - 1 }
+                }
+                low
+            })
+            .collect();
+        let time_fs = needed_fs.min(limit_fs);
+        ProgrammedImage { pages, failures, time_fs, needed_fs, lanes, planes, complete, exhausted }
+    }
+
+    /// Reads an image back: the positions of uncorrectable pages among those that were saved, by
+    /// `seed`.
+    pub fn read_back(&self, image: &ProgrammedImage, seed: u64) -> Vec<u64> {
+        let mut random = Pcg64Mcg::seed_from_u64(seed ^ 0x7265_6164);
+        let failed = occurrences(&mut random, self.uncorrectable, image.pages);
+        failed.into_iter().filter(|position| image.has(*position)).collect()
+    }
+
+    /// The page that has position `position` of an image without failed programs; `None` beyond
+    /// the good blocks.
+    pub fn address(&self, position: u64) -> Option<PageAddress> {
+        let lanes = self.spec.pages_in_parallel();
+        let (step, per_block) = (position / lanes, u64::from(self.spec.pages));
+        let block = self.good_block((position % lanes) as usize, step / per_block)?;
+        Some(PageAddress { page: (step % per_block) as u32, ..block })
+    }
+
+    /// Blocks of each plane for an image of `pages`.
+    fn blocks_for(&self, pages: u64) -> u64 {
+        let steps = pages.div_ceil(self.spec.pages_in_parallel());
+        steps.div_ceil(u64::from(self.spec.pages))
+    }
+
+    /// When a die has completed `count` steps, among them those of `retries`, which take twice.
+    fn finish_fs(&self, die: usize, count: u64, retries: &[u64]) -> u64 {
+        if count == 0 {
+            return 0;
+        }
+        let spec = &self.spec;
+        let (transfer, step) = (spec.transfer_fs(), spec.program_step_fs());
+        let again = retries.iter().filter(|at| **at < count).count() as u64;
+        let place = die as u64 % u64::from(spec.dies);
+        let first = place * transfer + transfer + spec.program_fs;
+        let steps = (count - 1).saturating_mul(step);
+        first.saturating_add(steps).saturating_add(again.saturating_mul(transfer + spec.program_fs))
+    }
+
+    fn lane(&self, address: PageAddress) -> usize {
+        let die = address.channel * self.spec.dies + address.die;
+        (die * self.spec.planes + address.plane) as usize
+    }
+
+    /// The first page of the good block number `ordinal` of a plane.
+    fn good_block(&self, lane: usize, ordinal: u64) -> Option<PageAddress> {
+        let mut block = ordinal;
+        for bad in &self.bad[lane] {
+            if u64::from(*bad) <= block {
+                block += 1;
+            }
+        }
+        let spec = &self.spec;
+        let (die, plane) = (lane as u32 / spec.planes, lane as u32 % spec.planes);
+        let address = |block| PageAddress {
+            channel: die / spec.dies,
+            die: die % spec.dies,
+            plane,
+            block,
+            page: 0,
+        };
+        (block < u64::from(spec.blocks)).then(|| address(block as u32))
+    }
+}
+
+impl ProgrammedImage {
+    /// True if the page at `position` was programmed.
+    pub fn has(&self, position: u64) -> bool {
+        let (lane, step) = (position % self.lanes, position / self.lanes);
+        position < self.pages
+            && step < self.complete[(lane / self.planes) as usize]
+            && step < self.exhausted[lane as usize]
+    }
+
+    /// True if the page at `position` had no good block left, whatever the energy.
+    pub fn is_without_block(&self, position: u64) -> bool {
+        position / self.lanes >= self.exhausted[(position % self.lanes) as usize]
+    }
+
+    /// True if all pages were programmed.
+    pub fn is_complete(&self) -> bool {
+        self.missing().next().is_none()
+    }
+
+    /// The positions of pages that were not programmed.
+    pub fn missing(&self) -> impl Iterator<Item = u64> {
+        (self.missing_from()..self.pages).filter(|position| !self.has(*position))
+    }
+
+    /// The number of pages that were programmed.
+    pub fn programmed(&self) -> u64 {
+        self.pages - self.missing().count() as u64
+    }
+
+    /// A position before which no page is missing.
+    fn missing_from(&self) -> u64 {
+        let steps = self.complete.iter().chain(&self.exhausted).min().copied().unwrap_or(0);
+        steps.saturating_mul(self.lanes).min(self.pages)
+    }
+}

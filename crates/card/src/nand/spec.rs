@@ -1,0 +1,136 @@
+//! The figures of the NAND parts of a card.
+
+/// The NAND parts of a card: the fields are those of a part's data sheet, as section `[save]` of a
+/// card's file has them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NandSpec {
+    /// Channels of the controller.
+    pub channels: u32,
+    /// Dies (LUNs) of a channel.
+    pub dies: u32,
+    /// Planes of a die.
+    pub planes: u32,
+    /// Blocks of a plane.
+    pub blocks: u32,
+    /// Pages of a block.
+    pub pages: u32,
+    /// Data bytes of a page, without the spare area.
+    pub page_bytes: u32,
+    /// Time of a page program (tPROG), fs.
+    pub program_fs: u64,
+    /// Time of a page read into the page register (tR), fs.
+    pub read_fs: u64,
+    /// Time of a block erase (tBERS), fs.
+    pub erase_fs: u64,
+    /// Bandwidth of a channel, bytes/s.
+    pub channel_bytes_per_s: f64,
+    /// Fraction of blocks that are bad from the factory.
+    pub factory_bad: f64,
+    /// Probability that the program of a page fails.
+    pub program_failure: f64,
+    /// Probability that the erase of a block fails.
+    pub erase_failure: f64,
+    /// Probability that a bit that is read back is wrong, before ECC.
+    pub bit_error: f64,
+    /// Bit errors that ECC corrects in a codeword.
+    pub ecc_bits: u32,
+    /// Data bytes of a codeword.
+    pub codeword_bytes: u32,
+    /// Program and erase cycles of a block.
+    pub endurance: u32,
+    /// Power of a die that programs, W.
+    pub program_w: f64,
+    /// Power of a die that reads or transfers data, W.
+    pub read_w: f64,
+    /// Power of an idle die, W.
+    pub idle_w: f64,
+}
+
+impl NandSpec {
+    /// All dies of the card.
+    pub fn all_dies(&self) -> u64 {
+        u64::from(self.channels) * u64::from(self.dies)
+    }
+
+    /// Pages that all dies program at a time.
+    pub fn pages_in_parallel(&self) -> u64 {
+        self.all_dies() * u64::from(self.planes)
+    }
+
+    /// Blocks of all planes.
+    pub fn all_blocks(&self) -> u64 {
+        self.pages_in_parallel() * u64::from(self.blocks)
+    }
+
+    /// The capacity with all blocks good, bytes.
+    pub fn capacity(&self) -> u64 {
+        let block = u64::from(self.pages) * u64::from(self.page_bytes);
+        self.all_blocks().saturating_mul(block)
+    }
+
+    /// Pages of an image of `bytes`.
+    pub fn pages_of(&self, bytes: u64) -> u64 {
+        bytes.div_ceil(u64::from(self.page_bytes))
+    }
+
+    /// Time of the transfer of one page of each plane of a die, fs.
+    pub fn transfer_fs(&self) -> u64 {
+        let bytes = f64::from(self.planes) * f64::from(self.page_bytes);
+        (bytes / self.channel_bytes_per_s * 1e15) as u64
+    }
+
+    /// Time from one program of a die to the next, fs.
+    pub fn program_step_fs(&self) -> u64 {
+        let transfer = self.transfer_fs();
+        (transfer + self.program_fs).max(u64::from(self.dies) * transfer)
+    }
+
+    /// Time from one read of a die to the next, fs.
+    pub fn read_step_fs(&self) -> u64 {
+        let transfer = self.transfer_fs();
+        (transfer + self.read_fs).max(u64::from(self.dies) * transfer)
+    }
+
+    /// Mean power of all dies during a save, W.
+    pub fn save_w(&self) -> f64 {
+        let step = self.program_step_fs() as f64;
+        let programs = self.program_fs as f64 / step;
+        let transfers = self.transfer_fs() as f64 / step;
+        let idle = (1.0 - programs - transfers).max(0.0);
+        let die = programs * self.program_w + transfers * self.read_w + idle * self.idle_w;
+        self.all_dies() as f64 * die
+    }
+
+    /// Time to read `pages` in order, fs.
+    pub fn restore_fs(&self, pages: u64) -> u64 {
+        pages.div_ceil(self.pages_in_parallel()).saturating_mul(self.read_step_fs())
+    }
+
+    /// Time to erase the blocks that `pages` need, fs: the dies work in parallel, their planes too.
+    pub fn erase_all_fs(&self, pages: u64) -> u64 {
+        let blocks = pages.div_ceil(self.pages_in_parallel()).div_ceil(u64::from(self.pages));
+        blocks.saturating_mul(self.erase_fs)
+    }
+
+    /// Probability that a page is uncorrectable: at least one of its codewords has more bit errors
+    /// than ECC corrects. Errors are independent, so that their number has a Poisson distribution.
+    pub fn uncorrectable(&self) -> f64 {
+        let errors = f64::from(self.codeword_bytes) * 8.0 * self.bit_error;
+        if errors <= 0.0 {
+            return 0.0;
+        }
+        let term =
+            |count: f64| libm::exp(count * libm::log(errors) - errors - libm::lgamma(count + 1.0));
+        // Of the two tails, the sum of the one above the limit is exact for small probabilities.
+        let limit = f64::from(self.ecc_bits);
+        let last = 2.0 * errors.max(limit) + 200.0;
+        let mut codeword = 0.0;
+        let mut count = limit + 1.0;
+        while count <= last {
+            codeword += term(count);
+            count += 1.0;
+        }
+        let codewords = (f64::from(self.page_bytes) / f64::from(self.codeword_bytes)).max(1.0);
+        (1.0 - libm::pow(1.0 - codeword.min(1.0), codewords)).clamp(0.0, 1.0)
+    }
+}

@@ -1,0 +1,432 @@
+//! The controller: registers and doorbells in, completions and interrupts out.
+
+mod admin;
+pub(super) mod error_log;
+mod log_page;
+mod nvm;
+
+use self::{
+    error_log::{AsyncEvents, ErrorLog, EventKind},
+    log_page::HealthCounters,
+    nvm::PendingCommand,
+};
+use super::{
+    command::{CompletionEntry, SubmissionEntry},
+    contents::{Contents, HostMemory},
+    features::Features,
+    queue::{CompletionRing, SubmissionRing},
+    registers::{self, Registers},
+    settings::{NvmeSettings, SettingsError},
+    status::NvmeStatus,
+};
+use crate::{
+    arbiter::Arbiter,
+    io::IoCommand,
+    settings::{Arbitration, Priority},
+};
+
+/// The memories that a controller reaches during a call.
+pub struct Attachments<'a> {
+    /// The memory of the host.
+    pub memory: &'a mut dyn HostMemory,
+    /// The contents of the namespace.
+    pub contents: &'a mut dyn Contents,
+}
+
+/// An NVMe controller with one namespace, number 1.
+#[derive(Clone, Debug)]
+pub struct NvmeController {
+    settings: NvmeSettings,
+    registers: Registers,
+    features: Features,
+    /// Submission queues by identifier; 0 is the admin queue.
+    submissions: Vec<Option<SubmissionRing>>,
+    /// Completion queues by identifier.
+    completions: Vec<Option<CompletionRing>>,
+    /// Arbitration among the I/O queues, the first of which has the number 0.
+    arbitration: Arbitration,
+    /// Arbitration among all queues.
+    arbiter: Arbiter,
+    /// The queue whose turn it is, and the commands that it may still send.
+    turn: (usize, u32),
+    slots: Vec<CommandSlot>,
+    free: Vec<u16>,
+    events: AsyncEvents,
+    errors: ErrorLog,
+    usage: HealthCounters,
+    /// Vectors that were signalled, one bit each.
+    signalled: [u64; 4],
+    resets: u64,
+    /// Reused memory of transfers.
+    buffers: [Vec<u8>; 2],
+}
+
+/// A place for a command that waits for its completion. The generation tells the command from
+/// earlier ones at the same place, of which a pacer may still hold the tag.
+#[derive(Clone, Debug, Default)]
+struct CommandSlot {
+    generation: u16,
+    command: Option<PendingCommand>,
+}
+
+/// The most commands in flight: the slots that a tag can name.
+const PENDING_MAX: usize = 1 << 16;
+
+impl NvmeController {
+    /// A controller after power-on.
+    ///
+    /// # Errors
+    ///
+    /// A field of the settings is out of its range.
+    pub fn new(settings: NvmeSettings) -> Result<Self, SettingsError> {
+        settings.check()?;
+        let queues = usize::from(settings.queues) + 1;
+        Ok(Self {
+            features: Features::new(&settings),
+            registers: Registers::default(),
+            submissions: vec![None; queues],
+            completions: vec![None; queues],
+            arbitration: Arbitration::RoundRobin,
+            arbiter: Arbiter::new(&Arbitration::RoundRobin, queues),
+            turn: (0, 0),
+            slots: vec![],
+            free: vec![],
+            events: AsyncEvents::default(),
+            errors: ErrorLog::default(),
+            usage: HealthCounters::default(),
+            signalled: [0; 4],
+            resets: 0,
+            buffers: [vec![], vec![]],
+            settings,
+        })
+    }
+
+    /// The settings.
+    #[must_use]
+    pub fn settings(&self) -> &NvmeSettings {
+        &self.settings
+    }
+
+    /// Resets so far. A pacer drops the commands that it received before the latest reset.
+    #[must_use]
+    pub fn resets(&self) -> u64 {
+        self.resets
+    }
+
+    /// The host must reset the controller (`CSTS.CFS`).
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.registers.status & registers::FATAL != 0
+    }
+
+    /// Reads registers. Doorbells and reserved registers are zero.
+    pub fn register_read(&self, offset: u64, data: &mut [u8]) {
+        let image = self.registers.image(&self.settings);
+        let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+        for (at, byte) in data.iter_mut().enumerate() {
+            *byte = image.get(offset.saturating_add(at)).copied().unwrap_or(0);
+        }
+    }
+
+    /// Writes a register or doorbell. Writes of other than 4 or 8 aligned bytes, and to read-only
+    /// registers, have no effect.
+    pub fn register_write(&mut self, offset: u64, data: &[u8], attached: &mut Attachments<'_>) {
+        let dword =
+            |at: usize| u32::from_le_bytes([data[at], data[at + 1], data[at + 2], data[at + 3]]);
+        if !offset.is_multiple_of(4) {
+            return;
+        }
+        match data.len() {
+            4 => self.write_dword(offset, dword(0), attached),
+            8 => {
+                self.write_dword(offset, dword(0), attached);
+                self.write_dword(offset.wrapping_add(4), dword(4), attached);
+            }
+            _ => {}
+        }
+    }
+
+    fn write_dword(&mut self, offset: u64, value: u32, attached: &mut Attachments<'_>) {
+        let low = |old: u64| old & !0xffff_ffff | u64::from(value);
+        let high = |old: u64| old & 0xffff_ffff | u64::from(value) << 32;
+        // The two low hexadecimal digits of an address are reserved: queues are page aligned.
+        let aligned = |address: u64| address & !0xfff;
+        let registers = &mut self.registers;
+        match offset {
+            registers::INTMS => registers.mask |= value,
+            registers::INTMC => registers.mask &= !value,
+            registers::CC => self.configure(value, attached),
+            registers::AQA => registers.admin_attributes = value & 0x0fff_0fff,
+            registers::ASQ => registers.admin_submission = aligned(low(registers.admin_submission)),
+            0x2c => registers.admin_submission = high(registers.admin_submission),
+            registers::ACQ => registers.admin_completion = aligned(low(registers.admin_completion)),
+            0x34 => registers.admin_completion = high(registers.admin_completion),
+            registers::DOORBELLS.. => self.doorbell(offset, value, attached),
+            _ => {}
+        }
+    }
+
+    fn configure(&mut self, value: u32, attached: &mut Attachments<'_>) {
+        let (was_enabled, old_notice) =
+            (self.registers.enabled(), self.registers.shutdown_notice());
+        self.registers.configuration = value & 0x00ff_fff1;
+        match (was_enabled, self.registers.enabled()) {
+            (false, true) => self.enable(),
+            (true, false) => self.reset(),
+            _ => {}
+        }
+        let notice = self.registers.shutdown_notice();
+        if notice != 0 && notice != old_notice {
+            self.shut_down(attached);
+        } else if notice == 0 {
+            self.registers.status &= !(3 << 2);
+        }
+    }
+
+    /// CC.EN becomes 1.
+    fn enable(&mut self) {
+        let (submissions, completions) = self.registers.admin_entries();
+        let sizes_fit = submissions >= 2 && completions >= 2;
+        if !sizes_fit || !self.registers.configuration_is_supported() {
+            self.registers.status |= registers::FATAL;
+            return;
+        }
+        let (submission, completion) =
+            (self.registers.admin_submission, self.registers.admin_completion);
+        self.submissions[0] =
+            Some(SubmissionRing::new(submission, submissions, Priority::Urgent, 0));
+        self.completions[0] = Some(CompletionRing::new(completion, completions, Some(0)));
+        self.arbitrate();
+        self.registers.status |= registers::READY;
+    }
+
+    /// CC.EN becomes 0: queues, commands and features are lost, addresses of the admin queues and
+    /// the counters of the log pages are not (section 7.3.2).
+    fn reset(&mut self) {
+        self.resets += 1;
+        self.registers.status = 0;
+        self.registers.mask = 0;
+        self.submissions.fill(None);
+        self.completions.fill(None);
+        self.events = AsyncEvents::default();
+        self.features = Features::new(&self.settings);
+        self.arbitrate();
+        self.signalled = [0; 4];
+        for at in 0..self.slots.len() {
+            self.vacate(at);
+        }
+    }
+
+    /// A reset of the PCI function: all registers have their values after power-on.
+    pub fn reset_function(&mut self) {
+        self.reset();
+        self.registers = Registers::default();
+    }
+
+    /// CC.SHN: all data become durable.
+    fn shut_down(&mut self, attached: &mut Attachments<'_>) {
+        if attached.contents.flush().is_err() {
+            self.registers.status |= registers::FATAL;
+        }
+        self.registers.status |= registers::SHUTDOWN_COMPLETE;
+    }
+
+    /// Memory of a queue is not there: the host must reset the controller.
+    fn fail(&mut self) {
+        self.registers.status |= registers::FATAL;
+    }
+
+    fn is_ready(&self) -> bool {
+        self.registers.status & (registers::READY | registers::FATAL) == registers::READY
+    }
+
+    fn doorbell(&mut self, offset: u64, value: u32, attached: &mut Attachments<'_>) {
+        if !self.is_ready() {
+            return;
+        }
+        let number = (offset - registers::DOORBELLS) / 4;
+        let queue = usize::try_from(number / 2).unwrap_or(usize::MAX);
+        let written = if number.is_multiple_of(2) {
+            let ring = self.submissions.get_mut(queue).and_then(Option::as_mut);
+            ring.map(|ring| ring.set_tail(value))
+        } else {
+            let ring = self.completions.get_mut(queue).and_then(Option::as_mut);
+            ring.map(|ring| ring.set_head(value))
+        };
+        match written {
+            None => self.raise(EventKind::InvalidDoorbellRegister, attached),
+            Some(Err(_)) => self.raise(EventKind::InvalidDoorbellValue, attached),
+            // Waiting completions may fit now.
+            Some(Ok(())) if number % 2 == 1 => self.post(queue as u16, attached),
+            Some(Ok(())) => {}
+        }
+    }
+
+    /// Arbitration among the I/O queues, as the host has chosen it, from queue 1.
+    #[must_use]
+    pub fn arbitration(&self) -> &Arbitration {
+        &self.arbitration
+    }
+
+    /// Begins a new round of arbitration (section 4.13), after a change of queues or weights.
+    fn arbitrate(&mut self) {
+        let rings = self.submissions.iter();
+        let priorities = rings.map(|ring| ring.as_ref().map_or(Priority::Low, |it| it.priority));
+        let priorities: Vec<_> = priorities.collect();
+        let weights = self.features.arbitration_weights();
+        let (all, of_io) = if self.registers.arbitration_is_weighted() {
+            let of_io = priorities[1..].to_vec();
+            let of = |priorities| Arbitration::Weighted { priorities, weights };
+            (of(priorities), of(of_io))
+        } else {
+            (Arbitration::RoundRobin, Arbitration::RoundRobin)
+        };
+        self.arbiter = Arbiter::new(&all, self.submissions.len());
+        self.arbitration = of_io;
+        self.turn = (0, 0);
+    }
+
+    /// Fetches commands, in the order of arbitration, until an I/O command is valid,
+    /// and returns that command. Admin commands are executed, and invalid commands completed, on
+    /// the way.
+    pub fn fetch(&mut self, attached: &mut Attachments<'_>) -> Option<IoCommand> {
+        while self.is_ready() {
+            let queue = self.next_to_fetch()?;
+            let ring = self.submissions.get_mut(queue).and_then(Option::as_mut)?;
+            let Ok(entry) = ring.fetch(attached.memory) else {
+                self.fail();
+                return None;
+            };
+            if queue == 0 {
+                self.execute_admin(&entry, attached);
+            } else if let Some(command) = self.accept(queue as u16, &entry, attached) {
+                return Some(command);
+            }
+        }
+        None
+    }
+
+    fn next_to_fetch(&mut self) -> Option<usize> {
+        if self.free.is_empty() && self.slots.len() == PENDING_MAX {
+            return None;
+        }
+        let submissions = &self.submissions;
+        let fetchable = |at: usize| submissions[at].as_ref().map_or(0, SubmissionRing::fetchable);
+        // The admin queue precedes all classes of weighted arbitration.
+        if self.registers.arbitration_is_weighted() && fetchable(0) > 0 {
+            return Some(0);
+        }
+        let (queue, left) = self.turn;
+        if left == 0 || fetchable(queue) == 0 {
+            let burst = self.features.arbitration_burst();
+            self.turn = self.arbiter.next(burst, fetchable)?;
+        }
+        self.turn.1 -= 1;
+        Some(self.turn.0)
+    }
+
+    // --- Commands in flight ---------------------------------------------------------------------
+
+    /// Keeps a command until its completion, and returns the tag.
+    fn keep(&mut self, command: PendingCommand) -> u32 {
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(CommandSlot::default());
+            (self.slots.len() - 1) as u16
+        });
+        let slot = &mut self.slots[usize::from(at)];
+        slot.command = Some(command);
+        u32::from(slot.generation) << 16 | u32::from(at)
+    }
+
+    /// Removes the command of a tag; `None` if the command was aborted or lost by a reset.
+    fn take(&mut self, tag: u32) -> Option<PendingCommand> {
+        let at = (tag & 0xffff) as usize;
+        let slot = self.slots.get(at)?;
+        if u32::from(slot.generation) != tag >> 16 {
+            return None;
+        }
+        self.vacate(at)
+    }
+
+    /// Removes all commands that a condition names.
+    fn remove(&mut self, named: impl Fn(&PendingCommand) -> bool) -> Option<PendingCommand> {
+        let mut last = None;
+        for at in 0..self.slots.len() {
+            if self.slots[at].command.as_ref().is_some_and(&named) {
+                last = self.vacate(at);
+            }
+        }
+        last
+    }
+
+    fn vacate(&mut self, at: usize) -> Option<PendingCommand> {
+        let slot = &mut self.slots[at];
+        let command = slot.command.take()?;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(at as u16);
+        Some(command)
+    }
+
+    // --- Completions ----------------------------------------------------------------------------
+
+    /// Completes a command of a submission queue.
+    fn finish(
+        &mut self,
+        queue: u16,
+        entry: &SubmissionEntry,
+        outcome: Result<u32, NvmeStatus>,
+        attached: &mut Attachments<'_>,
+    ) {
+        let Some(ring) = self.submissions.get(usize::from(queue)).and_then(Option::as_ref) else {
+            return;
+        };
+        let (submission_head, completions) = (ring.head(), ring.completions);
+        let status = outcome.err().unwrap_or(NvmeStatus::Success);
+        if status != NvmeStatus::Success {
+            self.errors.add(queue, entry, status);
+        }
+        let completion = CompletionEntry {
+            result: outcome.unwrap_or(0),
+            submission_head,
+            submission_queue: queue,
+            identifier: entry.identifier,
+            status,
+        };
+        if let Some(ring) = self.completions.get_mut(usize::from(completions)) {
+            ring.iter_mut().for_each(|ring| ring.push(completion));
+        }
+        self.post(completions, attached);
+    }
+
+    /// Writes the completions that fit into a completion queue, and signals its vector.
+    fn post(&mut self, queue: u16, attached: &mut Attachments<'_>) {
+        let Some(ring) = self.completions.get_mut(usize::from(queue)).and_then(Option::as_mut)
+        else {
+            return;
+        };
+        let mut posted = vec![];
+        let written = ring.post(attached.memory, &mut posted);
+        if let Some(vector) = ring.vector.filter(|_| !posted.is_empty()) {
+            self.signalled[usize::from(vector / 64) % 4] |= 1 << (vector % 64);
+        }
+        for entry in posted {
+            let ring = self.submissions.get_mut(usize::from(entry.submission_queue));
+            if let Some(ring) = ring.and_then(Option::as_mut) {
+                ring.outstanding = ring.outstanding.saturating_sub(1);
+            }
+        }
+        if written.is_err() {
+            self.fail();
+        }
+    }
+
+    /// Calls a function with each MSI-X vector that was signalled since the last call.
+    pub fn take_interrupts(&mut self, mut signal: impl FnMut(u16)) {
+        for (word, bits) in self.signalled.iter_mut().enumerate() {
+            while *bits != 0 {
+                signal(word as u16 * 64 + bits.trailing_zeros() as u16);
+                *bits &= *bits - 1;
+            }
+        }
+    }
+}

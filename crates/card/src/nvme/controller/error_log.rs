@@ -1,0 +1,149 @@
+//! The error information log, and asynchronous events (sections 5.2 and 5.14.1.1).
+
+use std::collections::VecDeque;
+
+use super::{Attachments, NvmeController};
+use crate::nvme::{command::SubmissionEntry, status::NvmeStatus};
+
+/// Entries of the log.
+pub(in crate::nvme) const ENTRIES: usize = 64;
+/// Bytes of an entry.
+const ENTRY_BYTES: usize = 64;
+/// The most asynchronous event requests that a host can have outstanding.
+pub(in crate::nvme) const REQUESTS_MAX: usize = 4;
+/// The log page of errors.
+pub(super) const ERROR_PAGE: u8 = 0x01;
+
+/// Failed commands, newest first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ErrorLog {
+    entries: VecDeque<[u8; ENTRY_BYTES]>,
+    count: u64,
+}
+
+impl ErrorLog {
+    /// Adds a failed command.
+    pub(super) fn add(&mut self, queue: u16, entry: &SubmissionEntry, status: NvmeStatus) {
+        self.count += 1;
+        let mut bytes = [0; ENTRY_BYTES];
+        bytes[0..8].copy_from_slice(&self.count.to_le_bytes());
+        bytes[8..10].copy_from_slice(&queue.to_le_bytes());
+        bytes[10..12].copy_from_slice(&entry.identifier.to_le_bytes());
+        bytes[12..14].copy_from_slice(&status.field().to_le_bytes());
+        // The parameter is not specific to a byte of the command.
+        bytes[14..16].copy_from_slice(&u16::MAX.to_le_bytes());
+        bytes[16..24].copy_from_slice(&entry.first_block().to_le_bytes());
+        bytes[24..28].copy_from_slice(&entry.namespace.to_le_bytes());
+        self.entries.push_front(bytes);
+        self.entries.truncate(ENTRIES);
+    }
+
+    /// Errors so far.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The log page.
+    pub(super) fn page(&self) -> Vec<u8> {
+        let mut page = self.entries.iter().flatten().copied().collect::<Vec<u8>>();
+        page.resize(ENTRIES * ENTRY_BYTES, 0);
+        page
+    }
+}
+
+/// An event of the type "error status".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EventKind {
+    /// A doorbell of a queue that does not exist.
+    InvalidDoorbellRegister,
+    /// A value that is no entry of the queue.
+    InvalidDoorbellValue,
+}
+
+impl EventKind {
+    /// Dword 0 of the completion: type 0, information, log page.
+    fn result(self) -> u32 {
+        let information = match self {
+            Self::InvalidDoorbellRegister => 0,
+            Self::InvalidDoorbellValue => 1,
+        };
+        information << 8 | u32::from(ERROR_PAGE) << 16
+    }
+}
+
+/// Requests of the host for events, and the event that waits for a request. After an event, others
+/// of the type are suppressed until the host reads the log page.
+#[derive(Clone, Debug, Default)]
+pub(super) struct AsyncEvents {
+    requests: VecDeque<SubmissionEntry>,
+    pending: Option<EventKind>,
+    reported: bool,
+}
+
+impl AsyncEvents {
+    /// The host has read the log page of the type.
+    pub(super) fn clear(&mut self) {
+        self.reported = false;
+    }
+
+    /// Removes a request, for the command Abort.
+    pub(super) fn remove(&mut self, identifier: u16) -> Option<SubmissionEntry> {
+        let at = self.requests.iter().position(|entry| entry.identifier == identifier)?;
+        self.requests.remove(at)
+    }
+}
+
+impl NvmeController {
+    /// Keeps a request for an event.
+    pub(super) fn request_event(
+        &mut self,
+        entry: &SubmissionEntry,
+        attached: &mut Attachments<'_>,
+    ) {
+        if self.events.requests.len() == REQUESTS_MAX {
+            self.finish(0, entry, Err(NvmeStatus::AsyncEventLimitExceeded), attached);
+            return;
+        }
+        self.events.requests.push_back(*entry);
+        self.release();
+        self.report(attached);
+    }
+
+    /// An event occurred.
+    pub(super) fn raise(&mut self, event: EventKind, attached: &mut Attachments<'_>) {
+        if !self.events.reported {
+            self.events.pending.get_or_insert(event);
+            self.report(attached);
+        }
+    }
+
+    /// Completes a request if an event waits.
+    fn report(&mut self, attached: &mut Attachments<'_>) {
+        let events = &mut self.events;
+        let Some(event) = events.pending else { return };
+        let Some(entry) = events.requests.pop_front() else { return };
+        (events.pending, events.reported) = (None, true);
+        self.complete_request(&entry, Ok(event.result()), attached);
+    }
+
+    /// Completes a request for an event, which counts as outstanding again.
+    pub(super) fn complete_request(
+        &mut self,
+        entry: &SubmissionEntry,
+        outcome: Result<u32, NvmeStatus>,
+        attached: &mut Attachments<'_>,
+    ) {
+        if let Some(admin) = &mut self.submissions[0] {
+            admin.outstanding += 1;
+        }
+        self.finish(0, entry, outcome, attached);
+    }
+
+    /// A request that waits for an event does not count as outstanding: otherwise requests would
+    /// fill a short admin queue.
+    fn release(&mut self) {
+        if let Some(admin) = &mut self.submissions[0] {
+            admin.outstanding = admin.outstanding.saturating_sub(1);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Physical region pages: the host's memory of a transfer (section 4.3).
+//!
+//! The first entry may point into a page. The second is a page, or a pointer to a list of pages if
+//! the transfer needs more than two. The last slot of a list's page points to the next list if more
+//! than one page is left.
+
+use super::{contents::HostMemory, status::NvmeStatus};
+
+/// Bytes of a memory page: CC.MPS = 0.
+pub(super) const PAGE: u64 = 4096;
+
+/// A contiguous part of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Segment {
+    pub(super) address: u64,
+    pub(super) bytes: usize,
+}
+
+/// Lists a transfer's segments in `segments`, which is cleared first.
+///
+/// # Errors
+///
+/// An offset that is not allowed ([`NvmeStatus::InvalidPrpOffset`]), also for a chain of lists
+/// that holds fewer pages than slots, or a list outside the memory
+/// ([`NvmeStatus::DataTransferError`]).
+pub(super) fn segments(
+    prp1: u64,
+    prp2: u64,
+    bytes: usize,
+    memory: &dyn HostMemory,
+    segments: &mut Vec<Segment>,
+) -> Result<(), NvmeStatus> {
+    segments.clear();
+    if prp1 & 3 != 0 {
+        return Err(NvmeStatus::InvalidPrpOffset);
+    }
+    let first = ((PAGE - prp1 % PAGE) as usize).min(bytes);
+    segments.push(Segment { address: prp1, bytes: first });
+    let mut left = bytes - first;
+    if left == 0 {
+        return Ok(());
+    }
+    if left <= PAGE as usize {
+        return page(prp2, &mut left, segments);
+    }
+    let mut list = prp2;
+    // Each list but the first of a reasonable chain has more than one slot.
+    let mut lists = left.div_ceil(PAGE as usize) + 1;
+    while left > 0 {
+        if list & 7 != 0 || lists == 0 {
+            return Err(NvmeStatus::InvalidPrpOffset);
+        }
+        lists -= 1;
+        let slots = ((PAGE - list % PAGE) / 8) as usize;
+        let pages = left.div_ceil(PAGE as usize);
+        let read = pages.min(slots);
+        let mut entries = [0; PAGE as usize];
+        let entries = &mut entries[..read * 8];
+        memory.read(list, entries).map_err(|_| NvmeStatus::DataTransferError)?;
+        let entry = |at: usize| {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(&entries[at * 8..at * 8 + 8]);
+            u64::from_le_bytes(bytes)
+        };
+        let here = if pages > slots { slots - 1 } else { read };
+        for at in 0..here {
+            page(entry(at), &mut left, segments)?;
+        }
+        if left > 0 {
+            list = entry(slots - 1);
+        }
+    }
+    Ok(())
+}
+
+/// Adds a whole page, or the last part of a transfer.
+fn page(address: u64, left: &mut usize, segments: &mut Vec<Segment>) -> Result<(), NvmeStatus> {
+    if !address.is_multiple_of(PAGE) {
+        return Err(NvmeStatus::InvalidPrpOffset);
+    }
+    let bytes = (*left).min(PAGE as usize);
+    *left -= bytes;
+    segments.push(Segment { address, bytes });
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! Submission and completion queues as rings in the host's memory (section 4.1).
+
+use std::collections::VecDeque;
+
+use super::{
+    command::{COMPLETION_BYTES, CompletionEntry, SUBMISSION_BYTES, SubmissionEntry},
+    contents::{HostMemory, Outside},
+};
+use crate::settings::Priority;
+
+/// The most pairs of I/O queues: their doorbells are in one page.
+pub const QUEUES_MAX: u16 = 511;
+
+/// The most entries of a queue.
+pub const QUEUE_ENTRIES_MAX: u16 = 4096;
+
+/// A doorbell value that is not an entry of the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct InvalidDoorbell;
+
+/// A submission queue. The host owns the tail, the controller the head.
+#[derive(Clone, Debug)]
+pub(super) struct SubmissionRing {
+    base: u64,
+    entries: u16,
+    head: u16,
+    tail: u16,
+    /// The class of weighted arbitration.
+    pub(super) priority: Priority,
+    /// The queue of its completions.
+    pub(super) completions: u16,
+    /// Commands that were fetched and are not in the completion queue yet.
+    pub(super) outstanding: u16,
+}
+
+impl SubmissionRing {
+    pub(super) fn new(base: u64, entries: u16, priority: Priority, completions: u16) -> Self {
+        Self { base, entries, head: 0, tail: 0, priority, completions, outstanding: 0 }
+    }
+
+    /// The next entry that will be fetched.
+    pub(super) fn head(&self) -> u16 {
+        self.head
+    }
+
+    pub(super) fn set_tail(&mut self, tail: u32) -> Result<(), InvalidDoorbell> {
+        if tail >= u32::from(self.entries) {
+            return Err(InvalidDoorbell);
+        }
+        self.tail = tail as u16;
+        Ok(())
+    }
+
+    /// Commands that wait and may be fetched: no more commands are outstanding than the queue has
+    /// entries, which bounds the commands that a host can have outstanding.
+    pub(super) fn fetchable(&self) -> u32 {
+        let waiting = (self.tail + self.entries - self.head) % self.entries;
+        waiting.min(self.entries.saturating_sub(self.outstanding)).into()
+    }
+
+    /// Takes the command at the head.
+    pub(super) fn fetch(&mut self, memory: &dyn HostMemory) -> Result<SubmissionEntry, Outside> {
+        let mut bytes = [0; SUBMISSION_BYTES];
+        let offset = u64::from(self.head) * SUBMISSION_BYTES as u64;
+        memory.read(self.base.wrapping_add(offset), &mut bytes)?;
+        self.head = (self.head + 1) % self.entries;
+        self.outstanding += 1;
+        Ok(SubmissionEntry::parse(&bytes))
+    }
+}
+
+/// A completion queue. The controller owns the tail, the host the head.
+#[derive(Clone, Debug)]
+pub(super) struct CompletionRing {
+    base: u64,
+    entries: u16,
+    head: u16,
+    tail: u16,
+    phase: bool,
+    /// MSI-X vector; `None` if interrupts are disabled.
+    pub(super) vector: Option<u16>,
+    /// Completions that wait for a free entry.
+    waiting: VecDeque<CompletionEntry>,
+}
+
+impl CompletionRing {
+    pub(super) fn new(base: u64, entries: u16, vector: Option<u16>) -> Self {
+        let waiting = VecDeque::new();
+        Self { base, entries, head: 0, tail: 0, phase: true, vector, waiting }
+    }
+
+    pub(super) fn push(&mut self, entry: CompletionEntry) {
+        self.waiting.push_back(entry);
+    }
+
+    /// Drops the waiting completions of a submission queue.
+    pub(super) fn drop_waiting(&mut self, queue: u16) {
+        self.waiting.retain(|entry| entry.submission_queue != queue);
+    }
+
+    /// The host has consumed all entries before `head`. Valid heads are those from the old head to
+    /// the tail.
+    pub(super) fn set_head(&mut self, head: u32) -> Result<(), InvalidDoorbell> {
+        let entries = u32::from(self.entries);
+        if head >= entries {
+            return Err(InvalidDoorbell);
+        }
+        let after = |at: u32| (at + entries - u32::from(self.head)) % entries;
+        if after(head) > after(self.tail.into()) {
+            return Err(InvalidDoorbell);
+        }
+        self.head = head as u16;
+        Ok(())
+    }
+
+    /// Writes waiting completions to free entries, and returns them.
+    pub(super) fn post(
+        &mut self,
+        memory: &mut dyn HostMemory,
+        posted: &mut Vec<CompletionEntry>,
+    ) -> Result<(), Outside> {
+        while (self.tail + 1) % self.entries != self.head {
+            let Some(entry) = self.waiting.pop_front() else { break };
+            let offset = u64::from(self.tail) * COMPLETION_BYTES as u64;
+            memory.write(self.base.wrapping_add(offset), &entry.bytes(self.phase))?;
+            self.tail = (self.tail + 1) % self.entries;
+            self.phase ^= self.tail == 0;
+            posted.push(entry);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,109 @@
+//! Controller registers (section 3.1), 64 bytes at the start of BAR 0.
+
+use super::settings::NvmeSettings;
+
+/// Controller capabilities.
+pub(super) const CAP: u64 = 0x00;
+/// Version.
+pub(super) const VS: u64 = 0x08;
+/// Interrupt mask set.
+pub(super) const INTMS: u64 = 0x0c;
+/// Interrupt mask clear.
+pub(super) const INTMC: u64 = 0x10;
+/// Controller configuration.
+pub(super) const CC: u64 = 0x14;
+/// Controller status.
+pub(super) const CSTS: u64 = 0x1c;
+/// Admin queue attributes.
+pub(super) const AQA: u64 = 0x24;
+/// Admin submission queue base address.
+pub(super) const ASQ: u64 = 0x28;
+/// Admin completion queue base address.
+pub(super) const ACQ: u64 = 0x30;
+/// The end of the registers that are implemented.
+pub(super) const END: u64 = 0x40;
+/// The first doorbell.
+pub(super) const DOORBELLS: u64 = 0x1000;
+
+/// CSTS: ready.
+pub(super) const READY: u32 = 1;
+/// CSTS: controller fatal status.
+pub(super) const FATAL: u32 = 1 << 1;
+/// CSTS: shutdown status, processing complete.
+pub(super) const SHUTDOWN_COMPLETE: u32 = 2 << 2;
+
+/// Worst time from enable to ready, in units of 500 ms: assumed, the time of a restore from flash
+/// after a power failure.
+const TIMEOUT: u64 = 40;
+
+/// The registers that a host writes, and the status.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Registers {
+    pub(super) mask: u32,
+    pub(super) configuration: u32,
+    pub(super) status: u32,
+    pub(super) admin_attributes: u32,
+    pub(super) admin_submission: u64,
+    pub(super) admin_completion: u64,
+}
+
+impl Registers {
+    /// CC.EN.
+    pub(super) fn enabled(&self) -> bool {
+        self.configuration & 1 == 1
+    }
+
+    /// CC.SHN: 0 none, 1 normal, 2 abrupt.
+    pub(super) fn shutdown_notice(&self) -> u32 {
+        self.configuration >> 14 & 3
+    }
+
+    /// CC.CSS, CC.MPS and CC.AMS have supported values: the NVM command set, pages of 4 KiB, round
+    /// robin (0) or weighted round robin with urgent priority class (1).
+    pub(super) fn configuration_is_supported(&self) -> bool {
+        self.configuration >> 4 & 0x7f == 0 && self.configuration >> 11 & 7 <= 1
+    }
+
+    /// CC.AMS is weighted round robin with urgent priority class.
+    pub(super) fn arbitration_is_weighted(&self) -> bool {
+        self.configuration >> 11 & 7 == 1
+    }
+
+    /// CC.IOSQES and CC.IOCQES are the sizes of entries, 64 and 16 bytes.
+    pub(super) fn entry_sizes_are_supported(&self) -> bool {
+        self.configuration >> 16 & 0xff == 0x46
+    }
+
+    /// Entries of the admin queues: submission, completion.
+    pub(super) fn admin_entries(&self) -> (u16, u16) {
+        let entries = |field: u32| (field & 0xfff) as u16 + 1;
+        (entries(self.admin_attributes), entries(self.admin_attributes >> 16))
+    }
+
+    /// CAP of a controller.
+    pub(super) fn capabilities(settings: &NvmeSettings) -> u64 {
+        let entries = u64::from(settings.queue_entries) - 1;
+        let contiguous = 1 << 16;
+        let nvm_command_set = 1 << 37;
+        let weighted_round_robin = 1 << 17;
+        entries | contiguous | weighted_round_robin | TIMEOUT << 24 | nvm_command_set
+    }
+
+    /// The bytes of all registers.
+    pub(super) fn image(&self, settings: &NvmeSettings) -> [u8; END as usize] {
+        let mut image = [0; END as usize];
+        let mut put = |at: u64, bytes: &[u8]| {
+            image[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
+        };
+        put(CAP, &Self::capabilities(settings).to_le_bytes());
+        put(VS, &settings.version.register().to_le_bytes());
+        put(INTMS, &self.mask.to_le_bytes());
+        put(INTMC, &self.mask.to_le_bytes());
+        put(CC, &self.configuration.to_le_bytes());
+        put(CSTS, &self.status.to_le_bytes());
+        put(AQA, &self.admin_attributes.to_le_bytes());
+        put(ASQ, &self.admin_submission.to_le_bytes());
+        put(ACQ, &self.admin_completion.to_le_bytes());
+        image
+    }
+}

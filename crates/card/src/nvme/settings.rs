@@ -1,0 +1,160 @@
+//! Properties of a controller, fixed when it is created.
+
+use super::queue::{QUEUE_ENTRIES_MAX, QUEUES_MAX};
+use crate::card::{BLOCK_BYTES, Card};
+
+/// The PCI vendor of the built-in cards: PMC-Sierra, whose controllers the Flashtec cards have.
+const VENDOR: u16 = 0x11f8;
+
+/// The version that the controller reports, and by which it behaves.
+///
+/// Version 1.1 has no list of namespace identification descriptors (CNS 03h, added in 1.3), and
+/// leaves the fields of the identify data zero that 1.2 to 1.4 added (controller type, NQN).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NvmeVersion {
+    /// NVM Express 1.1.
+    V1_1,
+    /// NVM Express 1.4.
+    V1_4,
+}
+
+impl NvmeVersion {
+    /// The register VS.
+    pub(super) fn register(self) -> u32 {
+        match self {
+            Self::V1_1 => 0x0001_0100,
+            Self::V1_4 => 0x0001_0400,
+        }
+    }
+}
+
+/// Properties of a controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NvmeSettings {
+    /// Version of the specification.
+    pub version: NvmeVersion,
+    /// PCI vendor.
+    pub vendor: u16,
+    /// PCI subsystem vendor.
+    pub subsystem_vendor: u16,
+    /// Model number, 1 to 40 printable ASCII characters.
+    pub model: String,
+    /// Serial number, 1 to 20 printable ASCII characters. It is a part of the subsystem's NQN, so
+    /// that several devices of a host need different ones.
+    pub serial: String,
+    /// Firmware revision, 1 to 8 printable ASCII characters.
+    pub firmware: String,
+    /// Capacity of the namespace, bytes.
+    pub capacity: u64,
+    /// Bytes of a logical block: 512 or 4096.
+    pub block_bytes: u32,
+    /// Pairs of I/O queues, 1 to [`QUEUES_MAX`].
+    pub queues: u16,
+    /// Entries of a queue, 2 to [`QUEUE_ENTRIES_MAX`].
+    pub queue_entries: u16,
+    /// MSI-X vectors, 1 to 256.
+    pub vectors: u16,
+    /// The largest transfer of a command, bytes: a power of two from 4 KiB to 2 MiB.
+    pub transfer_bytes: u32,
+    /// Writes that a power failure cannot tear, bytes: a multiple of `block_bytes`.
+    pub atomic_bytes: u32,
+    /// The card has a volatile write cache: completed writes are durable after a flush, or with
+    /// force unit access.
+    pub write_cache: bool,
+}
+
+/// Settings that no controller can have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name} = {value}: {allowed}")]
+pub struct SettingsError {
+    /// The field.
+    pub name: &'static str,
+    /// Its value.
+    pub value: String,
+    /// The values that are allowed.
+    pub allowed: String,
+}
+
+impl NvmeSettings {
+    /// The controller of a card. Completed writes of all cards are durable: there is no volatile
+    /// write cache.
+    #[must_use]
+    pub fn of(card: &Card, serial: &str) -> Self {
+        let limited = |value: u32, most: u16| u16::try_from(value).unwrap_or(most).min(most);
+        let spec = &card.nvme;
+        let model: String = card.name.chars().take(40).collect();
+        Self {
+            version: if spec.version < (1, 2) { NvmeVersion::V1_1 } else { NvmeVersion::V1_4 },
+            vendor: VENDOR,
+            subsystem_vendor: VENDOR,
+            model,
+            serial: serial.to_string(),
+            firmware: env!("CARGO_PKG_VERSION").to_string(),
+            capacity: card.memory.capacity,
+            block_bytes: BLOCK_BYTES,
+            queues: limited(spec.queues, QUEUES_MAX),
+            queue_entries: limited(spec.entries, QUEUE_ENTRIES_MAX),
+            vectors: limited(spec.vectors, 256),
+            transfer_bytes: spec.max_transfer,
+            atomic_bytes: spec.atomic_write,
+            write_cache: false,
+        }
+    }
+
+    /// Checks every field.
+    ///
+    /// # Errors
+    ///
+    /// The first field that is out of its range.
+    pub fn check(&self) -> Result<(), SettingsError> {
+        let range = |name, value: u64, least: u64, most: u64| {
+            let allowed = || format!("{least} to {most} are allowed");
+            let refuse = || SettingsError { name, value: value.to_string(), allowed: allowed() };
+            if (least..=most).contains(&value) { Ok(()) } else { Err(refuse()) }
+        };
+        let text = |name, value: &str, most: usize| {
+            let printable = value.bytes().all(|byte| (0x20..0x7f).contains(&byte));
+            let allowed = || format!("1 to {most} printable ASCII characters are allowed");
+            let refuse = || SettingsError { name, value: value.to_string(), allowed: allowed() };
+            let fits = !value.is_empty() && value.len() <= most;
+            if printable && fits { Ok(()) } else { Err(refuse()) }
+        };
+        let multiple = |name, value: u64, of: u64| {
+            let allowed = || format!("a multiple of {of} is required");
+            let refuse = || SettingsError { name, value: value.to_string(), allowed: allowed() };
+            if value.is_multiple_of(of) { Ok(()) } else { Err(refuse()) }
+        };
+        text("model", &self.model, 40)?;
+        text("serial", &self.serial, 20)?;
+        text("firmware", &self.firmware, 8)?;
+        if ![512, 4096].contains(&self.block_bytes) {
+            let value = self.block_bytes.to_string();
+            let allowed = "512 and 4096 are allowed".to_string();
+            return Err(SettingsError { name: "block_bytes", value, allowed });
+        }
+        let block = u64::from(self.block_bytes);
+        range("capacity", self.capacity, 4096, 1 << 48)?;
+        multiple("capacity", self.capacity, block)?;
+        range("queues", self.queues.into(), 1, QUEUES_MAX.into())?;
+        range("queue_entries", self.queue_entries.into(), 2, QUEUE_ENTRIES_MAX.into())?;
+        range("vectors", self.vectors.into(), 1, 256)?;
+        range("transfer_bytes", self.transfer_bytes.into(), 4096, 2 << 20)?;
+        if !self.transfer_bytes.is_power_of_two() {
+            let value = self.transfer_bytes.to_string();
+            let allowed = "a power of two is required".to_string();
+            return Err(SettingsError { name: "transfer_bytes", value, allowed });
+        }
+        range("atomic_bytes", self.atomic_bytes.into(), block, block << 16)?;
+        multiple("atomic_bytes", self.atomic_bytes.into(), block)
+    }
+
+    /// The exponent of the block size.
+    pub(super) fn block_shift(&self) -> u32 {
+        self.block_bytes.trailing_zeros()
+    }
+
+    /// Blocks of the namespace.
+    pub(super) fn blocks(&self) -> u64 {
+        self.capacity >> self.block_shift()
+    }
+}

@@ -1,0 +1,154 @@
+//! A pool of equal units that are taken at one time and return at a later one: credits, buffers,
+//! tags, DMA engines.
+//!
+//! The time of a return may be known in advance. Returns are kept in order, and counted when
+//! somebody asks, so that they need no events.
+
+use crate::ring::Ring;
+
+/// Femtoseconds of a tick, as a power of two: the sums do not overflow within hours.
+const TICK: u32 = 10;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Pool {
+    total: u32,
+    free: u32,
+    /// Future returns, in order of time.
+    returns: Ring,
+    /// The sum of units times the time of their return, less that of units times the time of their
+    /// take, in ticks and modulo 2^64.
+    held: u64,
+    /// The time for which somebody waited for units, and since when somebody waits.
+    waited: u64,
+    waits_since: Option<u64>,
+    limited: bool,
+}
+
+impl Pool {
+    pub(crate) fn new(total: u32, limited: bool) -> Self {
+        // Units that return one by one.
+        let returns = Ring::new(total.min(4096) as usize);
+        let (held, waited, waits_since) = (0, 0, None);
+        Self { total, free: total, returns, held, waited, waits_since, limited }
+    }
+
+    #[inline]
+    fn collect(&mut self, now: u64) {
+        while let Some((at, units)) = self.returns.front() {
+            if at > now {
+                break;
+            }
+            self.free += units as u32;
+            self.returns.pop();
+        }
+    }
+
+    /// Takes units at `now`, if so many are free.
+    #[inline]
+    pub(crate) fn take(&mut self, now: u64, units: u32) -> bool {
+        if !self.limited {
+            return true;
+        }
+        self.collect(now);
+        if self.free < units {
+            self.waits_since.get_or_insert(now);
+            return false;
+        }
+        if let Some(since) = self.waits_since.take() {
+            self.waited += now - since;
+        }
+        self.free -= units;
+        self.held = self.held.wrapping_sub(u64::from(units) * (now >> TICK));
+        true
+    }
+
+    /// Units return now.
+    #[inline]
+    pub(crate) fn give_now(&mut self, now: u64, units: u32) {
+        if self.limited {
+            self.free += units;
+            self.held = self.held.wrapping_add(u64::from(units) * (now >> TICK));
+        }
+    }
+
+    /// Takes units at the first time from `now` at which so many are free, and returns that time.
+    /// All units in use must have a known return.
+    #[inline]
+    pub(crate) fn take_from(&mut self, now: u64, units: u32) -> u64 {
+        let (mut at, units) = (now, units.min(self.total));
+        while !self.take(at, units) {
+            at = self.next_return().unwrap_or(at).max(at + 1);
+        }
+        at
+    }
+
+    /// Units return at `at`.
+    #[inline]
+    pub(crate) fn give(&mut self, at: u64, units: u32) {
+        if !self.limited {
+            return;
+        }
+        self.held = self.held.wrapping_add(u64::from(units) * (at >> TICK));
+        self.returns.push(at, units.into());
+    }
+
+    /// The time of the next known return.
+    pub(crate) fn next_return(&self) -> Option<u64> {
+        self.returns.front().map(|(at, _)| at)
+    }
+
+    /// Units in use at `now`.
+    pub(crate) fn in_use(&mut self, now: u64) -> u32 {
+        self.collect(now);
+        self.total - self.free
+    }
+
+    /// The time up to `now` for which somebody waited for units.
+    pub(crate) fn waited(&self, now: u64) -> u64 {
+        self.waited + self.waits_since.map_or(0, |since| now.saturating_sub(since))
+    }
+
+    /// Units times femtoseconds in use up to `now`, divided by the number of units.
+    pub(crate) fn busy(&self, now: u64) -> u64 {
+        let future = |(at, units): (u64, u64)| units * (at.saturating_sub(now) >> TICK);
+        let returning: u64 = self.returns.iter().map(|(_, units)| units).sum();
+        let used = u64::from(self.total - self.free) - returning;
+        let held = self.held.wrapping_add(used * (now >> TICK));
+        let held = held.wrapping_sub(self.returns.iter().map(future).sum());
+        // A reading in between two ticks may be below 0 by one of each unit.
+        let held = if held > u64::MAX / 2 { 0 } else { held };
+        (held / u64::from(self.total.max(1))) << TICK
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_return_in_order_of_time() {
+        let at = |time: u64| time << TICK;
+        let mut pool = Pool::new(4, true);
+        assert!(pool.take(at(10), 3) && !pool.take(at(11), 2));
+        pool.give(at(30), 1);
+        pool.give(at(20), 2);
+        assert_eq!((pool.next_return(), pool.in_use(at(19))), (Some(at(20)), 3));
+        assert_eq!(pool.take_from(at(15), 4), at(30));
+        assert_eq!(pool.in_use(at(30)), 4);
+        pool.give(at(40), 4);
+        // 2 units for 10, 1 for 20, and 4 for 5 or 10, of 4 units.
+        assert_eq!(pool.busy(at(35)), at((20 + 20 + 20) / 4));
+        assert_eq!(pool.busy(at(40)), at((20 + 20 + 40) / 4));
+        // From 11, and again from 15, to 30.
+        assert_eq!(pool.waited(at(40)), at(30 - 11));
+        assert_eq!((pool.in_use(at(39)), pool.in_use(at(40))), (4, 0));
+        assert_eq!(pool.busy(at(40)), at((20 + 20 + 40) / 4));
+    }
+
+    #[test]
+    fn a_pool_without_limit_is_never_empty() {
+        let mut pool = Pool::new(1, false);
+        assert!(pool.take(0, 5) && pool.take(0, 5));
+        assert_eq!((pool.take_from(7, 9), pool.busy(100)), (7, 0));
+    }
+}

@@ -1,0 +1,37 @@
+//! Power failure of a card: the data that survive, the save, and the restore.
+//!
+//! # Cards that save
+//!
+//! A card of DRAM copies its memory to NAND while a capacitor powers it; at the next start it
+//! copies the memory back, erases the NAND, and then accepts commands. Data in the controller's
+//! buffers are saved too. The save is complete if the capacitor, at its age, has the energy for it:
+//! controller, memory devices in self-refresh between reads, and NAND draw power. The order of
+//! pages decides which of them are lost otherwise ([`SaveOrder`]).
+//!
+//! # Cards of STT-MRAM
+//!
+//! A row is durable once it is precharged. For a hold-up of some microseconds after the failure the
+//! controller completes the atomic units that it has begun to write; data that are in its buffers
+//! only are lost, and their writes have not been acknowledged.
+//!
+//! # Evaluation
+//!
+//! [`PowerFailures`] evaluates moments of one observed run ([`crate::durability`]): the
+//! acknowledged writes, those lost or torn with their blocks, energy and time of the save. The
+//! [`Cause`] tells losses that the card reports itself (energy exhausted, no good block,
+//! uncorrectable page) from those that only the comparison with the acknowledged writes shows.
+
+mod failure;
+mod file;
+mod save;
+mod spec;
+mod sweep;
+
+pub use failure::{Cause, HarmedBlock, PowerFailure, PowerFailures};
+pub(crate) use file::{CapacitorToml, PowerSections, PowerToml, PoweredMemory, SaveToml};
+pub use save::{RestoreOutcome, RestoreState, SaveEnergy, SaveOutcome, SaveSimulator};
+pub use spec::{EnergySpec, PowerError, PowerSpec, SaveDraw, SaveOrder, SaveSpec};
+pub use sweep::{PowerSweep, SweepOptions};
+
+#[cfg(test)]
+mod tests;

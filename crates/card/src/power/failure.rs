@@ -1,0 +1,231 @@
+//! A power failure at one moment of an observed run.
+
+use super::{
+    save::{RestoreOutcome, SaveOutcome, SaveSimulator},
+    spec::{PowerSpec, SaveOrder},
+};
+use crate::{
+    durability::{Harm, Timeline},
+    nand::ProgrammedImage,
+};
+
+/// The cause of a lost or torn block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Cause {
+    /// The write was acknowledged, and not durable. The card does not notice.
+    NotDurable,
+    /// A part of the write is on the medium. The card does not notice.
+    Torn,
+    /// The capacitor was empty before the page was saved. The restore reports it.
+    CapacitorEmpty,
+    /// The NAND had no good block for the page. The restore reports it.
+    NoGoodBlock,
+    /// The saved page has more bit errors than ECC corrects. The restore reports it.
+    Uncorrectable,
+}
+
+impl Cause {
+    /// True if the card itself reports the loss.
+    pub fn is_reported(self) -> bool {
+        !matches!(self, Self::NotDurable | Self::Torn)
+    }
+}
+
+/// A block that a power failure harmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HarmedBlock {
+    /// The first byte.
+    pub offset: u64,
+    /// The length, bytes.
+    pub bytes: u64,
+    /// The number of the write that is lost or torn.
+    pub write: u32,
+    /// The cause.
+    pub cause: Cause,
+    /// A completed FLUSH or FUA covered the write.
+    pub after_flush: bool,
+}
+
+/// The consequences of a power failure at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PowerFailure {
+    /// The moment, fs.
+    pub at: u64,
+    /// Writes acknowledged before.
+    pub acknowledged_writes: u64,
+    /// Writes submitted and not acknowledged.
+    pub outstanding_writes: u64,
+    /// Acknowledged writes of which a block is lost.
+    pub lost_writes: u64,
+    /// Blocks of acknowledged writes that are lost.
+    pub lost_blocks: u64,
+    /// Writes of which a piece is torn.
+    pub torn_writes: u64,
+    /// Blocks that are torn.
+    pub torn_blocks: u64,
+    /// Lost and torn blocks that the card did not report.
+    pub unreported_blocks: u64,
+    /// The first harmed blocks by address, at most [`PowerFailures::LISTED_MAX`].
+    pub blocks: Vec<HarmedBlock>,
+    /// The save, for a card that saves.
+    pub save: Option<SaveOutcome>,
+    /// The restore, for a card that saves.
+    pub restore: Option<RestoreOutcome>,
+}
+
+impl PowerFailure {
+    /// True if no acknowledged write is lost and no write is torn.
+    pub fn is_harmless(&self) -> bool {
+        self.lost_blocks == 0 && self.torn_blocks == 0
+    }
+}
+
+/// Evaluates power failures during one run of one card.
+#[derive(Clone, Debug)]
+pub struct PowerFailures<'a> {
+    timeline: &'a Timeline,
+    save: Option<SaveSimulator>,
+    /// Pages of NAND with data of the run, and the moment from which they have them.
+    first_writes: Vec<(u64, u64)>,
+}
+
+impl<'a> PowerFailures<'a> {
+    /// Blocks that [`PowerFailure::blocks`] lists.
+    pub const LISTED_MAX: usize = 1000;
+
+    /// The run `timeline` of a card with `capacity` bytes of memory. Bad blocks of NAND come by
+    /// `seed`.
+    pub fn new(timeline: &'a Timeline, power: &PowerSpec, capacity: u64, seed: u64) -> Self {
+        let save = match power {
+            PowerSpec::Save(spec) => Some(SaveSimulator::new(spec, capacity, seed)),
+            PowerSpec::Precharge { .. } => None,
+        };
+        Self::with_save(timeline, save)
+    }
+
+    /// The same for a save with an array in a given state; `None` for a card that needs no save.
+    pub fn with_save(timeline: &'a Timeline, save: Option<SaveSimulator>) -> Self {
+        let page = |save: &SaveSimulator| u64::from(save.spec().nand.page_bytes);
+        let first_writes = save.as_ref().map(|save| timeline.first_writes(page(save)));
+        Self { timeline, save, first_writes: first_writes.unwrap_or_default() }
+    }
+
+    /// The run.
+    pub fn timeline(&self) -> &Timeline {
+        self.timeline
+    }
+
+    /// A power failure at `at` fs. Failed programs and bit errors come by `seed`. After the end of
+    /// the timeline, writes that were outstanding then are not judged.
+    pub fn at(&self, at: u64, seed: u64) -> PowerFailure {
+        let bytes = self.timeline.block_bytes();
+        let mut harmed: Vec<HarmedBlock> = self
+            .timeline
+            .faults_at(at)
+            .into_iter()
+            .map(|fault| HarmedBlock {
+                offset: fault.block * bytes,
+                bytes,
+                write: fault.write,
+                cause: if fault.harm == Harm::Torn { Cause::Torn } else { Cause::NotDurable },
+                after_flush: fault.harm == Harm::LostAfterFlush,
+            })
+            .collect();
+        let (mut saved, mut restored) = (None, None);
+        if let Some(save) = &self.save {
+            let (image, outcome) = save.save(seed);
+            let (absent, found) = save.restore(&image, seed);
+            if !absent.is_empty() {
+                let lost = self.lost_with_pages(at, &image, &absent);
+                let is_lost = |block: &HarmedBlock| {
+                    lost.binary_search_by_key(&block.offset, |lost| lost.offset).is_ok()
+                };
+                harmed.retain(|block| !is_lost(block));
+                harmed.extend(lost);
+            }
+            (saved, restored) = (Some(outcome), Some(found));
+        }
+        harmed.sort_unstable_by_key(|block| block.offset);
+        let counts = self.timeline.counts(at);
+        let of = |torn: bool| {
+            let blocks = harmed.iter().filter(move |block| (block.cause == Cause::Torn) == torn);
+            let mut writes: Vec<u32> = blocks.map(|block| block.write).collect();
+            let count = writes.len() as u64;
+            writes.sort_unstable();
+            writes.dedup();
+            (writes.len() as u64, count)
+        };
+        let ((lost_writes, lost_blocks), (torn_writes, torn_blocks)) = (of(false), of(true));
+        let unreported = harmed.iter().filter(|block| !block.cause.is_reported()).count();
+        harmed.truncate(Self::LISTED_MAX);
+        PowerFailure {
+            at,
+            acknowledged_writes: counts.acknowledged,
+            outstanding_writes: counts.outstanding,
+            lost_writes,
+            lost_blocks,
+            torn_writes,
+            torn_blocks,
+            unreported_blocks: unreported as u64,
+            blocks: harmed,
+            save: saved,
+            restore: restored,
+        }
+    }
+
+    /// Acknowledged blocks in pages at the positions `absent` of the image.
+    fn lost_with_pages(
+        &self,
+        at: u64,
+        image: &ProgrammedImage,
+        absent: &[u64],
+    ) -> Vec<HarmedBlock> {
+        let Some(save) = &self.save else { return vec![] };
+        let spec = save.spec();
+        let page_bytes = u64::from(spec.nand.page_bytes);
+        let dirty: Vec<u64> = self
+            .first_writes
+            .iter()
+            .filter(|(_, from)| *from <= at)
+            .map(|(page, _)| *page)
+            .collect();
+        // Pages without data of the run have nothing to compare.
+        let page_of = |position: u64| match spec.order {
+            SaveOrder::Address => dirty.binary_search(&position).is_ok().then_some(position),
+            SaveOrder::DirtyFirst => dirty.get(position as usize).copied(),
+        };
+        let block_bytes = self.timeline.block_bytes();
+        // Neighbouring pages with one cause are looked up together.
+        let mut ranges: Vec<(Cause, core::ops::Range<u64>)> = vec![];
+        for position in absent {
+            let Some(page) = page_of(*position) else { continue };
+            let cause = if image.has(*position) {
+                Cause::Uncorrectable
+            } else if image.is_without_block(*position) {
+                Cause::NoGoodBlock
+            } else {
+                Cause::CapacitorEmpty
+            };
+            match ranges.last_mut() {
+                Some((last, range)) if *last == cause && range.end == page => range.end += 1,
+                _ => ranges.push((cause, page..page + 1)),
+            }
+        }
+        let mut lost = vec![];
+        for (cause, pages) in ranges {
+            let range = pages.start * page_bytes..pages.end * page_bytes;
+            let blocks = self.timeline.acknowledged_in(range, at);
+            lost.extend(blocks.into_iter().map(|(block, write)| HarmedBlock {
+                offset: block * block_bytes,
+                bytes: block_bytes,
+                write,
+                cause,
+                after_flush: self.timeline.is_flushed(write, at),
+            }));
+        }
+        // A block may be larger than a page.
+        lost.sort_unstable_by_key(|block| block.offset);
+        lost.dedup_by_key(|block| block.offset);
+        lost
+    }
+}

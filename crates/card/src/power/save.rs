@@ -1,0 +1,200 @@
+//! One save and one restore.
+
+use super::spec::SaveSpec;
+use crate::nand::{NandArray, PageAddress, ProgrammedImage};
+
+/// Saves and restores of one card.
+#[derive(Clone, Debug)]
+pub struct SaveSimulator {
+    spec: SaveSpec,
+    array: NandArray,
+    capacity: u64,
+    /// Energy behind the converter, J.
+    usable_j: f64,
+    save_w: f64,
+}
+
+/// The result of a save.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SaveOutcome {
+    /// Pages of the memory.
+    pub pages: u64,
+    /// Pages that were programmed.
+    pub programmed: u64,
+    /// Time from the failure to the end of the save, s.
+    pub seconds: f64,
+    /// Time that the whole save needs, s.
+    pub needed_seconds: f64,
+    /// Energy that the save drew, J.
+    pub energy_j: f64,
+    /// The same by component.
+    pub energy: SaveEnergy,
+    /// Energy that the whole save needs, J.
+    pub needed_j: f64,
+    /// Energy left in the capacitor above its cut-off, J.
+    pub left_j: f64,
+    /// Pages whose programs failed, and were programmed again in another block.
+    pub remapped: u64,
+    /// Pages that had no good block left.
+    pub without_block: u64,
+}
+
+/// The energy of a save by component, J.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SaveEnergy {
+    /// The whole card, from the failure to the first program.
+    pub switch: f64,
+    /// Controller.
+    pub controller: f64,
+    /// Memory devices, in self-refresh between reads.
+    pub memory: f64,
+    /// NAND.
+    pub nand: f64,
+}
+
+impl SaveEnergy {
+    /// The sum, J.
+    pub fn total(&self) -> f64 {
+        self.switch + self.controller + self.memory + self.nand
+    }
+}
+
+/// The part of the memory that a restore found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RestoreState {
+    /// All pages.
+    Complete,
+    /// A part of the pages; the others are reported.
+    Partial,
+    /// No page.
+    Nothing,
+}
+
+/// The result of a restore.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RestoreOutcome {
+    /// The part of the memory that was found.
+    pub state: RestoreState,
+    /// Pages that were read back.
+    pub restored: u64,
+    /// Pages that the save did not program.
+    pub missing: u64,
+    /// Pages with more bit errors than ECC corrects.
+    pub uncorrectable: u64,
+    /// The first uncorrectable pages, at most 64.
+    pub uncorrectable_pages: Vec<PageAddress>,
+    /// Time of the restore, s.
+    pub seconds: f64,
+    /// Time until the card accepts commands, s: the restore, then the erase of the blocks for the
+    /// next save. A power failure before that leaves the image in the NAND.
+    pub ready_seconds: f64,
+}
+
+/// Addresses of a report.
+const REPORTED_PAGES_MAX: usize = 64;
+
+impl SaveSimulator {
+    /// A card with a memory of `capacity` bytes, a capacitor of the age in `spec`, and bad blocks
+    /// by `seed`.
+    pub fn new(spec: &SaveSpec, capacity: u64, seed: u64) -> Self {
+        Self::with_array(spec, capacity, NandArray::new(&spec.nand, seed))
+    }
+
+    /// The same with an array in a given state.
+    pub fn with_array(spec: &SaveSpec, capacity: u64, array: NandArray) -> Self {
+        let save_w = spec.save_w();
+        let usable_j = spec.aged_capacitor().usable_j(save_w);
+        Self { spec: spec.clone(), array, capacity, usable_j, save_w }
+    }
+
+    /// Pages of the memory.
+    pub fn pages(&self) -> u64 {
+        self.spec.nand.pages_of(self.capacity)
+    }
+
+    /// The figures of the save.
+    pub fn spec(&self) -> &SaveSpec {
+        &self.spec
+    }
+
+    /// The NAND parts.
+    pub fn array(&self) -> &NandArray {
+        &self.array
+    }
+
+    /// Energy that the capacitor delivers, J.
+    pub fn usable_j(&self) -> f64 {
+        self.usable_j
+    }
+
+    /// Erases the blocks of the last image after its restore, for the next save. Blocks whose erase
+    /// fails grow bad, by `seed`, and so do those of failed programs. Returns the new bad blocks.
+    pub fn prepare(&mut self, last: Option<&ProgrammedImage>, seed: u64) -> Vec<PageAddress> {
+        let mut grown: Vec<PageAddress> =
+            last.iter().flat_map(|image| &image.failures).map(|failure| failure.address).collect();
+        grown.iter().for_each(|address| self.array.mark_bad(*address));
+        grown.extend(self.array.erase(self.pages(), seed));
+        grown
+    }
+
+    /// Saves the memory; programs fail by `seed`.
+    pub fn save(&self, seed: u64) -> (ProgrammedImage, SaveOutcome) {
+        let (switch_s, switch_j) = (self.spec.draw.switch_s, self.spec.switch_j());
+        let limit_s = (self.usable_j - switch_j).max(0.0) / self.save_w;
+        let image = self.array.program(self.pages(), (limit_s * 1e15) as u64, seed);
+        let seconds = |fs: u64| switch_s + fs as f64 * 1e-15;
+        let joules = |fs: u64| switch_j + fs as f64 * 1e-15 * self.save_w;
+        let energy_j = joules(image.time_fs);
+        let of = |watts: f64| image.time_fs as f64 * 1e-15 * watts;
+        let energy = SaveEnergy {
+            switch: switch_j,
+            controller: of(self.spec.draw.controller_w),
+            memory: of(self.spec.memory_w()),
+            nand: of(self.spec.nand.save_w()),
+        };
+        let without_block = |image: &ProgrammedImage| {
+            image.missing().filter(|position| image.is_without_block(*position)).count() as u64
+        };
+        let outcome = SaveOutcome {
+            pages: image.pages,
+            programmed: image.programmed(),
+            seconds: seconds(image.time_fs),
+            needed_seconds: seconds(image.needed_fs),
+            energy_j,
+            energy,
+            needed_j: joules(image.needed_fs),
+            left_j: (self.usable_j - energy_j).max(0.0),
+            remapped: image.failures.iter().filter(|failure| failure.remapped).count() as u64,
+            without_block: without_block(&image),
+        };
+        (image, outcome)
+    }
+
+    /// Restores an image; also returns the positions of pages that are not there. Bit errors come
+    /// by `seed`.
+    pub fn restore(&self, image: &ProgrammedImage, seed: u64) -> (Vec<u64>, RestoreOutcome) {
+        let failed = self.array.read_back(image, seed);
+        let mut absent: Vec<u64> = image.missing().collect();
+        let missing = absent.len() as u64;
+        absent.extend(&failed);
+        absent.sort_unstable();
+        let restored = image.pages - absent.len() as u64;
+        let pages = failed.iter().filter_map(|position| self.array.address(*position));
+        let nand = &self.spec.nand;
+        let (read_fs, erase_fs) = (nand.restore_fs(image.pages), nand.erase_all_fs(image.pages));
+        let outcome = RestoreOutcome {
+            state: match restored {
+                _ if absent.is_empty() => RestoreState::Complete,
+                0 => RestoreState::Nothing,
+                _ => RestoreState::Partial,
+            },
+            restored,
+            missing,
+            uncorrectable: failed.len() as u64,
+            uncorrectable_pages: pages.take(REPORTED_PAGES_MAX).collect(),
+            seconds: read_fs as f64 * 1e-15,
+            ready_seconds: (read_fs + erase_fs) as f64 * 1e-15,
+        };
+        (absent, outcome)
+    }
+}

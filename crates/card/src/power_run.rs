@@ -1,0 +1,114 @@
+//! Runs of the engine, observed for power failures.
+//!
+//! [`WriteRecorder`] observes the writes of an engine, whatever its source of commands. [`observe`]
+//! runs a load, and [`power_failures`] evaluates moments of it:
+//!
+//! ```
+//! use interleaf_card::{
+//!     card::Card,
+//!     load::{Access, Group, Load},
+//!     power::{PowerSweep, SweepOptions},
+//!     power_run::{observe, power_failures},
+//!     settings::Settings,
+//! };
+//! let card = Card::by_name("all-mram")?;
+//! let group = Group { access: Access::RandomWrite, depth: 8, ..Group::default() };
+//! let run = observe(&Load::single(group, 1000), &card, &Settings::default())?;
+//! let failures = power_failures(&card, &run.timeline, 1);
+//! let sweep = PowerSweep::run(&failures, &SweepOptions { moments: 1000, seed: 1 });
+//! assert_eq!((sweep.moments, sweep.lost_writes), (1000, 0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use crate::{
+    card::Card,
+    durability::{FlushTimes, Rules, SegmentTimes, Timeline, TimelineBuilder, WriteTimes},
+    engine::{WriteObserver, WrittenSegment},
+    io::{IoCommand, Operation},
+    load::{Load, LoadError, Outcome},
+    power::PowerFailures,
+    settings::Settings,
+};
+use std::collections::BTreeMap;
+
+/// Observes the writes of an engine.
+#[derive(Clone, Debug)]
+pub struct WriteRecorder {
+    builder: TimelineBuilder,
+    /// Segments of writes that are not acknowledged, by tag.
+    outstanding: BTreeMap<u32, Vec<SegmentTimes>>,
+}
+
+/// A run and its writes.
+#[derive(Clone, Debug)]
+pub struct ObservedRun {
+    /// The measurements of the load.
+    pub outcome: Outcome,
+    /// The writes of the whole run, with those of the ramp time.
+    pub timeline: Timeline,
+}
+
+impl WriteRecorder {
+    /// A recorder without writes yet.
+    pub fn new(card: &Card) -> Self {
+        let survival = card.power.survival();
+        let rules = Rules { survival, atomic_bytes: card.nvme.atomic_write };
+        Self { builder: TimelineBuilder::new(rules), outstanding: BTreeMap::new() }
+    }
+
+    /// The contents over all moments before the data of a write arrived that was outstanding at the
+    /// end.
+    pub fn finish(self) -> Timeline {
+        let Self { mut builder, outstanding } = self;
+        let arrivals = outstanding.values().flatten().map(|segment| segment.received);
+        arrivals.for_each(|at| builder.end_at(at.saturating_sub(1)));
+        builder.finish()
+    }
+}
+
+impl WriteObserver for WriteRecorder {
+    fn segment(&mut self, segment: &WrittenSegment) {
+        let WrittenSegment { tag, offset, bytes, buffered, in_array, durable } = *segment;
+        let times = SegmentTimes { offset, bytes, received: buffered, in_array, durable };
+        self.outstanding.entry(tag).or_default().push(times);
+    }
+
+    fn acknowledged(&mut self, command: &IoCommand, submitted: u64, _safe: u64, at: u64) {
+        match command.operation {
+            Operation::Write | Operation::WriteZeroes => {
+                let segments = self.outstanding.remove(&command.tag).unwrap_or_default();
+                let times = WriteTimes {
+                    offset: command.offset,
+                    bytes: command.bytes,
+                    force_unit_access: command.force_unit_access,
+                    submitted,
+                    acknowledged: at,
+                };
+                self.builder.write(times, &segments);
+            }
+            Operation::Flush => {
+                self.builder.flush(FlushTimes { submitted, acknowledged: at });
+            }
+            // A deallocated block may be read with any content.
+            Operation::Read | Operation::Deallocate => {}
+        }
+    }
+}
+
+/// Runs a load and records its writes.
+///
+/// # Errors
+/// If the card cannot run the load.
+pub fn observe(load: &Load, card: &Card, settings: &Settings) -> Result<ObservedRun, LoadError> {
+    let mut recorder = WriteRecorder::new(card);
+    let outcome = load.run(card, settings, &mut recorder)?;
+    Ok(ObservedRun { outcome, timeline: recorder.finish() })
+}
+
+/// The power failures of a run of this card. Bad blocks of NAND come by `seed`.
+pub fn power_failures<'a>(card: &Card, timeline: &'a Timeline, seed: u64) -> PowerFailures<'a> {
+    PowerFailures::new(timeline, &card.power, card.memory.capacity, seed)
+}
+
+#[cfg(test)]
+mod tests;

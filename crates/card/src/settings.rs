@@ -1,0 +1,132 @@
+//! Choices of a run that are no property of the card.
+
+/// How the host learns of completions, and which of its costs count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HostMode {
+    /// The processor of each queue waits for interrupts.
+    #[default]
+    Interrupts,
+    /// The processor of each queue polls its completion queue; the card sends no interrupts.
+    Polling,
+    /// A real or emulated host submits the commands: its processors cost nothing here. A command
+    /// completes when its interrupt arrives.
+    External,
+}
+
+/// The priority class of a submission queue (NVMe 1.1, 4.11.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Priority {
+    /// Before all others.
+    Urgent,
+    /// Weighted.
+    High,
+    /// Weighted.
+    #[default]
+    Medium,
+    /// Weighted.
+    Low,
+}
+
+/// Arbitration among submission queues (NVMe 1.1, 4.11).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Arbitration {
+    /// Round robin over all queues.
+    #[default]
+    RoundRobin,
+    /// Urgent queues first; then weighted round robin over three classes, round robin within each.
+    Weighted {
+        /// The class of each queue; a queue without an entry is of medium priority.
+        priorities: Vec<Priority>,
+        /// Commands of the high, medium and low classes in a round, 1 to 256.
+        weights: [u32; 3],
+    },
+}
+
+/// A component that may bind the throughput.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Component {
+    /// The host's processors.
+    Host,
+    /// The link from the card to the host.
+    LinkUp,
+    /// The link from the host to the card.
+    LinkDown,
+    /// The controller's cores.
+    Cores,
+    /// The DMA engines.
+    DmaEngines,
+    /// The data buffers.
+    Buffers,
+    /// Tags of outstanding read requests.
+    ReadTags,
+    /// Flow control credits of the host's port.
+    Credits,
+    /// The memory channels.
+    Memory,
+}
+
+impl Component {
+    /// All components.
+    pub const ALL: [Self; 9] = [
+        Self::Host,
+        Self::LinkUp,
+        Self::LinkDown,
+        Self::Cores,
+        Self::DmaEngines,
+        Self::Buffers,
+        Self::ReadTags,
+        Self::Credits,
+        Self::Memory,
+    ];
+
+    /// The name in records: `link up`, `memory`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::LinkUp => "link up",
+            Self::LinkDown => "link down",
+            Self::Cores => "cores",
+            Self::DmaEngines => "DMA engines",
+            Self::Buffers => "buffers",
+            Self::ReadTags => "read tags",
+            Self::Credits => "credits",
+            Self::Memory => "memory",
+        }
+    }
+}
+
+/// The components without limits: infinitely fast, or of unlimited number. For ablations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ideal(u16);
+
+impl Ideal {
+    /// Only this component.
+    pub const fn of(component: Component) -> Self {
+        Self(1 << component as u16)
+    }
+
+    /// This component too.
+    #[must_use]
+    pub const fn and(self, component: Component) -> Self {
+        Self(self.0 | 1 << component as u16)
+    }
+
+    /// Returns true if the component has no limit.
+    pub const fn has(self, component: Component) -> bool {
+        self.0 & (1 << component as u16) != 0
+    }
+}
+
+/// Choices of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// How the host learns of completions.
+    pub host: HostMode,
+    /// Arbitration among submission queues.
+    pub arbitration: Arbitration,
+    /// Components without limits.
+    pub ideal: Ideal,
+    /// A deliberate error, for tests of power failure: a write is acknowledged when its data are
+    /// in a buffer (`save`), or in the row buffers and not yet precharged (`precharge`).
+    pub acknowledge_early: bool,
+}
