@@ -1,0 +1,215 @@
+//! The PCI configuration space: header, power management, MSI-X, PCI Express.
+//!
+//! QEMU emulates the base addresses and the MSI-X table of the guest by itself, and forwards all
+//! writes: each register has a mask of the bits that a write changes.
+
+use interleaf_card::nvme::NvmeSettings;
+
+/// Bytes of the configuration space of a PCI Express function.
+pub const CONFIG_BYTES: usize = 4096;
+
+/// Bytes of BAR 0: registers and doorbells, the MSI-X table, the pending bits.
+pub const BAR_BYTES: u64 = 0x4000;
+
+const MSIX_TABLE: u32 = 0x2000;
+const MSIX_PENDING: u32 = 0x3000;
+
+const POWER_MANAGEMENT: usize = 0x40;
+const MSIX: usize = 0x50;
+const EXPRESS: usize = 0x60;
+
+/// Device control of the PCI Express capability.
+const DEVICE_CONTROL: usize = EXPRESS + 8;
+/// Device control: initiate a function level reset.
+const FUNCTION_RESET: u16 = 1 << 15;
+
+/// Mass storage, non-volatile memory, NVM Express (PCI Code and ID Assignment Specification).
+const CLASS: [u8; 3] = [0x02, 0x08, 0x01];
+
+/// The device identifier: assumed, no product of the vendor is meant.
+const DEVICE: u16 = 0x4e56;
+
+/// The configuration space of a card.
+#[derive(Clone)]
+pub struct ConfigSpace {
+    bytes: Box<[u8; CONFIG_BYTES]>,
+    /// Bits that a write changes.
+    writable: Box<[u8; CONFIG_BYTES]>,
+}
+
+/// The effect of a write beyond the bits that it changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConfigEffect {
+    /// None.
+    None,
+    /// The host asked for a function level reset.
+    FunctionReset,
+}
+
+impl ConfigSpace {
+    /// The configuration space after power-on. `lanes` and `generation` are those of the link.
+    #[must_use]
+    pub fn new(settings: &NvmeSettings, generation: u8, lanes: u8) -> Self {
+        let mut space =
+            Self { bytes: Box::new([0; CONFIG_BYTES]), writable: Box::new([0; CONFIG_BYTES]) };
+        space.header(settings);
+        space.power_management();
+        space.msix(settings.vectors);
+        space.express(generation, lanes);
+        space
+    }
+
+    fn put(&mut self, at: usize, bytes: &[u8]) {
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn allow(&mut self, at: usize, mask: &[u8]) {
+        self.writable[at..at + mask.len()].copy_from_slice(mask);
+    }
+
+    fn header(&mut self, settings: &NvmeSettings) {
+        self.put(0x00, &settings.vendor.to_le_bytes());
+        self.put(0x02, &DEVICE.to_le_bytes());
+        // Memory space, bus master, parity error response, SERR#, interrupt disable.
+        self.allow(0x04, &0x0546_u16.to_le_bytes());
+        // Status: there are capabilities.
+        self.put(0x06, &(1_u16 << 4).to_le_bytes());
+        self.put(0x09, &CLASS);
+        self.allow(0x0c, &[0xff]);
+        // BAR 0: memory, 64 bits. Address bits below the size are zero, by which a host finds the
+        // size.
+        self.put(0x10, &[4]);
+        self.allow(0x10, &(!(BAR_BYTES - 1)).to_le_bytes());
+        self.put(0x2c, &settings.subsystem_vendor.to_le_bytes());
+        self.put(0x2e, &DEVICE.to_le_bytes());
+        self.put(0x34, &[POWER_MANAGEMENT as u8]);
+        self.allow(0x3c, &[0xff]);
+    }
+
+    /// PCI Bus Power Management Interface Specification 1.2, section 3.2.
+    fn power_management(&mut self) {
+        self.put(POWER_MANAGEMENT, &[0x01, MSIX as u8]);
+        self.put(POWER_MANAGEMENT + 2, &3_u16.to_le_bytes());
+        // The state is kept on the way from D3hot to D0.
+        self.put(POWER_MANAGEMENT + 4, &(1_u16 << 3).to_le_bytes());
+        self.allow(POWER_MANAGEMENT + 4, &3_u16.to_le_bytes());
+    }
+
+    /// PCI Local Bus Specification 3.0, section 6.8.2.
+    fn msix(&mut self, vectors: u16) {
+        self.put(MSIX, &[0x11, EXPRESS as u8]);
+        self.put(MSIX + 2, &(vectors - 1).to_le_bytes());
+        self.allow(MSIX + 2, &(3_u16 << 14).to_le_bytes());
+        self.put(MSIX + 4, &MSIX_TABLE.to_le_bytes());
+        self.put(MSIX + 8, &MSIX_PENDING.to_le_bytes());
+    }
+
+    /// PCI Express Base Specification 3.0, section 7.8.
+    fn express(&mut self, generation: u8, lanes: u8) {
+        self.put(EXPRESS, &[0x10, 0]);
+        // Version 2, an endpoint.
+        self.put(EXPRESS + 2, &2_u16.to_le_bytes());
+        // Payloads of 256 bytes, role-based error reporting, function level reset.
+        self.put(EXPRESS + 4, &(1_u32 | 1 << 15 | 1 << 28).to_le_bytes());
+        self.allow(DEVICE_CONTROL, &0x7fff_u16.to_le_bytes());
+        self.put(DEVICE_CONTROL, &0x2810_u16.to_le_bytes());
+        let link = u32::from(generation) | u32::from(lanes) << 4;
+        self.put(EXPRESS + 0x0c, &link.to_le_bytes());
+        self.allow(EXPRESS + 0x10, &0x03f3_u16.to_le_bytes());
+        self.put(EXPRESS + 0x12, &(link as u16).to_le_bytes());
+        // Completion timeouts cannot be programmed; they can be disabled.
+        self.put(EXPRESS + 0x24, &(1_u32 << 4).to_le_bytes());
+        self.allow(EXPRESS + 0x28, &(1_u16 << 4).to_le_bytes());
+        // Supported speeds.
+        let speeds = ((1_u32 << generation) - 1) << 1;
+        self.put(EXPRESS + 0x2c, &speeds.to_le_bytes());
+        self.put(EXPRESS + 0x30, &u16::from(generation).to_le_bytes());
+    }
+
+    /// Reads bytes; beyond the space all bits are one.
+    pub fn read(&self, offset: u64, data: &mut [u8]) {
+        for (byte, at) in data.iter_mut().zip(places(offset)) {
+            *byte = self.bytes.get(at).copied().unwrap_or(0xff);
+        }
+    }
+
+    /// Writes bytes: changes the writable bits of registers, ignores the rest.
+    pub fn write(&mut self, offset: u64, data: &[u8]) -> ConfigEffect {
+        let mut effect = ConfigEffect::None;
+        for (byte, at) in data.iter().zip(places(offset)) {
+            let Some(mask) = self.writable.get(at) else { break };
+            self.bytes[at] = self.bytes[at] & !mask | byte & mask;
+            if at == DEVICE_CONTROL + 1 && byte & (FUNCTION_RESET >> 8) as u8 != 0 {
+                effect = ConfigEffect::FunctionReset;
+            }
+        }
+        effect
+    }
+}
+
+/// The places of the bytes of an access. None is beyond the largest number.
+fn places(offset: u64) -> impl Iterator<Item = usize> {
+    let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+    (0..).map(move |at| offset.saturating_add(at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::tests::settings;
+
+    fn space() -> ConfigSpace {
+        ConfigSpace::new(&settings(), 3, 8)
+    }
+
+    fn dword(space: &ConfigSpace, at: u64) -> u32 {
+        let mut data = [0; 4];
+        space.read(at, &mut data);
+        u32::from_le_bytes(data)
+    }
+
+    #[test]
+    fn a_host_finds_class_size_and_capabilities() {
+        let mut space = space();
+        assert_eq!(dword(&space, 0x08) >> 8, 0x01_0802);
+        space.write(0x10, &u64::MAX.to_le_bytes());
+        assert_eq!((dword(&space, 0x10), dword(&space, 0x14)), (0xffff_c004, u32::MAX));
+        let mut found = vec![];
+        let mut at = dword(&space, 0x34) as u8;
+        while at != 0 {
+            let capability = dword(&space, at.into());
+            found.push(capability as u8);
+            at = (capability >> 8) as u8;
+        }
+        assert_eq!(found, [0x01, 0x11, 0x10]);
+        assert_eq!(dword(&space, 0x50) >> 16, u32::from(settings().vectors) - 1);
+        assert_eq!(dword(&space, 0x6c), 3 | 8 << 4);
+    }
+
+    #[test]
+    fn read_only_registers_keep_their_values() {
+        let mut space = space();
+        let before: Vec<u32> = (0..1024).map(|at| dword(&space, at * 4)).collect();
+        for at in (0..4096).step_by(4) {
+            space.write(at, &[0; 4]);
+        }
+        for at in [0x00, 0x08, 0x2c, 0x34, 0x54, 0x58, 0x64, 0x6c] {
+            assert_eq!(dword(&space, at), before[at as usize / 4], "{at:#x}");
+        }
+        // The expansion ROM has no size.
+        space.write(0x30, &u32::MAX.to_le_bytes());
+        assert_eq!(dword(&space, 0x30), 0);
+    }
+
+    #[test]
+    fn a_function_level_reset_is_an_effect() {
+        let mut space = space();
+        assert_eq!(space.write(0x68, &0x2810_u16.to_le_bytes()), ConfigEffect::None);
+        assert_eq!(space.write(0x68, &0xa810_u16.to_le_bytes()), ConfigEffect::FunctionReset);
+        assert_eq!(dword(&space, 0x68) & 0x8000, 0);
+        assert_eq!(space.write(u64::MAX, &[1; 8]), ConfigEffect::None);
+        assert_eq!(space.write(4094, &[0xff; 8]), ConfigEffect::None);
+        assert_eq!(dword(&space, 4094), 0xffff_0000);
+        assert_eq!(dword(&space, u64::MAX), u32::MAX);
+    }
+}

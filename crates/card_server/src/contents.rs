@@ -1,0 +1,222 @@
+//! Contents in a file, and the volatile write cache before any contents.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+};
+
+use interleaf_card::nvme::{Contents, ContentsFault};
+use rustix::fs::{FallocateFlags, fallocate};
+
+/// Contents in a sparse file. They survive simulated power failures; a crash of the machine that
+/// runs the server may lose writes since the last flush.
+#[derive(Debug)]
+pub struct FileContents {
+    file: File,
+    path: PathBuf,
+}
+
+impl FileContents {
+    /// Opens or creates the file, and gives it the size of the namespace.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be opened or written, or is larger than the namespace.
+    pub fn open(path: &Path, capacity: u64) -> io::Result<Self> {
+        let named =
+            |why: io::Error| io::Error::new(why.kind(), format!("{}: {why}", path.display()));
+        let mut options = File::options();
+        let options = options.read(true).write(true).create(true).truncate(false);
+        let file = options.open(path).map_err(named)?;
+        let bytes = file.metadata().map_err(named)?.len();
+        if bytes > capacity {
+            let why = format!("{bytes} bytes; the card has {capacity} bytes");
+            return Err(named(io::Error::new(io::ErrorKind::InvalidInput, why)));
+        }
+        file.set_len(capacity).map_err(named)?;
+        Ok(Self { file, path: path.to_path_buf() })
+    }
+
+    /// The path of the file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Contents for FileContents {
+    fn read(&mut self, offset: u64, data: &mut [u8]) -> Result<(), ContentsFault> {
+        self.file.read_exact_at(data, offset).map_err(|_| ContentsFault { offset })
+    }
+
+    fn write(&mut self, offset: u64, data: &[u8], _: bool) -> Result<(), ContentsFault> {
+        self.file.write_all_at(data, offset).map_err(|_| ContentsFault { offset })
+    }
+
+    fn zero(&mut self, offset: u64, bytes: u64, _: bool) -> Result<(), ContentsFault> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        if fallocate(&self.file, flags, offset, bytes).is_err() {
+            // The file system has no holes.
+            let zeros = vec![0; 1 << 20];
+            let mut at = offset;
+            while at < offset + bytes {
+                let part = (offset + bytes - at).min(zeros.len() as u64);
+                let written = self.file.write_all_at(&zeros[..part as usize], at);
+                written.map_err(|_| ContentsFault { offset: at })?;
+                at += part;
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), ContentsFault> {
+        self.file.sync_data().map_err(|_| ContentsFault { offset: 0 })
+    }
+}
+
+/// A volatile write cache before durable contents. Writes stay in the cache, in units that a power
+/// failure does not tear, until a flush.
+pub struct WriteBack {
+    durable: Box<dyn Contents + Send>,
+    unit: u64,
+    /// Units that differ from the durable contents.
+    cached: BTreeMap<u64, Vec<u8>>,
+}
+
+impl WriteBack {
+    /// A cache with units of `unit` bytes, which all writes must be multiples of.
+    #[must_use]
+    pub fn new(durable: Box<dyn Contents + Send>, unit: u32) -> Self {
+        Self { durable, unit: unit.into(), cached: BTreeMap::new() }
+    }
+
+    /// Bytes that a power failure would lose.
+    #[must_use]
+    pub fn volatile_bytes(&self) -> u64 {
+        self.cached.len() as u64 * self.unit
+    }
+
+    /// The power fails: each cached unit is lost unless `survives` returns true, as a cache that
+    /// writes back in any order may have written any of them.
+    ///
+    /// # Errors
+    ///
+    /// A surviving unit cannot be written.
+    pub fn power_failure(&mut self, survives: impl FnMut() -> bool) -> Result<(), ContentsFault> {
+        self.write_back(survives)
+    }
+
+    /// Empties the cache; writes the units for which `is_written` returns true.
+    fn write_back(&mut self, mut is_written: impl FnMut() -> bool) -> Result<(), ContentsFault> {
+        for (unit, data) in std::mem::take(&mut self.cached) {
+            if is_written() {
+                self.durable.write(unit * self.unit, &data, true)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the units of a range from the cache: the range is about to be durable.
+    fn drop_range(&mut self, offset: u64, bytes: u64) {
+        let units = offset / self.unit..(offset + bytes) / self.unit;
+        if bytes / self.unit < self.cached.len() as u64 {
+            for unit in units {
+                self.cached.remove(&unit);
+            }
+        } else {
+            self.cached.retain(|unit, _| !units.contains(unit));
+        }
+    }
+}
+
+impl Contents for WriteBack {
+    fn read(&mut self, offset: u64, data: &mut [u8]) -> Result<(), ContentsFault> {
+        self.durable.read(offset, data)?;
+        let bytes = data.len() as u64;
+        for (unit, cached) in self.cached.range(offset / self.unit..(offset + bytes) / self.unit) {
+            let at = (unit * self.unit - offset) as usize;
+            data[at..at + cached.len()].copy_from_slice(cached);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, offset: u64, data: &[u8], durable: bool) -> Result<(), ContentsFault> {
+        if durable {
+            self.drop_range(offset, data.len() as u64);
+            return self.durable.write(offset, data, true);
+        }
+        for (unit, part) in (offset / self.unit..).zip(data.chunks(self.unit as usize)) {
+            self.cached.insert(unit, part.to_vec());
+        }
+        Ok(())
+    }
+
+    /// Zeroed ranges are durable at once: a range of a discard can be larger than the cache.
+    fn zero(&mut self, offset: u64, bytes: u64, _: bool) -> Result<(), ContentsFault> {
+        self.drop_range(offset, bytes);
+        self.durable.zero(offset, bytes, true)
+    }
+
+    fn flush(&mut self) -> Result<(), ContentsFault> {
+        self.write_back(|| true)?;
+        self.durable.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use interleaf_card::nvme::MemoryContents;
+
+    use super::*;
+
+    fn content(contents: &mut dyn Contents, blocks: u64) -> Vec<u8> {
+        let mut data = vec![0xee; blocks as usize * 512];
+        contents.read(0, &mut data).unwrap();
+        data.chunks(512).map(|block| block[0]).collect()
+    }
+
+    #[test]
+    fn a_power_failure_loses_writes_since_the_flush() {
+        let mut cache = WriteBack::new(Box::new(MemoryContents::default()), 512);
+        cache.write(0, &[1; 1024], false).unwrap();
+        cache.flush().unwrap();
+        cache.write(512, &[2; 1024], false).unwrap();
+        cache.write(2048, &[3; 512], true).unwrap();
+        assert_eq!(content(&mut cache, 5), [1, 2, 2, 0, 3]);
+        assert_eq!(cache.volatile_bytes(), 1024);
+        let mut order = [false, true].into_iter();
+        cache.power_failure(|| order.next().unwrap()).unwrap();
+        assert_eq!(content(&mut cache, 5), [1, 1, 2, 0, 3]);
+        assert_eq!(cache.volatile_bytes(), 0);
+    }
+
+    #[test]
+    fn durable_writes_and_zeros_replace_cached_writes() {
+        let mut cache = WriteBack::new(Box::new(MemoryContents::default()), 512);
+        cache.write(0, &[1; 2048], false).unwrap();
+        cache.write(512, &[2; 512], true).unwrap();
+        cache.zero(1024, 512, false).unwrap();
+        assert_eq!(content(&mut cache, 4), [1, 2, 0, 1]);
+        cache.power_failure(|| false).unwrap();
+        assert_eq!(content(&mut cache, 4), [0, 2, 0, 0]);
+    }
+
+    #[test]
+    fn a_file_keeps_contents() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("contents");
+        let mut file = FileContents::open(&path, 8192).unwrap();
+        file.write(512, &[7; 1024], true).unwrap();
+        file.zero(1024, 512, false).unwrap();
+        file.flush().unwrap();
+        assert_eq!(file.read(8192, &mut [0; 1]), Err(ContentsFault { offset: 8192 }));
+        drop(file);
+        let mut file = FileContents::open(&path, 8192).unwrap();
+        assert_eq!(content(&mut file, 4), [0, 7, 0, 0]);
+        let why = FileContents::open(&path, 4096).unwrap_err().to_string();
+        assert!(why.ends_with("contents: 8192 bytes; the card has 4096 bytes"), "{why}");
+    }
+}

@@ -1,0 +1,449 @@
+//! The requests of a connection, applied to the controller.
+//!
+//! No request is answered by an error: the protocol's error reply of the crate `vfio_user` has no
+//! error number, which QEMU takes for a short read. Reads of what is not there are all ones, and
+//! such writes are ignored, as on a PCI bus.
+
+use std::{
+    fs::File,
+    io::{self, Write},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use interleaf_card::{
+    io::IoCommand,
+    nvme::{Attachments, HostMemory, NvmeController},
+};
+use vfio_bindings::bindings::vfio::{
+    VFIO_IRQ_SET_DATA_EVENTFD, VFIO_PCI_BAR0_REGION_INDEX, VFIO_PCI_CONFIG_REGION_INDEX,
+    VFIO_PCI_MSIX_IRQ_INDEX,
+};
+use vfio_user::{DmaMapFlags, DmaUnmapFlags, ServerBackend};
+
+use crate::{
+    config_space::{ConfigEffect, ConfigSpace},
+    contents::WriteBack,
+    guest_clock::{Answer, GuestClock},
+    guest_memory::GuestMemory,
+    pacer::{Clock, Pacer},
+};
+
+/// An event that the user of the server should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// QEMU has connected.
+    Connected,
+    /// QEMU has disconnected, for the reason if the end was unexpected.
+    Disconnected(Option<String>),
+    /// The guest's memory is not shared with the server: QEMU needs
+    /// `-object memory-backend-memfd,share=on`.
+    MemoryNotShared,
+    /// The power of the card failed, with this many bytes in the volatile write cache.
+    PowerLost(u64),
+    /// The guest has rung a doorbell, and no plugin tells its clock: QEMU needs `-plugin`.
+    ClockMissing,
+    /// A queue was in memory that does not exist; the guest must reset the controller.
+    ControllerFailed,
+}
+
+/// A failure of the power. Commands without completion are lost, and so is each unit of the
+/// volatile write cache for which `survives` returns false: a cache that writes back in any order
+/// may have written any of them. The card does not answer until the next connection.
+pub struct PowerCut {
+    /// The number of commands that are completed before.
+    pub after: u64,
+    /// Tells for each unit of the cache if it survives.
+    pub survives: Box<dyn FnMut() -> bool + Send>,
+}
+
+/// Receives events.
+pub type Listener = Arc<dyn Fn(Event) + Send + Sync>;
+
+/// A card and its connection.
+pub struct Device {
+    controller: NvmeController,
+    contents: WriteBack,
+    memory: GuestMemory,
+    /// `None`: commands are complete at once.
+    pacer: Option<Pacer>,
+    /// Resets of the controller that the pacer knows of.
+    resets: u64,
+    config: ConfigSpace,
+    /// The configuration space after power-on.
+    initial_config: ConfigSpace,
+    /// The eventfd of each MSI-X vector.
+    vectors: Vec<Option<File>>,
+    /// Vectors that the guest's clock is to raise.
+    raised: Vec<u16>,
+    has_power: bool,
+    cut: Option<PowerCut>,
+    has_failed: bool,
+    listener: Listener,
+}
+
+impl Device {
+    /// A card without power.
+    #[must_use]
+    pub(crate) fn new(
+        controller: NvmeController,
+        contents: WriteBack,
+        config: ConfigSpace,
+        pacer: Option<Pacer>,
+        listener: Listener,
+    ) -> Self {
+        let vectors = (0..controller.settings().vectors).map(|_| None).collect();
+        Self {
+            controller,
+            contents,
+            memory: GuestMemory::default(),
+            pacer,
+            resets: 0,
+            initial_config: config.clone(),
+            config,
+            vectors,
+            raised: vec![],
+            has_power: false,
+            cut: None,
+            has_failed: false,
+            listener,
+        }
+    }
+
+    /// Switches the power on, at the start of a connection: registers have their initial values.
+    pub fn power_on(&mut self) {
+        self.disconnect();
+        self.config = self.initial_config.clone();
+        self.controller.reset_function();
+        self.has_power = true;
+    }
+
+    /// Forgets the guest, at the end of a connection.
+    pub fn disconnect(&mut self) {
+        self.memory.clear();
+        self.vectors.fill_with(|| None);
+        self.raised.clear();
+        self.controller.reset_function();
+        self.has_failed = false;
+    }
+
+    /// Lets the power fail after a number of further commands: see [`PowerCut`].
+    pub fn cut_power(&mut self, cut: PowerCut) {
+        self.cut = Some(cut);
+        self.lose_power_if_due();
+    }
+
+    /// The power is on, or will be with the next connection.
+    #[must_use]
+    pub fn has_power(&self) -> bool {
+        self.has_power
+    }
+
+    fn lose_power_if_due(&mut self) {
+        let Some(mut cut) = self.cut.take_if(|cut| cut.after == 0) else { return };
+        self.has_power = false;
+        let volatile = self.contents.volatile_bytes();
+        self.disconnect();
+        // Contents that cannot be written are reported to the next guest that reads them.
+        let _ = self.contents.power_failure(&mut cut.survives);
+        (self.listener)(Event::PowerLost(volatile));
+    }
+
+    fn attached(&mut self) -> (&mut NvmeController, Attachments<'_>) {
+        let attached = Attachments { memory: &mut self.memory, contents: &mut self.contents };
+        (&mut self.controller, attached)
+    }
+
+    /// Writes a register or doorbell, and fetches commands.
+    fn write_register(&mut self, offset: u64, data: &[u8]) {
+        if offset == ADMIN_DOORBELL && self.memory_is_private() {
+            (self.listener)(Event::MemoryNotShared);
+            return;
+        }
+        let (controller, mut attached) = self.attached();
+        controller.register_write(offset, data, &mut attached);
+        // With the guest's clock, the time of the doorbell comes next.
+        if !self.follows_guest() {
+            self.fetch_all();
+        }
+    }
+
+    /// The card follows the guest's clock.
+    fn follows_guest(&self) -> bool {
+        self.pacer.as_ref().is_some_and(|pacer| pacer.clock() == Clock::Guest)
+    }
+
+    /// Fetches and completes commands at a time of the guest.
+    pub(crate) fn tell(&mut self, guest: Duration) -> Answer {
+        self.pacer.iter_mut().for_each(|pacer| pacer.tell(guest));
+        self.advance();
+        self.fetch_all();
+        let next = self.pacer.as_ref().and_then(Pacer::next_completion);
+        Answer { next, vectors: std::mem::take(&mut self.raised) }
+    }
+
+    /// Fetches all commands, and signals interrupts.
+    fn fetch_all(&mut self) {
+        while let Some(command) = self.fetch() {
+            self.forget_after_reset();
+            let arbitration = self.controller.arbitration();
+            self.pacer.iter_mut().for_each(|pacer| pacer.arbitrate(arbitration));
+            let is_delayed = self.pacer.as_mut().is_some_and(|pacer| pacer.submit(command));
+            if !is_delayed {
+                self.complete(command.tag);
+            }
+        }
+        self.signal();
+    }
+
+    /// Completes the commands that are due. Returns the time until the pacer's next event.
+    pub(crate) fn advance(&mut self) -> Option<Duration> {
+        self.forget_after_reset();
+        let tags = self.pacer.as_mut()?.completed();
+        for tag in &tags {
+            self.complete(*tag);
+        }
+        if !tags.is_empty() {
+            // Completions free entries of queues: commands may wait for them.
+            self.fetch_all();
+        }
+        self.pacer.as_ref()?.wait()
+    }
+
+    /// The pacer forgets the commands of before the latest reset of the controller.
+    fn forget_after_reset(&mut self) {
+        let resets = self.controller.resets();
+        if resets != self.resets {
+            self.resets = resets;
+            self.pacer.iter_mut().for_each(Pacer::reset);
+        }
+    }
+
+    fn fetch(&mut self) -> Option<IoCommand> {
+        let (controller, mut attached) = self.attached();
+        controller.fetch(&mut attached)
+    }
+
+    fn complete(&mut self, tag: u32) {
+        let (controller, mut attached) = self.attached();
+        controller.complete(tag, &mut attached);
+        if let Some(cut) = &mut self.cut {
+            cut.after -= 1;
+            self.lose_power_if_due();
+        }
+    }
+
+    /// Signals interrupts, and a failure of the controller.
+    fn signal(&mut self) {
+        let follows_guest = self.follows_guest();
+        let (vectors, raised) = (&self.vectors, &mut self.raised);
+        self.controller.take_interrupts(|vector| {
+            if follows_guest {
+                raised.push(vector);
+            } else if let Some(Some(eventfd)) = vectors.get(usize::from(vector)) {
+                // An eventfd refuses a write only if 2^64 - 2 signals wait.
+                let _ = (&*eventfd).write(&1_u64.to_ne_bytes());
+            }
+        });
+        let has_failed = self.controller.has_failed();
+        if has_failed && !self.has_failed {
+            (self.listener)(Event::ControllerFailed);
+        }
+        self.has_failed = has_failed;
+    }
+
+    /// The first entry of the admin queue is zero although the guest has rung its doorbell: the
+    /// guest writes to a private copy of the file. (Zeros are the command "delete queue 0".)
+    fn memory_is_private(&self) -> bool {
+        let mut base = [0; 8];
+        self.controller.register_read(ADMIN_QUEUE, &mut base);
+        let mut entry = [0; 64];
+        let read = self.memory.read(u64::from_le_bytes(base), &mut entry);
+        read.is_ok() && entry == [0; 64]
+    }
+}
+
+const ADMIN_QUEUE: u64 = 0x28;
+const ADMIN_DOORBELL: u64 = 0x1000;
+
+/// The end of the registers and doorbells in BAR 0.
+const REGISTERS_END: u64 = 0x2000;
+
+/// The largest access to a region that is answered; the longest of a guest has 8 bytes.
+const ACCESS_MAX: usize = 4096;
+
+/// A device, and the thread that completes its commands.
+pub(crate) struct Shared {
+    device: Mutex<Device>,
+    /// A command was submitted.
+    submitted: Condvar,
+    clock: Arc<GuestClock>,
+}
+
+impl Shared {
+    pub(crate) fn new(device: Device) -> Self {
+        let (submitted, clock) = (Condvar::new(), Arc::default());
+        Self { device: Mutex::new(device), submitted, clock }
+    }
+
+    /// The connections to the guest's clock.
+    pub(crate) fn clock(&self) -> &Arc<GuestClock> {
+        &self.clock
+    }
+
+    /// Announces a doorbell to the guest's clock.
+    fn ring(&self) {
+        if !self.clock.ring() {
+            let device = self.lock();
+            (device.listener)(Event::ClockMissing);
+        }
+    }
+
+    /// Locks the device. After a panic of another thread the device is as good as before: each
+    /// access leaves it consistent.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Device> {
+        self.device.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes the thread that completes commands. The lock makes sure that the thread waits, or has
+    /// yet to look for work.
+    pub(crate) fn wake(&self) {
+        drop(self.lock());
+        self.submitted.notify_one();
+    }
+
+    /// Completes commands when they are due, until `ends` returns true.
+    pub(crate) fn complete(&self, ends: impl Fn() -> bool) {
+        let mut device = self.lock();
+        while !ends() {
+            device = match device.advance() {
+                None => self.submitted.wait(device).unwrap_or_else(PoisonError::into_inner),
+                Some(wait) if wait > SPIN => {
+                    let waited = self.submitted.wait_timeout(device, wait - SPIN);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                Some(_) => {
+                    drop(device);
+                    std::thread::yield_now();
+                    self.lock()
+                }
+            };
+        }
+    }
+}
+
+/// The end of a wait that is spent polling: Linux wakes a thread 50 us late by default
+/// (prctl(2), PR_SET_TIMERSLACK).
+const SPIN: Duration = Duration::from_micros(60);
+
+/// The backend of a connection.
+pub(crate) struct Connection {
+    pub(crate) shared: Arc<Shared>,
+    /// QEMU has sent a request.
+    pub(crate) connected: bool,
+}
+
+impl Connection {
+    /// The device, for a request; the first request is reported.
+    fn device(&mut self) -> MutexGuard<'_, Device> {
+        let device = self.shared.lock();
+        if !std::mem::replace(&mut self.connected, true) {
+            (device.listener)(Event::Connected);
+        }
+        device
+    }
+}
+
+impl ServerBackend for Connection {
+    fn region_read(&mut self, region: u32, offset: u64, data: &mut [u8]) -> io::Result<()> {
+        if data.len() > ACCESS_MAX {
+            return Ok(());
+        }
+        let device = self.device();
+        match region {
+            _ if !device.has_power => data.fill(0xff),
+            VFIO_PCI_CONFIG_REGION_INDEX => device.config.read(offset, data),
+            VFIO_PCI_BAR0_REGION_INDEX if offset < REGISTERS_END => {
+                device.controller.register_read(offset, data);
+            }
+            // QEMU has the MSI-X table and the pending bits.
+            VFIO_PCI_BAR0_REGION_INDEX => data.fill(0),
+            _ => data.fill(0xff),
+        }
+        Ok(())
+    }
+
+    fn region_write(&mut self, region: u32, offset: u64, data: &[u8]) -> io::Result<()> {
+        let mut device = self.device();
+        match region {
+            _ if !device.has_power => {}
+            VFIO_PCI_CONFIG_REGION_INDEX => match device.config.write(offset, data) {
+                ConfigEffect::FunctionReset => device.controller.reset_function(),
+                ConfigEffect::None => {}
+            },
+            VFIO_PCI_BAR0_REGION_INDEX if offset < REGISTERS_END => {
+                device.write_register(offset, data);
+                let follows_guest = device.follows_guest();
+                drop(device);
+                if follows_guest { self.shared.ring() } else { self.shared.wake() }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn dma_map(
+        &mut self,
+        flags: DmaMapFlags,
+        offset: u64,
+        address: u64,
+        size: u64,
+        file: Option<File>,
+    ) -> io::Result<()> {
+        // Firmware and devices are mapped without a file or read-only: no memory for queues or
+        // data.
+        if let Some(file) = file.filter(|_| flags.contains(DmaMapFlags::READ_WRITE)) {
+            self.device().memory.map(address, size, file, offset);
+        }
+        Ok(())
+    }
+
+    fn dma_unmap(&mut self, flags: DmaUnmapFlags, address: u64, size: u64) -> io::Result<()> {
+        let memory = &mut self.device().memory;
+        if flags.contains(DmaUnmapFlags::UNMAP_ALL) {
+            memory.clear();
+        } else {
+            memory.unmap(address, size);
+        }
+        Ok(())
+    }
+
+    fn reset(&mut self) -> io::Result<()> {
+        let mut device = self.device();
+        device.config = device.initial_config.clone();
+        device.controller.reset_function();
+        Ok(())
+    }
+
+    fn set_irqs(
+        &mut self,
+        index: u32,
+        flags: u32,
+        start: u32,
+        count: u32,
+        files: Vec<File>,
+    ) -> io::Result<()> {
+        if index != VFIO_PCI_MSIX_IRQ_INDEX {
+            return Ok(());
+        }
+        let vectors = &mut self.device().vectors;
+        if count == 0 {
+            vectors.fill_with(|| None);
+        } else if flags & VFIO_IRQ_SET_DATA_EVENTFD != 0 {
+            let mut files = files.into_iter();
+            let range = vectors.iter_mut().skip(start as usize).take(count as usize);
+            range.for_each(|vector| *vector = files.next());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,132 @@
+//! The guest's clock, which a plugin of QEMU (`crates/qemu_clock`) tells.
+//!
+//! ```text
+//! server -> plugin   connection 'D'   1 byte: the guest rang a doorbell; the plugin answers 1 byte
+//!                                     when it has made sure that the guest's time comes next
+//! plugin -> server   connection 'C'   8 bytes: the guest's time, ns; the server answers 8 bytes,
+//!                                     the time at which it wants to be told again (all ones: after
+//!                                     a doorbell), 2 bytes with the number of MSI-X vectors that
+//!                                     are to be raised now, and 2 bytes for each
+//! ```
+//!
+//! Both connections come to one socket, each names its kind by its first byte, and each has one
+//! request at a time. Numbers are little-endian. The card acts on a doorbell only when the time of
+//! the doorbell is known; the guest does not execute an instruction meanwhile, since QEMU waits for
+//! the reply to the doorbell's write (`x-no-posted-writes`) and then for this server's answer.
+
+use std::{
+    io::{self, Read, Write},
+    os::unix::net::{UnixListener, UnixStream},
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+/// The end of the name of the clock's socket, which is beside that of the card.
+const SUFFIX: &str = ".clock";
+
+/// The path of the clock's socket of a card.
+#[must_use]
+pub fn socket_of(card: &Path) -> PathBuf {
+    let mut path = card.as_os_str().to_os_string();
+    path.push(SUFFIX);
+    path.into()
+}
+
+/// The answer to a time of the guest.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Answer {
+    /// The time at which the card wants to be told the time again.
+    pub(crate) next: Option<Duration>,
+    /// MSI-X vectors to raise.
+    pub(crate) vectors: Vec<u16>,
+}
+
+impl Answer {
+    fn bytes(&self) -> Vec<u8> {
+        let next = self.next.and_then(|next| u64::try_from(next.as_nanos()).ok());
+        let count = u16::try_from(self.vectors.len()).unwrap_or(u16::MAX);
+        let vectors =
+            self.vectors.iter().take(count.into()).flat_map(|vector| vector.to_le_bytes());
+        let (next, count) = (next.unwrap_or(u64::MAX).to_le_bytes(), count.to_le_bytes());
+        next.into_iter().chain(count).chain(vectors).collect()
+    }
+}
+
+/// The connections to the plugin of a QEMU.
+#[derive(Default)]
+pub(crate) struct GuestClock {
+    /// The connection on which doorbells are announced.
+    doorbells: Mutex<Option<UnixStream>>,
+}
+
+impl GuestClock {
+    /// Announces a doorbell. Returns false if no plugin is connected.
+    pub(crate) fn ring(&self) -> bool {
+        let mut doorbells = self.doorbells();
+        let Some(stream) = doorbells.as_mut() else { return false };
+        let mut byte = [1];
+        let rung = stream.write_all(&byte).and_then(|()| stream.read_exact(&mut byte));
+        if rung.is_err() {
+            *doorbells = None;
+        }
+        rung.is_ok()
+    }
+
+    fn doorbells(&self) -> MutexGuard<'_, Option<UnixStream>> {
+        self.doorbells.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Serves plugins until `ends` is true. `tell` gets the guest's time.
+    pub(crate) fn serve(
+        self: &Arc<Self>,
+        listener: &UnixListener,
+        ends: &AtomicBool,
+        tell: &Arc<impl Fn(Duration) -> Answer + Send + Sync + 'static>,
+    ) {
+        for stream in listener.incoming() {
+            if ends.load(Ordering::SeqCst) {
+                return;
+            }
+            let Ok(mut stream) = stream else { continue };
+            let mut kind = [0];
+            // A connection that says nothing must not delay another.
+            let limited = stream.set_read_timeout(Some(KIND_LIMIT));
+            if limited.is_err() || stream.read_exact(&mut kind).is_err() {
+                continue;
+            }
+            match kind[0] {
+                b'D' if stream.set_read_timeout(Some(ARM_LIMIT)).is_ok() => {
+                    *self.doorbells() = Some(stream);
+                }
+                b'C' if stream.set_read_timeout(None).is_ok() => {
+                    let tell = tell.clone();
+                    let thread = thread::Builder::new().name("card-clock".to_string());
+                    // Without a thread the stream is closed, which the plugin reports.
+                    let _ = thread.spawn(move || answer_times(stream, &*tell));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// How long a connection may take for its first byte.
+const KIND_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long a plugin may take to set its timer, on a machine that is busy otherwise; half of the
+/// time after which QEMU gives up the connection (`x-msg-timeout`, docs/cards.md).
+const ARM_LIMIT: Duration = Duration::from_secs(30);
+
+/// Answers each time that the plugin tells, until it disconnects.
+fn answer_times(mut stream: UnixStream, tell: &impl Fn(Duration) -> Answer) -> io::Result<()> {
+    loop {
+        let mut now = [0; 8];
+        stream.read_exact(&mut now)?;
+        stream.write_all(&tell(Duration::from_nanos(u64::from_le_bytes(now))).bytes())?;
+    }
+}

@@ -1,0 +1,42 @@
+//! An NVRAM card as a vfio-user device: QEMU's `vfio-user-pci` presents it to an unmodified driver.
+//!
+//! ```text
+//! guest: nvme driver           QEMU: vfio-user-pci           this crate
+//!   write of a doorbell    ->    message REGION_WRITE    ->    Device: NvmeController.fetch
+//!                                                              pacer: when is it complete?
+//!   memory of the guest    <-    memory-backend-memfd    <->   GuestMemory: reads, writes
+//!   interrupt              <-    eventfd of the vector   <-    NvmeController.complete
+//! ```
+//!
+//! The guest's memory must be shared (`memory-backend-memfd,share=on`). It is accessed by
+//! `pread` and `pwrite` of its memfd and never mapped: a guest or QEMU that truncates the file
+//! causes a failed command, not a `SIGBUS`.
+//!
+//! The server serves one connection after another. The contents outlive connections: a guest that
+//! reboots, or a new QEMU, finds the data of the earlier ones.
+//!
+//! - [`server`]: the socket, and connections. Start here.
+//! - [`device`]: a connection's requests, applied to the controller.
+//! - [`config_space`]: the PCI configuration space.
+//! - [`guest_clock`]: the guest's clock.
+//! - [`guest_memory`]: the guest's memory.
+//! - [`pacer`]: the latency of the simulated card.
+//! - [`contents`]: contents in a file, and the volatile write cache.
+
+#![warn(missing_docs)]
+#![forbid(unsafe_code)]
+
+pub mod config_space;
+pub mod contents;
+pub mod device;
+pub mod guest_clock;
+pub mod guest_memory;
+pub mod pacer;
+pub mod server;
+
+pub use self::{
+    contents::{FileContents, WriteBack},
+    device::{Event, PowerCut},
+    pacer::{Clock, Latency},
+    server::{CardServer, ServeError, ServeOptions, Storage, serve},
+};

@@ -1,0 +1,246 @@
+//! Delays completions until the simulated card has completed the commands.
+//!
+//! The engine of `interleaf_card` runs beside the guest: a command is submitted to it when the
+//! guest rings the doorbell, and is complete for the guest when the engine's clock, which follows
+//! the clock of this machine, reaches its completion.
+//!
+//! An emulated guest executes 10 to 100 times slower than a server, so that a card at full speed
+//! looks too fast beside it. With a slow-down of 100, the card takes 100 us for each microsecond of
+//! the model: the costs of the emulation, and delays of this machine's scheduler, shrink to a
+//! hundredth, and latencies that a guest measures are those of the model after division by 100.
+
+use std::time::{Duration, Instant};
+
+use interleaf_card::{
+    card::Card,
+    engine::Engine,
+    io::IoCommand,
+    settings::{Arbitration, HostMode, Settings},
+};
+
+/// When commands are complete.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Latency {
+    /// At once.
+    None,
+    /// After the latency of a card, times a slow-down of at least 1.
+    Card {
+        /// The card.
+        card: Box<Card>,
+        /// Time of the clock for each unit of time of the model.
+        slow_down: u32,
+        /// The clock that the card follows.
+        clock: Clock,
+    },
+}
+
+/// The clock that a card follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// The clock of this machine.
+    Host,
+    /// The guest's clock: see [`guest_clock`](crate::guest_clock).
+    Guest,
+}
+
+/// Femtoseconds of a nanosecond.
+const NANOSECOND: u128 = 1_000_000;
+
+/// The engine counts 5 hours in femtoseconds: an idle pacer starts again after one hour, and one
+/// that is never idle completes all commands after four, and starts again.
+const HOUR: u64 = 3_600_000_000_000_000_000;
+
+/// The time since the start of the engine's time.
+enum Time {
+    Host(Instant),
+    Guest {
+        start: Duration,
+        /// As the guest told it last.
+        now: Duration,
+    },
+}
+
+impl Time {
+    fn elapsed(&self) -> Duration {
+        match self {
+            Self::Host(start) => start.elapsed(),
+            Self::Guest { start, now } => now.saturating_sub(*start),
+        }
+    }
+
+    fn restart(&mut self) {
+        match self {
+            Self::Host(start) => *start = Instant::now(),
+            Self::Guest { start, now } => *start = *now,
+        }
+    }
+}
+
+/// The engine, and the commands that it has not completed.
+pub(crate) struct Pacer {
+    card: Card,
+    settings: Settings,
+    slow_down: u32,
+    engine: Engine,
+    time: Time,
+    /// Tags of commands without completion.
+    outstanding: Vec<u32>,
+}
+
+impl Pacer {
+    pub(crate) fn new(card: &Card, slow_down: u32, clock: Clock) -> Self {
+        // The host is real: the guest's processors have costs of their own.
+        let settings = Settings { host: HostMode::External, ..Settings::default() };
+        let engine = Engine::new(card, &settings);
+        let time = match clock {
+            Clock::Host => Time::Host(Instant::now()),
+            Clock::Guest => Time::Guest { start: Duration::ZERO, now: Duration::ZERO },
+        };
+        Self { card: card.clone(), settings, slow_down, engine, time, outstanding: vec![] }
+    }
+
+    /// The clock that the card follows.
+    pub(crate) fn clock(&self) -> Clock {
+        match self.time {
+            Time::Host(_) => Clock::Host,
+            Time::Guest { .. } => Clock::Guest,
+        }
+    }
+
+    /// Sets the guest's time, if the card follows the guest's clock.
+    pub(crate) fn tell(&mut self, guest: Duration) {
+        if let Time::Guest { now, .. } = &mut self.time {
+            *now = guest;
+        }
+    }
+
+    /// Sets the arbitration among submission queues that the host has chosen.
+    pub(crate) fn arbitrate(&mut self, arbitration: &Arbitration) {
+        if self.settings.arbitration != *arbitration {
+            self.settings.arbitration = arbitration.clone();
+            self.engine.set_arbitration(arbitration);
+        }
+    }
+
+    /// Forgets all commands.
+    pub(crate) fn reset(&mut self) {
+        self.engine = Engine::new(&self.card, &self.settings);
+        self.time.restart();
+        self.outstanding.clear();
+    }
+
+    /// The engine's time, femtoseconds; it never falls behind the engine.
+    fn now(&self) -> u64 {
+        let real = self.time.elapsed().as_nanos() * NANOSECOND / u128::from(self.slow_down);
+        u64::try_from(real).unwrap_or(u64::MAX).max(self.engine.now())
+    }
+
+    /// Submits a command. Returns false if the card does not accept the command, which is complete
+    /// then.
+    pub(crate) fn submit(&mut self, command: IoCommand) -> bool {
+        if self.outstanding.is_empty() && self.now() > HOUR {
+            self.reset();
+        }
+        let accepted = self.engine.submit(self.now(), command).is_ok();
+        if accepted {
+            self.outstanding.push(command.tag);
+        }
+        accepted
+    }
+
+    /// The tags of commands that are complete by now.
+    pub(crate) fn completed(&mut self) -> Vec<u32> {
+        let now = self.now();
+        if now > 4 * HOUR {
+            let tags = std::mem::take(&mut self.outstanding);
+            self.reset();
+            return tags;
+        }
+        let mut tags = vec![];
+        self.engine.run_until(now, &mut (), |completion| tags.push(completion.tag));
+        self.outstanding.retain(|tag| !tags.contains(tag));
+        tags
+    }
+
+    /// The guest's time of the next completion, if no further command is submitted; `None` if no
+    /// command is outstanding, or the card follows the clock of this machine.
+    pub(crate) fn next_completion(&self) -> Option<Duration> {
+        let Time::Guest { start, .. } = self.time else { return None };
+        if self.outstanding.is_empty() {
+            return None;
+        }
+        // A later doorbell changes the engine's course: the engine itself must not run ahead.
+        let mut ahead = self.engine.clone();
+        ahead.next_completion(u64::MAX, &mut ())?;
+        Some(start + self.of_clock(ahead.now()))
+    }
+
+    /// The time of the clock at a time of the engine, rounded up to nanoseconds.
+    fn of_clock(&self, engine: u64) -> Duration {
+        let nanos = (u128::from(engine) * u128::from(self.slow_down)).div_ceil(NANOSECOND);
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// The time until the engine's next event; `None` if no command is outstanding.
+    pub(crate) fn wait(&self) -> Option<Duration> {
+        if self.outstanding.is_empty() {
+            return None;
+        }
+        Some(self.of_clock(self.engine.next_event()?).saturating_sub(self.time.elapsed()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use interleaf_card::{card, io::Operation};
+
+    use super::*;
+
+    fn read(tag: u32) -> IoCommand {
+        IoCommand {
+            tag,
+            queue: 0,
+            operation: Operation::Read,
+            offset: 4096 * u64::from(tag),
+            bytes: 4096,
+            force_unit_access: false,
+        }
+    }
+
+    #[test]
+    fn commands_are_complete_after_the_latency_of_the_card() {
+        let card = card::by_name("flashtec-dram").unwrap();
+        // A read takes microseconds of the model: more than an hour of this machine.
+        let mut pacer = Pacer::new(&card, u32::MAX, Clock::Host);
+        assert_eq!((pacer.wait(), pacer.completed()), (None, vec![]));
+        assert!(pacer.submit(read(1)) && pacer.submit(read(2)));
+        assert!(pacer.completed().is_empty());
+        assert!(pacer.wait().is_some());
+        // The commands take less than a millisecond of the model.
+        let mut tags = vec![];
+        pacer.engine.run_until(HOUR, &mut (), |completion| tags.push(completion.tag));
+        assert_eq!(tags, [1, 2]);
+        assert!(!pacer.submit(IoCommand { queue: u16::MAX, ..read(3) }));
+    }
+
+    #[test]
+    fn a_pacer_that_is_never_idle_starts_again() {
+        let card = card::by_name("flashtec-dram").unwrap();
+        let mut pacer = Pacer::new(&card, 1, Clock::Host);
+        assert!(pacer.submit(read(1)));
+        pacer.engine.run_until(4 * HOUR + 1, &mut (), |_| ());
+        assert_eq!(pacer.completed(), [1]);
+        assert!(pacer.submit(read(2)));
+        assert!(pacer.now() < HOUR);
+    }
+
+    #[test]
+    fn a_reset_forgets_commands() {
+        let card = card::by_name("all-mram").unwrap();
+        let mut pacer = Pacer::new(&card, u32::MAX, Clock::Host);
+        assert!(pacer.submit(read(1)));
+        pacer.reset();
+        assert_eq!(pacer.wait(), None);
+        assert!(pacer.submit(read(1)));
+    }
+}

@@ -1,0 +1,345 @@
+//! The socket, and one connection after another.
+
+use std::{
+    fs, io,
+    os::unix::net::{UnixListener, UnixStream},
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+};
+
+use interleaf_card::{
+    card::Card,
+    nvme::{Contents, MemoryContents, NvmeController, NvmeSettings, SettingsError},
+};
+use signal_hook::{
+    consts::{SIGINT, SIGTERM},
+    iterator::Signals,
+};
+use vfio_bindings::bindings::vfio::{
+    VFIO_IRQ_INFO_EVENTFD, VFIO_PCI_BAR0_REGION_INDEX, VFIO_PCI_CONFIG_REGION_INDEX,
+    VFIO_PCI_MSIX_IRQ_INDEX, VFIO_PCI_NUM_IRQS, VFIO_PCI_NUM_REGIONS, VFIO_REGION_INFO_FLAG_READ,
+    VFIO_REGION_INFO_FLAG_WRITE, vfio_region_info,
+};
+use vfio_user::{IrqInfo, Server, ServerRegion};
+
+use crate::{
+    config_space::{BAR_BYTES, CONFIG_BYTES, ConfigSpace},
+    contents::{FileContents, WriteBack},
+    device::{Connection, Device, Event, Listener, PowerCut, Shared},
+    guest_clock::socket_of,
+    pacer::{Clock, Latency, Pacer},
+};
+
+/// Where the contents of the card are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// In memory: lost when the server ends.
+    Memory,
+    /// In a sparse file of the size of the card.
+    File(PathBuf),
+}
+
+/// Options of a server.
+#[derive(Clone)]
+pub struct ServeOptions {
+    /// The path of the socket, which must not exist.
+    pub socket: PathBuf,
+    /// The controller.
+    pub settings: NvmeSettings,
+    /// Where the contents are.
+    pub storage: Storage,
+    /// Generation of the PCIe link, 1 to 5.
+    pub link_generation: u8,
+    /// Lanes of the PCIe link, 1 to 16.
+    pub link_lanes: u8,
+    /// When commands are complete.
+    pub latency: Latency,
+    /// Receives events.
+    pub listener: Listener,
+}
+
+impl ServeOptions {
+    /// Options for a card of a specification, with contents in memory, and events ignored.
+    ///
+    /// The serial number is made of the name of the socket, so that two cards of a guest differ.
+    #[must_use]
+    pub fn of(card: &Card, socket: &Path) -> Self {
+        let name = socket.file_name().unwrap_or_default().to_string_lossy();
+        let serial = |c: &char| c.is_ascii_alphanumeric() || "-_.".contains(*c);
+        let serial: String = name.chars().filter(serial).take(20).collect();
+        let serial = if serial.is_empty() { "0" } else { &serial };
+        let limited = |value: u32, most: u8| u8::try_from(value).unwrap_or(most).min(most);
+        Self {
+            socket: socket.to_path_buf(),
+            settings: NvmeSettings::of(card, serial),
+            storage: Storage::Memory,
+            link_generation: limited(card.link.generation, 5),
+            link_lanes: limited(card.link.lanes, 16),
+            latency: Latency::None,
+            listener: Arc::new(|_| {}),
+        }
+    }
+}
+
+/// A server cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The socket exists.
+    #[error("{0}: a file or a socket is there already; remove it if no other server runs")]
+    Exists(PathBuf),
+    /// The socket cannot be made.
+    #[error("{path}: {why}")]
+    Socket {
+        /// The path.
+        path: PathBuf,
+        /// The reason.
+        why: io::Error,
+    },
+    /// The slow-down of the latency is zero.
+    #[error("slow_down = 0: at least 1 is allowed")]
+    SlowDown,
+    /// The settings are of no controller.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// The file with the contents cannot be used, or signals cannot be received.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// A running server. When dropped it removes its socket and accepts no new connection; a present
+/// connection ends with QEMU or with this process.
+pub struct CardServer {
+    shared: Arc<Shared>,
+    socket: PathBuf,
+    /// The socket of the guest's clock.
+    clock: Option<PathBuf>,
+    ends: Arc<AtomicBool>,
+}
+
+impl CardServer {
+    /// Starts a server on a thread of its own.
+    ///
+    /// # Errors
+    ///
+    /// Settings of no controller, a socket that exists or cannot be made, a file that cannot be
+    /// used.
+    pub fn start(options: &ServeOptions) -> Result<Self, ServeError> {
+        let settings = options.settings.clone();
+        let controller = NvmeController::new(settings.clone())?;
+        let durable: Box<dyn Contents + Send> = match &options.storage {
+            Storage::Memory => Box::new(MemoryContents::default()),
+            Storage::File(path) => Box::new(FileContents::open(path, settings.capacity)?),
+        };
+        let contents = WriteBack::new(durable, settings.block_bytes);
+        let config = ConfigSpace::new(&settings, options.link_generation, options.link_lanes);
+        let pacer = match &options.latency {
+            Latency::None => None,
+            Latency::Card { slow_down: 0, .. } => return Err(ServeError::SlowDown),
+            Latency::Card { card, slow_down, clock } => Some(Pacer::new(card, *slow_down, *clock)),
+        };
+        let clock = pacer.as_ref().map(Pacer::clock);
+        let clock_socket = socket_of(&options.socket);
+        let device = Device::new(controller, contents, config, pacer, options.listener.clone());
+        let shared = Arc::new(Shared::new(device));
+        let listener = bind(&options.socket)?;
+        let clock_listener = match clock {
+            Some(Clock::Guest) => {
+                let bound = bind(&clock_socket);
+                // Without its clock the card is not served.
+                Some(bound.inspect_err(|_| drop(fs::remove_file(&options.socket)))?)
+            }
+            _ => None,
+        };
+        let server =
+            Server::from_owned_fd(listener.into(), true, irqs(settings.vectors), regions());
+        let ends = Arc::new(AtomicBool::new(false));
+        let report = options.listener.clone();
+        let socket = options.socket.clone();
+        let clock_socket = clock_listener.is_some().then_some(clock_socket);
+        let started = Self { shared, socket, clock: clock_socket, ends };
+        let (shared, ends) = (started.shared.clone(), started.ends.clone());
+        let thread = thread::Builder::new().name("card-server".to_string());
+        thread.spawn(move || connections(&server, &shared, &ends, &report))?;
+        let (shared, ends) = (started.shared.clone(), started.ends.clone());
+        if let Some(listener) = clock_listener {
+            let thread = thread::Builder::new().name("card-clocks".to_string());
+            let clock = shared.clock().clone();
+            let tell = Arc::new(move |now| shared.lock().tell(now));
+            thread.spawn(move || clock.serve(&listener, &ends, &tell))?;
+        } else if clock.is_some() {
+            let thread = thread::Builder::new().name("card-pacer".to_string());
+            thread.spawn(move || shared.complete(|| ends.load(Ordering::SeqCst)))?;
+        }
+        Ok(started)
+    }
+
+    /// The path of the socket.
+    #[must_use]
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Lets the power of the card fail.
+    pub fn cut_power(&self, cut: PowerCut) {
+        self.shared.lock().cut_power(cut);
+    }
+
+    /// The power of the card is on.
+    #[must_use]
+    pub fn has_power(&self) -> bool {
+        self.shared.lock().has_power()
+    }
+}
+
+impl Drop for CardServer {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::SeqCst);
+        self.shared.wake();
+        // A thread may wait for a connection: this one lets it see that the server ends. Both
+        // calls fail if another process has removed the socket.
+        for socket in [Some(&self.socket), self.clock.as_ref()].into_iter().flatten() {
+            let _ = UnixStream::connect(socket);
+            let _ = fs::remove_file(socket);
+        }
+    }
+}
+
+/// Serves a card until SIGINT or SIGTERM, then removes the socket.
+///
+/// # Errors
+///
+/// As [`CardServer::start`], and when signals cannot be received.
+pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let server = CardServer::start(options)?;
+    signals.forever().next();
+    drop(server);
+    Ok(())
+}
+
+fn bind(path: &Path) -> Result<UnixListener, ServeError> {
+    if path.symlink_metadata().is_ok() {
+        return Err(ServeError::Exists(path.to_path_buf()));
+    }
+    let named = |why| ServeError::Socket { path: path.to_path_buf(), why };
+    UnixListener::bind(path).map_err(named)
+}
+
+/// Serves connections until the server ends.
+fn connections(server: &Server, shared: &Arc<Shared>, ends: &AtomicBool, report: &Listener) {
+    while !ends.load(Ordering::SeqCst) {
+        shared.lock().power_on();
+        let mut backend = Connection { shared: shared.clone(), connected: false };
+        // The crate panics on some malformed messages: that ends the connection, not the server.
+        let served = catch_unwind(AssertUnwindSafe(|| server.run(&mut backend)));
+        shared.lock().disconnect();
+        if ends.load(Ordering::SeqCst) {
+            return;
+        }
+        report(Event::Disconnected(match served {
+            Ok(Ok(())) => None,
+            Ok(Err(why)) => Some(why.to_string()),
+            Err(_) => Some("malformed message".to_string()),
+        }));
+    }
+}
+
+/// The regions of a PCI device: BAR 0 and the configuration space.
+fn regions() -> Vec<ServerRegion> {
+    let size = |index| match index {
+        VFIO_PCI_BAR0_REGION_INDEX => BAR_BYTES,
+        VFIO_PCI_CONFIG_REGION_INDEX => CONFIG_BYTES as u64,
+        _ => 0,
+    };
+    let region = |index| {
+        let access = VFIO_REGION_INFO_FLAG_READ | VFIO_REGION_INFO_FLAG_WRITE;
+        let region_info = vfio_region_info {
+            argsz: size_of::<vfio_region_info>() as u32,
+            flags: if size(index) == 0 { 0 } else { access },
+            index,
+            size: size(index),
+            ..Default::default()
+        };
+        ServerRegion { region_info, sparse_areas: vec![], mmap_fd: None }
+    };
+    (0..VFIO_PCI_NUM_REGIONS).map(region).collect()
+}
+
+/// The interrupts of a PCI device: MSI-X.
+fn irqs(vectors: u16) -> Vec<IrqInfo> {
+    let irq = |index| match index {
+        VFIO_PCI_MSIX_IRQ_INDEX => {
+            IrqInfo { index, flags: VFIO_IRQ_INFO_EVENTFD, count: vectors.into() }
+        }
+        _ => IrqInfo { index, flags: 0, count: 0 },
+    };
+    (0..VFIO_PCI_NUM_IRQS).map(irq).collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use interleaf_card::nvme::NvmeVersion;
+
+    use super::*;
+
+    /// Settings of a small card.
+    pub(crate) fn settings() -> NvmeSettings {
+        NvmeSettings {
+            version: NvmeVersion::V1_4,
+            vendor: 0x11f8,
+            subsystem_vendor: 0x11f8,
+            model: "Test card".to_string(),
+            serial: "0001".to_string(),
+            firmware: "1.0".to_string(),
+            capacity: 64 << 20,
+            block_bytes: 512,
+            queues: 4,
+            queue_entries: 256,
+            vectors: 5,
+            transfer_bytes: 128 << 10,
+            atomic_bytes: 4096,
+            write_cache: false,
+        }
+    }
+
+    fn options(folder: &Path) -> ServeOptions {
+        ServeOptions {
+            socket: folder.join("socket"),
+            settings: settings(),
+            storage: Storage::Memory,
+            link_generation: 3,
+            link_lanes: 8,
+            latency: Latency::None,
+            listener: Arc::new(|_| {}),
+        }
+    }
+
+    #[test]
+    fn each_built_in_card_can_be_served() {
+        for name in interleaf_card::card::names() {
+            let card = interleaf_card::card::by_name(name).unwrap();
+            let options = ServeOptions::of(&card, Path::new("/run/card-1.socket"));
+            assert_eq!(options.settings.check(), Ok(()), "{name}");
+            assert_eq!(options.settings.serial, "card-1.socket");
+            assert_eq!(options.settings.capacity, card.memory.capacity);
+        }
+    }
+
+    #[test]
+    fn a_server_needs_a_new_socket_and_removes_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = options(folder.path());
+        let server = CardServer::start(&options).unwrap();
+        assert!(options.socket.exists());
+        let why = CardServer::start(&options).err().unwrap().to_string();
+        assert!(why.contains("socket: a file or a socket is there already"), "{why}");
+        drop(server);
+        assert!(!options.socket.exists());
+        drop(CardServer::start(&options).unwrap());
+    }
+}

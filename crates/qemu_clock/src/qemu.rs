@@ -1,0 +1,157 @@
+//! QEMU's functions. QEMU exports them to its modules, so that the loader resolves them, or refuses
+//! the plugin with the name of the function that is missing.
+//!
+//! The plugin interface proper has no timer and no interrupt: these are functions of QEMU itself,
+//! whose declarations are those of `include/qemu/timer.h`, `include/hw/pci/pci.h` and
+//! `include/hw/pci/msix.h`, the same from QEMU 5 to 11.1.
+
+#![allow(unsafe_code, reason = "functions of QEMU, which is written in C")]
+
+use std::{
+    ffi::{CStr, CString, c_char, c_int, c_uint, c_void},
+    io::{self, Write},
+    ptr,
+};
+
+/// The beginning of `qemu_info_t` (`qemu-plugin.h`).
+#[repr(C)]
+pub struct Info {
+    target_name: *const c_char,
+    version_min: c_int,
+    version_cur: c_int,
+    system_emulation: bool,
+}
+
+/// `QEMUTimer` has 48 bytes in QEMU 11.1, and is not seen by others: this has room for growth.
+#[repr(C, align(16))]
+struct QemuTimer([u8; 256]);
+
+type TimerCallback = extern "C" fn(*mut c_void);
+
+/// `QEMU_CLOCK_VIRTUAL` of `QEMUClockType`: the guest's time.
+const CLOCK_VIRTUAL: c_int = 1;
+
+/// Nanoseconds of a unit of a timer.
+const SCALE_NS: c_int = 1;
+
+unsafe extern "C" {
+    fn qemu_plugin_outs(text: *const c_char);
+    fn qemu_clock_get_ns(clock: c_int) -> i64;
+    fn timer_init_full(
+        timer: *mut QemuTimer,
+        group: *mut c_void,
+        clock: c_int,
+        scale: c_int,
+        attributes: c_int,
+        callback: TimerCallback,
+        opaque: *mut c_void,
+    );
+    fn timer_mod_ns(timer: *mut QemuTimer, expires: i64);
+    fn pci_qdev_find_device(id: *const c_char, device: *mut *mut c_void) -> c_int;
+    fn msix_notify(device: *mut c_void, vector: c_uint);
+}
+
+/// QEMU emulates a machine, not a single program.
+///
+/// # Safety
+///
+/// `info` is the argument of `qemu_plugin_install`.
+pub(crate) unsafe fn is_system(info: *const Info) -> bool {
+    // SAFETY: as promised by the caller.
+    unsafe { (*info).system_emulation }
+}
+
+/// The arguments of the plugin.
+///
+/// # Safety
+///
+/// `argv` has `argc` strings.
+pub(crate) unsafe fn strings(argc: c_int, argv: *const *const c_char) -> Vec<String> {
+    let count = usize::try_from(argc).unwrap_or(0);
+    // SAFETY: as promised by the caller.
+    let string = |at| unsafe { CStr::from_ptr(*argv.add(at)).to_string_lossy().into_owned() };
+    (0..count).map(string).collect()
+}
+
+/// Prints a message on the standard error: QEMU prints a plugin's output only with `-d plugin`.
+pub(crate) fn report(message: &str) {
+    // Without a standard error nobody can be told.
+    let _ = writeln!(io::stderr(), "{message}");
+    if let Ok(text) = CString::new(format!("{message}\n")) {
+        // SAFETY: the text ends with a zero and outlives the call.
+        unsafe { qemu_plugin_outs(text.as_ptr()) };
+    }
+}
+
+/// The `id=` of a PCI device of QEMU.
+pub(crate) struct DeviceId(CString);
+
+impl DeviceId {
+    pub(crate) fn new(id: &str) -> Result<Self, String> {
+        CString::new(id).map(Self).map_err(|_| format!("device={id:?}: zero bytes are not allowed"))
+    }
+}
+
+/// A function that a timer calls, under QEMU's lock.
+pub(crate) type OnTimer = Box<dyn FnMut(u64, &Locked) -> Option<u64> + Send>;
+
+/// A proof that this thread has QEMU's lock, which devices need.
+pub(crate) struct Locked(());
+
+impl Locked {
+    /// Raises an MSI-X vector. Without such a device, nothing happens.
+    pub(crate) fn raise(&self, id: &DeviceId, vector: u16) {
+        let mut device = ptr::null_mut();
+        // SAFETY: QEMU's lock protects its devices; `device` is set if the result is 0. The server
+        // has no vector beyond those of the device (`msix_notify` asserts this).
+        unsafe {
+            if pci_qdev_find_device(id.0.as_ptr(), &raw mut device) == 0 && !device.is_null() {
+                msix_notify(device, vector.into());
+            }
+        }
+    }
+}
+
+/// A timer of the guest's time, which lives as long as QEMU.
+#[derive(Clone, Copy)]
+pub(crate) struct Timer(*mut QemuTimer);
+
+/// The argument of [`expired`].
+struct Expiry {
+    timer: Timer,
+    on_timer: OnTimer,
+}
+
+impl Timer {
+    /// A timer that is not set. The function gets the guest's time in ns when the timer is due, and
+    /// returns the time for which the timer is set again.
+    ///
+    /// QEMU must have its clocks: they come after the plugins.
+    pub(crate) fn new(on_timer: OnTimer) -> Self {
+        let timer = Self(Box::into_raw(Box::new(QemuTimer([0; 256]))));
+        let expiry = Box::into_raw(Box::new(Expiry { timer, on_timer }));
+        // SAFETY: both allocations live forever, and QEMU calls `expired` in one thread at a time.
+        unsafe {
+            let (none, opaque) = (ptr::null_mut(), expiry.cast());
+            timer_init_full(timer.0, none, CLOCK_VIRTUAL, SCALE_NS, 0, expired, opaque);
+        }
+        timer
+    }
+
+    /// Sets the timer. A time in the past is due before the next translation block of the vCPU.
+    pub(crate) fn set(self, at: u64) {
+        // SAFETY: the timer was initialized; any thread may set it.
+        unsafe { timer_mod_ns(self.0, i64::try_from(at).unwrap_or(i64::MAX)) };
+    }
+}
+
+extern "C" fn expired(opaque: *mut c_void) {
+    // SAFETY: the argument that was given to the timer; QEMU's lock is held, so that no other
+    // thread is here.
+    let (expiry, now) =
+        unsafe { (&mut *opaque.cast::<Expiry>(), qemu_clock_get_ns(CLOCK_VIRTUAL)) };
+    let now = u64::try_from(now).unwrap_or(0);
+    if let Some(next) = (expiry.on_timer)(now, &Locked(())) {
+        expiry.timer.set(next);
+    }
+}

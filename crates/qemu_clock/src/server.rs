@@ -1,0 +1,64 @@
+//! The messages to and from the card server, on two connections to its clock socket: each has one
+//! request at a time, and the first byte of a connection names its kind. Numbers are little-endian.
+//! `crates/card_server/src/guest_clock.rs` is the other side.
+
+use std::{
+    io::{self, Read, Write},
+    os::unix::net::UnixStream,
+};
+
+/// The connection on which the server speaks of doorbells.
+pub(crate) struct Doorbells(UnixStream);
+
+impl Doorbells {
+    pub(crate) fn connect(socket: &str) -> io::Result<Self> {
+        connect(socket, b'D').map(Self)
+    }
+
+    /// Calls `arm` for each doorbell that the guest has rung, until the server ends.
+    pub(crate) fn hear(mut self, mut arm: impl FnMut()) {
+        let mut byte = [0];
+        while self.0.read_exact(&mut byte).is_ok() {
+            arm();
+            if self.0.write_all(&byte).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// What the server answers to a time of the guest.
+pub(crate) struct Answer {
+    /// When to tell the time again, ns; `None`: after the next doorbell.
+    pub(crate) next: Option<u64>,
+    /// MSI-X vectors to raise.
+    pub(crate) vectors: Vec<u16>,
+}
+
+/// The connection on which the guest's time is told.
+pub(crate) struct Clock(UnixStream);
+
+impl Clock {
+    pub(crate) fn connect(socket: &str) -> io::Result<Self> {
+        connect(socket, b'C').map(Self)
+    }
+
+    /// Tells the guest's time, ns.
+    pub(crate) fn advance(&mut self, now: u64) -> io::Result<Answer> {
+        self.0.write_all(&now.to_le_bytes())?;
+        let (mut next, mut count) = ([0; 8], [0; 2]);
+        self.0.read_exact(&mut next)?;
+        self.0.read_exact(&mut count)?;
+        let mut vectors = vec![0; 2 * usize::from(u16::from_le_bytes(count))];
+        self.0.read_exact(&mut vectors)?;
+        let next = u64::from_le_bytes(next);
+        let vectors = vectors.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
+        Ok(Answer { next: (next != u64::MAX).then_some(next), vectors: vectors.collect() })
+    }
+}
+
+fn connect(socket: &str, kind: u8) -> io::Result<UnixStream> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.write_all(&[kind])?;
+    Ok(stream)
+}
