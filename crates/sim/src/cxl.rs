@@ -10,8 +10,8 @@
 //! controller) and returns it when its response is sent. The host has a limit of outstanding lines,
 //! a lower limit for non-temporal stores, and a limit of bandwidth over all of its expanders.
 //!
-//! Example: a read occupies 4.6 slots of 17 bytes on the wire, 78.2 bytes; of 31.5 GB/s 25.8 GB/s
-//! are left.
+//! Example: a read of 64 bytes occupies 4.6 slots of 17 bytes on the wire, 78.2 bytes. Of a link's
+//! 31.5 GB/s, 25.8 GB/s are data.
 
 mod expander;
 mod port;
@@ -58,7 +58,10 @@ impl Expander {
     ) -> ExpanderOutcome {
         let mut port = Port::new(self, load);
         let parts = self.parts();
-        let controller = Controller::default();
+        // The DRAM is soldered beside the controller: no margin between ranks, and time to open
+        // rows before a turnaround (assumed).
+        let controller =
+            Controller { rank_margin: 0, preparation_ps: 16_250, ..Controller::default() };
         let mut channels: Vec<SubChannel> = (0..u64::from(parts))
             .map(|part| SubChannel::new(&self.memory, &controller, (part, parts.into())))
             .collect();

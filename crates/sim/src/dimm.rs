@@ -19,7 +19,11 @@
 //! [`device`] reads the tables in `devices/`, and `constraint` turns them into constraints between
 //! commands. Observers of [`command`] receive each command: [`check`] compares the command with the
 //! tables, [`energy`] adds its energy, [`perfetto`] draws it. [`trace`] reads requests from files,
-//! and [`run`] simulates all channels.
+//! and [`run`] simulates all channels. [`server`] has the modules of servers, and the properties of
+//! their cores and fabrics.
+//!
+//! [`row_channel`] is a second, faster controller for transfers of whole row segments in order of
+//! arrival: those of a storage card. It uses the same constraints, and the same observers.
 
 mod banks;
 pub mod check;
@@ -38,9 +42,11 @@ mod pseudo_channel;
 mod queue;
 mod refresh;
 pub mod replay;
+pub mod row_channel;
 mod row_policy;
 pub mod run;
 mod scheduler;
+pub mod server;
 mod timing_state;
 pub mod trace;
 pub mod traffic;

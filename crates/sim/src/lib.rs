@@ -4,7 +4,7 @@
 //! that simulations run the policies and the control loop of production.
 //!
 //! [`dimm`] simulates memory command by command, [`cxl`] an expander with such memory behind a
-//! link.
+//! link. [`figures`] reads the numbers of their files, each with its source.
 //!
 //! This crate reads no file and no clock. Randomness has a seed: the same input gives the same
 //! output, bit for bit.
@@ -14,4 +14,5 @@
 
 pub mod cxl;
 pub mod dimm;
+pub mod figures;
 pub mod machine;

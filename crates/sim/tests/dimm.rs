@@ -12,6 +12,7 @@ use interleaf_sim::dimm::{
     device::{Device, Options, names},
     mapping::Layout,
     run::{Part, Setup},
+    server::Server,
     traffic::{Location, Request, Source},
 };
 
@@ -63,7 +64,14 @@ impl Source for Script {
 
 /// Open pages and no refresh: only commands of the requests are issued.
 fn plain() -> Controller {
-    Controller { page_policy: PagePolicy::Open, refresh: Refresh::Never, ..Controller::default() }
+    Controller {
+        page_policy: PagePolicy::Open,
+        refresh: Refresh::Never,
+        rank_margin: 0,
+        write_idle: 1,
+        preparation_ps: 0,
+        ..Controller::default()
+    }
 }
 
 fn issued(
@@ -196,14 +204,15 @@ fn hits_end_when_another_row_has_waited() {
 #[test]
 fn writes_wait_for_one_another_but_not_for_ever() {
     let device = device("rdimm-6400-2r");
-    let slice = device.clocks(350_000);
+    let controller = Controller { preparation_ps: 16_250, ..plain() };
+    let slice = device.clocks(controller.read_slice_ps);
     let reads = |from: u64, count: u64| {
         (0..count).map(move |n| (from + 8 * n, false, (4 * (n % 16)) as u8, n as u32, 0))
     };
     let mut requests = vec![(10, true, 1, 7, 0)];
     requests.insert(0, (5, false, 0, 1, 0));
     requests.extend(reads(11, 400));
-    let (commands, _) = issued(&device, &plain(), &requests);
+    let (commands, _) = issued(&device, &controller, &requests);
     let write = commands.iter().find(|command| command.kind == Kind::Write).unwrap();
     assert!((slice / 2..2 * slice).contains(&write.at), "{} of {slice}", write.at);
     // Reads continue while the row of the write is opened.
@@ -250,7 +259,7 @@ fn an_idle_module_answers_after_its_latency() {
 }
 
 #[test]
-fn reads_alone_lose_what_refresh_takes_and_little_more() {
+fn reads_reach_the_peak_less_refresh() {
     for name in ["rdimm-4800-1r", "rdimm-6400-2r", "mrdimm-8800-2r", "mrdimm-12800-4r"] {
         for density in ["16Gb", "32Gb"] {
             let mut setup = Setup::new(of_density(name, density), 1);
@@ -268,7 +277,7 @@ fn reads_alone_lose_what_refresh_takes_and_little_more() {
 }
 
 #[test]
-fn what_is_offered_is_carried() {
+fn the_offered_load_is_carried() {
     let setup = Setup::new(device("mrdimm-8800-4r"), 12);
     let part = run(&setup, Some(240.0), 30_000);
     assert!((part.bandwidth_gbps * 24.0 / 240.0 - 1.0).abs() < 0.02, "{}", part.bandwidth_gbps);
@@ -299,7 +308,7 @@ fn maximum(device: Device, mix: &str) -> f64 {
 }
 
 #[test]
-fn twelve_channels_give_what_a_server_gives() {
+fn twelve_channels_have_the_bandwidth_of_a_server() {
     let published = [("R", 556.0), ("W3", 486.0), ("W2", 474.0), ("W5", 446.0), ("W10", 466.0)];
     let mut sum = 0.0;
     for (mix, gbps) in published {
@@ -314,21 +323,53 @@ fn twelve_channels_give_what_a_server_gives() {
     assert!((0.06..0.11).contains(&((read - few) / 614.4)), "{few} of {read}");
 }
 
-/// Real servers with DDR5-4800 lose about 8 points with the first 5 % of writes, then little more.
+/// A server with two ranks loses 8 points of the peak with the first 5 % of writes, then little
+/// more; one with a single rank has less bandwidth.
 #[test]
 fn the_first_writes_cost_most_with_one_rank_and_with_two() {
     let part = |name: &str, mix: &str| maximum(device(name), mix) / (12.0 * 38.4);
-    for (name, more) in [("rdimm-4800-1r", 0.10), ("rdimm-4800-2r", 0.05)] {
+    for (name, first, more) in [("rdimm-4800-1r", 0.16, 0.10), ("rdimm-4800-2r", 0.11, 0.05)] {
         let [reads, few, half] = ["R", "0.95", "W5"].map(|mix| part(name, mix));
-        assert!((0.05..0.11).contains(&(reads - few)), "{name}: {few} of {reads}");
-        assert!((0.0..more).contains(&(few - half)), "{name}: {half} of {few}");
+        assert!((0.05..first).contains(&(reads - few)), "{name}: {few} of {reads}");
+        assert!((-0.01..more).contains(&(few - half)), "{name}: {half} of {few}");
     }
     let one = part("rdimm-4800-1r", "W2") / part("rdimm-4800-2r", "W2");
-    assert!((0.85..0.95).contains(&one), "{one}");
+    assert!((0.80..0.95).contains(&one), "{one}");
+}
+
+/// Rows of `reproduce/servers`, which `reproduce servers` compares in full.
+#[test]
+fn servers_have_the_measured_maxima_and_latencies() {
+    let measured = [
+        ("sapphire-rapids-2r", 0.50, 236.6, [136.0, 173.2]),
+        ("sapphire-rapids-2r", 0.67, 238.8, [130.5, 168.0]),
+        ("sapphire-rapids-2r", 0.95, 241.6, [124.6, 141.6]),
+        ("sapphire-rapids-2r", 1.00, 267.4, [122.6, 138.9]),
+        ("sapphire-rapids-1r", 0.51, 187.5, [147.3, 202.4]),
+        ("sapphire-rapids-1r", 1.00, 233.5, [130.5, 155.7]),
+        ("cascade-lake", 0.60, 92.9, [104.6, 127.9]),
+        ("cascade-lake", 0.90, 99.6, [107.9, 122.9]),
+    ];
+    let (mut maxima, mut latencies) = (vec![], vec![]);
+    for (name, share, gbps, latency_ns) in measured {
+        let mut setup = Server::by_name(name).unwrap().setup();
+        setup.mix = Mix::new(share, false).unwrap();
+        let parts = f64::from(setup.parts());
+        let error = run(&setup, None, 12_000).bandwidth_gbps * parts / gbps - 1.0;
+        assert!(error.abs() <= 0.08, "{name}, {share} of reads: {error}");
+        maxima.push(error.abs());
+        for (load, published) in [0.5, 0.75].into_iter().zip(latency_ns) {
+            let part = run(&setup, Some(load * gbps), 12_000);
+            latencies.push((part.latency.mean_ns() / published - 1.0).abs());
+        }
+    }
+    let mean = |errors: &[f64]| errors.iter().sum::<f64>() / errors.len() as f64;
+    assert!(mean(&maxima) <= 0.045, "{maxima:?}");
+    assert!(mean(&latencies) <= 0.06, "{latencies:?}");
 }
 
 #[test]
-fn multiplexed_ranks_give_what_the_report_says() {
+fn multiplexed_ranks_have_the_published_gain() {
     for density in ["16Gb", "24Gb", "32Gb"] {
         let plain = maximum(of_density("rdimm-6400-2r", density), "R");
         let gain = maximum(of_density("mrdimm-8800-2r", density), "R") / plain - 1.0;
@@ -360,6 +401,11 @@ fn no_command_breaks_a_rule() {
                 write_queue: 1 + below(64) as usize,
                 write_high: 1 + below(64) as usize,
                 write_low: below(32) as usize,
+                write_idle: 1 + below(32) as usize,
+                read_high: below(64) as usize,
+                write_batch: 1 + below(16) as usize,
+                preparation_ps: below(20_000),
+                rank_margin: below(4) as u32,
                 read_slice_ps: 50_000 + below(800_000),
                 write_slice_ps: 50_000 + below(800_000),
                 page_policy: [PagePolicy::Open, PagePolicy::Closed, PagePolicy::Adaptive]
@@ -376,6 +422,7 @@ fn no_command_breaks_a_rule() {
                 neighbours: 1 + below(3) as usize,
                 rate: (below(2) == 0).then(|| 1e6 * (1 + below(600)) as f64),
                 uncore_ps: below(100_000),
+                fabric_ps: below(5_000),
                 layout: [Layout::XEON, Layout::ROW_BY_ROW][below(2) as usize],
                 seed: below(1 << 30),
             };

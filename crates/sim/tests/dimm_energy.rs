@@ -43,7 +43,7 @@ fn fewer_wider_devices_draw_less() {
 /// Modules of 64 GB: 5 to 8 W idle, and about 20 W at most (as Micron showed for an MCR DIMM); the
 /// same for the same work on an RDIMM within a few percent.
 #[test]
-fn modules_draw_what_modules_do() {
+fn module_power_is_in_the_published_range() {
     for mix in ["R", "W5"] {
         let mrdimm = power("mrdimm-8800-2r", "x4", None, mix);
         assert!((15.0..24.0).contains(&mrdimm.power_w()), "{mix}: {}", mrdimm.power_w());

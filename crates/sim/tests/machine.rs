@@ -145,7 +145,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
-    fn nothing_is_lost_and_nothing_is_hurried(
+    fn pages_are_conserved_and_the_rate_limit_holds(
         (footprints, held) in ((1..200u64, 1..200u64), (0..700u64, 0..800u64)),
         hotness in any_hotness(),
         goals in any_goals(),
@@ -274,7 +274,7 @@ fn pages_get_where_they_should_be() {
 }
 
 #[test]
-fn the_hottest_are_where_it_is_fast() {
+fn the_hottest_pages_are_on_the_first_tier() {
     let platform = server();
     let mut scenario = quiet(&platform, &demand("lbm"), 60);
     scenario.page_groups = 1 << 14;
@@ -293,7 +293,7 @@ fn the_hottest_are_where_it_is_fast() {
 }
 
 #[test]
-fn who_is_not_steered_stays() {
+fn a_task_that_is_not_steered_stays() {
     let platform = server();
     let mut scenario = quiet(&platform, &demand("lbm"), 50);
     let other = Task { name: "other".into(), steered: false, ..scenario.tasks[0].clone() };
@@ -313,7 +313,7 @@ fn who_is_not_steered_stays() {
 }
 
 #[test]
-fn who_is_not_steered_stays_where_it_is_full() {
+fn a_task_that_is_not_steered_stays_on_a_full_tier() {
     let platform = server();
     let mut scenario = quiet(&platform, &demand("lbm"), 50);
     scenario.tasks[0].footprint_bytes = 100 * GIB;
@@ -350,7 +350,7 @@ fn demotion_makes_room() {
 // --- Time and traffic ---------------------------------------------------------------------------
 
 #[test]
-fn local_runs_take_as_long_as_they_did() {
+fn local_runs_have_the_measured_duration() {
     let platform = server();
     for name in ["cloverleaf", "lbm", "bwaves", "pr", "bfs", "bc"] {
         let demand = demand(name);
@@ -415,7 +415,7 @@ fn true_counters_count_bandwidth_times_time() {
 }
 
 #[test]
-fn what_is_not_counted_is_absent() {
+fn uncounted_quantities_are_absent() {
     let platform = server();
     let mut scenario = quiet(&platform, &demand("lbm"), 119);
     scenario.counts_latency = false;
@@ -511,7 +511,7 @@ fn phases_ask_for_more_and_for_less() {
 // --- Energy and randomness -----------------------------------------------------------------------
 
 #[test]
-fn power_is_what_the_platform_can_take() {
+fn power_is_between_idle_and_full_load() {
     let platform = server();
     let power = platform.power.as_ref().unwrap();
     let tiers = || platform.tiers.iter().map(|tier| (tier, tier.power.as_ref().unwrap()));
@@ -542,7 +542,7 @@ fn power_is_what_the_platform_can_take() {
 }
 
 #[test]
-fn who_tells_no_power_has_no_energy() {
+fn a_platform_without_power_has_no_energy() {
     let mut platform = platform("two-sockets");
     platform.power = None;
     let scenario = quiet(&platform, &demand("lbm"), 60);
@@ -551,7 +551,7 @@ fn who_tells_no_power_has_no_energy() {
 }
 
 #[test]
-fn a_seed_is_all_there_is_to_chance() {
+fn runs_depend_only_on_the_seed() {
     let platform = server();
     let noisy = |seed, policy| {
         let scenario =

@@ -1,8 +1,10 @@
 //! An expander as data: the files in `devices/` with the schema `interleaf.cxl/1`.
 
-use crate::dimm::device::{Device, DeviceError, Options};
-use core::str::FromStr;
-use interleaf_model::format::{FileError, toml_text::TomlText};
+use crate::{
+    dimm::device::{Device, DeviceError, Options},
+    figures::{FigureReader, Sourced},
+};
+use interleaf_model::format::{FileError, names::suggestion, toml_text::TomlText};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::Spanned;
@@ -47,8 +49,6 @@ pub struct Expander {
     /// Outstanding non-temporal stores among them.
     pub host_nontemporal: u32,
 }
-
-type Sourced = Spanned<[String; 2]>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -111,14 +111,19 @@ impl Expander {
 
 /// Returns the built-in expander of this name.
 ///
-/// # Errors If no expander has this name.
+/// # Errors
+/// If no expander has this name.
 pub fn by_name(name: &str) -> Result<Expander, DeviceError> {
     let named = |(file, _): &&(&str, &str)| file.strip_suffix(".toml") == Some(name);
     let Some((file, text)) = FILES.iter().find(named) else {
         let names: Vec<&str> = FILES.iter().filter_map(|(f, _)| f.strip_suffix(".toml")).collect();
         return Err(DeviceError::Choice {
             problem: format!("there is no expander \"{name}\""),
-            hint: format!("name a file, or one of {}", names.join(", ")),
+            hint: format!(
+                "{}name a file, or one of {}",
+                suggestion(name, &names),
+                names.join(", ")
+            ),
         });
     };
     in_file(file, text)
@@ -126,7 +131,8 @@ pub fn by_name(name: &str) -> Result<Expander, DeviceError> {
 
 /// Reads an expander from `text`, the content of the file `file`.
 ///
-/// # Errors If the text is invalid.
+/// # Errors
+/// If the text is invalid.
 pub fn in_file(file: &str, text: &str) -> Result<Expander, DeviceError> {
     let text = TomlText::new(file, text);
     let parsed: ExpanderToml = text.read()?;
@@ -181,42 +187,4 @@ pub fn in_file(file: &str, text: &str) -> Result<Expander, DeviceError> {
         host_lines: lines("host.lines", &host.lines)?,
         host_nontemporal: lines("host.nontemporal_writes", &host.nontemporal_writes)?,
     })
-}
-
-/// Reads pairs of values and sources.
-struct FigureReader<'a> {
-    text: &'a TomlText<'a>,
-    sources: &'a BTreeMap<String, String>,
-}
-
-impl FigureReader<'_> {
-    /// Reads the number of a pair, and checks its unit and source.
-    fn number(
-        &self,
-        field: &str,
-        pair: &Sourced,
-        unit: &str,
-        range: core::ops::RangeInclusive<f64>,
-    ) -> Result<f64, FileError> {
-        let [value, source] = pair.get_ref();
-        let reasoned =
-            |word: &str| source.strip_prefix(word).is_some_and(|how| !how.trim().is_empty());
-        if !(self.sources.contains_key(source) || reasoned("derived: ") || reasoned("assumed: ")) {
-            let problem = format!("\"{source}\" is no source of this file");
-            let hint = "name one under [sources], or say \"derived: how\" or \"assumed: why\"";
-            return Err(self.text.error(field, pair, problem, hint));
-        }
-        let (low, high) = (*range.start(), *range.end());
-        let hint = format!("write a number and its unit, from {low} to {high}: \"{high} {unit}\"");
-        let number = value.strip_suffix(unit).map(str::trim).and_then(|n| f64::from_str(n).ok());
-        let Some(number) = number else {
-            let problem = format!("\"{value}\" is no number of {unit}");
-            return Err(self.text.error(field, pair, problem, hint));
-        };
-        if !range.contains(&number) {
-            let problem = format!("{value} is not between {low} and {high} {unit}");
-            return Err(self.text.error(field, pair, problem, hint));
-        }
-        Ok(number)
-    }
 }

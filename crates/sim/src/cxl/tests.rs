@@ -12,7 +12,7 @@ fn run(expander: &Expander, mix: &str, expanders: u32) -> ExpanderOutcome {
 
 /// Eight expanders in a server, loaded by MLC (Micron CCM004-676576390-11778, section III).
 #[test]
-fn eight_expanders_give_what_was_measured() {
+fn eight_expanders_have_the_measured_bandwidth() {
     let published = [("R", 205.0), ("W3", 214.0), ("W2", 208.0), ("W5", 214.0), ("W10", 189.0)];
     for (mix, published) in published {
         let ours = 8.0 * run(&expander(), mix, 8).bandwidth_gbps;
@@ -32,7 +32,7 @@ fn one_expander_alone_gives_more_than_an_eighth() {
 }
 
 #[test]
-fn a_line_alone_takes_the_sum_of_its_ways() {
+fn an_idle_read_has_the_sum_of_all_delays() {
     let alone = Expander { host_lines: 1, ..expander() };
     let outcome = run(&alone, "R", 1);
     // Twice the link, the controller, column and data, and the messages themselves; some accesses
@@ -45,7 +45,7 @@ fn a_line_alone_takes_the_sum_of_its_ways() {
 }
 
 #[test]
-fn the_link_bounds_what_is_read() {
+fn the_link_bounds_read_bandwidth() {
     // 256-byte flits have fifteen slots in 256 bytes; twice the rate doubles the bandwidth of the
     // link, and then the DRAM is the bottleneck.
     let expander = expander();
@@ -73,7 +73,7 @@ fn the_same_seed_gives_the_same() {
 }
 
 #[test]
-fn what_is_wrong_in_a_file_is_named() {
+fn errors_name_the_field_of_a_file() {
     let text = include_str!("../../../../devices/cz122.toml");
     let table = [
         ("lanes = 8", "lanes = 0", "cz122.toml:13: link.lanes: 0 is not between 1 and 16"),

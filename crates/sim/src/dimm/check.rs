@@ -141,7 +141,8 @@ impl Checker {
 
     /// Checks the next command, and adds it to the history in any case.
     ///
-    /// # Errors The first rule that the command violates.
+    /// # Errors
+    /// The first rule that the command violates.
     pub fn check(&mut self, command: &Command) -> Result<(), Violation> {
         self.commands += 1;
         if !self.rules.shape.has(command) {
@@ -154,7 +155,8 @@ impl Checker {
 
     /// Checks that no refresh is overdue at the end `at` of a run.
     ///
-    /// # Errors The first rank with a late refresh.
+    /// # Errors
+    /// The first rank with a late refresh.
     pub fn finish(&mut self, at: u64) -> Result<(), Violation> {
         for (place, rank) in self.ranks.iter().enumerate() {
             let ranks = self.rules.shape.ranks;

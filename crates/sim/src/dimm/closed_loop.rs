@@ -52,10 +52,44 @@ pub struct Load {
     pub rate: Option<f64>,
     /// Uncore latency, round trip, ps.
     pub uncore_ps: u64,
+    /// The least time between two lines of this sub-channel on the fabric between cores and
+    /// controllers, ps; 0 if the fabric is faster than the DRAM.
+    pub fabric_ps: u64,
     /// The mapping of lines to banks, rows and columns.
     pub layout: Layout,
     /// The seed of all randomness.
     pub seed: u64,
+}
+
+/// The fabric between cores and controllers as a server of constant time: it carries the lines of a
+/// sub-channel one after another, reads and writes alike. Clocks have 16 fractional bits.
+#[derive(Clone, Copy, Debug)]
+struct Fabric {
+    step: u64,
+    free: u64,
+}
+
+const FABRIC_BITS: u32 = 16;
+
+impl Fabric {
+    fn new(device: &Device, step_ps: u64) -> Self {
+        let per_clock = 2_000_000_000_u128;
+        let step = (u128::from(step_ps) * u128::from(device.kilotransfers)) << FABRIC_BITS;
+        Self { step: (step / per_clock) as u64, free: 0 }
+    }
+
+    /// The clock at which a line of `clock` leaves the fabric.
+    #[inline]
+    fn leaves(self, clock: u64) -> u64 {
+        clock.max(self.free >> FABRIC_BITS)
+    }
+
+    #[inline]
+    fn carry(&mut self, clock: u64) -> u64 {
+        let leaves = self.leaves(clock);
+        self.free = self.free.max(clock << FABRIC_BITS) + self.step;
+        leaves
+    }
 }
 
 /// The most slots.
@@ -88,6 +122,7 @@ pub struct ClosedLoop {
     position: Vec<u64>,
     way_out: u64,
     way_back: u64,
+    fabric: Fabric,
     /// Nanoseconds of a clock, times 2^32.
     clock_ns: u64,
     counts: bool,
@@ -122,6 +157,7 @@ impl ClosedLoop {
             position,
             way_out: way / 2,
             way_back: way - way / 2,
+            fabric: Fabric::new(device, load.fabric_ps),
             clock_ns: (2_000_000_u64 << 32) / device.kilotransfers,
             counts: false,
             latency: Histogram::default(),
@@ -226,13 +262,15 @@ impl ClosedLoop {
 impl Source for ClosedLoop {
     #[inline]
     fn peek(&self) -> Option<u64> {
-        if self.interval > 0 {
-            return self.paced.peek().map(|Reverse((at, _))| *at);
-        }
-        match (self.after_reads.front(), self.after_writes.front()) {
-            (Some(a), Some(b)) => Some(a.0.min(b.0)),
-            (a, b) => a.or(b).map(|line| line.0),
-        }
+        let at = if self.interval > 0 {
+            self.paced.peek().map(|Reverse((at, _))| *at)
+        } else {
+            match (self.after_reads.front(), self.after_writes.front()) {
+                (Some(a), Some(b)) => Some(a.0.min(b.0)),
+                (a, b) => a.or(b).map(|line| line.0),
+            }
+        };
+        at.map(|at| self.fabric.leaves(at))
     }
 
     #[inline]
@@ -253,6 +291,7 @@ impl Source for ClosedLoop {
             self.write_due -= PARTS;
         }
         let location = self.next_location(slot, write);
+        let at = self.fabric.carry(at);
         Request { at, location, tag: slot, order: 0, write }
     }
 

@@ -85,9 +85,19 @@ pub trait Observer {
     fn command(&mut self, command: &Command) {
         let _ = command;
     }
+
+    /// Returns false if commands are ignored, so that they need not be enumerated.
+    fn observes(&self) -> bool {
+        true
+    }
 }
 
-impl Observer for () {}
+impl Observer for () {
+    #[inline]
+    fn observes(&self) -> bool {
+        false
+    }
+}
 
 impl<A: Observer, B: Observer> Observer for (A, B) {
     #[inline]
@@ -95,12 +105,22 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
         self.0.command(command);
         self.1.command(command);
     }
+
+    #[inline]
+    fn observes(&self) -> bool {
+        self.0.observes() || self.1.observes()
+    }
 }
 
 impl<O: Observer> Observer for &mut O {
     #[inline]
     fn command(&mut self, command: &Command) {
         (**self).command(command);
+    }
+
+    #[inline]
+    fn observes(&self) -> bool {
+        (**self).observes()
     }
 }
 

@@ -14,8 +14,8 @@ pub enum Refresh {
     SameBank,
 }
 
-/// The controller of one sub-channel. Times are in picoseconds, and are rounded up to clocks of the
-/// DRAM.
+/// The controller of one sub-channel: all fields are choices of a configuration. Times are in
+/// picoseconds, and are rounded up to clocks of the DRAM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Controller {
     /// Entries of the read queue of a pseudo-channel, 1 to [`QUEUE_MAX`].
@@ -24,13 +24,26 @@ pub struct Controller {
     pub write_queue: usize,
     /// High watermark: queued writes of a pseudo-channel that start a write drain.
     pub write_high: usize,
-    /// Low watermark: queued writes at which a drain stops while reads wait. A drain that began
-    /// with fewer than `write_high` writes stops at the same fraction of them.
+    /// Low watermark: queued writes at which a long drain stops while reads wait. A drain that
+    /// began with fewer than `write_high` writes stops at the same fraction of them.
     pub write_low: usize,
+    /// Queued writes of a pseudo-channel that start a drain while no read is queued. Fewer writes
+    /// wait for more, up to `read_slice_ps`: each drain delays the reads that arrive during it.
+    pub write_idle: usize,
+    /// Queued reads of a sub-channel from which on bandwidth is short and drains are long.
+    pub read_high: usize,
+    /// Writes of a short drain.
+    pub write_batch: usize,
     /// The longest time that reads are served while a write waits, ps.
     pub read_slice_ps: u64,
     /// The longest write drain while a read waits, ps.
     pub write_slice_ps: u64,
+    /// The time from the decision on a change of direction to the change, ps. Accesses go on, and
+    /// rows are opened for the next direction.
+    pub preparation_ps: u64,
+    /// Clocks between the data of two ranks beyond the timing of the device: the margin that a
+    /// controller needs because ranks differ in the arrival time of their data.
+    pub rank_margin: u32,
     /// The time at which a row without queued requests is closed.
     pub page_policy: PagePolicy,
     /// Accesses to an open row after which an older request for another row of the bank has
@@ -51,11 +64,16 @@ impl Default for Controller {
     fn default() -> Self {
         Self {
             read_queue: 64,
-            write_queue: 20,
-            write_high: 20,
-            write_low: 8,
-            read_slice_ps: 350_000,
-            write_slice_ps: 350_000,
+            write_queue: 30,
+            write_high: 30,
+            write_low: 5,
+            write_idle: 10,
+            read_high: 16,
+            write_batch: 8,
+            read_slice_ps: 340_000,
+            write_slice_ps: 340_000,
+            preparation_ps: 4_000,
+            rank_margin: 2,
             page_policy: PagePolicy::Adaptive,
             hits_max: 16,
             refresh: Refresh::AllBanks,

@@ -91,13 +91,16 @@ pub struct SubChannel {
     waits_since: u64,
     write_high: usize,
     write_low: usize,
+    write_idle: usize,
+    write_batch: usize,
+    read_high: usize,
     /// The number of queued writes at which the current drain stops.
     write_goal: usize,
     /// The longest time in each direction while the other waits, clocks.
     slices: [u64; 2],
     /// The clock of the next change of direction; rows for that direction are opened until then.
     turns_at: u64,
-    /// Clocks from that decision to the change: tRCD.
+    /// Clocks from that decision to the change.
     preparation: u64,
     host_clocks: u64,
     /// Clocks from a read command to its data at the controller.
@@ -124,13 +127,16 @@ impl SubChannel {
             waits_since: 0,
             write_high: high,
             write_low: controller.write_low.min(high - 1),
+            write_idle: controller.write_idle.clamp(1, high),
+            write_batch: controller.write_batch.max(1),
+            read_high: controller.read_high,
             write_goal: 0,
             slices: [
                 device.clocks(controller.read_slice_ps),
                 device.clocks(controller.write_slice_ps),
             ],
             turns_at: NEVER,
-            preparation: u64::from(t.t_rcd),
+            preparation: device.clocks(controller.preparation_ps),
             host_clocks: device.host_clocks,
             latency: u64::from(t.cl + t.burst) + device.nearest_clocks(device.delay_ps),
             counts: Counts::default(),
@@ -272,13 +278,13 @@ impl SubChannel {
     }
 
     /// Decides on the start and the end of a write drain. A drain starts at the high watermark,
-    /// when a write has waited for a slice, or without reads; it stops at the low watermark or
-    /// after a slice. Rows are opened for the other direction from the decision to the change.
+    /// when a write has waited for a slice, or with a few writes while no read is queued; it stops
+    /// at its goal ([`Self::drain_goal`]) or after a slice. Between decision and change, rows are
+    /// opened for the other direction, in banks that the served direction does not need.
     #[inline]
     fn choose_direction(&mut self) {
         if self.turns_at != NEVER {
-            let done = self.pseudos.iter().all(PseudoChannel::is_drained);
-            if done || self.clock >= self.turns_at {
+            if self.clock >= self.turns_at {
                 self.turn();
             }
             return;
@@ -292,25 +298,37 @@ impl SubChannel {
         }
         let over = self.clock >= self.waits_since + self.slices[self.serving];
         let turns = if self.serving == READS {
-            writes > 0 && (writes_max >= self.write_high || over || reads == 0)
+            writes > 0
+                && (writes_max >= self.write_high
+                    || over
+                    || (reads == 0 && writes_max >= self.write_idle))
         } else {
             writes == 0 || (reads > 0 && (writes_max <= self.write_goal || over))
         };
         if turns {
             self.turns_at = self.clock + self.preparation;
             self.pseudos.iter_mut().for_each(PseudoChannel::prepare_turn);
-            if self.preparation == 0 || self.pseudos.iter().all(PseudoChannel::is_drained) {
+            if self.preparation == 0 {
                 self.turn();
             }
         }
     }
 
+    /// The number of queued writes at which a drain that starts now stops. Many queued reads, or
+    /// requests in front of full queues, are a sign that bandwidth is short: a long drain has fewer
+    /// bus turnarounds for each write. Otherwise a short drain delays fewer reads for less time.
+    fn drain_goal(&self) -> usize {
+        let most = self.pseudos.iter().map(|pseudo| pseudo.queue(WRITES).count).max();
+        let most = most.unwrap_or(0);
+        let low = most.min(self.write_high) * self.write_low / self.write_high;
+        let is_short = self.count(READS) >= self.read_high || self.waiting_count > 0;
+        if is_short { low } else { low.max(most.saturating_sub(self.write_batch)) }
+    }
+
     fn turn(&mut self) {
         self.serving = 1 - self.serving;
         self.turns_at = NEVER;
-        let most = self.pseudos.iter().map(|pseudo| pseudo.queue(WRITES).count).max();
-        let most = most.unwrap_or(0);
-        self.write_goal = most.min(self.write_high) * self.write_low / self.write_high;
+        self.write_goal = self.drain_goal();
         self.waits_since = self.clock;
         self.counts.turns += u64::from(self.serving == WRITES);
         for pseudo in &mut self.pseudos {

@@ -17,6 +17,7 @@ mod rule;
 
 pub use build::{Options, by_name, in_file, names};
 pub use currents::Currents;
+pub(super) use rule::quantity;
 
 use interleaf_model::format::FileError;
 use std::fmt;

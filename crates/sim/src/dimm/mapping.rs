@@ -27,13 +27,16 @@ enum Field {
 pub struct Layout {
     /// Neighbouring lines in a row, as a power of two; at most a whole row.
     pub neighbours_log2: u32,
+    /// Neighbouring runs go to all banks of a rank before the next rank: fewer changes of the rank
+    /// on the data bus.
+    pub banks_first: bool,
 }
 
 impl Layout {
     /// Intel's servers: pairs of lines.
-    pub const XEON: Self = Self { neighbours_log2: 1 };
+    pub const XEON: Self = Self { neighbours_log2: 1, banks_first: false };
     /// A whole row, then the next bank.
-    pub const ROW_BY_ROW: Self = Self { neighbours_log2: 16 };
+    pub const ROW_BY_ROW: Self = Self { neighbours_log2: 16, banks_first: false };
 }
 
 /// The mapping of one sub-channel.
@@ -59,11 +62,13 @@ impl Mapping {
         let (bank, column) = (bits(device.banks), bits(device.columns));
         let run = |field: Field, count: u32| core::iter::repeat_n(field, count as usize);
         let low = layout.neighbours_log2.min(column);
+        let (ranks, banks) = ((Field::Rank, rank), (Field::Bank, bank));
+        let (first, second) = if layout.banks_first { (banks, ranks) } else { (ranks, banks) };
         let order: Vec<Field> = run(Field::Column, low)
             .chain(run(Field::Group, group))
             .chain(run(Field::Pseudo, pseudo))
-            .chain(run(Field::Rank, rank))
-            .chain(run(Field::Bank, bank))
+            .chain(run(first.0, first.1))
+            .chain(run(second.0, second.1))
             .chain(run(Field::Column, column - low))
             .collect();
         let row_shift = order.len() as u32;
@@ -156,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_dealt_to_any_number() {
+    fn lines_are_interleaved_over_any_number_of_channels() {
         let mut seen = BTreeSet::new();
         for line in 0..24 * 4 * 10 {
             let (part, local) = deal(line, 24, 4);

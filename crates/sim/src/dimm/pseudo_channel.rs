@@ -54,6 +54,9 @@ impl PseudoChannel {
         number: usize,
         phase: (u64, u64),
     ) -> Self {
+        let mut device = device.clone();
+        device.timing.t_rank += controller.rank_margin;
+        let device = &device;
         let timing = TimingState::new(device);
         let refresh = RefreshScheduler::new(device, controller, &timing.geometry, number, phase);
         let requests = RequestQueues::new(controller.read_queue, controller.write_queue);
@@ -140,7 +143,7 @@ impl PseudoChannel {
     /// Opens the row of the oldest request for a bank, and returns the row.
     pub(super) fn activate(&mut self, bank: usize, clock: u64) -> u32 {
         let requests = &self.banks.requests;
-        let queue = requests.opened_for();
+        let queue = requests.opener(bank);
         let row = queue.get(queue.head(bank)).location.row;
         let hit = requests.served().oldest_for_row(bank, row);
         self.row_policy.opened(bank, row);
@@ -225,12 +228,6 @@ impl PseudoChannel {
     pub(super) fn prepare_turn(&mut self) {
         self.banks.requests.prepare_turn();
         self.update_all();
-    }
-
-    /// True if no queued request hits an open row any more.
-    #[inline]
-    pub(super) fn is_drained(&self) -> bool {
-        !self.scheduler.has_access(&self.banks)
     }
 
     /// Serves the other queue from now on.

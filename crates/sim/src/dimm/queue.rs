@@ -189,6 +189,14 @@ impl RequestQueues {
         &self.queues[self.opened_for]
     }
 
+    /// The queue for which the next row of a bank is opened: the served queue, or if it has no
+    /// request for the bank, the queue that is served next.
+    #[inline]
+    pub(super) fn opener(&self, bank: usize) -> &Queue {
+        let served = self.served();
+        if served.head(bank) == NONE { self.opened_for() } else { served }
+    }
+
     /// True if rows are already opened for the other queue.
     #[inline]
     pub(super) fn is_turning(&self) -> bool {

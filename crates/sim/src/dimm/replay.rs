@@ -34,7 +34,7 @@ pub struct Replay<'a> {
     number: u64,
     parts: u64,
     kilotransfers: u64,
-    next: Option<trace::Request>,
+    next: Option<trace::TraceRequest>,
     /// The clock at which each slot for an outstanding line is free, with its number.
     free: BinaryHeap<Reverse<(u64, u32)>>,
     /// The clock at which each slot requested its line.
@@ -93,7 +93,7 @@ impl Source for Replay<'_> {
     fn next_request(&mut self) -> Request {
         let at = self.asks_at().unwrap_or_default();
         let Reverse((_, slot)) = self.free.pop().unwrap_or_default();
-        let next = self.next.unwrap_or(trace::Request { at_ps: 0, write: false, address: 0 });
+        let next = self.next.unwrap_or(trace::TraceRequest { at_ps: 0, write: false, address: 0 });
         self.asked[slot as usize] = at;
         self.advance();
         let line = deal(next.address / LINE, self.parts, CHUNK).1;

@@ -28,6 +28,9 @@ pub const STREAMS: usize = 128;
 /// Default uncore latency, round trip, ps: the rest of an idle latency of 100 ns.
 pub const UNCORE_PS: u64 = 65_000;
 
+/// Default seed.
+pub const SEED: u64 = 1;
+
 /// The configuration of a simulation.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -47,6 +50,9 @@ pub struct Setup {
     pub streams: usize,
     /// Uncore latency, round trip, ps.
     pub uncore_ps: u64,
+    /// The bandwidth of the fabric between cores and controllers, all channels together, GB/s;
+    /// `None` if the fabric is faster than the DRAM.
+    pub fabric_gbps: Option<f64>,
     /// The mapping of lines to banks.
     pub layout: Layout,
     /// The seed of all randomness.
@@ -101,8 +107,9 @@ impl Setup {
             outstanding: OUTSTANDING,
             streams: STREAMS,
             uncore_ps: UNCORE_PS,
+            fabric_gbps: None,
             layout: Layout::XEON,
-            seed: 1,
+            seed: SEED,
         }
     }
 
@@ -152,6 +159,9 @@ impl Setup {
             neighbours: 1,
             rate,
             uncore_ps: self.uncore_ps,
+            fabric_ps: self
+                .fabric_gbps
+                .map_or(0, |gbps| (bytes * f64::from(self.parts()) / gbps * 1e3) as u64),
             layout: self.layout,
             // The multiplier spreads neighbouring seeds.
             seed: (self.seed << 16 | u64::from(number)).wrapping_mul(0x9E37_79B9_7F4A_7C15),

@@ -72,12 +72,6 @@ impl Scheduler {
         }
     }
 
-    /// True if a queued request hits an open row.
-    #[inline]
-    pub(super) fn has_access(&self, banks: &Banks) -> bool {
-        self.members[banks.requests.access_class()] != 0
-    }
-
     /// Searches a class again before its next use, after a change of several banks' clocks.
     #[inline]
     pub(super) fn invalidate(&mut self, class: usize) {
@@ -204,15 +198,15 @@ fn request_order(class: usize, bank: usize, banks: &Banks) -> u16 {
     let (queue, request) = match class {
         READ | WRITE => (banks.requests.served(), banks.rows.hit(bank)),
         _ => {
-            let queue = banks.requests.opened_for();
+            let queue = banks.requests.opener(bank);
             (queue, queue.head(bank))
         }
     };
     if request == NONE { 0 } else { queue.get(request).order }
 }
 
-/// The class of a bank's next command shortly before the direction changes: accesses still hit open
-/// rows, and rows are opened for the queue that is served next.
+/// The class of a bank's next command shortly before the direction changes: the served queue goes
+/// on as before, and banks that it does not need open rows for the queue that is served next.
 fn next_class_before_turn(bank: usize, banks: &Banks, blocked: BankSet) -> Option<usize> {
     if blocked & (1 << bank) != 0 {
         return None;
@@ -220,13 +214,13 @@ fn next_class_before_turn(bank: usize, banks: &Banks, blocked: BankSet) -> Optio
     if banks.rows.hit(bank) != NONE {
         return Some(banks.requests.access_class());
     }
-    let queue = banks.requests.opened_for();
-    if queue.head(bank) == NONE {
+    if banks.requests.opener(bank).head(bank) == NONE {
         return None;
     }
     if !banks.rows.is_open(bank) {
         return Some(ACTIVATE);
     }
-    let hit = queue.oldest_for_row(bank, banks.rows.row(bank));
+    let next = banks.requests.opened_for();
+    let hit = next.oldest_for_row(bank, banks.rows.row(bank));
     if hit != NONE { None } else { Some(PRECHARGE) }
 }

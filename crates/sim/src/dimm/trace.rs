@@ -24,7 +24,7 @@ use interleaf_model::format::FileError;
 
 /// A request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct TraceRequest {
     /// The time in ps since the start. 0 throughout in a trace without times, whose requests are
     /// each issued as soon as a slot is free.
     pub at_ps: u64,
@@ -99,7 +99,7 @@ enum Reader<'a> {
 }
 
 /// A request with its position, or an invalid field.
-type Found = Result<(Request, Position), Wrong>;
+type Found = Result<(TraceRequest, Position), Wrong>;
 
 /// A position in a trace.
 #[derive(Clone, Copy, Debug)]
@@ -159,7 +159,7 @@ impl<'a> Trace<'a> {
     }
 
     /// Checks the limits of all formats.
-    fn checked(&mut self, request: Request, place: Position) -> Result<Request, Wrong> {
+    fn checked(&mut self, request: TraceRequest, place: Position) -> Result<TraceRequest, Wrong> {
         let wrong = |field, problem, hint| Err(Wrong { place, field, problem, hint });
         if request.address >= self.memory.bytes {
             let problem = format!(
@@ -196,7 +196,7 @@ impl<'a> Trace<'a> {
 }
 
 impl Iterator for Trace<'_> {
-    type Item = Result<Request, FileError>;
+    type Item = Result<TraceRequest, FileError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let found = match &mut self.reader {

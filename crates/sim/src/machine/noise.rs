@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn factors_have_the_spread_that_was_asked_for() {
+    fn factors_have_the_requested_spread() {
         let mut noise = Noise::new(7, 0);
         let count = 20_000;
         let factors: Vec<f64> = (0..count).map(|_| noise.factor(0.05)).collect();

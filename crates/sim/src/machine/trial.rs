@@ -10,7 +10,7 @@ use interleaf_model::{
     curve::CurveError,
     machine::TierLayout,
     platform::Platform,
-    policy::{Place, PolicyKind},
+    policy::{Place, Policy, PolicyKind},
 };
 
 /// A policy and its settings for a run.
@@ -73,10 +73,19 @@ impl<'a> Arena<'a> {
         Ok(Run::new(self.scenario, trial.settings.clone(), self.duration, policy))
     }
 
+    /// Sets up a policy that `policy` makes for each domain from its number and the tiers near it.
+    pub fn start_with(
+        &self,
+        settings: Settings,
+        policy: impl Fn(usize, &[TierLayout]) -> Box<dyn Policy>,
+    ) -> Run<'a> {
+        Run::new(self.scenario, settings, self.duration, policy)
+    }
+
     /// Runs `trial` to its end.
     ///
     /// # Errors
-    /// As [`Self::start`].
+    /// The errors of [`Self::start`].
     pub fn run(&self, trial: &Trial) -> Result<Outcome, CurveError> {
         let mut run = self.start(trial)?;
         while run.period().is_some() {}
@@ -105,7 +114,8 @@ fn fixed(points: &[u16], near: &[usize], tiers: &[TierLayout]) -> Vec<f64> {
 /// `error`, that of every other tier too high; a negative error is the reverse. Errors in opposite
 /// directions are the worst case: they shift the ratio, which a common error would not.
 ///
-/// # Errors If a curve becomes invalid.
+/// # Errors
+/// If a curve becomes invalid.
 pub fn believed(platform: &Platform, error: f64) -> Result<Platform, CurveError> {
     let mut believed = platform.clone();
     for (at, tier) in believed.tiers.iter_mut().enumerate() {

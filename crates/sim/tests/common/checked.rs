@@ -9,7 +9,7 @@ use interleaf_sim::dimm::{
     mapping::Layout,
 };
 
-const LAYOUT_OF_8: Layout = Layout { neighbours_log2: 3 };
+const LAYOUT_OF_8: Layout = Layout { neighbours_log2: 3, banks_first: false };
 
 /// The configuration of a run.
 #[derive(Clone, Debug)]
@@ -54,6 +54,11 @@ impl Setup {
             write_queue: write_high + dice.below(17) as usize,
             write_high,
             write_low: dice.below(write_high as u64) as usize,
+            write_idle: 1 + dice.below(write_high as u64) as usize,
+            read_high: dice.below(64) as usize,
+            write_batch: 1 + dice.below(16) as usize,
+            preparation_ps: 1000 * dice.below(20),
+            rank_margin: dice.below(4) as u32,
             read_slice_ps: slice(&mut dice),
             write_slice_ps: slice(&mut dice),
             page_policy: dice.one_of(&[PagePolicy::Open, PagePolicy::Closed, PagePolicy::Adaptive]),
@@ -71,6 +76,7 @@ impl Setup {
             neighbours,
             rate: dice.one_of(&[None, None, Some(1e6), Some(1e8), Some(3e8)]),
             uncore_ps: 60_000,
+            fabric_ps: dice.one_of(&[0, 0, 2_500]),
             layout: dice.one_of(&[Layout::XEON, Layout::ROW_BY_ROW, LAYOUT_OF_8]),
             seed,
         };

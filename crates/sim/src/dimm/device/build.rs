@@ -5,17 +5,18 @@ use super::{
     file::{Density, DeviceToml, Module, Pair, Speed},
     rule::{RULE_HINT, Rule, quantity, rule},
 };
-use interleaf_model::format::{FileError, toml_text::TomlText};
+use interleaf_model::format::{FileError, names::suggestion, toml_text::TomlText};
 use toml::Spanned;
 
 const SCHEMA: &str = "interleaf.devices/1";
 
 /// The built-in files.
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 5] = [
     ("ddr5.toml", include_str!("../../../../../devices/ddr5.toml")),
     ("ddr4.toml", include_str!("../../../../../devices/ddr4.toml")),
     ("ddr3.toml", include_str!("../../../../../devices/ddr3.toml")),
     ("stt-mram.toml", include_str!("../../../../../devices/stt-mram.toml")),
+    ("stt-mram-ddr4.toml", include_str!("../../../../../devices/stt-mram-ddr4.toml")),
 ];
 
 /// The options of a module.
@@ -36,7 +37,8 @@ pub fn names() -> Vec<String> {
 
 /// Returns the built-in module of this name.
 ///
-/// # Errors If no module has this name, or the module does not exist with these devices.
+/// # Errors
+/// If no module has this name, or the module does not exist with these devices.
 pub fn by_name(name: &str, options: &Options) -> Result<Device, DeviceError> {
     for (file, text) in FILES {
         let text = TomlText::new(file, text);
@@ -47,14 +49,19 @@ pub fn by_name(name: &str, options: &Options) -> Result<Device, DeviceError> {
     }
     Err(DeviceError::Choice {
         problem: format!("there is no device \"{name}\""),
-        hint: format!("name a file, or one of {}", names().join(", ")),
+        hint: format!(
+            "{}name a file, or one of {}",
+            suggestion(name, &names()),
+            names().join(", ")
+        ),
     })
 }
 
 /// Builds a module from `text`, the content of the file `file`: the module `name`, or the only one
 /// of the file.
 ///
-/// # Errors If the text is invalid, or has no such module.
+/// # Errors
+/// If the text is invalid, or has no such module.
 pub fn in_file(
     file: &str,
     text: &str,

@@ -14,11 +14,11 @@ pub(super) struct DeviceToml {
     #[serde(default)]
     pub(super) sources: std::collections::BTreeMap<String, String>,
     pub(super) channel: Channel,
-    pub(super) geometry: Geometry,
-    pub(super) timing: Timing,
+    pub(super) geometry: GeometryTable,
+    pub(super) timing: TimingTable,
     pub(super) density: Vec<Density>,
     pub(super) speed: Vec<Speed>,
-    pub(super) currents: Option<Currents>,
+    pub(super) currents: Option<CurrentsTable>,
     pub(super) module: Vec<Module>,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Channel {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Geometry {
+pub(super) struct GeometryTable {
     pub(super) bank_groups: Spanned<i64>,
     pub(super) banks: Spanned<i64>,
     pub(super) page_bytes: Spanned<i64>,
@@ -45,7 +45,7 @@ pub(super) struct Geometry {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Timing {
+pub(super) struct TimingTable {
     pub(super) write_latency: Pair,
     pub(super) t_ras: Pair,
     pub(super) t_ccd_s: Pair,
@@ -91,7 +91,7 @@ pub(super) struct Speed {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Currents {
+pub(super) struct CurrentsTable {
     /// The speed of the measurement: one of the file's speeds.
     pub(super) rate: Spanned<String>,
     pub(super) vdd: Pair,

@@ -87,7 +87,7 @@ fn thousandths(number: &str) -> Result<u64, String> {
 }
 
 /// A quantity in thousandths of `unit`.
-pub(super) fn quantity(text: &str, unit: &str) -> Result<u64, String> {
+pub(in crate::dimm) fn quantity(text: &str, unit: &str) -> Result<u64, String> {
     let (number, given) = split(text)?;
     match given {
         given if given == unit => thousandths(number),

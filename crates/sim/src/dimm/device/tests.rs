@@ -5,7 +5,7 @@ fn device(name: &str) -> Device {
 }
 
 #[test]
-fn every_name_is_there_with_every_density_and_width() {
+fn every_module_exists_with_every_density_and_width() {
     let wanted = [
         "rdimm-4800-1r",
         "rdimm-4800-2r",
@@ -84,7 +84,7 @@ fn a_channel_is_as_wide_and_as_large_as_it_should_be() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_line() {
+fn errors_name_the_line_of_a_device_file() {
     let text = include_str!("../../../../../devices/ddr5.toml");
     let only = |text: &str| in_file("d.toml", text, Some("rdimm-6400-2r"), &Options::default());
     assert!(only(text).is_ok());

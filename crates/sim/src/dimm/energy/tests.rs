@@ -15,7 +15,7 @@ fn close(value: f64, expected: f64) {
 }
 
 #[test]
-fn standing_by_draws_what_the_data_sheet_says() {
+fn standby_power_matches_the_data_sheet() {
     // A 2Rx4 sub-channel has 20 devices including error correction: 92 mA at 1.1 V and 6 mA at 1.8
     // V each, and half of the register's 0.6 W. 3200000 clocks are 1 ms.
     let counts = CommandCounts::new(&device("rdimm-6400-2r", "x4"));
@@ -29,7 +29,7 @@ fn standing_by_draws_what_the_data_sheet_says() {
 }
 
 #[test]
-fn commands_add_what_was_measured() {
+fn commands_add_their_measured_energy() {
     let device = device("rdimm-6400-2r", "x4");
     let mut counts = CommandCounts::new(&device);
     counts.command(&command(Kind::Activate, 0, 0));
@@ -91,7 +91,7 @@ fn a_precharge_of_all_banks_closes_all_of_its_rank() {
 }
 
 #[test]
-fn a_refresh_bank_by_bank_costs_as_much_as_one_of_all() {
+fn same_bank_refreshes_cost_as_much_as_all_bank_refresh() {
     let device = device("rdimm-6400-2r", "x8");
     let (mut all, mut same) = (CommandCounts::new(&device), CommandCounts::new(&device));
     all.command(&command(Kind::RefreshAll, 0, 0));

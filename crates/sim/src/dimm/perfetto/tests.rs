@@ -55,7 +55,7 @@ fn a_bank_that_closes_by_itself_does_so_in_the_picture() {
 }
 
 #[test]
-fn it_stops_at_its_limit() {
+fn a_drawing_stops_at_its_limit() {
     let mut drawing = drawing("ddr4-3200-2r", 3);
     (0..10).for_each(|at| drawing.command(&command(Kind::Precharge, at, 0)));
     assert_eq!(drawing.commands(), (10, 7));

@@ -64,7 +64,7 @@ fn the_clock_of_other_simulators_is_that_of_the_host() {
 }
 
 #[test]
-fn no_more_lines_are_on_their_way_than_may_be() {
+fn outstanding_lines_stay_within_their_limit() {
     let setup = Setup { outstanding: 1, ..setup("ddr4-3200-2r", 1) };
     let text: String = (0..100_u64).map(|line| format!("LD {:#x}\n", line * (1 << 20))).collect();
     let (part, commands) = replay(&setup, &text, 0);

@@ -9,7 +9,7 @@
 //!
 //! The first request counts from time 0 and line 0.
 
-use super::{Found, Position, Request, Wrong};
+use super::{Found, Position, TraceRequest, Wrong};
 use interleaf_model::format::FileError;
 
 /// The first bytes of a binary trace; the last byte is the version.
@@ -38,7 +38,7 @@ impl Default for Writer {
 impl Writer {
     /// Adds a request. Time does not go back: a request before the last one gets the time of the
     /// last one.
-    pub fn push(&mut self, request: Request) {
+    pub fn push(&mut self, request: TraceRequest) {
         let ahead = request.at_ps.saturating_sub(self.at_ps);
         self.number(u128::from(ahead) << 1 | u128::from(request.write));
         let line = request.address / LINE;
@@ -104,7 +104,7 @@ impl<'a> Records<'a> {
         })
     }
 
-    fn record(&mut self, place: Position) -> Result<Request, Wrong> {
+    fn record(&mut self, place: Position) -> Result<TraceRequest, Wrong> {
         let first = self.number(place, "time")?;
         let step = self.number(place, "address")?;
         let too_far = |field| {
@@ -116,7 +116,7 @@ impl<'a> Records<'a> {
         let line = self.line.checked_add_signed(step).ok_or_else(|| too_far("address"))?;
         let address = line.checked_mul(LINE).ok_or_else(|| too_far("address"))?;
         (self.at_ps, self.line, self.number) = (at_ps, line, self.number + 1);
-        Ok(Request { at_ps, write: first & 1 == 1, address })
+        Ok(TraceRequest { at_ps, write: first & 1 == 1, address })
     }
 
     fn number(&mut self, place: Position, field: &'static str) -> Result<u64, Wrong> {

@@ -3,11 +3,11 @@ use proptest::prelude::*;
 
 const MEMORY: AddressLimits = AddressLimits { bytes: 1 << 40, mega_transfers: 6400 };
 
-fn request(at_ps: u64, write: bool, address: u64) -> Request {
-    Request { at_ps, write, address }
+fn request(at_ps: u64, write: bool, address: u64) -> TraceRequest {
+    TraceRequest { at_ps, write, address }
 }
 
-fn read(bytes: &[u8]) -> Result<Vec<Request>, FileError> {
+fn read(bytes: &[u8]) -> Result<Vec<TraceRequest>, FileError> {
     Trace::new("t", bytes, None, MEMORY)?.collect()
 }
 
@@ -31,7 +31,7 @@ fn each_format_is_recognised_and_read() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_place() {
+fn errors_name_line_and_field() {
     let table: [(&[u8], &str); 19] = [
         (b"", "t: the trace has no request"),
         (b"# nothing\n\n", "t: the trace has no request"),
@@ -94,11 +94,11 @@ fn a_damaged_binary_trace_is_refused() {
 
 proptest! {
     #[test]
-    fn a_binary_trace_gives_what_was_written(
+    fn a_binary_trace_round_trips(
         steps in prop::collection::vec((0_u64..1 << 40, any::<bool>(), 0_u64..1 << 34), 1..100),
     ) {
         let mut at_ps = 0;
-        let requests: Vec<Request> = steps
+        let requests: Vec<TraceRequest> = steps
             .into_iter()
             .map(|(step, write, line)| {
                 at_ps += step;

@@ -1,6 +1,6 @@
 //! Traces with one request per line.
 
-use super::{Format, Found, Position, Request, Wrong};
+use super::{Format, Found, Position, TraceRequest, Wrong};
 
 const HINT_ADDRESS: &str = "an address is written 0x1f40, or in decimal digits";
 
@@ -91,7 +91,7 @@ struct Words<'a> {
 }
 
 impl Words<'_> {
-    fn text(&self) -> Result<Request, Wrong> {
+    fn text(&self) -> Result<TraceRequest, Wrong> {
         let hint = "a line is the time in ns, R or W, and the address: \"12.5 R 0x1f40\"";
         let [time, kind, address] = self.fields(hint)?;
         let at_ps = picoseconds(time).ok_or_else(|| {
@@ -99,10 +99,10 @@ impl Words<'_> {
             self.wrong("time", format!("\"{time}\" is not a time"), hint)
         })?;
         let write = self.kind(kind, &LETTERS, "R reads, W writes")?;
-        Ok(Request { at_ps, write, address: self.address(address)? })
+        Ok(TraceRequest { at_ps, write, address: self.address(address)? })
     }
 
-    fn ramulator(&self) -> Result<Request, Wrong> {
+    fn ramulator(&self) -> Result<TraceRequest, Wrong> {
         let hint = "a line is LD or ST and the address, as in \"LD 0x1f40\", or the address and \
                     R or W";
         let [first, second] = self.fields(hint)?;
@@ -116,10 +116,10 @@ impl Words<'_> {
         } else {
             (self.kind(first, &LOADS, "LD reads, ST writes")?, second)
         };
-        Ok(Request { at_ps: 0, write, address: self.address(address)? })
+        Ok(TraceRequest { at_ps: 0, write, address: self.address(address)? })
     }
 
-    fn dramsim3(&self, mega_transfers: u32) -> Result<Request, Wrong> {
+    fn dramsim3(&self, mega_transfers: u32) -> Result<TraceRequest, Wrong> {
         let hint = "a line is the address, READ or WRITE, and the cycle: \"0x1f40 READ 20\"";
         let [address, kind, time] = self.fields(hint)?;
         // The addresses are hexadecimal, with or without the prefix 0x.
@@ -137,7 +137,7 @@ impl Words<'_> {
         let at_ps = u64::try_from(ps).map_err(|_| {
             self.wrong("time", format!("cycle {cycle} is too far"), "the last time is 200 days")
         })?;
-        Ok(Request { at_ps, write, address })
+        Ok(TraceRequest { at_ps, write, address })
     }
 
     /// The words, checked for the number of the format.

@@ -12,8 +12,9 @@ use toml::Spanned;
 impl ScenarioFile {
     /// Builds the scenario on `platform`; `demands` loads the demand of a source.
     ///
-    /// # Errors The first error of `demands` unchanged; a [`FileError`] if the file names parts
-    /// that the platform lacks, or exceeds its resources.
+    /// # Errors
+    /// The first error of `demands` unchanged; a [`FileError`] if the file names parts that the
+    /// platform lacks, or exceeds its resources.
     pub fn build<E: From<FileError>>(
         &self,
         platform: Platform,

@@ -110,7 +110,8 @@ struct DeviceFile {
 
 /// Reads the scenario in `text`.
 ///
-/// # Errors If the file does not have this form, or has a value that no platform allows.
+/// # Errors
+/// If the file does not have this form, or has a value that no platform allows.
 pub fn parse(file: &str, text: &str) -> Result<ScenarioFile, FileError> {
     let toml = TomlText::new(file, text);
     let read: ScenarioToml = toml.read()?;

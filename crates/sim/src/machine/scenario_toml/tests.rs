@@ -137,7 +137,7 @@ fn every_key_is_read() {
 }
 
 #[test]
-fn what_is_left_out_has_its_default() {
+fn missing_keys_have_their_defaults() {
     let file = parse("s.toml", &with("")).unwrap();
     assert_eq!((file.platform_name(), file.duration()), (None, None));
     let scenario = build(&with("")).unwrap();
@@ -188,7 +188,7 @@ fn refuses(text: &str, place: &str, problem: &str, hint: &str) {
 }
 
 #[test]
-fn what_a_file_alone_gets_wrong() {
+fn errors_of_the_file_name_line_and_field() {
     let head = "schema = \"interleaf.scenario/1\"\nname = \"s\"\n";
     refuses(head, ": workload", "there is none", "[[workload]]");
     refuses(&head.replace("/1", "/2"), ":1: schema", "is not", "interleaf.scenario/1");
@@ -241,7 +241,7 @@ fn what_a_file_alone_gets_wrong() {
 }
 
 #[test]
-fn what_a_workload_or_a_device_gets_wrong() {
+fn errors_of_workloads_and_devices_name_line_and_field() {
     let of_workload = [
         ("demand = \"a.toml\"", ":5: workload.demand", "a workload already", "either"),
         ("name = \"\"", ":5: workload.name", "empty", "word"),

@@ -50,8 +50,8 @@ fn is_caught(good: &Device, broken: &Device) -> Option<Violation> {
     })
 }
 
-/// The tables, changed so that no rule hides another: otherwise tRC equals tRAS plus tRP, and tFAW
-/// is at most four tRRD_S.
+/// A device with timing changed so that no rule implies another: in the tables tRC equals tRAS plus
+/// tRP, and tFAW is at most four tRRD_S.
 fn with_room(name: &str, width: &str) -> Device {
     let options = Options { width: Some(width.into()), ..Options::default() };
     let mut device = Device::by_name(name, &options).expect("it comes with the tool");
@@ -86,7 +86,7 @@ fn a_field_that_is_too_small_is_caught() {
 }
 
 #[test]
-fn refreshes_that_come_too_seldom_are_caught() {
+fn missing_refreshes_are_caught() {
     let good = device("rdimm-6400-2r");
     let fields: [Field; 2] = [("all", |t| &mut t.t_refi), ("same", |t| &mut t.t_refi_sb)];
     for (_, of) in fields {

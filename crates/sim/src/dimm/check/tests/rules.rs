@@ -200,7 +200,7 @@ fn pseudo_channels_share_the_direction_of_the_bus() {
 }
 
 #[test]
-fn a_bank_has_to_be_as_a_command_needs_it() {
+fn banks_must_be_open_or_closed_as_a_command_requires() {
     let device = device("rdimm-6400-2r");
     let open = vec![command(Act, 0, 0, 0)];
     let closed = vec![command(Act, 0, 0, 0), command(Pre, 500, 0, 0)];
@@ -280,7 +280,7 @@ fn a_refresh_is_not_late() {
 }
 
 #[test]
-fn a_violation_says_what_happened() {
+fn a_violation_names_rule_and_commands() {
     let mut checker = Checker::new(&device("rdimm-6400-2r"));
     let observed: &mut dyn Observer = &mut checker;
     observed.command(&command(Act, 10, 0, 1));

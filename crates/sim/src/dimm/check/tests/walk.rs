@@ -116,7 +116,7 @@ impl Walk {
 }
 
 #[test]
-fn what_the_checker_allows_it_finds_without_fault() {
+fn allowed_commands_have_no_violation() {
     for name in ["rdimm-6400-2r", "mrdimm-8800-4r", "ddr4-3200-2r", "ddr3-1600", "stt-mram-ddr3"] {
         for seed in [1, 2] {
             let device = device(name);

@@ -1,0 +1,376 @@
+//! A sub-channel that serves row accesses in order of arrival.
+//!
+//! A *row access* is an activation, consecutive reads or writes in one row, and an auto-precharge
+//! with the last of them:
+//!
+//! ```text
+//! access 1  ACT ... tRCD ... WR WR WR WRA ... tWR, tRP: durable in STT-MRAM
+//! access 2          ACT ... tRCD ...     WR WR WR WRA ...
+//! ```
+//!
+//! The storage controller of a card transfers hundreds of bytes at once, in the order in which its
+//! DMA engines ask for them. The data bus keeps this order; the activation of a later access does
+//! not wait for the data of the accesses in front, up to [`LOOKAHEAD`] of them, so that the delays
+//! of different banks overlap. No row stays open after its access.
+//!
+//! [`controller`](super::controller) searches its queues for the best next command, at 3500
+//! instructions for 64 bytes. Here an access of 512 bytes is computed as a whole at its arrival.
+//! The constraints are those of [`super::constraint`] (see `timing`), with tFAW, refresh and the
+//! slots of the command bus. An observer receives the single commands in order of time, and
+//! [`super::check`] verifies them.
+
+mod timing;
+
+use super::{
+    command::{Command, Kind, Observer},
+    device::Device,
+    geometry::{BANKS_MAX, Geometry, RANKS_MAX},
+    timing_state::NEVER,
+};
+use std::collections::VecDeque;
+use timing::RowTiming;
+
+/// Accesses whose rows may be open at once: an activation waits until the first read or write of
+/// the access this far in front. A power of two. Assumed: the transaction queue of a small
+/// controller.
+pub const LOOKAHEAD: usize = 16;
+
+/// Consecutive bursts of one row, and a precharge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowAccess {
+    /// The bank, numbered over all ranks and groups.
+    pub bank: u8,
+    /// The row.
+    pub row: u32,
+    /// The first burst within the row.
+    pub column: u16,
+    /// The number of bursts, at least 1, up to the end of the row.
+    pub bursts: u16,
+    /// True for a write, false for a read.
+    pub write: bool,
+}
+
+/// The clocks of a row access. `activated < first < data < closed` holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowTimes {
+    /// The activation.
+    pub activated: u64,
+    /// The first read or write command.
+    pub first: u64,
+    /// The end of the last burst on the data bus: read data are at the controller, written data
+    /// are in the row buffers.
+    pub data: u64,
+    /// The end of the precharge (tRP has passed): written data are in the cells.
+    pub closed: u64,
+}
+
+/// Commands and busy clocks of a channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RowCounts {
+    /// Bursts read.
+    pub reads: u64,
+    /// Bursts written.
+    pub writes: u64,
+    /// Activations: one for each row access.
+    pub activates: u64,
+    /// Refreshes.
+    pub refreshes: u64,
+    /// Clocks from activation to precharge, over all banks.
+    pub open_clocks: u64,
+    /// Clocks of the data bus from the first to the last burst of each access.
+    pub bus_clocks: u64,
+    /// The same, and clocks for which the data bus was idle although an access had arrived tRCD
+    /// before: bank conflicts, changes of direction or rank, and refreshes. At the number of
+    /// elapsed clocks the channel is saturated.
+    pub occupied_clocks: u64,
+}
+
+/// The read or write commands of an access on the command bus.
+#[derive(Clone, Copy, Debug, Default)]
+struct Columns {
+    first: u64,
+    last: u64,
+    stride: u32,
+    activated: u64,
+}
+
+/// The next refresh of a rank, and the last one.
+#[derive(Clone, Copy, Debug)]
+struct RefreshTimes {
+    due: u64,
+    issued: u64,
+}
+
+/// A sub-channel and its controller.
+#[derive(Clone, Debug)]
+pub struct RowChannel {
+    geometry: Geometry,
+    timing: RowTiming,
+    /// Clocks between two commands of a class within an access: tCCD of one bank.
+    strides: [u32; 2],
+    /// Clocks from a command of a class to the end of its data.
+    latency: [u64; 2],
+    burst: u64,
+    /// Slots of the command bus of an activation, and of a read or write.
+    slots: [u64; 2],
+    /// The last accesses, with the number of the next one.
+    window: [Columns; LOOKAHEAD],
+    next: usize,
+    ranks: usize,
+    refreshes: [RefreshTimes; RANKS_MAX],
+    next_due: u64,
+    last_refresh: u64,
+    last_activation: u64,
+    interval: u64,
+    t_rfc: u64,
+    t_rcd: u64,
+    arrival: u64,
+    counts: RowCounts,
+    /// Commands that a later access may precede, in order of time; empty without an observer.
+    pending: VecDeque<Command>,
+}
+
+impl RowChannel {
+    /// An idle sub-channel of `device`, whose refreshes are staggered over its ranks.
+    ///
+    /// # Panics
+    /// If the device is multiplexed: see [`supports`](Self::supports).
+    pub fn new(device: &Device) -> Self {
+        assert!(Self::supports(device), "a row channel has one pseudo-channel");
+        let t = &device.timing;
+        let ranks = device.ranks as usize;
+        let interval = u64::from(t.t_refi);
+        let mut refreshes = [RefreshTimes { due: NEVER, issued: 0 }; RANKS_MAX];
+        if interval > 0 {
+            for (rank, refresh) in refreshes.iter_mut().enumerate().take(ranks) {
+                refresh.due = interval * (rank as u64 + 1) / ranks as u64;
+            }
+        }
+        let burst = u64::from(t.burst);
+        Self {
+            geometry: Geometry::new(device),
+            timing: RowTiming::new(device),
+            strides: [t.t_ccd_l, device.same_group_writes()],
+            latency: [u64::from(t.cl) + burst, u64::from(t.cwl) + burst],
+            burst,
+            slots: [u64::from(device.activate_slots), u64::from(device.access_slots)],
+            window: [Columns { stride: 1, ..Columns::default() }; LOOKAHEAD],
+            next: 0,
+            ranks,
+            next_due: refreshes.iter().map(|refresh| refresh.due).min().unwrap_or(NEVER),
+            refreshes,
+            last_refresh: 0,
+            last_activation: 0,
+            interval,
+            t_rfc: u64::from(t.t_rfc),
+            t_rcd: u64::from(t.t_rcd),
+            arrival: 0,
+            counts: RowCounts::default(),
+            pending: VecDeque::new(),
+        }
+    }
+
+    /// Returns true if the device has one pseudo-channel, the only kind that this type simulates.
+    pub fn supports(device: &Device) -> bool {
+        device.pseudo_channels == 1
+    }
+
+    /// The counts so far.
+    pub fn counts(&self) -> &RowCounts {
+        &self.counts
+    }
+
+    /// Serves an access that arrives at clock `at`; an arrival before that of the last access
+    /// counts as simultaneous with it. The access must be within the device.
+    #[inline]
+    pub fn serve<O: Observer>(&mut self, at: u64, access: RowAccess, observer: &mut O) -> RowTimes {
+        // Clock 0 is for the state before the first command.
+        self.arrival = self.arrival.max(at).max(1);
+        if observer.observes() {
+            self.emit(self.arrival.min(self.next_due), observer);
+        }
+        let bank = usize::from(access.bank) % BANKS_MAX;
+        let (rank, group) = (self.geometry.rank(bank), self.geometry.group(bank));
+        let slot = self.next % LOOKAHEAD;
+        let start = self.arrival.max(self.window[slot].first);
+        let mut activated = start.max(self.timing.activation(bank, group, rank));
+        while self.next_due <= activated {
+            self.refresh(observer.observes());
+            activated = start.max(self.timing.activation(bank, group, rank));
+        }
+        activated = self.free_slot(activated, self.slots[0]);
+        self.timing.activate(group, rank, activated);
+        self.last_activation = self.last_activation.max(activated);
+
+        let stride = self.strides[usize::from(access.write)];
+        let bursts = u64::from(access.bursts.max(1));
+        let span = (bursts - 1) * u64::from(stride);
+        // A read of another rank may not be constrained by a write in front of it.
+        let in_front = self.window[self.next.wrapping_sub(1) % LOOKAHEAD].last + self.slots[1];
+        let earliest = self.timing.access(access.write, activated, group, rank);
+        let mut first = earliest.max(in_front);
+        while self.last_refresh >= first && self.meets_refresh(first, first + span, stride) {
+            first += 1;
+        }
+        let last = first + span;
+        let closed = self.timing.close(access.write, (bank, group, rank), activated, last);
+        self.window[slot] = Columns { first, last, stride, activated };
+        self.next = self.next.wrapping_add(1);
+        let times = RowTimes {
+            activated,
+            first,
+            data: last + self.latency[usize::from(access.write)],
+            closed,
+        };
+        let idle_until = in_front.max(self.arrival + self.t_rcd);
+        self.count(&access, &times, span + self.burst, first.saturating_sub(idle_until));
+        if observer.observes() {
+            self.enumerate(&access, &times, u64::from(stride), bursts);
+        }
+        times
+    }
+
+    /// Gives the observer the commands that have not been reported yet, and ends the run.
+    pub fn finish<O: Observer>(&mut self, observer: &mut O) {
+        self.emit(NEVER, observer);
+    }
+
+    #[inline]
+    fn count(&mut self, access: &RowAccess, times: &RowTimes, bus_clocks: u64, stalled: u64) {
+        let bursts = u64::from(access.bursts);
+        if access.write {
+            self.counts.writes += bursts;
+        } else {
+            self.counts.reads += bursts;
+        }
+        self.counts.activates += 1;
+        self.counts.bus_clocks += bus_clocks;
+        self.counts.occupied_clocks += bus_clocks + stalled;
+        self.counts.open_clocks += times.closed - times.activated;
+    }
+
+    /// Issues the refresh that is due first, once the banks of its rank are precharged.
+    #[cold]
+    fn refresh(&mut self, observed: bool) {
+        let ranks = &self.refreshes[..self.ranks];
+        let Some(rank) = (0..ranks.len()).min_by_key(|rank| ranks[*rank].due) else { return };
+        let banks = self.geometry.rank_banks(rank);
+        let refresh = self.refreshes[rank];
+        let over = if refresh.issued > 0 { refresh.issued + self.t_rfc } else { 0 };
+        let ready = refresh.due.max(self.timing.closed(banks)).max(over);
+        let at = self.free_slot(ready, 1);
+        self.timing.block_banks(banks, at + self.t_rfc);
+        self.refreshes[rank] = RefreshTimes { due: refresh.due + self.interval, issued: at };
+        self.last_refresh = self.last_refresh.max(at);
+        self.next_due = self.refreshes.iter().map(|refresh| refresh.due).min().unwrap_or(NEVER);
+        self.counts.refreshes += 1;
+        if observed {
+            let (rank, kind) = (rank as u8, Kind::RefreshAll);
+            self.push(Command {
+                at,
+                kind,
+                pseudo: 0,
+                rank,
+                bank_group: 0,
+                bank: 0,
+                row: 0,
+                column: 0,
+            });
+        }
+    }
+
+    /// The first clock from `at` at which the command bus is free for `slots`.
+    #[inline]
+    fn free_slot(&self, mut at: u64, slots: u64) -> u64 {
+        loop {
+            match self.occupied_until(at, slots) {
+                Some(until) => at = until,
+                None => return at,
+            }
+        }
+    }
+
+    /// The end of a command that overlaps the slots from `at`.
+    #[inline]
+    fn occupied_until(&self, at: u64, slots: u64) -> Option<u64> {
+        let end = at + slots;
+        let [activate, column] = self.slots;
+        // The accesses in front of `at` and their commands are in order of time.
+        for back in 1..=LOOKAHEAD {
+            let columns = &self.window[self.next.wrapping_sub(back) % LOOKAHEAD];
+            if columns.last + column <= at {
+                break;
+            }
+            if columns.first < end {
+                let steps = (end - 1 - columns.first).min(columns.last - columns.first) as u32;
+                let nearest = columns.first + u64::from(steps - steps % columns.stride);
+                if nearest + column > at {
+                    return Some(nearest + column);
+                }
+            }
+        }
+        if self.ranks > 1 && self.last_activation + activate > at {
+            // Activations of a rank are tRRD apart, those of different ranks are not.
+            let meets =
+                |columns: &&Columns| columns.activated < end && columns.activated + activate > at;
+            if let Some(columns) = self.window.iter().find(meets) {
+                return Some(columns.activated + activate);
+            }
+        }
+        if self.last_refresh >= at {
+            let meets = |refresh: &&RefreshTimes| refresh.issued >= at && refresh.issued < end;
+            return self.refreshes.iter().find(meets).map(|refresh| refresh.issued + 1);
+        }
+        None
+    }
+
+    /// Returns true if a refresh was issued in a slot of these reads or writes.
+    fn meets_refresh(&self, first: u64, last: u64, stride: u32) -> bool {
+        let slots = self.slots[1];
+        self.refreshes[..self.ranks].iter().any(|refresh| {
+            let at = refresh.issued;
+            (first..last + slots).contains(&at) && (at - first) % u64::from(stride) < slots
+        })
+    }
+
+    fn enumerate(&mut self, access: &RowAccess, times: &RowTimes, stride: u64, bursts: u64) {
+        let (rank, bank_group, bank) = self.geometry.address(usize::from(access.bank));
+        let command = Command {
+            at: times.activated,
+            kind: Kind::Activate,
+            pseudo: 0,
+            rank,
+            bank_group,
+            bank,
+            row: access.row,
+            column: 0,
+        };
+        self.push(command);
+        for burst in 0..bursts {
+            let kind = match (access.write, burst + 1 == bursts) {
+                (false, false) => Kind::Read,
+                (false, true) => Kind::ReadAuto,
+                (true, false) => Kind::Write,
+                (true, true) => Kind::WriteAuto,
+            };
+            let column = access.column + burst as u16;
+            self.push(Command { at: times.first + burst * stride, kind, column, ..command });
+        }
+    }
+
+    /// Keeps a command until no later access can precede it.
+    fn push(&mut self, command: Command) {
+        let later = self.pending.iter().rev().take_while(|other| other.at > command.at).count();
+        self.pending.insert(self.pending.len() - later, command);
+    }
+
+    /// Reports pending commands before clock `until`.
+    fn emit<O: Observer>(&mut self, until: u64, observer: &mut O) {
+        while let Some(command) = self.pending.pop_front_if(|command| command.at < until) {
+            observer.command(&command);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

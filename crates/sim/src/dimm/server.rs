@@ -1,0 +1,206 @@
+//! Servers: modules, and the properties of a platform between cores and memory controllers.
+//!
+//! What DRAM delivers follows from its timing and from the controller, whose constants are the same
+//! for all servers. What a server delivers can be less: cores have a limit of outstanding lines,
+//! and the fabric between cores and controllers has a bandwidth. Both are properties of the
+//! platform, as is the uncore latency. Example: EPYC 7742 with 8 x DDR4-3200 has a peak of 205
+//! GB/s, and its fabric carries about 140 in any mix of reads and writes.
+//!
+//! ```
+//! use interleaf_sim::dimm::server::Server;
+//! let setup = Server::by_name("sapphire-rapids-2r")?.setup();
+//! assert_eq!((setup.channels, setup.device.ranks), (8, 2));
+//! # Ok::<(), interleaf_sim::dimm::device::DeviceError>(())
+//! ```
+
+use super::{
+    closed_loop::SLOTS_MAX,
+    device::{Device, DeviceError, Options, quantity},
+    run::Setup,
+};
+use interleaf_model::format::{FileError, toml_text::TomlText};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use toml::Spanned;
+
+const SCHEMA: &str = "interleaf.servers/1";
+const FILE: &str = "servers.toml";
+const TEXT: &str = include_str!("../../../../devices/servers/servers.toml");
+
+/// A server. The fields are the keys of the file in `devices/servers`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Server {
+    /// The name, such as `sapphire-rapids-2r`.
+    pub name: String,
+    /// The processor and its number of cores, as text.
+    pub processor: String,
+    /// The module of each channel.
+    pub device: Device,
+    /// Channels of a socket.
+    pub channels: u32,
+    /// Cores of a socket.
+    pub cores: u32,
+    /// Streams of reads of a core, and as many of writes.
+    pub streams_per_core: u32,
+    /// Outstanding lines of a core.
+    pub lines_per_core: u32,
+    /// Uncore latency, round trip, ps.
+    pub uncore_ps: u64,
+    /// The bandwidth of the fabric between cores and controllers, GB/s; `None` without a limit.
+    pub fabric_gbps: Option<f64>,
+}
+
+/// A value with its unit, and its source.
+type Pair = Spanned<[String; 2]>;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ServersToml {
+    schema: Spanned<String>,
+    #[serde(default)]
+    sources: BTreeMap<String, String>,
+    server: Vec<ServerToml>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ServerToml {
+    name: Spanned<String>,
+    processor: String,
+    module: Spanned<String>,
+    width: Option<String>,
+    density: Option<String>,
+    channels: Spanned<i64>,
+    cores: Spanned<i64>,
+    streams_per_core: Pair,
+    lines_per_core: Pair,
+    uncore: Pair,
+    fabric: Option<Pair>,
+}
+
+impl Server {
+    /// The built-in server of this name.
+    ///
+    /// # Errors
+    ///
+    /// If no server has this name.
+    pub fn by_name(name: &str) -> Result<Self, DeviceError> {
+        in_file(FILE, TEXT, name)
+    }
+
+    /// The configuration of a simulation of this server, read-only.
+    pub fn setup(&self) -> Setup {
+        let mut setup = Setup::new(self.device.clone(), self.channels);
+        let lines = self.cores * self.lines_per_core;
+        setup.outstanding = (lines.div_ceil(setup.parts()) as usize).min(SLOTS_MAX);
+        setup.streams = (self.cores * self.streams_per_core) as usize;
+        setup.uncore_ps = self.uncore_ps;
+        setup.fabric_gbps = self.fabric_gbps;
+        setup
+    }
+}
+
+/// The names of the built-in servers.
+pub fn names() -> Vec<String> {
+    let servers = TomlText::new(FILE, TEXT).read::<ServersToml>().map(|file| file.server);
+    servers.unwrap_or_default().into_iter().map(|server| server.name.into_inner()).collect()
+}
+
+fn in_file(file: &str, text: &str, name: &str) -> Result<Server, DeviceError> {
+    let text = TomlText::new(file, text);
+    let parsed: ServersToml = text.read()?;
+    text.schema(&parsed.schema, SCHEMA)?;
+    let Some(own) = parsed.server.iter().find(|server| server.name.get_ref() == name) else {
+        let known: Vec<_> = parsed.server.iter().map(|own| own.name.get_ref().as_str()).collect();
+        return Err(DeviceError::Choice {
+            problem: format!("there is no server \"{name}\""),
+            hint: format!("name one of {}", known.join(", ")),
+        });
+    };
+    let fields = Fields { text: &text, sources: &parsed.sources };
+    let options = Options { density: own.density.clone(), width: own.width.clone() };
+    let device = Device::by_name(own.module.get_ref(), &options)
+        .map_err(|why| text.error("module", &own.module, &why, why.hint()))?;
+    let count = |field: &str, pair: &Pair| -> Result<u32, FileError> {
+        Ok((fields.quantity(field, pair, "", 1000..=256_000)? / 1000) as u32)
+    };
+    let fabric = own.fabric.as_ref();
+    let fabric = fabric.map(|pair| fields.quantity("fabric", pair, "GB/s", 1000..=10_000_000));
+    Ok(Server {
+        name: name.into(),
+        processor: own.processor.clone(),
+        device,
+        channels: text.whole("channels", &own.channels, 1..=64)?,
+        cores: text.whole("cores", &own.cores, 1..=1024)?,
+        streams_per_core: count("streams_per_core", &own.streams_per_core)?,
+        lines_per_core: count("lines_per_core", &own.lines_per_core)?,
+        uncore_ps: fields.quantity("uncore", &own.uncore, "ns", 0..=10_000_000)?,
+        fabric_gbps: fabric.transpose()?.map(|thousandths| thousandths as f64 / 1e3),
+    })
+}
+
+/// The fields of a file with their sources.
+struct Fields<'a> {
+    text: &'a TomlText<'a>,
+    sources: &'a BTreeMap<String, String>,
+}
+
+impl Fields<'_> {
+    /// The value of a pair in thousandths of `unit`, after a check of its range and its source.
+    fn quantity(
+        &self,
+        field: &str,
+        pair: &Pair,
+        unit: &str,
+        range: core::ops::RangeInclusive<u64>,
+    ) -> Result<u64, FileError> {
+        let [value, source] = pair.get_ref();
+        let has_reason = ["derived: ", "assumed: "].iter().any(|word| source.starts_with(word));
+        if !has_reason && !self.sources.contains_key(source) {
+            let problem = format!("\"{source}\" is none of the file's sources");
+            let hint = "name a source, or write \"assumed: why\"";
+            return Err(self.text.error(field, pair, problem, hint));
+        }
+        let hint = format!("write {} to {} {unit}", range.start() / 1000, range.end() / 1000);
+        let number =
+            quantity(value, unit).map_err(|why| self.text.error(field, pair, why, &hint))?;
+        if range.contains(&number) {
+            return Ok(number);
+        }
+        Err(self.text.error(field, pair, format!("{value} is out of range"), hint))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_server_has_modules_and_lines() {
+        for name in names() {
+            let server = Server::by_name(&name).unwrap();
+            let setup = server.setup();
+            assert!(setup.streams >= server.cores as usize, "{name}");
+            assert!((40..=160).contains(&setup.outstanding), "{name}: {}", setup.outstanding);
+            let peak = setup.peak_gbps();
+            assert!(setup.fabric_gbps.is_none_or(|gbps| gbps < peak), "{name}: {peak} GB/s");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let table = [
+            ("name = \"zen2\"", "name = \"zen3\"", "there is no server \"zen2\""),
+            ("145 GB/s", "145 ns", "\"ns\" is not GB/s"),
+            ("145 GB/s", "0.5 GB/s", "0.5 GB/s is out of range"),
+            ("cores = 64", "cores = 0", "0 is not between 1 and 1024"),
+            ("\"ddr4-3200-2r\"", "\"ddr4-9999\"", "there is no device \"ddr4-9999\""),
+            ("[\"50 ns\", \"mess\"]", "[\"50 ns\", \"x\"]", "\"x\" is none of the file's sources"),
+        ];
+        for (from, to, problem) in table {
+            assert!(TEXT.contains(from), "{from}");
+            let why = in_file(FILE, &TEXT.replace(from, to), "zen2").unwrap_err().to_string();
+            assert!(why.contains(problem), "{why}");
+        }
+    }
+}
