@@ -162,7 +162,8 @@ impl Controller {
 
     /// Runs one period on `machine`, of at most `at_most`.
     ///
-    /// # Errors If the machine cannot be observed or steered.
+    /// # Errors
+    /// If the machine cannot be observed or steered.
     pub fn period<M: Machine>(
         &mut self,
         machine: &mut M,

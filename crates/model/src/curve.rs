@@ -172,7 +172,8 @@ impl Curve {
     /// bytes in flight, and leaves out outliers, so that as many points as possible stay
     /// ([`rising_subset`]). Returns the curve and the number of points left out.
     ///
-    /// # Errors If a value is out of range, or no point is left.
+    /// # Errors
+    /// If a value is out of range, or no point is left.
     pub fn from_measured(mut points: Vec<CurvePoint>) -> Result<(Self, usize), CurveError> {
         let given = points.len();
         points.sort_by(|a, b| {
@@ -554,14 +555,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn little_holds_everywhere(curve in any_curve(), bytes in 1.0..1e7f64) {
+        fn littles_law_holds_everywhere(curve in any_curve(), bytes in 1.0..1e7f64) {
             let flow = curve.response().at(bytes);
             prop_assert!((flow.in_flight_bytes() / bytes - 1.0).abs() < 1e-9);
             prop_assert!(flow.latency_ns >= curve.idle_latency_ns() * (1.0 - 1e-12));
         }
 
         #[test]
-        fn a_round_lasts_what_it_says(
+        fn a_closed_loop_has_the_duration_of_its_formula(
             curve in any_curve(),
             bytes in 1.0..1e7f64,
             compute in 0.0..1e4f64,

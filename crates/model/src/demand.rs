@@ -24,7 +24,7 @@ pub struct Demand {
     /// The unit of the results.
     pub metric: Metric,
     /// Runs with all pages on the first tier; at least one.
-    pub local: Vec<Run>,
+    pub local: Vec<LocalRun>,
     /// Runs at other weights; may be empty.
     pub interleaved: Vec<InterleavedRun>,
     /// The distribution of accesses over the footprint.
@@ -44,7 +44,7 @@ pub enum Metric {
 
 /// A run with all pages on the first tier.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Run {
+pub struct LocalRun {
     /// The number of working threads.
     pub threads: u32,
     /// The result, in the demand's metric.
@@ -115,7 +115,7 @@ impl Demand {
     }
 
     /// Runs with a counted bandwidth, of the series of the first such run, in order of threads.
-    pub fn counted_runs(&self) -> Vec<(&Run, f64)> {
+    pub fn counted_runs(&self) -> Vec<(&LocalRun, f64)> {
         let mut runs: Vec<_> =
             self.local.iter().filter_map(|run| Some((run, run.bandwidth_gbps?))).collect();
         if let Some((first, _)) = runs.first().copied() {
@@ -132,13 +132,13 @@ impl Demand {
 
     /// The local run with the nearest number of threads, from the series with counted bandwidths if
     /// any.
-    pub fn nearest_run(&self, threads: f64) -> &Run {
-        let distance = |run: &&Run| {
+    pub fn nearest_run(&self, threads: f64) -> &LocalRun {
+        let distance = |run: &&LocalRun| {
             let steps = f64::from(run.threads) / threads;
             if steps > 1.0 { steps } else { 1.0 / steps }
         };
         let counted = self.counted_runs();
-        let candidates: Vec<&Run> = match counted.first() {
+        let candidates: Vec<&LocalRun> = match counted.first() {
             Some(_) => counted.iter().map(|(run, _)| *run).collect(),
             None => {
                 let series = &self.local[0].series;

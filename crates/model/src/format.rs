@@ -8,6 +8,7 @@ pub mod curve_csv;
 pub mod demand_toml;
 pub mod mess_csv;
 pub mod mlc_text;
+pub mod names;
 pub mod platform_toml;
 mod table;
 pub mod toml_text;

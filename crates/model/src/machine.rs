@@ -21,7 +21,8 @@ pub trait Machine {
     /// Waits for `span`, and lets actuators follow their goals; the control loop calls it before
     /// each [`Self::observe`]. A simulated machine, whose time passes in `observe`, does nothing.
     ///
-    /// # Errors If pages cannot be moved any more, or the loop must stop.
+    /// # Errors
+    /// If pages cannot be moved any more, or the loop must stop.
     fn advance(&mut self, _span: Duration) -> Result<(), Self::Error> {
         Ok(())
     }
@@ -29,12 +30,14 @@ pub trait Machine {
     /// Returns a sample of `span`: a real machine has just waited for it, a simulated one simulates
     /// it now. The counters cover exactly that span.
     ///
-    /// # Errors If a counter that was available before cannot be read.
+    /// # Errors
+    /// If a counter that was available before cannot be read.
     fn observe(&mut self, span: Duration) -> Result<Sample, Self::Error>;
 
     /// Sets a goal and returns; later samples show the progress.
     ///
-    /// # Errors If the goal cannot be set.
+    /// # Errors
+    /// If the goal cannot be set.
     fn apply(&mut self, decision: &Decision) -> Result<(), Self::Error>;
 }
 

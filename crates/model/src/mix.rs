@@ -64,7 +64,8 @@ impl Mix {
 
     /// Sequential traffic with a read share of `read_share` (0 to 1).
     ///
-    /// # Errors If `read_share` is not between 0 and 1.
+    /// # Errors
+    /// If `read_share` is not between 0 and 1.
     pub fn new(read_share: f64, nontemporal: bool) -> Result<Self, MixError> {
         if (0.0..=1.0).contains(&read_share) {
             Ok(Self { read_share, nontemporal, random: false })

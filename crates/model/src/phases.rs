@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_is_told_in_its_order() {
+    fn a_cycle_keeps_the_order_of_its_phases() {
         let cycle = [level(10, 400.0), level(10, 50.0)].concat();
         assert_eq!(ranges(cycle.repeat(3)).len(), 6);
         let many = ranges(cycle.repeat(30));

@@ -115,7 +115,8 @@ pub struct Answer {
 impl Curves {
     /// Builds the curves of a tier.
     ///
-    /// # Errors If `curves` is empty, or has two curves for the same domain and mix.
+    /// # Errors
+    /// If `curves` is empty, or has two curves for the same domain and mix.
     pub fn new(curves: Vec<MixCurve>) -> Result<Self, CurvesError> {
         if curves.is_empty() {
             return Err(CurvesError::Empty);

@@ -42,7 +42,8 @@ pub enum WeightsError {
 impl Weights {
     /// Weights for tiers in their order.
     ///
-    /// # Errors If a weight is above 255 or all are zero.
+    /// # Errors
+    /// If a weight is above 255 or all are zero.
     pub fn new(weights: Vec<u16>) -> Result<Self, WeightsError> {
         let text = || join(&weights);
         if let Some(part) = weights.iter().find(|weight| **weight > WEIGHT_MAX) {

@@ -307,7 +307,7 @@ fn samples_with_migration_are_not_judged() {
 }
 
 #[test]
-fn what_is_judged_is_where_the_pages_are() {
+fn decisions_use_the_actual_placement() {
     // Pages begin to move in the middle of a period: quiet samples before that show another
     // placement.
     let mut machine = Fake::new(1, &[(0, true)]);
@@ -323,7 +323,7 @@ fn what_is_judged_is_where_the_pages_are() {
 }
 
 #[test]
-fn it_holds_off_while_pages_move_and_not_for_ever() {
+fn decisions_wait_for_migration_up_to_a_limit() {
     let mut machine = Fake::new(1, &[(0, true)]);
     machine.delay = Duration::from_secs(3600);
     let settings = Settings { hold_off_max: 3, rate_limit_gbps: Some(2.5), ..Settings::default() };
@@ -566,7 +566,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn whatever_is_seen_shares_are_valid(story in observations(16)) {
+    fn shares_are_valid_for_any_observation(story in observations(16)) {
         let tiers = story[0].tiers.len();
         for (kind, mut policy) in every_policy(tiers) {
             let mut target = policy.start();
@@ -583,7 +583,7 @@ proptest! {
     /// Colloid's rules need latencies that depend on the shares; with constant latencies they move
     /// in one direction to the end. All other policies come to rest.
     #[test]
-    fn a_constant_never_makes_one_oscillate(seen in observations(1)) {
+    fn constant_observations_never_make_a_policy_oscillate(seen in observations(1)) {
         let seen = &seen[0];
         for (kind, mut policy) in every_policy(seen.tiers.len()) {
             let mut firsts = vec![policy.start()[0]];
@@ -615,7 +615,7 @@ fn under(kind: PolicyKind, machine: &Fake, settings: Settings) -> Controller {
 }
 
 #[test]
-fn who_counts_nothing_never_moves() {
+fn pages_never_move_without_counters() {
     for (kind, ..) in PolicyKind::ALL {
         let mut machine = Fake::new(1, &[(0, true)]);
         (machine.counts_bytes, machine.counts_latency) = (false, false);
@@ -631,7 +631,7 @@ fn who_counts_nothing_never_moves() {
 }
 
 #[test]
-fn without_latency_there_is_still_bandwidth_to_go_by() {
+fn policies_use_bandwidth_if_latency_is_not_counted() {
     for (kind, moves) in [
         (PolicyKind::Dmi, true),
         (PolicyKind::Guided, true),
@@ -652,7 +652,7 @@ proptest! {
     /// Policies settle on a machine that responds with a delay, except Colloid's: the closed form
     /// overshoots with both tiers nearly saturated, and averages lag behind the pages.
     #[test]
-    fn on_a_machine_that_answers_they_rest(demand in 20.0..1200.0f64, delay_ms in 0..5000u64) {
+    fn policies_settle_on_a_responding_machine(demand in 20.0..1200.0f64, delay_ms in 0..5000u64) {
         for (kind, ..) in PolicyKind::ALL {
             let mut machine = Fake::new(1, &[(0, true)]);
             (machine.demand_gbps, machine.delay) = (vec![demand], MS(delay_ms));

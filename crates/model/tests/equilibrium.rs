@@ -128,7 +128,7 @@ proptest! {
     #![proptest_config(config(1000))]
 
     #[test]
-    fn traffic_is_shared_as_asked_within_what_the_tiers_carry(
+    fn traffic_has_the_requested_shares_within_tier_bandwidths(
         (platform, shares) in platform_and_shares(8, true), threads in 0.1..1e4f64,
         compute in 0.0..100.0f64, overlap in 0.0..=1.0f64,
     ) {
@@ -183,7 +183,7 @@ proptest! {
     /// Without compute time, all circulating bytes are in flight: bandwidth times latency equals
     /// them.
     #[test]
-    fn little_holds(
+    fn littles_law_holds(
         (platform, shares) in platform_and_shares(8, true), threads in 0.1..1e4f64,
     ) {
         assert_little(&platform, &shares, threads)?;
@@ -191,7 +191,7 @@ proptest! {
 
     /// Bytes queued at a link are in flight, and not counted again at their tier.
     #[test]
-    fn little_holds_behind_a_link(
+    fn littles_law_holds_behind_a_link(
         (mut platform, shares) in platform_and_shares(8, true), threads in 0.1..1e4f64,
         part in 0.01..2.0f64,
     ) {

@@ -75,7 +75,7 @@ fn a_run_of_mlc_is_read() {
 }
 
 #[test]
-fn what_is_wrong_in_an_output_is_named() {
+fn errors_name_the_line_of_an_output() {
     let table = [
         ("120.50", "much", "mlc.txt:31: latency: \"much\" is not a number"),
         ("180000.0", "", "mlc.txt:31: loaded latencies: the row has 2 words"),
@@ -95,7 +95,7 @@ fn what_is_wrong_in_an_output_is_named() {
 }
 
 #[test]
-fn a_whole_run_is_printed_as_it_was() {
+fn a_complete_output_is_reproduced() {
     let read = mlc_text::parse("mlc.txt", MLC).unwrap();
     let printed = mlc_text::text(&read, 2.3);
     // Only the figures are compared.
@@ -176,7 +176,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn what_is_printed_is_read_again(mlc in mlc(), clocks in 0.5..6.0_f64) {
+    fn printed_output_can_be_parsed(mlc in mlc(), clocks in 0.5..6.0_f64) {
         prop_assume!(mlc != Mlc::default());
         prop_assert_eq!(mlc_text::parse("a.txt", &mlc_text::text(&mlc, clocks)), Ok(mlc));
     }

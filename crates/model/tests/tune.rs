@@ -85,7 +85,7 @@ fn three_to_one_on_a_machine_that_is_rated_otherwise() {
 }
 
 #[test]
-fn no_difference_is_told_early() {
+fn equal_run_times_end_the_search_early() {
     let (finding, runs) = found(&search("22:9"), &mut |_| 2.0);
     assert!(runs.len() <= 6, "{:?}", weights(&runs));
     assert_eq!(finding.best.to_string(), "1:0");
@@ -93,7 +93,7 @@ fn no_difference_is_told_early() {
 }
 
 #[test]
-fn what_only_gets_slower_stays_on_the_first_tier() {
+fn a_workload_that_only_slows_down_stays_on_the_first_tier() {
     for late in [0.1, 0.3, 1.0, 5.0] {
         let (finding, runs) = found(&search("3:1"), &mut |share| 1.0 + late * (1.0 - share));
         assert_eq!(finding.best.to_string(), "1:0", "{:?}", weights(&runs));
@@ -102,14 +102,14 @@ fn what_only_gets_slower_stays_on_the_first_tier() {
 }
 
 #[test]
-fn what_only_gets_faster_goes_all_the_way() {
+fn a_workload_that_only_speeds_up_leaves_the_first_tier() {
     let (finding, runs) = found(&search("3:1"), &mut |share| 1.0 + share);
     assert_eq!(finding.best.to_string(), "0:1", "{:?}", weights(&runs));
     assert!(finding.is_better && (finding.speedup.mean - 2.0).abs() < 1e-9);
 }
 
 #[test]
-fn only_what_is_listed_is_run() {
+fn only_listed_weights_are_run() {
     let list = ["3:1", "1:1"].map(|text| text.parse::<Weights>().expect("these are weights"));
     let search = Search { only: Some(list.to_vec()), ..search("3:1") };
     let (finding, runs) = found(&search, &mut |share| 2.0 - share);
@@ -187,7 +187,7 @@ fn most_are_within_two_percent() {
 proptest! {
     /// Without noise the result is always within 2 %, in at most 8 runs.
     #[test]
-    fn without_noise_it_is_found(
+    fn the_optimum_is_found_without_noise(
         fed in 0.5..0.95f64,
         fixed in 0.0..0.9f64,
         late in 0.0..0.5f64,

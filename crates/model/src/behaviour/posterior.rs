@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     curve::Response,
-    demand::{Demand, Run},
+    demand::{Demand, LocalRun},
     equilibrium::{Load, System},
     platform::Platform,
     units::LINE_BYTES,
@@ -166,7 +166,7 @@ impl<'a> Evidence<'a> {
     fn of_interleaved_runs(&self, behaviour: &Behaviour) -> f64 {
         let mut log = 0.0;
         for run in &self.demand.interleaved {
-            let same = |local: &&Run| local.threads == run.threads;
+            let same = |local: &&LocalRun| local.threads == run.threads;
             let Some(local) = self.demand.local.iter().find(same) else { continue };
             let measured = self.demand.speedup(run.result, local.result);
             let threads = f64::from(run.threads);
@@ -181,7 +181,7 @@ impl<'a> Evidence<'a> {
     }
 
     /// The bandwidth of the threads of `run` on the first tier alone, GB/s.
-    fn local_gbps(&self, behaviour: &Behaviour, run: &Run) -> f64 {
+    fn local_gbps(&self, behaviour: &Behaviour, run: &LocalRun) -> f64 {
         let next = self.local.partition_point(|(share, _)| *share < behaviour.read_share);
         let (_, response) = &self.local[next.min(self.local.len() - 1)];
         let factor = behaviour.bandwidth_factor(self.platform.tiers[0].kind);

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overloaded_tier_gets_no_more() {
+    fn the_share_of_an_overloaded_tier_is_reduced() {
         let mut guards = Guards::new(tiers());
         guards.pass(&seen([0.7, 0.3], 500.0, [300.0, 300.0], [90, 90]), to([0.5, 0.5]));
         let now = seen([0.5, 0.5], 300.0, [150.0, 1200.0], [90, 90]);

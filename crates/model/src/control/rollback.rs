@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_things_worse_is_taken_back_once() {
+    fn a_worse_placement_is_rolled_back_once() {
         let mut guard = RollBack::default();
         assert_eq!(guard.pass(&seen(1.0, 400.0), to(0.5)), to(0.5));
         let back = guard.pass(&seen(0.5, 300.0), to(0.5));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_and_a_load_that_ends_are_no_fault_of_a_change() {
+    fn noise_and_the_end_of_a_load_are_not_blamed_on_a_change() {
         let mut guard = RollBack::default();
         guard.pass(&seen(1.0, 400.0), to(0.9));
         // A loss of 4 %, within the limit.

@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_that_comes_and_goes_is_judged_while_it_is_there() {
+    fn an_intermittent_load_is_judged_by_its_active_samples() {
         let settings = Settings::default();
         let mut window = Window::new(2);
         for gbps in [400.0, 410.0, 390.0, 400.0, 100.0, 90.0, 100.0] {
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_counted_is_absent() {
+    fn uncounted_traffic_gives_no_observation() {
         let settings = Settings::default();
         let mut blind = sample([100.0, 20.0], 0);
         blind.traffic[0][1] = Traffic::default();

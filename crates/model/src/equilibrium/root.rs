@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_roots_of_what_rises_and_falls() {
+    fn finds_roots_of_rising_and_falling_functions() {
         let cube = |x: f64| x * x * x - 2.0;
         let found = root(cube, (0.0, -2.0), (4.0, 62.0), 1e-13);
         assert!((found * found * found - 2.0).abs() < 1e-10, "{found}");

@@ -2,7 +2,7 @@
 
 use super::{FileError, toml_text::TomlText};
 use crate::{
-    demand::{Demand, Hotness, InterleavedRun, Metric, Phase, Run},
+    demand::{Demand, Hotness, InterleavedRun, LocalRun, Metric, Phase},
     mix::Mix,
     provenance::Figure,
     units::Bytes,
@@ -77,7 +77,8 @@ struct PhaseFile {
 
 /// Reads the demand in `text`.
 ///
-/// # Errors If the file does not have this form, or has an impossible value.
+/// # Errors
+/// If the file does not have this form, or has an impossible value.
 pub fn parse(file: &str, text: &str) -> Result<Demand, FileError> {
     let toml = TomlText::new(file, text);
     let read: DemandFile = toml.read()?;
@@ -270,7 +271,7 @@ fn threads(toml: &TomlText<'_>, run: &RunFile) -> Result<u32, FileError> {
     toml.whole("threads", &run.threads, 1..=65536)
 }
 
-fn local_run(toml: &TomlText<'_>, run: &RunFile, metric: &Metric) -> Result<Run, FileError> {
+fn local_run(toml: &TomlText<'_>, run: &RunFile, metric: &Metric) -> Result<LocalRun, FileError> {
     if let Some(weights) = &run.weights {
         let hint = "runs at other weights belong under [[interleaved]]";
         let problem = "a local run has all pages on the first tier";
@@ -280,7 +281,7 @@ fn local_run(toml: &TomlText<'_>, run: &RunFile, metric: &Metric) -> Result<Run,
         Some(bandwidth) => Some(toml.positive("local.bandwidth_gbps", bandwidth, 1e6)?),
         None => None,
     };
-    Ok(Run {
+    Ok(LocalRun {
         threads: threads(toml, run)?,
         result: result(toml, run, metric)?,
         bandwidth_gbps,
@@ -292,7 +293,7 @@ fn interleaved_run(
     toml: &TomlText<'_>,
     run: &RunFile,
     metric: &Metric,
-    local: &[Run],
+    local: &[LocalRun],
 ) -> Result<InterleavedRun, FileError> {
     let Some(text) = &run.weights else {
         let hint = "add weights = \"5:2\"";

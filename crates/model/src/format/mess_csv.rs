@@ -44,7 +44,8 @@ pub struct MessCurves {
 
 /// Reads the curves in `text`; `figure` is their provenance.
 ///
-/// # Errors If the table does not have this form, or no curve is left.
+/// # Errors
+/// If the table does not have this form, or no curve is left.
 pub fn parse(file: &str, text: &str, figure: &Figure) -> Result<MessCurves, FileError> {
     let table = Table::read(file, text, &REQUIRED, None)?;
     let mut mixes: Vec<(u32, Vec<CurvePoint>, usize)> = vec![];

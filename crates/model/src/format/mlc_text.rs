@@ -122,7 +122,8 @@ impl MlcTable {
     /// Builds the curve through the rows. Also returns the number of rows left out because of
     /// noise.
     ///
-    /// # Errors If the table has no rows.
+    /// # Errors
+    /// If the table has no rows.
     pub fn curve(&self, figure: &Figure) -> Result<(Curve, usize), CurveError> {
         let point = |row: &LoadRow| CurvePoint {
             bandwidth_gbps: row.mbps / 1000.0,
@@ -217,7 +218,8 @@ impl Reader<'_> {
 
 /// Reads the figures in `text`.
 ///
-/// # Errors If a row of a table has other text than numbers, or `text` has no figure at all.
+/// # Errors
+/// If a row of a table has other text than numbers, or `text` has no figure at all.
 pub fn parse(file: &str, text: &str) -> Result<Mlc, FileError> {
     let mut mlc = Mlc::default();
     let (mut part, mut traffic) = (Part::Other, String::new());

@@ -109,7 +109,8 @@ struct InterleavingFile {
 /// Reads the platform in `text`. `curves` returns the text of a named curve file, or the reason why
 /// the file cannot be read.
 ///
-/// # Errors If the file, or a curve file named there, does not have this form.
+/// # Errors
+/// If the file, or a curve file named there, does not have this form.
 pub fn parse(
     file: &str,
     text: &str,

@@ -3,7 +3,7 @@
 //! The fields of a file are read into structs of [`Spanned`] values. Each conversion of a field to
 //! a number of the model takes the field's name, and returns the number or an error with its line.
 
-use super::FileError;
+use super::{FileError, names::suggestion};
 use crate::{
     provenance::{Figure, Provenance},
     units::UnitError,
@@ -45,7 +45,7 @@ impl<'a> TomlText<'a> {
                 line: place.map(|at| self.line(at)),
                 field: place.and_then(|at| self.key_at(at)),
                 problem,
-                hint: hint.into(),
+                hint,
             }
         })
     }
@@ -85,7 +85,8 @@ impl<'a> TomlText<'a> {
 
     /// Returns the value of `field` if it is above zero and at most `limit`.
     ///
-    /// # Errors If the value is out of this range.
+    /// # Errors
+    /// If the value is out of this range.
     pub fn positive(
         &self,
         field: &str,
@@ -108,7 +109,8 @@ impl<'a> TomlText<'a> {
     /// Returns the value of `field` if it is 0 or above, and at most `limit`; `hint` describes the
     /// value.
     ///
-    /// # Errors If the value is out of this range.
+    /// # Errors
+    /// If the value is out of this range.
     pub fn zero_or_above(
         &self,
         field: &str,
@@ -126,7 +128,8 @@ impl<'a> TomlText<'a> {
 
     /// Returns the value of `field` if it is between 0 and 1.
     ///
-    /// # Errors If the value is out of this range.
+    /// # Errors
+    /// If the value is out of this range.
     pub fn part(&self, field: &str, value: &Spanned<f64>) -> Result<f64, FileError> {
         let number = *value.get_ref();
         if (0.0..=1.0).contains(&number) {
@@ -138,7 +141,8 @@ impl<'a> TomlText<'a> {
 
     /// Returns the value of `field` as a `T`; `hint` is the remedy in the error.
     ///
-    /// # Errors If the value cannot be parsed as a `T`.
+    /// # Errors
+    /// If the value cannot be parsed as a `T`.
     pub fn parsed<T>(
         &self,
         field: &str,
@@ -157,7 +161,8 @@ impl<'a> TomlText<'a> {
 
     /// Returns the value of `field` as a quantity with a unit.
     ///
-    /// # Errors If the value is no such quantity.
+    /// # Errors
+    /// If the value is no such quantity.
     pub fn quantity<T>(&self, field: &str, value: &Spanned<String>) -> Result<T, FileError>
     where
         T: FromStr<Err = UnitError>,
@@ -171,7 +176,8 @@ impl<'a> TomlText<'a> {
 
     /// Returns the value of `field` if it is in `range`.
     ///
-    /// # Errors If the value is out of `range`.
+    /// # Errors
+    /// If the value is out of `range`.
     pub fn whole<T>(
         &self,
         field: &str,
@@ -191,7 +197,8 @@ impl<'a> TomlText<'a> {
 
     /// Returns the value of `field` if it has text and fits on a line.
     ///
-    /// # Errors If the value is empty, or has a line break or another control character.
+    /// # Errors
+    /// If the value is empty, or has a line break or another control character.
     pub fn said(&self, field: &str, value: &Spanned<String>) -> Result<String, FileError> {
         if value.get_ref().trim().is_empty() {
             return Err(self.error(field, value, "it is empty", "write at least one word"));
@@ -205,7 +212,8 @@ impl<'a> TomlText<'a> {
 
     /// Builds a figure from the fields of its provenance and its source.
     ///
-    /// # Errors If the provenance is unknown, or the source empty.
+    /// # Errors
+    /// If the provenance is unknown, or the source empty.
     pub fn figure(
         &self,
         field: &str,
@@ -220,7 +228,8 @@ impl<'a> TomlText<'a> {
 
     /// Checks the value of `schema`.
     ///
-    /// # Errors If the value is not `expected`.
+    /// # Errors
+    /// If the value is not `expected`.
     pub fn schema(&self, value: &Spanned<String>, expected: &str) -> Result<(), FileError> {
         if value.get_ref() == expected {
             return Ok(());
@@ -260,9 +269,9 @@ fn in_plain_words(message: &str) -> String {
 }
 
 /// The remedy for a problem reported by the parser.
-fn hint_for(problem: &str) -> &'static str {
+fn hint_for(problem: &str) -> String {
     let table = [
-        ("unknown field", "correct the spelling of the key, or take it out; comments begin with #"),
+        (UNKNOWN, "correct the spelling of the key, or take it out; comments begin with #"),
         (
             "missing field",
             "add the key; the platforms and workloads that come with the tool show each",
@@ -276,8 +285,16 @@ fn hint_for(problem: &str) -> &'static str {
         ("expected a boolean", "write true or false"),
     ];
     let starts = table.iter().find(|(start, _)| problem.starts_with(start));
-    starts.or_else(|| ends.iter().find(|(end, _)| problem.ends_with(end))).map_or(
+    let hint = starts.or_else(|| ends.iter().find(|(end, _)| problem.ends_with(end))).map_or(
         "correct the line; the platforms and workloads that come with the tool are examples",
         |(_, hint)| hint,
-    )
+    );
+    // The parser quotes the unknown key and then each allowed one.
+    let mut quoted = problem.split('`').skip(1).step_by(2);
+    let wrong = quoted.next().filter(|_| problem.starts_with(UNKNOWN));
+    let known: Vec<&str> = quoted.collect();
+    wrong.map_or_else(String::new, |wrong| suggestion(wrong, &known)) + hint
 }
+
+/// The start of the parser's message for a key that the format does not have.
+const UNKNOWN: &str = "unknown field";

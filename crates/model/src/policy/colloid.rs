@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_decided() {
+    fn missing_counters_hold_the_placement() {
         let uncounted = TierReading { bandwidth_gbps: 9.0, inserts_per_ns: None, occupancy: None };
         for mut policy in both(&[100.0, 200.0]) {
             policy.watch(&Reading { tiers: vec![uncounted; 2], migrating: false });

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn it_never_moves() {
+    fn a_fixed_policy_never_moves_pages() {
         let mut policy = Fixed::bandwidth(&[tier(500.0), tier(200.0)]);
         let seen = Observation {
             time_s: 6.0,

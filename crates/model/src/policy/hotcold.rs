@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn it_comes_to_rest_beside_others() {
+    fn the_policy_settles_beside_other_programs() {
         // 100 GB of pages, and 20 GB of other programs on a tier of 64 GB: 0.98 · 44 GB fit.
         let mut policy = policy(&[64, 200]);
         let mut target = policy.start();

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn two_runs_bound_what_is_between() {
+    fn two_runs_bound_the_curve_between_them() {
         let known = [1.0, 0.71].map(|share| (share, fed(share), 1));
         let curve = TimeCurve::fit(known.to_vec(), 0.0);
         for share in [0.71, 0.73, 0.75, 0.8, 0.9, 1.0] {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fit_obeys_what_is_held_for_true() {
+    fn a_fit_satisfies_the_assumptions() {
         // The input is concave, and below the line to zero.
         let curve = TimeCurve::fit(vec![(0.5, 0.2, 1), (0.7, 1.1, 1), (1.0, 1.0, 1)], 0.01);
         let [a, b, c] = [0.5, 0.7, 1.0].map(|share| curve.at(share));
@@ -159,7 +159,7 @@ mod tests {
         /// Curves that satisfy the assumptions are above the bound everywhere, and the fit keeps
         /// their values.
         #[test]
-        fn nothing_is_excluded_that_is_there(
+        fn valid_curves_are_never_excluded(
             best in 0.05..0.95f64,
             fixed in 0.0..2.0f64,
             late in 0.0..1.0f64,

@@ -1,0 +1,51 @@
+//! Suggestions for misspelled names.
+
+/// The least similarity of a suggestion: 1 minus the edits (insertions, deletions, substitutions
+/// and transpositions of characters) by the length of the longer name. With more edits most
+/// suggestions are other names.
+const LEAST: f64 = 0.6;
+
+/// Characters of a beginning that a user may have left incomplete.
+const BEGINNING: usize = 3;
+
+/// Returns the known name that is most similar to `wrong`, or that begins with it, unless none
+/// resembles it.
+pub fn similar<'a>(wrong: &str, known: &'a [impl AsRef<str>]) -> Option<&'a str> {
+    let known = || known.iter().map(AsRef::as_ref);
+    let rated = known().map(|name| (strsim::normalized_damerau_levenshtein(wrong, name), name));
+    let best = rated.filter(|(similarity, _)| *similarity >= LEAST);
+    let best = best.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name);
+    let is_beginning = wrong.chars().count() >= BEGINNING;
+    best.or_else(|| known().find(|name| is_beginning && name.starts_with(wrong)))
+}
+
+/// Returns a sentence with the most similar name, to be followed by a list of all; empty if none
+/// resembles `wrong`.
+pub fn suggestion(wrong: &str, known: &[impl AsRef<str>]) -> String {
+    similar(wrong, known).map_or_else(String::new, |name| format!("did you mean {name}? "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelled_name_has_a_suggestion_and_another_name_none() {
+        let known = ["hpcg", "openfoam", "xeon6-cz122", "xeon6-rdimm-6400", "lbm"];
+        for (wrong, right) in [
+            ("hpgc", Some("hpcg")),
+            ("open-foam", Some("openfoam")),
+            ("xeon6-cz12", Some("xeon6-cz122")),
+            ("xeon6-rdim-6400", Some("xeon6-rdimm-6400")),
+            ("xeon6", Some("xeon6-cz122")),
+            ("x", None),
+            ("LBM", None),
+            ("", None),
+            ("quantum", None),
+        ] {
+            assert_eq!(similar(wrong, &known), right, "{wrong}");
+        }
+        assert_eq!(suggestion("hpgc", &known), "did you mean hpcg? ");
+        assert_eq!(suggestion("quantum", &known), "");
+    }
+}
