@@ -1,0 +1,322 @@
+//! Engines that carry transfers out: `io_uring(7)`, or threads.
+
+#![expect(unsafe_code, reason = "the kernel is handed addresses of frames")]
+
+use super::{Job, PIECES_MAX, Piece};
+use interleaf_thread::{
+    self as thread, Thread,
+    channel::{self, Sender},
+};
+use io_uring::{IoUring, opcode, squeue, types};
+use rustix::{
+    event::{EventfdFlags, eventfd},
+    io::Errno,
+};
+use std::{
+    collections::{HashMap, VecDeque},
+    io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+/// The result of a job, by its token: transferred bytes, or the error.
+pub type JobResult = (u64, Result<usize, Errno>);
+
+/// Carries out jobs and timers.
+pub trait Engine: Send {
+    /// Starts a job.
+    ///
+    /// # Safety
+    /// Until the job is done, the file is open, and the memory is mapped and not written to; the
+    /// memory of a read is not used at all.
+    unsafe fn push(&mut self, token: u64, job: &Job);
+
+    /// Reports a token as done with 0 bytes after some time.
+    fn wait(&mut self, token: u64, time: Duration);
+
+    /// Submits all jobs that were started.
+    ///
+    /// # Errors
+    /// When jobs cannot be submitted any more.
+    fn submit(&mut self) -> io::Result<()>;
+
+    /// Appends the results of finished jobs.
+    fn done(&mut self, outcomes: &mut Vec<JobResult>);
+
+    /// A descriptor that is readable when jobs are finished.
+    fn ready(&self) -> BorrowedFd<'_>;
+
+    /// Descriptors that a child would inherit.
+    fn inherited(&self) -> Vec<RawFd>;
+}
+
+/// Entries of the submission queue.
+const DEPTH: u32 = 256;
+
+/// Entries of the completion queue; beyond them the kernel allocates overflow entries.
+const COMPLETIONS: u32 = 4096;
+
+/// `io_uring(7)`.
+pub struct Ring {
+    ring: IoUring,
+    /// Entries that did not fit into the submission queue.
+    waiting: VecDeque<squeue::Entry>,
+    /// Lists of pieces, which the kernel reads when it takes an entry.
+    pieces: HashMap<u64, IoVectors>,
+    times: HashMap<u64, Box<types::Timespec>>,
+}
+
+/// I/O vectors of a transfer, in the kernel's structure.
+struct IoVectors(Vec<libc::iovec>);
+
+// SAFETY: they are addresses, which are not dereferenced here.
+unsafe impl Send for IoVectors {}
+
+impl IoVectors {
+    fn new(pieces: &[Piece]) -> Self {
+        debug_assert!(pieces.len() <= PIECES_MAX);
+        let piece = |piece: &Piece| libc::iovec {
+            iov_base: piece.address as *mut libc::c_void,
+            iov_len: piece.bytes,
+        };
+        Self(pieces.iter().map(piece).collect())
+    }
+}
+
+impl Ring {
+    /// Makes a ring. The kernel completes a request in the thread that has submitted it, and
+    /// interrupts that thread wherever it runs. With `IORING_SETUP_COOP_TASKRUN` (Linux 5.19) it
+    /// waits for the thread's next system call instead. (`IORING_SETUP_DEFER_TASKRUN` would wait
+    /// for `io_uring_enter(2)`, and does not wake a thread in `poll(2)`.)
+    ///
+    /// # Errors
+    /// When the kernel has none, or forbids it (`kernel.io_uring_disabled`, seccomp).
+    pub fn new() -> io::Result<Self> {
+        let mut cooperative = IoUring::builder();
+        cooperative.setup_coop_taskrun().setup_taskrun_flag().setup_cqsize(COMPLETIONS);
+        let plain = || IoUring::builder().setup_cqsize(COMPLETIONS).build(DEPTH);
+        let ring = cooperative.build(DEPTH).or_else(|_| plain())?;
+        let (pieces, times) = (HashMap::new(), HashMap::new());
+        Ok(Self { ring, waiting: VecDeque::new(), pieces, times })
+    }
+
+    /// Completes finished requests that wait for a system call of this thread.
+    fn run_deferred(&mut self) {
+        if self.ring.submission().taskrun() {
+            // A failure leaves them for the next call.
+            let _ = self.ring.submit();
+        }
+    }
+
+    fn add(&mut self, entry: squeue::Entry) {
+        // SAFETY: by the caller of `push` the memory is mapped until the transfer is done, and the
+        // list of its pieces and the time are kept until then.
+        let is_full = |ring: &mut IoUring| unsafe { ring.submission().push(&entry) }.is_err();
+        if !self.waiting.is_empty() || is_full(&mut self.ring) {
+            self.waiting.push_back(entry);
+        }
+    }
+
+    fn under_way(&self) -> usize {
+        self.pieces.len() + self.times.len()
+    }
+}
+
+impl Engine for Ring {
+    unsafe fn push(&mut self, token: u64, job: &Job) {
+        let pieces = IoVectors::new(&job.pieces);
+        let (fd, first, count) = (types::Fd(job.file), pieces.0.as_ptr(), pieces.0.len() as u32);
+        let entry = if job.is_write {
+            opcode::Writev::new(fd, first, count).offset(job.offset).build()
+        } else {
+            opcode::Readv::new(fd, first, count).offset(job.offset).build()
+        };
+        self.pieces.insert(token, pieces);
+        self.add(entry.user_data(token));
+    }
+
+    fn wait(&mut self, token: u64, time: Duration) {
+        let time = Box::new(types::Timespec::from(time));
+        let entry = opcode::Timeout::new(&raw const *time).build().user_data(token);
+        self.times.insert(token, time);
+        self.add(entry);
+    }
+
+    fn submit(&mut self) -> io::Result<()> {
+        let queue = self.ring.submission();
+        // An empty queue needs no system call.
+        if queue.is_empty() && !queue.cq_overflow() && self.waiting.is_empty() {
+            return Ok(());
+        }
+        drop(queue);
+        loop {
+            match self.ring.submit() {
+                Ok(_) => {}
+                Err(why) => match why.raw_os_error() {
+                    Some(libc::EINTR) => continue,
+                    // Completions must be read first.
+                    Some(libc::EBUSY | libc::EAGAIN) => return Ok(()),
+                    _ => return Err(why),
+                },
+            }
+            let Some(entry) = self.waiting.pop_front() else { return Ok(()) };
+            let mut next = Some(entry);
+            while let Some(entry) = next {
+                // SAFETY: as of `add`.
+                if unsafe { self.ring.submission().push(&entry) }.is_err() {
+                    self.waiting.push_front(entry);
+                    break;
+                }
+                next = self.waiting.pop_front();
+            }
+        }
+    }
+
+    fn done(&mut self, outcomes: &mut Vec<JobResult>) {
+        self.run_deferred();
+        for entry in self.ring.completion() {
+            let (token, result) = (entry.user_data(), entry.result());
+            let is_time = self.times.remove(&token).is_some();
+            self.pieces.remove(&token);
+            let result = match usize::try_from(result) {
+                _ if is_time => Ok(0),
+                Ok(bytes) => Ok(bytes),
+                Err(_) => Err(Errno::from_raw_os_error(-result)),
+            };
+            outcomes.push((token, result));
+        }
+    }
+
+    fn ready(&self) -> BorrowedFd<'_> {
+        // SAFETY: the ring lives as long as the returned value.
+        unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
+    }
+
+    fn inherited(&self) -> Vec<RawFd> {
+        Vec::from([self.ring.as_raw_fd()])
+    }
+}
+
+impl Drop for Ring {
+    /// Waits for all jobs under way: their memory may be reused afterwards.
+    fn drop(&mut self) {
+        let _ = self.submit();
+        while self.under_way() > 0 {
+            if self
+                .ring
+                .submit_and_wait(1)
+                .is_err_and(|why| why.kind() != io::ErrorKind::Interrupted)
+            {
+                return;
+            }
+            self.done(&mut vec![]);
+        }
+    }
+}
+
+/// Number of threads, and so of transfers at the same time.
+const THREADS: usize = 8;
+
+/// Threads that each do one transfer after another, for a kernel without `io_uring`.
+pub struct Threads {
+    jobs: Option<Sender<Task>>,
+    threads: Vec<Thread>,
+    done: Arc<Mutex<Vec<JobResult>>>,
+    ready: Arc<OwnedFd>,
+}
+
+enum Task {
+    Do(u64, Job),
+    Wait(u64, Duration),
+}
+
+impl Threads {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    pub fn new() -> io::Result<Self> {
+        let (jobs, todo) = channel::channel::<Task>();
+        let done = Arc::new(Mutex::new(vec![]));
+        let ready = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let start = |_| {
+            let (todo, done, ready) = (todo.clone(), Arc::clone(&done), Arc::clone(&ready));
+            let work = move || {
+                while let Some(task) = todo.receive() {
+                    let outcome = match task {
+                        Task::Do(token, job) => (token, transfer(&job)),
+                        Task::Wait(token, time) => {
+                            std::thread::sleep(time);
+                            (token, Ok(0))
+                        }
+                    };
+                    done.lock().unwrap_or_else(PoisonError::into_inner).push(outcome);
+                    let _ = rustix::io::write(&*ready, &1_u64.to_ne_bytes());
+                }
+            };
+            thread::spawn("pager-drive", work)
+        };
+        let threads = (0..THREADS).map(start).collect::<io::Result<_>>()?;
+        Ok(Self { jobs: Some(jobs), threads, done, ready })
+    }
+
+    fn send(&self, task: Task) {
+        if let Some(jobs) = &self.jobs {
+            // The threads outlive this value.
+            jobs.send(task);
+        }
+    }
+}
+
+fn transfer(job: &Job) -> Result<usize, Errno> {
+    let pieces = IoVectors::new(&job.pieces);
+    let (first, count) = (pieces.0.as_ptr(), pieces.0.len() as libc::c_int);
+    let offset = job.offset as libc::off_t;
+    // SAFETY: by the caller of `push` the file is open and the memory mapped.
+    let done = unsafe {
+        if job.is_write {
+            libc::pwritev(job.file, first, count, offset)
+        } else {
+            libc::preadv(job.file, first, count, offset)
+        }
+    };
+    usize::try_from(done)
+        .map_err(|_| Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
+}
+
+impl Engine for Threads {
+    unsafe fn push(&mut self, token: u64, job: &Job) {
+        self.send(Task::Do(token, job.clone()));
+    }
+
+    fn wait(&mut self, token: u64, time: Duration) {
+        self.send(Task::Wait(token, time));
+    }
+
+    fn submit(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn done(&mut self, outcomes: &mut Vec<JobResult>) {
+        let _ = rustix::io::read(&*self.ready, &mut [0_u8; 8]);
+        outcomes.append(&mut self.done.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn ready(&self) -> BorrowedFd<'_> {
+        self.ready.as_fd()
+    }
+
+    fn inherited(&self) -> Vec<RawFd> {
+        Vec::from([self.ready.as_raw_fd()])
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.jobs = None;
+        for thread in self.threads.drain(..) {
+            thread.join();
+        }
+    }
+}

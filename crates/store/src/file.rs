@@ -1,0 +1,511 @@
+//! A store in files and block devices, past the page cache.
+
+#![expect(unsafe_code, reason = "what is handed on are addresses of frames")]
+
+use super::{
+    BLOCK, ChildStore, PIECES_MAX, Piece, Store, StoreRefused, Transfer, TransferError,
+    backing::BackingFile,
+    engine::{Engine, Ring, Threads},
+    fault_injection::{FaultPlan, FaultyEngine},
+    release::Releaser,
+    retry::{Job, NextStep, RetriedJob, RetryPolicy},
+    snapshot::{AllocationUnit, Layer, LayerRun, Layers},
+    striped::Stripes,
+};
+use rustix::io::Errno;
+use std::{
+    collections::{BTreeMap, HashMap},
+    io,
+    ops::Range,
+    os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
+
+/// Pages of each file that are allocated and freed at once: 16 MiB.
+const UNIT_PAGES: u64 = 4096;
+
+/// Transfers between two checks whether children have ended.
+const CHECK_INTERVAL: u32 = 4096;
+
+/// Options of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Bytes of a stripe, where there are several files.
+    pub stripe: u64,
+    /// True if a device is used although it holds data.
+    pub force: bool,
+    /// True if threads carry out transfers although the kernel has `io_uring`.
+    pub threads: bool,
+    /// The retries of a failing drive.
+    pub retry: RetryPolicy,
+    /// Injected faults, for tests.
+    pub faults: Option<FaultPlan>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            stripe: 256 << 10,
+            force: false,
+            threads: false,
+            retry: RetryPolicy::default(),
+            faults: None,
+        }
+    }
+}
+
+/// The files of each layer.
+type LayerFiles = BTreeMap<Layer, Vec<BackingFile>>;
+
+/// A store in one or several files or block devices.
+pub struct FileStore {
+    /// Dropped first: it waits for transfers under way.
+    engine: Box<dyn Engine>,
+    options: Options,
+    stripes: Stripes,
+    layers: Layers,
+    files: LayerFiles,
+    /// The error of `io_uring`, if threads are used in its place.
+    no_ring: Option<io::Error>,
+    pending: HashMap<u64, PendingTransfer>,
+    parts: Vec<Option<TransferPart>>,
+    unused: Vec<usize>,
+    until_check: u32,
+    releaser: Option<Releaser>,
+}
+
+/// A transfer as the caller started it.
+#[derive(Debug)]
+struct PendingTransfer {
+    is_write: bool,
+    offset: u64,
+    bytes: usize,
+    parts_left: u32,
+    /// The store and the error of a part that failed.
+    lost: Option<(Arc<str>, Errno)>,
+}
+
+/// A part of a transfer, in one file. Without `tried` it only reports the transfer as done.
+#[derive(Debug)]
+struct TransferPart {
+    token: u64,
+    store: Arc<str>,
+    tried: Option<RetriedJob>,
+    is_waiting: bool,
+}
+
+impl FileStore {
+    /// Opens an unnamed file in the folder `path`, or the block device `path`.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn open(path: &Path) -> Result<Self, StoreRefused> {
+        Self::open_all(&[path], Options::default())
+    }
+
+    /// Opens several folders or devices as one store.
+    ///
+    /// # Errors
+    /// When a path cannot be used, or none is given.
+    pub fn open_all(paths: &[&Path], options: Options) -> Result<Self, StoreRefused> {
+        let store = Self::try_open(paths, options)?;
+        store.files.values().flatten().try_for_each(BackingFile::mark)?;
+        Ok(store)
+    }
+
+    /// Checks whether several folders or devices could be opened as one store. It decides as
+    /// [`FileStore::open_all`] does, and changes nothing on a device.
+    ///
+    /// # Errors
+    /// When a path cannot be used, or none is given.
+    pub fn check(paths: &[&Path], options: Options) -> Result<(), StoreRefused> {
+        Self::try_open(paths, options).map(drop)
+    }
+
+    fn try_open(paths: &[&Path], options: Options) -> Result<Self, StoreRefused> {
+        let open = |path: &&Path| BackingFile::open(path, options.force);
+        Self::with_files(paths.iter().map(open).collect::<Result<_, _>>()?, options)
+    }
+
+    /// A store of files in memory: for tests, and where memory is the slow part.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn memory(files: usize, options: Options) -> Result<Self, StoreRefused> {
+        let make = |_| BackingFile::memory().map_err(|why| refused("in memory", &why));
+        Self::with_files((0..files).map(make).collect::<Result<_, _>>()?, options)
+    }
+
+    fn with_files(files: Vec<BackingFile>, options: Options) -> Result<Self, StoreRefused> {
+        let stripe = options.stripe;
+        let is_stripe = stripe.is_power_of_two() && (BLOCK..=UNIT_PAGES * BLOCK).contains(&stripe);
+        if files.is_empty() || !is_stripe {
+            let why =
+                "a store has one file at least, and stripes are a power of two, 4 KiB to 16 MiB";
+            return Err(refused("none", &io::Error::other(why)));
+        }
+        let stripes = Stripes { files: files.len() as u64, bytes: options.stripe };
+        let layers = Layers::new(UNIT_PAGES * stripes.files);
+        Self::build(stripes, layers, [(1, files)].into_iter().collect(), options)
+    }
+
+    fn build(
+        stripes: Stripes,
+        layers: Layers,
+        files: LayerFiles,
+        options: Options,
+    ) -> Result<Self, StoreRefused> {
+        let ring = if options.threads { None } else { Some(Ring::new()) };
+        let (engine, no_ring): (Box<dyn Engine>, _) = match ring {
+            Some(Ok(ring)) => (Box::new(ring), None),
+            other => {
+                let threads = Threads::new().map_err(|why| refused("its threads", &why))?;
+                (Box::new(threads), other.and_then(Result::err))
+            }
+        };
+        let engine = match options.faults {
+            Some(plan) => Box::new(FaultyEngine::new(engine, plan)),
+            None => engine,
+        };
+        Ok(Self {
+            options,
+            stripes,
+            layers,
+            files,
+            engine,
+            no_ring,
+            pending: HashMap::new(),
+            parts: vec![],
+            unused: vec![],
+            until_check: CHECK_INTERVAL,
+            releaser: None,
+        })
+    }
+
+    /// The error of `io_uring`, if threads do its work, which is slower.
+    pub const fn no_ring(&self) -> Option<&io::Error> {
+        self.no_ring.as_ref()
+    }
+
+    /// Bytes that all files can hold; pages beyond have no space.
+    pub fn capacity(&self) -> u64 {
+        let files = self.files.values().next();
+        let least = files.and_then(|files| files.iter().map(|file| file.bytes).min());
+        least.unwrap_or(0).saturating_mul(self.stripes.files)
+    }
+
+    /// Passes the files of this store, and those made later for forked children, to a releaser.
+    #[must_use]
+    pub fn released_by(mut self, releaser: Option<Releaser>) -> Self {
+        if let Some(releaser) = &releaser {
+            let files = self.files.values_mut().flatten();
+            files.for_each(|file| file.hand_over(releaser));
+        }
+        self.releaser = releaser;
+        self
+    }
+
+    /// Adds a part, without starting it.
+    fn add_part(&mut self, part: TransferPart) -> u64 {
+        match self.unused.pop() {
+            Some(at) => {
+                self.parts[at] = Some(part);
+                at as u64
+            }
+            None => {
+                self.parts.push(Some(part));
+                self.parts.len() as u64 - 1
+            }
+        }
+    }
+
+    /// Passes the rest of a part to the engine.
+    fn submit_part(&mut self, at: u64) {
+        let part = self.parts.get(at as usize).and_then(Option::as_ref);
+        if let Some(RetriedJob { job, .. }) = part.and_then(|part| part.tried.as_ref()) {
+            // SAFETY: the part belongs to a transfer that was started and is not done.
+            unsafe { self.engine.push(at, job) };
+        }
+    }
+
+    /// Starts the transfer of a run of pages in one layer. Returns the number of its parts.
+    fn begin_run(&mut self, transfer: &Transfer<'_>, layer: Layer, bytes: Range<u64>) -> u32 {
+        let mut begun = 0;
+        for part in self.stripes.parts(bytes) {
+            let Some(file) = self.files.get(&layer).and_then(|all| all.get(part.file)) else {
+                continue;
+            };
+            let (file, base, name) = (file.file.as_raw_fd(), file.base, Arc::clone(&file.name));
+            let inside = |of: &Range<u64>| (of.start - transfer.offset)..(of.end - transfer.offset);
+            let pieces: Vec<_> =
+                part.of.iter().flat_map(|of| cut(transfer.pieces, inside(of))).collect();
+            let mut offset = base + part.offset;
+            for pieces in pieces.chunks(PIECES_MAX) {
+                let length: usize = pieces.iter().map(|piece| piece.bytes).sum();
+                let is_write = transfer.is_write;
+                let job = Job { file, is_write, offset, pieces: pieces.into() };
+                offset += length as u64;
+                let tried = Some(RetriedJob::new(job));
+                let (token, store) = (transfer.token, Arc::clone(&name));
+                let at = self.add_part(TransferPart { token, store, tried, is_waiting: false });
+                self.submit_part(at);
+                begun += 1;
+            }
+        }
+        begun
+    }
+
+    /// Handles the result of a part. Returns the transfer if it is finished.
+    fn on_result(&mut self, at: u64, result: Result<usize, Errno>) -> Option<Completed> {
+        let part = self.parts.get_mut(at as usize)?.as_mut()?;
+        let next = match &mut part.tried {
+            Some(_) if part.is_waiting => NextStep::Go,
+            Some(tried) => tried.on(result, self.options.retry),
+            None => NextStep::Done,
+        };
+        let lost = match next {
+            NextStep::Done => None,
+            NextStep::Lost(why) => Some((part.store.clone(), why)),
+            NextStep::Go => {
+                part.is_waiting = false;
+                self.submit_part(at);
+                return None;
+            }
+            NextStep::Later(time) => {
+                part.is_waiting = true;
+                self.engine.wait(at, time);
+                return None;
+            }
+        };
+        let token = part.token;
+        self.parts[at as usize] = None;
+        self.unused.push(at as usize);
+        let transfer = self.pending.get_mut(&token)?;
+        transfer.parts_left -= 1;
+        transfer.lost = transfer.lost.take().or(lost);
+        if transfer.parts_left > 0 {
+            return None;
+        }
+        let PendingTransfer { is_write, offset, bytes, lost, .. } = self.pending.remove(&token)?;
+        let lost = lost.map(|(store, why)| TransferError {
+            store: store.to_string(),
+            is_write,
+            offset,
+            bytes,
+            why: why.into(),
+        });
+        Some((token, lost.map_or(Ok(()), Err)))
+    }
+
+    /// The byte range of an allocation unit, the same in each file.
+    fn unit_bytes(&self, unit: AllocationUnit) -> Range<u64> {
+        let bytes = UNIT_PAGES * BLOCK;
+        unit.index * bytes..(unit.index + 1) * bytes
+    }
+
+    fn each_file(&self, unit: AllocationUnit, act: impl Fn(&BackingFile, Range<u64>)) {
+        let range = self.unit_bytes(unit);
+        for file in self.files.get(&unit.layer).into_iter().flatten() {
+            act(file, range.start.min(file.bytes)..range.end.min(file.bytes));
+        }
+    }
+
+    fn free_units(&self, units: &[AllocationUnit]) {
+        for unit in units {
+            self.each_file(*unit, |file, range| file.free(range.start, range.end - range.start));
+        }
+    }
+
+    /// Unfreezes layers whose other users have ended.
+    fn thaw(&mut self) {
+        for (layer, has_pages) in self.layers.frozen() {
+            if !has_pages {
+                self.layers.remove(layer);
+                self.files.remove(&layer);
+                continue;
+            }
+            let is_alone = |files: &Vec<BackingFile>| files.iter().all(BackingFile::is_alone);
+            if self.files.get(&layer).is_some_and(is_alone) {
+                let mut units = vec![];
+                self.layers.thaw(layer, &mut units);
+                self.free_units(&units);
+            }
+        }
+    }
+
+    /// Freezes all stored pages. Returns the layers and files of the child, with a layer of its
+    /// own.
+    fn share(&mut self) -> io::Result<(Layers, LayerFiles)> {
+        if self.pending.values().any(|transfer| transfer.is_write) {
+            return Err(io::ErrorKind::ResourceBusy.into());
+        }
+        self.thaw();
+        let own = self.open_more()?;
+        let mut layers = self.layers.clone();
+        let Some(new) = layers.fork() else {
+            return Err(io::Error::other("too many children share pages"));
+        };
+        if let Some(new) = new {
+            self.files.insert(new, own);
+        }
+        self.layers = layers;
+        let (layers, own) = self.layers.child();
+        let mut files = LayerFiles::new();
+        for layer in layers.in_use().into_iter().filter(|layer| *layer != own) {
+            let shared = self.files.get(&layer).into_iter().flatten().map(BackingFile::reopen);
+            files.insert(layer, shared.collect::<Result<_, _>>()?);
+        }
+        files.insert(own, self.open_more()?);
+        Ok((layers, files))
+    }
+
+    #[cfg(test)]
+    fn child(&mut self) -> io::Result<Self> {
+        let (layers, files) = self.share()?;
+        Ok(Self::build(self.stripes, layers, files, self.options)?)
+    }
+
+    /// New files at the same paths, for pages of one process only.
+    fn open_more(&self) -> Result<Vec<BackingFile>, StoreRefused> {
+        let first = self.files.values().next();
+        let open = |file: &BackingFile| {
+            let mut file = file.open_another()?;
+            if let Some(releaser) = &self.releaser {
+                file.hand_over(releaser);
+            }
+            Ok(file)
+        };
+        first.into_iter().flatten().map(open).collect()
+    }
+}
+
+type Completed = (u64, Result<(), TransferError>);
+
+impl Store for FileStore {
+    unsafe fn begin(&mut self, transfer: Transfer<'_>) -> io::Result<()> {
+        let Transfer { token, is_write, offset, pieces } = transfer;
+        let bytes = transfer.bytes();
+        let end = offset + bytes as u64;
+        debug_assert!(offset.is_multiple_of(BLOCK) && end.is_multiple_of(BLOCK));
+        // A write beyond the capacity of a device fails as on a full drive.
+        let is_beyond = is_write && end > self.capacity();
+        self.until_check -= 1;
+        if self.until_check == 0 {
+            self.until_check = CHECK_INTERVAL;
+            self.thaw();
+        }
+        let pages = offset / BLOCK..end / BLOCK;
+        let runs = if is_beyond {
+            vec![]
+        } else if is_write {
+            let mut units = vec![];
+            let runs = self.layers.write(pages, &mut units);
+            for unit in units {
+                // Without space, the transfer fails.
+                self.each_file(unit, |file, range| {
+                    drop(file.allocate(range.start, range.end - range.start));
+                });
+            }
+            runs
+        } else {
+            self.layers.read(pages)
+        };
+        let mut parts_left = 0;
+        for LayerRun { layer, pages } in runs {
+            let bytes = pages.start * BLOCK..pages.end * BLOCK;
+            let Some(layer) = layer else {
+                for piece in cut(pieces, bytes.start - offset..bytes.end - offset) {
+                    // SAFETY: by the caller the memory is mapped, and not used by others.
+                    unsafe { std::ptr::write_bytes(piece.address as *mut u8, 0, piece.bytes) };
+                }
+                continue;
+            };
+            parts_left += self.begin_run(&transfer, layer, bytes);
+        }
+        if parts_left == 0 {
+            parts_left = 1;
+            let at = self.add_part(TransferPart {
+                token,
+                store: "".into(),
+                tried: None,
+                is_waiting: false,
+            });
+            self.engine.wait(at, Duration::ZERO);
+        }
+        let name = self.files.values().flatten().next().map(|file| Arc::clone(&file.name));
+        let lost = name.filter(|_| is_beyond).map(|name| (name, Errno::NOSPC));
+        self.pending.insert(token, PendingTransfer { is_write, offset, bytes, parts_left, lost });
+        Ok(())
+    }
+
+    fn erase(&mut self, offset: u64, bytes: u64) {
+        let mut units = vec![];
+        self.layers.erase(offset / BLOCK..(offset + bytes) / BLOCK, &mut units);
+        self.free_units(&units);
+    }
+
+    fn submit(&mut self) -> io::Result<()> {
+        self.engine.submit()
+    }
+
+    fn done(&mut self) -> Vec<Completed> {
+        let mut outcomes = vec![];
+        self.engine.done(&mut outcomes);
+        let done =
+            outcomes.into_iter().filter_map(|(at, result)| self.on_result(at, result)).collect();
+        // Submits retries at once: no other call would.
+        let _ = self.engine.submit();
+        done
+    }
+
+    fn ready(&self) -> BorrowedFd<'_> {
+        self.engine.ready()
+    }
+
+    fn fork(&mut self) -> io::Result<ChildStore> {
+        let (layers, files) = self.share()?;
+        let all = self.files.values().flatten();
+        let mut inherited: Vec<RawFd> = all.map(|file| file.file.as_raw_fd()).collect();
+        inherited.extend(self.engine.inherited());
+        let (stripes, options, releaser) = (self.stripes, self.options, self.releaser.clone());
+        Ok(Box::new(move || {
+            for fd in inherited {
+                // SAFETY: in the child, the parent's store is never used.
+                drop(unsafe { OwnedFd::from_raw_fd(fd) });
+            }
+            let store = Self::build(stripes, layers, files, options)?;
+            Ok(Box::new(Self { releaser, ..store }))
+        }))
+    }
+}
+
+/// A range of consecutive pieces of memory.
+fn cut(pieces: &[Piece], part: Range<u64>) -> Vec<Piece> {
+    let (mut at, mut cut) = (0, vec![]);
+    for piece in pieces {
+        let (start, end) = (at, at + piece.bytes as u64);
+        let (from, to) = (start.max(part.start), end.min(part.end));
+        if from < to {
+            let address = piece.address + (from - start) as usize;
+            cut.push(Piece { address, bytes: (to - from) as usize });
+        }
+        at = end;
+    }
+    cut
+}
+
+fn refused(store: &str, why: &io::Error) -> StoreRefused {
+    let hint = "see the limits of the user, and memory that is free";
+    StoreRefused { store: store.into(), why: why.to_string(), hint: hint.into() }
+}
+
+impl std::fmt::Debug for FileStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FileStore").field("files", &self.files).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

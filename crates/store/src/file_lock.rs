@@ -1,0 +1,32 @@
+//! Locks of open file descriptions: a store file is in use as long as a description holds one.
+
+#![expect(unsafe_code, reason = "locks of open files have no wrapper")]
+
+use std::{fs::File, io, os::fd::AsRawFd};
+
+/// Takes a lock of an open file description: a shared one, or with `is_alone` an exclusive one.
+pub(super) fn lock(file: &File, is_alone: bool) -> io::Result<()> {
+    set_lock(file, libc::F_OFD_SETLK, is_alone)
+}
+
+/// Waits until no other description of the file holds a lock.
+pub(super) fn wait_until_alone(file: &File) -> io::Result<()> {
+    loop {
+        match set_lock(file, libc::F_OFD_SETLKW, true) {
+            Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}
+
+fn set_lock(file: &File, command: libc::c_int, is_alone: bool) -> io::Result<()> {
+    let kind = if is_alone { libc::F_WRLCK } else { libc::F_RDLCK };
+    // SAFETY: a structure of numbers.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    (lock.l_type, lock.l_whence, lock.l_len) = (kind as _, libc::SEEK_SET as _, 1);
+    // SAFETY: the file is open, and the structure is the one that the call takes.
+    match unsafe { libc::fcntl(file.as_raw_fd(), command, &raw const lock) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

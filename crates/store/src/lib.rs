@@ -1,0 +1,143 @@
+//! Stores: the files and devices that hold pages which are not in DRAM.
+
+#![expect(unsafe_code, reason = "memory is handed to drives")]
+
+pub mod striped;
+
+pub mod snapshot;
+
+pub mod retry;
+
+pub mod engine;
+
+pub mod fault_injection;
+
+pub mod backing;
+
+mod file_lock;
+
+mod extents;
+
+pub mod release;
+
+pub mod file;
+
+pub use file::{FileStore, Options};
+pub use retry::Job;
+
+use std::{io, os::fd::BorrowedFd};
+
+/// The most pieces of memory of a transfer: `UIO_MAXIOV` of the kernel.
+pub const PIECES_MAX: usize = 1024;
+
+/// The number of a page of the store: its offset divided by the page size.
+pub type Page = u64;
+
+/// Offsets and lengths are multiples of a page.
+const BLOCK: u64 = interleaf_procfs::page::PAGE_BYTES as u64;
+
+/// A piece of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Its address.
+    pub address: usize,
+    /// Its length.
+    pub bytes: usize,
+}
+
+/// A transfer between one range of the store and one or several pieces of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer<'a> {
+    /// The identifier of the transfer, for [`Store::done`].
+    pub token: u64,
+    /// True if the transfer writes to the store.
+    pub is_write: bool,
+    /// The offset in the store, bytes.
+    pub offset: u64,
+    /// The memory, at most [`PIECES_MAX`] pieces, in the order of the store.
+    pub pieces: &'a [Piece],
+}
+
+impl Transfer<'_> {
+    /// The bytes of the transfer.
+    pub fn bytes(&self) -> usize {
+        self.pieces.iter().map(|piece| piece.bytes).sum()
+    }
+}
+
+/// A transfer that failed after all retries.
+#[derive(Debug, thiserror::Error)]
+#[error("the store {store} cannot {} {bytes} bytes at byte {offset}: {why}",
+    if *is_write { "take" } else { "give back" })]
+pub struct TransferError {
+    /// The file, device or folder, as the user named it.
+    pub store: String,
+    /// True if the transfer was a write.
+    pub is_write: bool,
+    /// The offset in the store, bytes.
+    pub offset: u64,
+    /// The bytes of the transfer.
+    pub bytes: usize,
+    /// The error of the last try.
+    pub why: io::Error,
+}
+
+/// A store that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the store {store}: {why}")]
+pub struct StoreRefused {
+    /// The file, device or folder, as the user named it.
+    pub store: String,
+    /// The reason.
+    pub why: String,
+    /// The remedy for the user.
+    pub hint: String,
+}
+
+impl From<StoreRefused> for io::Error {
+    fn from(refused: StoreRefused) -> Self {
+        Self::other(refused)
+    }
+}
+
+/// Makes the store of a child, in the child.
+pub type ChildStore = Box<dyn FnOnce() -> io::Result<Box<dyn Store>> + Send>;
+
+/// A store of pages. A page that was never written is zeros.
+pub trait Store: Send {
+    /// Starts a transfer.
+    ///
+    /// # Safety
+    /// The memory stays mapped until the transfer is done and is not written to meanwhile; the
+    /// memory of a read is not used at all.
+    ///
+    /// # Errors
+    /// When the transfer cannot be started: it counts as failed.
+    unsafe fn begin(&mut self, transfer: Transfer<'_>) -> io::Result<()>;
+
+    /// Makes a range zeros. The store may skip ranges whose content is never read again.
+    fn erase(&mut self, offset: u64, bytes: u64);
+
+    /// Submits all transfers that were started.
+    ///
+    /// # Errors
+    /// When transfers cannot be submitted any more.
+    fn submit(&mut self) -> io::Result<()>;
+
+    /// The finished transfers and their results; an incomplete transfer has failed.
+    fn done(&mut self) -> Vec<(u64, Result<(), TransferError>)>;
+
+    /// A descriptor that is readable when transfers are finished.
+    fn ready(&self) -> BorrowedFd<'_>;
+
+    /// Prepares the store for a child that is forked now. The child has the same pages, and neither
+    /// sees what the other writes from now on. The returned function is called once in the child,
+    /// and dropped in the parent as soon as the child runs. The child neither uses nor drops its
+    /// copy of this store.
+    ///
+    /// # Errors
+    /// When a write is under way, or the store cannot be shared.
+    fn fork(&mut self) -> io::Result<ChildStore> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}

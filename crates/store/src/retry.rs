@@ -1,0 +1,159 @@
+//! Retries of a transfer that a drive does not carry out completely.
+//!
+//! A drive may do only a part, be interrupted, be busy, or fail once and then work again: a path to
+//! the drive was switched, or a command timed out. A failed transfer is retried a few times, after
+//! increasing waits, before it counts as lost.
+
+use super::Piece;
+use rustix::io::Errno;
+use std::{os::fd::RawFd, time::Duration};
+
+/// The rest of a transfer is cut to whole blocks, as direct transfers need.
+const BLOCK: usize = interleaf_procfs::page::PAGE_BYTES;
+
+/// A transfer of one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// The file.
+    pub file: RawFd,
+    /// True if the job writes to the file.
+    pub is_write: bool,
+    /// The offset in the file, bytes.
+    pub offset: u64,
+    /// The memory.
+    pub pieces: Vec<Piece>,
+}
+
+/// The longest wait.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// Number and timing of the tries of a failing drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// Tries in all.
+    pub tries: u32,
+    /// The wait before the second try; each later wait is ten times as long, 1 s at most.
+    pub first: Duration,
+}
+
+impl Default for RetryPolicy {
+    /// 10 ms, 100 ms and 1 s: longer than a path takes to be switched, and shorter than a user
+    /// waits before taking the program for dead.
+    fn default() -> Self {
+        Self { tries: 4, first: Duration::from_millis(10) }
+    }
+}
+
+/// The next step of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NextStep {
+    /// None: the job is done.
+    Done,
+    /// Submit the rest now.
+    Go,
+    /// Submit the rest after a wait.
+    Later(Duration),
+    /// None: the job has failed.
+    Lost(Errno),
+}
+
+/// A job and its failed tries.
+#[derive(Clone, Debug)]
+pub struct RetriedJob {
+    /// The rest of the job.
+    pub job: Job,
+    fails: u32,
+    waits: u32,
+}
+
+/// Retries of a busy drive, 1 ms apart.
+const BUSY_MAX: u32 = 30_000;
+
+impl RetriedJob {
+    /// A job before its first try.
+    pub const fn new(job: Job) -> Self {
+        Self { job, fails: 0, waits: 0 }
+    }
+
+    /// Handles the drive's result: transferred bytes, or the error.
+    pub fn on(&mut self, result: Result<usize, Errno>, policy: RetryPolicy) -> NextStep {
+        let left: usize = self.job.pieces.iter().map(|piece| piece.bytes).sum();
+        let why = match result {
+            Ok(done) if done >= left => return NextStep::Done,
+            // Less than a block counts as nothing.
+            Ok(done) if done >= BLOCK => {
+                self.fails = 0;
+                self.advance(done / BLOCK * BLOCK);
+                return NextStep::Go;
+            }
+            // The job is beyond the end of a truncated file, or the drive does nothing.
+            Ok(_) => Errno::IO,
+            Err(Errno::INTR) => return NextStep::Go,
+            Err(Errno::AGAIN | Errno::BUSY | Errno::NOMEM) if self.waits < BUSY_MAX => {
+                self.waits += 1;
+                return NextStep::Later(Duration::from_millis(1));
+            }
+            Err(why) => why,
+        };
+        self.fails += 1;
+        let is_transient = matches!(
+            why,
+            Errno::IO | Errno::TIMEDOUT | Errno::NOLINK | Errno::REMOTEIO | Errno::AGAIN
+        );
+        if is_transient && self.fails < policy.tries {
+            let times = 10_u32.saturating_pow(self.fails - 1);
+            return NextStep::Later(policy.first.saturating_mul(times).min(WAIT_MAX));
+        }
+        NextStep::Lost(why)
+    }
+
+    fn advance(&mut self, mut done: usize) {
+        self.job.offset += done as u64;
+        while let Some(piece) = self.job.pieces.first_mut() {
+            if done < piece.bytes {
+                piece.address += done;
+                piece.bytes -= done;
+                return;
+            }
+            done -= piece.bytes;
+            self.job.pieces.remove(0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tried() -> RetriedJob {
+        let piece = |address, bytes| Piece { address, bytes };
+        let pieces = Vec::from([piece(0x10000, 4096), piece(0x50000, 8192)]);
+        RetriedJob::new(Job { file: 3, is_write: false, offset: 40960, pieces })
+    }
+
+    #[test]
+    fn a_short_transfer_continues_where_it_ended() {
+        let mut tried = tried();
+        assert_eq!(tried.on(Ok(8200), RetryPolicy::default()), NextStep::Go);
+        let rest = Vec::from([Piece { address: 0x51000, bytes: 4096 }]);
+        assert_eq!((tried.job.offset, &tried.job.pieces), (49152, &rest));
+        assert_eq!(tried.on(Err(Errno::INTR), RetryPolicy::default()), NextStep::Go);
+        assert_eq!(tried.on(Ok(4096), RetryPolicy::default()), NextStep::Done);
+    }
+
+    #[test]
+    fn a_failed_transfer_is_retried_and_then_lost() {
+        let later = |ms| NextStep::Later(Duration::from_millis(ms));
+        let on = |tried: &mut RetriedJob, result| tried.on(result, RetryPolicy::default());
+        let mut eio = tried();
+        let found: Vec<_> = (0..4).map(|_| on(&mut eio, Err(Errno::IO))).collect();
+        assert_eq!(found, [later(10), later(100), later(1000), NextStep::Lost(Errno::IO)]);
+        assert_eq!(on(&mut tried(), Err(Errno::NOSPC)), NextStep::Lost(Errno::NOSPC));
+        let mut nothing = tried();
+        let found: Vec<_> = (0..4).map(|_| on(&mut nothing, Ok(100))).collect();
+        assert_eq!(found.last(), Some(&NextStep::Lost(Errno::IO)));
+        let mut busy = tried();
+        let found: Vec<_> = (0..100).map(|_| on(&mut busy, Err(Errno::AGAIN))).collect();
+        assert_eq!(found.last(), Some(&later(1)));
+    }
+}
