@@ -1,0 +1,85 @@
+//! Threads and channels without thread-local destructors, for code that runs in unchanged programs.
+//!
+//! As a rule these are threads of the standard library. A program whose memory is extended without
+//! its knowledge may make its first large allocation anywhere: while it holds the lock of the
+//! dynamic loader (a constructor of a plug-in), a lock of its own allocator, or within a signal
+//! handler. A thread of the standard library registers a thread-local destructor, for which the C
+//! library takes the loader's lock, and `pthread_create(3)` allocates. The preloaded library
+//! therefore starts the pager's threads in another way ([`set_spawn`]). Their code uses no
+//! thread-local variable that has a destructor, and so neither `std::sync::mpsc` ([`channel`])
+//! nor thread handles.
+
+#![expect(unsafe_code, reason = "signals are blocked by number")]
+
+pub mod channel;
+
+use std::{
+    io, mem, ptr,
+    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+    thread,
+};
+
+/// Waits for the end of a thread.
+pub type Join = Box<dyn FnOnce() + Send>;
+
+/// The function that a thread runs.
+pub type Work = Box<dyn FnOnce() + Send>;
+
+/// Starts a thread of this name, in which all signals are blocked.
+pub type Spawn = fn(&str, Work) -> io::Result<Join>;
+
+static SPAWN: OnceLock<Spawn> = OnceLock::new();
+
+/// Sets the function that starts all threads of pagers in this process from now on.
+pub fn set_spawn(spawn: Spawn) {
+    // Set once, before the first thread starts.
+    let _ = SPAWN.set(spawn);
+}
+
+/// A thread that was started.
+pub struct Thread(Join);
+
+impl Thread {
+    /// Waits until the thread has ended.
+    pub fn join(self) {
+        (self.0)();
+    }
+}
+
+impl std::fmt::Debug for Thread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Thread")
+    }
+}
+
+/// Starts a thread that handles no signal of the program.
+///
+/// # Errors
+/// When the system gives no thread.
+pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<Thread> {
+    let spawn = SPAWN.get().copied().unwrap_or(spawn_std);
+    spawn(name, Box::new(work)).map(Thread)
+}
+
+fn spawn_std(name: &str, work: Work) -> io::Result<Join> {
+    let thread = block_signals(|| thread::Builder::new().name(name.into()).spawn(work))?;
+    Ok(Box::new(move || drop(thread.join())))
+}
+
+/// Runs a function with all signals of the calling thread blocked.
+fn block_signals<T>(work: impl FnOnce() -> T) -> T {
+    // SAFETY: sets of signals are plain numbers, which the calls fill, and the mask is restored.
+    unsafe {
+        let (mut all, mut before) = (mem::zeroed(), mem::zeroed());
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        let outcome = work();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut());
+        outcome
+    }
+}
+
+/// Locks a mutex, also after its holder panicked.
+pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
