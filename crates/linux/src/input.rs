@@ -1,9 +1,9 @@
-//! Opening files that a user or a captured machine names.
+//! Opens files whose names come from a user or a captured machine.
 //!
 //! A name can lead anywhere: to a FIFO, at which `open` waits for a writer, to a device that never
-//! ends, or by a symlink out of a captured machine. Only regular files are opened, therefore, and
-//! at most a limit is read of them. Anonymous FIFOs are read too: these are the pipes of a shell
-//! (`<(...)`, `/dev/stdin`).
+//! ends, or by a symlink out of a captured machine. Therefore only regular files are opened, and
+//! read up to a limit. Anonymous FIFOs are read too: these are the pipes of a shell (`<(...)`,
+//! `/dev/stdin`).
 
 use rustix::{
     fs::{FileType, Mode, OFlags, ResolveFlags},
@@ -68,7 +68,7 @@ pub fn read_file(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     content(file, limit)
 }
 
-/// Reads stdin, of whichever type, at most `limit` bytes.
+/// Reads stdin, a file of any type, at most `limit` bytes.
 ///
 /// # Errors
 /// When stdin cannot be read or has more bytes.
@@ -127,8 +127,8 @@ pub(crate) fn names_below(folder: &Path, path: &str) -> io::Result<Vec<String>> 
     Ok(names)
 }
 
-/// True when `path` exists below `folder`, and when a symlink on the way leaves it: reading then
-/// fails.
+/// True when `path` exists below `folder`. Also true when a symlink on the way leads out of the
+/// folder: reading then reports the error.
 pub(crate) fn is_below(folder: &Path, path: &str) -> bool {
     match below(folder, path, TYPE_ONLY) {
         Ok(_) => true,

@@ -1,8 +1,10 @@
-//! Starting commands: signals, swap files, drives, and sockets for other programs.
+//! Starting commands: signals, swap files, memory limits, drives, and sockets for other programs.
 
 pub mod command;
 
 pub mod swapfile;
+
+pub mod limited_group;
 
 pub mod storage;
 

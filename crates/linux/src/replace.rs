@@ -89,8 +89,8 @@ pub struct Folder(OwnedFd);
 /// unchanged.
 ///
 /// # Errors
-/// When the system refuses, or for root when the target belongs to another user who could choose
-/// what is written.
+/// When the system refuses, or for root when the target belongs to another user, who could choose
+/// the file that is overwritten.
 pub fn named(target: &Path, contents: &[u8], durability: Durability) -> io::Result<()> {
     match resolve(target)? {
         Output::Stream(mut file) => file.write_all(contents),
@@ -116,7 +116,7 @@ pub fn named(target: &Path, contents: &[u8], durability: Durability) -> io::Resu
 /// Opens a file that a user named as an output, for incremental writing and reading back.
 ///
 /// # Errors
-/// As [`named`].
+/// The errors of [`named`].
 pub fn open_named(target: &Path, existing: Existing) -> io::Result<File> {
     let flags = match existing {
         Existing::Append => OFlags::APPEND,
@@ -136,7 +136,7 @@ pub fn open_named(target: &Path, existing: Existing) -> io::Result<File> {
 /// Checks whether [`named`] could write `target`, without changing its contents.
 ///
 /// # Errors
-/// As [`named`].
+/// The errors of [`named`].
 pub fn check_named(target: &Path) -> io::Result<()> {
     // Closing a FIFO again would signal the end of the output to its reader.
     if std::fs::metadata(target).is_ok_and(|found| found.file_type().is_fifo()) {
@@ -154,7 +154,8 @@ pub fn check_named(target: &Path) -> io::Result<()> {
     }
 }
 
-/// Replaces a file that the program itself keeps, with this mode regardless of the umask.
+/// Replaces a file of the program's own state, such as a journal, with this mode regardless of the
+/// umask.
 ///
 /// # Errors
 /// When the system refuses, something other than a regular file is there, or the path leads through
@@ -167,7 +168,7 @@ pub fn kept(path: &Path, contents: &[u8], mode: u32) -> io::Result<FileId> {
 /// Checks whether [`kept`] could write `path`, without changing its contents.
 ///
 /// # Errors
-/// As [`kept`].
+/// The errors of [`kept`].
 pub fn check_kept(path: &Path) -> io::Result<()> {
     let (folder, name) = Folder::of_file(path)?;
     folder.refuse_special(&name)?;
@@ -178,7 +179,7 @@ pub fn check_kept(path: &Path) -> io::Result<()> {
 /// Removes a file that [`kept`] wrote, unless it was replaced since.
 ///
 /// # Errors
-/// As [`kept`].
+/// The errors of [`kept`].
 pub fn remove_kept(path: &Path, id: FileId) -> io::Result<()> {
     let (folder, name) = Folder::of_file(path)?;
     folder.remove(&name, id)
@@ -399,7 +400,7 @@ impl Folder {
     /// Replaces or creates a regular file in the folder, with this mode.
     ///
     /// # Errors
-    /// As [`kept`].
+    /// The errors of [`kept`].
     pub fn keep(&self, name: &OsStr, contents: &[u8], mode: u32) -> io::Result<FileId> {
         self.refuse_special(name)?;
         let write = |file: &mut File| {
@@ -557,7 +558,7 @@ impl Folder {
     /// Refuses entries of other users, as the kernel does with `fs.protected_symlinks` and
     /// `fs.protected_regular`, and for root always but for files: another user's entry is not the
     /// intended one.
-    fn refuse_foreign(&self, found: &Stat, what: &str) -> io::Result<()> {
+    fn refuse_foreign(&self, found: &Stat, name: &str) -> io::Result<()> {
         let folder = fstat(self)?;
         let is_shared = folder.st_mode & (STICKY | WRITABLE_BY_ALL) == STICKY | WRITABLE_BY_ALL;
         let is_link = FileType::from_raw_mode(found.st_mode) == FileType::Symlink;
@@ -568,7 +569,7 @@ impl Folder {
         if is_ours(found.st_uid) || !is_refused {
             return Ok(());
         }
-        Err(denied(format!("it is a {what} of user {}", found.st_uid)))
+        Err(denied(format!("it is a {name} of user {}", found.st_uid)))
     }
 }
 

@@ -38,7 +38,7 @@ pub struct Root {
 enum Seen {
     File(String),
     Folder(Vec<String>),
-    There,
+    Present,
 }
 
 /// Handling of writes.
@@ -46,7 +46,7 @@ enum Writes {
     /// Writes are carried out.
     Done,
     /// A test answers in the kernel's place.
-    Answered(Box<Answer>),
+    Simulated(Box<Answer>),
     /// Writes are recorded, and nothing changes.
     Noted(RefCell<Vec<Write>>),
 }
@@ -58,7 +58,7 @@ impl fmt::Debug for Writes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Done => "Done",
-            Self::Answered(_) => "Answered",
+            Self::Simulated(_) => "Answered",
             Self::Noted(_) => "Noted",
         })
     }
@@ -140,11 +140,11 @@ impl Root {
 
     /// A simulated live machine below `path`; `answer` receives the path and text of each write in
     /// the kernel's place: for tests of refusals.
-    pub fn live_answered(
+    pub fn live_simulated(
         path: impl Into<PathBuf>,
         answer: impl Fn(&str, &str) -> io::Result<()> + Send + 'static,
     ) -> Self {
-        Self::new(path.into(), false, Writes::Answered(Box::new(answer)))
+        Self::new(path.into(), false, Writes::Simulated(Box::new(answer)))
     }
 
     /// A captured machine below `path`. Writes are recorded and not carried out.
@@ -172,14 +172,14 @@ impl Root {
 
     /// True when the file or folder exists.
     pub fn has(&self, path: &str) -> bool {
-        let there = match self.is_confined {
+        let is_present = match self.is_confined {
             true => input::is_below(&self.path, path),
             false => self.at(path).exists(),
         };
-        if there {
-            self.seen.borrow_mut().entry(path.into()).or_insert(Seen::There);
+        if is_present {
+            self.seen.borrow_mut().entry(path.into()).or_insert(Seen::Present);
         }
-        there
+        is_present
     }
 
     /// The text of a file without its last newline; `None` when it does not exist. Captured.
@@ -192,7 +192,7 @@ impl Root {
         Ok(Some(without_last_newline(text)))
     }
 
-    /// As [`Self::text`], but also `None` of a file that this user may not read.
+    /// As [`Self::text`], but also `None` for a file that this user may not read.
     ///
     /// # Errors
     /// When it cannot be read for another reason.
@@ -264,7 +264,7 @@ impl Root {
     /// The decimal number in a file.
     ///
     /// # Errors
-    /// As [`Self::value`].
+    /// The errors of [`Self::value`].
     pub fn number(&self, path: &str) -> Result<Option<u64>, RootError> {
         self.value(path, "a whole number", |text| text.parse().ok())
     }
@@ -327,7 +327,7 @@ impl Root {
                         .iter()
                         .try_for_each(|name| create_placeholder(&self.at(path), &at, name))?;
                 }
-                Seen::There => {
+                Seen::Present => {
                     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
                     let within = target.join(folder.trim_start_matches('/'));
                     fs::create_dir_all(&within)?;
@@ -351,7 +351,7 @@ impl Root {
             }
             Writes::Done => retry_while_busy(|| fs::write(self.at(path), text))
                 .map_err(|why| RootError::Write { path: path.into(), text: text.into(), why }),
-            Writes::Answered(answer) => answer(path, text).map_err(|why| RootError::Write {
+            Writes::Simulated(answer) => answer(path, text).map_err(|why| RootError::Write {
                 path: path.into(),
                 text: text.into(),
                 why,
@@ -359,7 +359,8 @@ impl Root {
         }
     }
 
-    /// Creates a folder, in file systems where that is a request to the kernel.
+    /// Creates a folder in a file system of the kernel, such as cgroupfs or configfs, where
+    /// mkdir(2) creates a kernel object.
     ///
     /// # Errors
     /// When the system refuses.
@@ -367,7 +368,7 @@ impl Root {
         self.change_folder(path, "a folder", |at| fs::create_dir(at))
     }
 
-    /// Removes such a folder, whose files the kernel removes with it.
+    /// Removes a folder of such a file system; the kernel removes its files.
     ///
     /// # Errors
     /// When the system refuses.
@@ -386,7 +387,7 @@ impl Root {
                 writes.borrow_mut().push(Write { path: path.into(), text: text.into() });
                 Ok(())
             }
-            Writes::Done | Writes::Answered(_) => change(&self.at(path))
+            Writes::Done | Writes::Simulated(_) => change(&self.at(path))
                 .map_err(|why| RootError::Write { path: path.into(), text: text.into(), why }),
         }
     }
@@ -395,7 +396,7 @@ impl Root {
     pub fn noted(&self) -> Vec<Write> {
         match &self.writes {
             Writes::Noted(writes) => writes.borrow().clone(),
-            Writes::Done | Writes::Answered(_) => vec![],
+            Writes::Done | Writes::Simulated(_) => vec![],
         }
     }
 }

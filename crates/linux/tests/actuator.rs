@@ -5,7 +5,7 @@
 use interleaf_linux::{
     machine::damon::probe::Probed,
     place::{
-        actuator::{ActuatorError, Goal, Scope, Setting, Way, choose},
+        actuator::{ActuatorError, ActuatorKind, Goal, Scope, Setting, choose},
         journal::Journal,
     },
     process::{cgroup::Trees, process},
@@ -24,7 +24,7 @@ use std::{
 /// A simulated live machine: writes change the files below `top`.
 fn live_below(top: &Path) -> Root {
     let to = top.to_path_buf();
-    Root::live_answered(top, move |path, text| {
+    Root::live_simulated(top, move |path, text| {
         fs::write(to.join(path.trim_start_matches('/')), text)
     })
 }
@@ -55,7 +55,7 @@ const FILES: [(&str, &str); 9] = [
     ("sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds", "0\n"),
 ];
 
-fn put(folder: &Path, path: &str, text: &str) {
+fn write_file(folder: &Path, path: &str, text: &str) {
     let path = folder.join(path);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, text).unwrap();
@@ -63,7 +63,7 @@ fn put(folder: &Path, path: &str, text: &str) {
 
 fn machine(more: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    FILES.iter().chain(more).for_each(|(path, text)| put(folder.path(), path, text));
+    FILES.iter().chain(more).for_each(|(path, text)| write_file(folder.path(), path, text));
     folder
 }
 
@@ -101,12 +101,12 @@ fn goal(order: Order, rate_mib: Option<u64>) -> Goal {
 }
 
 /// The writes of an actuator, with paths relative to DAMON's folder of kdamonds.
-fn planned(way: Way, kernel: &Probed, scope: Scope, goals: &[Goal]) -> Vec<String> {
+fn planned(kind: ActuatorKind, kernel: &Probed, scope: Scope, goals: &[Goal]) -> Vec<String> {
     let folder = machine(&[("sys/module/damon_stat/parameters/enabled", "Y\n")]);
     let root = Root::captured(folder.path());
     let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
     let setting = Setting { leave: true, ..Setting::new(&root, journal, scope) };
-    let mut actuator = way.build(setting, kernel);
+    let mut actuator = kind.build(setting, kernel);
     goals.iter().for_each(|goal| actuator.set(goal).unwrap());
     let short = |path: &str| path.strip_prefix(ADMIN).unwrap_or(path).to_string();
     root.noted().iter().map(|write| format!("{} {}", short(&write.path), write.text)).collect()
@@ -118,10 +118,10 @@ fn schemes(lines: &[String]) -> Vec<&str> {
 }
 
 /// The available actuators from best to worst, and the unavailable ones.
-fn ways(release: &str, scope: &Scope, order: Order) -> String {
+fn kinds(release: &str, scope: &Scope, order: Order) -> String {
     let ranked = choose(kernel(release).as_ref(), scope, &[], order);
     let names = |all: &[interleaf_linux::place::actuator::Choice]| {
-        all.iter().map(|choice| choice.way.name()).collect::<Vec<_>>().join(" ")
+        all.iter().map(|choice| choice.kind.name()).collect::<Vec<_>>().join(" ")
     };
     format!("{} | {}", names(&ranked.available), names(&ranked.missing))
 }
@@ -136,8 +136,8 @@ fn the_best_way_is_chosen_by_kernel_and_scope() {
         ("newest", "vaddr pages | paddr quota", "paddr quota pages | vaddr"),
     ] {
         let order = Order::Interleave;
-        assert_eq!(ways(release, &processes, order), of_processes, "{release}");
-        assert_eq!(ways(release, &Scope::Machine, order), of_machine, "{release}");
+        assert_eq!(kinds(release, &processes, order), of_processes, "{release}");
+        assert_eq!(kinds(release, &Scope::Machine, order), of_machine, "{release}");
     }
     let ranked = choose(kernel("6.12").as_ref(), &processes, &[], Order::Interleave);
     let why = "vaddr: no destinations, nor migration by virtual addresses here (since 6.17)";
@@ -149,7 +149,7 @@ fn the_best_way_is_chosen_by_kernel_and_scope() {
 fn vaddr_is_written_in_order() {
     let goals = [goal(Order::Interleave, None)];
     let scope = Scope::Processes(vec![42]);
-    let lines = planned(Way::Vaddr, &kernel("6.17").unwrap(), scope, &goals);
+    let lines = planned(ActuatorKind::Vaddr, &kernel("6.17").unwrap(), scope, &goals);
     let expected = "\
 /sys/module/damon_stat/parameters/enabled N
 nr_kdamonds 1
@@ -199,7 +199,7 @@ fn a_changed_goal_is_committed() {
         let to = Goal { nodes: nodes.to_vec(), ..goal(Order::Interleave, Some(64)) };
         let goals = [goal(Order::Interleave, Some(64)), to];
         let scope = Scope::Processes(vec![42]);
-        let lines = planned(Way::Vaddr, &kernel("newest").unwrap(), scope, &goals);
+        let lines = planned(ActuatorKind::Vaddr, &kernel("newest").unwrap(), scope, &goals);
         let at = lines.iter().position(|line| line == "0/state on").unwrap();
         lines[at + 1..].to_vec()
     };
@@ -222,12 +222,12 @@ fn a_changed_goal_is_committed() {
 #[test]
 fn paddr_is_written_as_the_kernel_has_it() {
     let goals = [goal(Order::Interleave, Some(8))];
-    for (release, way, filters, goal) in [
-        ("6.12", Way::Quota, ["filters/0", "filters/1"], ""),
-        ("6.17", Way::Quota, ["core_filters/0", "ops_filters/0"], ""),
+    for (release, kind, filters, goal) in [
+        ("6.12", ActuatorKind::Quota, ["filters/0", "filters/1"], ""),
+        ("6.17", ActuatorKind::Quota, ["core_filters/0", "ops_filters/0"], ""),
         (
             "newest",
-            Way::Paddr,
+            ActuatorKind::Paddr,
             ["core_filters/0", "ops_filters/0"],
             "0/quotas/goals/nr_goals 1\n\
              0/quotas/goals/0/target_metric node_eligible_mem_bp\n\
@@ -236,7 +236,7 @@ fn paddr_is_written_as_the_kernel_has_it() {
              0/quotas/goal_tuner temporal\n",
         ),
     ] {
-        let lines = planned(way, &kernel(release).unwrap(), Scope::Machine, &goals);
+        let lines = planned(kind, &kernel(release).unwrap(), Scope::Machine, &goals);
         let regions: Vec<&String> =
             lines.iter().filter(|line| line.contains("targets/0/regions")).collect();
         assert_eq!(
@@ -288,14 +288,18 @@ fn group(folder: &Path, name: &str) -> Scope {
 }
 
 /// The writes of an actuator on a machine with control groups, some protected.
-fn planned_without(way: Way, scope: Scope, protected: &dyn Fn(&Path) -> Scope) -> Vec<String> {
+fn planned_without(
+    kind: ActuatorKind,
+    scope: Scope,
+    protected: &dyn Fn(&Path) -> Scope,
+) -> Vec<String> {
     let large = ("proc/44/statm", "51300 51200 0 0 0 0 0");
     let folder = machine(&[&GROUPS[..], &[large]].concat());
     let root = Root::captured(folder.path());
     let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
     let protected = vec![protected(folder.path())];
     let setting = Setting { protected, leave: true, ..Setting::new(&root, journal, scope) };
-    let mut actuator = way.build(setting, &kernel("newest").unwrap());
+    let mut actuator = kind.build(setting, &kernel("newest").unwrap());
     actuator.set(&goal(Order::Interleave, None)).unwrap();
     let short = |path: &str| path.strip_prefix(ADMIN).unwrap_or(path).to_string();
     root.noted().iter().map(|write| format!("{} {}", short(&write.path), write.text)).collect()
@@ -306,7 +310,7 @@ fn planned_without(way: Way, scope: Scope, protected: &dyn Fn(&Path) -> Scope) -
 #[test]
 fn the_protected_are_left_alone() {
     let targets = |protected: &dyn Fn(&Path) -> Scope| {
-        let lines = planned_without(Way::Vaddr, Scope::Processes(vec![42]), protected);
+        let lines = planned_without(ActuatorKind::Vaddr, Scope::Processes(vec![42]), protected);
         let targets = lines.into_iter().filter(|line| line.contains("pid_target"));
         targets.map(|line| line.rsplit(' ').next().unwrap().into()).collect::<Vec<String>>()
     };
@@ -317,7 +321,8 @@ fn the_protected_are_left_alone() {
     assert_eq!(targets(&|folder| group(folder, "/later")), ["42", "44"]);
     assert_eq!(targets(&|_| named("sweep")), Vec::<String>::new(), "with what it started");
 
-    let lines = planned_without(Way::Paddr, Scope::Machine, &|folder| group(folder, "/kept"));
+    let lines =
+        planned_without(ActuatorKind::Paddr, Scope::Machine, &|folder| group(folder, "/kept"));
     let filters: Vec<&str> = schemes(&lines)
         .into_iter()
         .filter(|line| line.starts_with("0/ops_filters") || line.starts_with("0/quotas/bytes"))
@@ -331,7 +336,8 @@ fn the_protected_are_left_alone() {
          0/ops_filters/2/type memcg\n0/ops_filters/2/matching Y\n\
          0/ops_filters/2/memcg_path /kept/inner";
     assert_eq!(filters.join("\n"), expected);
-    let lines = planned_without(Way::Paddr, Scope::Machine, &|folder| group(folder, "/later"));
+    let lines =
+        planned_without(ActuatorKind::Paddr, Scope::Machine, &|folder| group(folder, "/later"));
     assert!(!lines.iter().any(|line| line.contains("memcg")), "{lines:?}");
 }
 
@@ -342,7 +348,7 @@ fn a_group_is_steered_with_those_below_it() {
     let folder = machine(&GROUPS);
     let later = |_: &Path| group(folder.path(), "/later");
     let kept = group(folder.path(), "/kept");
-    let lines = planned_without(Way::Paddr, kept.clone(), &later);
+    let lines = planned_without(ActuatorKind::Paddr, kept.clone(), &later);
     let filters: Vec<&str> =
         schemes(&lines).into_iter().filter(|line| line.starts_with("0/ops_filters")).collect();
     let expected = "0/ops_filters/nr_filters 3\n\
@@ -356,7 +362,7 @@ fn a_group_is_steered_with_those_below_it() {
     let root = Root::captured(folder.path());
     let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
     let setting = Setting { leave: true, ..Setting::new(&root, journal, kept) };
-    let mut actuator = Way::Quota.build(setting, &kernel("6.12").unwrap());
+    let mut actuator = ActuatorKind::Quota.build(setting, &kernel("6.12").unwrap());
     let why = actuator.set(&goal(Order::Interleave, None)).unwrap_err().to_string();
     assert!(why.contains("there are some below /kept: move by pages"), "{why}");
 }
@@ -365,8 +371,8 @@ fn a_group_is_steered_with_those_below_it() {
 fn names_are_not_protected_in_physical_memory() {
     let protected = [Scope::Named(vec!["server".into()])];
     let ranked = choose(kernel("newest").as_ref(), &Scope::Machine, &protected, Order::Interleave);
-    assert_eq!(ranked.available[0].way, Way::Pages);
-    let why = ranked.missing.iter().find(|choice| choice.way == Way::Paddr).unwrap();
+    assert_eq!(ranked.available[0].kind, ActuatorKind::Pages);
+    let why = ranked.missing.iter().find(|choice| choice.kind == ActuatorKind::Paddr).unwrap();
     assert!(why.reason.ends_with("protect control groups, not names"), "{why}");
 }
 
@@ -384,7 +390,7 @@ fn the_balancer_is_switched_off_and_on_again() {
         let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
         let scope = Scope::Processes(vec![]);
         let setting = Setting { leave, ..Setting::new(&root, journal, scope) };
-        let mut actuator = Way::Pages.build(setting, &Probed::default());
+        let mut actuator = ActuatorKind::Pages.build(setting, &Probed::default());
         actuator.set(&to_first).unwrap();
         actuator
     };
@@ -392,7 +398,7 @@ fn the_balancer_is_switched_off_and_on_again() {
     assert_eq!((now(), actuator.follow().unwrap().notes), ("0".into(), vec![]));
     fs::write(folder.path().join(BALANCER), "1\n").unwrap();
     let notes = actuator.follow().unwrap().notes;
-    assert!(notes[0].contains("somebody has switched on again"), "{notes:?}");
+    assert!(notes[0].contains("another program has switched it on again"), "{notes:?}");
     fs::write(folder.path().join(BALANCER), "0\n").unwrap();
     drop(actuator);
     assert_eq!(now(), "1");
@@ -415,17 +421,17 @@ fn the_balancer_is_switched_off_and_on_again() {
 
 /// A target node that goes offline ends the steering.
 #[test]
-fn a_node_that_has_gone_is_told() {
+fn a_node_that_goes_offline_is_reported() {
     let folder = machine(&[]);
     let root = live_below(folder.path());
     let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
     let scope = Scope::Processes(vec![]);
     let setting = Setting::new(&root, journal, scope);
-    let mut actuator = Way::Pages.build(setting, &Probed::default());
+    let mut actuator = ActuatorKind::Pages.build(setting, &Probed::default());
     actuator.set(&Goal { nodes: vec![(0, 1)], ..goal(Order::Interleave, None) }).unwrap();
     actuator.follow().unwrap();
     let none = "Node 0 MemTotal: 0 kB\nNode 0 MemFree: 0 kB\n";
-    put(folder.path(), "sys/devices/system/node/node0/meminfo", none);
+    write_file(folder.path(), "sys/devices/system/node/node0/meminfo", none);
     let why = actuator.follow().unwrap_err();
     assert_eq!(why.to_string(), "node 0 has gone offline");
 }
@@ -435,11 +441,14 @@ fn a_node_that_has_gone_is_told() {
 fn pages_write_nothing() {
     let goals = [goal(Order::Interleave, None)];
     let scope = Scope::Processes(vec![42]);
-    assert_eq!(planned(Way::Pages, &Probed::default(), scope, &goals), Vec::<String>::new());
+    assert_eq!(
+        planned(ActuatorKind::Pages, &Probed::default(), scope, &goals),
+        Vec::<String>::new()
+    );
 }
 
 #[test]
-fn what_others_hold_is_refused() {
+fn settings_that_other_processes_hold_are_refused() {
     let module = ("sys/module/damon_stat/parameters/enabled", "Y\n");
     let thread = [
         ("sys/kernel/mm/damon/admin/kdamonds/0/state", "on\n"),
@@ -451,25 +460,25 @@ fn what_others_hold_is_refused() {
         let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
         let scope = Scope::Processes(vec![42]);
         let setting = Setting { leave, ..Setting::new(&root, journal, scope) };
-        let mut actuator = Way::Vaddr.build(setting, &kernel("6.17").unwrap());
+        let mut actuator = ActuatorKind::Vaddr.build(setting, &kernel("6.17").unwrap());
         let why = actuator.set(&goal(Order::Interleave, None)).unwrap_err();
         for (path, text) in FILES.iter().chain(files) {
             assert_eq!(fs::read_to_string(folder.path().join(path)).unwrap(), *text, "{path}");
         }
-        let ActuatorError::Held { who, hint } = why else { panic!("{why}") };
-        (who, hint)
+        let ActuatorError::Held { holder, hint } = why else { panic!("{why}") };
+        (holder, hint)
     };
-    let (who, hint) = refused(&[module], false);
-    assert_eq!(who, "the kernel's damon_stat holds DAMON");
+    let (holder, hint) = refused(&[module], false);
+    assert_eq!(holder, "the kernel's damon_stat holds DAMON");
     assert!(hint.contains("leave"), "{hint}");
     // Leave covers the kernel's own modules only.
-    let (who, _) = refused(&thread, true);
-    assert_eq!(who, "somebody has set up 1 DAMON thread(s) (on: paddr)");
+    let (holder, _) = refused(&thread, true);
+    assert_eq!(holder, "another program has set up 1 DAMON thread(s) (on: paddr)");
 }
 
 /// Another running process of Interleaf is named in the error.
 #[test]
-fn another_one_of_ours_is_told() {
+fn another_process_of_interleaf_is_named() {
     let count = format!("{ADMIN}nr_kdamonds");
     let folder = machine(&[("sys/kernel/mm/damon/admin/kdamonds/0/state", "on\n")]);
     let root = live_below(folder.path());
@@ -488,13 +497,13 @@ fn another_one_of_ours_is_told() {
     let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
     let scope = Scope::Processes(vec![42]);
     let setting = Setting { leave: true, ..Setting::new(&root, journal, scope) };
-    let mut actuator = Way::Vaddr.build(setting, &kernel("6.17").unwrap());
+    let mut actuator = ActuatorKind::Vaddr.build(setting, &kernel("6.17").unwrap());
     let why = actuator.set(&goal(Order::Interleave, None)).unwrap_err().to_string();
     assert_eq!(why, "process 1 of interleaf has DAMON already");
 }
 
 #[test]
-fn a_goal_without_weights_is_none() {
+fn a_goal_without_valid_weights_is_refused() {
     for nodes in [vec![], vec![(0, 0)], vec![(0, 1), (0, 2)]] {
         let goal = Goal { nodes, ..goal(Order::Interleave, None) };
         assert!(goal.shares().is_err(), "{goal:?}");
@@ -509,12 +518,12 @@ fn kernel_that_refuses(
     refuses: impl Fn(&Path, usize) -> bool + Send + 'static,
 ) -> (Root, Arc<Mutex<Vec<Vec<u32>>>>) {
     let (files, taken) = (folder.to_path_buf(), Arc::new(Mutex::new(vec![])));
-    let (noted, asked) = (taken.clone(), Cell::new(0));
+    let (noted, requests) = (taken.clone(), Cell::new(0));
     let answer = move |path: &str, text: &str| {
-        put(&files, &path[1..], text);
+        write_file(&files, &path[1..], text);
         let file = |path: &str| files.join(&ADMIN[1..]).join(path);
         if path.ends_with("nr_kdamonds") && text == "1" {
-            put(&files, &format!("{}0/state", &ADMIN[1..]), "off\n");
+            write_file(&files, &format!("{}0/state", &ADMIN[1..]), "off\n");
         }
         if !path.ends_with("0/state") || text == "off" {
             return Ok(());
@@ -524,24 +533,24 @@ fn kernel_that_refuses(
         let target = |at: u32| read(&format!("0/contexts/0/targets/{at}/pid_target"));
         let pids: Vec<u32> =
             (0..count).filter_map(target).map(|pid| pid.parse().unwrap()).collect();
-        let is_refused = refuses(&files, asked.replace(asked.get() + 1));
+        let is_refused = refuses(&files, requests.replace(requests.get() + 1));
         let is_there = |pid: &u32| files.join(format!("proc/{pid}/stat")).exists();
         if is_refused || !pids.iter().all(is_there) {
-            put(&files, &path[1..], "off\n");
+            write_file(&files, &path[1..], "off\n");
             return Err(io::ErrorKind::InvalidInput.into());
         }
         noted.lock().unwrap().push(pids);
-        put(&files, &path[1..], "on\n");
+        write_file(&files, &path[1..], "on\n");
         Ok(())
     };
-    (Root::live_answered(folder, answer), taken)
+    (Root::live_simulated(folder, answer), taken)
 }
 
 /// Adds a child of process 42 with 200 MiB.
 fn child(folder: &Path, pid: u32) {
     let stat = format!("{pid} (child) R 42 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 9877 0 0");
-    put(folder, &format!("proc/{pid}/stat"), &stat);
-    put(folder, &format!("proc/{pid}/statm"), "51300 51200 0 0 0 0 0");
+    write_file(folder, &format!("proc/{pid}/stat"), &stat);
+    write_file(folder, &format!("proc/{pid}/statm"), "51300 51200 0 0 0 0 0");
 }
 
 fn exit(folder: &Path, pid: u32) {
@@ -551,19 +560,19 @@ fn exit(folder: &Path, pid: u32) {
 /// Processes that exit after the scan, more often than the retry limit: each is dropped, and the
 /// rest is steered.
 #[test]
-fn processes_that_exit_while_they_are_told_are_dropped() {
+fn processes_that_exit_during_setup_are_dropped() {
     let folder = machine(&[]);
     (100..110).for_each(|pid| child(folder.path(), pid));
     // Each of the first ten attempts finds another process gone.
-    let (root, taken) = kernel_that_refuses(folder.path(), |folder, asked| {
-        if asked < 10 {
-            exit(folder, 100 + asked as u32);
+    let (root, taken) = kernel_that_refuses(folder.path(), |folder, requests| {
+        if requests < 10 {
+            exit(folder, 100 + requests as u32);
         }
         false
     });
     let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
     let setting = Setting::new(&root, journal, Scope::Processes(vec![42]));
-    let mut actuator = Way::Vaddr.build(setting, &kernel("6.17").unwrap());
+    let mut actuator = ActuatorKind::Vaddr.build(setting, &kernel("6.17").unwrap());
     actuator.set(&goal(Order::Interleave, None)).unwrap();
     assert_eq!(*taken.lock().unwrap(), [[42]]);
     // The same for a commit.
@@ -581,25 +590,25 @@ fn a_context_that_is_refused_for_another_reason_is_an_error() {
     let (root, _) = kernel_that_refuses(folder.path(), |_, _| true);
     let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
     let setting = Setting::new(&root, journal, Scope::Processes(vec![42]));
-    let mut actuator = Way::Vaddr.build(setting, &kernel("6.17").unwrap());
+    let mut actuator = ActuatorKind::Vaddr.build(setting, &kernel("6.17").unwrap());
     let why = actuator.set(&goal(Order::Interleave, None)).unwrap_err().to_string();
     assert!(why.contains("\"on\" cannot be written"), "{why}");
 }
 
 /// A control group that is removed after the scan is dropped, not an error.
 #[test]
-fn a_group_that_is_removed_while_it_is_told_is_left_out() {
+fn a_group_that_is_removed_during_setup_is_left_out() {
     let folder = machine(&GROUPS);
-    let (root, taken) = kernel_that_refuses(folder.path(), |folder, asked| {
-        if asked == 0 {
+    let (root, taken) = kernel_that_refuses(folder.path(), |folder, requests| {
+        if requests == 0 {
             fs::remove_dir_all(folder.join("sys/fs/cgroup/kept/inner")).unwrap();
         }
-        asked == 0
+        requests == 0
     });
     let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
     let protected = vec![group(folder.path(), "/kept")];
     let setting = Setting { protected, ..Setting::new(&root, journal, Scope::Machine) };
-    let mut actuator = Way::Paddr.build(setting, &kernel("newest").unwrap());
+    let mut actuator = ActuatorKind::Paddr.build(setting, &kernel("newest").unwrap());
     actuator.set(&goal(Order::Interleave, None)).unwrap();
     assert_eq!(taken.lock().unwrap().len(), 1);
     let filters = format!("{}0/contexts/0/schemes/0/ops_filters/nr_filters", &ADMIN[1..]);
@@ -608,14 +617,14 @@ fn a_group_that_is_removed_while_it_is_told_is_left_out() {
 
 /// A scan reads each process in `/proc` once, even with several scopes by name.
 #[test]
-fn proc_is_read_once_a_look() {
+fn proc_is_read_once_per_scan() {
     let count = 300;
     let folder = machine(&[GROUPS[0]]);
     for pid in 1000..1000 + count {
         child(folder.path(), pid);
     }
     let stat = "42 (sweep) R 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 9876 0 0";
-    put(folder.path(), "proc/42/stat", stat);
+    write_file(folder.path(), "proc/42/stat", stat);
     let root = Root::captured(folder.path());
     let named = |name: &str| Scope::Named(vec![name.into()]);
     let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
@@ -630,14 +639,14 @@ fn proc_is_read_once_a_look() {
 
 /// A scan of `/proc` stops early when a stop is requested.
 #[test]
-fn a_look_is_cut_short() {
+fn a_scan_is_stopped_early() {
     let folder = machine(&[GROUPS[0]]);
     (1000..1300).for_each(|pid| child(folder.path(), pid));
     let root = Root::captured(folder.path());
     let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
     let setting = Setting::new(&root, journal, Scope::Named(vec!["child".into()]));
     let stop = setting.stop.clone();
-    let mut actuator = Way::Vaddr.build(setting, &kernel("6.17").unwrap());
+    let mut actuator = ActuatorKind::Vaddr.build(setting, &kernel("6.17").unwrap());
     stop.set();
     let before = root.reads();
     let why = actuator.set(&goal(Order::Interleave, None)).unwrap_err();

@@ -136,7 +136,7 @@ fn where_the_memory_of_a_group_is() {
 }
 
 #[test]
-fn what_is_no_row_is_named_with_its_line() {
+fn a_malformed_row_is_named_with_its_line() {
     let file = "sys/fs/cgroup/g/memory.numa_stat";
     let machine = |mountinfo: &str, path: &str, text: &str| {
         Machine::new(&[(MOUNTINFO, mountinfo), (CONTROLLERS, ALL), (path, text)])
@@ -172,7 +172,7 @@ fn usage(mountinfo: &str, files: &[(&str, &str)]) -> (Option<u64>, Option<u64>) 
 }
 
 #[test]
-fn what_a_group_has_and_may_have() {
+fn usage_and_limit_of_a_group_are_read() {
     let (used, own) = ("sys/fs/cgroup/a/b/memory.current", "sys/fs/cgroup/a/b/memory.max");
     let above = "sys/fs/cgroup/a/memory.max";
     assert_eq!(usage(V2, &[]), (None, None));
@@ -252,9 +252,9 @@ fn limits_of_version_1_apply_with_those_above() {
 }
 
 #[test]
-fn what_is_available_is_within_the_limit() {
+fn available_memory_is_within_the_limit() {
     let (max, used) = ("sys/fs/cgroup/a/memory.max", "sys/fs/cgroup/a/memory.current");
-    let there = |limit: &str| {
+    let limited = |limit: &str| {
         let machine = Machine::new(&[
             (MOUNTINFO, V2),
             (CONTROLLERS, ALL),
@@ -266,9 +266,9 @@ fn what_is_available_is_within_the_limit() {
         let Available { bytes, limit } = available(&machine.root, None).unwrap().unwrap();
         (bytes, limit.map(|limit| limit.path()))
     };
-    assert_eq!(there("max\n"), (1 << 20, None));
-    assert_eq!(there("8388608\n"), (1 << 20, None), "the machine has less than the group may");
-    assert_eq!(there("69632\n"), (65536, Some("/sys/fs/cgroup/a/memory.max".into())));
+    assert_eq!(limited("max\n"), (1 << 20, None));
+    assert_eq!(limited("8388608\n"), (1 << 20, None), "the machine has less than the group may");
+    assert_eq!(limited("69632\n"), (65536, Some("/sys/fs/cgroup/a/memory.max".into())));
     let machine = Machine::new(&[
         (MOUNTINFO, V2),
         (CONTROLLERS, ALL),

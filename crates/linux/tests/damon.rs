@@ -14,7 +14,7 @@ use std::{fs, path::Path};
 /// A simulated live machine: writes change the files below `top`.
 fn live_below(top: &Path) -> Root {
     let to = top.to_path_buf();
-    Root::live_answered(top, move |path, text| {
+    Root::live_simulated(top, move |path, text| {
         fs::write(to.join(path.trim_start_matches('/')), text)
     })
 }
@@ -38,7 +38,7 @@ fn machine(files: &[(&str, &str)]) -> tempfile::TempDir {
 }
 
 #[test]
-fn who_uses_it_is_read() {
+fn the_threads_of_damon_are_read() {
     let read = |files: &[(&str, &str)]| damon(&Root::captured(machine(files).path())).unwrap();
     assert_eq!(read(&[]), None);
     assert_eq!(read(&[("nr_kdamonds", "0\n")]), Some(Damon::default()));
@@ -66,7 +66,7 @@ fn who_uses_it_is_read() {
 }
 
 #[test]
-fn what_only_root_may_read_is_hidden() {
+fn files_for_root_alone_are_hidden() {
     let folder = machine(&[("nr_kdamonds", "1\n"), ("0/contexts/nr_contexts", "1\n")]);
     let read = || damon(&Root::captured(folder.path())).unwrap().unwrap();
     assert_eq!((read().hidden, read().kdamonds[0].on), (true, None), "its state is not there");
@@ -104,7 +104,7 @@ fn probed(files: &[(&str, &str)]) -> Probed {
 }
 
 #[test]
-fn what_it_takes_is_found_out() {
+fn a_probe_reports_supported_features() {
     let all = probed(&READY);
     assert_eq!(all.operations, ["vaddr", "fvaddr", "paddr"]);
     assert!(all.actions.contains(&"migrate_hot".into()), "{all:?}");
@@ -121,7 +121,7 @@ fn what_it_takes_is_found_out() {
 }
 
 #[test]
-fn it_is_removed_when_something_fails_in_the_middle() {
+fn a_failed_probe_removes_its_thread() {
     // A folder in place of the file makes the write fail.
     for broken in [
         "0/contexts/nr_contexts",
@@ -138,7 +138,7 @@ fn it_is_removed_when_something_fails_in_the_middle() {
 }
 
 #[test]
-fn somebody_elses_is_left_alone() {
+fn a_probe_leaves_threads_of_other_programs_alone() {
     let mut files = READY.to_vec();
     files[0].1 = "2\n";
     let folder = machine(&files);

@@ -113,7 +113,7 @@ fn a_capture_reads_as_the_machine_does() {
 
 /// A hostile capture cannot make its reader wait, run out of memory, or show other files.
 #[test]
-fn a_captured_machine_has_nothing_but_regular_files_of_its_own() {
+fn a_captured_machine_has_only_regular_files_of_its_own() {
     let folder = machine();
     let top = folder.path().join("top");
     fs::create_dir_all(top.join("proc")).unwrap();
@@ -121,26 +121,30 @@ fn a_captured_machine_has_nothing_but_regular_files_of_its_own() {
     fs::write(folder.path().join("outside"), "secret\n").unwrap();
     let root = Root::captured(&top);
     let path = top.join("proc/meminfo");
-    let told = || Machine::read(&root).unwrap_err().to_string();
+    let message = || Machine::read(&root).unwrap_err().to_string();
 
     rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
     let why = "/proc/meminfo: cannot be read: it is a FIFO, not a regular file";
-    assert_eq!(told(), why);
+    assert_eq!(message(), why);
 
     for target in [folder.path().join("outside"), "../../outside".into(), "/dev/zero".into()] {
         fs::remove_file(&path).unwrap();
         symlink(target, &path).unwrap();
         assert!(root.has("/proc/meminfo"), "it is not hidden");
         let why = "/proc/meminfo: cannot be read: a symlink leads out of the root";
-        assert_eq!(told(), why);
+        assert_eq!(message(), why);
     }
 
     fs::remove_file(&path).unwrap();
     fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
-    assert!(told().ends_with("it is larger than 64 MiB, the limit for such a file"), "{}", told());
+    assert!(
+        message().ends_with("it is larger than 64 MiB, the limit for such a file"),
+        "{}",
+        message()
+    );
 
     fs::write(&path, format!("\u{1b}[2J{}\n", "x".repeat(1000))).unwrap();
-    assert!(told().len() < 300 && told().contains("\\u{1b}[2Jxxx"), "{}", told());
+    assert!(message().len() < 300 && message().contains("\\u{1b}[2Jxxx"), "{}", message());
 
     fs::remove_dir(top.join("sys/devices/system/node")).unwrap();
     symlink("/sys/devices/system/node", top.join("sys/devices/system/node")).unwrap();

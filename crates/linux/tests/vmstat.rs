@@ -36,15 +36,15 @@ fn of_a_machine() {
 }
 
 #[test]
-fn what_is_no_counter_is_named_with_its_line() {
+fn a_malformed_counter_is_named_with_its_line() {
     for (text, error) in [
         ("a 1\npgmigrate_fail x\n", "/proc/vmstat:2: \"pgmigrate_fail x\" is not a counter"),
         ("numa_hit\n", "/proc/vmstat:1: \"numa_hit\" is not a counter"),
         ("numa_hit -1\n", "/proc/vmstat:1: \"numa_hit -1\" is not a counter"),
     ] {
         let folder = folder(&[("proc/vmstat", text)]);
-        let told = vmstat::of_machine(&Root::captured(folder.path())).unwrap_err().to_string();
-        assert_eq!(told, format!("{error} and its value"));
+        let message = vmstat::of_machine(&Root::captured(folder.path())).unwrap_err().to_string();
+        assert_eq!(message, format!("{error} and its value"));
     }
 }
 

@@ -63,7 +63,7 @@ impl Status {
     }
 }
 
-/// All capabilities of `machine`, which was read below `root`; `asked` is the result of
+/// All capabilities of `machine`, which was read below `root`; `probed` is the result of
 /// [`interleaf_linux::machine::damon::probe::probe`], `None` when DAMON was not probed.
 ///
 /// # Errors
@@ -71,7 +71,7 @@ impl Status {
 pub fn capabilities(
     root: &Root,
     machine: &Machine,
-    asked: Option<&Result<Probed, ProbeError>>,
+    probed: Option<&Result<Probed, ProbeError>>,
 ) -> Result<Vec<Capability>, RootError> {
     let rights = Rights::read(root)?;
     let rights = rights.as_ref();
@@ -84,10 +84,10 @@ pub fn capabilities(
         ("setting weights", nodes::setting_weights(machine, rights)),
         ("automatic weights", nodes::automatic(machine)),
         ("moving pages", nodes::moving(root, rights)?),
-        ("DAMON", damon::operations(machine, asked)),
-        ("DAMON actions", damon::actions(machine, asked)),
-        ("DAMON destinations", damon::destinations(machine, asked)),
-        ("DAMON goals", damon::goals(machine, asked)),
+        ("DAMON", damon::operations(machine, probed)),
+        ("DAMON actions", damon::actions(machine, probed)),
+        ("DAMON destinations", damon::destinations(machine, probed)),
+        ("DAMON goals", damon::goals(machine, probed)),
         ("no other mover of pages", rivals::rivals(root, machine)?),
         ("nothing left behind", rivals::left_behind(root)),
         ("demotion", nodes::demotion(machine)),

@@ -1,5 +1,5 @@
-//! A source that programs feed through a Unix socket: where the machine has no counters of its own,
-//! or a simulator or another tool has better ones.
+//! A source that programs feed through a Unix socket: for a machine without counters, or if a
+//! simulator or another tool has better ones.
 //!
 //! A program connects and writes lines of JSON, each with the traffic since its last line:
 //!
@@ -10,13 +10,13 @@
 //! Domains and tiers are counted from 0; a missing number counts as unknown. Traffic of several
 //! programs is summed. A wrong line is ignored and reported in [`Feed::state`].
 //!
-//! A reading covers the time up to the last line in it, and the next one begins there: a line
-//! describes the time before it, so that a reading that ended between two lines would have too
-//! little traffic, and the next one too much. Without a line a reading covers no time. Programs
-//! should therefore write at least once in each sample. A line may give the end of its time as
-//! `"time_ns"` of the clock `CLOCK_MONOTONIC`; otherwise that is the time of its arrival, which on
-//! a busy machine is sometimes late. The first line of a program that gives its time has an unknown
-//! beginning: it is not counted, and the next one begins at its end.
+//! A reading ends with its last line, and the next reading begins there: a line describes the time
+//! before it, so that a reading that ended between two lines would have too little traffic, and the
+//! next reading too much. Without a line a reading covers no time. Programs should therefore write
+//! at least once in each sample. A line may give the end of its time as `"time_ns"` of the clock
+//! `CLOCK_MONOTONIC`; otherwise that is the time of its arrival, which on a busy machine is
+//! sometimes late. The first line of a program with `"time_ns"` covers a time with unknown
+//! beginning: it is not counted, and the second line begins at its end.
 
 use crate::source::{Reading, Source, SourceError, add, nothing};
 use interleaf_linux::launch::unix_socket::{Access, Socket, SocketError};
@@ -40,7 +40,7 @@ const LINE_MAX: usize = 4096;
 const CLIENTS_MAX: usize = 64;
 
 /// The part of a wrong line that is reported, characters.
-const TOLD_MAX: usize = 80;
+const QUOTED_MAX: usize = 80;
 
 /// A socket that programs feed.
 #[derive(Debug)]
@@ -126,7 +126,7 @@ impl Source for Feed {
     fn describe(&self) -> String {
         let state = self.state();
         let mut text = format!(
-            "what programs feed at {}: {} connected, {} lines",
+            "traffic fed at {}: {} connected, {} lines",
             self.socket.path().display(),
             state.clients,
             state.lines
@@ -203,7 +203,7 @@ fn serve(listener: &UnixListener, control: &UnixStream, shared: &Mutex<Shared>) 
 }
 
 impl Client {
-    /// Reads the bytes that have come; false when the program has disconnected.
+    /// Reads the available bytes; false when the program has disconnected.
     fn read(&mut self, shared: &Mutex<Shared>) -> bool {
         let mut bytes = [0; LINE_MAX];
         let count = match self.stream.read(&mut bytes) {
@@ -266,9 +266,9 @@ fn count_line(line: &[u8], first: &mut Option<Duration>, shared: &mut Shared) {
     shared.state.lines += 1;
     // A time in the future or before the feed, from another machine or clock, is ignored.
     let came = now();
-    let told = parsed.time_ns.map(Duration::from_nanos).filter(|told| *told <= came);
-    let (first, is_new) = (*first.get_or_insert(told.unwrap_or(came)), shared.is_new);
-    if told == Some(first) {
+    let time = parsed.time_ns.map(Duration::from_nanos).filter(|time| *time <= came);
+    let (first, is_new) = (*first.get_or_insert(time.unwrap_or(came)), shared.is_new);
+    if time == Some(first) {
         if is_new {
             shared.since = first;
         }
@@ -280,11 +280,11 @@ fn count_line(line: &[u8], first: &mut Option<Duration>, shared: &mut Shared) {
     add(&mut traffic.inserts, parsed.inserts);
     add(&mut traffic.occupancy_ns, parsed.occupancy_ns);
     let least = shared.until.unwrap_or(shared.since);
-    shared.until = Some(told.filter(|told| *told >= least).unwrap_or(came));
+    shared.until = Some(time.filter(|time| *time >= least).unwrap_or(came));
 }
 
 fn note_wrong_line(line: &[u8], why: &str, shared: &mut Shared) {
-    let told: String = String::from_utf8_lossy(line).chars().take(TOLD_MAX).collect();
+    let quoted: String = String::from_utf8_lossy(line).chars().take(QUOTED_MAX).collect();
     shared.state.wrong += 1;
-    shared.state.last_wrong = Some(format!("{told:?}: {why}"));
+    shared.state.last_wrong = Some(format!("{quoted:?}: {why}"));
 }

@@ -18,7 +18,7 @@ pub struct CpuCounters {
     pub own: u64,
     /// Time that the hypervisor took.
     pub stolen: u64,
-    /// The frequency of each CPU, kHz; empty where the kernel does not tell.
+    /// The frequency of each CPU, kHz; empty if the kernel does not report it.
     pub frequencies_khz: Vec<u64>,
 }
 
@@ -29,7 +29,7 @@ pub struct Interference {
     pub others: f64,
     /// CPUs that the hypervisor took, on average.
     pub stolen: f64,
-    /// The largest relative change of a CPU's frequency; `None` where it is not known.
+    /// The largest relative change of a CPU's frequency; `None` if unknown.
     pub frequency_change: Option<f64>,
 }
 
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_who_is_not_us() {
+    fn other_programs_have_the_rest_of_cpu_time() {
         let hz = rustix::param::clock_ticks_per_second();
         let earlier = CpuCounters { frequencies_khz: vec![1_000_000], ..CpuCounters::default() };
         let now = CpuCounters {

@@ -44,7 +44,7 @@ impl Meter {
         Ok((!zones.is_empty()).then_some(Self { root, zones }))
     }
 
-    /// The zones below `root` by name, readable or not, as [`Meter::names`] has them.
+    /// The names of all zones below `root`, readable or not, in the form of [`Meter::names`].
     ///
     /// # Errors
     /// When a folder cannot be listed.
@@ -53,7 +53,7 @@ impl Meter {
     }
 
     /// Energy since the last reading or, at first, since the meters were opened, J. Read it at
-    /// least once an hour: of a counter that wrapped twice, one range is lost.
+    /// least once an hour: if a counter wraps twice between readings, its energy is underestimated.
     ///
     /// # Errors
     /// When a counter cannot be read any more.
@@ -61,11 +61,11 @@ impl Meter {
         Ok(self.read_each()?.into_iter().flatten().sum())
     }
 
-    /// Energy of each of [`Meter::names`] since the last reading, J; `None` of a meter that cannot
+    /// Energy of each of [`Meter::names`] since the last reading, J; `None` for a meter that cannot
     /// be read any more.
     ///
     /// # Errors
-    /// As [`Meter::read`].
+    /// The errors of [`Meter::read`].
     pub fn read_each(&mut self) -> Result<Vec<Option<f64>>, RootError> {
         let mut joules = vec![];
         for zone in &mut self.zones {

@@ -1,10 +1,10 @@
-//! Traffic of one command, as caches count it for groups of processes: the kernel's resource
+//! Traffic of one command, counted by the caches for groups of processes: the kernel's resource
 //! control (Documentation/filesystems/resctrl.rst of Linux).
 //!
 //! A monitoring group is a folder; processes whose IDs are written to its `tasks`, and their later
 //! children, are counted together: `mon_data/mon_L3_*/mbm_total_bytes` are the bytes between the
-//! last-level cache of a socket and memory of any tier, reads and writes together. Where no tier is
-//! counted, that is still the command's own bandwidth.
+//! last-level cache of a socket and memory of any tier, reads and writes together. It is the
+//! bandwidth of the command even if no counter has the traffic of a tier.
 //!
 //! The folder is removed when the command has ended. Its name has the process ID of its creator, so
 //! that a later process finds and removes the folder of a killed one.
@@ -57,7 +57,7 @@ pub fn probe(root: &Root) -> Result<(), ResctrlError> {
     }
 }
 
-/// Removes the groups of killed processes, and gives their number.
+/// Removes the groups of killed processes; returns their number.
 ///
 /// # Errors
 /// When they cannot be listed or removed.
@@ -108,7 +108,7 @@ impl<'a> Monitor<'a> {
         let mut sum = None;
         let mut now = vec![];
         for cache in self.root.peek_names(&data)? {
-            // A cache that is out of counters gives `Unavailable`.
+            // The file of a cache without a free counter reads `Unavailable`.
             let text = self.root.peek(&format!("{data}/{cache}/{TOTAL}"))?.unwrap_or_default();
             let Ok(bytes) = text.trim().parse::<u64>() else { continue };
             let before = self.last.iter().find(|(name, _)| *name == cache);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_told() {
+    fn missing_resctrl_features_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         let why = probe(&Root::captured(folder.path())).unwrap_err();
         assert!(matches!(why, ResctrlError::NotMounted), "{why}");
@@ -166,7 +166,7 @@ mod tests {
         let top = folder.path().to_path_buf();
         let write =
             move |path: &str, text: &str| fs::write(top.join(path.trim_start_matches('/')), text);
-        let root = Root::live_answered(folder.path(), write);
+        let root = Root::live_simulated(folder.path(), write);
         let groups = folder.path().join("sys/fs/resctrl/mon_groups");
         // A group of a killed process, one of another program, and one of a running process.
         for name in ["interleaf-8-1", "theirs", "interleaf-7-9876", "interleaf-x"] {

@@ -1,5 +1,4 @@
-//! The trait of everything that counts traffic: the machine's counters, a recording, or a program's
-//! feed.
+//! The trait of traffic sources: the machine's counters, a recording, or a program's feed.
 
 use interleaf_model::machine::Traffic;
 use std::{

@@ -10,10 +10,10 @@ use std::{
 };
 
 /// `perf_event_open(2)`: counts an event of the PMU with type number `kind` on one CPU for all
-/// processes, from now on; in the group of `leader` where one is given, so that both are counted at
-/// the same time and read together. A read of the leader gives, each in 8 bytes of native order,
-/// the number of events in the group, the times for which it was enabled and counted, in ns, and
-/// the count of each event.
+/// processes, from now on; in the group of `leader` if given, so that both are counted at the same
+/// time and read together. A read of the leader gives, each in 8 bytes of native order, the number
+/// of events in the group, the times for which it was enabled and counted, in ns, and the count of
+/// each event.
 pub(crate) fn perf_event_open(
     kind: u32,
     config: [u64; 3],
@@ -26,8 +26,8 @@ pub(crate) fn perf_event_open(
 
 /// `perf_event_open(2)`: counts an event of the PMU with type number `kind` in all programs that
 /// this thread starts from now on, and in their descendants, on any CPU; not in this thread. Groups
-/// and reads are as of [`perf_event_open`]. `user_only` leaves the kernel's work for them out,
-/// which takes fewer rights.
+/// and reads are as of [`perf_event_open`]. `user_only` excludes kernel mode, which requires fewer
+/// rights.
 pub(crate) fn perf_event_open_for_children(
     kind: u32,
     config: [u64; 3],
@@ -38,8 +38,8 @@ pub(crate) fn perf_event_open_for_children(
     attr.set_inherit(1);
     attr.set_exclude_kernel(user_only.into());
     attr.set_exclude_hv(user_only.into());
-    // The event of this process is never enabled; a child's is enabled at exec. Group members
-    // follow the leader.
+    // The event is never enabled in this process; its inherited copy in a child is enabled at exec.
+    // Members of a group are enabled with their leader.
     attr.set_disabled(leader.is_none().into());
     attr.set_enable_on_exec(leader.is_none().into());
     open_event(&attr, 0, -1, leader)

@@ -2,8 +2,8 @@
 //! from `/proc/PID/stat` and `/proc/PID/io`.
 //!
 //! The kernel adds the usage of an ended process to the parent that waits for it, so that sums over
-//! living processes lose nothing as long as parents wait for their children: a process whose parent
-//! ended first shows only while it runs. A zombie still shows its usage, except memory.
+//! living processes are complete as long as parents wait for their children: a process whose parent
+//! ended first is counted only while it runs. A zombie still shows its usage, except memory.
 //!
 //! Resident memory is the kernel's figure in `stat`, which on machines with many CPUs is some MiB
 //! off; shared memory counts for each process.
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_that_is_none_is_named() {
+    fn a_malformed_file_is_named() {
         let folder = tempfile::tempdir().unwrap();
         written(folder.path(), "proc/7/stat", LINE);
         written(folder.path(), "proc/7/io", "rchar: 9\n");
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_ended_child_used_is_there_until_it_is_waited_for() {
+    fn usage_of_an_ended_child_is_counted_until_wait() {
         let root = Root::live();
         let script = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
         let mut child = Command::new("sh").args(["-c", script]).spawn().unwrap();

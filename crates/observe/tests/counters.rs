@@ -94,8 +94,8 @@ fn no_half_of_granite_rapids() {
                 (0xf006, Quantity::Written),
             ];
             assert_eq!(words, expected, "{pmu} on CPU {cpu}");
-            let tells = |event: &Planned| (event.domain, event.tier, event.scale);
-            assert!(of(&plan, &pmu, cpu).all(|event| tells(event) == (domain, Some(0), 64.0)));
+            let target = |event: &Planned| (event.domain, event.tier, event.scale);
+            assert!(of(&plan, &pmu, cpu).all(|event| target(event) == (domain, Some(0), 64.0)));
         }
     }
 }
@@ -182,7 +182,7 @@ fn an_old_kernel_has_no_room_for_cxl() {
 }
 
 #[test]
-fn what_is_missing_is_told_with_what_serves_instead() {
+fn missing_units_are_reported_with_alternatives() {
     let machine = copy(XEON);
     fs::remove_dir_all(devices(machine.path())).unwrap();
     let why = planned(machine.path()).unwrap_err();

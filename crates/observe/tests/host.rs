@@ -6,7 +6,7 @@
 use interleaf_linux::{
     machine::id_list::IdList,
     place::{
-        actuator::{Actuator, ActuatorError, Followed, Goal},
+        actuator::{Actuator, ActuatorError, ActuatorKind, Followed, Goal},
         layout::HostLayout,
     },
     process::numa_maps::NodeBytes,
@@ -96,12 +96,12 @@ impl Clock for Waits {
 /// An actuator that records its goals, and reports a placement and a note in every second sample.
 struct Noting {
     goals: Rc<RefCell<Vec<Goal>>>,
-    looks: u64,
+    samples: u64,
 }
 
 impl Actuator for Noting {
-    fn name(&self) -> &'static str {
-        "noting"
+    fn kind(&self) -> ActuatorKind {
+        ActuatorKind::Pages
     }
 
     fn describe(&self) -> String {
@@ -114,11 +114,11 @@ impl Actuator for Noting {
     }
 
     fn follow(&mut self) -> Result<Followed, ActuatorError> {
-        self.looks += 1;
-        let on = NodeBytes([(1, 100 * self.looks), (3, 50)].into_iter().collect());
-        Ok(match self.looks % 2 {
+        self.samples += 1;
+        let on = NodeBytes([(1, 100 * self.samples), (3, 50)].into_iter().collect());
+        Ok(match self.samples % 2 {
             1 => {
-                let notes = vec![format!("look {}", self.looks)];
+                let notes = vec![format!("sample {}", self.samples)];
                 Followed { on: Some(on), notes, ..Followed::default() }
             }
             _ => Followed::default(),
@@ -165,7 +165,7 @@ fn a_sample_is_of_the_time_that_was_counted() {
 }
 
 #[test]
-fn who_is_told_to_stop_stops() {
+fn a_stop_request_ends_the_observation() {
     let folder = machine(0);
     let root = Root::captured(folder.path());
     let source = Box::new(Spans(vec![Duration::ZERO; 3]));
@@ -179,7 +179,7 @@ fn goals_are_of_the_scopes_socket_and_are_set_once() {
     let folder = machine(0);
     let root = Root::captured(folder.path());
     let goals = Rc::new(RefCell::new(vec![]));
-    let actuator = Box::new(Noting { goals: goals.clone(), looks: 0 });
+    let actuator = Box::new(Noting { goals: goals.clone(), samples: 0 });
     let (source, clock) = (Box::new(Spans(vec![])), Box::new(Waits(9)));
     let mut host = Host::new(&root, layout(), source, clock, vec![Some(actuator)]).unwrap();
     for shares in [[0.0, 0.9, 0.0, 0.1], [0.0, 0.9, 0.0, 0.1], [0.0, 0.6, 0.0, 0.4]] {
@@ -192,10 +192,10 @@ fn goals_are_of_the_scopes_socket_and_are_set_once() {
 /// Notes of an actuator are kept until they are reported. A sample without a placement repeats the
 /// last placement.
 #[test]
-fn notes_are_kept_until_they_are_told() {
+fn notes_are_kept_until_they_are_reported() {
     let folder = machine(0);
     let root = Root::captured(folder.path());
-    let actuator = Box::new(Noting { goals: Rc::default(), looks: 0 });
+    let actuator = Box::new(Noting { goals: Rc::default(), samples: 0 });
     let source = Box::new(Spans(vec![Duration::ZERO; 4]));
     let mut host =
         Host::new(&root, layout(), source, Box::new(Waits(9)), vec![Some(actuator)]).unwrap();
@@ -205,6 +205,6 @@ fn notes_are_kept_until_they_are_told() {
     assert_eq!(residency(&mut host), Some(vec![0, 100, 0, 50]));
     assert_eq!(residency(&mut host), Some(vec![0, 100, 0, 50]), "it was not looked");
     assert_eq!(residency(&mut host), Some(vec![0, 300, 0, 50]));
-    assert_eq!(host.take_notes(), ["look 1", "look 3"]);
+    assert_eq!(host.take_notes(), ["sample 1", "sample 3"]);
     assert!(host.take_notes().is_empty());
 }

@@ -22,9 +22,9 @@ use std::{
 };
 
 /// A source with given readings.
-struct Given<'a>(std::slice::Iter<'a, Reading>);
+struct Fixed<'a>(std::slice::Iter<'a, Reading>);
 
-impl Source for Given<'_> {
+impl Source for Fixed<'_> {
     fn describe(&self) -> String {
         "given".into()
     }
@@ -38,7 +38,7 @@ fn recorded(readings: &[Reading]) -> (tempfile::TempDir, Replay) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("counters.csv");
     let file = fs::File::create(&path).unwrap();
-    let mut recorder = Recorder::new(Given(readings.iter()), file).unwrap();
+    let mut recorder = Recorder::new(Fixed(readings.iter()), file).unwrap();
     while recorder.read().is_ok() {}
     let replay = Replay::open(&path).unwrap();
     (folder, replay)
@@ -102,7 +102,7 @@ fn a_recording_by_hand() {
 }
 
 #[test]
-fn what_is_no_recording() {
+fn invalid_recordings_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.csv");
     let table = [
@@ -230,7 +230,7 @@ fn lines_may_have_a_time() {
 }
 
 #[test]
-fn wrong_lines_are_told_and_stop_nobody() {
+fn wrong_lines_are_reported_and_ignored() {
     let (folder, mut feed) = feed();
     let mut program = client(&folder);
     let good = "{\"domain\":0,\"tier\":0,\"read_bytes\":1}\n";

@@ -50,17 +50,19 @@ impl Version {
     }
 }
 
-/// The processes of a group; a process enters the group whose file it writes its ID to.
+/// The file with the processes of a group; a process that writes its ID to the file enters the
+/// group.
 pub const PROCESSES_FILE: &str = "cgroup.procs";
 
-/// The controllers that groups of version 2 give to their children: `+memory` adds one.
+/// The file with the controllers that groups of version 2 enable for their children: writing
+/// `+memory` enables one.
 pub const SUBTREE_CONTROL_FILE: &str = "cgroup.subtree_control";
 
-/// The controllers that a group of version 2 has.
+/// The file with the controllers of a group of version 2.
 pub const CONTROLLERS_FILE: &str = "cgroup.controllers";
 
-/// A limit of version 1 above this is none: the kernel rounds the largest signed number down to
-/// whole pages, of 4 KiB to 64 KiB.
+/// A limit of version 1 above this value means no limit: the kernel rounds the largest signed
+/// number down to whole pages, of 4 KiB to 64 KiB.
 const NO_LIMIT_BYTES: u64 = i64::MAX as u64 & !0xF_FFFF;
 
 /// A limit as the kernel writes it.
@@ -79,7 +81,7 @@ impl Limit {
         Some(if bytes < NO_LIMIT_BYTES { Self::Bytes(bytes) } else { Self::Unlimited })
     }
 
-    /// The limit in bytes; `None` where there is none.
+    /// The limit in bytes; `None` without a limit.
     pub const fn bytes(self) -> Option<u64> {
         match self {
             Self::Bytes(bytes) => Some(bytes),
@@ -91,7 +93,7 @@ impl Limit {
 /// A line of `/proc/PID/cgroup`: the group of a process in one tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Membership<'a> {
-    /// The controllers of the tree, with commas between them; empty of version 2.
+    /// The controllers of the tree, separated by commas; empty for version 2.
     pub controllers: &'a str,
     /// The group below the top of the tree. It begins with `/..` when the group is outside the
     /// reader's cgroup namespace.
@@ -105,7 +107,7 @@ impl<'a> Membership<'a> {
         Some(Self { controllers: parts.next()?, path: parts.next()? })
     }
 
-    /// True when the tree has this controller; version 2 has one tree, whatever the controller.
+    /// True when the tree has this controller; version 2 has one tree for all controllers.
     pub fn has(&self, version: Version, controller: &str) -> bool {
         match version {
             Version::One => self.controllers.split(',').any(|name| name == controller),
@@ -124,8 +126,8 @@ pub fn lists(controllers: &str, controller: &str) -> bool {
     controllers.split_ascii_whitespace().any(|name| name == controller)
 }
 
-/// The process IDs in a text of `cgroup.procs`; lines that are none are left out, and so are
-/// processes outside the reader's PID namespace, which the kernel writes as 0.
+/// The process IDs in a text of `cgroup.procs`, without malformed lines and without processes
+/// outside the reader's PID namespace, which the kernel writes as 0.
 pub fn processes(text: &str) -> impl Iterator<Item = u32> {
     text.lines().filter_map(|line| line.trim().parse().ok()).filter(|pid| *pid != 0)
 }

@@ -21,7 +21,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Those of the running kernel. Allocates nothing.
+    /// The files of the running kernel. Allocates nothing.
     pub fn live() -> Self {
         Self { root: Cow::Borrowed(Path::new("/")) }
     }
@@ -82,8 +82,8 @@ pub fn is_absent(why: &io::Error) -> bool {
         || why.raw_os_error().is_some_and(|number| [libc::ESRCH, libc::ENODEV].contains(&number))
 }
 
-/// Reads a file into `buffer` and gives the part that was filled, which is all of a file that is
-/// shorter than the buffer. Allocates nothing.
+/// Reads a file into `buffer` and returns the filled part: the whole file if it is shorter than the
+/// buffer. Allocates nothing.
 ///
 /// # Errors
 /// When the file cannot be opened or read.
@@ -101,8 +101,8 @@ pub fn read_into<'a>(path: &CStr, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> 
     Ok(&buffer[..filled])
 }
 
-/// Calls `line` with each line of a file, without its newline, until it gives `false`. The buffer
-/// holds at least one line: a longer one is cut to the buffer's length. Allocates nothing.
+/// Calls `line` with each line of a file, without its newline, until `line` returns `false`. A line
+/// longer than the buffer is cut to the buffer's length. Allocates nothing.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -145,7 +145,7 @@ pub fn each_line(
     }
 }
 
-/// Calls `name` with the name of each entry of a folder, except `.` and `..`, until it gives
+/// Calls `name` with the name of each entry of a folder, except `.` and `..`, until `name` returns
 /// `false`: by getdents64(2) into `buffer`, since opendir(3) allocates.
 ///
 /// # Errors
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_whole_whatever_the_buffer() {
+    fn lines_are_complete_with_any_buffer_size() {
         for buffer in [4, 5, 7, 64] {
             assert_eq!(lines("abc\n\nde\nf", buffer), ["abc", "", "de", "f"], "{buffer}");
         }
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_is_absent() {
+    fn a_removed_file_is_absent() {
         let files = Files::live();
         assert!(files.of_process(std::process::id(), "stat").expect("a file").is_some());
         assert!(files.of_process(u32::MAX, "stat").expect("no error").is_none());

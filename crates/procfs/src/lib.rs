@@ -1,10 +1,10 @@
 //! Readers of `/proc` and of control groups, shared by every crate that asks the kernel about a
 //! process.
 //!
-//! Parsing and reading are separate. A parser borrows the text that it is given and allocates
-//! nothing, so that a captured machine, a test and a library under `LD_PRELOAD` use the same one.
-//! [`files::Files`] reads the files of the kernel below a root; [`files::read_into`] and
-//! [`files::names`] do so into a buffer of the caller.
+//! Parsing and reading are separate. A parser borrows its text and allocates nothing, so that
+//! captured machines, tests and a library under `LD_PRELOAD` use the same parser. [`files::Files`]
+//! reads the files of the kernel below a root; [`files::read_into`] and [`files::names`] do so into
+//! a buffer of the caller.
 //!
 //! ```text
 //! preload, pager:  Files::live().process(pid)? -> text -> Stat::parse(&text)
@@ -12,8 +12,8 @@
 //! ```
 //!
 //! A library under `LD_PRELOAD` may call neither the `malloc` of the program nor a function of the
-//! C library that does (`opendir`). Nothing here calls `opendir`; what allocates does so through
-//! Rust's global allocator, and its documentation says so.
+//! C library that does (`opendir`). No function of this crate calls `opendir`; functions that
+//! allocate use Rust's global allocator, and document it.
 
 pub mod page;
 

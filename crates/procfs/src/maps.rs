@@ -14,12 +14,12 @@ use std::ops::Range;
 pub struct Mapping<'a> {
     /// Its addresses, page-aligned.
     pub addresses: Range<u64>,
-    /// `rwxp` with `-` for a right that is missing and `s` for shared memory.
+    /// `rwxp`, with `-` for a missing right and `s` for shared memory.
     pub rights: [u8; 4],
     /// The inode of its file; 0 of anonymous memory.
     pub inode: u64,
-    /// Its file, or a name of the kernel such as `[heap]`, up to the first space; empty where it
-    /// has none.
+    /// The file of the mapping, or a name of the kernel such as `[heap]`, up to the first space;
+    /// empty without a name.
     pub name: &'a [u8],
 }
 
@@ -41,25 +41,26 @@ impl<'a> Mapping<'a> {
         u32::from(read == b'r') | u32::from(write == b'w') << 1 | u32::from(execute == b'x') << 2
     }
 
-    /// True of a mapping that is copied on write.
+    /// True for a mapping that is copied on write.
     pub fn is_private(&self) -> bool {
         self.rights[3] == b'p'
     }
 
-    /// True of memory that belongs to no file and to no part of the kernel (`[vdso]`, `[vvar]`,
-    /// `[vsyscall]`); `[heap]`, `[stack]` and named anonymous memory are among it.
+    /// True for memory that belongs to no file and to no part of the kernel (`[vdso]`, `[vvar]`,
+    /// `[vsyscall]`), including `[heap]`, `[stack]` and named anonymous memory.
     pub fn is_private_anonymous(&self) -> bool {
         self.is_private() && self.inode == 0 && !self.name.starts_with(b"[v")
     }
 
-    /// True of private memory that mmap(2) gave with `MAP_ANONYMOUS`: neither the heap nor a stack.
+    /// True for private memory that was mapped by mmap(2) with `MAP_ANONYMOUS`: neither the heap
+    /// nor a stack.
     pub fn is_anonymous_mmap(&self) -> bool {
         let is_plain = self.name.is_empty() || self.name.starts_with(b"[anon");
         self.is_private() && self.inode == 0 && is_plain
     }
 }
 
-/// The mappings in a text of `maps`; lines that are none are left out.
+/// The mappings in a text of `maps`; malformed lines are left out.
 pub fn mappings(maps: &[u8]) -> impl Iterator<Item = Mapping<'_>> {
     maps.split(|byte| *byte == b'\n').filter_map(Mapping::parse)
 }

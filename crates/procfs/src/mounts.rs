@@ -7,10 +7,10 @@ pub struct Mount<'a> {
     pub kind: &'a str,
     /// The place where it is mounted, with escapes: see [`unescaped`].
     pub at: &'a str,
-    /// The folder of the file system that shows there, with escapes; `/` is all of it.
+    /// The mounted folder of the file system, with escapes; `/` is the whole file system.
     pub top: &'a str,
-    /// Options of the file system, with commas between them; control groups of version 1 name
-    /// their controllers here.
+    /// Options of the file system, separated by commas; control groups of version 1 have their
+    /// controllers here.
     pub options: &'a str,
 }
 
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_files_tell_the_same() {
+    fn mountinfo_and_mounts_agree() {
         let info = "35 31 0:32 / /sys/fs/cgroup/memory rw shared:9 - cgroup cgroup rw,memory";
         let mounts = "cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0";
         let (kind, at, top, options) = ("cgroup", "/sys/fs/cgroup/memory", "/", "rw,memory");

@@ -1,7 +1,7 @@
 //! Sizes of pages.
 //!
-//! Memory that a drive extends has pages of 4 KiB on every kernel that Interleaf supports for it;
-//! code that works with other page sizes asks the kernel (`sysconf(_SC_PAGESIZE)`).
+//! Extended memory has pages of 4 KiB on every supported kernel; code that supports other page
+//! sizes reads the size from the kernel (`sysconf(_SC_PAGESIZE)`).
 
 /// Bytes of a page.
 pub const PAGE_BYTES: usize = 4096;

@@ -1,11 +1,10 @@
 //! Pages of a process: `/proc/PID/pagemap`, 8 bytes a page
 //! (Documentation/admin-guide/mm/pagemap.rst), and its ioctl `PAGEMAP_SCAN`.
 //!
-//! A mapping can be terabytes of addresses of which few were ever touched. Asking `move_pages`
-//! about an address takes 150 to 200 ns, also where there is no page (Linux 6.18 in a virtual
-//! machine); an entry here takes 3 ns where there is none and 40 ns where there is one, and tells
-//! of pages that are shared before they are tried. `PAGEMAP_SCAN` (since 6.7) skips empty page
-//! tables.
+//! A mapping can be terabytes of addresses of which few were ever touched. A query of an address by
+//! `move_pages` takes 150 to 200 ns, also without a page (Linux 6.18 in a virtual machine). An
+//! entry of the pagemap takes 3 ns without a page and 40 ns with one, and shows shared pages before
+//! a move is tried. `PAGEMAP_SCAN` (since 6.7) skips empty page tables.
 
 #![expect(unsafe_code, reason = "no crate wraps PAGEMAP_SCAN")]
 
@@ -63,7 +62,7 @@ pub fn entry_offset(address: u64, page_bytes: u64) -> u64 {
     address / page_bytes * ENTRY_BYTES
 }
 
-/// The entries in bytes of the file; half an entry at the end is left out.
+/// The entries in bytes of the file; an incomplete entry at the end is left out.
 pub fn entries(bytes: &[u8]) -> impl Iterator<Item = Entry> {
     let entries = bytes.chunks_exact(ENTRY_BYTES as usize);
     entries.filter_map(|entry| Some(Entry(u64::from_ne_bytes(entry.try_into().ok()?))))

@@ -10,7 +10,7 @@
 
 use crate::words::{decimal, words};
 
-/// A line of `stat`. Fields are parsed when they are asked for.
+/// A line of `stat`, whose fields are parsed on access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat<'a> {
     /// The process or thread ID.
@@ -41,12 +41,12 @@ impl<'a> Stat<'a> {
         words(self.fields).next()?.first().copied()
     }
 
-    /// True of a process that has ended and was not waited for yet.
+    /// True for a process that has ended and was not waited for yet.
     pub fn is_zombie(&self) -> bool {
         matches!(self.state(), Some(b'Z' | b'X'))
     }
 
-    /// True of a thread that runs or waits for a CPU.
+    /// True for a thread that runs or waits for a CPU.
     pub fn is_running(&self) -> bool {
         self.state() == Some(b'R')
     }
@@ -92,7 +92,7 @@ impl<'a> Stat<'a> {
         self.field(22)
     }
 
-    /// Resident pages; on machines with many CPUs the kernel is some MiB off.
+    /// Resident pages; on machines with many CPUs the kernel's figure has an error of some MiB.
     pub fn resident_pages(&self) -> Option<u64> {
         self.field(24)
     }

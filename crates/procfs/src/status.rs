@@ -2,7 +2,7 @@
 
 use crate::words::{decimal, hexadecimal};
 
-/// The value of a field such as `Mems_allowed_list`; `None` where there is no such line.
+/// The value of a field such as `Mems_allowed_list`; `None` if the line is missing.
 pub fn field<'a>(status: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let value = |line: &'a [u8]| line.strip_prefix(name.as_bytes())?.strip_prefix(b":");
     status.split(|byte| *byte == b'\n').find_map(value).map(<[u8]>::trim_ascii)

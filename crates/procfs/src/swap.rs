@@ -1,4 +1,4 @@
-//! Swap: `/proc/swaps` (proc(5)), swapon(2) and swapoff(2).
+//! Swap: `/proc/swaps` (proc(5)), and swapon(2).
 
 #![expect(unsafe_code, reason = "no crate wraps the calls for swap")]
 
@@ -7,32 +7,20 @@ use std::{ffi::CStr, io};
 /// `SWAP_FLAG_PREFER` of `linux/swap.h` with the highest priority: before all other swap.
 pub const HIGHEST_PRIORITY: libc::c_int = 0x8000 | 0x7fff;
 
-/// True when a text of `/proc/swaps` has a file of this name, in whichever folder. The kernel
-/// escapes spaces in paths (`\040`), so that names with spaces are not found.
+/// True when a text of `/proc/swaps` has a file of this name, in any folder. The kernel escapes
+/// spaces in paths (`\040`), so that names with spaces are not found.
 pub fn is_in_use(swaps: &str, file_name: &str) -> bool {
     let name = |line: &str| Some(line.split_whitespace().next()?.rsplit('/').next()? == file_name);
     swaps.lines().any(|line| name(line) == Some(true))
 }
 
-/// swapon(2): swaps to a file that mkswap(8) has prepared. It takes `CAP_SYS_ADMIN`.
+/// swapon(2): swaps to a file that mkswap(8) has prepared. Requires `CAP_SYS_ADMIN`.
 ///
 /// # Errors
-/// Those of swapon(2).
+/// The errors of swapon(2).
 pub fn swap_on(path: &CStr, flags: libc::c_int) -> io::Result<()> {
     // SAFETY: the path ends with a zero byte, and the call touches no memory of this process.
     match unsafe { libc::swapon(path.as_ptr(), flags) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// swapoff(2): reads all pages of a file back into memory and stops swapping to it.
-///
-/// # Errors
-/// Those of swapoff(2): `ENOMEM` where the pages do not fit, `EINTR` on a signal.
-pub fn swap_off(path: &CStr) -> io::Result<()> {
-    // SAFETY: the path ends with a zero byte, and swapped pages keep their content.
-    match unsafe { libc::swapoff(path.as_ptr()) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -51,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn swapoff_of_a_file_that_is_no_swap_fails() {
-        assert!(swap_off(c"/proc/self/stat").is_err());
+    fn swapon_of_a_file_that_is_no_swap_fails() {
+        assert!(swap_on(c"/proc/self/stat", HIGHEST_PRIORITY).is_err());
     }
 }

@@ -1,6 +1,6 @@
 //! Numbers and words in bytes.
 
-/// The words of a line, which spaces, tabs and newlines divide.
+/// The words of a line, separated by spaces, tabs and newlines.
 pub(crate) fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty())
 }

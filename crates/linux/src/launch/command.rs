@@ -3,8 +3,8 @@
 //! A wrapper has to outlive its command, in order to restore the settings that were changed for it.
 //! Signals that would end the wrapper are therefore passed on to the command, and the wrapper ends
 //! when the command does. A terminal sends the signals of its keys to both: those are not passed on
-//! again. A signal to the whole process group (`kill 0`, `timeout`) cannot be told from one to the
-//! wrapper alone: the command gets it twice.
+//! again. A signal to the whole process group (`kill 0`, `timeout`) cannot be distinguished from a
+//! signal to the wrapper alone: the command gets it twice.
 //!
 //! A signal that was ignored when this process started stays ignored, as `nohup` and `trap '' INT`
 //! ask for, and the command starts with the dispositions and the mask that this process was started
@@ -156,7 +156,7 @@ impl Signals {
     /// As [`Signals::start`]; stdout and stderr go to `output` where one is given.
     ///
     /// # Errors
-    /// As for [`Signals::start`].
+    /// The errors of [`Signals::start`].
     pub fn start_into(
         &self,
         output: Option<&File>,
@@ -217,11 +217,11 @@ impl Signals {
 
     /// A thread that receives a process ID and reports the end of that process.
     fn waiter(&self) -> io::Result<Sender<Pid>> {
-        let (sender, told) = channel();
+        let (sender, pid_of_child) = channel();
         let to = self.sender.clone();
         thread::Builder::new().name("waiter".into()).spawn(move || {
             // No command was started.
-            let Ok(pid) = told.recv() else { return };
+            let Ok(pid) = pid_of_child.recv() else { return };
             // `WNOWAIT`: the owner reaps the process, so that its ID is not reused while signals
             // are still sent to it.
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
@@ -326,7 +326,7 @@ impl Running<'_> {
         }
     }
 
-    /// Waits for the command's end and gives its exit status.
+    /// Waits for the command's end and returns its exit status.
     ///
     /// # Errors
     /// When wait(2) fails.
@@ -345,7 +345,7 @@ impl Running<'_> {
     }
 
     /// The first signal that was delivered while the command ran, to it or to this process.
-    pub fn came(&self) -> Option<i32> {
+    pub fn arrived_signal(&self) -> Option<i32> {
         self.signal
     }
 
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_started_is_named() {
+    fn a_command_that_cannot_be_started_is_named() {
         let signals = Signals::hold().unwrap();
         let why = start(&signals, &["/nowhere/x"]).unwrap_err().to_string();
         assert!(why.starts_with("/nowhere/x: cannot be started: "), "{why}");
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ignored_is_known() {
+    fn ignored_signals_are_read() {
         let sigpipe = 1 << (signal_hook::consts::signal::SIGPIPE - 1);
         assert_ne!(ignored(&Root::live()) & sigpipe, 0, "as every program in Rust does");
         assert_eq!(ignored(&Root::captured("/nowhere")), 0);

@@ -1,5 +1,5 @@
-//! The storage behind a folder or device in which pages could be kept: its file system, and whether
-//! it is a drive at all.
+//! The storage behind a folder or device of pages: its file system, and its nature: a drive, memory
+//! or a network.
 
 use crate::root::{Root, RootError};
 use rustix::fs::{major, minor, statfs};
@@ -32,7 +32,7 @@ const FILE_SYSTEMS: [(u64, &str, Nature); 13] = [
 pub enum Nature {
     /// A drive of this machine.
     Drive,
-    /// DRAM, which is what is to be extended.
+    /// DRAM, which cannot extend DRAM.
     Memory,
     /// Another machine, or another program.
     Network,
@@ -40,10 +40,10 @@ pub enum Nature {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Storage {
-    /// The name of a folder's file system; `None` of a block device.
+    /// The name of a folder's file system; `None` for a block device.
     pub file_system: Option<&'static str>,
     pub nature: Nature,
-    /// True of a hard disk, false of a solid-state drive; `None` where the kernel does not know.
+    /// True for a hard disk, false of a solid-state drive; `None` where the kernel does not know.
     pub is_rotational: Option<bool>,
 }
 
@@ -80,7 +80,7 @@ impl Storage {
 /// True when the drive of a file system or a partition is a hard disk.
 fn is_rotational(root: &Root, device: u64) -> Result<Option<bool>, RootError> {
     let folder = format!("/sys/dev/block/{}:{}", major(device), minor(device));
-    // A virtual drive has a default there, which says nothing about the host's drive.
+    // The attribute of a virtual drive is a default, unrelated to the host's drive.
     let is_virtual = |part: &OsStr| part.to_string_lossy().starts_with("virtio");
     let path = fs::canonicalize(root.at(&folder)).unwrap_or_default();
     if path.iter().any(is_virtual) {

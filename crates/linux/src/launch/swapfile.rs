@@ -8,15 +8,17 @@
 use crate::{
     place::journal::{
         Journal, JournalError,
-        swap_file::{PREFIX, RemoveError, is_ours, remove, run_tool},
+        swap_file::{COMMAND_PREFIX, PREFIX, RemoveError, is_ours, remove, run_tool},
     },
     root::{Root, RootError},
 };
-use rustix::fs::OFlags;
+use interleaf_procfs::swap;
+use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use std::{
+    ffi::CString,
     fs::{self, File},
     io::{self, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
+    os::unix::{ffi::OsStrExt as _, fs::OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -29,7 +31,7 @@ const NAMES: u32 = 1000;
 /// A swap file. The journal that it was made with switches it off and removes it.
 #[derive(Debug)]
 pub struct SwapFile {
-    /// Open as long as the file is in use: the lock tells other processes that it is.
+    /// Open, and locked, while the file is in use: other processes do not remove a locked file.
     _lock: File,
 }
 
@@ -62,9 +64,7 @@ impl SwapFile {
         folder: &Path,
         bytes: u64,
     ) -> Result<Self, SwapError> {
-        let folder = folder.canonicalize()?;
-        remove_leftovers(root, &folder)?;
-        let (path, mut file) = create(journal, &folder)?;
+        let (path, mut file) = begin(root, journal, folder, PREFIX)?;
         // Swap needs allocated blocks: the kernel refuses holes.
         let zeros = vec![0; CHUNK];
         for _ in 0..bytes.div_ceil(CHUNK as u64) {
@@ -75,13 +75,50 @@ impl SwapFile {
         run_tool("swapon", &path)?;
         Ok(Self { _lock: file })
     }
+
+    /// Creates a swap file of `bytes` in `folder`, which the kernel uses before all others, and
+    /// switches it on, after removing those of processes that have ended. Its blocks are reserved
+    /// and not written.
+    ///
+    /// # Errors
+    /// As [`Self::new`], and when the file system cannot reserve blocks.
+    pub fn preferred(
+        root: &Root,
+        journal: &mut Journal<'_>,
+        folder: &Path,
+        bytes: u64,
+    ) -> Result<Self, SwapError> {
+        let (path, file) = begin(root, journal, folder, COMMAND_PREFIX)?;
+        fallocate(&file, FallocateFlags::empty(), 0, bytes).map_err(io::Error::from)?;
+        file.sync_all()?;
+        run_tool("mkswap", &path)?;
+        let path = CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)?;
+        swap::swap_on(&path, swap::HIGHEST_PRIORITY)?;
+        Ok(Self { _lock: file })
+    }
+}
+
+/// Removes leftovers from a folder, and creates an empty file in it.
+fn begin(
+    root: &Root,
+    journal: &mut Journal<'_>,
+    folder: &Path,
+    prefix: &str,
+) -> Result<(PathBuf, File), SwapError> {
+    let folder = folder.canonicalize()?;
+    remove_leftovers(root, &folder)?;
+    create(journal, &folder, prefix)
 }
 
 /// Creates the file under an unused name and locks it.
-fn create(journal: &mut Journal<'_>, folder: &Path) -> Result<(PathBuf, File), SwapError> {
+fn create(
+    journal: &mut Journal<'_>,
+    folder: &Path,
+    prefix: &str,
+) -> Result<(PathBuf, File), SwapError> {
     let pid = std::process::id();
     for count in 0..NAMES {
-        let path = folder.join(format!("{PREFIX}{pid}-{count}"));
+        let path = folder.join(format!("{prefix}{pid}-{count}"));
         if path.symlink_metadata().is_ok() {
             continue;
         }
@@ -125,10 +162,10 @@ mod tests {
     use crate::place::journal::{Undone, swap_file::tests::machine};
 
     #[test]
-    fn a_journal_removes_what_is_noted_and_not_yet_in_use() {
+    fn a_journal_removes_a_swap_file_that_is_not_in_use() {
         let (folder, root) = machine("");
         let (mut journal, _) = Journal::open(&root).unwrap();
-        let (path, _lock) = create(&mut journal, folder.path()).unwrap();
+        let (path, _lock) = create(&mut journal, folder.path(), PREFIX).unwrap();
         assert!(path.exists());
         let undone = journal.close().unwrap();
         assert!(matches!(&undone[..], [Undone::Restored(change)] if change.was == "no file"));
@@ -137,10 +174,10 @@ mod tests {
 
     /// `swapoff` of a file that is no swap file fails on every machine, for root too.
     #[test]
-    fn what_swapoff_refuses_is_told_and_tried_again_by_the_next_journal() {
+    fn a_failed_swapoff_is_reported_and_retried_by_the_next_journal() {
         let (folder, root) = machine("");
         let (mut journal, _) = Journal::open(&root).unwrap();
-        let (path, _lock) = create(&mut journal, folder.path()).unwrap();
+        let (path, _lock) = create(&mut journal, folder.path(), PREFIX).unwrap();
         let line = format!("{} file 65532 0 -2\n", path.display());
         let swaps = root.at("/proc/swaps");
         fs::write(&swaps, format!("Filename Type Size Used Priority\n{line}")).unwrap();
@@ -162,7 +199,7 @@ mod tests {
     fn a_leftover_is_removed_unless_a_process_holds_it() {
         let (folder, root) = machine("");
         let (mut journal, _) = Journal::open(&root).unwrap();
-        let (held, lock) = create(&mut journal, folder.path()).unwrap();
+        let (held, lock) = create(&mut journal, folder.path(), PREFIX).unwrap();
         // The ID of a running process, as after a restart of a container.
         let left = folder.path().join(format!("{PREFIX}{}-7", std::process::id()));
         fs::write(&left, "").unwrap();

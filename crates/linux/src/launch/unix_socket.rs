@@ -24,7 +24,7 @@ use std::{
 /// The reason why a path cannot be listened at.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
-    #[error("{}: somebody else listens there", .0.display())]
+    #[error("{}: another program listens there", .0.display())]
     InUse(PathBuf),
     #[error("{}: is there and is no socket", .0.display())]
     NoSocket(PathBuf),
@@ -61,7 +61,7 @@ impl Socket {
         // descriptor cannot be redirected. It is short, too: the kernel takes 108 bytes at most.
         let making = Folder::random_name(OsStr::new("")).map_err(failed)?;
         let listener = UnixListener::bind(folder.path().join(&making)).map_err(failed)?;
-        let placed = give_name(&folder, &making, &name, access);
+        let placed = place_at(&folder, &making, &name, access);
         let removed = folder.unlink(&making);
         match placed.and_then(|id| removed.map(|()| id)) {
             Ok(id) => Ok(Self { listener, path: path.into(), id }),
@@ -115,13 +115,13 @@ fn remove_stale(folder: &Folder, name: &OsStr, path: &Path) -> Result<(), Socket
 }
 
 /// Sets the mode and group of a socket, then gives it its name.
-fn give_name(folder: &Folder, making: &OsStr, name: &OsStr, access: Access) -> io::Result<FileId> {
+fn place_at(folder: &Folder, making: &OsStr, name: &OsStr, access: Access) -> io::Result<FileId> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let node = openat(folder, making, flags, Mode::empty())?;
     let found = fstat(&node)?;
     let is_ours = found.st_uid == geteuid().as_raw();
     if FileType::from_raw_mode(found.st_mode) != FileType::Socket || !is_ours {
-        return Err(io::Error::other("somebody else has replaced it"));
+        return Err(io::Error::other("another program has replaced it"));
     }
     let mode = match access.group {
         None => 0o600,
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_put_there_stays() {
+    fn files_of_other_programs_stay() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sock");
         let first = Socket::listen(&path, Access::default()).unwrap();

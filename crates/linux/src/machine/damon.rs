@@ -1,4 +1,4 @@
-//! DAMON: whether the kernel has it, which threads are set up, and what they can do.
+//! DAMON in the kernel: its threads that are set up, and their features.
 //!
 //! Its sysfs files appear as it is set up: `kdamonds/N` is a thread, `contexts/0` below it holds
 //! the monitored memory and the intervals, `schemes/N` below that the actions on regions. Most

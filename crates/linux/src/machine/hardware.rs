@@ -1,6 +1,6 @@
 //! The hardware of a machine as far as it can be read: caches, DIMMs, frequency settings,
-//! prefetchers, and the hypervisor of a guest. Every record of a measurement has it: the same
-//! kernel gives other figures on another machine, and on the same machine with other settings.
+//! prefetchers, and the hypervisor of a guest. Every record of a measurement has these data:
+//! figures depend on the machine and on its settings.
 
 mod dimms;
 
@@ -38,13 +38,13 @@ pub struct Hardware {
     /// True when cores may exceed their rated frequency.
     pub turbo: Known<bool>,
     pub prefetchers: Known<Vec<Prefetcher>>,
-    /// The hypervisor of a guest; `None` of a machine that does not say that it is one.
+    /// The hypervisor of a guest; `None` on a machine that reports none.
     pub guest_of: Option<String>,
     /// The product name.
     pub product: Option<String>,
 }
 
-/// A cache as the kernel lists it. In a guest it is what the hypervisor claims.
+/// A cache as the kernel lists it. In a guest, these are the claims of the hypervisor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cache {
     /// 1 is the level nearest to the core.
@@ -66,7 +66,7 @@ impl Hardware {
     /// Reads the hardware of the machine below `root`.
     ///
     /// # Errors
-    /// When a file that is there holds nonsense.
+    /// When an existing file is malformed.
     pub fn read(root: &Root) -> Result<Self, RootError> {
         let info = root.text("/proc/cpuinfo")?.unwrap_or_default();
         Ok(Self {
@@ -88,9 +88,8 @@ impl Hardware {
         self.last_level.iter().find(|cache| cache.cpus.has(cpu))
     }
 
-    /// The part of the last-level cache that each of some CPUs has when all of them are in use,
-    /// bytes: that of the cache which fewest of them share. `None` where the kernel lists no
-    /// caches.
+    /// The share of the last-level cache of each of `cpus` when all of them are in use, bytes: the
+    /// largest share over all caches. `None` if the kernel lists no caches.
     pub fn last_level_share(&self, cpus: &[u32]) -> Option<u64> {
         let share = |cache: &Cache| {
             let sharing = cpus.iter().filter(|cpu| cache.cpus.has(**cpu)).count() as u64;
@@ -178,8 +177,8 @@ fn prefetchers(root: &Root, info: &str) -> Known<Vec<Prefetcher>> {
     Ok(PREFETCHERS.iter().enumerate().map(prefetcher).collect())
 }
 
-/// The hypervisor of a guest: guests' CPUs say that they are such (CPUID leaf 1, ECX bit 31), and
-/// the firmware mostly names the hypervisor.
+/// The hypervisor of a guest: the CPUs of a guest have the flag `hypervisor` (CPUID leaf 1, ECX bit
+/// 31), and the firmware usually names the hypervisor.
 fn guest_of(root: &Root, info: &str) -> Result<Option<String>, RootError> {
     let has_flag = |line: &str| {
         line.starts_with("flags") && line.split_whitespace().any(|flag| flag == "hypervisor")
@@ -210,7 +209,7 @@ mod tests {
     use super::*;
     use std::{fs, path::Path};
 
-    fn put(folder: &Path, path: &str, bytes: &[u8]) {
+    fn write_file(folder: &Path, path: &str, bytes: &[u8]) {
         let path = folder.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, bytes).unwrap();
@@ -226,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_said() {
+    fn missing_hardware_files_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         let found = Hardware::read(&Root::captured(folder.path())).unwrap();
         assert_eq!((&found.caches, &found.last_level), (&vec![], &vec![]));
@@ -255,13 +254,17 @@ mod tests {
                 (3, 3, size, "Unified", shared.to_string()),
             ] {
                 let cache = format!("sys/devices/system/cpu/cpu{cpu}/cache/index{index}");
-                put(at, &format!("{cache}/level"), format!("{level}\n").as_bytes());
-                put(at, &format!("{cache}/size"), format!("{size}\n").as_bytes());
-                put(at, &format!("{cache}/type"), format!("{kind}\n").as_bytes());
-                put(at, &format!("{cache}/shared_cpu_list"), format!("{shared}\n").as_bytes());
+                write_file(at, &format!("{cache}/level"), format!("{level}\n").as_bytes());
+                write_file(at, &format!("{cache}/size"), format!("{size}\n").as_bytes());
+                write_file(at, &format!("{cache}/type"), format!("{kind}\n").as_bytes());
+                write_file(
+                    at,
+                    &format!("{cache}/shared_cpu_list"),
+                    format!("{shared}\n").as_bytes(),
+                );
             }
         }
-        put(at, "sys/devices/system/cpu/cpufreq/boost", b"1\n");
+        write_file(at, "sys/devices/system/cpu/cpufreq/boost", b"1\n");
         let found = Hardware::read(&Root::captured(at)).unwrap();
         let lists: Vec<String> = found.last_level.iter().map(|it| it.cpus.to_string()).collect();
         assert_eq!(lists, ["0-2", "3-5", "6", "7"]);
@@ -273,21 +276,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_read() {
+    fn hardware_files_are_read() {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path();
         let cache = "sys/devices/system/cpu/cpu0/cache/index3";
-        put(at, &format!("{cache}/level"), b"3\n");
-        put(at, &format!("{cache}/size"), b"36608K\n");
-        put(at, &format!("{cache}/type"), b"Unified\n");
-        put(at, &format!("{cache}/shared_cpu_list"), b"0-1\n");
-        put(at, "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", b"powersave\n");
-        put(at, "sys/devices/system/cpu/intel_pstate/no_turbo", b"1\n");
-        put(at, "proc/cpuinfo", b"vendor_id : GenuineIntel\nflags : fpu hypervisor sse2\n");
-        put(at, "sys/class/dmi/id/sys_vendor", b"QEMU\n");
+        write_file(at, &format!("{cache}/level"), b"3\n");
+        write_file(at, &format!("{cache}/size"), b"36608K\n");
+        write_file(at, &format!("{cache}/type"), b"Unified\n");
+        write_file(at, &format!("{cache}/shared_cpu_list"), b"0-1\n");
+        write_file(at, "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", b"powersave\n");
+        write_file(at, "sys/devices/system/cpu/intel_pstate/no_turbo", b"1\n");
+        write_file(at, "proc/cpuinfo", b"vendor_id : GenuineIntel\nflags : fpu hypervisor sse2\n");
+        write_file(at, "sys/class/dmi/id/sys_vendor", b"QEMU\n");
         let mut msr = vec![0; 0x1A4 + 8];
         msr[0x1A4] = 0b0101;
-        put(at, "dev/cpu/0/msr", &msr);
+        write_file(at, "dev/cpu/0/msr", &msr);
         let found = Hardware::read(&Root::captured(at)).unwrap();
         assert_eq!((found.caches[0].level, found.caches[0].bytes), (3, 36608 << 10));
         assert_eq!(found.caches[0].cpus.to_string(), "0-1");

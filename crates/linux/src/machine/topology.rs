@@ -1,4 +1,4 @@
-//! A machine as a whole: everything that can be read of it without changing it.
+//! A machine as a whole: all properties that can be read without changing the machine.
 
 use crate::{
     machine::{
@@ -23,18 +23,18 @@ pub struct Machine {
     pub cpu: Option<String>,
     /// Sockets by ID, with their CPUs.
     pub sockets: Vec<(u32, IdList)>,
-    /// Memory that the kernel manages, bytes; `None` where it is not known. The sizes of the nodes
-    /// should sum to it, and on some kernels do not.
+    /// Memory that the kernel manages, bytes; `None` if unknown. The sizes of the nodes should sum
+    /// to it; on some kernels their sum is smaller.
     pub total_bytes: Option<u64>,
     /// NUMA nodes in order of their IDs.
     pub nodes: Vec<Node>,
     /// The kernel's memory tiers, the fastest first, with their nodes; empty where the kernel has
     /// none.
     pub tiers: Vec<(u32, IdList)>,
-    /// Weighted interleaving; `None` of a kernel without it.
+    /// Weighted interleaving; `None` for a kernel without it.
     pub weighted_interleave: Option<WeightedInterleave>,
     pub sysctls: Sysctls,
-    /// DAMON; `None` of a kernel without it.
+    /// DAMON; `None` for a kernel without it.
     pub damon: Option<Damon>,
 }
 

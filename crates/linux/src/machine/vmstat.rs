@@ -2,9 +2,9 @@
 //! migrated, demoted and promoted, of the machine (`/proc/vmstat`) and of each node (its `vmstat`
 //! and `numastat`).
 //!
-//! All of them only grow from boot on; the growth over a span of time is the difference of two
-//! samples. A counter that the kernel does not have, or does not keep by node, is `None` and never
-//! 0: a count of nothing differs from no count.
+//! All counters grow from boot on; the growth over a span of time is the difference of two samples.
+//! A counter that the kernel does not have, or does not keep by node, is `None` and never 0: a
+//! count of 0 differs from a missing count.
 
 use crate::{
     machine::node::NODES,

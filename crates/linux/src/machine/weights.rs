@@ -14,7 +14,7 @@ pub struct WeightedInterleave {
     pub auto: Option<bool>,
 }
 
-/// Reads the weights; `None` of a kernel without weighted interleaving.
+/// Reads the weights; `None` for a kernel without weighted interleaving.
 ///
 /// # Errors
 /// When an existing file cannot be read or parsed.

@@ -3,11 +3,11 @@
 //!
 //! [`mod@choose`] ranks the four kinds that a kernel and a scope may support:
 //!
-//! | way | since | pages are found by | the ratio is kept by |
+//! | kind | since | pages are found by | the ratio is kept by |
 //! | --- | --- | --- | --- |
 //! | [`vaddr`] | 6.17 | DAMON, in processes | each page's address: exact, and at rest |
-//! | [`physical`]: `paddr` | 7.2 | DAMON, in physical memory | a goal, cut by looking |
-//! | [`physical`]: `quota` | 6.11 | DAMON, in physical memory | quotas, set by looking |
+//! | [`physical`]: `paddr` | 7.2 | DAMON, in physical memory | a goal, reduced after each sample |
+//! | [`physical`]: `quota` | 6.11 | DAMON, in physical memory | quotas, set after each sample |
 //! | [`pages`] | any | `/proc/PID/pagemap` | `move_pages(2)` |
 //!
 //! [`Actuator::set`] sets a goal, and [`Actuator::follow`] is called about once a second. Placement
@@ -42,7 +42,7 @@ mod sampler;
 mod scan;
 mod settings_guard;
 
-pub use self::choose::{Choice, Way, choose};
+pub use self::choose::{ActuatorKind, Choice, choose};
 pub use super::scope::Scope;
 
 use crate::{
@@ -83,8 +83,8 @@ pub struct Goal {
 /// The state of an actuator after [`Actuator::follow`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Followed {
-    /// Anonymous memory of the scope by node; `None` when it was not sampled this time, because
-    /// sampling takes long here, or when the scope has none.
+    /// Anonymous memory of the scope by node. `None` in a period without a sample (sampling a large
+    /// scope takes long), and for a scope without memory.
     pub on: Option<NodeBytes>,
     /// Distance to the goal: the largest difference of a node's share, in percentage points.
     pub off_points: Option<f64>,
@@ -94,8 +94,8 @@ pub struct Followed {
     pub joined: Vec<u32>,
     /// Processes that left or ended since the last call.
     pub left: Vec<u32>,
-    /// Bytes that migration was tried on since the first goal, counted at each attempt, pages that
-    /// are in place included. `None` where neither the kernel nor the mover counts.
+    /// Bytes of all attempts at migration since the first goal: a page counts at each attempt, and
+    /// also if it is in place already. `None` if neither the kernel nor the mover counts.
     pub tried_bytes: Option<u64>,
     /// Bytes migrated according to the kernel or the mover.
     pub applied_bytes: Option<u64>,
@@ -110,13 +110,14 @@ pub struct Followed {
 /// Migrates the pages of a scope to a goal. Settings that it changed are restored when it is
 /// dropped.
 pub trait Actuator {
-    /// The name: `vaddr`, `paddr`, `quota`, `pages`.
-    fn name(&self) -> &'static str;
+    /// The kind of this actuator.
+    fn kind(&self) -> ActuatorKind;
 
     /// A description in a sentence or two.
     fn describe(&self) -> String;
 
-    /// Sets a goal and returns; pages migrate from then on. The first call starts what is needed.
+    /// Sets a goal and returns; pages migrate from then on. The first call sets up the mechanism,
+    /// such as DAMON.
     ///
     /// # Errors
     /// When the goal does not fit this machine, another program holds DAMON, or a file cannot be
@@ -127,7 +128,7 @@ pub trait Actuator {
     /// context is updated. Waits for the kernel up to two aggregations of DAMON.
     ///
     /// # Errors
-    /// When the actuator cannot go on.
+    /// When the actuator cannot continue.
     fn follow(&mut self) -> Result<Followed, ActuatorError>;
 }
 
@@ -200,10 +201,10 @@ pub enum ActuatorError {
     #[error(transparent)]
     Target(#[from] TargetError),
     /// Another program holds DAMON.
-    #[error("{who}")]
+    #[error("{holder}")]
     Held {
-        /// The holder, and what it holds.
-        who: String,
+        /// The holder, and the held mechanism or setting.
+        holder: String,
         /// Advice to the user.
         hint: String,
     },
@@ -214,7 +215,7 @@ pub enum ActuatorError {
     #[error("node {0} has gone offline")]
     Gone(u32),
     /// DAMON refused its configuration.
-    #[error("DAMON refuses what it is told: {0}")]
+    #[error("DAMON refuses a setting: {0}")]
     Refused(RootError),
     /// A file that is needed does not exist.
     #[error("{path}: there is none, and {why}")]
@@ -252,9 +253,9 @@ impl ActuatorError {
             Self::Target(_) => "interleaf show lists the nodes".into(),
             Self::Held { hint, .. } => hint.clone(),
             Self::Gone(_) => "start it again when the memory is there that is to be used".into(),
-            Self::None(_) => "interleaf doctor says what this kernel can do".into(),
-            Self::Refused(_) => "see the kernel's log, and what interleaf doctor says".into(),
-            Self::Stopped => "it was told to stop".into(),
+            Self::None(_) => "interleaf doctor lists the features of this kernel".into(),
+            Self::Refused(_) => "see the kernel's log and the output of interleaf doctor".into(),
+            Self::Stopped => "it was stopped on purpose".into(),
             Self::Absent { .. } => "see whether /proc and /sys are mounted and whole".into(),
             Self::Migrate(why) => why.hint().into(),
             Self::Journal(why) if why.is_permission() => "run it as root".into(),
@@ -277,7 +278,7 @@ impl Goal {
     /// The goal as [`crate::place::migrate`] takes it.
     ///
     /// # Errors
-    /// As [`Self::shares`].
+    /// The errors of [`Self::shares`].
     pub fn target(&self) -> Result<crate::place::migrate::plan::Target, TargetError> {
         crate::place::migrate::plan::Target::new(self.nodes.iter().copied())
     }

@@ -10,7 +10,7 @@
 //! A: 1 -> 3   found 1, wrote 3
 //! B: 3        wants 3 too: notes that A found 1, writes nothing
 //! A leaves    B holds it: 3 stays
-//! B leaves    nobody holds it: 1
+//! B leaves    no holder is left: 1
 //! ```
 
 mod settings;
@@ -21,11 +21,15 @@ mod claim;
 
 pub(crate) mod swap_file;
 
+pub(crate) mod limited_group;
+
+pub(crate) mod controller;
+
 pub use claim::Claim;
 pub use files::Damaged;
 
 use crate::{
-    process::process,
+    process::{cgroup::Group, process},
     root::{Root, RootError},
 };
 use files::{Found, lock};
@@ -176,7 +180,8 @@ impl<'a> Journal<'a> {
         let _turn = lock(self.root)?;
         let now = self.root.text(path)?;
         let now = now.ok_or_else(|| JournalError::Absent { path: path.into() })?;
-        for value in [now.trim(), text] {
+        let now = settings::value(path, &now);
+        for value in [now, text] {
             settings::check(path, value).map_err(JournalError::Unknown)?;
         }
         let others = living(self.root)?;
@@ -194,7 +199,7 @@ impl<'a> Journal<'a> {
                 });
             }
             Some((_, held)) => held.was.clone(),
-            None => now.trim().to_string(),
+            None => now.to_string(),
         };
         // The journal first: a process that is killed in between has then changed nothing.
         self.document.changes.push(Change { path: path.into(), was, set: text.into() });
@@ -202,7 +207,7 @@ impl<'a> Journal<'a> {
             self.document.changes.pop();
             return Err(why);
         }
-        if now.trim() != text
+        if now != text
             && let Err(why) = self.root.write(path, text)
         {
             self.document.changes.pop();
@@ -239,9 +244,22 @@ impl<'a> Journal<'a> {
     /// # Errors
     /// When the journal cannot be written.
     pub(crate) fn note_swap_file(&mut self, path: &str) -> Result<(), JournalError> {
-        let _turn = lock(self.root)?;
         let (was, set) = (swap_file::ABSENT.into(), swap_file::IN_USE.into());
-        self.document.changes.push(Change { path: path.into(), was, set });
+        self.note(Change { path: path.into(), was, set })
+    }
+
+    /// Records that this process is about to create the group for processes of the group `former`.
+    /// Undoing the change moves its processes back to `former` and removes the group.
+    ///
+    /// # Errors
+    /// When the journal cannot be written.
+    pub(crate) fn note_group(&mut self, group: &Group, former: &Group) -> Result<(), JournalError> {
+        self.note(limited_group::change(group, former))
+    }
+
+    fn note(&mut self, change: Change) -> Result<(), JournalError> {
+        let _turn = lock(self.root)?;
+        self.document.changes.push(change);
         let kept = self.document.save(self.root);
         if kept.is_err() {
             self.document.changes.pop();
@@ -280,7 +298,8 @@ impl<'a> Journal<'a> {
         &self.document.changes
     }
 
-    /// Undoes all changes, the last first, and gives their outcomes and those of earlier undoing.
+    /// Undoes all changes, the last first. Returns their outcomes, and those of changes undone
+    /// before.
     ///
     /// # Errors
     /// When the journals cannot be read or written.
@@ -361,11 +380,18 @@ impl Document {
     }
 }
 
-/// Undoes a change unless one of `others` holds the setting; `None` when the old value is there
-/// already.
+/// Undoes a change unless one of `others` holds the setting; `None` when the setting has its old
+/// value already.
 fn undo(root: &Root, others: &[Document], change: &Change) -> Option<Undone> {
     if swap_file::is_swap_file(change) {
         return match swap_file::remove(root, Path::new(&change.path)) {
+            Ok(false) => None,
+            Ok(true) => Some(Undone::Restored(change.clone())),
+            Err(why) => Some(Undone::Failed(change.clone(), why.to_string())),
+        };
+    }
+    if limited_group::is_group(change) {
+        return match limited_group::remove(root, change) {
             Ok(false) => None,
             Ok(true) => Some(Undone::Restored(change.clone())),
             Err(why) => Some(Undone::Failed(change.clone(), why.to_string())),
@@ -376,7 +402,7 @@ fn undo(root: &Root, others: &[Document], change: &Change) -> Option<Undone> {
         return Some(Undone::Held(change.clone(), other.pid));
     }
     let now = match root.text(&change.path) {
-        Ok(now) => now.unwrap_or_default().trim().to_string(),
+        Ok(now) => settings::value(&change.path, &now.unwrap_or_default()).to_string(),
         Err(why) => return Some(Undone::Failed(change.clone(), why.to_string())),
     };
     if now == change.was {
@@ -384,6 +410,14 @@ fn undo(root: &Root, others: &[Document], change: &Change) -> Option<Undone> {
     }
     if now != change.set {
         return Some(Undone::ChangedSince(change.clone(), now));
+    }
+    match controller::user(root, &change.path) {
+        Ok(None) => {}
+        Ok(Some(user)) => {
+            let now = format!("{now} for {user}");
+            return Some(Undone::ChangedSince(change.clone(), now));
+        }
+        Err(why) => return Some(Undone::Failed(change.clone(), why.to_string())),
     }
     Some(match root.write(&change.path, &change.was) {
         Ok(()) => Undone::Restored(change.clone()),
@@ -463,8 +497,8 @@ pub fn holder(root: &Root, path: &str) -> Result<Option<u32>, JournalError> {
     Ok(living(root)?.into_iter().find(holds).map(|other| other.pid))
 }
 
-/// The journals of running processes. A damaged journal belongs to none: each process replaces its
-/// own atomically.
+/// The journals of running processes. Damaged journals are not among them: a running process
+/// replaces its journal atomically.
 fn living(root: &Root) -> Result<Vec<Document>, JournalError> {
     let mut living = vec![];
     for found in files::all(root)? {

@@ -19,8 +19,8 @@ use interleaf_model::{
     weights::Weights,
 };
 
-/// Assumed latency of DRAM and of an expander where the firmware rates none, ns. The layout needs a
-/// figure; policies that use latency measure it.
+/// Assumed latency of DRAM and of an expander without a rating by the firmware, ns. The layout
+/// requires a latency; policies that depend on latency measure it.
 const UNRATED_NS: [f64; 2] = [100.0, 250.0];
 
 /// A machine's domains and tiers.

@@ -39,7 +39,7 @@ impl Policy {
     /// has to be page-aligned.
     ///
     /// # Errors
-    /// As of [`Policy::set`].
+    /// The errors of [`Policy::set`].
     pub fn set_for(&self, memory: &mut [u8]) -> io::Result<()> {
         let (mode, mask) = self.mode();
         syscall::mbind(memory, mode, &mask)
@@ -78,7 +78,7 @@ pub fn is_chosen() -> io::Result<bool> {
     Ok(syscall::get_mempolicy()? & !MODE_FLAGS != libc::MPOL_DEFAULT)
 }
 
-/// The node of each page of this process at `addresses`; `None` of a page that is not resident.
+/// The node of each page of this process at `addresses`; `None` for a page that is not resident.
 ///
 /// # Errors
 /// When the kernel lacks NUMA.

@@ -66,7 +66,7 @@ pub struct Progress<'a> {
     /// The process whose pages are being processed.
     pub process: &'a Process,
     /// Bytes processed in this pass.
-    pub looked_bytes: u64,
+    pub scanned_bytes: u64,
     /// Bytes to process in this pass; it changes while programs run.
     pub total_bytes: u64,
     /// Bytes migrated in all passes.
@@ -113,7 +113,8 @@ impl Migrator {
     }
 
     /// Migrates only the named processes, without their descendants. A process that has ended is
-    /// left out, one that may not be migrated is among those that refused, and the rest continues.
+    /// skipped, a process that this user may not migrate is reported as refused, and the others are
+    /// migrated.
     #[must_use]
     pub fn alone(mut self) -> Self {
         self.memory.alone = true;
@@ -138,7 +139,7 @@ impl Migrator {
     /// Forecasts [`Self::run`] without migrating.
     ///
     /// # Errors
-    /// As [`Self::run`].
+    /// The errors of [`Self::run`].
     pub fn forecast(
         &mut self,
         pids: &[u32],
@@ -265,16 +266,16 @@ impl<M: Memory> Passes<'_, M> {
             }
             areas.push(found);
         }
-        let mut looked_bytes = 0;
+        let mut scanned_bytes = 0;
         for (record, areas) in records.iter_mut().zip(areas) {
             if self.stopped || failed.is_some() || record.moved.ended {
                 continue;
             }
             let moved_bytes = self.moved_bytes;
             let process = &record.process;
-            let progress = Progress { pass, process, looked_bytes, total_bytes, moved_bytes };
+            let progress = Progress { pass, process, scanned_bytes, total_bytes, moved_bytes };
             let (tally, halt) = self.one(areas, &mut record.memo, progress);
-            looked_bytes += tally.before.total();
+            scanned_bytes += tally.before.total();
             self.moved_bytes += tally.moved_bytes;
             record.moved.add_tally(tally, pass, halt.is_none());
             match halt {
@@ -324,8 +325,8 @@ impl<M: Memory> Passes<'_, M> {
         (work.tally, halt)
     }
 
-    /// Finds the processes: the named ones, their new descendants, and those that are known already
-    /// although their parent has ended.
+    /// Finds the processes: the named ones, their new descendants, and descendants found before
+    /// whose parent has ended.
     fn find(&mut self, pass: u32) -> Result<(), MigrateError> {
         let mut found: Vec<Process> = vec![];
         let is_alone = self.shared.memory.is_alone();

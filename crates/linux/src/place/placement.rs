@@ -1,5 +1,5 @@
 //! The meaning of weights on a machine: pages of each node in a round, the memory policy, and the
-//! settings that it needs.
+//! settings that the policy needs.
 //!
 //! Weights are given for the tiers of a machine or for its nodes. A tier's weight applies to each
 //! of its nodes, or is divided among the nodes that share it: `3:1` on two sockets that each have
@@ -18,7 +18,7 @@ use interleaf_model::weights::{WEIGHT_MAX, Weights, gcd};
 /// A placement: nodes with weights, and the mechanism.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// Nodes with their pages of a round, none of which is 0.
+    /// Nodes with their pages in a round, each at least 1.
     pub nodes: Vec<(u32, u32)>,
     pub means: Means,
 }
@@ -60,7 +60,7 @@ pub enum PlacementError {
         given: usize,
         /// The tiers and nodes of the machine.
         has: String,
-        /// As many memory nodes as there are weights, from the fastest on, or all of them.
+        /// The fastest memory nodes, one for each weight, or all nodes if there are fewer.
         fitting: String,
     },
     /// The number of weights differs from that of the named nodes.
@@ -132,7 +132,7 @@ impl Placement {
     /// `allowed` are the nodes that the process may use, where the kernel has a limit.
     ///
     /// # Errors
-    /// When they have no meaning there.
+    /// When the weights have no meaning on the machine.
     pub fn new(
         machine: &Machine,
         weights: &Weights,
@@ -266,7 +266,7 @@ fn for_machine(machine: &Machine, weights: &Weights) -> Result<Vec<(u32, u32)>, 
     Err(PlacementError::Count { weights: weights.to_string(), given, has, fitting })
 }
 
-/// Nodes with weights above 0, as given where they are within `max`; else the same ratio in the
+/// Nodes with weights above 0: the given weights if none exceeds `max`, else the same ratio in the
 /// smallest numbers.
 fn within(nodes: Vec<(u32, u32)>, max: u32) -> Vec<(u32, u32)> {
     let nodes: Vec<(u32, u32)> = nodes.into_iter().filter(|(_, weight)| *weight > 0).collect();
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_is_refused() {
+    fn meaningless_placements_are_refused() {
         let table: [Row<'_, &str>; 7] = [
             (&[&[0]], "3:1", None, "all memory is on node 0: 3:1 has nothing to interleave"),
             (
@@ -393,8 +393,8 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_is_told_as_little_as_is_needed() {
-        let said = |weighted, weights| {
+    fn only_necessary_settings_are_written() {
+        let placed = |weighted, weights| {
             let machine = machine(&[&[0], &[1]], weighted);
             let placement = place(&machine, weights, None).unwrap();
             let settings = placement.settings(&machine);
@@ -403,11 +403,11 @@ mod tests {
         };
         let weighted = ("weighted interleave:0-1".to_string(), "false 3 1".to_string());
         let plain = ("interleave:0-1".to_string(), String::new());
-        assert_eq!(said(true, "3:1"), (weighted.0, weighted.1, Means::Weighted));
-        assert_eq!(said(true, "2:2"), (plain.0.clone(), plain.1.clone(), Means::Interleave));
-        assert_eq!(said(false, "3:1"), (plain.0.clone(), plain.1.clone(), Means::Moved));
-        assert_eq!(said(false, "1:1"), (plain.0, plain.1, Means::Interleave));
-        assert_eq!(said(true, "0:1").0, "interleave:1");
+        assert_eq!(placed(true, "3:1"), (weighted.0, weighted.1, Means::Weighted));
+        assert_eq!(placed(true, "2:2"), (plain.0.clone(), plain.1.clone(), Means::Interleave));
+        assert_eq!(placed(false, "3:1"), (plain.0.clone(), plain.1.clone(), Means::Moved));
+        assert_eq!(placed(false, "1:1"), (plain.0, plain.1, Means::Interleave));
+        assert_eq!(placed(true, "0:1").0, "interleave:1");
     }
 
     proptest! {

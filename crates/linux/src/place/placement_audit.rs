@@ -1,5 +1,5 @@
-//! Placement audit: the memory of a program that is where the placement wants it, and the memory
-//! that bypasses the placement, with the cause.
+//! Placement audit: the memory of a program that follows the placement, and the memory that
+//! bypasses the placement, with the cause.
 //!
 //! A memory policy is easily overridden: a launcher resets it for its children, a library binds its
 //! own buffers, a mapped file was placed by the process that read it first, and a full node sends
@@ -54,7 +54,7 @@ pub enum Cause {
 
 impl Cause {
     /// The cause in a few words.
-    pub fn what(&self) -> String {
+    pub fn text(&self) -> String {
         match self {
             Self::Reset(policy) => format!("the process has the policy \"{policy}\""),
             Self::Bound(policy) => format!("the program chose \"{policy}\" for it"),
@@ -88,7 +88,7 @@ impl PlacementAudit {
     /// Audits a process and its descendants.
     ///
     /// # Errors
-    /// When `/proc` holds nonsense.
+    /// When a file of `/proc` is malformed.
     pub fn of_tree(root: &Root, pid: u32, placement: &Placement) -> Result<Self, RootError> {
         let mut audit = Self::default();
         for process in tree(root, pid)?.iter().filter(|process| !process.is_zombie) {
@@ -206,19 +206,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_the_placement_is_placed() {
+    fn memory_under_the_policy_counts_as_placed() {
         let text = format!("1000 {OURS} heap anon=8 N0=6 N1=2\n9000 {OURS} stack anon=1 N0=1\n");
         assert_eq!(survey(&text), (vec![], [7, 2]));
     }
 
     #[test]
-    fn a_launcher_that_resets_the_policy_is_told() {
+    fn a_launcher_that_resets_the_policy_is_reported() {
         let text = "1000 default heap anon=8 N0=8\n9000 default stack anon=1 N0=1\n";
         assert_eq!(survey(text), (vec![(Cause::Reset("default".into()), 9)], [0, 0]));
     }
 
     #[test]
-    fn a_library_that_binds_its_buffers_is_told() {
+    fn a_library_that_binds_its_buffers_is_reported() {
         let text = format!(
             "1000 {OURS} anon=8 N0=6 N1=2\n2000 bind:0 anon=5 N0=5\n3000 prefer:0 anon=3 N0=3\n\
              4000 bind:0 anon=1 N0=1\n9000 {OURS} stack anon=1 N0=1\n"
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_placed_by_who_read_them_and_shared_memory_by_the_program() {
+    fn page_cache_is_reported_and_shared_memory_counts_as_placed() {
         let text = format!(
             "1000 {OURS} file=/lib/x.so mapped=9 N0=9\n2000 {OURS} file=/dev/shm/a dirty=4 N1=4\n\
              3000 {OURS} file=/lib/x.so anon=2 N0=2\n9000 {OURS} stack anon=1 N0=1\n"
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_on_other_nodes_are_told() {
+    fn pages_on_other_nodes_are_reported() {
         let text = format!("1000 {OURS} anon=8 N0=5 N1=1 N2=2\n9000 {OURS} stack anon=1 N0=1\n");
         assert_eq!(survey(&text), (vec![(Cause::Elsewhere, 2)], [6, 1]));
     }

@@ -52,7 +52,7 @@ impl Scope {
     /// The processes of the scope in a snapshot, which several scopes share.
     ///
     /// # Errors
-    /// As [`Self::processes`].
+    /// The errors of [`Self::processes`].
     pub fn processes_of(&self, snapshot: &Snapshot<'_>) -> Result<Vec<Process>, RootError> {
         let root = snapshot.root();
         let mut found: Vec<Process> = vec![];

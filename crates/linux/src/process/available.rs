@@ -44,10 +44,10 @@ pub fn available(root: &Root, nodes: Option<&IdList>) -> Result<Option<Available
             each.sum::<Result<Option<u64>, RootError>>()?
         }
     };
-    let there = [of_machine, of_nodes].into_iter().flatten().min();
+    let available = [of_machine, of_nodes].into_iter().flatten().min();
     let limit = cgroup::headroom(root)?;
-    let limit = limit.filter(|limit| there.is_none_or(|there| limit.bytes() < there));
-    let bytes = limit.as_ref().map(Headroom::bytes).or(there);
+    let limit = limit.filter(|limit| available.is_none_or(|available| limit.bytes() < available));
+    let bytes = limit.as_ref().map(Headroom::bytes).or(available);
     Ok(bytes.map(|bytes| Available { bytes, limit }))
 }
 

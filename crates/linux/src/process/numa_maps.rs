@@ -48,7 +48,7 @@ pub enum Kind {
 }
 
 impl Mapping {
-    /// True of memory that has a file name: shared memory, and hugetlbfs, whose pages are larger
+    /// True for memory that has a file name: shared memory, and hugetlbfs, whose pages are larger
     /// than the machine's `page_bytes`.
     pub fn is_named_memory(&self, page_bytes: u64) -> bool {
         let Kind::File(path) = &self.kind else { return false };
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_line_is_named() {
+    fn a_malformed_line_is_named() {
         for wrong in ["zz default", "1000", "1000 default N0=x", "1000 default anon=-1 N0=1"] {
             assert_eq!(parse(wrong).unwrap_err(), wrong);
         }

@@ -27,12 +27,12 @@ const STRATA: u64 = 1 << 14;
 /// The minimum of one process.
 const STRATA_MIN: u64 = 1 << 10;
 
-/// At least one drawn page in this many has to be resident: with fewer, the memory is reserved more
-/// than used, and the sample says too little.
+/// At least 1 / `RESIDENT_ONE_IN` of the drawn pages has to be resident: with fewer, most memory is
+/// reserved but unused, and the sample is too small.
 const RESIDENT_ONE_IN: u64 = 16;
 
-/// Estimated anonymous memory of a process by node, as one of `processes`; `None` where the sample
-/// says too little, the kernel refuses, or the process does not exist.
+/// Estimated anonymous memory of a process by node, in the accuracy of one of `processes`; `None`
+/// if too few drawn pages are resident, the kernel refuses, or the process does not exist.
 ///
 /// # Errors
 /// When its files exist and cannot be read.
@@ -128,7 +128,7 @@ mod tests {
 ";
 
     #[test]
-    fn what_a_file_stands_behind_or_nobody_may_use_is_left_out() {
+    fn file_mappings_and_inaccessible_ones_are_left_out() {
         let areas = areas(MAPS);
         assert_eq!(areas, [0x100_0000..0x180_0000, 0x7f20_0000_0000..0x7f20_0000_1000]);
         assert_eq!(anonymous_pages("900 500 120 1 0 3 0\n"), 380);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_reserved_and_not_used_says_too_little() {
+    fn small_samples_of_sparse_memory_are_refused() {
         assert_eq!(seen(1 << 24, |page| if page < 1 << 18 { 0 } else { -2 }), None);
         assert!(seen(1 << 24, |page| if page < 1 << 23 { 0 } else { -2 }).is_some());
     }

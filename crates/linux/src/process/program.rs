@@ -26,12 +26,12 @@ const LINE_MAX: u64 = 256;
 pub struct Program {
     /// The executable.
     pub path: PathBuf,
-    /// Scripts before it, the first one first.
+    /// Scripts that lead to the executable through their interpreter lines, in order.
     pub scripts: Vec<PathBuf>,
     pub linked: Linked,
     /// Libraries that the executable names itself.
     pub needs: Vec<String>,
-    /// The dynamic loader; `None` of a static program.
+    /// The dynamic loader; `None` for a static program.
     pub loader: Option<PathBuf>,
     /// True when the program gains rights that its caller lacks: the loader then ignores
     /// LD_PRELOAD.
@@ -112,7 +112,7 @@ fn find(name: &OsStr) -> Result<PathBuf, ProgramError> {
     env::split_paths(&folders).map(|folder| folder.join(name)).find(runs).ok_or_else(absent)
 }
 
-/// The interpreter of a script; `None` of an executable.
+/// The interpreter of a script; `None` for an executable.
 fn reader(path: &Path) -> io::Result<Option<OsString>> {
     let mut line = vec![];
     File::open(path)?.take(LINE_MAX).read_to_end(&mut line)?;
@@ -142,9 +142,9 @@ fn linked(path: &Path) -> io::Result<(Linked, Option<PathBuf>, Vec<String>)> {
     let other = io::Error::other;
     let mut elf = ElfStream::<AnyEndian, _>::open_stream(File::open(path)?).map_err(other)?;
     if (elf.ehdr.class, elf.ehdr.e_machine) != own() {
-        let what = elf::to_str::e_machine_to_string(elf.ehdr.e_machine);
+        let machine = elf::to_str::e_machine_to_string(elf.ehdr.e_machine);
         let bits = if elf.ehdr.class == Class::ELF64 { 64 } else { 32 };
-        return Ok((Linked::Foreign(format!("{bits}-bit {what}")), None, vec![]));
+        return Ok((Linked::Foreign(format!("{bits}-bit {machine}")), None, vec![]));
     }
     let interpreter = elf.segments().iter().find(|segment| segment.p_type == abi::PT_INTERP);
     let Some(interpreter) = interpreter.copied() else { return Ok((Linked::Static, None, vec![])) };
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scripts_are_followed_to_what_reads_them() {
+    fn scripts_are_followed_to_their_interpreter() {
         let cases: [(&[u8], Option<&str>); 7] = [
             (b"\x7fELF\x02\x01", None),
             (b"#!/bin/sh\nexec x", Some("/bin/sh")),
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_named() {
+    fn a_missing_file_is_named() {
         let why = Program::inspect(OsStr::new("no-such-program")).unwrap_err().to_string();
         assert_eq!(why, "no-such-program: there is no such program");
         let why = Program::inspect(OsStr::new("/nowhere/x")).unwrap_err().to_string();

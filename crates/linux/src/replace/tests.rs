@@ -1,4 +1,4 @@
-//! The target has old contents or new ones, whatever is there and whoever owns it.
+//! The target always has complete contents, old or new, for any existing file and any owner.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 use super::*;
@@ -24,13 +24,13 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 /// Gives a file to another user; fails except for root.
-fn give_away(path: &Path) -> bool {
-    let given = std::os::unix::fs::lchown(path, Some(OTHER), Some(OTHER));
-    if given.is_err() {
+fn change_owner(path: &Path) -> bool {
+    let changed = std::os::unix::fs::lchown(path, Some(OTHER), Some(OTHER));
+    if changed.is_err() {
         let text = "NOT TESTED: files of another user: run as root\n";
         io::stderr().write_all(text.as_bytes()).unwrap();
     }
-    given.is_ok()
+    changed.is_ok()
 }
 
 #[test]
@@ -96,12 +96,12 @@ fn devices_and_inherited_descriptors_are_written_in_place() {
 }
 
 #[test]
-fn what_another_user_put_there_is_not_followed() {
+fn a_link_of_another_user_is_not_followed() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     fs::write(at("victim"), "root's").unwrap();
     symlink("victim", at("link")).unwrap();
-    if !give_away(&at("link")) {
+    if !change_owner(&at("link")) {
         return;
     }
     let why = named(&at("link"), b"x", Durability::Cached).unwrap_err().to_string();
@@ -111,7 +111,7 @@ fn what_another_user_put_there_is_not_followed() {
     // As `/tmp` is.
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777)).unwrap();
     fs::write(at("theirs"), "old").unwrap();
-    give_away(&at("theirs"));
+    change_owner(&at("theirs"));
     assert!(named(&at("theirs"), b"x", Durability::Cached).is_err());
     assert_eq!(fs::read(at("victim")).unwrap(), b"root's");
     // In an unshared folder it is replaced, and keeps its owner.
@@ -158,7 +158,7 @@ fn links_on_the_way_to_a_kept_file_are_of_root_or_this_user() {
     symlink("round", at("round")).unwrap();
     assert!(kept(&at("round/file"), b"x", 0o600).is_err());
     assert!(kept(&at("real/file/below"), b"x", 0o600).is_err());
-    if give_away(&at("absolute")) {
+    if change_owner(&at("absolute")) {
         let why = kept(&at("absolute/file"), b"x", 0o600).unwrap_err().to_string();
         assert!(why.contains("\"absolute\" on the way to it"), "{why}");
     }

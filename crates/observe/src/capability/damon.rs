@@ -1,4 +1,4 @@
-//! The capabilities of DAMON, as far as they are known: most of them show only in a probe.
+//! The capabilities of DAMON. Most are known only after a probe.
 
 use super::Status;
 use interleaf_linux::machine::{
@@ -9,16 +9,16 @@ use interleaf_linux::machine::{
     topology::Machine,
 };
 
-/// The result of a probe; `None` when none was made.
-pub(super) type Asked<'a> = Option<&'a Result<Probed, ProbeError>>;
+/// The result of a probe; `None` without a probe.
+pub(super) type ProbeAnswer<'a> = Option<&'a Result<Probed, ProbeError>>;
 
 const PROBE: &str = "interleaf doctor --probe, as root, finds out: it sets up a thread, does not \
                      start it, and removes it";
 
-pub(super) fn operations(machine: &Machine, asked: Asked) -> Status {
+pub(super) fn operations(machine: &Machine, probed: ProbeAnswer) -> Status {
     let Some(damon) = &machine.damon else { return no_damon() };
     let mut more = String::new();
-    let operations = match asked {
+    let operations = match probed {
         Some(Ok(probed)) => {
             more += &format!("; tells pages by {}", list(&probed.filters));
             more += if probed.interval_goal { "; tunes its intervals" } else { "" };
@@ -32,8 +32,8 @@ pub(super) fn operations(machine: &Machine, asked: Asked) -> Status {
     Status::present(format!("operations {}{more}", operations.join(", ")))
 }
 
-pub(super) fn actions(machine: &Machine, asked: Asked) -> Status {
-    let probed = match probe_result(machine, asked) {
+pub(super) fn actions(machine: &Machine, probed: ProbeAnswer) -> Status {
+    let probed = match probe_result(machine, probed) {
         Ok(probed) => probed,
         Err(status) => return status,
     };
@@ -49,15 +49,15 @@ pub(super) fn actions(machine: &Machine, asked: Asked) -> Status {
 
 /// The capability to interleave pages of running programs: a scheme needs several destinations, and
 /// operations on virtual addresses.
-pub(super) fn destinations(machine: &Machine, asked: Asked) -> Status {
-    let (destinations, operations) = match (&machine.damon, asked) {
-        // A context that another program has set up shows it without a probe.
-        (Some(Damon { destinations: Some(there), operations, .. }), _)
+pub(super) fn destinations(machine: &Machine, probed: ProbeAnswer) -> Status {
+    let (destinations, operations) = match (&machine.damon, probed) {
+        // A context of another program shows the supported features without a probe.
+        (Some(Damon { destinations: Some(supported), operations, .. }), _)
             if !operations.is_empty() =>
         {
-            (*there, operations)
+            (*supported, operations)
         }
-        _ => match probe_result(machine, asked) {
+        _ => match probe_result(machine, probed) {
             Ok(probed) => (probed.destinations, &probed.operations),
             Err(status) => return status,
         },
@@ -77,8 +77,8 @@ pub(super) fn destinations(machine: &Machine, asked: Asked) -> Status {
     Status::present("interleaves the pages of running programs, by weights")
 }
 
-pub(super) fn goals(machine: &Machine, asked: Asked) -> Status {
-    let probed = match probe_result(machine, asked) {
+pub(super) fn goals(machine: &Machine, probed: ProbeAnswer) -> Status {
+    let probed = match probe_result(machine, probed) {
         Ok(probed) => probed,
         Err(status) => return status,
     };
@@ -97,16 +97,16 @@ pub(super) fn goals(machine: &Machine, asked: Asked) -> Status {
 }
 
 /// The result of the probe, or the reason why it is not known.
-fn probe_result<'a>(machine: &Machine, asked: Asked<'a>) -> Result<&'a Probed, Status> {
+fn probe_result<'a>(machine: &Machine, probed: ProbeAnswer<'a>) -> Result<&'a Probed, Status> {
     if machine.damon.is_none() {
         return Err(no_damon());
     }
-    match asked {
+    match probed {
         None => Err(Status::unknown("shows only when a scheme is set up", PROBE)),
         Some(Ok(probed)) => Ok(probed),
         Some(Err(why)) => {
             let remedy = match why {
-                ProbeError::Held(_) => "stop it there (damo stop), then ask again",
+                ProbeError::Held(_) => "stop that program (damo stop), then probe again",
                 ProbeError::Root(why) if why.is_permission() => "run it as root",
                 _ => "run it on a live machine with CONFIG_DAMON_SYSFS",
             };

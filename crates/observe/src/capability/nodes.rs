@@ -18,19 +18,19 @@ pub(super) fn memory_nodes(machine: &Machine) -> Status {
     )
 }
 
-/// The tolerated difference between the sizes of nodes and that of the machine, as one part in this
-/// many: they are read one after the other.
+/// The reciprocal of the tolerated relative difference between the sum of the nodes' sizes and the
+/// machine's size, which are read at different times.
 const SIZES_APART: u64 = 64;
 
-/// Plausibility of the nodes' sizes. Some kernels report too little of a node whose memory they set
-/// up late, or got from a hypervisor after boot.
+/// Plausibility of the nodes' sizes. Some kernels report too little memory for a node whose memory
+/// was set up late, or added by a hypervisor after boot.
 pub(super) fn sizes(machine: &Machine) -> Status {
     let sizes = machine.nodes.iter().map(|node| node.total_bytes);
     let sum = sizes.fold(0, u64::saturating_add);
     let mib = |bytes: u64| bytes >> 20;
     match machine.total_bytes {
         None => Status::unknown(
-            "the machine does not tell its whole memory, to compare with",
+            "the total memory of the machine is unknown, to compare with",
             "mount proc at /proc, or capture the machine again",
         ),
         Some(total) if sum.abs_diff(total) <= total / SIZES_APART => {
@@ -38,12 +38,12 @@ pub(super) fn sizes(machine: &Machine) -> Status {
         }
         Some(total) => Status::unknown(
             format!(
-                "the nodes tell {} MiB, the machine has {}: memory that was set up late is not \
+                "the nodes have {} MiB, the machine has {}: memory that was set up late is not \
                  counted in its node",
                 mib(sum),
                 mib(total)
             ),
-            "do not go by the size of a node; its blocks of memory tell it: ls -d \
+            "do not rely on the size of a node; count its blocks of memory: ls -d \
              /sys/devices/system/node/node*/memory*, each of \
              /sys/devices/system/memory/block_size_bytes",
         ),
@@ -90,7 +90,7 @@ pub(super) fn rated(machine: &Machine) -> Status {
     }
     Status::missing(
         why + &implausible,
-        "switch HMAT on in the firmware's settings; what cannot be read can be measured",
+        "switch HMAT on in the firmware's settings; unrated figures can be measured",
     )
 }
 
@@ -98,7 +98,7 @@ pub(super) fn tiers(machine: &Machine) -> Status {
     let text = |(id, nodes): &(u32, IdList)| format!("{id}: nodes {nodes}");
     match machine.tiers.len() {
         0 => Status::missing(
-            "the kernel does not tell its memory tiers",
+            "the kernel does not list its memory tiers",
             "run Linux 6.1 or later with CONFIG_NUMA and CONFIG_MIGRATION",
         ),
         _ => Status::present(machine.tiers.iter().map(text).collect::<Vec<_>>().join("; ")),
@@ -146,11 +146,9 @@ pub(super) fn moving(root: &Root, rights: Option<&Rights>) -> Result<Status, Roo
     } else {
         Status::missing(
             match (rights.traces_others(), rights.moves_shared()) {
-                (false, false) => {
-                    "only those of this user's processes, and only what one process alone has"
-                }
+                (false, false) => "only unshared pages of this user's processes",
                 (false, true) => "only those of this user's processes",
-                _ => "only what one process alone has, not what several share",
+                _ => "only unshared pages",
             },
             "run it as root, or: setcap cap_sys_nice,cap_sys_ptrace=ep $(command -v interleaf)",
         )
@@ -159,7 +157,7 @@ pub(super) fn moving(root: &Root, rights: Option<&Rights>) -> Result<Status, Roo
 
 fn unknown_rights() -> Status {
     Status::unknown(
-        "what the user of this machine may do is not known",
+        "the rights of the user are unknown",
         "ask on the machine itself, or capture it again",
     )
 }
@@ -181,7 +179,7 @@ pub(super) fn automatic(machine: &Machine) -> Status {
 pub(super) fn demotion(machine: &Machine) -> Status {
     match machine.sysctls.demotion {
         Some(true) => Status::present(
-            "on: of a node that is full, cold pages go to a slower tier, whatever the weights say",
+            "on: cold pages of a full node are demoted to a slower tier, regardless of the weights",
         ),
         Some(false) => Status::present("off: a node that is full drops and swaps"),
         None => Status::missing(

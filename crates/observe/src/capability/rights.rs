@@ -20,7 +20,7 @@ pub(super) struct Rights {
 }
 
 impl Rights {
-    /// `None` of a machine without this information.
+    /// `None` for a machine without this information.
     pub(super) fn read(root: &Root) -> Result<Option<Self>, RootError> {
         let Some(text) = root.text(STATUS)? else { return Ok(None) };
         let mut user = None;

@@ -11,7 +11,7 @@ use interleaf_linux::{
 };
 
 /// Programs that move pages as long as they run, by process name. Programs that only change a
-/// setting when they start, such as tuned, are not listed: the setting is checked itself.
+/// setting when they start, such as tuned, are not listed: the setting is checked instead.
 const PROGRAMS: [(&str, &str, &str); 3] = [
     ("numad", "numad moves processes and their pages to nodes", "systemctl stop numad"),
     ("memtierd", "memtierd moves pages between tiers", "stop memtierd where it was started"),
@@ -20,12 +20,12 @@ const PROGRAMS: [(&str, &str, &str); 3] = [
 
 /// A rival, and how to stop it.
 struct Rival {
-    what: String,
+    text: String,
     remedy: String,
 }
 
-fn rival(what: impl Into<String>, remedy: impl Into<String>) -> Rival {
-    Rival { what: what.into(), remedy: remedy.into() }
+fn rival(text: impl Into<String>, remedy: impl Into<String>) -> Rival {
+    Rival { text: text.into(), remedy: remedy.into() }
 }
 
 /// Programs and kernel features that move pages, or hold DAMON.
@@ -40,17 +40,14 @@ pub(super) fn rivals(root: &Root, machine: &Machine) -> Result<Status, RootError
     rivals.extend(damon.into_iter().flat_map(of_damon));
     rivals.extend(programs(root)?);
     if !rivals.is_empty() {
-        let (what, remedy): (Vec<String>, Vec<String>) =
-            rivals.into_iter().map(|rival| (rival.what, rival.remedy)).unzip();
-        return Ok(Status::Rival { what: what.join("; "), remedy: remedy.join("; ") });
+        let (text, remedy): (Vec<String>, Vec<String>) =
+            rivals.into_iter().map(|rival| (rival.text, rival.remedy)).unzip();
+        return Ok(Status::Rival { what: text.join("; "), remedy: remedy.join("; ") });
     }
     if damon.is_some_and(|damon| damon.hidden) {
-        return Ok(Status::unknown(
-            "only root may see whether somebody uses DAMON",
-            "run it as root",
-        ));
+        return Ok(Status::unknown("only root can see whether DAMON is in use", "run it as root"));
     }
-    Ok(Status::present("nobody else moves pages or holds DAMON"))
+    Ok(Status::present("no other program moves pages or uses DAMON"))
 }
 
 /// `numa_balancing`: bits 0 and 1 are two mechanisms.
@@ -79,7 +76,7 @@ fn reclaim(machine: &Machine) -> Option<Rival> {
 
 /// `khugepaged` collapses 2 MiB into one huge page on the node of most of its small pages, so that
 /// a ratio within them is lost (`hpage_collapse_find_target_node` in `mm/khugepaged.c`). With
-/// `madvise` it does so for programs that ask.
+/// `madvise`, `khugepaged` collapses only memory with `MADV_HUGEPAGE`.
 fn huge_pages(machine: &Machine) -> Option<Rival> {
     machine.sysctls.huge_pages.as_deref().filter(|chosen| *chosen == "always")?;
     Some(rival(
@@ -100,11 +97,11 @@ fn of_damon(damon: &Damon) -> Vec<Rival> {
             (Some(operations), actions) => format!(" ({operations}: {})", actions.join(", ")),
         };
         if thread.on == Some(false) {
-            let what = format!("somebody has set up a DAMON thread{does} that is off");
-            return rival(what, "find out who (damo?), and let it be removed there");
+            let text = format!("another program has set up a DAMON thread{does} that is off");
+            return rival(text, "remove it with the program that set it up (damo?)");
         }
-        let what = format!("somebody runs a DAMON thread{does}");
-        rival(what, "find out who (damo?), and stop it there")
+        let text = format!("another program runs a DAMON thread{does}");
+        rival(text, "stop the program that runs it (damo?)")
     };
     let modules = damon.modules.iter().map(module);
     modules.chain(damon.kdamonds.iter().map(thread)).collect()
@@ -119,13 +116,13 @@ fn programs(root: &Root) -> Result<Vec<Rival>, RootError> {
         }
         let path = format!("/proc/{process}/comm");
         let Some(name) = root.peek(&path)? else { continue };
-        let Some((_, what, remedy)) = PROGRAMS.iter().find(|(program, ..)| *program == name) else {
+        let Some((_, text, remedy)) = PROGRAMS.iter().find(|(program, ..)| *program == name) else {
             continue;
         };
         // A rival's name is captured.
         root.text(&path)?;
-        if !found.iter().any(|rival| rival.what == *what) {
-            found.push(rival(*what, *remedy));
+        if !found.iter().any(|rival| rival.text == *text) {
+            found.push(rival(*text, *remedy));
         }
     }
     Ok(found)
@@ -136,7 +133,7 @@ pub(super) fn left_behind(root: &Root) -> Status {
     let remedy = "interleaf run --restore, as root";
     let (left, damaged) = match leftovers(root).and_then(|left| Ok((left, damaged(root)?))) {
         Ok(found) => found,
-        Err(why) => return Status::unknown(why.to_string(), "see what the file holds"),
+        Err(why) => return Status::unknown(why.to_string(), "see the content of the file"),
     };
     let changes = left.iter().flat_map(|left| left.changes.iter().map(|change| (left.pid, change)));
     let mut text: Vec<String> = changes

@@ -1,5 +1,4 @@
-//! Capabilities of the kernel beside the placement of pages: counters, limits, pressure stall
-//! information.
+//! Capabilities of the kernel except page placement: counters, limits, pressure stall information.
 
 use super::Status;
 use crate::counters::{PlanError, plan, rough_layout};
@@ -27,7 +26,8 @@ pub(super) fn counters(root: &Root, machine: &Machine) -> Result<Status, RootErr
     match plan(root, machine, &rough_layout(machine)) {
         Ok(plan) => {
             let missing = plan.missing.iter();
-            let missing: String = missing.map(|what| format!("; not counted: {what}")).collect();
+            let missing: String =
+                missing.map(|quantity| format!("; not counted: {quantity}")).collect();
             let (count, tables) = (plan.events.len(), plan.tables.join(" and "));
             Ok(Status::present(format!("{count} by the table of {tables}{missing}")))
         }
@@ -45,10 +45,10 @@ pub(super) fn counters(root: &Root, machine: &Machine) -> Result<Status, RootErr
 fn units(root: &Root) -> Result<String, RootError> {
     let units = root.names("/sys/bus/event_source/devices")?;
     let mut found = vec![];
-    for (prefix, what) in COUNTERS {
+    for (prefix, quantity) in COUNTERS {
         let count = units.iter().filter(|unit| unit.starts_with(prefix)).count();
         if count > 0 {
-            found.push(format!("{count} x {what} ({prefix}*)"));
+            found.push(format!("{count} x {quantity} ({prefix}*)"));
         }
     }
     Ok(found.join(", "))
@@ -63,7 +63,7 @@ pub(super) fn pressure(root: &Root) -> Result<Status, RootError> {
     let remedy = "boot with psi=1, on a kernel with CONFIG_PSI";
     match root.text("/proc/pressure/memory") {
         Ok(Some(_)) => Ok(Status::present("/proc/pressure/memory")),
-        Ok(None) => Ok(Status::missing("the kernel does not count what waits for memory", remedy)),
+        Ok(None) => Ok(Status::missing("the kernel does not count stalls for memory", remedy)),
         Err(why) if pressure_off(&why) => Ok(Status::missing("it is switched off", remedy)),
         Err(why) => Err(why),
     }
@@ -78,7 +78,7 @@ pub(super) fn swap(root: &Root) -> Result<Status, RootError> {
     let sizes: Vec<u64> = text.lines().skip(1).filter_map(kib).collect();
     if sizes.is_empty() {
         return Ok(Status::missing(
-            "none is on: what no node has room for ends the program",
+            "none is on: the kernel kills programs when memory runs out",
             "none is needed to interleave; mkswap and swapon make one",
         ));
     }
@@ -94,7 +94,7 @@ pub(super) fn swap(root: &Root) -> Result<Status, RootError> {
 pub(super) fn cgroups(root: &Root) -> Result<Status, RootError> {
     let Some(trees) = Trees::read(root)? else {
         return Ok(Status::unknown(
-            "what is mounted cannot be read",
+            "the mounts cannot be read",
             "mount proc at /proc, or capture the machine again",
         ));
     };

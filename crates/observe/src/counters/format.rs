@@ -11,12 +11,12 @@ pub const WORDS: usize = 3;
 pub struct Field {
     /// The word: 0 is `config`, 1 `config1`, 2 `config2`.
     word: usize,
-    /// Its bits in ranges, both ends included, the lowest bits of a value first.
+    /// The bits as inclusive ranges, the lowest bits of a value first.
     ranges: Vec<(u32, u32)>,
 }
 
 impl Field {
-    /// Parses the kernel's notation; `None` when it uses another word.
+    /// Parses the kernel's notation; `None` for an unknown configuration word.
     pub fn parse(text: &str) -> Option<Self> {
         let (word, ranges) = text.trim().split_once(':')?;
         let word = match word {
@@ -41,7 +41,7 @@ impl Field {
     }
 
     /// Inserts `value` into `words`; false when it does not fit, and `words` are unchanged.
-    pub fn put(&self, value: u64, words: &mut [u64; WORDS]) -> bool {
+    pub fn encode(&self, value: u64, words: &mut [u64; WORDS]) -> bool {
         if self.bits() < u64::BITS && value >> self.bits() != 0 {
             return false;
         }
@@ -95,24 +95,24 @@ mod tests {
         for (format, value, words) in table {
             let field = Field::parse(format).unwrap();
             let mut got = [0; WORDS];
-            assert!(field.put(value, &mut got), "{format}");
+            assert!(field.encode(value, &mut got), "{format}");
             assert_eq!((got, field.get(&got)), (words, value), "{format}");
         }
     }
 
     #[test]
-    fn what_does_not_fit_is_told() {
+    fn a_value_beyond_the_field_is_refused() {
         // Sapphire Rapids before a fix of July 2024: CXL needs more bits than the format had.
         let field = Field::parse("config:8-15,32-55").unwrap();
         let mut words = [7; WORDS];
-        assert!(field.put(0xc817_8601, &mut words));
+        assert!(field.encode(0xc817_8601, &mut words));
         let before = words;
-        assert!(!field.put(0x10_c817_8201, &mut words));
+        assert!(!field.encode(0x10_c817_8201, &mut words));
         assert_eq!(words, before);
     }
 
     #[test]
-    fn what_is_no_format() {
+    fn invalid_formats_are_refused() {
         for bad in ["", "config", "config:", "config:a", "config:7-0", "config:0-64", "config9:1"] {
             assert_eq!(Field::parse(bad), None, "{bad}");
         }
@@ -121,7 +121,10 @@ mod tests {
     proptest! {
         /// An inserted value can be extracted, and no other bit changes.
         #[test]
-        fn there_and_back(widths in prop::collection::vec((1u32..12, 0u32..4), 1..5), value: u64) {
+        fn encoded_values_are_read_back(
+            widths in prop::collection::vec((1u32..12, 0u32..4), 1..5),
+            value: u64,
+        ) {
             let mut next = 0;
             let mut ranges = vec![];
             for (width, gap) in widths {
@@ -133,7 +136,7 @@ mod tests {
             let field = Field::parse(&format!("config1:{}", text.join(","))).unwrap();
             let value = value & mask(field.bits());
             let mut words = [0; WORDS];
-            prop_assert!(field.put(value, &mut words));
+            prop_assert!(field.encode(value, &mut words));
             prop_assert_eq!(field.get(&words), value);
             prop_assert_eq!(words[1].count_ones(), value.count_ones());
             prop_assert_eq!((words[0], words[2]), (0, 0));

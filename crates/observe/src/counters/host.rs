@@ -55,8 +55,8 @@ pub enum OpenError {
     Nothing,
     /// This user may not count the activity of other processes.
     #[error(
-        "this user may not count what {}{}",
-        if *.whole_machine { "the whole machine does" } else { "programs do" },
+        "this user may not count {}{}",
+        if *.whole_machine { "events of the whole machine" } else { "events of programs" },
         setting(.paranoid)
     )]
     NotPermitted {
@@ -74,7 +74,7 @@ pub enum OpenError {
         cpu: Option<u32>,
         why: io::Error,
     },
-    /// More files are needed than a process may open.
+    /// The plan needs more files than a process may open.
     #[error("{needed} counters are needed, and a process may have {limit} files")]
     Files {
         /// The number of counters.
@@ -126,9 +126,9 @@ impl OpenError {
 }
 
 impl Counters {
-    /// Opens a plan on the running machine; events are counted from now on. `root` gives the reason
-    /// where the kernel denies permission. If the plan needs more files than this process may open,
-    /// the limit is raised as far as possible, for its children too.
+    /// Opens a plan on the running machine; events are counted from now on. `root` is read for the
+    /// reason if the kernel denies permission. If the plan needs more files than this process may
+    /// open, the limit is raised as far as possible, for its children too.
     ///
     /// # Errors
     /// When an event cannot be opened.
@@ -145,7 +145,7 @@ impl Counters {
             let leader = groups.last().filter(|_| same).map(|group| group.leader.as_fd());
             let opened =
                 match syscall::perf_event_open(event.kind, event.config, event.cpu, leader) {
-                    // The group is full: this event takes turns with it.
+                    // The group is full: the kernel multiplexes this event with it.
                     Err(why) if same && why.raw_os_error() == Some(libc::EINVAL) => {
                         number = None;
                         syscall::perf_event_open(event.kind, event.config, event.cpu, None)
@@ -269,7 +269,7 @@ fn sum(plan: &Plan, grown: &[(&[usize], Grown)]) -> Reading {
                 _ => Some(1.0),
             };
             match length {
-                Some(length) => put(&mut reading, event, count * event.scale * length, plan),
+                Some(length) => add_count(&mut reading, event, count * event.scale * length, plan),
                 None => unknown.push((event.domain, event.tier, event.quantity)),
             }
         }
@@ -280,7 +280,7 @@ fn sum(plan: &Plan, grown: &[(&[usize], Grown)]) -> Reading {
     reading
 }
 
-fn put(reading: &mut Reading, event: &Planned, amount: f64, plan: &Plan) {
+fn add_count(reading: &mut Reading, event: &Planned, amount: f64, plan: &Plan) {
     let extras = &mut reading.extras;
     match (event.quantity, event.tier) {
         (Quantity::Link, _) => {
@@ -314,7 +314,7 @@ fn forget(reading: &mut Reading, domain: usize, tier: Option<usize>, quantity: Q
         (Quantity::Slots | Quantity::MemorySlots, _) => clear(&mut reading.extras.slots, domain),
         (Quantity::Read, Some(tier)) => reading.traffic[domain][tier].read_bytes = None,
         (Quantity::Written, Some(tier)) => reading.traffic[domain][tier].written_bytes = None,
-        // Latency is their ratio: neither has a meaning alone.
+        // Latency is the ratio of two counts: neither has a meaning alone.
         (_, Some(tier)) => {
             let traffic = &mut reading.traffic[domain][tier];
             (traffic.inserts, traffic.occupancy_ns) = (None, None);

@@ -1,9 +1,9 @@
-//! Assignment of units to lanes, where a unit cannot count for all lanes at once.
+//! Assignment of units to lanes, if a unit cannot count for all lanes at once.
 
 use super::table::{Event, Quantity};
 
-/// Units that count for one lane, at most: each takes a file for each of its events on each socket,
-/// and addresses are spread so evenly that more would add little.
+/// The maximum number of units that count for one lane: each event of a unit needs a file on each
+/// socket, and addresses are spread so evenly that further units would add little.
 const UNITS_MAX: usize = 8;
 
 /// The events of a unit, each with the number of units that it represents.

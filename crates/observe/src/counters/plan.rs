@@ -47,7 +47,7 @@ pub struct Planned {
     /// `config`, `config1` and `config2`.
     pub config: [u64; 3],
     pub quantity: Quantity,
-    /// The domain whose traffic it counts, as an index into [`Layout::domains`].
+    /// The domain of the counted traffic, as an index into [`Layout::domains`].
     pub domain: usize,
     /// The tier, as an index into [`Layout::tiers`]; `None` of events that belong to no tier.
     pub tier: Option<usize>,
@@ -152,10 +152,10 @@ pub fn plan(root: &Root, machine: &Machine, layout: &Layout) -> Result<Plan, Pla
     })
 }
 
-/// As [`plan`], with the issue slots of all cores, where the table has them: two files a CPU.
+/// Like [`plan`], with the issue slots of all cores if the table has them: two files per CPU.
 ///
 /// # Errors
-/// As [`plan`].
+/// The errors of [`plan`].
 pub fn plan_with_slots(root: &Root, machine: &Machine, layout: &Layout) -> Result<Plan, PlanError> {
     plan_of(root, machine, layout, &|quantity| !quantity.is_of_core())
 }
@@ -252,14 +252,14 @@ impl Making<'_> {
         let units = pmus(self.root, prefix)?;
         let Some(first) = units.first() else { return Ok(false) };
         // Units of a kind have the same formats: if the first cannot express an event, none can.
-        let mut told = vec![];
+        let mut opened = vec![];
         for event in events {
             match first.compose(&event.values()) {
-                Ok(_) => told.push(*event),
+                Ok(_) => opened.push(*event),
                 Err(why) => self.note(format!("{} is not counted: {why}", event.name)),
             }
         }
-        for (unit, dealt) in units.iter().zip(lanes::deal(&told, units.len())) {
+        for (unit, dealt) in units.iter().zip(lanes::deal(&opened, units.len())) {
             for cpu in self.cpus(unit).iter() {
                 for (event, stands_for) in &dealt {
                     self.add(unit, cpu, event, *stands_for);
@@ -304,8 +304,8 @@ impl Making<'_> {
         unit.cpus.clone().unwrap_or_else(sockets)
     }
 
-    /// The domain of a CPU: its socket. A CPU that no socket lists belongs to that of its node's
-    /// other CPUs.
+    /// The domain of a CPU: its socket. A CPU that is missing in all sockets has the socket of
+    /// another CPU of its node.
     fn domain(&self, cpu: u32) -> usize {
         let sockets = &self.machine.sockets;
         if self.layout.domains.len() == 1 {
@@ -323,9 +323,9 @@ impl Making<'_> {
         tiers.iter().copied().find(|tier| self.layout.tiers[*tier].kind == kind)
     }
 
-    fn note(&mut self, what: String) {
-        if !self.plan.notes.contains(&what) {
-            self.plan.notes.push(what);
+    fn note(&mut self, text: String) {
+        if !self.plan.notes.contains(&text) {
+            self.plan.notes.push(text);
         }
     }
 
@@ -341,8 +341,8 @@ impl Making<'_> {
                 let missing = missing(&counted);
                 if !missing.is_empty() {
                     let (near, tier) = (&near.name, &layout.tiers[*tier].name);
-                    let what = format!("{near} to {tier}: {}", missing.join(" and "));
-                    self.plan.missing.push(what);
+                    let text = format!("{near} to {tier}: {}", missing.join(" and "));
+                    self.plan.missing.push(text);
                 }
             }
         }
@@ -355,7 +355,7 @@ fn missing(counted: &[Quantity]) -> Vec<&'static str> {
     let waited = counted.contains(&Quantity::OccupancyNs)
         || counted.contains(&Quantity::OccupancyCycles) && counted.contains(&Quantity::Inserts);
     let open = [(bytes, "bytes"), (waited, "latency")];
-    open.into_iter().filter(|(known, _)| !known).map(|(_, what)| what).collect()
+    open.into_iter().filter(|(known, _)| !known).map(|(_, text)| text).collect()
 }
 
 fn word(kind: Option<TierKind>) -> &'static str {

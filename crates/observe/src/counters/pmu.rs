@@ -16,8 +16,8 @@ pub struct Pmu {
     pub name: String,
     /// The type number, for `perf_event_attr.type`.
     pub kind: u32,
-    /// The CPUs that it is opened on, one for each socket that it counts; `None` of a core PMU,
-    /// which has no such list.
+    /// The CPUs on which events of the PMU are opened, one for each counted socket; `None` for a
+    /// core PMU, which has no such list.
     pub cpus: Option<IdList>,
     /// Positions of event fields; malformed ones are left out.
     pub format: BTreeMap<String, Field>,
@@ -59,7 +59,7 @@ impl Pmu {
             let Some(format) = self.format.get(*name) else {
                 return Err(ComposeError::Field { pmu, field });
             };
-            if !format.put(value, &mut words) {
+            if !format.encode(value, &mut words) {
                 return Err(ComposeError::Width { pmu, field, bits: format.bits(), value });
             }
         }
@@ -82,7 +82,7 @@ pub fn pmus(root: &Root, prefix: &str) -> Result<Vec<Pmu>, RootError> {
 }
 
 /// The number of a unit: `3` of `uncore_imc_3`, `0.1` of `cxl_pmu_mem0.1`, empty of `amd_l3`.
-/// `None` of another PMU, such as `uncore_imc_free_running_0` for the prefix `uncore_imc`.
+/// `None` for another PMU, such as `uncore_imc_free_running_0` for the prefix `uncore_imc`.
 fn number(name: &str, prefix: &str) -> Option<Vec<u32>> {
     let rest = name.strip_prefix(prefix)?;
     if rest.is_empty() {

@@ -5,7 +5,8 @@ use interleaf_model::tier::TierKind;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// The files. The one for any CPU comes last: it fills the gaps of a CPU's own table.
+/// The tables. The table of devices, for any CPU, comes last: it fills the gaps of a CPU's own
+/// table.
 const FILES: [(&str, &str); 8] = [
     ("intel-icx.toml", include_str!("../../counters/intel-icx.toml")),
     ("intel-spr.toml", include_str!("../../counters/intel-spr.toml")),
@@ -23,7 +24,7 @@ const FILES: [(&str, &str); 8] = [
 pub struct Table {
     /// The family's name.
     pub name: String,
-    /// Its CPUs; none of a table for devices, which any CPU may have.
+    /// The CPUs of the table; empty for a table of devices, which any CPU may have.
     pub cpus: Vec<Cpus>,
     /// Gaps and caveats.
     pub notes: Vec<String>,
@@ -49,9 +50,9 @@ pub struct Cpus {
 pub struct Event {
     /// The vendor's name.
     pub name: String,
-    /// The prefix of the PMUs that count it: `uncore_imc` for `uncore_imc_0` and so on.
+    /// The prefix of the PMUs that count the event: `uncore_imc` for `uncore_imc_0` and so on.
     pub pmu: String,
-    /// The event code; `None` of a PMU whose events use other fields.
+    /// The event code; `None` for a PMU whose events use other fields.
     #[serde(default)]
     pub event: Option<u64>,
     /// The unit mask.
@@ -63,15 +64,15 @@ pub struct Event {
     /// Further fields of the PMU's format.
     #[serde(default)]
     pub fields: BTreeMap<String, u64>,
-    /// The counters that can count it; empty for any.
+    /// The counters that can count the event; empty for any counter.
     pub counters: Vec<u32>,
     pub quantity: Quantity,
-    /// The kind of tier whose traffic it counts; `None` of events that belong to no tier.
+    /// The kind of tier whose traffic is counted; `None` for events that belong to no tier.
     #[serde(default, deserialize_with = "kind")]
     pub tier: Option<TierKind>,
     /// The meaning of one count: bytes of traffic, ns of waiting, else 1.
     pub per_count: f64,
-    /// The lane, where units of the PMU are divided among several: each unit counts the events of
+    /// The lane, if the units of the PMU are divided among lanes: each unit counts the events of
     /// its lane. `None` for all units. Core events with the same lane are counted at the same time.
     #[serde(default)]
     pub lane: Option<u32>,
@@ -101,8 +102,8 @@ pub enum Quantity {
     Slots,
     /// Issue slots of a core that waited for memory.
     MemorySlots,
-    /// Slots of a core for [`super::topdown`], on CPUs that do not count those waiting for memory
-    /// by themselves.
+    /// Slots of a core for [`super::topdown`], on CPUs that do not count slots stalled on memory
+    /// separately.
     DispatchSlots,
     /// Slots whose operations retired.
     RetiringSlots,
@@ -129,14 +130,14 @@ pub enum Quantity {
 }
 
 impl Quantity {
-    /// True of events of a core, for [`super::topdown`] alone.
+    /// True for events of a core, for [`super::topdown`] alone.
     pub fn is_of_core(self) -> bool {
         self >= Self::DispatchSlots
     }
 }
 
 impl Event {
-    /// The fields that it sets, as `format/` of its PMU names them.
+    /// The fields of the event, with the names in `format/` of its PMU.
     pub fn values(&self) -> Vec<(&str, u64)> {
         let umask = match (self.umask, self.umask_ext) {
             (None, None) => None,
@@ -181,7 +182,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    /// Counters of a unit, where a row does not say: the fewest of any unit in the tables.
+    /// Counters of a unit, if a row does not have them: the fewest of any unit in the tables.
     const COUNTERS: u32 = 4;
 
     /// True when events that are restricted to these counters can all be counted at once.
@@ -204,8 +205,8 @@ mod tests {
     fn rows_say_where_they_are_from_and_count_something() {
         for table in tables() {
             assert!(!table.events.is_empty(), "{}", table.name);
-            let tells = |event: &&Event| event.source.len() < 10 || event.per_count <= 0.0;
-            assert_eq!(table.events.iter().find(tells), None, "{}", table.name);
+            let is_unfounded = |event: &&Event| event.source.len() < 10 || event.per_count <= 0.0;
+            assert_eq!(table.events.iter().find(is_unfounded), None, "{}", table.name);
             for event in &table.events {
                 let of_tier = matches!(
                     event.quantity,
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_unit_counts_fits_its_counters() {
+    fn events_of_a_unit_fit_its_counters() {
         for table in tables() {
             for event in table.events.iter().filter(|event| {
                 // Slots have registers of their own (Intel), or are few (AMD).

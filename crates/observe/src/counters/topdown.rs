@@ -6,8 +6,8 @@
 //! each kind is divided in two; memory is one half of the stalls. (A. Yasin, "A Top-Down Method for
 //! Performance Analysis and Counters Architecture", ISPASS 2014.)
 //!
-//! Counted is the command with its descendants on all CPUs, and nothing else: slots belong to the
-//! command, while traffic of memory is the machine's. Intel's cores count the kinds in a register
+//! Only the command and its descendants are counted, on all CPUs: slots belong to the command,
+//! while memory traffic belongs to the whole machine. Intel's cores count the kinds in a register
 //! of their own behind `slots`, from Ice Lake the first level and from Sapphire Rapids both. AMD's
 //! since Zen 4 count slots by ordinary counters: five for the first level, and three that take
 //! turns with them for the core's other thread and for the part of memory, by the cycles in which
@@ -143,7 +143,7 @@ pub fn plan(root: &Root) -> Result<TopdownPlan, TopdownError> {
         Some(first) if is_all(first.quantity) => {
             Ok(TopdownPlan { table: table.name, kind: unit.kind, groups, notes })
         }
-        _ => Err(TopdownError::NoCounters(table.name, "cannot be told to count slots")),
+        _ => Err(TopdownError::NoCounters(table.name, "cannot count slots")),
     }
 }
 
@@ -160,8 +160,8 @@ pub struct Topdown {
 }
 
 impl Topdown {
-    /// Opens a plan for all processes that the calling thread starts from now on. A user who may
-    /// not count the kernel's work for a command counts user mode alone.
+    /// Opens a plan for all processes that the calling thread starts from now on. For a user
+    /// without the right to count kernel mode, only user mode is counted.
     ///
     /// # Errors
     /// When an event of the first group cannot be opened.
@@ -179,7 +179,7 @@ impl Topdown {
 
     /// A description in a line.
     pub fn describe(&self) -> String {
-        let whose = if self.user_only { ", without what the kernel does for it" } else { "" };
+        let whose = if self.user_only { ", without its kernel code" } else { "" };
         let mut text = format!(
             "the slots of the command's threads by the table of {}, {} level{}{whose}",
             self.plan.table,
@@ -213,7 +213,7 @@ impl Topdown {
 
 type Unopened = (CoreEvent, io::Error);
 
-/// Opens all groups. A group behind the first that is refused is left out, and noted.
+/// Opens all groups. A refused group after the first is left out, with a note.
 fn open_all(plan: &mut TopdownPlan, user_only: bool) -> Result<Vec<Group>, Unopened> {
     let mut groups = vec![];
     for (at, events) in plan.groups.iter().enumerate() {
@@ -280,8 +280,8 @@ pub struct CoreSlots {
 }
 
 impl CoreSlots {
-    /// The sum of two spans. A kind that one span does not know is unknown in the sum, except where
-    /// no thread ran in it.
+    /// The sum of two spans. A kind that is unknown in one span is unknown in the sum, unless no
+    /// thread ran in that span.
     pub fn plus(self, other: Self) -> Self {
         if self.enabled_ns == 0.0 {
             return other;

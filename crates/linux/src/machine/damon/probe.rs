@@ -1,13 +1,13 @@
 //! The features of a kernel's DAMON, found by trial: a thread is set up with one context and one
 //! scheme, keywords are written to its files, and all of it is removed again. The thread is never
-//! started, so that it monitors and does nothing. A probe takes milliseconds.
+//! started, so that it neither monitors nor acts. A probe takes milliseconds.
 //!
 //! The kernel accepts keywords that it knows and answers `EINVAL` to others. An accepted keyword
 //! need not have an effect: destinations, for example, work only in contexts of `vaddr` and
 //! `fvaddr`.
 //!
 //! DAMON's threads form one list, whose length is written to `nr_kdamonds`: writing it drops the
-//! old list, and fails while a thread runs. No probe is made, therefore, where threads are set up,
+//! old list, and fails while a thread runs. Therefore no probe is made if threads are set up,
 //! started or not. A program that sets one up at the same moment (damo, say) collides with the
 //! probe as it would with any other: DAMON has no lock.
 
@@ -95,8 +95,8 @@ impl Probed {
             return None;
         }
         let words = |all: &[((u32, u32), &str)]| {
-            let there = all.iter().filter(|(since, _)| release >= *since);
-            there.map(|(_, word)| (*word).to_string()).collect()
+            let supported = all.iter().filter(|(since, _)| release >= *since);
+            supported.map(|(_, word)| (*word).to_string()).collect()
         };
         Some(Self {
             operations: words(&[((5, 18), "vaddr"), ((5, 18), "fvaddr"), ((5, 18), "paddr")]),
@@ -129,7 +129,9 @@ pub enum ProbeError {
     Captured,
     #[error("the kernel has no DAMON, or its files are not there")]
     Missing,
-    #[error("somebody has set up {0} DAMON thread(s), which setting up another one would drop")]
+    #[error(
+        "another program has set up {0} DAMON thread(s), which setting up another one would drop"
+    )]
     Held(u64),
     #[error(transparent)]
     Root(#[from] RootError),
@@ -146,12 +148,12 @@ pub fn probe(root: &Root) -> Result<Probed, ProbeError> {
         return Err(ProbeError::Captured);
     }
     let setup = Setup::new(root)?;
-    let probed = look(root)?;
+    let probed = probe_files(root)?;
     setup.remove()?;
     Ok(probed)
 }
 
-fn look(root: &Root) -> Result<Probed, RootError> {
+fn probe_files(root: &Root) -> Result<Probed, RootError> {
     let context = format!("{ADMIN}/0/contexts/0");
     let scheme = format!("{context}/schemes/0");
     root.write(&format!("{ADMIN}/0/contexts/nr_contexts"), "1")?;
@@ -261,7 +263,7 @@ impl<'a> Setup<'a> {
 
 impl Drop for Setup<'_> {
     fn drop(&mut self) {
-        // An error led here and is reported already; a second one would hide it.
+        // After an error, which is already reported: a second error would hide it.
         _ = self.removed();
     }
 }

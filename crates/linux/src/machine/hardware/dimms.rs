@@ -56,7 +56,7 @@ pub(super) fn dimms(root: &Root) -> Result<Known<Vec<Dimm>>, RootError> {
     })
 }
 
-/// Parses a structure of type 17 and the strings behind it; `None` of an empty slot.
+/// Parses a structure of type 17 and the strings behind it; `None` for an empty slot.
 fn dimm(bytes: &[u8]) -> Option<Dimm> {
     let length = usize::from(*bytes.get(1)?);
     let fields = bytes.get(..length).filter(|fields| fields.first() == Some(&17))?;
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_slot_is_none() {
+    fn an_empty_slot_has_no_dimm() {
         let mut empty = structure();
         empty[0x0C..0x0E].copy_from_slice(&[0, 0]);
         assert_eq!(dimm(&empty), None);

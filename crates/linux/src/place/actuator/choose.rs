@@ -9,7 +9,7 @@ use std::fmt;
 
 /// A kind of actuator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum ActuatorKind {
     /// DAMON on the addresses of processes, with destinations.
     Vaddr,
     /// DAMON on physical memory, with a quota goal in the kernel.
@@ -23,20 +23,20 @@ pub enum Way {
 /// A kind of actuator with the reason why it is available or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    pub way: Way,
+    pub kind: ActuatorKind,
     pub reason: String,
 }
 
 /// All kinds, for one kernel, scope and order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ranked {
-    /// The available ones, the best first.
+    /// Available kinds, the best first.
     pub available: Vec<Choice>,
-    /// The unavailable ones.
+    /// Unavailable kinds.
     pub missing: Vec<Choice>,
 }
 
-impl Way {
+impl ActuatorKind {
     /// The name in configuration files and output.
     pub fn name(self) -> &'static str {
         match self {
@@ -51,7 +51,7 @@ impl Way {
     pub fn named(name: &str) -> Option<Self> {
         [Self::Vaddr, Self::Paddr, Self::Quota, Self::Pages]
             .into_iter()
-            .find(|way| way.name() == name)
+            .find(|kind| kind.name() == name)
     }
 
     /// Builds an actuator of this kind for a kernel with these features. The machine is not changed
@@ -84,17 +84,17 @@ impl Way {
             (Self::Pages, _) => {
                 let heat = match order {
                     Order::Interleave => "hot and cold",
-                    Order::HottestFirst => "hot or cold, which it cannot tell",
+                    Order::HottestFirst => "hot or cold: it has no access counts",
                 };
                 return Ok(format!("move_pages, which every kernel has; it moves all, {heat}"));
             }
             (_, None) => {
-                return Err("it is not known what DAMON takes here, if there is one".into());
+                return Err("the features of DAMON are unknown here".into());
             }
             (_, Some(kernel)) => kernel,
         };
         let has = |list: &[String], word: &str| list.iter().any(|it| it == word);
-        let lacks = |what: &str, since: &str| Err(format!("no {what} here (since {since})"));
+        let lacks = |feature: &str, since: &str| Err(format!("no {feature} here (since {since})"));
         if !has(&kernel.actions, "migrate_hot") {
             return lacks("action migrate_hot", "6.11");
         }
@@ -112,12 +112,15 @@ impl Way {
             }
             _ if !has(&kernel.operations, "paddr") => lacks("operations paddr", "5.18"),
             _ if matches!(scope, Scope::Processes(_) | Scope::Named(_)) => {
-                Err("physical memory does not say whose pages are: name a control group".into())
+                Err("DAMON cannot tell the processes of physical pages apart: name a control \
+                     group"
+                    .into())
             }
-            _ if protected.iter().any(|it| !matches!(it, Scope::Cgroup(_))) => Err(
-                "physical memory does not say whose pages are: protect control groups, not names"
-                    .into(),
-            ),
+            _ if protected.iter().any(|it| !matches!(it, Scope::Cgroup(_))) => {
+                Err("DAMON cannot tell the processes of physical pages apart: protect control \
+                 groups, not names"
+                    .into())
+            }
             Self::Paddr if !has(&kernel.goals, ELIGIBLE) => {
                 lacks("goal node_eligible_mem_bp", "7.2")
             }
@@ -135,17 +138,17 @@ impl Way {
 /// before DAMON on physical memory for a control group because it is exact too, and last for the
 /// machine, which has too many processes to scan all their pages.
 pub fn choose(kernel: Option<&Probed>, scope: &Scope, protected: &[Scope], order: Order) -> Ranked {
-    let ways = match (scope, order) {
+    let kinds = match (scope, order) {
         (Scope::Machine, _) | (_, Order::HottestFirst) => {
-            [Way::Vaddr, Way::Paddr, Way::Quota, Way::Pages]
+            [ActuatorKind::Vaddr, ActuatorKind::Paddr, ActuatorKind::Quota, ActuatorKind::Pages]
         }
-        _ => [Way::Vaddr, Way::Pages, Way::Paddr, Way::Quota],
+        _ => [ActuatorKind::Vaddr, ActuatorKind::Pages, ActuatorKind::Paddr, ActuatorKind::Quota],
     };
     let mut ranked = Ranked::default();
-    for way in ways {
-        match way.judge(kernel, (scope, protected), order) {
-            Ok(reason) => ranked.available.push(Choice { way, reason }),
-            Err(reason) => ranked.missing.push(Choice { way, reason }),
+    for kind in kinds {
+        match kind.judge(kernel, (scope, protected), order) {
+            Ok(reason) => ranked.available.push(Choice { kind, reason }),
+            Err(reason) => ranked.missing.push(Choice { kind, reason }),
         }
     }
     ranked
@@ -153,6 +156,6 @@ pub fn choose(kernel: Option<&Probed>, scope: &Scope, protected: &[Scope], order
 
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.way.name(), self.reason)
+        write!(f, "{}: {}", self.kind.name(), self.reason)
     }
 }

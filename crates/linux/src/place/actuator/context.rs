@@ -109,8 +109,8 @@ pub enum Without {
     Addresses(Range<u64>),
     /// Pages of files.
     Files,
-    /// Pages of all control groups but these, named relative to the mount point of version 2; more
-    /// than one group only where filters are split. It comes last.
+    /// Pages of all control groups except these, named relative to the mount point of version 2.
+    /// Several groups only if the kernel has separate core filters. Must be the last filter.
     OtherGroups(Vec<String>),
     /// Pages of this control group without its descendants, named likewise.
     Group(String),
@@ -209,8 +209,8 @@ impl Scheme {
             out.add(format!("{goals}/0/target_metric"), ELIGIBLE);
             out.add(format!("{goals}/0/target_value"), goal.share_bp);
             out.add(format!("{goals}/0/nid"), goal.node);
-            // The whole quota until the goal is reached, then none: the other tuner starts with a
-            // page and doubles, which takes a minute to become effective.
+            // Use the tuner that gives the whole quota until the goal is reached, then 0: the other
+            // tuner starts with a page and doubles, which takes a minute to become effective.
             if kernel.tuners.iter().any(|it| it == "temporal") {
                 out.add(format!("{folder}/quotas/goal_tuner"), "temporal");
             }
@@ -241,11 +241,11 @@ fn filters(folder: &str, all: &[&Without], can_allow: bool, out: &mut WriteList)
     let allowed = all.iter().find_map(groups).unwrap_or_default();
     let rejecting: Vec<&&Without> = all.iter().filter(|it| groups(it).is_none()).collect();
     out.add(format!("{folder}/nr_filters"), rejecting.len() + allowed.len());
-    let says_allow = !allowed.is_empty();
+    let is_allow_list = !allowed.is_empty();
     for (at, without) in rejecting.iter().enumerate() {
         let filter = format!("{folder}/{at}");
         without.writes(&filter, out);
-        if says_allow {
+        if is_allow_list {
             out.add(format!("{filter}/allow"), "N");
         }
     }

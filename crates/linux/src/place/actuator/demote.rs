@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn it_begins_late_and_ends_early() {
+    fn demotion_begins_below_its_threshold_and_ends_above_twice_of_it() {
         let mut guard = Guard::default();
         // On 10 GiB it begins below 204.8 MiB, on 1 GiB below 64.
         let steps = [(300, None), (200, Some(209)), (400, Some(9)), (410, None), (300, None)];

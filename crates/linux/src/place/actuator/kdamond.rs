@@ -183,30 +183,30 @@ impl<'a> Kdamond<'a> {
         };
         if let Some(pid) = journal::holder(root, COUNT)?.filter(|_| !found.kdamonds.is_empty()) {
             return Err(ActuatorError::Held {
-                who: format!("process {pid} of interleaf has DAMON already"),
+                holder: format!("process {pid} of interleaf has DAMON already"),
                 hint: format!("let one of both do all, and end the other: kill {pid}"),
             });
         }
         if !found.kdamonds.is_empty() {
             let does = |it: &crate::machine::damon::KdamondSettings| {
-                let what = it.operations.iter().chain(&it.actions).cloned();
-                let what: Vec<String> = what.collect();
+                let words = it.operations.iter().chain(&it.actions).cloned();
+                let words: Vec<String> = words.collect();
                 let on = if it.on == Some(false) { "off" } else { "on" };
-                format!("{on}: {}", what.join(" "))
+                format!("{on}: {}", words.join(" "))
             };
             let all: Vec<String> = found.kdamonds.iter().map(does).collect();
             return Err(ActuatorError::Held {
-                who: format!(
-                    "somebody has set up {} DAMON thread(s) ({})",
+                holder: format!(
+                    "another program has set up {} DAMON thread(s) ({})",
                     all.len(),
                     all.join("; ")
                 ),
-                hint: "find out who (damo?), and stop it there: `damo stop`".into(),
+                hint: "stop the program that uses DAMON; for damo: `damo stop`".into(),
             });
         }
         if let Some(module) = found.modules.first().filter(|_| !self.setting.leave) {
             return Err(ActuatorError::Held {
-                who: format!("the kernel's {module} holds DAMON"),
+                holder: format!("the kernel's {module} holds DAMON"),
                 hint: format!(
                     "give leave to switch it off for the time (--stop-rivals), or \
                      echo N > /sys/module/{module}/parameters/enabled"
@@ -240,7 +240,7 @@ impl<'a> Kdamond<'a> {
             match self.setting.root.write(&file("0/state"), "update_schemes_stats") {
                 // The thread has ended meanwhile.
                 Err(why) if why.is_not_taken() && !self.runs()? => {}
-                asked => asked?,
+                answer => answer?,
             }
         }
         self.stats()

@@ -6,7 +6,7 @@
 //! near socket 0 and 1/4 near socket 1, goals of 80:20 and 60:40 combine to 60:15 and 15:10.
 //! Individual pages may still be exchanged between sockets.
 
-use super::{Actuator, ActuatorError, Followed, Goal, Setting};
+use super::{Actuator, ActuatorError, ActuatorKind, Followed, Goal, Setting};
 use crate::process::numa_maps::NodeBytes;
 use interleaf_model::weights::Weights;
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
@@ -106,8 +106,8 @@ fn parts<'n>(on: &NodeBytes, sockets: impl Iterator<Item = &'n [u32]> + Clone) -
 }
 
 impl Actuator for SocketActuator<'_> {
-    fn name(&self) -> &'static str {
-        self.shared.borrow().whole.name()
+    fn kind(&self) -> ActuatorKind {
+        self.shared.borrow().whole.kind()
     }
 
     fn describe(&self) -> String {
@@ -172,8 +172,8 @@ mod tests {
     struct Notes(Rc<RefCell<Vec<Goal>>>);
 
     impl Actuator for Notes {
-        fn name(&self) -> &'static str {
-            "notes"
+        fn kind(&self) -> ActuatorKind {
+            ActuatorKind::Pages
         }
 
         fn describe(&self) -> String {
@@ -220,13 +220,13 @@ mod tests {
         let root = machine(folder.path(), &[75, 25, 0, 0]);
         let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
         let setting = Setting::new(&root, journal, Scope::Machine);
-        let told = Rc::new(RefCell::new(vec![]));
-        let whole = Box::new(Notes(told.clone()));
+        let goals_set = Rc::new(RefCell::new(vec![]));
+        let whole = Box::new(Notes(goals_set.clone()));
         let mut parts = divide(whole, setting, &[0, 1, 2, 3], vec![vec![0, 2], vec![1, 3]]);
         parts[0].set(&goal([80, 0, 20, 0])).unwrap();
-        assert!(told.borrow().is_empty(), "the other socket has no goal yet");
+        assert!(goals_set.borrow().is_empty(), "the other socket has no goal yet");
         parts[1].set(&goal([0, 60, 0, 40])).unwrap();
-        let merged = told.borrow().last().cloned().unwrap();
+        let merged = goals_set.borrow().last().cloned().unwrap();
         assert_eq!(merged.nodes, [(0, 60), (1, 15), (2, 15), (3, 10)]);
         let first = parts[0].follow().unwrap();
         let second = parts[1].follow().unwrap();

@@ -5,7 +5,7 @@
 //! that all pages are interleaved, and [`Order::HottestFirst`] keeps only the ratio.
 
 use super::{
-    Actuator, ActuatorError, Followed, Goal, Setting,
+    Actuator, ActuatorError, ActuatorKind, Followed, Goal, Setting,
     sampler::{Duty, ENDED, JOINED, PlacementSampler, check_nodes_online, note_membership},
     scan::{Changes, Scan},
     settings_guard::SettingsGuard,
@@ -68,14 +68,15 @@ impl<'a> Pages<'a> {
         let rate = goal.rate_limit_bytes_per_s.unwrap_or(u64::MAX);
         let budget = (rate as f64 * PORTION.as_secs_f64()) as u64;
         let start = Instant::now();
-        let (mut moved, mut looked) = (0, 0);
+        let (mut moved, mut scanned_bytes) = (0, 0);
         let pids: Vec<u32> = self.known.iter().map(|it| it.pid).collect();
         let stop = self.setting.stop.clone();
         // Settled pages are located again each time, and one page of each mapping is tried first:
         // the duration of a portion is measured from its first other move.
         let mut first = None;
         let done = mover.run(&pids, &mut |progress| {
-            (moved, looked) = (progress.moved_bytes, looked.max(progress.looked_bytes));
+            (moved, scanned_bytes) =
+                (progress.moved_bytes, scanned_bytes.max(progress.scanned_bytes));
             if moved >= LEAST_BYTES.min(budget) {
                 first.get_or_insert_with(Instant::now);
             }
@@ -102,7 +103,7 @@ impl<'a> Pages<'a> {
             }
             Err(why) => followed.notes.push(why.to_string()),
         }
-        self.tried_bytes += looked;
+        self.tried_bytes += scanned_bytes;
         self.moved_bytes += moved;
         if moved == 0 {
             self.duty.spent(start.elapsed());
@@ -112,13 +113,13 @@ impl<'a> Pages<'a> {
 }
 
 impl Actuator for Pages<'_> {
-    fn name(&self) -> &'static str {
-        "pages"
+    fn kind(&self) -> ActuatorKind {
+        ActuatorKind::Pages
     }
 
     fn describe(&self) -> String {
         let order = match self.goal.as_ref().map(|goal| goal.order) {
-            Some(Order::HottestFirst) => ", any of them, since nobody tells which are hot",
+            Some(Order::HottestFirst) => ", in any order, since access counts are unknown",
             _ => "",
         };
         format!("the pages of processes are looked for one by one, and moved in portions{order}")

@@ -11,7 +11,7 @@
 //! (since 6.11).
 
 use super::{
-    Actuator, ActuatorError, Followed, Goal, Scope, Setting,
+    Actuator, ActuatorError, ActuatorKind, Followed, Goal, Scope, Setting,
     context::{Context, EligibleGoal, Quota, Scheme, To, Watched, Without},
     demote::Guards,
     kdamond::Kdamond,
@@ -159,8 +159,8 @@ impl Wanted<'_, '_> {
 }
 
 impl Actuator for Physical<'_> {
-    fn name(&self) -> &'static str {
-        if self.has_goal { "paddr" } else { "quota" }
+    fn kind(&self) -> ActuatorKind {
+        if self.has_goal { ActuatorKind::Paddr } else { ActuatorKind::Quota }
     }
 
     fn describe(&self) -> String {
@@ -186,7 +186,7 @@ impl Actuator for Physical<'_> {
         let mut ranges = memory(self.setting.root)?;
         ranges.retain(|node, _| goal.nodes.iter().any(|(it, _)| it == node));
         if ranges.is_empty() {
-            let why = "it says where in physical memory nodes are";
+            let why = "it has the physical addresses of the nodes";
             return Err(ActuatorError::Absent { path: ZONEINFO.into(), why });
         }
         (self.ranges, self.quota, self.push) = (ranges, QuotaController::default(), None);

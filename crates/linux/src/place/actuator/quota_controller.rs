@@ -30,10 +30,10 @@ const GAIN: f64 = 0.3;
 /// Upper bound of the gain while nothing moves; at 2 or more the loop would oscillate.
 const GAIN_MAX: f64 = 1.5;
 
-/// Dead band: pages rest within this distance of the goal, percentage points ...
+/// Pages begin to rest within this distance of the goal, percentage points.
 const REST_POINTS: f64 = 1.0;
 
-/// ... until they are off by more than this.
+/// Pages rest until their distance from the goal exceeds this, percentage points.
 const WAKE_POINTS: f64 = 2.0;
 
 /// The minimum of a window, and of a migration that counts as progress, bytes.
@@ -56,9 +56,9 @@ const HOT: u32 = ACCESSES_MAX / 2;
 pub struct QuotaController {
     is_moving: bool,
     demotes: bool,
-    /// Consecutive samples without an attempt ...
+    /// Consecutive samples without an attempt.
     idle: u32,
-    /// ... and without a migration.
+    /// Consecutive samples without a migration.
     still: u32,
     /// Bytes tried since the last migration.
     vain_bytes: u64,
@@ -111,8 +111,9 @@ impl QuotaController {
         Some(self.push(goal, most, least, bytes, is_hot))
     }
 
-    /// At the goal with the hottest first, hot pages of the second node go to the first until it
-    /// has a little more than its share, then cold ones come back, and so on while there are any.
+    /// With [`Order::HottestFirst`] at the goal: hot pages of the second node migrate to the first
+    /// node until it slightly exceeds its share, then cold pages migrate back, and so on, as long
+    /// as hot and cold pages remain.
     fn exchange(
         &mut self,
         goal: &Goal,
@@ -188,15 +189,15 @@ mod tests {
     }
 
     /// Missing bytes when each window moves its whole quota, and placement is sampled only every
-    /// `looks_every` windows.
-    fn run(looks_every: u32) -> Vec<f64> {
+    /// `periods_per_sample` windows.
+    fn run(periods_per_sample: u32) -> Vec<f64> {
         let goal = goal(&[(0, 60), (1, 40)], Order::Interleave);
         let (mut steer, mut here) = (QuotaController::default(), on(&[(0, 200), (1, 0)]));
         let mut done = Stats::default();
         let mut points = vec![];
         for _ in 0..30 {
             if let Some(push) = steer.step(&goal, &here, done) {
-                for _ in 0..looks_every {
+                for _ in 0..periods_per_sample {
                     let bytes = push.bytes.min(here.on(push.from));
                     *here.0.entry(push.from).or_default() -= bytes;
                     *here.0.entry(push.to).or_default() += bytes;
@@ -210,12 +211,12 @@ mod tests {
     }
 
     #[test]
-    fn it_comes_to_rest_at_the_goal() {
-        for looks_every in [1, 2, 3, 5] {
-            let points = run(looks_every);
+    fn the_controller_settles_at_the_goal() {
+        for periods_per_sample in [1, 2, 3, 5] {
+            let points = run(periods_per_sample);
             let last = points.last().unwrap();
-            assert!((last - 60.0).abs() <= WAKE_POINTS, "{looks_every}: {points:?}");
-            assert!(looks_every > 3 || points.iter().all(|it| *it >= 56.0), "{points:?}");
+            assert!((last - 60.0).abs() <= WAKE_POINTS, "{periods_per_sample}: {points:?}");
+            assert!(periods_per_sample > 3 || points.iter().all(|it| *it >= 56.0), "{points:?}");
         }
     }
 
@@ -228,16 +229,16 @@ mod tests {
         assert_eq!((push.bytes, push.accesses), (12 * MIB, (1, u32::MAX)));
     }
 
-    /// Pushes when each window tries this much and moves nothing.
+    /// The pushes if each window tries `tries_mib` and moves nothing.
     fn in_vain(tries_mib: u64) -> Vec<Push> {
         let goal = goal(&[(0, 1), (1, 1)], Order::Interleave);
         let (mut steer, here) = (QuotaController::default(), on(&[(0, 100)]));
-        let done = |look| Stats { tried_bytes: look * tries_mib * MIB, applied_bytes: 0 };
-        (0..20).map(|look| steer.step(&goal, &here, done(look)).unwrap()).collect()
+        let done = |sample| Stats { tried_bytes: sample * tries_mib * MIB, applied_bytes: 0 };
+        (0..20).map(|sample| steer.step(&goal, &here, done(sample)).unwrap()).collect()
     }
 
     #[test]
-    fn what_matches_nothing_is_not_waited_for() {
+    fn quotas_without_matching_regions_raise_the_level() {
         let pushes = in_vain(0);
         let levels: Vec<u32> = pushes.iter().map(|push| push.level).collect();
         assert_eq!(levels, [vec![0; 8], vec![1; 8], vec![2; 4]].concat());
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_tried_in_vain_is_tried_faster() {
+    fn unsuccessful_attempts_raise_quota_and_level() {
         let pushes = in_vain(20);
         let steps: Vec<(u32, u64)> = pushes.iter().map(|it| (it.level, it.bytes / MIB)).collect();
         let expected = [(0, 15), (0, 35), (0, 50), (0, 50), (0, 50), (1, 15), (1, 35), (1, 55)];
@@ -254,11 +255,11 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_again_is_not_hurried() {
+    fn a_resumed_migration_does_not_raise_the_quota() {
         let goal = goal(&[(0, 1), (1, 1)], Order::Interleave);
         let mut steer = QuotaController::default();
-        let looks = [(0, 0, 100), (40, 0, 100), (90, 40, 60), (110, 40, 60)];
-        let mib = looks.map(|(tried, applied, here)| {
+        let samples = [(0, 0, 100), (40, 0, 100), (90, 40, 60), (110, 40, 60)];
+        let mib = samples.map(|(tried, applied, here)| {
             let done = Stats { tried_bytes: tried * MIB, applied_bytes: applied * MIB };
             let push = steer.step(&goal, &on(&[(0, here), (1, 100 - here)]), done).unwrap();
             push.bytes / MIB
@@ -278,15 +279,15 @@ mod tests {
         // place are tried too where they are found by their addresses.
         for tries in [0, MIB] {
             let (mut steer, here) = (QuotaController::default(), on(&[(0, 50), (1, 50)]));
-            let done = |look| Stats { tried_bytes: look * tries, applied_bytes: 0 };
-            let to = (0..20).map(|look| steer.step(&goal, &here, done(look)).unwrap().to);
+            let done = |sample| Stats { tried_bytes: sample * tries, applied_bytes: 0 };
+            let to = (0..20).map(|sample| steer.step(&goal, &here, done(sample)).unwrap().to);
             let to: Vec<u32> = to.collect();
             assert_eq!((to[0], to[10], to[19]), (0, 1, 0), "{to:?}");
         }
     }
 
     #[test]
-    fn nothing_is_nothing_to_move() {
+    fn a_process_without_pages_has_no_quota() {
         let goal = goal(&[(0, 1), (1, 1)], Order::Interleave);
         assert_eq!(QuotaController::default().step(&goal, &on(&[]), Stats::default()), None);
     }

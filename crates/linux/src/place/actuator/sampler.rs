@@ -11,13 +11,14 @@ use crate::{
 };
 use std::time::{Duration, Instant};
 
-/// Sampling takes at most one part in this many of the time ...
+/// The reciprocal of the largest fraction of time that sampling may take while pages move.
 const ONE_IN: u32 = 20;
 
-/// ... and one part in this many while pages rest, which is most of the time, unless the pause
-/// exceeds [`PAUSE_AT_REST`]: another program may move pages.
-const ONE_IN_AT_REST: u32 = 400;
-const PAUSE_AT_REST: Duration = Duration::from_secs(60);
+/// The same while pages rest, which is most of the time, unless the pause exceeds
+/// [`PAUSE_AT_REST`]: another program may move pages. A sample of 3000 processes takes some 0.4 s,
+/// so that they are sampled every seven minutes.
+const ONE_IN_AT_REST: u32 = 1000;
+const PAUSE_AT_REST: Duration = Duration::from_secs(400);
 
 /// Pages rest within this distance of the goal, percentage points.
 const REST_POINTS: f64 = 2.0;
@@ -45,14 +46,14 @@ impl PlacementSampler {
         let start = Instant::now();
         let pids: Vec<u32> = processes.iter().map(|process| process.pid).collect();
         let is_at_rest = self.is_at_rest && pids == self.processes;
-        let pause = |took: Duration| match setting.scope.is_slow_to_sample() {
+        let pause = |duration: Duration| match setting.scope.is_slow_to_sample() {
             true if is_at_rest => {
-                (took * (ONE_IN_AT_REST - 1)).min(PAUSE_AT_REST).max(took * (ONE_IN - 1))
+                (duration * (ONE_IN_AT_REST - 1)).min(PAUSE_AT_REST).max(duration * (ONE_IN - 1))
             }
-            true => took * (ONE_IN - 1),
+            true => duration * (ONE_IN - 1),
             false => Duration::ZERO,
         };
-        if self.last.is_some_and(|(end, took)| start < end + pause(took)) {
+        if self.last.is_some_and(|(end, duration)| start < end + pause(duration)) {
             return Ok(None);
         }
         let found = setting.placement(processes)?;

@@ -6,9 +6,9 @@
 //!
 //! ```text
 //! processes   a scan   every
-//!       100   1.5 ms   look (1 s)
-//!      1000    15 ms   6 s
-//!      3000    45 ms   18 s
+//!       100   1.5 ms   1.5 s
+//!      1000    15 ms   15 s
+//!      3000    45 ms   45 s
 //! ```
 //!
 //! A process joins when two scans in a row have found it: children that exit at once never do.
@@ -22,10 +22,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Scans take at most one part in this many of the time ...
-const ONE_IN: u32 = 400;
+/// The reciprocal of the largest fraction of CPU time that scans may take.
+const ONE_IN: u32 = 1000;
 
-/// ... unless the pause exceeds this.
+/// The longest pause between scans.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// The time of the next scan, and the result of the last one.

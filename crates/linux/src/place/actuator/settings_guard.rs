@@ -9,12 +9,12 @@ pub(super) struct SettingsGuard<'a> {
     setting: Setting<'a>,
     paths: Vec<String>,
     /// True when NUMA balancing was reported.
-    is_told: bool,
+    is_held: bool,
 }
 
 impl<'a> SettingsGuard<'a> {
     pub(super) fn new(setting: Setting<'a>) -> Self {
-        Self { setting, paths: vec![], is_told: false }
+        Self { setting, paths: vec![], is_held: false }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -49,9 +49,9 @@ impl<'a> SettingsGuard<'a> {
     /// Reports once that NUMA balancing is on: not permitted to disable it, or enabled again since.
     pub(super) fn note_balancer(&mut self, notes: &mut Vec<String>) -> Result<(), ActuatorError> {
         let value = self.setting.root.number(NUMA_BALANCING)?.unwrap_or(0);
-        if value > 0 && !self.is_told {
+        if value > 0 && !self.is_held {
             let since = match self.has(NUMA_BALANCING) {
-                true => "somebody has switched on again what was switched off",
+                true => "another program has switched it on again",
                 false => "give leave to switch it off (--stop-rivals), or do so",
             };
             notes.push(format!(
@@ -59,7 +59,7 @@ impl<'a> SettingsGuard<'a> {
                  sysctl kernel.numa_balancing=0"
             ));
         }
-        self.is_told = value > 0;
+        self.is_held = value > 0;
         Ok(())
     }
 

@@ -23,7 +23,7 @@
 //! from it, as much as [`QuotaController`] derives from the placement.
 
 use super::{
-    Actuator, ActuatorError, Followed, Goal, Setting,
+    Actuator, ActuatorError, ActuatorKind, Followed, Goal, Setting,
     context::{Context, Quota, Scheme, To, Watched},
     demote::Guards,
     kdamond::Kdamond,
@@ -217,19 +217,19 @@ fn destinations(goal: &Goal) -> Vec<(u32, u32)> {
 }
 
 impl Actuator for Vaddr<'_> {
-    fn name(&self) -> &'static str {
-        "vaddr"
+    fn kind(&self) -> ActuatorKind {
+        ActuatorKind::Vaddr
     }
 
     fn describe(&self) -> String {
-        let what = match self.goal.as_ref().map(|goal| goal.order) {
+        let action = match self.goal.as_ref().map(|goal| goal.order) {
             Some(Order::HottestFirst) => {
-                "the hottest to the first node and the coldest off it, as much as looking at \
-                 numa_maps says"
+                "the hottest to the first node and the coldest off it, by the placement in \
+                 numa_maps"
             }
             _ => "hot ones to a node by their address, exactly in the ratio",
         };
-        format!("DAMON watches the addresses of processes, and moves their pages: {what}")
+        format!("DAMON watches the addresses of processes, and moves their pages: {action}")
     }
 
     fn set(&mut self, goal: &Goal) -> Result<(), ActuatorError> {

@@ -182,7 +182,7 @@ mod tests {
             (group("/batch"), group("/batches"), false),
             (named(&["solver"]), named(&["java", "solver"]), true),
             (named(&["solver"]), named(&["java"]), false),
-            // One is the parent of the other.
+            // One group is an ancestor of the other.
             (named(&["solver"]), named(&["helper"]), true),
             (named(&["solver"]), Claimed::Processes(vec![11]), true),
             (named(&["solver"]), Claimed::Processes(vec![12]), false),

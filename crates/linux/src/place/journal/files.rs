@@ -5,7 +5,7 @@
 //! does not hold a journal, is damaged; it is renamed, so that it is reported once, and everything
 //! else is restored.
 
-use super::{Change, Document, JournalError, SCHEMA, settings, swap_file};
+use super::{Change, Document, JournalError, SCHEMA, limited_group, settings, swap_file};
 use crate::{replace::Folder, root::Root};
 use std::{
     ffi::OsStr,
@@ -90,7 +90,7 @@ fn found(name: &str, text: Result<Option<String>, String>) -> Option<Found> {
         return Some(damaged(format!("it is of {}", document.name()), None));
     }
     let check = |change: &Change| {
-        if swap_file::is_swap_file(change) {
+        if swap_file::is_swap_file(change) || limited_group::is_group(change) {
             return Ok(());
         }
         settings::check(&change.path, &change.was)?;

@@ -3,6 +3,7 @@
 //! A journal makes root write to the files in it. A forged or damaged journal must not choose a
 //! path or a value: no setting outside this table is written or restored.
 
+use super::controller;
 use crate::machine::{
     damon::{ADMIN, COUNT, MODULES},
     sysctl::NUMA_BALANCING,
@@ -23,7 +24,7 @@ const SWITCH: Values = Values::Words(&["Y", "N", "true", "false", "1", "0"]);
 /// The name of a node's weight, before its number.
 const NODE: &str = "node";
 
-/// The valid values of the setting at `path`; `None` of a path that this program never writes.
+/// The valid values of the setting at `path`; `None` for a path that this program never writes.
 fn values(path: &str) -> Option<Values> {
     if MODULES.iter().any(|(_, module)| *module == path) || path == weights::auto_path() {
         return Some(SWITCH);
@@ -36,6 +37,9 @@ fn values(path: &str) -> Option<Values> {
         // Refuses `+1` and `01`.
         return (path == weights::node_path(node)).then_some(Values::UpTo(255));
     }
+    if controller::is_controller(path) {
+        return Some(Values::Words(&[controller::ENABLED, controller::DISABLED]));
+    }
     match path {
         NUMA_BALANCING => Some(Values::UpTo(3)),
         COUNT => Some(Values::UpTo(64)),
@@ -44,6 +48,11 @@ fn values(path: &str) -> Option<Values> {
         _ if path.strip_prefix(ADMIN) == Some("/0/state") => Some(Values::Words(&["on", "off"])),
         _ => None,
     }
+}
+
+/// The value of the setting at `path`, from the text of its file.
+pub(super) fn value<'a>(path: &str, text: &'a str) -> &'a str {
+    if controller::is_controller(path) { controller::value(text) } else { text.trim() }
 }
 
 /// Checks that a setting is in the table, with this value.
@@ -73,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_written_is_allowed() {
+    fn only_settings_of_the_table_are_allowed() {
         let allowed = [
             ("/proc/sys/kernel/numa_balancing", "1"),
             ("/sys/kernel/mm/mempolicy/weighted_interleave/node0", "255"),
@@ -83,6 +92,7 @@ mod tests {
             ("/sys/kernel/mm/damon/admin/kdamonds/0/state", "off"),
             ("/sys/module/damon_stat/parameters/enabled", "Y"),
             ("/proc/sys/vm/page-cluster", "3"),
+            ("/sys/fs/cgroup/cgroup.subtree_control", "-memory"),
             ("/sys/kernel/mm/swap/vma_ra_enabled", "false"),
         ];
         for (path, value) in allowed {
@@ -91,6 +101,8 @@ mod tests {
         let refused = [
             ("/etc/passwd", "x"),
             ("/proc/sys/kernel/core_pattern", "|/tmp/x"),
+            ("/sys/fs/cgroup/cgroup.subtree_control", "-cpu"),
+            ("/sys/fs/cgroup/x/cgroup.subtree_control", "+memory"),
             ("/sys/kernel/mm/mempolicy/weighted_interleave/node0", "256"),
             ("/sys/kernel/mm/mempolicy/weighted_interleave/node0", "+1"),
             ("/sys/kernel/mm/mempolicy/weighted_interleave/node0", ""),

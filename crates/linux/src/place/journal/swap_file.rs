@@ -1,4 +1,4 @@
-//! The change that is a swap file: how a journal records one, and how it is undone.
+//! Swap files in a journal: the recorded change, and its undoing.
 //!
 //! [`crate::launch::swapfile`] creates the file; undoing the change is here, so that the journal
 //! does not depend on it, and `--restore` can undo it after a kill.
@@ -18,6 +18,9 @@ use std::{
 
 /// The prefix of the names of swap files; the process ID comes next, then a counter.
 pub(crate) const PREFIX: &str = "interleaf-bench-swap-";
+
+/// The prefix of hidden swap files for commands, in the folder of a store.
+pub(crate) const COMMAND_PREFIX: &str = ".interleaf-swap-";
 
 /// The recorded value of a file that neither exists nor is in use.
 pub(super) const ABSENT: &str = "no file";
@@ -39,10 +42,13 @@ pub(super) fn is_swap_file(change: &Change) -> bool {
     change.set == IN_USE && change.was == ABSENT && is_ours(Path::new(&change.path))
 }
 
-/// True of a path that a swap file of a run could have.
+/// True for a path that a swap file of a run could have.
 pub(crate) fn is_ours(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy());
-    path.is_absolute() && name.is_some_and(|name| name.starts_with(PREFIX))
+    path.is_absolute()
+        && name.is_some_and(|name| {
+            [PREFIX, COMMAND_PREFIX].iter().any(|prefix| name.starts_with(prefix))
+        })
 }
 
 /// Switches a swap file off where it is in use, and removes it; true when the file existed.
@@ -55,7 +61,7 @@ pub(crate) fn remove(root: &Root, path: &Path) -> Result<bool, RemoveError> {
         found => found?.file_type(),
     };
     if !found.is_file() || found.is_symlink() || found.is_fifo() {
-        let why = format!("{}: it is no regular file any more: look at it", path.display());
+        let why = format!("{}: it is no regular file any more: inspect it", path.display());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why).into());
     }
     if is_in_use(root, path)? {
@@ -83,9 +89,9 @@ pub(crate) fn run_tool(name: &str, path: &Path) -> io::Result<()> {
     if ran.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&ran.stderr);
-    let said = said.trim().trim_start_matches(&format!("{name}: ")).to_string();
-    Err(io::Error::other(format!("{name}: {said}")))
+    let message = String::from_utf8_lossy(&ran.stderr);
+    let message = message.trim().trim_start_matches(&format!("{name}: ")).to_string();
+    Err(io::Error::other(format!("{name}: {message}")))
 }
 
 #[cfg(test)]

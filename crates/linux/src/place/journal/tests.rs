@@ -61,7 +61,7 @@ fn journals(root: &Root) -> usize {
 }
 
 #[test]
-fn what_is_changed_is_put_back() {
+fn changed_settings_are_restored() {
     let (_folder, root) = machine();
     let (mut journal, undone) = Journal::open(&root).unwrap();
     assert_eq!(undone, []);
@@ -82,7 +82,7 @@ fn what_is_changed_is_put_back() {
 }
 
 #[test]
-fn some_can_be_put_back_before() {
+fn single_settings_are_restored_early() {
     let (_folder, root) = machine();
     let (mut journal, _) = Journal::open(&root).unwrap();
     journal.set(NODE0, "3").unwrap();
@@ -92,14 +92,14 @@ fn some_can_be_put_back_before() {
     assert_eq!((now(&root), journals(&root)), (["1".into(), "2".into()], 1));
     assert_eq!(journal.release(&[NODE0.into()]).unwrap(), []);
     journal.release(&[NODE1.into()]).unwrap();
-    assert_eq!(journals(&root), 0, "nothing is left to put back");
+    assert_eq!(journals(&root), 0, "nothing is left to restore");
     journal.set(NODE0, "3").unwrap();
     journal.close().unwrap();
     assert_eq!((now(&root), journals(&root)), (["1".into(), "1".into()], 0));
 }
 
 #[test]
-fn it_is_put_back_when_the_journal_goes() {
+fn a_dropped_journal_restores_its_settings() {
     let (_folder, root) = machine();
     let (mut journal, _) = Journal::open(&root).unwrap();
     journal.set(NODE0, "3").unwrap();
@@ -108,7 +108,7 @@ fn it_is_put_back_when_the_journal_goes() {
 }
 
 #[test]
-fn what_a_dead_process_left_is_put_back() {
+fn settings_of_a_dead_process_are_restored() {
     let (_folder, root) = machine();
     fs::write(root.at(NODE0), "7\n").unwrap();
     other(&root, false, &[(NODE0, "1", "7"), (NODE1, "1", "9")]);
@@ -120,7 +120,7 @@ fn what_a_dead_process_left_is_put_back() {
 }
 
 #[test]
-fn the_next_one_puts_it_back_too() {
+fn the_next_journal_restores_leftovers() {
     let (_folder, root) = machine();
     fs::write(root.at(NODE0), "7\n").unwrap();
     other(&root, false, &[(NODE0, "1", "7")]);
@@ -129,7 +129,7 @@ fn the_next_one_puts_it_back_too() {
 }
 
 #[test]
-fn what_somebody_else_has_written_since_is_left_alone() {
+fn a_value_that_another_program_has_written_is_left() {
     let (_folder, root) = machine();
     let (mut journal, _) = Journal::open(&root).unwrap();
     journal.set(NODE0, "3").unwrap();
@@ -140,7 +140,7 @@ fn what_somebody_else_has_written_since_is_left_alone() {
 }
 
 #[test]
-fn several_hold_the_same_and_the_last_one_puts_it_back() {
+fn the_last_holder_of_a_setting_restores_it() {
     let (_folder, root) = machine();
     fs::write(root.at(NODE0), "3\n").unwrap();
     let mut first = other(&root, true, &[(NODE0, "1", "3")]);
@@ -157,7 +157,7 @@ fn several_hold_the_same_and_the_last_one_puts_it_back() {
 }
 
 #[test]
-fn what_is_not_there_is_not_changed() {
+fn an_absent_setting_is_not_changed() {
     let (_folder, root) = machine();
     let (mut journal, _) = Journal::open(&root).unwrap();
     let why = journal.set(NODE9, "3").unwrap_err().to_string();
@@ -166,7 +166,7 @@ fn what_is_not_there_is_not_changed() {
 }
 
 #[test]
-fn what_the_kernel_refuses_leaves_no_journal() {
+fn a_refused_write_leaves_no_journal() {
     let (_folder, root) = machine();
     // Readable, but not even root can write to it.
     symlink("/proc/sys/kernel/cap_last_cap", root.at(NODE9)).unwrap();
@@ -177,7 +177,7 @@ fn what_the_kernel_refuses_leaves_no_journal() {
 }
 
 #[test]
-fn it_is_put_back_when_the_file_is_gone() {
+fn settings_are_restored_without_the_journals_file() {
     let (_folder, root) = machine();
     let (mut journal, _) = Journal::open(&root).unwrap();
     journal.set(NODE0, "3").unwrap();
@@ -245,7 +245,7 @@ fn a_damaged_journal_is_set_aside_and_the_rest_is_restored() {
 }
 
 #[test]
-fn what_can_be_believed_of_a_damaged_journal_is_restored() {
+fn valid_changes_of_a_damaged_journal_are_restored() {
     let (_folder, root) = machine();
     fs::write(root.at(NODE0), "7\n").unwrap();
     let gone = other(&root, false, &[(NODE0, "1", "7"), ("/etc/x", "1", "2")]);
@@ -324,7 +324,7 @@ fn journals_that_others_may_write_are_not_believed() {
 }
 
 #[test]
-fn a_setting_that_is_never_put_back_is_not_changed() {
+fn a_setting_that_cannot_be_restored_is_not_changed() {
     let (_folder, root) = machine();
     fs::write(root.at("/sys/other"), "1").unwrap();
     let (mut journal, _) = Journal::open(&root).unwrap();
@@ -335,7 +335,7 @@ fn a_setting_that_is_never_put_back_is_not_changed() {
 }
 
 #[test]
-fn what_is_no_journal_keeps_nobody_from_putting_back() {
+fn a_file_that_is_no_journal_blocks_no_restoring() {
     let (_folder, root) = machine();
     let (mut journal, _) = Journal::open(&root).unwrap();
     journal.set(NODE0, "3").unwrap();

@@ -1,8 +1,8 @@
 //! The memory of a process that is migrated: `numa_maps` has the kinds of mappings and the nodes of
 //! their pages, `smaps` their ends and their huge pages.
 //!
-//! Migrated is the process's own memory: anonymous memory, heap, stack, pages of hugetlbfs, and
-//! shared memory that no other process maps. Pages of files stay on their nodes, also private
+//! Only the process's own memory is migrated: anonymous memory, heap, stack, pages of hugetlbfs,
+//! and shared memory that no other process maps. Pages of files stay on their nodes, also private
 //! copies that the process has written to: the page cache belongs to all processes.
 
 use crate::process::numa_maps::{Kind, Mapping, addresses};
@@ -13,13 +13,13 @@ use std::{collections::BTreeMap, ops::Range};
 pub(super) struct Area {
     pub(super) addresses: Range<u64>,
     pub(super) resident_bytes: u64,
-    /// Bytes of a page: of hugetlbfs its own size, and the size of a huge page where all resident
-    /// memory is in transparent huge pages, so that each of them is located once and not 512 times.
-    /// If one is split meanwhile, the next pass finds its parts.
+    /// Bytes of a page: the page size of hugetlbfs, or the size of a huge page if all resident
+    /// memory is in transparent huge pages, so that each huge page is located once and not 512
+    /// times. If one is split meanwhile, the next pass finds its parts.
     pub(super) page_bytes: u64,
     /// Adjacent pages that migrate as one; a power of two.
     pub(super) unit_pages: u32,
-    /// True of shared memory, whose pages look like those of files.
+    /// True for shared memory, whose pages look like those of files.
     pub(super) is_shared: bool,
 }
 
@@ -103,7 +103,7 @@ zz-7 nonsense
 ";
 
     #[test]
-    fn what_is_moved() {
+    fn anonymous_and_shared_memory_is_moved() {
         let mappings = numa_maps::parse(
             "00400000 default file=/bin/some\\040thing mapped=3 N0=3 kernelpagesize_kB=4\n\
              01000000 default heap anon=513 N0=513 kernelpagesize_kB=4\n\

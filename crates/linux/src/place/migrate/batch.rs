@@ -119,7 +119,7 @@ impl Batch {
             return 1;
         };
         let last = pages[count - 1].address;
-        // Pages are in order: if the last one has its place, none is missing.
+        // Pages are in order: if the last page is at its expected index, no page is missing.
         let whole = last - page.address == area.page_bytes * (count as u64 - 1);
         if whole && pages.iter().all(|other| other.node == page.node) { count } else { 1 }
     }

@@ -56,7 +56,7 @@ pub(super) struct Fake {
     pub(super) paused: Duration,
     /// Moving calls, and the addresses in them.
     pub(super) calls: u32,
-    pub(super) asked: u64,
+    pub(super) requests: u64,
 }
 
 impl Fake {
@@ -225,7 +225,7 @@ impl Memory for Fake {
         status: &mut [i32],
     ) -> io::Result<u64> {
         self.calls += 1;
-        self.asked += addresses.len() as u64;
+        self.requests += addresses.len() as u64;
         if self.ends.is_some_and(|(_, calls)| self.calls > calls)
             && let Some((pid, _)) = self.ends.take()
         {
@@ -245,8 +245,8 @@ impl Memory for Fake {
                 group.insert(addresses[at]);
                 continue;
             }
-            if let Some(Err(said)) = taken {
-                status[at] = said;
+            if let Some(Err(status_of_page)) = taken {
+                status[at] = status_of_page;
             }
             let failed = self.flush(pid, &group, node)?;
             if failed > 0 {

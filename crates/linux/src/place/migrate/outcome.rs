@@ -101,7 +101,7 @@ impl Reason {
                  huge pages (hugetlbfs) the node's own pool has to have free ones"
             }
             Self::Returned => "see whether the kernel balances NUMA nodes: interleaf doctor",
-            Self::Other(_) => "look into the kernel's log",
+            Self::Other(_) => "see the kernel's log",
         }
     }
 }
@@ -161,7 +161,7 @@ impl Why {
                 "name other nodes, or add these to the cpuset.mems of its cgroup"
             }
             Self::Read(_) => "see whether /proc is mounted and whole",
-            Self::System(_) => "see what interleaf doctor says of this kernel",
+            Self::System(_) => "interleaf doctor lists the features of this kernel",
         }
     }
 }

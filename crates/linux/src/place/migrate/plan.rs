@@ -1,14 +1,13 @@
-//! Plans which pages migrate to which node: pure, and the fewest moves for the ratio.
+//! Plans the migration of pages to nodes with the fewest moves for the ratio: pure.
 //!
 //! A window is 2 MiB of addresses, or 64 units where units are large. In each window the resident
-//! pages are divided by the weights; a node with more than its share gives away the difference, and
-//! no other page moves. The remainder of rounding is carried into the next window, so that the
-//! whole is right to one page for each node. Of 512 pages on node 0 with weights 60:40, 205 go in
-//! the first window, 204 in the next, 205 in the next: 40 % of 512 are 204.8.
+//! pages are divided by the weights; the excess pages of a node move, and no others. The remainder
+//! of rounding is carried into the next window, so that each node has its share of all pages to
+//! within one page. Example: with weights 60:40, 40 % of a window of 512 pages on node 0 are 204.8
+//! pages, so that 205 pages move in the first window, 204 in the second, 205 in the third.
 //!
-//! Windows are small because a program that walks through memory should meet both nodes all the
-//! time; they are no smaller because a page in the right window is in its place, and moving it
-//! would be wasted.
+//! Windows are small, so that a program that reads memory in order uses all nodes all the time.
+//! Smaller windows would move more pages without a benefit.
 
 use super::sequence::Sequence;
 use crate::machine::id_list::IdList;
@@ -24,7 +23,7 @@ const WINDOW_UNITS: u64 = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target(BTreeMap<u32, u32>);
 
-/// The reason why nodes with weights are no target.
+/// The reason why nodes with weights are not a valid target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     #[error("node {0} has two weights")]
@@ -81,7 +80,7 @@ impl Target {
     /// Checks that all nodes are among those with memory, `has`.
     ///
     /// # Errors
-    /// The nodes that are not.
+    /// The nodes without memory.
     pub fn check(&self, has: &IdList) -> Result<(), TargetError> {
         let missing: IdList = self.0.keys().copied().filter(|node| !has.has(*node)).collect();
         let has = has.clone();
@@ -131,11 +130,7 @@ pub struct Move {
 
 /// Plans one range of addresses after another, and carries the remainders of rounding over.
 ///
-/// Planning the same ranges again from the start, with the pages on the nodes of the first plan,
-/// gives no moves.
-///
-/// Planning the same stretches again from the start, with the pages where the first plan wanted
-/// them, gives no moves.
+/// Planning the same ranges again after the moves of the first plan gives no moves.
 #[derive(Clone, Debug)]
 pub struct Planner {
     page_bytes: u64,
@@ -143,8 +138,8 @@ pub struct Planner {
     nodes: Vec<u32>,
     /// The sequence of nodes for newly placed pages.
     fresh: Sequence,
-    /// The position in that sequence for units of each size: the remainder of large units cannot be
-    /// made up for by the few small ones in the next window.
+    /// The position in that sequence for units of each size: the few small units of the next window
+    /// cannot compensate for the remainder of large units.
     turns: BTreeMap<u32, Sequence>,
 }
 
@@ -174,8 +169,8 @@ impl Planner {
         Self { page_bytes: page_bytes.max(1), nodes, fresh, turns: BTreeMap::new() }
     }
 
-    /// Plans units in the order of their addresses. A range should consist of whole windows: one
-    /// that it cuts counts as two.
+    /// Plans units in the order of their addresses. A range should consist of whole windows: a
+    /// window on the border of two ranges counts as two.
     pub fn plan(&mut self, units: &[Unit]) -> Plan {
         let mut sizes: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         let (mut size, mut of_size) = (0, vec![]);
@@ -266,7 +261,7 @@ impl Planner {
         parts
     }
 
-    /// The index of a node; the end of the list when it is new. The list is short.
+    /// The index of a node; a new node is appended. The list is short.
     fn slot(&self, node: u32) -> usize {
         self.nodes.iter().position(|known| *known == node).unwrap_or(self.nodes.len())
     }

@@ -2,10 +2,10 @@
 //! late.
 //!
 //! For 3:2 it is 0 1 0 0 1, repeated. After any number of turns each member has had its share of
-//! them, rounded up or down. Rounding the shares of each range by itself does not give that, nor
-//! does giving the next turn to the member that is most due when there are more than two; earliest
-//! deadline first among the eligible members does (Liu and Layland 1973; that the error stays below
-//! one turn is in Baruah et al., "Proportionate progress", 1996).
+//! them, rounded up or down. Two simpler methods do not have this property: rounding the shares of
+//! each range separately, and, with more than two members, giving the next turn to the member with
+//! the largest deficit. Earliest deadline first among the eligible members has it (Liu and Layland
+//! 1973; Baruah et al., "Proportionate progress", 1996, show that the error stays below one turn).
 
 use interleaf_model::weights::gcd;
 
@@ -37,8 +37,8 @@ impl Sequence {
     pub(crate) fn turn(&mut self) -> usize {
         let turn = self.turns + 1;
         let waiting = self.weights.iter().zip(&self.had).enumerate();
-        // A member is eligible as soon as its share of all turns exceeds those that it has had; its
-        // deadline is when the share reaches one more.
+        // A member is eligible as soon as its share of all turns exceeds its turns so far; its
+        // deadline is the turn at which the share reaches one more.
         let due = waiting.filter(|(_, (weight, had))| **had * self.period < turn * **weight);
         let deadline = |(at, (weight, had)): (usize, (&u64, &u64))| {
             (((had + 1) * self.period).div_ceil(*weight), at)

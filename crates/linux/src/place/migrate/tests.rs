@@ -42,9 +42,9 @@ fn pages_go_where_they_should_and_no_others() {
     assert_eq!(pages(&outcome.before()), [(0, 2000)]);
     assert_eq!(pages(&outcome.after()), [(0, 1200), (1, 800)]);
     assert_eq!((outcome.moved_bytes(), outcome.passes), (800 * PAGE, 2));
-    assert_eq!((left(&outcome), outcome.stopped, fake.asked), (vec![], false, 800));
+    assert_eq!((left(&outcome), outcome.stopped, fake.requests), (vec![], false, 800));
     let again = all(&mut fake, &[60, 40]);
-    assert_eq!((again.moved_bytes(), again.passes, fake.asked), (0, 1, 800));
+    assert_eq!((again.moved_bytes(), again.passes, fake.requests), (0, 1, 800));
 }
 
 #[test]
@@ -58,12 +58,12 @@ fn huge_pages_are_asked_for_once() {
     // The parts at the ends look like small pages, and still migrate as one.
     let huge = |count: usize| count / 512;
     assert_eq!(fake.counts().into_iter().map(huge).collect::<Vec<_>>(), [50, 50]);
-    assert!(fake.asked < 1000, "{} asked for", fake.asked);
+    assert!(fake.requests < 1000, "{} asked for", fake.requests);
     assert!(left(&outcome).iter().all(|(_, pages)| *pages <= 200), "{outcome:?}");
 }
 
 #[test]
-fn what_was_taken_for_huge_goes_page_by_page() {
+fn base_pages_in_a_presumed_huge_page_are_moved_singly() {
     let mut fake = Fake::new(&[PLENTY, PLENTY]);
     fake.start(ONE, 1);
     fake.map(ONE, START, 512, &[0; 512 * 10]);
@@ -73,7 +73,7 @@ fn what_was_taken_for_huge_goes_page_by_page() {
 }
 
 #[test]
-fn large_pages_that_nobody_tells_of_are_learned() {
+fn unreported_large_folios_are_detected() {
     for size in [4, 16, 64, 512] {
         let mut fake = one(&[0; 512 * 40]);
         fake.folio = size;
@@ -86,7 +86,7 @@ fn large_pages_that_nobody_tells_of_are_learned() {
 }
 
 #[test]
-fn other_pages_go_for_those_in_use() {
+fn other_pages_replace_busy_ones() {
     for hold in [Hold::Pinned, Hold::Busy(u32::MAX), Hold::Shared, Hold::Lies] {
         let mut fake = one(&[0; 2048]);
         fake.hold(hold, |page| page % 3 == 0);
@@ -96,7 +96,7 @@ fn other_pages_go_for_those_in_use() {
 }
 
 #[test]
-fn what_does_not_move_is_told() {
+fn pages_that_do_not_move_are_reported() {
     let table = [
         (Hold::Pinned, Reason::Busy),
         (Hold::Busy(u32::MAX), Reason::Busy),
@@ -115,7 +115,7 @@ fn what_does_not_move_is_told() {
 }
 
 #[test]
-fn what_is_in_use_for_a_while_is_tried_again() {
+fn busy_pages_are_retried() {
     let mut fake = one(&[0; 1024]);
     fake.hold(Hold::Busy(2), |_| true);
     let outcome = all(&mut fake, &[0, 1]);
@@ -124,7 +124,7 @@ fn what_is_in_use_for_a_while_is_tried_again() {
 }
 
 #[test]
-fn a_full_node_is_left_alone_and_told() {
+fn a_full_node_is_reported_and_not_retried() {
     let mut fake = one(&[0; 100_000]);
     fake.free.insert(1, 1000);
     let outcome = all(&mut fake, &[1, 1]);
@@ -135,7 +135,7 @@ fn a_full_node_is_left_alone_and_told() {
 }
 
 #[test]
-fn what_leaves_a_full_node_makes_room() {
+fn pages_that_leave_a_full_node_make_room() {
     // Each window has an excess on one node, and one of the nodes is full.
     let nodes: Vec<u32> = (0..512 * 40).map(|at| u32::from(at / 512 % 2 == 0)).collect();
     for free in [[0, 2000], [2000, 0], [50, 50]] {
@@ -163,7 +163,7 @@ fn a_process_that_ends_in_the_middle_is_no_failure() {
 }
 
 #[test]
-fn children_are_moved_and_those_that_may_not_be_are_told() {
+fn children_are_moved_and_foreign_ones_reported() {
     let mut fake = one(&[0; 100]);
     fake.start(43, ONE);
     fake.map(43, START, 1, &[0; 100]);
@@ -173,24 +173,24 @@ fn children_are_moved_and_those_that_may_not_be_are_told() {
     fake.foreign.insert(44);
     let outcome = all(&mut fake, &[1, 1]);
     assert_eq!(pages(&outcome.after()), [(0, 100), (1, 100)], "not those of 50");
-    let said = outcome.refused[0].to_string();
-    assert_eq!(said, "process 44 (program-44): its memory is not ours to move");
+    let message = outcome.refused[0].to_string();
+    assert_eq!(message, "process 44 (program-44): its memory is not ours to move");
     let failed = |fake: &mut Fake, pid: u32| {
         let result = run(fake, &target(&[1]), None, &[pid], &mut |_| ControlFlow::Continue(()));
         result.unwrap_err().to_string()
     };
-    assert_eq!(failed(&mut fake, 44), said);
+    assert_eq!(failed(&mut fake, 44), message);
     assert_eq!(failed(&mut fake, 99), "there is no process 99");
     fake.allowed = Some([1].into_iter().collect());
-    let said = failed(&mut fake, ONE);
+    let message = failed(&mut fake, ONE);
     let expected = "it may not have memory on node 0: its cpuset has 1";
-    assert_eq!(said, format!("process 42 (program-42): {expected}"));
+    assert_eq!(message, format!("process 42 (program-42): {expected}"));
 }
 
 /// Named processes on their own: an ended one, one that ends and one that may not be migrated do
 /// not stop the others.
 #[test]
-fn the_rest_goes_on_without_those_that_are_gone_or_refuse() {
+fn ended_and_refused_processes_do_not_stop_the_others() {
     let mut fake = one(&[0; 100]);
     fake.alone = true;
     for pid in [43, 44, 45] {
@@ -212,11 +212,11 @@ fn the_rest_goes_on_without_those_that_are_gone_or_refuse() {
 }
 
 #[test]
-fn who_watches_can_stop_it() {
+fn an_observer_can_stop_the_migration() {
     let mut fake = one(&[0; 100_000]);
     let mut last = 0;
     let mut watch = |progress: &Progress<'_>| {
-        assert!(progress.moved_bytes >= last && progress.looked_bytes <= progress.total_bytes);
+        assert!(progress.moved_bytes >= last && progress.scanned_bytes <= progress.total_bytes);
         last = progress.moved_bytes;
         if last > 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
@@ -248,7 +248,7 @@ fn pages_of_hugetlbfs_go_one_by_one() {
     let outcome = all(&mut fake, &[3, 1]);
     assert_eq!(fake.counts(), [512 * 6, 512 * 2]);
     assert_eq!(pages(&outcome.after()), [(0, 512 * 6), (1, 512 * 2)]);
-    assert_eq!(fake.asked, 2);
+    assert_eq!(fake.requests, 2);
 }
 
 #[test]
@@ -259,9 +259,9 @@ fn a_forecast_moves_nothing() {
     assert_eq!((pages(&found.bytes), found.planned_bytes), (vec![(0, 2000)], 500 * PAGE));
     assert_eq!((fake.calls, found.shared_bytes, found.processes.len()), (0, 0, 1));
     let absent = Target::new([(5, 1)]).unwrap();
-    let said = check(&absent, &mut fake).unwrap_err();
-    assert_eq!(said.to_string(), "no node 5 with memory: the machine has 0-1");
-    assert_eq!(said.hint(), "interleaf show lists the nodes");
+    let message = check(&absent, &mut fake).unwrap_err();
+    assert_eq!(message.to_string(), "no node 5 with memory: the machine has 0-1");
+    assert_eq!(message.hint(), "interleaf show lists the nodes");
 }
 
 fn any_hold() -> impl Strategy<Value = Hold> {
@@ -330,9 +330,9 @@ fn this_process_is_looked_at() {
     let here = Target::new([(0, 1)]).unwrap();
     let mut memory = vec![1_u8; 64 << 20];
     let mut migrator = Migrator::new(here).unwrap();
-    let mut told = 0;
+    let mut reports = 0;
     let outcome = migrator.run(&[std::process::id()], &mut |progress| {
-        told += 1;
+        reports += 1;
         assert!(progress.process.pid > 0 && progress.moved_bytes == 0);
         ControlFlow::Continue(())
     });
@@ -340,7 +340,7 @@ fn this_process_is_looked_at() {
     let nodes = crate::machine::node::online(&crate::root::Root::live()).unwrap();
     let outcome = outcome.unwrap();
     let mine = &outcome.processes[0];
-    assert!(mine.after.total() >= 64 << 20 && told > 0, "{mine:?}");
+    assert!(mine.after.total() >= 64 << 20 && reports > 0, "{mine:?}");
     if nodes.len() == 1 {
         assert_eq!((mine.moved_bytes, mine.left.len(), outcome.passes), (0, 0, 1));
     }

@@ -4,11 +4,12 @@
 //! - It stops at the first group of pages of which it cannot move all, and does not report the
 //!   pages behind it. These are requested again, as long as each call gets further.
 //! - When a node is full, the call fails as a whole, whatever it had moved before.
-//! - A page of a large one (THP) takes all of it along, and the other parts, if requested too, are
-//!   reported as busy. Of a huge page only the first address is passed, therefore. The kernel does
-//!   not report large pages of other sizes: the first page of a mapping migrates alone, and the
-//!   pages that migrated along with it show the size.
-//! - Its status can be outdated. Only the located nodes of pages count, therefore.
+//! - A page of a large folio (THP) migrates with the whole folio, and its other pages, if requested
+//!   too, are reported as busy. Therefore only the first address of a huge page is passed. The
+//!   kernel does not report folios of other sizes: the first page of a mapping is requested alone,
+//!   and the pages that migrate with it show the size.
+//! - Its status can be outdated. Therefore only the nodes of pages that are located afterwards
+//!   count.
 
 use super::{
     Progress,
@@ -48,7 +49,7 @@ const BARREN_MAX: u32 = 3;
 /// moving the pages back.
 const TO_AND_FRO: u64 = 3;
 
-/// The most repetitions of a call for the pages that it did not try.
+/// The most repetitions of a call for the pages that the kernel did not try.
 const CALLS_MAX: u32 = 64;
 
 /// The longest wait between two checks of the stop request.
@@ -163,12 +164,12 @@ impl<M: Memory> Work<'_, '_, M> {
         self.locate(&mut batch, all)?;
         let before = batch.bytes(&self.areas);
         self.tally.before.add(&before);
-        self.progress.looked_bytes += before.total();
+        self.progress.scanned_bytes += before.total();
         let done = self.rounds(&mut batch);
         // After a stop too: pages migrated before it count.
         self.tally.after.add(&batch.bytes(&self.areas));
         done?;
-        self.tell()
+        self.report()
     }
 
     fn rounds(&mut self, batch: &mut Batch) -> Result<(), Halt> {
@@ -246,14 +247,14 @@ impl<M: Memory> Work<'_, '_, M> {
         moves: Vec<Move>,
     ) -> Result<(), Halt> {
         let mut groups: BTreeMap<(u64, u32, u32), Vec<Range<usize>>> = BTreeMap::new();
-        let mut asked: Vec<(usize, u32)> = vec![];
+        let mut requested: Vec<(usize, u32)> = vec![];
         for Move { unit, from, to } in moves {
             let free = self.shared.free.get(&from).copied().unwrap_or(0);
             let pages = units.pages[unit].clone();
-            asked.extend(pages.clone().map(|page| (page, to)));
+            requested.extend(pages.clone().map(|page| (page, to)));
             groups.entry((free, from, to)).or_default().push(pages);
         }
-        asked.sort_unstable();
+        requested.sort_unstable();
         let before: Vec<Option<u32>> = batch.pages.iter().map(|page| page.node).collect();
         for ((_, from, to), spans) in groups {
             let portion = self.shared.pace.portion(MOVE_BYTES);
@@ -273,7 +274,7 @@ impl<M: Memory> Work<'_, '_, M> {
             }
         }
         self.locate(batch, 0..batch.pages.len())?;
-        self.learn(batch, &before, &asked);
+        self.learn(batch, &before, &requested);
         Ok(())
     }
 
@@ -288,7 +289,7 @@ impl<M: Memory> Work<'_, '_, M> {
         self.wait()?;
         let start = self.shared.memory.now();
         let firsts: Vec<usize> = spans.iter().map(|span| span.start).collect();
-        let (mut told, mut is_full) = self.call(batch, &firsts, to)?;
+        let (mut statuses, mut is_full) = self.call(batch, &firsts, to)?;
         self.locate(batch, spans.iter().flat_map(Clone::clone))?;
         // The unit turned out not to be a huge page: its other pages have not migrated.
         let arrived = |span: &&Range<usize>| batch.pages[span.start].node == Some(to);
@@ -296,13 +297,13 @@ impl<M: Memory> Work<'_, '_, M> {
         let behind: Vec<usize> = behind.filter(|at| batch.pages[*at].node == Some(from)).collect();
         if !behind.is_empty() {
             let (more, full) = self.call(batch, &behind, to)?;
-            told.extend(more);
+            statuses.extend(more);
             is_full |= full;
             self.locate(batch, behind.iter().copied())?;
         }
         let pages = spans.iter().flat_map(Clone::clone);
-        let there = pages.filter(|at| batch.pages[*at].node == Some(to));
-        let bytes: u64 = there.map(|at| self.areas[batch.pages[at].area].page_bytes).sum();
+        let moved = pages.filter(|at| batch.pages[*at].node == Some(to));
+        let bytes: u64 = moved.map(|at| self.areas[batch.pages[at].area].page_bytes).sum();
         self.shared.pace.spend(bytes, start);
         self.tally.moved_bytes += bytes;
         self.progress.moved_bytes += bytes;
@@ -312,7 +313,7 @@ impl<M: Memory> Work<'_, '_, M> {
         } else if is_full {
             self.shared.full.insert(to);
         }
-        for (at, status) in firsts.iter().chain(&behind).zip(told) {
+        for (at, status) in firsts.iter().chain(&behind).zip(statuses) {
             let page = &batch.pages[*at];
             let Some(reason) = reason(status, is_full) else { continue };
             // The process freed the page, or something else migrated it.
@@ -323,11 +324,11 @@ impl<M: Memory> Work<'_, '_, M> {
         Ok(())
     }
 
-    /// Asks the kernel to move pages to a node, again for those that it did not try. Gives the
-    /// status of each, and true when the node is full.
+    /// Requests the migration of pages to a node, repeatedly for pages that the kernel did not try.
+    /// Returns the status of each page, and true when the node is full.
     fn call(&mut self, batch: &Batch, pages: &[usize], to: u32) -> Result<(Vec<i32>, bool), Halt> {
         let pid = self.progress.process.pid;
-        let mut told = vec![UNTOLD; pages.len()];
+        let mut statuses = vec![UNTOLD; pages.len()];
         let mut rest: Vec<usize> = (0..pages.len()).collect();
         for _ in 0..CALLS_MAX {
             let addresses: Vec<u64> =
@@ -335,36 +336,38 @@ impl<M: Memory> Work<'_, '_, M> {
             let mut status = vec![UNTOLD; rest.len()];
             let result = self.shared.memory.move_to(pid, &addresses, to, &mut status);
             for (at, status) in rest.iter().zip(&status) {
-                told[*at] = *status;
+                statuses[*at] = *status;
             }
             match result {
                 Ok(0) => break,
                 Ok(_) => {}
-                Err(why) if why.raw_os_error() == Some(libc::ENOMEM) => return Ok((told, true)),
+                Err(why) if why.raw_os_error() == Some(libc::ENOMEM) => {
+                    return Ok((statuses, true));
+                }
                 Err(why) => return Err(halt(why)),
             }
             let count = rest.len();
-            rest.retain(|at| told[*at] == UNTOLD);
+            rest.retain(|at| statuses[*at] == UNTOLD);
             if rest.is_empty() || rest.len() == count {
                 break;
             }
         }
-        Ok((told, false))
+        Ok((statuses, false))
     }
 
-    /// Learns from pages that migrated along with others how many migrate as one.
-    fn learn(&mut self, batch: &Batch, before: &[Option<u32>], asked: &[(usize, u32)]) {
+    /// Learns the folio size from pages that migrated with others.
+    fn learn(&mut self, batch: &Batch, before: &[Option<u32>], requested: &[(usize, u32)]) {
         for (at, was) in before.iter().enumerate() {
             let page = &batch.pages[at];
             let Some(node) = page.node.filter(|node| was.is_some_and(|was| was != *node)) else {
                 continue;
             };
-            let behind = asked.partition_point(|(other, _)| *other < at);
-            if asked.get(behind).is_some_and(|(other, _)| *other == at) {
+            let behind = requested.partition_point(|(other, _)| *other < at);
+            if requested.get(behind).is_some_and(|(other, _)| *other == at) {
                 continue;
             }
             let neighbours = [behind.checked_sub(1), Some(behind)];
-            let near = neighbours.into_iter().flatten().filter_map(|near| asked.get(near));
+            let near = neighbours.into_iter().flatten().filter_map(|near| requested.get(near));
             let with = near.filter(|(_, to)| *to == node);
             let units: Vec<u32> =
                 with.filter_map(|(other, _)| self.went_as_one(batch, at, *other)).collect();
@@ -376,7 +379,7 @@ impl<M: Memory> Work<'_, '_, M> {
                 area.unit_pages = unit_pages;
                 self.memo.learned.insert(area.addresses.start, unit_pages);
             }
-            // The parts of a large page that is not all resident would be moved to and fro.
+            // The parts of a folio that is only partly resident would be moved back and forth.
             let unit_pages = u64::from(area.unit_pages);
             let block = batch.block_around(at, unit_pages * area.page_bytes);
             if (block.len() as u64) < unit_pages && !self.memo.stuck.contains_key(&page.address) {
@@ -413,7 +416,7 @@ impl<M: Memory> Work<'_, '_, M> {
     /// Waits until the rate allows more, and checks for a stop request.
     fn wait(&mut self) -> Result<(), Halt> {
         loop {
-            self.tell()?;
+            self.report()?;
             let left = self.shared.pace.wait(self.shared.memory.now());
             if left.is_zero() {
                 return Ok(());
@@ -422,7 +425,7 @@ impl<M: Memory> Work<'_, '_, M> {
         }
     }
 
-    fn tell(&mut self) -> Result<(), Halt> {
+    fn report(&mut self) -> Result<(), Halt> {
         match (self.shared.watch)(&self.progress) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(Halt::Stopped),

@@ -52,7 +52,8 @@ fn counts_are_scaled_by_the_time_they_had_a_counter() {
 
 #[test]
 fn sub_channels_add_up() {
-    // 1000 lines on each of two sub-channels: 128 kB read, where the first alone says 64 kB.
+    // 1000 lines on each of two sub-channels: 128 kB read, of which the first sub-channel has 64
+    // kB.
     let plan = plan(vec![
         event(Quantity::Read, Some(0), 64.0, 0),
         event(Quantity::Read, Some(0), 64.0, 0),
@@ -125,7 +126,7 @@ fn the_kernel_counts() {
 }
 
 #[test]
-fn what_is_not_there_is_told() {
+fn missing_units_are_reported() {
     let why = Counters::open(plan(vec![]), &Root::live()).unwrap_err();
     assert_eq!(why.to_string(), "there is nothing to count");
     let mut unit = event(Quantity::Read, Some(0), 64.0, 0);
@@ -142,18 +143,18 @@ fn what_is_not_there_is_told() {
 }
 
 #[test]
-fn without_the_right_it_says_which() {
+fn a_missing_right_is_named() {
     let denied = || io::Error::from_raw_os_error(libc::EACCES);
     let folder = tempfile::tempdir().unwrap();
     let event = event(Quantity::Read, Some(0), 64.0, 0);
-    let told = |root: &Root| refused_of(&event, denied(), root).to_string();
-    let bare = "this user may not count what the whole machine does";
-    assert_eq!(told(&Root::captured(folder.path())), bare);
+    let message = |root: &Root| refused_of(&event, denied(), root).to_string();
+    let bare = "this user may not count events of the whole machine";
+    assert_eq!(message(&Root::captured(folder.path())), bare);
     let kernel = folder.path().join("proc/sys/kernel");
     std::fs::create_dir_all(&kernel).unwrap();
     std::fs::write(kernel.join("perf_event_paranoid"), "2\n").unwrap();
     let expected = format!("{bare}: kernel.perf_event_paranoid is 2");
-    assert_eq!(told(&Root::captured(folder.path())), expected);
+    assert_eq!(message(&Root::captured(folder.path())), expected);
     let why = refused_of(&event, denied(), &Root::captured(folder.path()));
     assert!(why.hint().contains("CAP_PERFMON"));
 }

@@ -44,7 +44,7 @@ fn intel_says_each_kind() {
 }
 
 #[test]
-fn amd_is_worked_out_of_what_it_counts() {
+fn slots_of_amd_are_derived_from_its_events() {
     use Quantity::{
         BackendSlots, ContentionSlots, DispatchSlots, FilledSlots, FrontendSlots,
         LoadStalledCycles, RetiringSlots, StalledCycles,
@@ -73,7 +73,7 @@ fn amd_is_worked_out_of_what_it_counts() {
 }
 
 #[test]
-fn sums_know_what_both_know() {
+fn a_sum_is_known_if_both_terms_are() {
     let one = CoreSlots {
         all: Some(10.0),
         memory: Some(4.0),
@@ -147,7 +147,7 @@ fn amd_takes_turns() {
 }
 
 #[test]
-fn what_has_no_plan_says_why() {
+fn a_missing_plan_has_a_reason() {
     let why = planned(SPR, None).unwrap_err();
     assert!(why.to_string().contains("the cores of Intel Sapphire Rapids have no PMU"), "{why}");
     let why = planned("vendor_id : GenuineIntel\ncpu family : 6\nmodel : 85\n", INTEL);
@@ -171,7 +171,8 @@ fn the_kernel_counts_a_command_alone() {
     };
     let mut topdown = match Topdown::open(plan, &Root::live()) {
         Err(why @ OpenError::NotPermitted { .. }) => {
-            assert!(why.to_string().starts_with("this user may not count what programs"), "{why}");
+            let message = why.to_string();
+            assert!(message.starts_with("this user may not count events of programs"), "{why}");
             return;
         }
         opened => opened.unwrap(),

@@ -39,14 +39,14 @@ fn count(units: &[Unit], wanted: impl Fn(&Unit) -> bool) -> BTreeMap<u32, u64> {
 }
 
 #[test]
-fn what_is_no_target_is_refused() {
+fn invalid_targets_are_refused() {
     assert_eq!(Target::new([(0, 1), (0, 2)]), Err(TargetError::Twice(0)));
     assert_eq!(Target::new([(0, 0)]), Err(TargetError::Nowhere));
     assert_eq!(Target::new([]), Err(TargetError::Nowhere));
     assert_eq!(Target::new([(0, u32::MAX), (1, 1)]), Err(TargetError::TooLarge(1 << 32)));
     let absent = target(&[(0, 1), (3, 0), (5, 2)]).check(&[0, 1].into_iter().collect());
-    let said = "no node 3,5 with memory: the machine has 0-1";
-    assert_eq!(absent.unwrap_err().to_string(), said);
+    let message = "no node 3,5 with memory: the machine has 0-1";
+    assert_eq!(absent.unwrap_err().to_string(), message);
     let some = target(&[(0, 3), (1, 1), (2, 0)]);
     assert_eq!((some.nodes().to_string(), some.share(1), some.share(7)), ("0-1".into(), 0.25, 0.0));
 }
@@ -66,9 +66,9 @@ fn a_ratio_is_reached_page_by_page() {
 }
 
 #[test]
-fn only_what_lacks_moves() {
-    // Pages alternate 50:50, and 60:40 is wanted: a tenth moves, not the half in which a fresh
-    // interleaving would differ.
+fn only_the_missing_share_moves() {
+    // Pages alternate 50:50, and the target is 60:40: a tenth of the pages moves, not the half that
+    // a new interleaving would move.
     let mut units = pages(0, (0..51200).map(|at| Place::On(at % 2)));
     let plan = Planner::new(&target(&[(0, 60), (1, 40)]), PAGE).plan(&units);
     assert_eq!(plan.moves.len(), 5120);
@@ -98,7 +98,7 @@ fn huge_pages_go_as_a_whole() {
 }
 
 #[test]
-fn others_go_for_those_that_are_stuck() {
+fn other_pages_replace_stuck_ones() {
     let place = |at| if at % 2 == 0 { Place::Stuck(0) } else { Place::On(0) };
     let mut units = pages(0, (0..512).map(place));
     let plan = Planner::new(&target(&[(0, 3), (1, 1)]), PAGE).plan(&units);
@@ -112,7 +112,7 @@ fn others_go_for_those_that_are_stuck() {
 }
 
 #[test]
-fn odd_input_is_no_panic() {
+fn odd_input_never_panics() {
     let odd = [(u64::MAX, u32::MAX, 3), (0, 0, u32::MAX), (7, 1, 0), (7, 1, 0), (3, 2, 1)];
     let unit = |(address, pages, node)| Unit { address, pages, place: Place::On(node) };
     let units: Vec<Unit> = odd.into_iter().map(unit).collect();
@@ -186,8 +186,8 @@ proptest! {
         prop_assert_eq!(Planner::new(&target, PAGE).plan(&units), Plan::default());
     }
 
-    /// A node that ends with fewer units than before has lost exactly the difference, and one that
-    /// ends with more has lost none: no plan reaches these counts with fewer moves.
+    /// A node that ends with fewer units loses exactly the difference, and a node that ends with
+    /// more units loses none: no plan reaches these counts with fewer moves.
     #[test]
     fn no_page_moves_in_vain(target in any_target(), units in any_units()) {
         let plan = Planner::new(&target, PAGE).plan(&units);
@@ -211,7 +211,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_absent_or_stuck_stays(
+    fn absent_and_stuck_pages_stay(
         target in any_target(),
         mut units in any_units(),
         stuck in prop::collection::vec(0..2000_usize, 0..200),

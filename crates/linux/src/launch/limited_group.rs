@@ -1,0 +1,83 @@
+//! A control group that limits the memory of a command, page cache included.
+//!
+//! The journal records the group before it is created, and the memory controller before it is
+//! enabled. However this process ends, the next start or `--restore` moves the processes of the
+//! group back to the group that they came from and removes it.
+//! ([`crate::process::memory_cgroup`] is a group whose processes are killed with it.)
+
+use crate::{
+    place::journal::{Journal, JournalError, controller::ENABLED, limited_group::PREFIX},
+    process::cgroup::{Group, Trees, Version},
+    root::{Root, RootError},
+};
+use interleaf_procfs::cgroup::{PROCESSES_FILE, SUBTREE_CONTROL_FILE};
+use std::path::PathBuf;
+
+/// A control group with a memory limit. The journal that it was made with removes it.
+#[derive(Debug)]
+pub struct LimitedGroup<'a> {
+    root: &'a Root,
+    group: Group,
+    /// The group of this process.
+    former: Group,
+}
+
+/// The reason why there is no group.
+#[derive(Debug, thiserror::Error)]
+pub enum LimitedGroupError {
+    /// Control groups cannot limit memory here.
+    #[error("no cgroup with the controller `memory`")]
+    Missing,
+    /// The journal cannot be written, so that a kill could leave the group.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    #[error(transparent)]
+    Root(#[from] RootError),
+}
+
+impl<'a> LimitedGroup<'a> {
+    /// Creates a group with at most `limit` bytes of memory.
+    ///
+    /// # Errors
+    /// When the machine has no such groups, or this user may not create one. The journal then
+    /// undoes the steps that were done.
+    pub fn new(
+        root: &'a Root,
+        journal: &mut Journal<'_>,
+        limit: u64,
+    ) -> Result<Self, LimitedGroupError> {
+        let tree = Trees::read(root)?.and_then(|trees| trees.memory);
+        let tree = tree.ok_or(LimitedGroupError::Missing)?;
+        if tree.version == Version::Two {
+            journal.set(&format!("{}/{SUBTREE_CONTROL_FILE}", tree.mount), ENABLED)?;
+        }
+        let former = tree.group_of(root, None)?.unwrap_or_else(|| tree.group("/"));
+        let group = tree.group(&format!("{PREFIX}{}", std::process::id()));
+        journal.note_group(&group, &former)?;
+        root.make_folder(&group.folder())?;
+        let file = format!("{}/{}", group.folder(), tree.version.limit_file());
+        root.write(&file, &limit.to_string())?;
+        Ok(Self { root, group, former })
+    }
+
+    /// The file that lists the processes of the group.
+    pub fn processes_file(&self) -> PathBuf {
+        self.root.at(&procs(&self.group))
+    }
+
+    /// Calls `start` within the group: the processes that it starts stay there.
+    ///
+    /// # Errors
+    /// When this process cannot enter or leave the group.
+    pub fn run_inside<T>(&self, start: impl FnOnce() -> T) -> Result<T, RootError> {
+        let own = std::process::id().to_string();
+        self.root.write(&procs(&self.group), &own)?;
+        let started = start();
+        self.root.write(&procs(&self.former), &own)?;
+        Ok(started)
+    }
+}
+
+fn procs(group: &Group) -> String {
+    format!("{}/{PROCESSES_FILE}", group.folder())
+}

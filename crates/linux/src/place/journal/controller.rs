@@ -1,0 +1,117 @@
+//! The setting that the groups below the top of a tree have the memory controller, of version 2 of
+//! control groups.
+//!
+//! The file `cgroup.subtree_control` lists all enabled controllers, and takes `+memory` and
+//! `-memory` (Linux, Documentation/admin-guide/cgroup-v2.rst, "Enabling and Disabling"). The value
+//! that a journal keeps is one of these two words. A tree in which another program limits memory
+//! meanwhile keeps its controller: without it, the limits would be lost.
+
+use crate::root::{Root, RootError};
+use interleaf_procfs::cgroup::{SUBTREE_CONTROL_FILE, lists};
+
+/// The values of the setting.
+pub(crate) const ENABLED: &str = "+memory";
+pub(super) const DISABLED: &str = "-memory";
+
+/// The places where distributions mount version 2, alone and beside version 1.
+const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+
+/// Limits and protections of a group, and their values in a new group.
+const LIMITS: [(&str, &str); 4] =
+    [("memory.max", "max"), ("memory.high", "max"), ("memory.min", "0"), ("memory.low", "0")];
+
+/// The mount whose top group has the setting at `path`; `None` for another kind of setting.
+fn mount(path: &str) -> Option<&str> {
+    let (mount, file) = path.rsplit_once('/')?;
+    (file == SUBTREE_CONTROL_FILE && MOUNTS.contains(&mount)).then_some(mount)
+}
+
+/// True for the path of this setting.
+pub(super) fn is_controller(path: &str) -> bool {
+    mount(path).is_some()
+}
+
+/// The value of the setting, from the text of its file.
+pub(super) fn value(text: &str) -> &'static str {
+    if lists(text, "memory") { ENABLED } else { DISABLED }
+}
+
+/// A group that limits memory, or enables the memory controller for its children. `None` without
+/// such a group, and for another kind of setting.
+///
+/// # Errors
+/// When the groups cannot be read.
+pub(super) fn user(root: &Root, path: &str) -> Result<Option<String>, RootError> {
+    let Some(mount) = mount(path) else { return Ok(None) };
+    for name in root.peek_names(mount)? {
+        let folder = format!("{mount}/{name}");
+        let has = |file: &str, is: &dyn Fn(&str) -> bool| -> Result<bool, RootError> {
+            Ok(root.peek(&format!("{folder}/{file}"))?.is_some_and(|text| is(text.trim())))
+        };
+        let mut is_user = has(SUBTREE_CONTROL_FILE, &|text| lists(text, "memory"))?;
+        for (file, unused) in LIMITS {
+            is_user |= has(file, &|text| text != unused)?;
+        }
+        if is_user {
+            return Ok(Some(folder));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::place::journal::{Journal, Undone};
+    use std::{fs, path::Path};
+
+    const PATH: &str = "/sys/fs/cgroup/cgroup.subtree_control";
+
+    fn machine(enabled: &str) -> (tempfile::TempDir, Root) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::live_below(folder.path());
+        fs::create_dir_all(root.at("/sys/fs/cgroup/a.slice")).unwrap();
+        fs::write(root.at(PATH), enabled).unwrap();
+        (folder, root)
+    }
+
+    /// The kernel lists the controllers after each request.
+    fn enable(root: &Root) -> Journal<'_> {
+        let (mut journal, _) = Journal::open(root).unwrap();
+        journal.set(PATH, ENABLED).unwrap();
+        assert_eq!(fs::read_to_string(root.at(PATH)).unwrap(), "+memory");
+        fs::write(root.at(PATH), "cpu memory\n").unwrap();
+        journal
+    }
+
+    #[test]
+    fn an_enabled_controller_is_disabled_again() {
+        let (_folder, root) = machine("cpu\n");
+        let undone = enable(&root).close().unwrap();
+        assert!(matches!(&undone[..], [Undone::Restored(change)] if change.was == "-memory"));
+        assert_eq!(fs::read_to_string(root.at(PATH)).unwrap(), "-memory");
+    }
+
+    #[test]
+    fn a_controller_that_was_enabled_stays() {
+        let (_folder, root) = machine("cpu memory\n");
+        let (mut journal, _) = Journal::open(&root).unwrap();
+        journal.set(PATH, ENABLED).unwrap();
+        assert_eq!(journal.close().unwrap(), []);
+        assert_eq!(fs::read_to_string(root.at(PATH)).unwrap(), "cpu memory\n");
+    }
+
+    #[test]
+    fn a_controller_with_other_limits_stays() {
+        for (file, text) in [("memory.max", "4096\n"), (SUBTREE_CONTROL_FILE, "memory\n")] {
+            let (_folder, root) = machine("cpu\n");
+            let journal = enable(&root);
+            fs::write(root.at("/sys/fs/cgroup/a.slice").join(Path::new(file)), text).unwrap();
+            let undone = journal.close().unwrap();
+            let [Undone::ChangedSince(_, now)] = &undone[..] else { panic!("{undone:?}") };
+            assert_eq!(now, "+memory for /sys/fs/cgroup/a.slice");
+            assert_eq!(fs::read_to_string(root.at(PATH)).unwrap(), "cpu memory\n");
+        }
+    }
+}
