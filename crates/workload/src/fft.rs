@@ -14,7 +14,7 @@ use num_complex::Complex;
 use rustfft::{Fft, FftDirection, FftPlanner};
 use std::{f64::consts::TAU, fmt, sync::Arc};
 
-type Number = Complex<f64>;
+pub(crate) type Number = Complex<f64>;
 
 /// Bytes of a number.
 const BYTES: u64 = size_of::<Number>() as u64;
@@ -28,7 +28,7 @@ struct Axis {
     fft: Arc<dyn Fft<f64>>,
 }
 
-/// The numbers that are transformed where they are.
+/// The numbers, transformed in place.
 pub struct Transform {
     data: Array,
     scratch: Array,
@@ -53,26 +53,31 @@ impl Axis {
         Self { length, fft }
     }
 
-    /// The sequence along the axis, or its transform, at one index. It falls to a tenth from one
-    /// end to the other while it turns by a whole fraction of a turn with each step, so that the
-    /// angle is exact at any length.
     fn value(&self, at: usize, is_transformed: bool) -> Number {
-        let (length, fall) = (self.length as f64, 0.1_f64.ln() / self.length as f64);
-        let turns = (0.3 * length) as u64;
-        // A small step back is one, not nearly a whole turn.
-        let angle = |steps: u64| {
-            let steps = (steps % self.length as u64) as f64;
-            TAU * if 2.0 * steps > length { steps - length } else { steps } / length
-        };
-        if !is_transformed {
-            let size = (fall * at as f64).exp();
-            return Number::from_polar(size, angle(at as u64 * turns));
-        }
-        // 1 - s e^(ix), near its zero as exact as elsewhere.
-        let (size, x) = (fall.exp(), angle(turns + self.length as u64 - at as u64));
-        let real = -fall.exp_m1() + 2.0 * size * (x / 2.0).sin().powi(2);
-        Number::new(0.9, 0.0) / Number::new(real, -size * x.sin())
+        geometric(self.length, at, is_transformed)
     }
+}
+
+/// A geometric sequence of `length` numbers, or its transform, at one index. The absolute value
+/// falls to a tenth along the sequence. The angle of a step is a whole number of turns divided by
+/// the length, so that angles are exact for any length.
+pub(crate) fn geometric(length: usize, at: usize, is_transformed: bool) -> Number {
+    let (steps_all, length) = (length as u64, length as f64);
+    let fall = 0.1_f64.ln() / length;
+    let turns = (0.3 * length) as u64;
+    // A small negative angle is kept as such, instead of nearly a whole turn.
+    let angle = |steps: u64| {
+        let steps = (steps % steps_all) as f64;
+        TAU * if 2.0 * steps > length { steps - length } else { steps } / length
+    };
+    if !is_transformed {
+        let size = (fall * at as f64).exp();
+        return Number::from_polar(size, angle(at as u64 * turns));
+    }
+    // 1 - s e^(ix), without cancellation near its zero.
+    let (size, x) = (fall.exp(), angle(turns + steps_all - at as u64));
+    let real = -fall.exp_m1() + 2.0 * size * (x / 2.0).sin().powi(2);
+    Number::new(0.9, 0.0) / Number::new(real, -size * x.sin())
 }
 
 impl Transform {
@@ -97,7 +102,7 @@ impl Transform {
     /// A cube, whose lines are transformed along each axis.
     ///
     /// # Errors
-    /// When the footprint is too little or too much.
+    /// When the footprint is too small or too large.
     pub fn cube(memory: &Memory, footprint: u64, threads: usize) -> Result<Self, SetupError> {
         at_least("fft-3d", footprint, 512 * BYTES)?;
         let side = ((footprint / BYTES) as f64).cbrt() as u64 + 1;
@@ -119,7 +124,7 @@ impl Transform {
     ) -> Result<Self, SetupError> {
         let data = memory.array(numbers * BYTES as usize)?;
         let mut scratch = memory.array(scratch.max(1) * BYTES as usize)?;
-        // The first touch is not part of the measurement.
+        // The first touch must not be part of the measurement.
         scratch.of_mut::<Number>().fill(Number::new(0.0, 0.0));
         let mut this = Self { data, scratch, axis, axes, threads, rounds: 0 };
         this.fill();
@@ -138,7 +143,7 @@ impl Transform {
         }
     }
 
-    /// Lines along the axis that is stored in order.
+    /// Transforms the lines along the axis that is contiguous in memory.
     fn rows(&mut self, fft: &Arc<dyn Fft<f64>>) {
         let length = self.axis.length;
         let planes = self.data.of_mut::<Number>().chunks_mut(length * length).collect();
@@ -148,7 +153,7 @@ impl Transform {
         });
     }
 
-    /// Lines along the middle axis: those of a plane together, turned in a buffer.
+    /// Transforms the lines along the middle axis, a plane at a time, transposed in a buffer.
     fn columns(&mut self, fft: &Arc<dyn Fft<f64>>) {
         let length = self.axis.length;
         let planes = self.data.of_mut::<Number>().chunks_mut(length * length).collect();
@@ -161,10 +166,11 @@ impl Transform {
         });
     }
 
-    /// Lines along the axis with the largest steps: of each plane across it the same.
+    /// Transforms the lines along the axis with the largest stride, in the same way by planes
+    /// across.
     fn across(&mut self, fft: &Arc<dyn Fft<f64>>) {
         let length = self.axis.length;
-        // The rows of each plane across are one of every plane along.
+        // A plane across has one row of each plane that is contiguous in memory.
         let mut planes: Vec<Vec<&mut [Number]>> = (0..length).map(|_| vec![]).collect();
         for plane in self.data.of_mut::<Number>().chunks_mut(length * length) {
             let rows = plane.chunks_mut(length);
@@ -179,7 +185,7 @@ impl Transform {
     }
 }
 
-/// A plane of lines, one behind the other.
+/// A buffer for the lines of a plane, each contiguous.
 struct Buffer {
     lines: Vec<Number>,
     scratch: Vec<Number>,
@@ -208,7 +214,7 @@ impl Buffer {
     }
 }
 
-/// Does `work` with parts of `all`, in so many threads.
+/// Divides `all` among `threads` threads, each of which calls `work` with its part.
 fn divided_among<T: Send>(all: Vec<T>, threads: usize, work: impl Fn(Vec<T>) + Sync) {
     let share = all.len().div_ceil(threads.max(1)).max(1);
     let mut all = all.into_iter();
@@ -232,12 +238,12 @@ fn divided(mut number: u64, prime: u64) -> u64 {
     number
 }
 
-/// The index of an element in the input when the order is reversed: the first stays the first.
+/// The index of an element in the input if the order is reversed; element 0 stays in place.
 fn place(at: usize, length: usize, is_back: bool) -> usize {
     if is_back { (length - at) % length } else { at }
 }
 
-/// The value of a cube, of the values along each of its axes.
+/// The value of an element of the cube: the product of the values along its axes.
 fn product(along: &[Number], at: usize) -> Number {
     let side = along.len();
     along[at % side] * along[at / side % side] * along[at / side / side]
@@ -284,7 +290,7 @@ impl Kernel for Transform {
         };
         let square: f64 = (0..numbers.len()).map(|at| expected(at).norm_sqr()).sum();
         let allowed = TOLERANCE * (square / numbers.len() as f64).sqrt();
-        // A value that is none is as wrong as one that is far off.
+        // The comparison is false for NaN, which is therefore a wrong value.
         let is_right = |at: usize, number: &Number| (number - expected(at)).norm() <= allowed;
         match numbers.iter().enumerate().find(|(at, number)| !is_right(*at, number)) {
             None => Ok(()),

@@ -1,9 +1,9 @@
-//! C = A B of square matrices, by `matrixmultiply` behind `ndarray`: stored row by row as one call
-//! of a library has it, or tile by tile, where each tile is a stretch of memory of its own.
+//! C = A B of square matrices, by `matrixmultiply` through `ndarray`: stored by rows and multiplied
+//! by one library call, or stored by tiles, each contiguous in memory.
 //!
-//! Elements are small whole numbers, so that every sum is exact in whatever order it is made; C is
-//! checked against A (B x) for a vector x (Freivalds 1977), which is exact too. Every other round
-//! computes 2 A B, so that each writes other values than the one before.
+//! Elements are small integers, so that every sum is exact in any order. C x is compared with A (B
+//! x) for a vector x (Freivalds 1977), which is exact too. Every other round computes 2 A B, so
+//! that each round changes the stored values.
 
 use crate::{
     Kernel, PAGE, SetupError, Work, Wrong, at_least,
@@ -20,17 +20,18 @@ pub struct Gemm {
     c: Array,
     /// Rows, and columns.
     side: usize,
-    /// Rows of a tile; as many as there are where nothing is tiled.
+    /// Rows of a tile; all rows of the matrix if it is stored by rows.
     tile: usize,
     threads: usize,
     rounds: u32,
 }
 
 impl Gemm {
-    /// Three matrices that together are as large as the footprint, in tiles of so many rows.
+    /// Allocates three matrices that together have the size of the footprint, in tiles of `tile`
+    /// rows.
     ///
     /// # Errors
-    /// When that is too little or too much.
+    /// When the footprint is too small or too large.
     pub fn new(
         memory: &Memory,
         footprint: u64,
@@ -62,7 +63,7 @@ impl Gemm {
         self.tile < self.side
     }
 
-    /// The rows of C as parts of as many threads, each with A's rows for it.
+    /// Multiplies by rows: each thread has some rows of C, and the same rows of A.
     fn by_rows(&mut self, factor: f64) {
         let (side, b) = (self.side, self.b.of::<f64>());
         let rows = side.div_ceil(self.threads) * side;
@@ -70,7 +71,8 @@ impl Gemm {
         team::each(parts.collect(), |(a, c)| multiply(factor, a, b, c, side, 0.0));
     }
 
-    /// A row of tiles after the other, each tile of it whole before the next.
+    /// Multiplies by tiles: each tile of C is completed before the next, in the order of rows of
+    /// tiles.
     fn by_tiles(&mut self, factor: f64) {
         let (tiles, size) = (self.side / self.tile, self.tile * self.tile);
         let (a, b, tile) = (self.a.of::<f64>(), self.b.of::<f64>(), self.tile);
@@ -95,7 +97,7 @@ impl Gemm {
         });
     }
 
-    /// The place of an element.
+    /// The index of an element in memory.
     fn place(&self, row: usize, column: usize) -> usize {
         let (tile, tiles) = (self.tile, self.side / self.tile);
         let of_tile = (row / tile * tiles + column / tile) * tile * tile;
@@ -121,7 +123,7 @@ fn multiply(factor: f64, a: &[f64], b: &[f64], c: &mut [f64], side: usize, old: 
     let a = ArrayView2::from_shape(shape, a);
     let b = ArrayView2::from_shape((side, side), b);
     let c = ArrayViewMut2::from_shape(shape, c);
-    // The shapes are those of the slices.
+    // Never fails: the shapes match the slices.
     if let (Ok(a), Ok(b), Ok(mut c)) = (a, b, c) {
         general_mat_mul(factor, &a, &b, old, &mut c);
     }

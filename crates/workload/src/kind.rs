@@ -2,10 +2,14 @@
 
 use crate::{
     Kernel, SetupError,
+    cholesky::Cholesky,
     fft::Transform,
+    gas::Gas,
     gemm::Gemm,
+    lu::{Form, Lu},
     memory::Memory,
     polynomial::Polynomial,
+    qft::Qft,
     random::Random,
     stream::{Loop, Stream},
     sweep::Sweep,
@@ -16,22 +20,34 @@ use crate::{
 pub enum Kind {
     /// STREAM.
     Stream,
-    /// Everything read in order.
+    /// Reads all memory in order.
     Seq,
-    /// A word of each page, in strides.
+    /// Reads a word of each page, in strides.
     Stride,
-    /// A word anywhere.
+    /// Accesses words at random.
     Random,
     /// One long Fourier transform.
     Fft,
     /// The Fourier transform of a cube.
     Fft3d,
-    /// A product of matrices stored row by row.
+    /// Matrix multiplication, row by row.
     Gemm,
     /// Matrix multiplication, tile by tile.
     GemmTiled,
-    /// A polynomial at every element.
+    /// Evaluates a polynomial at every element.
     Polynomial,
+    /// LU decomposition with partial pivoting.
+    Lu,
+    /// LU decomposition by columns, without pivots.
+    LuPlain,
+    /// LU decomposition by tiles, without pivots.
+    LuTiled,
+    /// Cholesky decomposition of a sparse matrix.
+    Cholesky,
+    /// A quantum Fourier transform over a state vector.
+    Qft,
+    /// A step of gas dynamics.
+    Gas,
 }
 
 /// The unit of a workload's rate.
@@ -71,7 +87,7 @@ pub struct Setting {
     pub stride: u64,
     /// Of random and polynomial: whether elements are modified.
     pub is_writing: bool,
-    /// Of gemm-tiled: rows of a tile.
+    /// Of gemm-tiled and lu-tiled: rows of a tile.
     pub tile: usize,
     /// Of polynomial: its degree.
     pub degree: u32,
@@ -81,7 +97,7 @@ pub struct Setting {
 
 impl Kind {
     /// All workloads: name, kind, and a summary line.
-    pub const ALL: [(&'static str, Self, &'static str); 9] = [
+    pub const ALL: [(&'static str, Self, &'static str); 15] = [
         ("stream", Self::Stream, "STREAM: triad over three arrays, then copy, scale and add"),
         ("seq", Self::Seq, "reads every word in order"),
         ("stride", Self::Stride, "reads one word of each page, 64 KiB from one to the next"),
@@ -91,6 +107,12 @@ impl Kind {
         ("gemm", Self::Gemm, "a product of matrices stored row by row"),
         ("gemm-tiled", Self::GemmTiled, "a product of matrices stored tile by tile"),
         ("polynomial", Self::Polynomial, "a polynomial at each element, of any intensity"),
+        ("lu", Self::Lu, "LU decomposition with partial pivoting, stored by columns"),
+        ("lu-plain", Self::LuPlain, "LU decomposition without pivots, stored by columns"),
+        ("lu-tiled", Self::LuTiled, "LU decomposition without pivots, tile by tile"),
+        ("cholesky", Self::Cholesky, "Cholesky decomposition of a sparse matrix (Poisson)"),
+        ("qft", Self::Qft, "a quantum Fourier transform, gate by gate over a state vector"),
+        ("gas", Self::Gas, "a step of gas dynamics on a cube of cells"),
     ];
 
     pub fn of(name: &str) -> Option<Self> {
@@ -105,16 +127,14 @@ impl Kind {
         match self {
             Self::Stream | Self::Seq => Unit::Gbps,
             Self::Stride | Self::Random => Unit::Kaccesses,
-            Self::Fft | Self::Fft3d | Self::Gemm | Self::GemmTiled | Self::Polynomial => {
-                Unit::Gflops
-            }
+            _ => Unit::Gflops,
         }
     }
 
     /// The workload, with its arrays filled.
     ///
     /// # Errors
-    /// When a setting is not for it, or there is no memory.
+    /// When the workload does not have a setting, or memory cannot be allocated.
     pub fn kernel(self, setting: &Setting) -> Result<Box<dyn Kernel>, SetupError> {
         let Setting { footprint, threads, ref memory, is_writing, .. } = *setting;
         let seed = setting.seed;
@@ -131,6 +151,14 @@ impl Kind {
                 let degree = setting.degree;
                 Box::new(Polynomial::new(memory, footprint, threads, degree, is_writing)?)
             }
+            Self::Lu => Box::new(Lu::new(memory, footprint, threads, Form::Pivoting)?),
+            Self::LuPlain => Box::new(Lu::new(memory, footprint, threads, Form::Plain)?),
+            Self::LuTiled => {
+                Box::new(Lu::new(memory, footprint, threads, Form::Tiled(setting.tile))?)
+            }
+            Self::Cholesky => Box::new(Cholesky::new(memory, footprint, threads)?),
+            Self::Qft => Box::new(Qft::new(memory, footprint, threads)?),
+            Self::Gas => Box::new(Gas::new(memory, footprint, threads)?),
         })
     }
 }

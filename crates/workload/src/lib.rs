@@ -1,8 +1,8 @@
 //! The workloads of published studies of memory extended by storage, as loops with known results.
 //!
-//! Each is a [`Kernel`]: arrays that together are the footprint, a round over them that is timed,
-//! and a check afterwards that no word of them is wrong. The arrays come from the ordinary
-//! allocator by default, so that `interleaf extend` covers them.
+//! Each is a [`Kernel`]: arrays whose total size is the footprint, a timed round over them, and a
+//! check of every word afterwards. By default the arrays are allocated with the ordinary allocator,
+//! so that `interleaf extend` extends their memory.
 
 pub mod memory;
 
@@ -22,18 +22,27 @@ pub mod fft;
 
 pub mod gemm;
 
-pub mod kind;
+pub mod lu;
 
-pub mod belady;
+pub mod cholesky;
+
+pub mod qft;
+
+pub mod gas;
+
+pub mod kind;
 
 pub mod trace;
 
 use std::io;
 
-/// A pattern over its arrays, which are filled when there is one.
+/// A workload with its arrays, which are filled when it is created.
 pub trait Kernel {
     /// Bytes of all arrays together.
     fn footprint(&self) -> u64;
+
+    /// Restores the input of a round that overwrites it; called before each round, not timed.
+    fn prepare(&mut self) {}
 
     /// One pass over the arrays.
     fn round(&mut self) -> Work;
@@ -61,7 +70,7 @@ pub struct Work {
     pub bytes: u64,
     /// Operations with floating point.
     pub flops: u64,
-    /// Accesses, where they are single ones.
+    /// Accesses to single words; 0 for other workloads.
     pub accesses: u64,
 }
 
@@ -73,7 +82,7 @@ impl std::ops::AddAssign for Work {
     }
 }
 
-/// A result that is not what it has to be.
+/// A wrong result.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{what}: {found} where {expected} is right")]
 pub struct Wrong {
@@ -87,7 +96,7 @@ pub struct Wrong {
 
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// The arrays would have no page each.
+    /// The footprint is less than a page for each array.
     #[error("a footprint of {bytes} bytes is too small for {what}: at least {least} bytes")]
     Small {
         /// The workload.
@@ -97,7 +106,7 @@ pub enum SetupError {
         /// Needed at least, bytes.
         least: u64,
     },
-    /// More threads than it can use.
+    /// More threads than the workload can use.
     #[error("{what} runs in one thread: the library has no other")]
     OneThread {
         /// The workload.
@@ -117,12 +126,12 @@ fn at_least(what: &'static str, bytes: u64, least: u64) -> Result<(), SetupError
     if bytes < least { Err(SetupError::Small { what, bytes, least }) } else { Ok(()) }
 }
 
-/// The word at a place, which no other place has.
+/// The initial word at an index, different at each index.
 fn word(at: usize) -> u64 {
     (at as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Adds a value to a checksum in which order counts.
+/// Adds a value to a checksum that depends on the order.
 fn mixed(sum: u64, value: u64) -> u64 {
     (sum.rotate_left(7) ^ value).wrapping_mul(0x2545_f491_4f6c_dd1d)
 }

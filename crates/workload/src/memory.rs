@@ -24,18 +24,18 @@ pub enum Hint {
     /// No advice.
     #[default]
     Normal,
-    /// Read ahead much, and keep little.
+    /// Read far ahead, and evict pages soon after use.
     Sequential,
-    /// Read nothing ahead.
+    /// No readahead.
     Random,
-    /// Read all of it.
+    /// Read all pages ahead.
     WillNeed,
     /// Huge pages.
     Huge,
 }
 
 impl Hint {
-    /// All sorts of advice, by the names that users write.
+    /// All hints, with their names on the command line.
     pub const ALL: [(&'static str, Self); 5] = [
         ("normal", Self::Normal),
         ("sequential", Self::Sequential),
@@ -55,7 +55,7 @@ impl Hint {
     }
 }
 
-/// An array of numbers that begins with a page.
+/// An array of numbers, aligned to a page.
 #[derive(Debug)]
 pub struct Array {
     block: Block,
@@ -64,16 +64,16 @@ pub struct Array {
 
 #[derive(Debug)]
 enum Block {
-    /// The vector, and the word at which its first page begins.
+    /// The vector, and the index of the first word that is aligned to a page.
     Heap(Vec<u64>, usize),
     Map(MmapMut),
 }
 
 impl Memory {
-    /// An array of so many bytes, all zero.
+    /// Allocates an array of `bytes` zero bytes.
     ///
     /// # Errors
-    /// When there is not so much memory, or no room for a file.
+    /// When memory cannot be allocated, or the file system is full.
     pub fn array(&self, bytes: usize) -> Result<Array, SetupError> {
         let block = match self {
             Self::Heap => Ok(heap(bytes)),
@@ -89,7 +89,8 @@ impl Memory {
 
 fn heap(bytes: usize) -> Block {
     let page_words = PAGE / size_of::<u64>();
-    // Zeros that are asked for are not written: pages come when they are touched.
+    // `vec!` of zeros calls `calloc(3)`, which does not touch new pages: they are allocated when
+    // they are first touched.
     let words = vec![0_u64; bytes.div_ceil(size_of::<u64>()) + page_words];
     let start = words.as_ptr().align_offset(PAGE).min(page_words);
     Block::Heap(words, start)

@@ -1,10 +1,9 @@
-//! A polynomial at every element, by Horner's method: how much is computed with what is read can
-//! be chosen. Mironov et al. (MCHPC'18) have it with one stream, which is read, and with two, where
-//! the value goes back. The arithmetic intensity is 2 · degree / 8 operations a byte (their
-//! equation 1).
+//! A polynomial at every element, by Horner's method: the degree sets the arithmetic intensity, 2 ·
+//! degree / 8 operations per byte (Mironov et al., MCHPC'18, equation 1). As in that paper,
+//! elements are read only, or replaced by the values of the polynomial.
 //!
-//! Values that go back converge to a fixed point within some rounds, and would then be written as
-//! they are. Two polynomials take turns, each with a fixed point of its own.
+//! Values that are written back converge to a fixed point within some rounds, and would not change
+//! any more. Two polynomials with different fixed points therefore alternate.
 
 use crate::{
     Kernel, SetupError, Work, Wrong, at_least,
@@ -28,10 +27,10 @@ pub struct Polynomial {
 }
 
 impl Polynomial {
-    /// An array as large as the footprint.
+    /// Allocates an array of the size of the footprint.
     ///
     /// # Errors
-    /// When that is too little or too much.
+    /// When the footprint is too small or too large.
     pub fn new(
         memory: &Memory,
         footprint: u64,
@@ -50,8 +49,8 @@ impl Polynomial {
     }
 }
 
-/// The value at each of some elements in a round: all coefficients are alike, and small enough that
-/// values stay within -1 to 1.
+/// The values at [`LANES`] elements in a round. All coefficients are equal, and so small that
+/// values stay between -1 and 1.
 fn values(degree: u32, round: u32, x: [f64; LANES]) -> [f64; LANES] {
     let sum = if round.is_multiple_of(2) { 0.5 } else { 0.25 };
     let coefficient = sum / f64::from(degree.max(1));
@@ -64,7 +63,8 @@ fn values(degree: u32, round: u32, x: [f64; LANES]) -> [f64; LANES] {
     values
 }
 
-/// A value between -1 and 1, another one for each element of a page and of its neighbours.
+/// The initial value of an element, between -1 and 1, different for all elements of a page and of
+/// its neighbours.
 fn start(at: usize) -> f64 {
     (at % 1_000_003) as f64 / 500_002.0 - 1.0
 }
@@ -109,7 +109,7 @@ impl Kernel for Polynomial {
 
     fn verify(&mut self) -> Result<(), Wrong> {
         let elements = self.array.of::<f64>();
-        // One line's lanes of each page suffice: a page is restored as a whole or not at all.
+        // The first elements of each page suffice: a page is restored as a whole or not at all.
         for at in (0..elements.len()).step_by(512) {
             let first: Vec<f64> = (at..at + LANES).map(start).collect();
             let mut expected = lanes(&first);

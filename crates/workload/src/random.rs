@@ -1,4 +1,4 @@
-//! Single words anywhere, each as likely as any other: read, or read, changed and written.
+//! Accesses to single words at uniformly random addresses: reads, or reads followed by writes.
 
 use crate::{
     Kernel, PAGE, SetupError, Work, Wrong, at_least,
@@ -10,7 +10,7 @@ use rand_pcg::Pcg64Mcg;
 
 const WORDS: usize = PAGE / size_of::<u64>();
 
-/// An array, and where in it the next accesses are.
+/// An array, and the generator of the next indices.
 #[derive(Debug)]
 pub struct Random {
     array: Array,
@@ -18,16 +18,16 @@ pub struct Random {
     is_writing: bool,
     seed: u64,
     rounds: u64,
-    /// Reads that gave something else than what is there.
+    /// Reads that returned a wrong value.
     wrong: u64,
     sum: u64,
 }
 
 impl Random {
-    /// An array as large as the footprint.
+    /// Allocates an array of the size of the footprint.
     ///
     /// # Errors
-    /// When that is too little or too much.
+    /// When the footprint is too small or too large.
     pub fn new(
         memory: &Memory,
         footprint: u64,
@@ -72,7 +72,7 @@ pub(crate) fn places(
     words: usize,
 ) -> impl Iterator<Item = usize> {
     let mut random = Pcg64Mcg::seed_from_u64(seed ^ word(thread) ^ round.rotate_left(32));
-    // The upper half of a product is as even as the number is.
+    // The upper half of the product is uniform in `0..words`.
     let next = move || ((u128::from(random.next_u64()) * words as u128) >> 64) as usize;
     std::iter::repeat_with(next).take(words / WORDS)
 }

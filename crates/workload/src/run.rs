@@ -1,4 +1,4 @@
-//! Rounds of a workload, and how long they took.
+//! Timed rounds of a workload.
 
 use crate::{Kernel, Work, kind::Unit};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ pub struct Length {
     pub warm_up: u32,
     /// The least number of measured rounds.
     pub rounds: u32,
-    /// Rounds are added up to this time.
+    /// Rounds are added until this time has passed.
     pub at_least: Duration,
 }
 
@@ -45,15 +45,17 @@ pub fn rate(work: &Work, seconds: f64, unit: Unit) -> f64 {
     if seconds > 0.0 { amount as f64 / of / seconds } else { 0.0 }
 }
 
-/// Runs whole rounds. `begun` is called when those begin that count.
+/// Runs whole rounds. `begun` is called after the warm-up, before the measured rounds.
 pub fn measured(kernel: &mut dyn Kernel, length: &Length, begun: impl FnOnce()) -> Measured {
     for _ in 0..length.warm_up {
+        kernel.prepare();
         kernel.round();
     }
     begun();
     let mut measured = Measured { seconds: vec![], work: Work::default() };
     let start = Instant::now();
     while measured.seconds.len() < length.rounds as usize || start.elapsed() < length.at_least {
+        kernel.prepare();
         let begun = Instant::now();
         measured.work += kernel.round();
         measured.seconds.push(begun.elapsed().as_secs_f64());

@@ -1,15 +1,15 @@
-//! STREAM (McCalpin): copy, scale, add and triad over three arrays, counted as STREAM counts: what
-//! a loop names, without what a cache reads before it is overwritten.
+//! STREAM (McCalpin): copy, scale, add and triad over three arrays. Bytes are counted as in STREAM:
+//! the loads and stores of a loop, without the write-allocates of the cache.
 //!
-//! Rounds are those of one of the four; the other three are run once behind them. Every element
-//! begins with another value, and each is computed again in the end, so that a page that came back
-//! as another one is noticed.
+//! Rounds run one of the four loops; the other three run once afterwards. Every element has a
+//! different initial value, and all results are recomputed at the end, so that a page with the
+//! content of another page is detected.
 //!
-//! In STREAM the four loops follow each other, so that each writes new values. A loop that is run
-//! again and again would write the same values to the same pages, and memory that compares what it
-//! writes back with what is stored would have nothing to write. No two rounds of a loop therefore
-//! write the same: scale and triad take the next scalar, copy takes the other source, and add goes
-//! to the array that it read before. Bytes and operations are those of STREAM.
+//! In STREAM the four loops alternate, so that each writes new values. A single loop would write
+//! the same values to the same pages in each round, and a pager that compares dirty pages with
+//! their stored content would write nothing back. Rounds of a loop therefore differ: scale and
+//! triad use the next scalar, copy alternates its source, and add alternates its destination. Bytes
+//! and operations are those of STREAM.
 
 use crate::{
     Kernel, SetupError, Work, Wrong, at_least,
@@ -18,8 +18,7 @@ use crate::{
 };
 use std::time::Instant;
 
-/// The scalar of a loop's first round, as in STREAM; it grows by one in each, and all values stay
-/// exact.
+/// The scalar of a loop's first round, as in STREAM. Each round adds one, which is exact.
 const SCALAR: f64 = 3.0;
 
 /// One of the four loops.
@@ -64,7 +63,7 @@ fn is_other(round: u32) -> bool {
     !round.is_multiple_of(2)
 }
 
-/// The arrays, and what was done with them.
+/// The arrays, and the loops that were run on them.
 #[derive(Debug)]
 pub struct Stream {
     a: Array,
@@ -74,15 +73,15 @@ pub struct Stream {
     /// True if the other three loops run too.
     is_whole: bool,
     threads: usize,
-    /// The loops that were run, each with its number among those of its kind.
+    /// The loops that were run, each with its round.
     done: Vec<(Loop, u32)>,
 }
 
 impl Stream {
-    /// Three arrays that are as large as the footprint.
+    /// Allocates three arrays with a total size of the footprint.
     ///
     /// # Errors
-    /// When that is too little or too much.
+    /// When the footprint is too small or too large.
     pub fn new(
         memory: &Memory,
         footprint: u64,
@@ -103,7 +102,8 @@ impl Stream {
         Ok(stream)
     }
 
-    /// The three arrays in as many parts as there are threads, each with the place of its first.
+    /// Calls `work` with a part of the three arrays in each thread, and the index of the first
+    /// element of the part.
     fn each(&mut self, work: &(impl Fn(usize, &mut [f64], &mut [f64], &mut [f64]) + Sync)) {
         let share = team::share::<f64>(self.a.of::<f64>().len(), self.threads);
         let a = self.a.of_mut::<f64>().chunks_mut(share);
@@ -145,8 +145,8 @@ impl Stream {
     }
 }
 
-/// Small whole numbers, so that rounds are exact, and different in every element of
-/// a page and in neighbouring pages.
+/// The initial values of an element: small integers, so that rounds are exact, different for all
+/// elements of a page and of its neighbours.
 fn start(at: usize) -> [f64; 3] {
     let at = (at % 1_000_003) as f64;
     [at, at + 1.0, 2.0 * at + 1.0]
@@ -173,8 +173,8 @@ impl Kernel for Stream {
     }
 
     fn verify(&mut self) -> Result<(), Wrong> {
-        // But for add, a round's result depends on nothing that the one before has written: the
-        // last of several stands for all of them.
+        // Except for add, a round does not read results of the round before: of consecutive rounds
+        // only the last is recomputed.
         let mut steps: Vec<(Loop, u32)> = vec![];
         for (which, round) in &self.done {
             let is_again = steps.last().is_some_and(|(last, _)| last == which);

@@ -1,4 +1,4 @@
-//! Reading everything in order: one word after the other, or one word of each page in strides.
+//! Reads of all memory in order: every word, or one word of each page in strides.
 
 use crate::{
     Kernel, PAGE, SetupError, Work, Wrong, at_least,
@@ -14,7 +14,7 @@ const WORDS: usize = PAGE / size_of::<u64>();
 pub struct Sweep {
     array: Array,
     threads: usize,
-    /// Bytes from one access to the next; none where all is read.
+    /// Bytes from one access to the next; `None` to read every word.
     stride: Option<usize>,
     rounds: u64,
     /// The sum of the results of all rounds.
@@ -24,10 +24,10 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// An array as large as the footprint, read in order or in strides.
+    /// Allocates an array of the size of the footprint, to be read in order or in strides.
     ///
     /// # Errors
-    /// When that is too little or too much.
+    /// When the footprint is too small or too large.
     pub fn new(
         memory: &Memory,
         footprint: u64,
@@ -47,14 +47,13 @@ impl Sweep {
         Ok(sweep)
     }
 
-    /// Words of a part: whole strides.
+    /// Words of a thread's part, in whole strides.
     fn share(&self) -> usize {
         let step = self.stride.unwrap_or(PAGE) / size_of::<u64>();
         self.array.of::<u64>().len().div_ceil(self.threads).next_multiple_of(step)
     }
 
-    /// Reads the array into one number: the sum within each page, in any order, and a number over
-    /// the pages that depends on their order.
+    /// Reads the array into a checksum: sums within pages, combined in the order of the pages.
     fn read(&self) -> u64 {
         let stride = self.stride.map(|stride| stride / size_of::<u64>());
         let parts = self.array.of::<u64>().chunks(self.share()).collect();
@@ -65,7 +64,7 @@ impl Sweep {
         sums.into_iter().fold(0, mixed)
     }
 
-    /// The number that reading the initial contents gives.
+    /// The checksum of the initial contents.
     fn expected(&self) -> u64 {
         let (length, share) = (self.array.of::<u64>().len(), self.share());
         let stride = self.stride.map(|stride| stride / size_of::<u64>());
@@ -92,7 +91,8 @@ fn total(page: &[u64]) -> u64 {
     page.iter().fold(0, |sum, value| sum.wrapping_add(*value))
 }
 
-/// Every page of so many words once: the first of each stride, then the second of each.
+/// Visits every page of `words` words once: the first page of each stride, then the second page of
+/// each stride, and so on.
 pub(crate) fn strided(words: usize, stride: usize) -> impl Iterator<Item = usize> {
     (0..stride).step_by(WORDS).flat_map(move |first| (first..words).step_by(stride))
 }

@@ -1,19 +1,21 @@
 //! Traces: the blocks of memory that a round of a workload touches, in order.
 //!
-//! A block has a given number of pages; consecutive touches of a block are one. Libraries access
-//! memory as they document it: `matrixmultiply` packs panels as in Goto and van de Geijn (ACM TOMS
-//! 2008), a long Fourier transform passes over all of its numbers once for each of its radices.
+//! A block has a given number of pages; consecutive touches of a block are merged into one.
+//! Libraries access memory as documented: `matrixmultiply` packs panels as in Goto and van de Geijn
+//! (ACM TOMS 2008), a long Fourier transform passes over all of its numbers once for each of its
+//! radices.
 
 use crate::{
-    belady::Touch,
+    cholesky, gas,
     kind::{Kind, Setting},
-    random, sweep,
+    lu, qft, random, sweep,
 };
+use interleaf_plan::access::Touch;
 
 /// Columns, depth and rows of a panel of `matrixmultiply` for `f64`: its NC, KC and MC.
 const PANEL: [usize; 3] = [1024, 256, 64];
 
-/// Rows and columns of what its innermost loop takes at once: its MR and NR.
+/// Rows and columns of the micro-kernel of `matrixmultiply`: its MR and NR.
 const KERNEL: [usize; 2] = [8, 4];
 
 /// Bytes of an `f64`.
@@ -35,7 +37,7 @@ struct Part {
 }
 
 impl Trace {
-    /// Touches bytes from an address on; all arrays are one behind the other.
+    /// Touches `bytes` bytes from `address`. The arrays are contiguous.
     fn touch(&mut self, address: usize, bytes: usize, is_write: bool) {
         let blocks = address / self.block..=(address + bytes.max(1) - 1) / self.block;
         for block in blocks {
@@ -48,8 +50,8 @@ impl Trace {
         }
     }
 
-    /// A part of a matrix, a strip of its columns after the other: of each row what comes with a
-    /// new block.
+    /// Touches a part of a matrix in strips of columns: in each row, only the blocks that the strip
+    /// before did not touch.
     fn columns(&mut self, part: &Part, strip: usize, is_write: bool) {
         for column in (0..part.wide).step_by(strip) {
             for row in 0..part.rows {
@@ -66,8 +68,63 @@ impl Trace {
     }
 }
 
-/// The blocks that a round of a workload touches, in one thread; `None` where the loops are those
-/// of a library that does not say.
+/// The size of a workload, without its arrays.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Size {
+    /// Bytes of all arrays together.
+    pub footprint: u64,
+    /// Operations of a round; at degree 1 for a polynomial.
+    pub flops: f64,
+}
+
+/// The size of the workload that a footprint gives, near enough for a trace: sides are those of the
+/// workload, smooth lengths of transforms are not searched. Random access has no operations.
+pub fn size(kind: Kind, setting: &Setting) -> Size {
+    let bytes = setting.footprint;
+    let cube = |bytes_of_point: u64| libm::cbrt((bytes / bytes_of_point) as f64) as u64 / 2 * 2;
+    let square = |matrices: u64, unit: usize| {
+        ((bytes / (8 * matrices)) as f64).sqrt() as u64 / unit.max(1) as u64 * unit.max(1) as u64
+    };
+    let unit = setting.tile.max(8);
+    let whole = |flops: f64| Size { footprint: bytes, flops };
+    match kind {
+        Kind::Seq | Kind::Stride | Kind::Random => whole(0.0),
+        Kind::Stream => Size { footprint: bytes / 3 / 64 * 64 * 3, flops: bytes as f64 / 12.0 },
+        Kind::Polynomial => whole(bytes as f64 / 4.0),
+        Kind::Fft | Kind::Fft3d => {
+            let numbers = cube(16).pow(3);
+            let length = numbers as f64;
+            Size { footprint: 16 * numbers, flops: 5.0 * length * libm::log2(length) }
+        }
+        Kind::Gemm | Kind::GemmTiled => {
+            let side = square(3, if kind == Kind::Gemm { 8 } else { unit });
+            Size { footprint: 24 * side.pow(2), flops: 2.0 * (side as f64).powi(3) }
+        }
+        Kind::Lu | Kind::LuPlain | Kind::LuTiled => {
+            let side = square(1, if kind == Kind::LuTiled { unit } else { 8 });
+            Size { footprint: 8 * side.pow(2), flops: 2.0 / 3.0 * (side as f64).powi(3) }
+        }
+        Kind::Cholesky => whole(cholesky::work(bytes) as f64),
+        Kind::Qft => {
+            let qubits = (bytes / 16).ilog2();
+            let pairs = 1_u64 << (qubits - 1);
+            let flops = u64::from(qubits) * pairs * qft::FLOPS;
+            Size { footprint: 16 << qubits, flops: flops as f64 }
+        }
+        Kind::Gas => {
+            let cells = cube(gas::BYTES).pow(3);
+            Size { footprint: gas::BYTES * cells, flops: (gas::FLOPS * cells) as f64 }
+        }
+    }
+}
+
+/// Rounds in a trace: two where every other round accesses memory in another order.
+pub fn rounds(kind: Kind) -> u32 {
+    if matches!(kind, Kind::Gas | Kind::Qft) { 2 } else { 1 }
+}
+
+/// The blocks that a round (or [`rounds`]) of a workload touches, in one thread; `None` if the
+/// loops are those of a library without a documented order.
 pub fn trace(kind: Kind, setting: &Setting, footprint: u64, block: usize) -> Option<Vec<Touch>> {
     let mut trace = Trace { touches: vec![], block };
     let bytes = footprint as usize;
@@ -91,6 +148,16 @@ pub fn trace(kind: Kind, setting: &Setting, footprint: u64, block: usize) -> Opt
             let side = ((bytes / 24) as f64).sqrt().round() as usize;
             tiles(&mut trace, side, setting.tile.max(8).min(side));
         }
+        Kind::Lu => factors(&mut trace, bytes, true),
+        Kind::LuPlain => factors(&mut trace, bytes, false),
+        Kind::LuTiled => factor_tiles(&mut trace, bytes, setting.tile.max(8)),
+        Kind::Cholesky => {
+            for (range, is_write) in cholesky::accesses(footprint) {
+                trace.touch(range.start, range.len(), is_write);
+            }
+        }
+        Kind::Qft => gates(&mut trace, bytes),
+        Kind::Gas => cells(&mut trace, bytes),
         Kind::Fft => return None,
     }
     Some(trace.touches)
@@ -106,11 +173,11 @@ fn stream(trace: &mut Trace, array: usize) {
     }
 }
 
-/// Lines along each of three axes, plane by plane.
+/// The Fourier transform of a cube: lines along each of three axes, by planes.
 fn cube(trace: &mut Trace, bytes: usize) {
     let side = ((bytes / 16) as f64).cbrt().round() as usize;
     let (row, plane) = (side * 16, side * side * 16);
-    // Planes are in order for the first two axes; for the third, of each plane one row.
+    // The first two axes visit planes in order; the third visits one row of each plane.
     for _ in 0..2 {
         (0..side).for_each(|at| trace.touch(at * plane, plane, true));
     }
@@ -119,8 +186,8 @@ fn cube(trace: &mut Trace, bytes: usize) {
     }
 }
 
-/// Over stretches of columns, panels of B, and stretches of rows. Panels are packed, and results
-/// are added, by a few columns of many rows at once.
+/// Matrix multiplication by rows, with the loops over NC columns, KC rows of B, and MC rows of A.
+/// Panels are packed, and results accumulated, in strips of a few columns over many rows.
 fn rows(trace: &mut Trace, side: usize) {
     let (matrix, row) = (side * side * F64, side * F64);
     let [columns, depth, height] = PANEL;
@@ -146,7 +213,7 @@ fn rows(trace: &mut Trace, side: usize) {
     }
 }
 
-/// Tile by tile.
+/// Matrix multiplication by tiles.
 fn tiles(trace: &mut Trace, side: usize, tile: usize) {
     let (tiles, bytes, matrix) = (side / tile, tile * tile * F64, side * side * F64);
     for i in 0..tiles {
@@ -155,6 +222,82 @@ fn tiles(trace: &mut Trace, side: usize, tile: usize) {
                 trace.touch((i * tiles + k) * bytes, bytes, false);
                 trace.touch(matrix + (k * tiles + j) * bytes, bytes, false);
                 trace.touch(2 * matrix + (i * tiles + j) * bytes, bytes, true);
+            }
+        }
+    }
+}
+
+/// LU decomposition by columns: a panel is factored, the rows of its diagonal block are solved in
+/// all columns to its right, and these columns are updated. Pivots interchange rows in all columns.
+fn factors(trace: &mut Trace, bytes: usize, is_pivoting: bool) {
+    let side = ((bytes / F64) as f64).sqrt().round() as usize;
+    let column = side * F64;
+    for first in (0..side).step_by(lu::PANEL) {
+        let columns = lu::PANEL.min(side - first);
+        let right = first + columns..side;
+        let below = |at: usize| (at * column + first * F64, column - first * F64);
+        let mut touch = |(start, bytes): (usize, usize)| trace.touch(start, bytes, true);
+        (first..first + columns).for_each(|at| touch(below(at)));
+        if is_pivoting {
+            (0..side).for_each(|at| touch(below(at)));
+        }
+        right.clone().for_each(|at| touch((at * column + first * F64, columns * F64)));
+        for at in right {
+            touch((at * column + (first + columns) * F64, column - (first + columns) * F64));
+        }
+    }
+}
+
+/// LU decomposition by tiles.
+fn factor_tiles(trace: &mut Trace, bytes: usize, tile: usize) {
+    let side = ((bytes / F64) as f64).sqrt().round() as usize;
+    let (tiles, size) = (side / tile, tile * tile * F64);
+    let place = |row: usize, column: usize| (column * tiles + row) * size;
+    for first in 0..tiles {
+        (first..tiles).for_each(|row| trace.touch(place(row, first), size, true));
+        for column in first + 1..tiles {
+            trace.touch(place(first, column), size, true);
+            for row in first + 1..tiles {
+                trace.touch(place(row, first), size, false);
+                trace.touch(place(row, column), size, true);
+            }
+        }
+    }
+}
+
+/// The gates of a Fourier transform and of its inverse over a state vector: pairs of pieces.
+fn gates(trace: &mut Trace, bytes: usize) {
+    let mut qubit = |distance: usize| {
+        if 2 * distance <= trace.block {
+            return trace.touch(0, bytes, true);
+        }
+        for first in (0..bytes).step_by(2 * distance) {
+            for at in (first..first + distance).step_by(trace.block.min(distance)) {
+                let piece = trace.block.min(distance);
+                trace.touch(at, piece, true);
+                trace.touch(at + distance, piece, true);
+            }
+        }
+    };
+    let distances: Vec<usize> = (4..bytes.ilog2()).map(|power| 1 << power).collect();
+    distances.iter().rev().for_each(|distance| qubit(*distance));
+    distances.iter().for_each(|distance| qubit(*distance));
+}
+
+/// Two steps on a cube of cells: five planes of each field around a plane are read, and one is
+/// written.
+fn cells(trace: &mut Trace, bytes: usize) {
+    let side = ((bytes / 80) as f64).cbrt().round() as usize;
+    let (plane, field) = (side * side * F64, side.pow(3) * F64);
+    for (old, new) in [(0, 5 * field), (5 * field, 0)] {
+        for z in 0..side {
+            for at in (0..5).map(|index| index * field) {
+                for near in (z + side - 2..=z + side + 2).map(|near| near % side) {
+                    trace.touch(old + at + near * plane, plane, false);
+                }
+            }
+            for at in (0..5).map(|index| index * field) {
+                trace.touch(new + at + z * plane, plane, true);
             }
         }
     }

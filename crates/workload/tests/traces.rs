@@ -1,9 +1,12 @@
-//! Traces touch what the loops touch, and what has to be carried is what is known of it.
+//! Traces touch the same blocks as the workloads, and the optimal traffic matches closed forms.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use interleaf_plan::{
+    access::{Carried, Touch},
+    belady::carried,
+};
 use interleaf_workload::{
-    belady::{Carried, Touch, carried},
     kind::{Kind, Setting},
     memory::Memory,
     trace::trace,
@@ -32,7 +35,7 @@ fn of(kind: Kind, setting: &Setting) -> (Vec<Touch>, u64) {
 }
 
 #[test]
-fn every_block_is_touched_and_none_beside_them() {
+fn every_block_is_touched_and_no_other() {
     for (name, kind, _) in Kind::ALL.into_iter().filter(|(_, kind, _)| *kind != Kind::Fft) {
         let (trace, footprint) = of(kind, &setting(6 << 20));
         let blocks: HashSet<u32> = trace.iter().map(|touch| touch.block).collect();
@@ -46,18 +49,18 @@ fn every_block_is_touched_and_none_beside_them() {
 }
 
 #[test]
-fn a_triad_over_twice_the_cache_carries_half_of_its_arrays() {
+fn a_triad_over_twice_the_cache_reads_half_of_its_arrays() {
     let (trace, footprint) = of(Kind::Stream, &setting(6 << 20));
     let blocks = footprint / BLOCK as u64;
     let Carried { read, written } = carried(&trace, blocks as usize / 2);
     let near = |found: u64, expected: u64| found.abs_diff(expected) <= blocks / 50;
     assert!(near(read, blocks / 2), "{read} of {blocks} read");
-    // A third of the blocks is changed; the rule does not look at that.
+    // A third of the blocks is modified; the optimum does not take dirty blocks into account.
     assert!(written > 0 && written <= blocks / 3, "{written} of {blocks} written");
 }
 
 #[test]
-fn products_of_matrices_carry_some_of_them_however_they_are_stored() {
+fn matrix_multiplication_reads_part_of_its_matrices_in_both_layouts() {
     let long = setting(24 << 20);
     let (tiled, footprint) = of(Kind::GemmTiled, &long);
     let (rows, _) = of(Kind::Gemm, &long);

@@ -1,0 +1,345 @@
+//! The Cholesky decomposition of a sparse matrix, by `faer`: the equation of Poisson on a cube of
+//! grid points, with seven points a row, as direct solvers of the study's kind factor it.
+//!
+//! The unknowns are ordered by nested dissection (George, SIAM Journal on Numerical Analysis 1973):
+//! a plane of points divides the cube, both halves are divided likewise, and the plane is
+//! eliminated last. The factor of n unknowns then has of the order of n^(4/3) elements and n^2
+//! operations. Almost all memory is the factor; it is stored by supernodes, in the order of
+//! elimination.
+//!
+//! The diagonal changes from round to round, so that each round changes the factor. It is verified
+//! by the solution of a system with a known result, ones and minus ones.
+
+use crate::{
+    Kernel, SetupError, Work, Wrong, at_least,
+    memory::{Array, Memory},
+    mixed, word,
+};
+use faer::{
+    MatMut, Par, Side, Spec,
+    dyn_stack::{MemBuffer, MemStack},
+    linalg::cholesky::llt::factor::{LltParams, LltRegularization},
+    perm::PermRef,
+    sparse::{
+        SparseColMatRef, SymbolicSparseColMatRef,
+        linalg::{
+            SupernodalThreshold,
+            cholesky::{
+                CholeskySymbolicParams, LltRef, SymbolicCholesky, SymbolicCholeskyRaw,
+                SymmetricOrdering, factorize_symbolic_cholesky,
+            },
+        },
+    },
+};
+use std::ops::Range;
+
+/// The smallest side of the cube of grid points.
+const SIDE_MIN: usize = 4;
+
+/// Boxes of at most this many points are not divided.
+const SMALL: usize = 8;
+
+/// The smallest footprint, bytes: the factor of the smallest cube fits.
+const LEAST: u64 = 64 << 10;
+
+/// The largest error of an element of the solution, whose elements are 1 or -1.
+const TOLERANCE: f64 = 1e-8;
+
+/// The matrix: elements in and above the diagonal, by columns.
+#[derive(Debug)]
+struct Pattern {
+    /// Grid points along an edge of the cube.
+    side: usize,
+    column_starts: Vec<u32>,
+    rows: Vec<u32>,
+}
+
+/// The matrix and its factor.
+pub struct Cholesky {
+    pattern: Pattern,
+    symbolic: SymbolicCholesky<u32>,
+    factor: Array,
+    rounds: u32,
+    flops: u64,
+}
+
+impl std::fmt::Debug for Cholesky {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Cholesky").field("side", &self.pattern.side).finish()
+    }
+}
+
+impl Pattern {
+    fn new(side: usize) -> Self {
+        let (mut column_starts, mut rows) = (vec![0], vec![]);
+        for at in 0..side.pow(3) {
+            let [x, y, z] = [at % side, at / side % side, at / side / side];
+            let neighbours = [(z, side * side), (y, side), (x, 1)];
+            let lower = neighbours.into_iter().filter(|(place, _)| *place > 0);
+            rows.extend(lower.map(|(_, distance)| (at - distance) as u32));
+            rows.push(at as u32);
+            column_starts.push(rows.len() as u32);
+        }
+        Self { side, column_starts, rows }
+    }
+
+    fn unknowns(&self) -> usize {
+        self.side.pow(3)
+    }
+
+    fn matrix(&self) -> SymbolicSparseColMatRef<'_, u32> {
+        let n = self.unknowns();
+        SymbolicSparseColMatRef::new_checked(n, n, &self.column_starts, None, &self.rows)
+    }
+
+    /// The structure of the factor; `None` if it has more elements than an index can count.
+    fn symbolic(&self) -> Option<SymbolicCholesky<u32>> {
+        let mut order = Vec::with_capacity(self.unknowns());
+        dissect(self.side, [0..self.side, 0..self.side, 0..self.side], &mut order);
+        let mut back = vec![0; order.len()];
+        order.iter().enumerate().for_each(|(at, point)| back[*point as usize] = at as u32);
+        let order = PermRef::new_checked(&order, &back, self.unknowns());
+        let parameters = CholeskySymbolicParams {
+            supernodal_flop_ratio_threshold: SupernodalThreshold::FORCE_SUPERNODAL,
+            ..CholeskySymbolicParams::default()
+        };
+        let ordering = SymmetricOrdering::Custom(order);
+        factorize_symbolic_cholesky(self.matrix(), Side::Upper, ordering, parameters).ok()
+    }
+
+    /// The diagonal element in a round.
+    fn diagonal(round: u32) -> f64 {
+        6.0 + f64::from(round % 2) / 2.0
+    }
+
+    /// The elements in a round.
+    fn values(&self, round: u32) -> Vec<f64> {
+        let mut values = vec![-1.0; self.rows.len()];
+        // The diagonal element is the last of its column.
+        for end in &self.column_starts[1..] {
+            values[*end as usize - 1] = Self::diagonal(round);
+        }
+        values
+    }
+
+    /// The matrix times the solution.
+    fn product(&self, round: u32) -> Vec<f64> {
+        let mut product = vec![0.0; self.unknowns()];
+        let values = self.values(round);
+        for column in 0..self.unknowns() {
+            let range =
+                self.column_starts[column] as usize..self.column_starts[column + 1] as usize;
+            for (row, value) in self.rows[range.clone()].iter().zip(&values[range]) {
+                let row = *row as usize;
+                product[row] += value * solution(column);
+                if row != column {
+                    product[column] += value * solution(row);
+                }
+            }
+        }
+        product
+    }
+}
+
+/// An element of the solution.
+fn solution(at: usize) -> f64 {
+    if word(at) >> 63 == 0 { 1.0 } else { -1.0 }
+}
+
+/// Appends the points of a box in the order of nested dissection.
+fn dissect(side: usize, ranges: [Range<usize>; 3], order: &mut Vec<u32>) {
+    let lengths = ranges.clone().map(|range| range.len());
+    let [xs, ys, zs] = ranges.clone();
+    if lengths.iter().product::<usize>() <= SMALL {
+        for z in zs {
+            for y in ys.clone() {
+                order.extend(xs.clone().map(|x| ((z * side + y) * side + x) as u32));
+            }
+        }
+        return;
+    }
+    let longest = (0..3).max_by_key(|axis| lengths[*axis]).unwrap_or(0);
+    let middle = ranges[longest].start + lengths[longest] / 2;
+    let part = |range: Range<usize>| {
+        let mut part = ranges.clone();
+        part[longest] = range;
+        part
+    };
+    dissect(side, part(ranges[longest].start..middle), order);
+    dissect(side, part(middle + 1..ranges[longest].end), order);
+    // The plane between them: its points are neighbours of both halves.
+    let plane = part(middle..middle + 1).map(|range| range.collect::<Vec<usize>>());
+    for z in &plane[2] {
+        for y in &plane[1] {
+            order.extend(plane[0].iter().map(|x| ((z * side + y) * side + x) as u32));
+        }
+    }
+}
+
+impl Cholesky {
+    /// Finds the largest cube whose factor is at most the footprint.
+    ///
+    /// # Errors
+    /// When the footprint is less than the factor of the smallest cube, several threads are
+    /// requested, or memory cannot be allocated.
+    pub fn new(memory: &Memory, footprint: u64, threads: usize) -> Result<Self, SetupError> {
+        let least = SetupError::Small { what: "cholesky", bytes: footprint, least: LEAST };
+        at_least("cholesky", footprint, LEAST)?;
+        if threads > 1 {
+            return Err(SetupError::OneThread { what: "cholesky" });
+        }
+        let (pattern, symbolic) = largest(footprint).ok_or(least)?;
+        let factor = memory.array(8 * symbolic.len_val())?;
+        let flops = flops(&symbolic);
+        Ok(Self { pattern, symbolic, factor, rounds: 0, flops })
+    }
+}
+
+/// The largest cube whose factor is at most the footprint; `None` if the smallest is larger.
+fn largest(footprint: u64) -> Option<(Pattern, SymbolicCholesky<u32>)> {
+    let fits = |side: usize| {
+        let pattern = Pattern::new(side);
+        let symbolic = pattern.symbolic()?;
+        (8 * symbolic.len_val() as u64 <= footprint).then_some((pattern, symbolic))
+    };
+    // The factor has about 8 side^4 elements.
+    let mut side = ((footprint as f64 / 64.0).sqrt().sqrt() as usize).max(SIDE_MIN);
+    let mut best = fits(side);
+    while best.is_none() && side > SIDE_MIN {
+        side -= 1;
+        best = fits(side);
+    }
+    while let Some(larger) = fits(side + 1) {
+        best = Some(larger);
+        side += 1;
+    }
+    best
+}
+
+/// The parts of the factor that a round reads and writes, in order: ranges in bytes, and whether
+/// they are written. A supernode is written after it has been updated by each supernode before it
+/// that has rows among its columns.
+pub(crate) fn accesses(footprint: u64) -> Vec<(Range<usize>, bool)> {
+    let Some((_, symbolic)) = largest(footprint) else { return vec![] };
+    let SymbolicCholeskyRaw::Supernodal(nodes) = symbolic.raw() else { return vec![] };
+    let begins: Vec<u32> = nodes.supernode_begin().to_vec();
+    let mut updates: Vec<Vec<usize>> = vec![vec![]; nodes.n_supernodes()];
+    for node in 0..nodes.n_supernodes() {
+        let mut targets: Vec<usize> = nodes
+            .supernode(node)
+            .pattern()
+            .iter()
+            .map(|row| begins.partition_point(|begin| begin <= row) - 1)
+            .collect();
+        targets.dedup();
+        targets.into_iter().for_each(|target| updates[target].push(node));
+    }
+    let bytes = |node: usize| {
+        let starts = nodes.col_ptr_for_val();
+        8 * starts[node] as usize..8 * starts[node + 1] as usize
+    };
+    let mut all = vec![];
+    for (node, sources) in updates.iter().enumerate() {
+        all.extend(sources.iter().map(|source| (bytes(*source), false)));
+        all.push((bytes(node), true));
+    }
+    all
+}
+
+/// Operations of a round with this footprint.
+pub(crate) fn work(footprint: u64) -> u64 {
+    largest(footprint).map_or(0, |(_, symbolic)| flops(&symbolic))
+}
+
+/// Operations of the decomposition: w columns with r rows below their triangle cost the sum of the
+/// squares of their lengths.
+fn flops(symbolic: &SymbolicCholesky<u32>) -> u64 {
+    let SymbolicCholeskyRaw::Supernodal(nodes) = symbolic.raw() else { return 0 };
+    let of = |node: usize| {
+        let columns = nodes.supernode_end()[node] - nodes.supernode_begin()[node];
+        let below = nodes.supernode(node).pattern().len() as u64;
+        (1..=u64::from(columns)).map(|length| (length + below).pow(2)).sum::<u64>()
+    };
+    (0..nodes.n_supernodes()).map(of).sum()
+}
+
+impl Kernel for Cholesky {
+    fn footprint(&self) -> u64 {
+        self.factor.of::<u8>().len() as u64
+    }
+
+    fn round(&mut self) -> Work {
+        let par = Par::Seq;
+        let values = self.pattern.values(self.rounds);
+        let matrix = SparseColMatRef::new(self.pattern.matrix(), &values);
+        let parameters: Spec<LltParams, f64> = Spec::default();
+        let need = self.symbolic.factorize_numeric_llt_scratch::<f64>(par, parameters);
+        let buffer = &mut MemBuffer::new(need);
+        let none = LltRegularization::default();
+        let (factor, stack) = (self.factor.of_mut::<f64>(), MemStack::new(buffer));
+        let symbolic = &self.symbolic;
+        // The matrix is positive definite; a failure leaves a factor that `verify` refuses.
+        let _ = symbolic.factorize_numeric_llt(
+            factor,
+            matrix,
+            Side::Upper,
+            none,
+            par,
+            stack,
+            parameters,
+        );
+        self.rounds += 1;
+        Work { bytes: 2 * self.footprint(), flops: self.flops, accesses: 0 }
+    }
+
+    fn verify(&mut self) -> Result<(), Wrong> {
+        let Some(round) = self.rounds.checked_sub(1) else { return Ok(()) };
+        let mut found = self.pattern.product(round);
+        let factor = LltRef::new(&self.symbolic, self.factor.of::<f64>());
+        let buffer = &mut MemBuffer::new(self.symbolic.solve_in_place_scratch::<f64>(1, Par::Seq));
+        let unknowns = self.pattern.unknowns();
+        let right = MatMut::from_column_major_slice_mut(&mut found, unknowns, 1);
+        factor.solve_in_place_with_conj(faer::Conj::No, right, Par::Seq, MemStack::new(buffer));
+        // The comparison is false for NaN, which is therefore a wrong value.
+        let is_right = |at: usize, found: f64| (found - solution(at)).abs() <= TOLERANCE;
+        match found.iter().enumerate().find(|(at, found)| !is_right(*at, **found)) {
+            None => Ok(()),
+            Some((at, found)) => Err(Wrong {
+                what: format!("unknown {at}"),
+                found: found.to_string(),
+                expected: solution(at).to_string(),
+            }),
+        }
+    }
+
+    fn checksum(&self) -> u64 {
+        self.factor.of::<u64>().iter().fold(0, |sum, bits| mixed(sum, *bits))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nested_dissection_visits_each_point_once() {
+        for side in [4, 5, 9] {
+            let mut order = vec![];
+            dissect(side, [0..side, 0..side, 0..side], &mut order);
+            order.sort_unstable();
+            assert!(order.iter().enumerate().all(|(at, point)| at == *point as usize));
+            assert_eq!(order.len(), side.pow(3));
+        }
+    }
+
+    #[test]
+    fn a_wrong_page_of_the_factor_is_found() {
+        let mut cholesky = Cholesky::new(&Memory::Heap, 256 << 10, 1).expect("enough");
+        cholesky.round();
+        assert_eq!(cholesky.verify(), Ok(()));
+        let pages = cholesky.factor.of::<u8>().len() / 4096;
+        let other = cholesky.factor.of::<f64>()[..512].to_vec();
+        cholesky.factor.of_mut::<f64>()[pages / 2 * 512..][..512].copy_from_slice(&other);
+        assert!(cholesky.verify().is_err());
+    }
+}

@@ -1,0 +1,278 @@
+//! A step of gas dynamics on a cube of cells: the expansion of a ball of gas into near vacuum, as
+//! the study's AstroPhi computes it (Mironov et al., MCHPC'18, section 5.3.2).
+//!
+//! The equations of Euler for density, momentum and energy are solved with finite volumes: states
+//! at the faces of a cell are reconstructed linearly with the minmod limiter (van Leer, Journal of
+//! Computational Physics 1979), and the flux is that of Rusanov (USSR Computational Mathematics
+//! 1961). AstroPhi has parabolas and Roe's averages in their place: the accesses are the same, with
+//! two neighbours in each direction, and the operations per byte are of the same order.
+//!
+//! Boundaries are periodic, so that mass and energy are conserved; the initial state is a mirror
+//! image of itself, and so is each later state, bit for bit. Both are verified. The surroundings
+//! are not uniform, so that each step changes every cell.
+
+use crate::{
+    Kernel, SetupError, Work, Wrong, at_least,
+    memory::{Array, Memory},
+    mixed, team,
+};
+use std::f64::consts::TAU;
+
+/// Density, momentum along three axes, energy.
+const FIELDS: usize = 5;
+
+/// Bytes of a cell, of the old and of the new state.
+pub(crate) const BYTES: u64 = 2 * FIELDS as u64 * 8;
+
+/// The ratio of specific heats of a gas of single atoms.
+const GAMMA: f64 = 5.0 / 3.0;
+
+/// Part of a cell that a wave crosses in a step. The limit of the scheme in three dimensions is
+/// 1/6.
+const COURANT: f64 = 0.15;
+
+/// The largest relative error of sums and of mirrored values.
+const TOLERANCE: f64 = 1e-9;
+
+/// Operations of a cell: 13 conversions of states, 6 faces, and the sum of the fluxes.
+pub(crate) const FLOPS: u64 = 13 * 12 + 6 * (40 + 2 * 18 + 2 * 4 + 25) + 35;
+
+/// Density, velocities, pressure.
+type State = [f64; FIELDS];
+
+/// Both states of the cells.
+#[derive(Debug)]
+pub struct Gas {
+    /// The state of even rounds, and that of odd rounds: fields one after the other.
+    states: [Array; 2],
+    /// Cells along an edge, even.
+    side: usize,
+    threads: usize,
+    rounds: u32,
+    /// The largest speed of a wave in the last step.
+    speed: f64,
+    /// Sums of density and energy at the start.
+    sums: [f64; 2],
+}
+
+impl Gas {
+    /// Allocates the largest cube that is at most the footprint.
+    ///
+    /// # Errors
+    /// When the footprint is less than 8 x 8 x 8 cells, or memory cannot be allocated.
+    pub fn new(memory: &Memory, footprint: u64, threads: usize) -> Result<Self, SetupError> {
+        at_least("gas", footprint, 512 * BYTES)?;
+        let largest = ((footprint / BYTES) as f64).cbrt() as usize + 1;
+        let is_small_enough = |side: &usize| (*side as u64).pow(3) * BYTES <= footprint;
+        let side = (8..=largest).rev().filter(|side| side % 2 == 0).find(is_small_enough);
+        let side = side.unwrap_or(8);
+        let array = || memory.array(side.pow(3) * FIELDS * size_of::<f64>());
+        let states = [array()?, array()?];
+        let mut gas = Self { states, side, threads, rounds: 0, speed: 0.0, sums: [0.0; 2] };
+        gas.fill();
+        gas.sums = gas.conserved();
+        Ok(gas)
+    }
+
+    /// The initial state: a ball of gas at rest, in a thin gas with a wave.
+    fn fill(&mut self) {
+        let cells = self.side.pow(3);
+        let state = self.states[0].of_mut::<f64>();
+        for at in 0..cells {
+            for (field, value) in initial(self.side, at).into_iter().enumerate() {
+                state[field * cells + at] = value;
+            }
+        }
+        // The first touch must not be part of the measurement.
+        self.states[1].of_mut::<f64>().fill(0.0);
+        // The speed of sound is the same in all of the gas, which is at rest.
+        self.speed = GAMMA.sqrt();
+    }
+
+    /// The state of the last round.
+    fn state(&self) -> &[f64] {
+        self.states[self.rounds as usize % 2].of()
+    }
+
+    /// Sums of density and energy. The terms of mirrored cells are added in pairs.
+    fn conserved(&self) -> [f64; 2] {
+        let cells = self.side.pow(3);
+        let sum = |field: usize| {
+            let values = &self.state()[field * cells..][..cells];
+            values.chunks(self.side).map(|row| row.iter().sum::<f64>()).sum()
+        };
+        [sum(0), sum(FIELDS - 1)]
+    }
+}
+
+/// The fields of a cell at the start.
+fn initial(side: usize, at: usize) -> State {
+    let places = [at % side, at / side % side, at / side / side];
+    // Mirrored cells have equal distances, and thereby equal bits.
+    let to_edge = places.map(|place| place.min(side - 1 - place));
+    let to_middle = to_edge.map(|distance| side as f64 / 2.0 - distance as f64 - 0.5);
+    let radius = to_middle.iter().map(|distance| distance * distance).sum::<f64>().sqrt();
+    let is_inside = radius < 0.2 * side as f64;
+    let wave: f64 = to_edge.iter().map(|at| (TAU * *at as f64 / side as f64).cos()).sum();
+    let density = if is_inside { 1.0 } else { 1e-3 } * (1.0 + 0.05 * wave);
+    // The pressure equals the density: the speed of sound is the same in all of the gas.
+    [density, 0.0, 0.0, 0.0, density / (GAMMA - 1.0)]
+}
+
+/// Density, velocities and pressure of a cell.
+fn state_of(fields: &[&[f64]; FIELDS], at: usize) -> State {
+    let [density, x, y, z, energy] = fields.map(|field| field[at]);
+    let inverse = 1.0 / density;
+    let kinetic = 0.5 * (x * x + y * y + z * z) * inverse;
+    [density, x * inverse, y * inverse, z * inverse, (GAMMA - 1.0) * (energy - kinetic)]
+}
+
+/// Half of the limited slope between three cells.
+fn half_slope(before: f64, here: f64, after: f64) -> f64 {
+    let (left, right) = (here - before, after - here);
+    match left * right > 0.0 {
+        true if left.abs() < right.abs() => 0.5 * left,
+        true => 0.5 * right,
+        false => 0.0,
+    }
+}
+
+/// The conserved fields of a state and their flux along an axis, and the speed of its fastest wave.
+fn flux(state: &State, axis: usize) -> (State, State, f64) {
+    let [density, x, y, z, pressure] = *state;
+    let energy = pressure / (GAMMA - 1.0) + 0.5 * density * (x * x + y * y + z * z);
+    let fields = [density, density * x, density * y, density * z, energy];
+    let across = state[1 + axis];
+    let mut flux = fields.map(|field| field * across);
+    flux[1 + axis] += pressure;
+    flux[FIELDS - 1] += pressure * across;
+    (fields, flux, across.abs() + (GAMMA * pressure / density).sqrt())
+}
+
+/// The flux through the face between the second and the third of four cells, and the speed of the
+/// fastest wave.
+fn face(cells: [&State; 4], axis: usize) -> (State, f64) {
+    let [a, b, c, d] = cells;
+    let left: State = std::array::from_fn(|at| b[at] + half_slope(a[at], b[at], c[at]));
+    let right: State = std::array::from_fn(|at| c[at] - half_slope(b[at], c[at], d[at]));
+    let (left_fields, left_flux, left_speed) = flux(&left, axis);
+    let (right_fields, right_flux, right_speed) = flux(&right, axis);
+    let speed = left_speed.max(right_speed);
+    let of = |at: usize| {
+        0.5 * ((left_flux[at] + right_flux[at]) - speed * (right_fields[at] - left_fields[at]))
+    };
+    (std::array::from_fn(of), speed)
+}
+
+/// The new fields of a cell, and the speed of the fastest wave at its faces.
+fn step(fields: &[&[f64]; FIELDS], side: usize, at: usize, time: f64) -> (State, f64) {
+    let here = state_of(fields, at);
+    let mut change = [0.0; FIELDS];
+    let mut fastest = 0.0_f64;
+    for (axis, distance) in [1, side, side * side].into_iter().enumerate() {
+        let place = at / distance % side;
+        // Periodic boundaries.
+        let neighbour = |offset: usize| at - place * distance + (place + offset) % side * distance;
+        let around = [side - 2, side - 1, 1, 2].map(|offset| state_of(fields, neighbour(offset)));
+        let [a, b, d, e] = &around;
+        let (left, left_speed) = face([a, b, &here, d], axis);
+        let (right, right_speed) = face([b, &here, d, e], axis);
+        change.iter_mut().zip(right.iter().zip(&left)).for_each(|(sum, (r, l))| *sum += r - l);
+        fastest = fastest.max(left_speed).max(right_speed);
+    }
+    (std::array::from_fn(|field| fields[field][at] - time * change[field]), fastest)
+}
+
+impl Kernel for Gas {
+    fn footprint(&self) -> u64 {
+        self.states.iter().map(|state| state.of::<u8>().len() as u64).sum()
+    }
+
+    fn round(&mut self) -> Work {
+        let (side, cells) = (self.side, self.side.pow(3));
+        let time = COURANT / self.speed;
+        let [even, odd] = &mut self.states;
+        let (old, new) = if self.rounds.is_multiple_of(2) { (even, odd) } else { (odd, even) };
+        let old: &[f64] = old.of();
+        let fields: [&[f64]; FIELDS] = std::array::from_fn(|field| &old[field * cells..][..cells]);
+        // A thread has some planes of each field.
+        let share = side.div_ceil(self.threads.max(1)) * side * side;
+        let mut parts: Vec<Vec<&mut [f64]>> = (0..cells.div_ceil(share)).map(|_| vec![]).collect();
+        for field in new.of_mut::<f64>().chunks_mut(cells) {
+            parts.iter_mut().zip(field.chunks_mut(share)).for_each(|(part, it)| part.push(it));
+        }
+        let parts: Vec<(usize, Vec<&mut [f64]>)> = parts.into_iter().enumerate().collect();
+        let speeds = team::each(parts, |(part, mut new)| {
+            let mut fastest = 0.0_f64;
+            for at in 0..new[0].len() {
+                let (fields, speed) = step(&fields, side, part * share + at, time);
+                new.iter_mut().zip(fields).for_each(|(new, value)| new[at] = value);
+                fastest = fastest.max(speed);
+            }
+            fastest
+        });
+        self.speed = speeds.into_iter().fold(0.0, f64::max);
+        self.rounds += 1;
+        Work { bytes: self.footprint(), flops: FLOPS * cells as u64, accesses: 0 }
+    }
+
+    fn verify(&mut self) -> Result<(), Wrong> {
+        // The comparisons are false for NaN, which is therefore a wrong value.
+        let is_near = |found: f64, expected: f64, scale: f64| {
+            (found - expected).abs() <= TOLERANCE * scale.abs()
+        };
+        let wrong = |what: String, found: f64, expected: f64| {
+            Err(Wrong { what, found: found.to_string(), expected: expected.to_string() })
+        };
+        for ((name, found), expected) in
+            ["mass", "energy"].into_iter().zip(self.conserved()).zip(self.sums)
+        {
+            if !is_near(found, expected, expected) {
+                return wrong(format!("the sum of {name}"), found, expected);
+            }
+        }
+        let (side, cells) = (self.side, self.side.pow(3));
+        for (at, found) in self.state().iter().enumerate() {
+            let (field, place) = (at / cells, at % side);
+            // A mirror turns the momentum along its axis.
+            let sign = if field == 1 { -1.0 } else { 1.0 };
+            let expected = sign * self.state()[at - place + side - 1 - place];
+            if !is_near(*found, expected, expected.abs() + f64::MIN_POSITIVE) {
+                return wrong(format!("field {field} of cell {}", at % cells), *found, expected);
+            }
+        }
+        Ok(())
+    }
+
+    fn checksum(&self) -> u64 {
+        self.state().iter().fold(0, |sum, value| mixed(sum, value.to_bits()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uniform_gas_stays_at_rest() {
+        let uniform = [1.0, 0.0, 0.0, 0.0, 1.0];
+        let fields: Vec<Vec<f64>> = uniform.iter().map(|value| vec![*value; 512]).collect();
+        let fields: [&[f64]; FIELDS] = std::array::from_fn(|field| &fields[field][..]);
+        let (found, speed) = step(&fields, 8, 100, 0.1);
+        assert_eq!(found, uniform);
+        assert!((speed - (GAMMA * (GAMMA - 1.0)).sqrt()).abs() < 1e-12);
+    }
+
+    #[test]
+    fn every_step_changes_every_page_and_keeps_mass_and_energy() {
+        let mut gas = Gas::new(&Memory::Heap, 16 * 16 * 16 * BYTES, 2).expect("enough");
+        for round in 0..20 {
+            let before = gas.states[(gas.rounds as usize + 1) % 2].of::<u64>().to_vec();
+            gas.round();
+            let after = gas.state();
+            let is_new = |(a, b): (&[u64], &[f64])| a.iter().zip(b).any(|(a, b)| *a != b.to_bits());
+            assert!(before.chunks(512).zip(after.chunks(512)).all(is_new), "round {round}");
+            assert_eq!(gas.verify(), Ok(()), "round {round}");
+        }
+    }
+}
