@@ -32,6 +32,7 @@
 //! fault_around.rs    the number of pages read with one that faults
 //! regions.rs         the allocations of the program
 //! advise.rs          advice and pins of the program
+//! thrash.rs          threads that mostly wait for the drive, and the budget that would end it
 //! budget.rs          frames released to other processes
 //! ```
 //!
@@ -68,6 +69,8 @@ pub mod loop_detector;
 
 mod compact;
 
+mod thrash;
+
 mod write_back;
 
 mod discard;
@@ -97,19 +100,20 @@ use prefetch_queue::PrefetchQueue;
 use regions::Regions;
 use residency::Residency;
 use std::collections::VecDeque;
+use thrash::ThrashDetector;
 
 /// Sizes and limits of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Frames of the budget.
     pub frames: u32,
-    /// The order of fault-around in a region of which nothing is known yet.
+    /// The initial order of fault-around of a region.
     pub order: u8,
     /// Limits of the prefetch depth.
     pub prefetch: Limits,
 }
 
-/// Counters, in pages where nothing else is said.
+/// Counters, in pages unless another unit is given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Faults: touches of pages that were not mapped.
@@ -126,9 +130,9 @@ pub struct Counts {
     pub prefetch_hits: u64,
     /// Prefetched pages that were dropped untouched.
     pub prefetch_wasted: u64,
-    /// Inactive pages whose frames were taken for other pages.
+    /// Inactive pages whose frames were allocated to other pages.
     pub evicted: u64,
-    /// Stall time, nanoseconds; the caller, who has a clock, adds it.
+    /// Stall time, nanoseconds, added by the caller, as the cache has no clock.
     pub stalled_ns: u64,
     /// Prefetches by history; the others are of streams and matrices.
     pub history: Tally,
@@ -147,6 +151,7 @@ pub struct Cache {
     fault_around: FaultAround,
     advice: ProgramAdvice,
     released: Released,
+    thrash: ThrashDetector,
     /// Faults on absent pages that wait for a free frame.
     waiting: VecDeque<WaitingFault>,
     /// The process is about to fork.
@@ -167,6 +172,7 @@ impl Cache {
             fault_around: FaultAround::new(settings.order),
             advice: ProgramAdvice::default(),
             released: Released::default(),
+            thrash: ThrashDetector::default(),
             waiting: VecDeque::new(),
             is_frozen: false,
         }

@@ -3,10 +3,8 @@
 
 #![expect(unsafe_code, reason = "a store is handed memory")]
 
-use crate::{
-    kernel::memory::Memory,
-    store::{Piece, Store, Transfer, TransferError},
-};
+use crate::kernel::memory::Memory;
+use interleaf_store::{Piece, Store, Transfer, TransferError};
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
@@ -38,11 +36,11 @@ pub struct Drive {
     pub read_gbps: f64,
     /// The same for writing.
     pub write_gbps: f64,
-    /// RandomReads reads of single pages, by queue depth.
+    /// Random reads of single pages, by queue depth.
     pub random: Vec<RandomReads>,
 }
 
-/// RandomReads reads of 4 KiB pages.
+/// Random reads of 4 KiB pages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RandomReads {
     /// Reads at the same time.
@@ -77,7 +75,7 @@ pub fn measure(
     let most = depths.iter().map(|depth| depth * SMALL).max().unwrap_or(0);
     let memory = Memory::frames(most.max(LARGE * LARGE_DEPTH));
     let memory = memory.map_err(io::Error::from)?;
-    // RandomReads data: a drive may not store zeros or repeated content.
+    // Random data: a drive may not store zeros or repeated content.
     let mut state = SEED;
     for word in (0..memory.bytes()).step_by(8) {
         let next = random(&mut state).to_ne_bytes();
@@ -181,7 +179,7 @@ fn random(state: &mut u64) -> u64 {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::store::FileStore;
+    use interleaf_store::FileStore;
 
     #[test]
     fn a_store_is_measured() {

@@ -1,5 +1,5 @@
 //! The pager's interface to the kernel: userfaultfd, frames, moving pages between frames and
-//! regions, and the threads of the pager.
+//! regions.
 
 pub mod uffd;
 
@@ -18,5 +18,3 @@ pub(crate) mod waiters;
 pub mod sigbus;
 
 pub(crate) mod cpu_sharing;
-
-pub mod thread;

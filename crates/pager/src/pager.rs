@@ -11,19 +11,18 @@ use crate::{
         handle::FaultHandle,
         memory::Memory,
         sigbus::{self, Registration},
-        thread::{Thread, lock},
         uffd::FaultMode,
     },
     page::PAGE_BYTES,
-    reply,
     serve::{
         arena::{Arena, Owner},
         context::{Context, Request},
         fault_server::{self, FaultServer},
     },
     session::ledger::SlotGuard,
-    store::Store,
 };
+use interleaf_store::Store;
+use interleaf_thread::{Thread, channel, lock};
 use rustix::process::getpid;
 use std::{
     io,
@@ -63,7 +62,7 @@ impl Pager {
     /// ledger, and the number of frames that it begins with.
     ///
     /// # Errors
-    /// As of [`Pager::new`].
+    /// The errors of [`Pager::new`].
     pub fn with_slot(
         settings: Settings,
         bytes: usize,
@@ -173,7 +172,7 @@ impl Pager {
 
     /// Makes whole pages zeros, and waits until they are.
     pub fn discard(&self, addresses: &Range<usize>) {
-        let (done, is_done) = reply::channel();
+        let (done, is_done) = channel::channel();
         self.context.send(Request::Discard(self.context.pages(addresses), done));
         // Without a reply the fault server has ended, and with it all access to the pages.
         let _ = is_done.receive();
@@ -261,7 +260,8 @@ impl Drop for Region {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::{prefetch::Limits, store::FileStore};
+    use crate::prefetch::Limits;
+    use interleaf_store::FileStore;
 
     const SETTINGS: Settings =
         Settings { frames: 2048, order: 2, prefetch: Limits { initial: 16, max: 256 } };

@@ -1,8 +1,8 @@
 //! The prefetcher: predicts from past faults which pages a program will touch.
 //!
 //! A pager sees little of a program: a thread touched a page that was not mapped. Most loops over
-//! arrays are still plain to see. [`stream::Streams`] finds runs of neighbouring pages, and the
-//! distance from one run to the next:
+//! arrays are still visible. [`stream::Streams`] finds runs of neighbouring pages, and the distance
+//! from one run to the next:
 //!
 //! ```text
 //! a sweep          one run that does not end        0 1 2 3 4 5 6 ...
@@ -96,11 +96,11 @@ pub struct Limits {
 /// Pages to prefetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prefetch {
-    /// The stream that asks for them: to be told of wasted pages.
+    /// The stream that requests the pages, to which wasted pages are reported.
     pub stream: u32,
     /// The pages, in the order of their use; a single page stands for its fault-around.
     pub pages: Vec<Range<Page>>,
-    /// Pages of which not each touch needs to fault: they are mapped now if they are ready.
+    /// Pages that are mapped now if they are ready, so that their touches do not fault.
     pub map_early: Vec<Range<Page>>,
 }
 
@@ -132,7 +132,7 @@ pub const fn is_history_stream(stream: u32) -> bool {
     stream & HISTORY_BIT != 0 && stream != ADVISED_STREAM
 }
 
-/// Predicts by matrices and by streams, and by history what neither explains.
+/// Predicts by matrices and by streams; faults that neither explains are predicted by history.
 #[derive(Clone, Debug)]
 pub struct Prefetcher {
     matrices: Matrices,

@@ -1,4 +1,4 @@
-//! Checks by trial whether this user may do on this machine what a pager needs.
+//! Checks by trial that this user has the rights that a pager needs on this machine.
 
 use crate::kernel::uffd::{FaultMode, Userfault};
 use io_uring::IoUring;

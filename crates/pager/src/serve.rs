@@ -8,6 +8,8 @@ pub(crate) mod dirty;
 
 pub(crate) mod transfers;
 
+pub(crate) mod wake_sources;
+
 pub(crate) mod stall;
 
 pub(crate) mod error_log;

@@ -179,7 +179,7 @@ impl Session {
         Err(SessionError::Content { path: folder, why: "it comes and goes".into() })
     }
 
-    /// The session of this name that would be joined; `None` where a new session would begin.
+    /// The session of this name, if it runs and can be joined.
     ///
     /// # Errors
     /// When a session of this name runs with other settings.
@@ -198,7 +198,7 @@ impl Session {
 
     fn make(folder: &Path, settings: &SessionSettings) -> Result<Self, SessionError> {
         let path = folder.join("ledger");
-        // A ledger of a session that was killed before it began.
+        // The ledger is left from a session that was killed before it began.
         drop(fs::remove_file(&path));
         let ledger = BudgetLedger::create(&path, settings.dram_bytes / PAGE_BYTES)
             .map_err(system_error(&path))?;
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_of_a_killed_session_is_removed_unless_it_is_used() {
+    fn the_folder_of_a_killed_session_is_removed_unless_in_use() {
         let base = base();
         let session = Session::begin(base.path(), None, &settings()).unwrap();
         let folder = session.folder().to_path_buf();
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn a_half_made_session_is_made_anew() {
+    fn an_incomplete_session_is_recreated() {
         let base = base();
         let folder = base.path().join("job.s");
         make_private(&folder).unwrap();

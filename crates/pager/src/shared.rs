@@ -24,10 +24,10 @@
 //! maps pages.
 
 mod client;
+pub(crate) mod message;
 mod peers;
 mod pieces;
 mod server;
-pub(crate) mod wire;
 
 pub use client::{Client, Shares};
 pub use server::serve;

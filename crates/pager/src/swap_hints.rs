@@ -12,7 +12,7 @@
 
 pub mod scan;
 
-pub mod swap;
+pub mod group;
 
 use crate::{
     advice::Advice,

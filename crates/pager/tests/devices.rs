@@ -2,12 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use interleaf_pager::{
-    cache::Settings,
-    pager::Pager,
-    prefetch::Limits,
-    store::{FileStore, Options, backing},
-};
+use interleaf_pager::{cache::Settings, pager::Pager, prefetch::Limits};
+use interleaf_store::{FileStore, Options, backing};
 use std::{
     fs::{self, File},
     path::{Path, PathBuf},

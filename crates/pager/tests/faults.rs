@@ -3,12 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use interleaf_pager::{
-    cache::Settings,
-    pager::Pager,
-    prefetch::Limits,
-    store::{FileStore, Options, fault_injection::FaultPlan, retry::RetryPolicy},
-};
+use interleaf_pager::{cache::Settings, pager::Pager, prefetch::Limits};
+use interleaf_store::{FileStore, Options, fault_injection::FaultPlan, retry::RetryPolicy};
 use rand_pcg::{
     Pcg64Mcg,
     rand_core::{RngCore, SeedableRng},
@@ -198,7 +194,7 @@ fn a_full_store_ends_the_program_with_an_explanation() {
 }
 
 #[test]
-fn nothing_is_left_of_a_program_that_is_killed() {
+fn a_killed_program_leaves_no_file() {
     let folder = tempfile::tempdir_in(".").unwrap();
     let mut random = Pcg64Mcg::seed_from_u64(1);
     for _ in 0..12 {

@@ -19,6 +19,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod wire;
+
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -77,8 +79,8 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// Keeps the clients for which `serve` gives true; it is told which are ready. `clients` has to
-    /// be the list that was watched.
+    /// Keeps the clients for which `serve` returns true; its argument has the ready descriptors.
+    /// `clients` has to be the list that was watched.
     pub fn retain<C>(&self, clients: &mut Vec<C>, mut serve: impl FnMut(&mut C, bool) -> bool) {
         let mut ready = self.clients.iter();
         clients.retain_mut(|client| serve(client, ready.next().copied().unwrap_or(false)));
@@ -109,7 +111,7 @@ pub fn wait(watched: &Watched<'_>, timeout: Option<Duration>) -> io::Result<Turn
     Ok(Turn { control, listener, clients: ready.collect() })
 }
 
-/// True of an error after which the same call can succeed later.
+/// True for an error after which the same call can succeed later.
 pub fn is_retry(why: &io::Error) -> bool {
     matches!(why.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
@@ -135,7 +137,7 @@ impl Worker {
         Ok(Self { control: Some(control), thread: Some(thread) })
     }
 
-    /// True when the thread has returned by itself: it could not go on.
+    /// True when the thread has returned by itself: it could not continue.
     pub fn has_stopped(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
@@ -180,7 +182,7 @@ mod tests {
     };
 
     #[test]
-    fn only_what_is_ready_is_served() {
+    fn only_ready_descriptors_are_served() {
         let pairs: Vec<_> = (0..3).map(|_| UnixStream::pair().unwrap()).collect();
         let (ours, mut theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
         let (control, end) = UnixStream::pair().unwrap();

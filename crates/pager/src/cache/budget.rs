@@ -18,7 +18,7 @@ pub(super) struct Released {
     frames: u32,
     /// Frames that have to be released.
     target: u32,
-    /// Blocks that the caller has been told of.
+    /// Blocks that were reported to the caller.
     reported: usize,
 }
 
@@ -52,7 +52,7 @@ impl Cache {
     }
 
     /// The current budget, frames.
-    pub(super) const fn budget(&self) -> u32 {
+    pub const fn budget(&self) -> u32 {
         self.settings.frames - self.released.target
     }
 

@@ -13,7 +13,8 @@ use super::{
 /// Fragmentation matters from this order on: 2^7 frames are 512 KiB.
 pub(super) const CONTIGUOUS_ORDER_MIN: u8 = 7;
 
-/// One frame in this many of a block has to be free: of a fuller one too much would be evicted.
+/// The part of a block that has to be free before compaction: a fuller block would need too many
+/// evictions.
 const FREE_PART: u32 = 4;
 
 /// No extent begins with the frame.

@@ -4,8 +4,8 @@ use super::Span;
 use crate::page::Page;
 use std::{collections::BTreeSet, ops::Range};
 
-/// More consecutive failed writes than extents, by this many, mean that the store takes no more
-/// writes: a store that fails often does not fail always.
+/// The store is taken to accept no more writes when consecutive failed writes exceed the number of
+/// extents by this number: some writes succeed on a store that merely fails often.
 const FAILED_WRITES_MIN: usize = 256;
 
 /// The content of pages outside DRAM.
@@ -55,7 +55,7 @@ impl Durability {
         self.has_unstored = is_frozen;
     }
 
-    /// True if the store takes no more writes: each extent was to be written, and none was.
+    /// True if the store accepts no more writes: the write of each extent has failed.
     pub(super) const fn is_store_stuck(&self, extents: usize) -> bool {
         self.failed_writes > extents + FAILED_WRITES_MIN
     }

@@ -1,4 +1,4 @@
-//! The interface of the cache: events that it is told, and actions that it asks for.
+//! The interface of the cache: its events, and the actions that it requests.
 
 use crate::{
     advice::Advice,

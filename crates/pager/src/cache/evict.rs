@@ -5,9 +5,9 @@
 //! resident as *inactive* until its frames are needed. A fault on it in the meantime is a *refault*
 //! and shows that it is in use.
 //!
-//! Of a loop over more than the budget (see [`super::loop_detector`]) that order keeps nothing.
-//! Then a part of the loop is *protected*, and each pass evicts what it has just mapped, which is
-//! *probationary* (segmented LRU).
+//! In a loop over more pages than the budget (see [`super::loop_detector`]), this order evicts each
+//! page before its next use. Then a part of the loop is *protected*, and each pass evicts the pages
+//! that it has just mapped, which are *probationary* (segmented LRU).
 
 use super::{
     Action, Cache, Extent, ExtentState, Span,
@@ -19,14 +19,14 @@ use super::{
 use crate::{page::Page, prefetch::is_history_stream};
 use std::ops::Range;
 
-/// The reserve of free and inactive frames is at most one frame in this many of the budget, and at
-/// most 64 MiB, which suffice while a drive reads the next.
+/// The maximum of the reserve of free and inactive frames: the budget divided by this number, but
+/// at most 64 MiB, which suffice until the drive completes further transfers.
 const RESERVE_PART: u32 = 16;
 const RESERVE_MAX: u32 = 1 << 14;
 
-/// Up to one more frame in this many may be inactive if threads soon wait again for evicted pages:
-/// touches of mapped pages cannot be seen, refaults on inactive ones can, and keep pages resident
-/// (GEMM by rows).
+/// If threads soon wait for evicted pages again, additional frames may be inactive, up to the
+/// budget divided by this number: touches of mapped pages cannot be seen, but refaults on inactive
+/// pages can, and keep pages resident (GEMM by rows).
 const INACTIVE_PART: u32 = 4;
 
 /// The reserve grows by this factor per allocated frame and shrinks by one per refault, so that a
@@ -37,25 +37,40 @@ const RESERVE_GROWTH: u32 = 2;
 /// fragmentation.
 const FRAGMENTED_FACTOR: u32 = 4;
 
-/// In a loop, one frame in this many of the budget is probationary ...
+/// In a long loop (`loop_detector.rs`), each frame that is not protected costs a read in each pass:
+/// the reserve is the budget divided by this number.
+const LONG_RESERVE_PART: u32 = 256;
+
+/// In a loop, the probationary frames are the budget divided by this number, or one of the longest
+/// extents for each stream and one more if that is more: the streams may still use them. The second
+/// number is that of a long loop.
 const PROBATIONARY_PART: u32 = 32;
+const LONG_PROBATIONARY_PART: u32 = 256;
 
-/// ... and at least a huge page for each stream, in which the stream may still be, unless that is
-/// more than one frame in this many.
+/// Upper bound of the extents for streams: the budget divided by this number.
 const PROBATIONARY_MAX_PART: u32 = 8;
+const LONG_PROBATIONARY_MAX_PART: u32 = 32;
 
-/// One huge page in this many of a loop becomes protected after all, so that the pages of an
-/// earlier phase do not stay protected for ever (bimodal insertion: Qureshi et al., "Adaptive
-/// Insertion Policies for High Performance Caching", ISCA 2007) ...
+/// In a long loop, an extent becomes protected if this number of its size fits into the protected
+/// share.
+const PROTECT_SLACK: u32 = 2;
+
+/// One huge page in this number becomes protected in a loop, so that the pages of an earlier phase
+/// do not stay protected for ever (bimodal insertion: Qureshi et al., "Adaptive Insertion Policies
+/// for High Performance Caching", ISCA 2007).
 const BIMODAL_ONE_IN: u64 = 16;
 
-/// ... and others whenever this multiple of all frames has been mapped in loops.
+/// The same in a long loop, where samples show sooner that protected pages are not used.
+const LONG_BIMODAL_ONE_IN: u64 = 64;
+
+/// Other huge pages are selected for bimodal insertion whenever this multiple of all frames has
+/// been mapped in loops.
 const BIMODAL_ROUND: u64 = 4;
 
-/// True if a page of a loop becomes protected in this round. All pages of a huge page do, or none:
-/// protected pieces would leave gaps in which no long transfer fits.
-const fn is_bimodal_sample(page: Page, round: u64) -> bool {
-    hash(page >> ORDER_MAX, round).is_multiple_of(BIMODAL_ONE_IN)
+/// True if a page of a loop becomes protected in this round. The result is the same for all pages
+/// of a huge page: protected pieces would leave gaps in which no long transfer fits.
+const fn is_bimodal_sample(page: Page, round: u64, one_in: u64) -> bool {
+    hash(page >> ORDER_MAX, round).is_multiple_of(one_in)
 }
 
 /// Fibonacci hashing (Knuth, The Art of Computer Programming vol. 3, section 6.4).
@@ -69,6 +84,9 @@ pub(super) struct Reclaim {
     pub(super) loop_detector: LoopDetector,
     /// Frames mapped in loops so far.
     loop_frames: u64,
+    /// Frames that became protected by bimodal insertion, and for which the oldest protected ones
+    /// have to go.
+    inserted_frames: u32,
     /// Frames to keep free or inactive.
     reserve: u32,
     /// An allocation failed for want of contiguous frames.
@@ -82,6 +100,7 @@ impl Reclaim {
         Self {
             loop_detector: LoopDetector::new(frames),
             loop_frames: 0,
+            inserted_frames: 0,
             reserve: 0,
             is_fragmented: false,
             is_victim_pinned: false,
@@ -89,8 +108,8 @@ impl Reclaim {
     }
 
     /// Notes that an extent is mapped, of a cache of `frames` frames; true if it belongs in the
-    /// probationary queue.
-    pub(super) fn on_map(&mut self, extent: &Extent, frames: u32) -> bool {
+    /// probationary queue. `has_room` if it fits into the protected share.
+    pub(super) fn on_map(&mut self, extent: &Extent, frames: u32, has_room: bool) -> bool {
         let span = extent.span();
         self.loop_detector.on_map(&span.pages());
         let is_loop = self.loop_detector.is_loop();
@@ -100,7 +119,14 @@ impl Reclaim {
         let round = self.loop_frames / (BIMODAL_ROUND * u64::from(frames));
         // A refault on a probationary extent does not make it protected.
         let is_probationary = is_of_loop || extent.is_probationary && is_loop;
-        is_probationary && !is_bimodal_sample(span.page, round)
+        if !is_probationary || has_room {
+            return false;
+        }
+        let is_long = self.loop_detector.is_long_loop();
+        let one_in = if is_long { LONG_BIMODAL_ONE_IN } else { BIMODAL_ONE_IN };
+        let is_inserted = is_bimodal_sample(span.page, round, one_in);
+        self.inserted_frames += extent.frames() * u32::from(is_inserted);
+        !is_inserted
     }
 
     /// A refault: pages were touched while they were inactive, or being evicted.
@@ -149,7 +175,9 @@ impl Cache {
     }
 
     fn reserve_max(&self) -> u32 {
-        let part = (self.budget() / RESERVE_PART).min(RESERVE_MAX);
+        let is_long = self.reclaim.loop_detector.is_long_loop();
+        let part = if is_long { LONG_RESERVE_PART } else { RESERVE_PART };
+        let part = (self.budget() / part).min(RESERVE_MAX);
         let early = self.reclaim.loop_detector.early_eviction_share();
         let inactive = f64::from(self.budget() / INACTIVE_PART) * early;
         (part + inactive as u32).max(2 << self.settings.order) + self.release_backlog()
@@ -189,34 +217,74 @@ impl Cache {
         None
     }
 
-    /// True if protected extents fill their share of the budget, so that probationary ones are the
-    /// victims.
-    fn protected_share_is_full(&self, reserve: u32) -> bool {
+    /// Frames that protected extents may fill in a loop; the others are the reserve, prefetched
+    /// pages, and probationary extents.
+    fn protected_max(&self, reserve: u32) -> u32 {
         let frames = self.budget();
-        let of_streams = (self.prefetch.active_streams() + 1) << ORDER_MAX;
-        let probationary =
-            (frames / PROBATIONARY_PART).max(of_streams.min(frames / PROBATIONARY_MAX_PART));
-        let protected = frames.saturating_sub(reserve + self.prefetch.frames() + probationary);
-        self.residency.protected_frames() <= protected
+        let of_streams = (self.prefetch.active_streams() + 1) << self.prefetch_order_max();
+        let (part, max_part, prefetched) = match self.reclaim.loop_detector.is_long_loop() {
+            // The limit of prefetched frames: their number varies, and pages that make room for a
+            // moment are read again.
+            true => {
+                let prefetched = self.prefetched_frames_max();
+                (LONG_PROBATIONARY_PART, LONG_PROBATIONARY_MAX_PART, prefetched)
+            }
+            false => (PROBATIONARY_PART, PROBATIONARY_MAX_PART, self.prefetch.frames()),
+        };
+        let probationary = (frames / part).max(of_streams.min(frames / max_part));
+        frames.saturating_sub(reserve + prefetched + probationary)
+    }
+
+    /// True if an extent of a long loop fits into the protected share.
+    pub(super) fn has_room_to_protect(&self, frames: u32) -> bool {
+        if !self.reclaim.loop_detector.is_long_loop() {
+            return false;
+        }
+        let max = self.protected_max(self.reserve_max());
+        self.residency.protected_frames() + PROTECT_SLACK * frames <= max
             && !self.reclaim.loop_detector.is_releasing_protected()
     }
 
-    /// A protected huge page, if it is time to evict one and see whether it is missed: smaller
-    /// pieces would leave gaps in which no long transfer fits.
-    fn protected_sample(&self, reserve: u32) -> Option<Range<Page>> {
-        let oldest = self.residency.oldest_protected();
-        let oldest = oldest.filter(|_| self.protected_share_is_full(reserve))?;
-        let is_time = self.residency.oldest_probationary().is_some()
-            && self.reclaim.loop_detector.is_time_to_sample(1 << ORDER_MAX);
-        let start = self.residency.extent(oldest).span().page >> ORDER_MAX << ORDER_MAX;
-        is_time.then_some(start..start + (1 << ORDER_MAX))
+    /// True if protected extents are within their share, so that probationary ones are the victims.
+    fn is_protected_within_share(&self, reserve: u32) -> bool {
+        self.residency.protected_frames() <= self.protected_max(reserve)
+            && !self.reclaim.loop_detector.is_releasing_protected()
     }
 
-    /// Chooses the victim among mapped extents.
-    fn victim(&self, reserve: u32) -> Option<ExtentId> {
+    /// Protected pages to evict as a sample, if a sample is due: as many as the longest extent
+    /// has, since smaller pieces would leave gaps in which no long transfer fits.
+    fn protected_sample(&self, reserve: u32) -> Option<Range<Page>> {
+        let oldest = self.residency.oldest_protected();
+        let oldest = oldest.filter(|_| self.is_protected_within_share(reserve))?;
+        let order = self.prefetch_order_max();
+        let is_time = self.residency.oldest_probationary().is_some()
+            && self.reclaim.loop_detector.is_time_to_sample(1 << order);
+        let start = self.residency.extent(oldest).span().page >> order << order;
+        is_time.then_some(start..start + (1 << order))
+    }
+
+    /// Chooses the victim among mapped extents. In a long loop, the newest protected extent is the
+    /// one that is used last; the oldest are replaced by bimodal insertion. A pinned victim is
+    /// mapped again and is then the newest: the oldest is next.
+    fn victim(&mut self, reserve: u32) -> Option<ExtentId> {
         let probationary = self.residency.oldest_probationary();
-        let first = probationary.filter(|_| self.protected_share_is_full(reserve));
-        first.or(self.residency.oldest_protected()).or(probationary)
+        let is_long = self.reclaim.loop_detector.is_long_loop();
+        if !is_long {
+            self.reclaim.inserted_frames = 0;
+        }
+        let first = probationary.filter(|_| self.is_protected_within_share(reserve));
+        let oldest = self.residency.oldest_protected();
+        let Reclaim { inserted_frames, is_victim_pinned, .. } = self.reclaim;
+        let protected = match is_long && inserted_frames == 0 && !is_victim_pinned {
+            true => self.residency.newest_protected(),
+            false => oldest,
+        };
+        let victim = first.or(protected).or(probationary)?;
+        if Some(victim) == oldest && first.is_none() {
+            let frames = self.residency.extent(victim).frames();
+            self.reclaim.inserted_frames = self.reclaim.inserted_frames.saturating_sub(frames);
+        }
+        Some(victim)
     }
 
     /// Evicts a mapped extent, and all others in a block of frames as long as the largest

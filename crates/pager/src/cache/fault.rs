@@ -3,8 +3,8 @@
 use super::{Action, Cache, ExtentState, WaitingFault, frame_pool::ORDER_MAX};
 use crate::{advice::Advice, page::Page};
 
-/// An untouched huge page is filled with zeros as a whole while more than one frame in this many is
-/// free.
+/// A fault in an untouched huge page fills the whole huge page with zeros while more than this part
+/// of the frames is free.
 const FREE_FOR_ZEROS_PART: u32 = 4;
 
 impl Cache {

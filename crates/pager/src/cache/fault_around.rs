@@ -1,9 +1,9 @@
-//! Fault-around: how many pages are read with one that faults, where no stream knows.
+//! Fault-around: the number of pages that are read with a faulting page that belongs to no stream.
 //!
-//! Each region learns an order: the pages of an aligned block of 2^order pages are loaded together
-//! if such neighbours are touched soon after. Touches of mapped pages cannot be seen, therefore one
-//! extent in a few is a *probe*: only the page that faulted is mapped, so that touches of the
-//! others fault.
+//! Each region learns an order: the pages of an aligned block of 2^order pages are loaded together,
+//! if faults on such blocks are usually followed by touches of the other pages. Touches of mapped
+//! pages cannot be seen. One extent in [`PROBE_ONE_IN`] is therefore a *probe*: only the faulting
+//! page is mapped, so that touches of the other pages fault.
 
 use super::{Cache, Extent, ExtentState, index::ExtentId, regions::Regions};
 use crate::page::Page;
@@ -13,21 +13,22 @@ use std::{collections::BTreeMap, mem, ops::Range};
 /// block.
 const PROBE_ONE_IN: u32 = 7;
 
-/// A probe is judged after this many faults in its region ...
+/// A probe is judged after this number of faults in its region.
 const JUDGED_AFTER: u32 = 64;
 
-/// ... or, where late use counts, after pages of this part of the budget were loaded: pages that
-/// are used while they are resident might as well be read at once.
+/// If late use counts, a probe is judged after the budget divided by this number has been loaded:
+/// pages that are used while they are resident can be read together as well.
 const RESIDENT_PART: u64 = 4;
 
-/// Late use counts while patience is above zero; it is at most this many probes.
+/// Late use counts while patience is above zero; patience is limited to this number of probes.
 const PATIENCE_MAX: i32 = 8;
 
-/// Late use shows before late disuse does: the first probes must not suffice to make it count.
+/// The least and initial patience: late use is detected earlier than late disuse, so that the first
+/// probes must not suffice.
 const PATIENCE_MIN: i32 = -24;
 
-/// Random accesses use many pages in the end: a probe that is not used in time counts as much as
-/// this many that are used late.
+/// Random accesses use many pages in the end: a probe without late use weighs as much as this
+/// number of probes with late use.
 const DISUSE_WEIGHT: i32 = 6;
 
 /// Probes watched at once, of those that were judged and of those that were not.
@@ -245,8 +246,8 @@ impl FaultAroundSize {
         if probe.is_too_small() {
             self.patience = (self.patience + i32::from(probe.is_late)).min(PATIENCE_MAX);
             if !probe.is_late {
-                // Only the first of two neighbours to be touched can show this early: it votes for
-                // both.
+                // Of two neighbouring blocks, only the block touched first can show this early: it
+                // votes for both.
                 self.vote(2);
             } else if self.patience > 0 {
                 self.vote(1);

@@ -5,8 +5,8 @@
 //! just used. Such a loop shows in the reads: they are prefetches, of pages that were evicted not
 //! long ago.
 //!
-//! Another loop looks the same: one over less than the budget, while an earlier phase has filled
-//! the rest. Protected pages are of the loop only if they are touched again with it. Therefore some
+//! A loop over less than the budget, while pages of an earlier phase fill the rest, shows the same
+//! reads. Protected pages belong to the loop only if the loop touches them again. Therefore some
 //! protected pages are evicted and watched as *samples*; if none is touched while the loop makes
 //! its passes, all protected pages are released.
 //!
@@ -18,38 +18,54 @@
 use crate::page::Page;
 use std::{collections::VecDeque, ops::Range};
 
-/// Evictions are remembered until pages of this many budgets were evicted since: of a longer loop,
-/// little fits in any case.
+/// An eviction is remembered until this multiple of the budget has been evicted after it: only a
+/// small part of a longer loop fits in any case.
 const REMEMBERED_BUDGETS: u32 = 4;
 
-/// A loop begins when this share of reads are of a loop ...
+/// A loop begins at this share of reads that belong to a loop.
 const BEGIN_SHARE: f64 = 0.5;
 
-/// ... and ends below this share: a phase has ended, and its pages must not stay protected.
+/// A loop ends below this share: the phase has ended, and its pages must not stay protected.
 const END_SHARE: f64 = 0.25;
 
-/// Evicted too early: fewer pages than one in this many of the budget were evicted since.
+/// An eviction was too early if the page is read again before the budget divided by this number has
+/// been evicted.
 const EARLY_PART: u32 = 4;
 
-/// The share of early evictions among reads and refaults, up to which a loop may begin ...
+/// The largest share of early evictions among reads and refaults at which a loop may begin.
 const EARLY_BEGIN_MAX: f64 = 0.15;
 
-/// ... and up to which it goes on: within a loop they show less.
+/// The largest share of early evictions at which a loop continues: within a loop, early evictions
+/// are a weaker sign.
 const EARLY_END_MAX: f64 = 0.25;
 
-/// A shorter distance between two uses counts this much less for the length of a pass: it is of a
-/// part of the loop.
+/// For the length of a pass, a shorter distance between two uses has a weight divided by this
+/// number: it belongs to a part of the loop.
 const SHORTER_WEIGHT: f64 = 4.0;
 
 /// Samples that are watched at once.
 const SAMPLES_MAX: usize = 16;
 
-/// Samples that were not touched, less those that were, that show that protected pages are of no
-/// use.
+/// Protected pages are useless when the samples without a touch exceed those with a touch by this
+/// number.
 const UNUSED_SAMPLES: u32 = 4;
 
-/// One part in this many of the cost of reading probationary pages may be spent on samples.
+/// The maximum cost of samples: the cost of reading probationary pages divided by this number, and
+/// in a long loop by the second number.
 const SAMPLE_COST_PART: u32 = 64;
+const LONG_SAMPLE_COST_PART: u32 = 256;
+
+/// A loop is long if nearly all of its prefetched pages are in extents of at least 2^3 pages: it
+/// goes through arrays in order. Other loops jump, and need more prefetches at the same time. The
+/// shares at which a long loop begins and ends.
+const LONG_BEGIN_SHARE: f64 = 0.95;
+const LONG_END_SHARE: f64 = 0.75;
+const LONG_EXTENT: u32 = 8;
+
+/// The largest shares of early evictions at which a long loop begins and continues: pages that are
+/// used again soon need a large reserve.
+const EARLY_LONG_BEGIN_MAX: f64 = 0.02;
+const EARLY_LONG_END_MAX: f64 = 0.1;
 
 /// Pages are remembered in groups of 2^n.
 const GROUP_ORDER: u8 = 2;
@@ -63,9 +79,12 @@ pub struct LoopDetector {
     evicted_at: Vec<u32>,
     /// Pages evicted so far.
     now: u32,
-    /// Recent share of reads that are of a loop: prefetched, and evicted not long ago.
+    /// Recent share of reads that belong to a loop: prefetches of recently evicted pages.
     loop_share: f64,
     is_loop: bool,
+    /// Recent share of prefetched pages that are read in long extents.
+    long_share: f64,
+    is_long: bool,
     /// Recent share of reads and refaults of pages that were evicted too early and not prefetched.
     early_share: f64,
     /// Evictions from one use of a page to the next, of the pages with the longest distance.
@@ -94,6 +113,8 @@ impl LoopDetector {
             now: 0,
             loop_share: 0.0,
             is_loop: false,
+            long_share: 0.0,
+            is_long: false,
             early_share: 0.0,
             pass_length: 0.0,
             cost_since_sample: 0,
@@ -108,7 +129,12 @@ impl LoopDetector {
         self.is_loop && self.releasing == 0
     }
 
-    /// The share of reads that threads wait for because of too early an eviction, 0 to 1.
+    /// True in such a loop that goes through arrays in order.
+    pub const fn is_long_loop(&self) -> bool {
+        self.is_loop() && self.is_long
+    }
+
+    /// The share of reads that threads wait for because of early evictions, 0 to 1.
     pub const fn early_eviction_share(&self) -> f64 {
         self.early_share
     }
@@ -120,7 +146,8 @@ impl LoopDetector {
 
     /// True if it is time to evict this many protected frames as a sample.
     pub const fn is_time_to_sample(&self, frames: u32) -> bool {
-        self.is_loop() && self.cost_since_sample / SAMPLE_COST_PART >= read_cost(frames)
+        let part = if self.is_long_loop() { LONG_SAMPLE_COST_PART } else { SAMPLE_COST_PART };
+        self.is_loop() && self.cost_since_sample / part >= read_cost(frames)
     }
 
     /// Probationary pages are being unmapped.
@@ -192,6 +219,10 @@ impl LoopDetector {
         let age = self.now.wrapping_sub(evicted_at);
         let is_again = evicted_at > 0 && age <= self.frames.saturating_mul(REMEMBERED_BUDGETS);
         let weight = self.weight(pages);
+        if is_prefetch {
+            let is_long = f64::from(u8::from(pages >= LONG_EXTENT));
+            self.long_share += (is_long - self.long_share) * weight;
+        }
         let of_loop = if is_again && is_prefetch { 1.0 } else { 0.0 };
         self.loop_share += (of_loop - self.loop_share) * weight;
         let is_early = is_again && !is_prefetch && age <= self.frames / EARLY_PART;
@@ -203,6 +234,11 @@ impl LoopDetector {
         let (share, early_max) =
             if self.is_loop { (END_SHARE, EARLY_END_MAX) } else { (BEGIN_SHARE, EARLY_BEGIN_MAX) };
         self.is_loop = self.loop_share > share && self.early_share < early_max;
+        let (share, early_max) = match self.is_long {
+            true => (LONG_END_SHARE, EARLY_LONG_END_MAX),
+            false => (LONG_BEGIN_SHARE, EARLY_LONG_BEGIN_MAX),
+        };
+        self.is_long = self.is_loop && self.long_share > share && self.early_share < early_max;
         if !self.is_loop {
             self.samples.clear();
         }
@@ -233,6 +269,22 @@ mod tests {
         assert!(pass(&mut detector, 0, true));
         assert!(!pass(&mut detector, 10_000, true), "other pages");
         assert!(!pass(&mut detector, 10_000, false), "not prefetched");
+    }
+
+    #[test]
+    fn a_long_loop_is_one_of_long_prefetches() {
+        let mut detector = LoopDetector::new(1000);
+        let pass = |detector: &mut LoopDetector, length: u32| {
+            for page in (0..2000).step_by(length as usize) {
+                detector.on_read(page, length, true);
+                detector.on_evict(page, length);
+            }
+            detector.is_long_loop()
+        };
+        assert!(!pass(&mut detector, 4) && !pass(&mut detector, 4));
+        assert!(detector.is_loop(), "of short extents");
+        assert!(pass(&mut detector, 16));
+        assert!(!pass(&mut detector, 4));
     }
 
     /// Loops over 300 probationary pages, evicts protected samples as often as allowed, and returns
@@ -301,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_soon_after_an_eviction_show_that_it_was_too_early() {
+    fn faults_soon_after_an_eviction_are_early_evictions() {
         let mut detector = LoopDetector::new(1000);
         let pass = |detector: &mut LoopDetector, pages: Page, is_prefetch: bool| {
             for page in (0..pages).step_by(4) {
@@ -325,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn once_all_is_released_it_is_a_loop_again() {
+    fn a_loop_is_detected_again_after_its_release() {
         let mut detector = LoopDetector::new(1000);
         let pass = |detector: &mut LoopDetector| {
             for page in (0..300).step_by(4) {

@@ -16,25 +16,41 @@ use std::{
     ops::Range,
 };
 
-/// Prefetched and untouched pages hold at most one frame in this many of the budget ...
+/// The maximum of frames with prefetched and untouched pages: the budget divided by this number,
+/// within the next two limits.
 const PREFETCHED_PART: u32 = 16;
 
-/// ... and no more than keep several drives busy: 128 MiB ...
+/// Upper limit: 128 MiB keep several drives busy.
 const PREFETCHED_MAX: u32 = 1 << 15;
 
-/// ... and no fewer than bridge a drive's late answers, 16 MiB, unless those are more than one
-/// frame in this many.
+/// Lower limit: 16 MiB bridge late completions of a drive, but at most the budget divided by this
+/// number.
 const PREFETCHED_MIN: u32 = 1 << 12;
 const PREFETCHED_MIN_PART: u32 = 8;
 
-/// A stream that had its share of frames uses one in this many before it gets more.
+/// The same in a long loop over more than the budget, where each frame that holds no page of the
+/// loop costs a read in each pass: the budget divided by this number, but at least 3 MiB, at which
+/// a drive gives most of its bandwidth, or the budget divided by `PREFETCHED_MIN_PART` if that is
+/// less.
+const LOOP_PREFETCHED_PART: u32 = 128;
+const LOOP_PREFETCHED_MIN: u32 = 3 << 8;
+
+/// In such a loop, an extent has at most the budget divided by this number: an extent is evicted as
+/// a whole, and few large ones could not divide the budget finely.
+const LOOP_EXTENT_PART: u32 = 512;
+
+/// At least this number of pages are prefetched at once.
+const LOOP_EXTENT_MIN: u32 = 8;
+
+/// A stream that holds its share of frames has to use this part of the share before it gets more.
 const USED_PART: u32 = 8;
 
 /// A fault on a queued page loads at most 2^7 pages of the queue, 512 KiB: the thread waits for all
 /// of it, and a drive gives most of its bandwidth at that length.
 const FAULT_ORDER_MAX: u8 = 7;
 
-/// A stream waits for the rest of a huge page only while it is this many huge pages ahead.
+/// A stream waits for the rest of a huge page only if its prefetches are this number of huge pages
+/// ahead.
 const HUGE_PAGES_AHEAD: u64 = 2;
 
 /// The prefetch clock makes this many ticks while as many pages as the budget has are loaded; a
@@ -97,7 +113,7 @@ impl QueuedPrefetch {
     }
 
     /// The order of the largest block around a page within a queued range, if the page is near the
-    /// beginning of that: a fault far into a range is not of the stream.
+    /// beginning of the range: a fault far into a range does not belong to the stream.
     fn order_around(&self, page: Page) -> Option<u8> {
         let is_near = |range: &&Range<Page>| {
             let far = if self.is_descending { range.end - page } else { page - range.start };
@@ -120,7 +136,7 @@ pub(super) struct PrefetchQueue {
     queued: VecDeque<QueuedPrefetch>,
     /// Frames of prefetched pages, loaded or being loaded, that were not touched yet.
     frames: u32,
-    /// The same by stream; of a stream without any there is no entry.
+    /// The same by stream; a stream without frames has no entry.
     frames_by_stream: BTreeMap<u32, u32>,
 }
 
@@ -242,12 +258,12 @@ impl PrefetchQueue {
 struct NextBlock {
     page: Page,
     order: u8,
-    /// The block is of the fault-around of a single page.
+    /// The block belongs to the fault-around of a single page.
     is_fault_around: bool,
 }
 
 impl Cache {
-    /// Asks the prefetcher which pages the fault announces, and queues these.
+    /// Queues the pages that the prefetcher predicts after the fault.
     pub(super) fn plan_prefetch(&mut self, fault: PageFault, actions: &mut Vec<Action>) {
         let PageFault { thread, page, offset, .. } = fault;
         let extent = self.residency.find(page).map(|id| *self.residency.extent(id));
@@ -281,7 +297,7 @@ impl Cache {
             let stream = queued.stream;
             let has = self.prefetch.frames_of(stream);
             let share = max / (self.prefetch.active_streams() + u32::from(has == 0));
-            // The next block is not even looked for if the stream has its share: that takes time.
+            // Do not search for the next block if the stream has its share: the search takes time.
             let enough = if queued.is_at_share { share - share / USED_PART } else { share };
             queued.is_at_share = has > 0 && has >= enough;
             if queued.is_at_share {
@@ -311,10 +327,25 @@ impl Cache {
     }
 
     /// Frames that prefetched and untouched pages may hold.
-    fn prefetched_frames_max(&self) -> u32 {
+    pub(super) fn prefetched_frames_max(&self) -> u32 {
         let frames = self.budget();
-        let min = PREFETCHED_MIN.min(frames / PREFETCHED_MIN_PART);
-        (frames / PREFETCHED_PART).clamp(min, PREFETCHED_MAX)
+        let (part, min) = match self.reclaim.loop_detector.is_long_loop() {
+            true => (LOOP_PREFETCHED_PART, LOOP_PREFETCHED_MIN),
+            false => (PREFETCHED_PART, PREFETCHED_MIN),
+        };
+        let min = min.min(frames / PREFETCHED_MIN_PART);
+        (frames / part).clamp(min, PREFETCHED_MAX)
+    }
+
+    /// The largest order of prefetched extents.
+    pub(super) fn prefetch_order_max(&self) -> u8 {
+        match self.reclaim.loop_detector.is_long_loop() {
+            true => {
+                let pages = (self.budget() / LOOP_EXTENT_PART).max(LOOP_EXTENT_MIN);
+                pages.ilog2().min(ORDER_MAX.into()) as u8
+            }
+            false => ORDER_MAX,
+        }
     }
 
     fn count_prefetch(&mut self, id: ExtentId) {
@@ -359,7 +390,7 @@ impl Cache {
             };
             // A short range stands for the fault-around of its first page.
             if range.end - range.start > 1 << self.fault_around.order_at(&self.regions, page) {
-                let order = aligned_order(page, range, is_descending, ORDER_MAX);
+                let order = aligned_order(page, range, is_descending, self.prefetch_order_max());
                 return Some(NextBlock { page, order, is_fault_around: false });
             }
             queued.fault_around = self.fault_around.pages_around(&self.regions, &(page..page + 1));
@@ -500,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn so_are_those_of_a_descending_stream_and_of_one_with_an_empty_queue() {
+    fn skipped_pages_of_descending_or_idle_streams_are_queued_again() {
         let (mut cache, Prefetch { stream, pages, .. }) =
             swept(Advice::Normal, (1..=6).map(|at| FAR - (at << ORDER_MAX)));
         let Range { start, end } = pages[0].clone();

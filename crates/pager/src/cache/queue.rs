@@ -38,7 +38,12 @@ impl ExtentQueue {
         (self.first != NONE).then_some(self.first)
     }
 
-    /// Adds an extent that is in no queue at the end.
+    /// The newest extent.
+    pub fn last(&self) -> Option<ExtentId> {
+        (self.last != NONE).then_some(self.last)
+    }
+
+    /// Appends an extent that is in no queue.
     pub fn push(&mut self, links: &mut Links, id: ExtentId) {
         let at = id as usize;
         if links.0.len() <= at {

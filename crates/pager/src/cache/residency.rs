@@ -216,6 +216,10 @@ impl Residency {
         self.protected.first()
     }
 
+    pub(super) fn newest_protected(&self) -> Option<ExtentId> {
+        self.protected.last()
+    }
+
     pub(super) fn oldest_probationary(&self) -> Option<ExtentId> {
         self.probationary.first()
     }

@@ -1,10 +1,7 @@
 //! Transitions of an extent between the states that [`crate::cache`] draws. Write-back, which
 //! follows an unmap, has a file of its own: `write_back.rs`.
 
-use super::{
-    Action, Cache, Extent, ExtentState, Failed, Span, WaitingFault, frame_pool::ORDER_MAX,
-    index::ExtentId,
-};
+use super::{Action, Cache, Extent, ExtentState, Failed, Span, WaitingFault, index::ExtentId};
 use crate::{page::Page, prefetch::is_history_stream};
 use std::ops::Range;
 
@@ -32,6 +29,7 @@ impl Cache {
             self.counts.read += 1 << order;
             self.reclaim.loop_detector.on_read(span.page, 1 << order, stream != 0);
         }
+        self.thrash.on_load(span.pages(), is_stored && stream == 0);
         actions.push(if is_stored { Action::Read(id, span) } else { Action::Zero(id, span) });
         Some(id)
     }
@@ -103,8 +101,9 @@ impl Cache {
     /// Ready to Mapping.
     pub(super) fn map(&mut self, id: ExtentId, is_write: bool, actions: &mut Vec<Action>) {
         self.remove_ready(id);
+        let has_room = self.has_room_to_protect(self.residency.extent(id).frames());
         let extent = self.residency.extent_mut(id);
-        extent.is_probationary = self.reclaim.on_map(extent, self.settings.frames);
+        extent.is_probationary = self.reclaim.on_map(extent, self.settings.frames, has_room);
         extent.state = ExtentState::Mapping;
         extent.is_claimed = false;
         extent.is_dirty |= is_write;
@@ -176,13 +175,14 @@ impl Cache {
         self.counts.history.hits += if is_history_stream(stream) { frames } else { 0 };
     }
 
-    /// Maps the ready neighbours of an extent that the same stream prefetched, up to a huge page:
-    /// where frames are fragmented, extents are small, and each would be a fault of its own.
+    /// Maps the ready neighbours of an extent that the same stream prefetched, up to the length of
+    /// the longest extent:
+    /// with fragmented frames extents are small, and each would cause a separate fault.
     pub(super) fn map_neighbours(&mut self, span: Span, stream: u32, actions: &mut Vec<Action>) {
         if stream == 0 {
             return;
         }
-        let mut left = 1_u64 << ORDER_MAX;
+        let mut left = 1_u64 << self.prefetch_order_max();
         let [mut start, mut end] = [span.page, span.pages().end];
         loop {
             let beside = [Some(end), start.checked_sub(1)].into_iter().flatten();

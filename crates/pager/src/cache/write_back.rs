@@ -67,8 +67,8 @@ impl Cache {
         // The holder may write to the pages at any time.
         extent.is_dirty = true;
         extent.clear_waiter();
-        // Probationary extents are the first victims: this one would be tried for ever and no
-        // other, while its holder waits for a frame.
+        // Probationary extents are the first victims: this extent would be tried again for ever,
+        // while the holder of its pin waits for a frame.
         extent.is_probationary = false;
         self.push_mapped(id);
         actions.push(Action::Wake(span.page, 1 << span.order));

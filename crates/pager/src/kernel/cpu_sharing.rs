@@ -34,20 +34,31 @@ const WAIT_PART_MIN: f64 = 0.5;
 /// A `sched_yield(2)` that returns later than this has let another thread run.
 const YIELD_MAX: Duration = Duration::from_micros(200);
 
-/// Sharing ends when other threads needed the CPU this often between two decisions ...
+/// Sharing ends when other threads needed the CPU this number of times between two decisions.
 const PREEMPTED_MAX: u32 = 2;
 
-/// ... for this number of faults, doubled each time: two CPUs may have idle time sooner.
+/// The number of faults without sharing after its end, doubled each time: two CPUs may have idle
+/// time sooner.
 const PAUSE_MIN: u32 = 1 << 10;
 const PAUSE_MAX: u32 = 1 << 20;
+
+/// While the thread waits, new faults of other threads are read at every n-th step: each read is a
+/// system call.
+const FAULTS_READ_ONE_IN: u32 = 8;
 
 /// Decides whether the pager's thread and the only thread that it serves share a CPU.
 #[derive(Debug, Default)]
 pub(crate) struct CpuSharing {
     /// The shared CPU, and the former affinity mask of the pager's thread.
     shared: Option<(usize, CpuSet)>,
-    /// The pinned thread, the page that it waits for, and its former affinity mask.
-    pinned_thread: Option<(Pid, Page, CpuSet)>,
+    /// The thread that waits, and the page that it waits for.
+    waiting: Option<(u32, Page)>,
+    /// True if the thread that waited has its page, and the CPU was not yielded to it yet.
+    has_served: bool,
+    /// Steps since faults were read last.
+    steps_without_read: u32,
+    /// The pinned thread and its former affinity mask.
+    pinned_thread: Option<(Pid, CpuSet)>,
     window: Option<Window>,
     /// Number of times that other threads had the CPU since the last decision.
     preempted: u32,
@@ -80,7 +91,8 @@ impl CpuSharing {
         self.preempted += u32::from(began.is_some_and(|began| began.elapsed() > YIELD_MAX));
     }
 
-    /// A thread begins to wait for a page; `waited` is the stall time of all threads so far.
+    /// A thread begins to wait for a page; `waited` is the stall time of all threads so far. The
+    /// thread is pinned by [`CpuSharing::pin_waiting`].
     pub(crate) fn begin_wait(&mut self, thread: u32, page: Page, now: Instant, waited: Duration) {
         match &mut self.window {
             Some(window) if window.thread == thread => {
@@ -94,22 +106,44 @@ impl CpuSharing {
                 self.window = Some(Window { thread, faults: 0, began: now, waited });
             }
         }
-        if let Some((cpu, _)) = self.shared
-            && self.pin(thread, page, cpu).is_err()
+        self.waiting = self.is_shared().then_some((thread, page));
+    }
+
+    /// True if pending faults need not be read in this step: the thread waits for a transfer.
+    pub(crate) const fn skips_faults(&mut self, are_transfers_done: bool) -> bool {
+        let may_skip = self.waiting.is_some() && !are_transfers_done;
+        self.steps_without_read = if may_skip { self.steps_without_read + 1 } else { 0 };
+        !self.steps_without_read.is_multiple_of(FAULTS_READ_ONE_IN)
+    }
+
+    /// True, once, if the thread that waited has its page: the CPU should be yielded to it.
+    pub(crate) const fn has_served(&mut self) -> bool {
+        mem::replace(&mut self.has_served, false)
+    }
+
+    /// Pins the thread that waits, before its page is mapped. The call takes some microseconds,
+    /// which do not count while a drive reads the page.
+    pub(crate) fn pin_waiting(&mut self) {
+        if let Some((thread, _)) = self.waiting
+            && let Some((cpu, _)) = self.shared
+            && self.pinned_thread.is_none()
+            && self.pin(thread, cpu).is_err()
         {
             self.separate();
         }
     }
 
-    /// Unpins the thread that waited for one of these pages.
+    /// Unpins the thread if it waited for one of these pages.
     pub(crate) fn end_wait(&mut self, pages: &Range<Page>) {
-        if self.pinned_thread.as_ref().is_some_and(|(_, page, _)| pages.contains(page)) {
+        if self.waiting.take_if(|(_, page)| pages.contains(page)).is_some() {
+            self.has_served = true;
             self.unpin();
         }
     }
 
     /// Restores all affinity masks.
     pub(crate) fn separate(&mut self) {
+        self.waiting = None;
         self.unpin();
         if let Some((_, own)) = self.shared.take() {
             let _ = sched_setaffinity(None, &own);
@@ -145,21 +179,20 @@ impl CpuSharing {
     }
 
     /// Pins the thread that waits for a page to a CPU.
-    fn pin(&mut self, thread: u32, page: Page, cpu: usize) -> io::Result<()> {
-        self.unpin();
+    fn pin(&mut self, thread: u32, cpu: usize) -> io::Result<()> {
         let thread = i32::try_from(thread).ok().and_then(Pid::from_raw).ok_or(io::Errno::SRCH)?;
         let may = sched_getaffinity(Some(thread))?;
         if !may.is_set(cpu) {
             return Err(io::Errno::INVAL);
         }
         sched_setaffinity(Some(thread), &only(cpu))?;
-        self.pinned_thread = Some((thread, page, may));
+        self.pinned_thread = Some((thread, may));
         Ok(())
     }
 
     /// Restores the affinity mask of the pinned thread.
     fn unpin(&mut self) {
-        if let Some((thread, _, may)) = self.pinned_thread.take() {
+        if let Some((thread, may)) = self.pinned_thread.take() {
             let _ = sched_setaffinity(Some(thread), &may);
         }
     }
@@ -222,6 +255,7 @@ mod tests {
         for fault in 0..=WINDOW_FAULTS {
             let (now, waited) = (began + tick * fault, (tick * fault).mul_f64(waits));
             sharing.begin_wait(pid(thread), 7, now, waited);
+            sharing.pin_waiting();
             if fault < WINDOW_FAULTS {
                 sharing.end_wait(&(0..10));
             }
@@ -244,11 +278,20 @@ mod tests {
         let here = sched_getaffinity(None).expect("a mask");
         assert_eq!(here.count(), 1);
         assert_eq!(cpus(thread), here);
+        sharing.has_served();
         sharing.end_wait(&(8..10));
-        assert_eq!(cpus(thread), here, "it waits for another page");
+        assert!(!sharing.has_served(), "it waits for another page");
+        assert_eq!(cpus(thread), here);
+        let skipped = (0..8).filter(|_| sharing.skips_faults(false)).count();
+        assert_eq!(skipped, 7, "while a drive reads its page");
+        assert!(!sharing.skips_faults(true), "a page in DRAM is mapped at once");
         sharing.end_wait(&(7..8));
+        assert!(sharing.has_served() && !sharing.has_served());
+        assert!(!sharing.skips_faults(false));
         assert_eq!(cpus(thread), own);
         sharing.begin_wait(pid(thread), 7, Instant::now(), Duration::ZERO);
+        assert_eq!(cpus(thread), own, "the read may begin first");
+        sharing.pin_waiting();
         assert_eq!(cpus(thread), here);
         sharing.begin_wait(pid(other), 9, Instant::now(), Duration::ZERO);
         assert!(!sharing.is_shared(), "another one waits too");

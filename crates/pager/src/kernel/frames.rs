@@ -12,14 +12,22 @@ use crate::{
 use rustix::{io, mm::Advice};
 use std::{mem, ops::Range};
 
+/// A split huge page is made whole again at this use as a whole since the split. The kernel copies
+/// 2 MiB for that, in about the time of moving 512 pages in and out four times
+/// (benches/README.md); pages of a stream are used once.
+const COLLAPSED_AT_USE: u8 = 4;
+
 /// Frames. The page of a frame is either in the frame or has moved to a region.
 #[derive(Debug)]
 pub(crate) struct Frames {
     memory: Memory,
     /// Huge pages that were allocated.
     allocated: Vec<bool>,
-    /// Huge pages that may have been split, because a part of them was moved.
-    split: Vec<bool>,
+    /// For a huge page that may have been split, because a part of it was moved: the number of uses
+    /// since then, as a whole, plus 1. 0 for a whole one.
+    split: Vec<u8>,
+    /// Frames that are zeros, as the kernel has made them, and were not used yet.
+    untouched: Vec<bool>,
     /// Frames whose pages were given back to the kernel.
     given_back: Vec<bool>,
     zeros: Box<[u8; PAGE_BYTES]>,
@@ -39,11 +47,17 @@ impl Frames {
     }
 
     fn with_memory(memory: Memory, is_plain: bool) -> io::Result<Self> {
-        let allocated = vec![false; memory.bytes() / HUGE_BYTES];
-        let split = allocated.clone();
-        let (given_back, zeros) =
-            (vec![false; memory.bytes() / PAGE_BYTES], Box::new([0; PAGE_BYTES]));
-        Ok(Self { memory, allocated, split, given_back, zeros, is_plain })
+        let huge_pages = memory.bytes() / HUGE_BYTES;
+        let given_back = vec![false; memory.bytes() / PAGE_BYTES];
+        Ok(Self {
+            memory,
+            allocated: vec![false; huge_pages],
+            split: vec![0; huge_pages],
+            untouched: given_back.clone(),
+            given_back,
+            zeros: Box::new([0; PAGE_BYTES]),
+            is_plain,
+        })
     }
 
     pub(crate) const fn start(&self) -> usize {
@@ -64,8 +78,11 @@ impl Frames {
                 continue;
             }
             let start = huge * HUGE_BYTES;
-            // SAFETY: no frame of the huge page was used yet.
-            unsafe { self.memory.zero(start..start + HUGE_BYTES) };
+            if memory::populate(self.memory.start() + start).is_err() {
+                // SAFETY: no frame of the huge page was used yet.
+                unsafe { self.memory.zero(start..start + HUGE_BYTES) };
+            }
+            self.untouched[start / PAGE_BYTES..][..HUGE_BYTES / PAGE_BYTES].fill(true);
             let address = self.memory.start() + start;
             // Pages return to their frames by `UFFDIO_MOVE`, whose destination must be registered.
             userfault.register(&(address..address + HUGE_BYTES))?;
@@ -77,17 +94,23 @@ impl Frames {
                 userfault.copy_pages(address, self.zeros.as_ptr() as usize, PAGE_BYTES)?;
             }
         }
-        if part.len() == HUGE_BYTES && mem::take(&mut self.split[part.start / HUGE_BYTES]) {
-            // A huge page is used as a whole again, which is worth a copy. Without a free huge page
-            // it stays split.
-            memory::collapse(self.memory.start() + part.start);
+        let split = &mut self.split[part.start / HUGE_BYTES];
+        if part.len() == HUGE_BYTES && *split > 0 {
+            *split += 1;
+            if *split > COLLAPSED_AT_USE {
+                *split = 0;
+                // Without a free huge page it stays split.
+                memory::collapse(self.memory.start() + part.start);
+            }
         }
         Ok(())
     }
 
     /// Notes that a part moves to a region or back; bytes from the first frame.
     pub(crate) fn note_move(&mut self, part: &Range<usize>) {
-        self.split[part.start / HUGE_BYTES] |= part.len() < HUGE_BYTES;
+        if part.len() < HUGE_BYTES {
+            self.split[part.start / HUGE_BYTES] = 1;
+        }
     }
 
     /// Gives the pages of a part back to the kernel; `make` allocates them again. Bytes from the
@@ -101,13 +124,26 @@ impl Frames {
         let _ = unsafe { memory::advise(&(address..address + part.len()), Advice::LinuxDontNeed) };
     }
 
-    /// Fills a part with zeros.
+    /// Fills a part with zeros, except for pages that are zeros still.
     ///
     /// # Safety
     /// The part has pages, and no other code uses it.
-    pub(crate) unsafe fn zero(&self, part: Range<usize>) {
+    pub(crate) unsafe fn zero(&mut self, part: Range<usize>) {
+        let mut used = part.start;
+        for page in part.clone().step_by(PAGE_BYTES) {
+            if mem::take(&mut self.untouched[page / PAGE_BYTES]) {
+                // SAFETY: by the caller.
+                unsafe { self.memory.zero(used..page) };
+                used = page + PAGE_BYTES;
+            }
+        }
         // SAFETY: by the caller.
-        unsafe { self.memory.zero(part) }
+        unsafe { self.memory.zero(used..part.end) }
+    }
+
+    /// Notes that a part is filled with content.
+    pub(crate) fn note_fill(&mut self, part: &Range<usize>) {
+        self.untouched[part.start / PAGE_BYTES..part.end / PAGE_BYTES].fill(false);
     }
 
     /// The bytes of a part that no other code uses, to write.

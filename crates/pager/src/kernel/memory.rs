@@ -143,6 +143,13 @@ pub(crate) fn is_resident(page: usize) -> bool {
     outcome == 0 && status & 1 == 1
 }
 
+/// Allocates the pages of a huge page from an address on, which the kernel fills with zeros (Linux
+/// 5.14).
+pub(crate) fn populate(address: usize) -> io::Result<()> {
+    // SAFETY: the content stays the same.
+    unsafe { mm::madvise(address as *mut _, HUGE_BYTES, Advice::LinuxPopulateWrite) }
+}
+
 /// `MADV_COLLAPSE` of `asm-generic/mman-common.h`, since 6.1.
 const COLLAPSE: libc::c_int = 25;
 

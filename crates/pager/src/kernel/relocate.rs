@@ -1,11 +1,11 @@
 //! Moves pages between a region and the frames.
 //!
 //! `UFFDIO_MOVE` needs the same protection at both ends, writable memory, and one mapping for the
-//! whole range. A program may protect some pages of a region otherwise. So an extent that does not
-//! move as a whole moves page by page, and a page that does not move is copied in and lift_area out
-//! (`mremap(2)`). A program may also change a page by a system call that the preloaded library does
-//! not see. That must never leave the program with wrong content: either the content of the page is
-//! known, or the program is ended.
+//! whole range. A program may protect some pages of a region otherwise. An extent that does not
+//! move as a whole is therefore moved page by page. A page that does not move is copied into the
+//! region, and taken out of it by `mremap(2)`. A program may also change a page by a system call
+//! that the preloaded library does not see. That must never leave the program with wrong content:
+//! either the content of the page is known, or the program is ended.
 
 #![expect(unsafe_code, reason = "pages are moved under the program")]
 
@@ -32,12 +32,13 @@ use std::{
 /// Retries for a frame that a finished transfer still holds: some hundred ms.
 const FRAME_TRIES: u32 = 100_000;
 
-/// Retries for a page that the kernel holds for the program, possibly for long ...
+/// Retries for a page that the kernel holds for the program, possibly for a long time; see also
+/// [`PINNED_RECENTLY`].
 const PAGE_TRIES: u32 = 100;
 
-/// ... unless another page was busy less than this time ago: then one try. Otherwise a large
-/// transfer (MPI pins 4 MiB of another rank at a time) would be waited for page by page: ranks with
-/// 24 MiB took a minute instead of 4 s.
+/// If another page was busy less than this time ago, a busy page is tried only once. Otherwise each
+/// page of a large transfer (MPI pins 4 MiB of another rank at a time) would be waited for: ranks
+/// with 24 MiB took a minute instead of 4 s.
 const PINNED_RECENTLY: Duration = Duration::from_millis(50);
 
 /// The kernel has pinned pages of the program, as for a transfer that is under way: they stay
@@ -48,7 +49,7 @@ pub(crate) struct Pinned;
 /// Moves pages in and out.
 #[derive(Debug)]
 pub(crate) struct Relocator {
-    /// An address range of one page for pages that are lift_area out.
+    /// The address range of one page to which `mremap(2)` moves a page out of a region.
     lift_area: Memory,
     zeros: Box<[u8; PAGE_BYTES]>,
     /// When the last pinned page was met.
@@ -91,8 +92,8 @@ impl Relocator {
         empty(frame);
     }
 
-    /// A page is mapped already, by the program. The program sees only this page, which is right if
-    /// it has the content of the frame, or if the frame is all zeros.
+    /// Handles a page that the program has mapped already. The program sees only that page, which
+    /// is correct if it has the content of the frame, or if the frame is all zeros.
     fn reconcile(&self, faults: &Userfault, page: usize, frame: usize) {
         // SAFETY: the frame was not moved, so that it has its page, and nothing else uses it.
         let new = unsafe { std::slice::from_raw_parts(frame as *const u8, PAGE_BYTES) };
@@ -100,7 +101,7 @@ impl Relocator {
         let is_read = File::open("/proc/self/mem")
             .and_then(|memory| memory.read_exact_at(&mut old, page as u64));
         if new != &self.zeros[..] && (is_read.is_err() || new != old) {
-            fatal(format_args!("page {page:#x} was filled by somebody else"));
+            fatal(format_args!("page {page:#x} was filled by another thread"));
         }
         let _ = faults.wake(&(page..page + PAGE_BYTES));
     }
@@ -149,7 +150,7 @@ impl Relocator {
                     memory::lift_out(&(page..page + PAGE_BYTES), self.lift_area.start())
                 } {
                     Ok(()) => {
-                        // SAFETY: only this function knows the lift_area page.
+                        // SAFETY: only this function uses the page at `lift_area`.
                         let moved = unsafe {
                             faults.move_pages(
                                 frame,

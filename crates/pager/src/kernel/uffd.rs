@@ -1,4 +1,4 @@
-//! `userfaultfd(2)`: a thread that touches a missing page waits, and the pager is told.
+//! `userfaultfd(2)`: a thread that touches a missing page waits, and the pager gets a message.
 //!
 //! The structures and numbers are those of `linux/userfaultfd.h`. No crate wraps `UFFDIO_MOVE`
 //! (Linux 6.8), which moves page table entries and copies no byte.
@@ -185,8 +185,8 @@ pub struct Userfault {
 }
 
 impl Userfault {
-    /// Opens a userfaultfd. With a thread that serves faults, faults of system calls are served
-    /// too, so that these may use the memory.
+    /// Opens a userfaultfd. In thread mode, page faults of system calls are served too, so that
+    /// system calls may access the memory.
     ///
     /// # Errors
     /// Without the right (`CAP_SYS_PTRACE`, or `vm.unprivileged_userfaultfd`), and with `EINVAL`
@@ -195,10 +195,10 @@ impl Userfault {
         Self::with(FEATURES | if mode == FaultMode::Signal { SIGBUS } else { 0 })
     }
 
-    /// The same for memory that processes share.
+    /// Opens a userfaultfd for memory that processes share.
     ///
     /// # Errors
-    /// As of [`Userfault::open`].
+    /// The errors of [`Userfault::open`].
     pub(crate) fn of_shared() -> io::Result<Self> {
         Self::with(SHARED_FEATURES)
     }

@@ -14,8 +14,8 @@
 //!  row 3                                        rows are prefetched
 //! ```
 //!
-//! The block may be walked along rows, along columns, or a few rows at a time, as panels are
-//! packed: rows come in their order, and columns show as they are touched.
+//! The program may access the block by rows, by columns, or a few rows at a time, as when panels
+//! are packed: rows are accessed in order, and columns are learned from their faults.
 
 use super::{FaultContext, KIND_BITS, Limits, MATRIX_BIT, Prefetch};
 use crate::page::{PAGE_BYTES, Page};
@@ -38,27 +38,27 @@ const UNEXPLAINED_MAX: usize = 16;
 /// forgotten.
 const KNOWN_MAX: usize = 256;
 
-/// Possible pitches, bytes. Of shorter rows all pages are touched, and longer distances are not
-/// within one matrix.
+/// Possible pitches, bytes. Accesses to shorter rows touch all pages; longer distances are assumed
+/// to be between matrices.
 const PITCH: Range<u64> = 2 * PAGE_LENGTH as u64..1 << 26;
 
 /// Three faults within this many rows begin a block.
 const BEGIN_ROWS: i64 = 16;
 
-/// Columns of a row may be touched until the block is this many rows further: panels that are
-/// packed column by column are no higher.
+/// Accesses may lag behind the front of the block by up to this number of rows: the largest height
+/// of a panel that is packed by columns.
 const ROWS_BEHIND_MAX: i64 = 512;
 
-/// Columns without a fault for this many rows, plus twice the height of a panel, are no longer of
-/// the block, provided that it had this many faults.
+/// A column without a fault in the last `RECENT_ROWS` rows plus twice the height of a panel is
+/// removed from the block, provided that the block had `RECENT_FAULTS_MIN` faults.
 const RECENT_ROWS: i64 = 256;
 const RECENT_FAULTS_MIN: u32 = 32;
 
-/// One row in this many shows its touched columns by faults; pages of the others are mapped early,
-/// if they are ready.
+/// In one row of this number, pages are not mapped early, so that faults show the touched columns.
+/// In all other rows, ready pages are mapped before they fault.
 const SHOWN_ONE_IN: i64 = 16;
 
-/// A block expects nothing any more after this many faults without one of its own, but may resume.
+/// A block is suspended after this number of faults outside of it; a fault in the block resumes it.
 const EXPIRES_AFTER: u64 = 512;
 
 /// The blocks of all threads of a process.
@@ -286,7 +286,7 @@ impl MatrixBlock {
     /// The row and column of a byte.
     const fn locate(&self, byte: i64) -> RowColumn {
         let from = byte - self.base;
-        // Up to a page before the first column is still the same row.
+        // A byte less than a page before the first column belongs to the same row.
         let column = (from + PAGE_LENGTH).rem_euclid(self.pitch) - PAGE_LENGTH;
         RowColumn { row: (from - column) / self.pitch, column }
     }

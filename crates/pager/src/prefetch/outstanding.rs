@@ -1,6 +1,6 @@
-//! Outstanding prefetches of a stream: pages that it asked for and that were not touched yet. They
-//! are thousands of ranges if they are single pages, and each fault and each free frame searches
-//! them.
+//! Outstanding prefetches of a stream: pages that it asked for and that were not touched yet.
+//! Single pages can make thousands of ranges, which are searched at each fault and for each free
+//! frame.
 
 use super::tile_run::TileRun;
 use crate::page::Page;

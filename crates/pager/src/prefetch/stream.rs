@@ -17,7 +17,7 @@ const STREAMS_MAX: usize = 64;
 /// Correct predictions after which pages of a stream are prefetched.
 const CONFIDENCE_MIN: u32 = 2;
 
-/// A stream expects nothing any more after this many faults of the process without one of its own.
+/// A stream expires after this number of faults of the process outside of the stream.
 const EXPIRES_AFTER: u64 = 512;
 
 /// Equal gaps in a run, after the first, that make it a stride.
@@ -263,7 +263,7 @@ impl Streams {
         index
     }
 
-    /// Merges a stream with the one whose stride it has taken up: it is the next tile of that.
+    /// Merges a stream with the stream whose next tile it is.
     fn merge_next_tile(&mut self, index: usize) -> usize {
         let Some(tiled) = self.table[index].resembles.take() else { return index };
         let id = self.table[index].id;
@@ -357,7 +357,7 @@ impl Stream {
         }
         self.direction = Some(if is_up { Direction::Up } else { Direction::Down });
         self.run = self.run.start.min(at.start)..self.run.end.max(at.end);
-        // A run longer than the runs before it is a sweep, as far as is known.
+        // A run longer than the runs before it is taken for a sweep.
         let length = self.run_length();
         self.strides.retain(|stride| length <= stride.run_length);
         if self.strides.is_empty() {

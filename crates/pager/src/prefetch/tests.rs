@@ -100,7 +100,8 @@ impl TestMemory {
         }
     }
 
-    /// The outcome of a trace alone: pages that are still ready at its beginning are stale.
+    /// The outcome of a trace without its predecessors: pages that are ready at its beginning are
+    /// stale.
     fn run(&mut self, trace: impl IntoIterator<Item = Page>) -> TraceOutcome {
         self.outcome = TraceOutcome::default();
         self.ready_order.iter_mut().for_each(|(when, _)| *when = 0);
@@ -168,7 +169,7 @@ fn pages_that_are_touched_once_among_others_do_no_harm() {
 }
 
 #[test]
-fn an_order_that_changes_little_by_little_is_learned_anew() {
+fn a_gradually_changing_order_is_relearned() {
     let random = &mut Pcg64Mcg::seed_from_u64(3);
     let mut order = shuffled(8192, random);
     let mut memory = TestMemory::new(2048, 8192);

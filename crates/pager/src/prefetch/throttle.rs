@@ -1,19 +1,20 @@
 //! The accuracy throttle: wasted prefetches raise the confidence that a stream needs before its
 //! pages are prefetched.
 //!
-//! Random accesses always look a little like a stream. Where prefetches are wasted, a stream has to
-//! predict more faults before it is believed, so that random accesses cost little.
+//! Random accesses contain short sequences that look like a stream. If prefetches are wasted, a
+//! stream has to predict more faults before its pages are prefetched, so that random accesses cost
+//! little.
 
-/// Each 8 wasted pages raise the confidence threshold by one correct prediction ...
+/// This number of wasted pages raises the confidence threshold by one correct prediction.
 const PAGES_PER_STEP: u64 = 8;
 
-/// ... and each 16 prefetch hits make good for one wasted page.
+/// This number of prefetch hits compensates for one wasted page.
 const HITS_PER_WASTED: u64 = 16;
 
 /// The largest rise of the threshold.
 pub(super) const CONFIDENCE_MAX: u32 = 64;
 
-/// Wasted pages, less those that hits have made good for.
+/// Wasted pages, less those for which hits have compensated.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AccuracyThrottle {
     /// Pages times [`HITS_PER_WASTED`].
@@ -25,7 +26,7 @@ impl AccuracyThrottle {
         Self { wasted: 0 }
     }
 
-    /// The confidence that is needed now, where `min` suffices without waste.
+    /// The present confidence threshold; `min` without waste.
     pub(super) fn confidence_min(self, min: u32) -> u32 {
         let steps = self.wasted / HITS_PER_WASTED / PAGES_PER_STEP;
         min + u32::try_from(steps).unwrap_or(CONFIDENCE_MAX)

@@ -1,7 +1,7 @@
 //! Addresses of regions: one reservation, from which regions are allocated.
 //!
-//! Small regions lie one behind another in *slabs*. Allocators take them by the thousand, each as a
-//! part of the same heap, and the kernel limits the mappings of a process
+//! Small regions are contiguous in *slabs*. Allocators make thousands of them, each a part of the
+//! same heap, and the kernel limits the mappings of a process
 //! ([`vm.max_map_count`](https://docs.kernel.org/admin-guide/sysctl/vm.html)).
 
 use crate::page::{HUGE_BYTES, PAGE_BYTES};
@@ -24,7 +24,7 @@ pub enum Owner {
     Free,
     /// A region.
     Region,
-    /// The kernel: the program has mapped something else there.
+    /// The kernel: the program has mapped other memory at these addresses.
     Foreign,
 }
 

@@ -8,15 +8,17 @@ use crate::{
     kernel::{
         handle::FaultHandle,
         memory::{self, Memory},
-        thread::{self, lock},
         uffd::FaultMode,
     },
     page::{PAGE_BYTES, Page},
     ranges::Ranges,
-    reply::{Receiver, Sender},
     serve::arena::{Arena, Owner},
     session::ledger::SlotGuard,
-    store::ChildStore,
+};
+use interleaf_store::ChildStore;
+use interleaf_thread::{
+    channel::{Receiver, Sender},
+    lock,
 };
 use std::{
     io,
@@ -157,7 +159,7 @@ impl Context {
     /// Starts a thread that notifies the fault server whenever the share of the process changes.
     pub(crate) fn follow_share(self: &Arc<Self>, slot: Arc<SlotGuard>) -> io::Result<()> {
         let context = Arc::downgrade(self);
-        thread::spawn("pager-budget", move || {
+        interleaf_thread::spawn("pager-budget", move || {
             let mut since = slot.changes();
             while let Some(context) = context.upgrade() {
                 context.send(Request::Budget);

@@ -19,7 +19,7 @@ const COARSE_ORDER: u8 = 2;
 /// The hash of an unknown content: the page counts as dirty.
 const UNKNOWN: u64 = 0;
 
-/// Hashes of what the store holds of each frame.
+/// Hashes of the stored contents of each frame.
 #[derive(Debug)]
 pub(crate) struct DirtyTracker {
     stored: Vec<u64>,

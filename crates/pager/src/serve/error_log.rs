@@ -1,6 +1,7 @@
-//! Messages on standard error about drives that fail.
+//! Messages on standard error: about drives that fail, and about thrashing.
 
-use crate::store::TransferError;
+use crate::page::PAGE_BYTES;
+use interleaf_store::TransferError;
 use std::{
     io::ErrorKind,
     time::{Duration, Instant},
@@ -38,6 +39,17 @@ impl ErrorLog {
         print(&format!("the page at {address:#x} cannot be had: who touches it gets SIGBUS"));
     }
 
+    /// Logs that the program thrashes, and the budget that would end it, in frames.
+    pub(crate) fn thrashing(stall_share: f64, budget: u64, enough: u64) {
+        print(&format!(
+            "the program waits for the drive {:.0} % of the time, for pages that it accesses in no \
+             order\nhint: a budget of {} would end this, in place of {}; see --dram",
+            100.0 * stall_share.min(1.0),
+            mebibytes(enough),
+            mebibytes(budget),
+        ));
+    }
+
     fn flush(&mut self) {
         let Some((count, text)) = self.pending.take() else { return };
         self.last_message = Some(Instant::now());
@@ -46,6 +58,11 @@ impl ErrorLog {
             _ => format!("{text} ({count} times since it was said last)"),
         });
     }
+}
+
+/// Frames as a size, rounded up.
+fn mebibytes(frames: u64) -> String {
+    format!("{} MiB", frames.div_ceil((1 << 20) / PAGE_BYTES as u64))
 }
 
 fn print(text: &str) {

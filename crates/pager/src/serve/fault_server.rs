@@ -24,12 +24,10 @@ use crate::{
         handle::FaultHandle,
         relocate::Pinned,
         sigbus::Served,
-        thread::{Thread, lock, spawn},
         uffd::{Fault, FaultMode},
         waiters::{MapOutcome, TryMap, Waiters},
     },
     page::{HUGE_BYTES, PAGE_BYTES, Page},
-    reply::Sender,
     serve::{
         arena::{Arena, Owner},
         context::{Child, Context, Freeze, Request},
@@ -37,20 +35,18 @@ use crate::{
         error_log::ErrorLog,
         stall::Stalls,
         transfers::{Finished, Transfers},
+        wake_sources::WakeSources,
     },
     session::ledger::PAGES_MIN,
-    store::Store,
 };
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    io::Errno,
-};
+use interleaf_store::Store;
+use interleaf_thread::{Thread, channel::Sender, lock, spawn};
 use std::{
     cell::Cell,
     collections::BTreeSet,
     io, mem,
     ops::Range,
-    os::fd::{AsRawFd as _, BorrowedFd, RawFd},
+    os::fd::AsRawFd as _,
     panic::{self, AssertUnwindSafe},
     sync::{Arc, Mutex, MutexGuard},
     time::{Duration, Instant},
@@ -61,9 +57,6 @@ const SPIN: Duration = Duration::from_micros(50);
 
 /// The time to spin while transfers are under way: a fast drive reads a page within this time.
 const SPIN_FOR_DRIVE: Duration = Duration::from_micros(200);
-
-/// Retry interval for pinned pages; the kernel does not notify us when the pin goes.
-const PINNED_RETRY: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 
 /// Capacity of the log of extents that faulting threads have mapped, and the length at which they
 /// wake the fault server to drain it.
@@ -127,45 +120,6 @@ fn run(server: &Mutex<FaultServer>) -> io::Result<()> {
             unsafe { sources.wait() }?;
             last = Instant::now();
         }
-    }
-}
-
-/// The descriptors that wake the fault server.
-struct WakeSources {
-    handle: Arc<FaultHandle>,
-    /// Readable when transfers are finished.
-    store: RawFd,
-    /// Readable when faults are pending.
-    faults: RawFd,
-    reads_faults: bool,
-    /// True if a pinned page must be retried.
-    has_pinned: bool,
-}
-
-impl WakeSources {
-    /// Blocks in poll(2).
-    ///
-    /// # Safety
-    /// The store and the address space that the descriptors belong to exist.
-    unsafe fn wait(&self) -> io::Result<()> {
-        // SAFETY: by the caller.
-        let store = unsafe { BorrowedFd::borrow_raw(self.store) };
-        // SAFETY: by the caller.
-        let faults = unsafe { BorrowedFd::borrow_raw(self.faults) };
-        let flags = if self.reads_faults { PollFlags::IN } else { PollFlags::empty() };
-        let mut fds = [
-            PollFd::new(&self.handle.doorbell, PollFlags::IN),
-            PollFd::new(&store, PollFlags::IN),
-            PollFd::new(&faults, flags),
-        ];
-        match poll(&mut fds, self.has_pinned.then_some(&PINNED_RETRY)) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(why) => return Err(why.into()),
-        }
-        if !fds[0].revents().is_empty() {
-            let _ = rustix::io::read(&self.handle.doorbell, &mut [0_u8; 8]);
-        }
-        Ok(())
     }
 }
 
@@ -349,10 +303,13 @@ impl FaultServer {
         // Serve known faults before polling for new ones.
         is_busy |= !actions.is_empty();
         self.execute(actions)?;
+        self.yield_if_served();
         // No page is mapped while a fork is prepared.
+        let skips_faults = self.cpu_sharing.skips_faults(self.transfers.are_done());
         let faults: Vec<_> = match (&self.freeze, &self.waiters) {
             (Some(_), _) => vec![],
             (None, Some(waiters)) => waiters.faults(),
+            (None, None) if skips_faults => vec![],
             (None, None) => self.space.faults()?,
         };
         // After the faults were read: a thread may touch a new region before its request is seen.
@@ -381,6 +338,8 @@ impl FaultServer {
         is_busy |= !actions.is_empty();
         self.execute(actions)?;
         is_busy |= self.start_transfers(actions)?;
+        self.cpu_sharing.pin_waiting();
+        self.yield_if_served();
         // Evict while the reads that threads wait for are under way.
         for (id, span, is_dirty) in mem::take(&mut self.moving_out) {
             is_busy = true;
@@ -390,6 +349,7 @@ impl FaultServer {
         is_busy |= !self.moving_out.is_empty() | self.start_transfers(actions)?;
         self.release_frames();
         self.continue_fork(actions)?;
+        self.detect_thrashing(now);
         if is_busy {
             let stalled = self.stalls.total().as_nanos();
             let stalled_ns = u64::try_from(stalled).unwrap_or(u64::MAX);
@@ -397,6 +357,15 @@ impl FaultServer {
             self.context.publish(counts, self.cache.resident_frames().into());
         }
         Ok(Some(is_busy))
+    }
+
+    /// Tells the user once that the program thrashes.
+    fn detect_thrashing(&mut self, now: Instant) {
+        let Some(share) = self.stalls.end_period(now) else { return };
+        let budget = u64::from(self.cache.budget());
+        if let Some(enough) = self.cache.end_period(share) {
+            ErrorLog::thrashing(share, budget, enough);
+        }
     }
 
     /// Adopts this process's new share of the budget, as far as other processes have released it.
@@ -548,10 +517,12 @@ impl FaultServer {
                 }
                 Action::Read(id, span) => {
                     self.frames.make(&bytes(span), &self.handle.userfault)?;
+                    self.frames.note_fill(&bytes(span));
                     self.transfers.read(id, span);
                 }
                 Action::Write(id, span, dirty) => self.transfers.write(id, span, &dirty),
                 Action::MoveIn(id, span) => {
+                    self.cpu_sharing.pin_waiting();
                     self.move_in(id, span);
                     self.wake_waiters(span.pages());
                     self.cache.on(Event::MovedIn(id), actions);
@@ -585,6 +556,13 @@ impl FaultServer {
         }
         actions.clear();
         Ok(())
+    }
+
+    /// Yields the CPU to the thread that has its page, unless transfers wait to be started.
+    fn yield_if_served(&mut self) {
+        if self.transfers.are_started() && self.cpu_sharing.has_served() {
+            self.cpu_sharing.yield_cpu();
+        }
     }
 
     /// Ends the waits for these pages.

@@ -2,22 +2,25 @@
 //!
 //! The page of a frame belongs to one process. So before a fork all pages are unmapped, and dirty
 //! pages are written back; parent and child then map the pages that they touch, each from its own
-//! frames, and write changed pages to layers of their own ([`crate::store::Store::fork`]).
+//! frames, and write changed pages to layers of their own ([`interleaf_store::Store::fork`]).
 
 #![expect(unsafe_code, reason = "descriptors of a parent are closed by number")]
 
 use crate::{
     cache::Counts,
-    kernel::{frames::Frames, handle::FaultHandle, memory, thread::lock},
+    kernel::{frames::Frames, handle::FaultHandle, memory},
     pager::Pager,
     ranges::Ranges,
-    reply::{self, Sender},
     serve::{
         arena::{Arena, Owner},
         context::{Child, Context, Freeze, Inherit, Request},
         fault_server::FaultServer,
     },
     session::ledger::SlotGuard,
+};
+use interleaf_thread::{
+    channel::{self, Sender},
+    lock,
 };
 use rustix::{mm::Advice, process::getpid};
 use std::{
@@ -61,8 +64,8 @@ impl Pager {
     /// Prepares a fork, which must follow at once. No thread touches regions until `in_parent` or
     /// `in_child` was called.
     pub fn before_fork(&self) -> Fork<'_> {
-        let (frozen, is_frozen) = reply::channel();
-        let (thaw, is_thawed) = reply::channel();
+        let (frozen, is_frozen) = channel::channel();
+        let (thaw, is_thawed) = channel::channel();
         self.context.send(Request::Freeze(Freeze { frozen, thaw: is_thawed }));
         let child = is_frozen.receive().unwrap_or_else(|| Err(io::ErrorKind::BrokenPipe.into()));
         let Context { arena, requests, counts, slot, pinned, inherit, handle, .. } = &*self.context;
@@ -118,7 +121,7 @@ impl Fork<'_> {
         for request in &mut *self.requests {
             // The thread that waits for the reply does not exist in the child.
             if let Request::Discard(_, done) = request {
-                mem::forget(mem::replace(done, reply::channel().0));
+                mem::forget(mem::replace(done, channel::channel().0));
             }
         }
         let child = mem::replace(&mut self.child, Err(io::ErrorKind::Other.into()))?;

@@ -3,11 +3,11 @@
 
 use crate::{
     advice::Advice,
-    kernel::thread::lock,
     page::PAGE_BYTES,
     pager::Pager,
     serve::{arena::Owner, context::Request},
 };
+use interleaf_thread::lock;
 use std::{io, ops::Range};
 
 impl Pager {
@@ -51,7 +51,7 @@ impl Pager {
         }
     }
 
-    /// Makes pages part of a region, all of them zero, whatever their owner was.
+    /// Adds pages to a region, all zero, regardless of their former owner.
     ///
     /// # Errors
     /// When the kernel refuses the protection.

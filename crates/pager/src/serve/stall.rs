@@ -7,12 +7,17 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// The length of a period, of which the share of stall time is reported.
+const PERIOD: Duration = Duration::from_secs(1);
+
 /// Threads that wait, and the total stall time.
 #[derive(Debug, Default)]
 pub(crate) struct Stalls {
     /// The start of each thread's wait, by the page that it waits for.
     waiting: BTreeMap<Page, Vec<Instant>>,
     total: Duration,
+    /// Start of the period, and the stall time until then.
+    period: Option<(Instant, Duration)>,
 }
 
 impl Stalls {
@@ -37,6 +42,21 @@ impl Stalls {
         self.total
     }
 
+    /// Ends a period if it has lasted for a second. Returns the stall time in it, waits under way
+    /// included, relative to its length: 1 for a thread that always waits.
+    pub(crate) fn end_period(&mut self, now: Instant) -> Option<f64> {
+        let (began, before) = *self.period.get_or_insert((now, self.total));
+        let time = now.saturating_duration_since(began);
+        if time < PERIOD {
+            return None;
+        }
+        let waits = self.waiting.values().flatten();
+        let under_way = waits.map(|since| now.saturating_duration_since(*since));
+        let stalled = self.total + under_way.sum::<Duration>();
+        self.period = Some((now, stalled));
+        Some(stalled.saturating_sub(before).div_duration_f64(time))
+    }
+
     /// True if no thread waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
@@ -46,6 +66,16 @@ impl Stalls {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_period_reports_the_share_of_its_stalls() {
+        let (mut stalls, began) = (Stalls::default(), Instant::now());
+        let at = |seconds: f64| began + Duration::from_secs_f64(seconds);
+        assert_eq!(stalls.end_period(at(0.0)), None);
+        stalls.begin(7, at(0.5));
+        assert_eq!(stalls.end_period(at(0.9)), None);
+        assert_eq!(stalls.end_period(at(2.0)), Some(0.75), "still under way");
+    }
 
     #[test]
     fn the_time_of_each_counts_once() {

@@ -4,8 +4,8 @@
 use crate::{
     cache::{DirtyPages, Span, index::ExtentId},
     page::{PAGE_BYTES, Page},
-    store::{Piece, Store, Transfer},
 };
+use interleaf_store::{Piece, Store, Transfer};
 use std::{collections::BTreeMap, ops::Range};
 
 /// Neighbours are joined up to this number of bytes, at which a drive gives most of its bandwidth.
@@ -14,8 +14,8 @@ const JOINED_MAX: usize = 1 << 20;
 /// The most pieces of memory of a transfer.
 const PIECES: usize = 128;
 
-/// Clean pages between two dirty ones are written too where fewer lie between them: an additional
-/// transfer costs as much.
+/// Fewer than this number of clean pages between two dirty ones are written too: an additional
+/// transfer would cost as much.
 const GAP: usize = 8;
 
 /// The finished transfer of an extent.

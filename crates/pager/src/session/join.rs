@@ -7,8 +7,8 @@ use crate::{
         identity::Identity,
         ledger::{OUTSIDE_BUDGET, SlotGuard},
     },
-    store::{FileStore, Options, release::Releaser},
 };
+use interleaf_store::{FileStore, Options, release::Releaser};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,

@@ -4,14 +4,15 @@
 
 use super::{
     SOCKET,
+    message::{Message, request},
     pieces::MappedPieces,
-    wire::{Message, Wire},
 };
 use crate::{
     fatal::fatal,
-    kernel::{memory, thread, uffd::Userfault},
+    kernel::{memory, uffd::Userfault},
     page::PAGE_BYTES,
 };
+use interleaf_poll_server::wire::Wire;
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
@@ -58,7 +59,7 @@ impl Client {
     /// When the memory cannot be mapped or served.
     pub fn allocate(&mut self, bytes: usize, protection: u32) -> io::Result<usize> {
         let bytes = bytes.checked_next_multiple_of(PAGE_BYTES).ok_or(io::ErrorKind::OutOfMemory)?;
-        let (page, fd) = self.wire.request(Message::Allocate { bytes: bytes as u64 }, None)?;
+        let (page, fd) = request(&self.wire, Message::Allocate { bytes: bytes as u64 }, None)?;
         let fd = fd.ok_or(Errno::NOMEM)?;
         // SAFETY: a new mapping at an address that the kernel chooses overlaps no other.
         let address = unsafe {
@@ -79,7 +80,7 @@ impl Client {
         self.pieces.remove(addresses);
         let (address, bytes) = (addresses.start as u64, addresses.len() as u64);
         // A server that has ended needs no message.
-        let _ = self.wire.request(Message::Unmap { address, bytes }, None);
+        let _ = request(&self.wire, Message::Unmap { address, bytes }, None);
     }
 
     /// The addresses that a child forked now is to share, with their protection from `protections`.
@@ -105,7 +106,7 @@ impl Client {
         self.faults = faults;
         for (addresses, protection) in shares {
             let Some(page) = pieces.page(addresses.start) else { continue };
-            let (first, fd) = self.wire.request(Message::Get { page: page as u64 }, None)?;
+            let (first, fd) = request(&self.wire, Message::Get { page: page as u64 }, None)?;
             let (fd, offset) = (fd.ok_or(Errno::NOMEM)?, (page - first) as u64);
             let flags = MapFlags::SHARED | MapFlags::FIXED_NOREPLACE;
             let (to, bytes) = (addresses.start as *mut _, addresses.len());
@@ -148,7 +149,7 @@ impl Client {
         }
         self.faults.register_shared(addresses)?;
         let (address, bytes) = (addresses.start as u64, addresses.len() as u64);
-        self.wire.request(Message::Map { page: page as u64, address, bytes }, None)?;
+        request(&self.wire, Message::Map { page: page as u64, address, bytes }, None)?;
         self.pieces.insert(addresses, page);
         // SAFETY: no other code knows the mapping yet.
         Ok(unsafe { memory::protect(addresses, protection) }?)
@@ -158,13 +159,13 @@ impl Client {
     /// for ever.
     fn watch_server(&self) -> io::Result<()> {
         let wire = Arc::clone(&self.wire);
-        thread::spawn("pager-shared", move || {
+        interleaf_thread::spawn("pager-shared", move || {
             loop {
                 let mut fds = [PollFd::new(&*wire, PollFlags::RDHUP)];
                 match poll(&mut fds, None) {
                     Err(Errno::INTR) => {}
                     Ok(_) if fds[0].revents().contains(PollFlags::HUP) => {
-                        fatal(format_args!("who serves shared memory has gone"))
+                        fatal(format_args!("the server of shared memory has ended"))
                     }
                     _ => return,
                 }
@@ -178,6 +179,6 @@ impl Client {
 fn connect(path: &Path) -> io::Result<(Arc<Wire>, Userfault)> {
     let faults = Userfault::of_shared()?;
     let wire = Wire::connect(path)?;
-    wire.request(Message::Hello, Some(faults.as_fd()))?;
+    request(&wire, Message::Hello, Some(faults.as_fd()))?;
     Ok((Arc::new(wire), faults))
 }

@@ -77,7 +77,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_address_has_what_was_mapped_there_last(
+        fn each_address_has_its_last_mapping(
             steps in proptest::collection::vec(
                 (0_usize..64, 1_usize..32, proptest::option::of(100_usize..200)), 0..40,
             ),

@@ -2,8 +2,8 @@
 
 use super::{
     SOCKET,
+    message::Message,
     peers::{Peers, SharedSpace},
-    wire::{Message, Wire, listener},
 };
 use crate::{
     kernel::uffd::Userfault,
@@ -11,22 +11,26 @@ use crate::{
     serve::arena::SPACING,
     session::{ADDRESSES, Session},
 };
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use interleaf_poll_server::{
+    Interest, Watched, wait,
+    wire::{Wire, listener},
+};
 use std::{
     fs,
     io::{self, Write},
     os::{
-        fd::{AsFd, BorrowedFd, OwnedFd},
+        fd::{AsFd, OwnedFd},
         unix::net::UnixStream,
     },
     sync::Arc,
+    time::Duration,
 };
 
 /// The name of the server's row in tables.
 const NAME: &str = "shared memory";
 
 /// Interval at which processes are polled that have closed their connection and not ended.
-const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A process that shares memory, or is about to.
 struct Connection {
@@ -81,38 +85,37 @@ impl Server<'_> {
         let connected: Vec<usize> =
             (0..self.connections.len()).filter(|at| self.connections[*at].wire.is_some()).collect();
         let is_left = connected.len() < self.connections.len();
-        let wires = connected.iter().filter_map(|at| self.connections[*at].wire.as_ref());
-        let keeper = keeper.map(AsFd::as_fd);
-        let all = [listener.as_fd()].into_iter().chain(wires.map(AsFd::as_fd)).chain(keeper);
-        let all: Vec<BorrowedFd<'_>> = all.collect();
-        let mut fds: Vec<PollFd<'_>> =
-            all.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
-        match poll(&mut fds, is_left.then_some(&POLL_INTERVAL)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(why) => return Err(why.into()),
-        }
-        let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-        let is_over = ready.get(1 + connected.len()).is_some_and(|ready| *ready);
-        for (at, _) in connected.iter().zip(&ready[1..]).filter(|(_, ready)| **ready) {
+        let wire = |at: &usize| self.connections[*at].wire.as_ref();
+        let watched = Watched {
+            control: keeper.map(AsFd::as_fd),
+            listener: Some(listener.as_fd()),
+            clients: connected
+                .iter()
+                .filter_map(|at| Some((wire(at)?.as_fd(), Interest::Read)))
+                .collect(),
+        };
+        let turn = wait(&watched, is_left.then_some(POLL_INTERVAL))?;
+        for (at, _) in connected.iter().zip(&turn.clients).filter(|(_, ready)| **ready) {
             self.handle_message(*at);
         }
-        if ready[0]
+        if turn.listener
             && let Some(wire) = Wire::accept(listener)?
         {
             self.connections.push(Connection { wire: Some(wire), space: None, file: None });
         }
         self.remove_ended();
-        Ok(is_over)
+        Ok(turn.control)
     }
 
     /// Receives and answers one message. An invalid message ends the connection.
     fn handle_message(&mut self, at: usize) {
         let Some(wire) = &self.connections[at].wire else { return };
         let message = wire.receive().ok().flatten();
+        let message = message.and_then(|(words, fd)| Some((Message::from_words(words)?, fd)));
         let answer = message.and_then(|(message, fd)| self.answer(at, message, fd));
         let is_answered = answer.is_some_and(|(answer, fd)| {
             let wire = self.connections[at].wire.as_ref();
-            wire.is_some_and(|wire| wire.send(answer, fd.as_ref().map(AsFd::as_fd)).is_ok())
+            wire.is_some_and(|wire| wire.send(answer.words(), fd.as_ref().map(AsFd::as_fd)).is_ok())
         });
         if !is_answered {
             self.connections[at].wire = None;

@@ -1,0 +1,170 @@
+//! Thrash detection: threads wait for the drive for most of their time, for pages that were evicted
+//! and that no stream predicts. Only a larger budget helps, and the user is told its size.
+//!
+//! The size is the number of distinct pages that were read since the threads began to wait. It is
+//! estimated from a sample, the pages with the least hashes: among `n` uniform hashes in 0..1 the
+//! k-th least is k / n in the mean (Bar-Yossef et al., "Counting Distinct Elements in a Data
+//! Stream", RANDOM 2002; SHARDS samples pages in the same way: Waldspurger et al., "Efficient MRC
+//! Construction with SHARDS", FAST 2015). With 1024 hashes the standard error is 3 %.
+
+use super::Cache;
+use crate::page::Page;
+use std::{collections::BTreeSet, ops::Range};
+
+/// Hashes of the sample.
+const SAMPLE_MAX: usize = 1024;
+
+/// Threads thrash while the stall time of all threads is at least this part of the time.
+const STALL_SHARE_MIN: f64 = 0.5;
+
+/// Threads thrash while at least this share of the pages that are loaded is read for faults.
+const DEMAND_SHARE_MIN: f64 = 0.5;
+
+/// Periods in a row until the user is told.
+const PERIODS: u32 = 5;
+
+/// Pages that are loaded in a period at least: a program that waits for few pages does not thrash.
+const LOADED_MIN: u64 = 256;
+
+/// The budget holds the pages and the reserve of free frames, a 16th (`evict.rs`).
+const RESERVE_PART: u64 = 16;
+
+/// State of the detector.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ThrashDetector {
+    /// Pages loaded in this period, and those of them that were read for a fault.
+    loaded: u64,
+    demanded: u64,
+    /// Periods in a row in which threads thrash.
+    periods: u32,
+    /// The least hashes of the pages that were loaded in these periods.
+    sample: BTreeSet<u32>,
+    is_reported: bool,
+}
+
+impl ThrashDetector {
+    /// Pages are read or filled with zeros; `is_demanded` if a thread waits for a read of them.
+    pub(super) fn on_load(&mut self, pages: Range<Page>, is_demanded: bool) {
+        let count = pages.end - pages.start;
+        self.loaded += count;
+        self.demanded += if is_demanded { count } else { 0 };
+        if self.is_reported {
+            return;
+        }
+        for page in pages {
+            let hash = hash(page);
+            if self.sample.len() < SAMPLE_MAX {
+                self.sample.insert(hash);
+            } else if self.sample.last().is_some_and(|last| hash < *last)
+                && self.sample.insert(hash)
+            {
+                self.sample.pop_last();
+            }
+        }
+    }
+
+    /// A period ends, in which threads waited for this share of the time. Returns the budget in
+    /// frames that would end the thrashing, once.
+    fn end_period(&mut self, stall_share: f64) -> Option<u64> {
+        let share = self.demanded as f64 / self.loaded.max(1) as f64;
+        let is_thrashing = stall_share >= STALL_SHARE_MIN
+            && share >= DEMAND_SHARE_MIN
+            && self.loaded >= LOADED_MIN;
+        (self.loaded, self.demanded) = (0, 0);
+        if !is_thrashing {
+            self.periods = 0;
+            self.sample.clear();
+            return None;
+        }
+        self.periods += 1;
+        if self.periods < PERIODS || self.is_reported {
+            return None;
+        }
+        self.is_reported = true;
+        let pages = self.distinct_pages();
+        self.sample.clear();
+        Some(pages + pages / (RESERVE_PART - 1))
+    }
+
+    /// The estimated number of distinct pages of the sample's periods.
+    fn distinct_pages(&self) -> u64 {
+        match self.sample.last() {
+            Some(last) if self.sample.len() == SAMPLE_MAX => {
+                let part = (f64::from(*last) + 1.0) / (f64::from(u32::MAX) + 1.0);
+                ((SAMPLE_MAX - 1) as f64 / part) as u64
+            }
+            _ => self.sample.len() as u64,
+        }
+    }
+}
+
+/// The finalizer of `splitmix64` (Steele, Lea and Flood, OOPSLA 2014).
+const fn hash(page: Page) -> u32 {
+    let mut word = page.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (word >> 32) as u32
+}
+
+impl Cache {
+    /// A period of a second ends, in which threads waited for this share of the time. Returns the
+    /// budget in frames that would end their thrashing, once in the life of the cache.
+    pub fn end_period(&mut self, stall_share: f64) -> Option<u64> {
+        let enough = self.thrash.end_period(stall_share)?;
+        // More than all regions is never needed.
+        let most = self.regions.pages();
+        let enough = enough.min(most + most / (RESERVE_PART - 1));
+        (enough > u64::from(self.budget())).then_some(enough)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand_pcg::{
+        Pcg64Mcg,
+        rand_core::{RngCore, SeedableRng},
+    };
+
+    /// Periods of random accesses to `pages` pages; the budgets that were reported.
+    fn reported(pages: u64, is_demanded: bool, stall_share: f64) -> Vec<u64> {
+        let (mut detector, mut random) = (ThrashDetector::default(), Pcg64Mcg::seed_from_u64(1));
+        let period = |_| {
+            for _ in 0..20_000 {
+                let page = random.next_u64() % pages * 7;
+                detector.on_load(page..page + 1, is_demanded);
+            }
+            detector.end_period(stall_share)
+        };
+        (0..20).filter_map(period).collect()
+    }
+
+    #[test]
+    fn the_budget_that_ends_thrashing_is_reported_once() {
+        for pages in [100_u64, 1000, 10_000] {
+            let enough = reported(pages, true, 0.9);
+            let expected = pages as f64 * 16.0 / 15.0;
+            let [found] = enough[..] else { panic!("{enough:?}") };
+            assert!((found as f64 / expected - 1.0).abs() < 0.1, "{found} for {pages} pages");
+        }
+    }
+
+    #[test]
+    fn streams_and_short_waits_are_no_thrashing() {
+        assert!(reported(10_000, false, 0.9).is_empty(), "the drive is the limit of a stream");
+        assert!(reported(10_000, true, 0.3).is_empty());
+    }
+
+    #[test]
+    fn a_pause_begins_a_new_count() {
+        let mut detector = ThrashDetector::default();
+        let mut period = |first: Page, stall_share: f64| {
+            detector.on_load(first..first + 300, true);
+            detector.end_period(stall_share)
+        };
+        (0..4).for_each(|_| assert_eq!(period(0, 1.0), None));
+        assert_eq!(period(1000, 0.1), None);
+        (0..4).for_each(|_| assert_eq!(period(2000, 1.0), None));
+        assert_eq!(period(2000, 1.0), Some(320));
+    }
+}

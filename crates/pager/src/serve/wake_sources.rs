@@ -1,0 +1,56 @@
+//! The wait of the fault server for faults, finished transfers and requests.
+
+#![expect(unsafe_code, reason = "descriptors outlive the lock of the fault server")]
+
+use crate::kernel::handle::FaultHandle;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
+use std::{
+    io,
+    os::fd::{BorrowedFd, RawFd},
+    sync::Arc,
+};
+
+/// Retry interval for pinned pages; the kernel does not report the end of a pin.
+const PINNED_RETRY: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+
+/// The descriptors that wake the fault server.
+pub(crate) struct WakeSources {
+    pub(crate) handle: Arc<FaultHandle>,
+    /// Readable when transfers are finished.
+    pub(crate) store: RawFd,
+    /// Readable when faults are pending.
+    pub(crate) faults: RawFd,
+    pub(crate) reads_faults: bool,
+    /// True if a pinned page must be retried.
+    pub(crate) has_pinned: bool,
+}
+
+impl WakeSources {
+    /// Blocks in poll(2).
+    ///
+    /// # Safety
+    /// The store and the address space that the descriptors belong to exist.
+    pub(crate) unsafe fn wait(&self) -> io::Result<()> {
+        // SAFETY: by the caller.
+        let store = unsafe { BorrowedFd::borrow_raw(self.store) };
+        // SAFETY: by the caller.
+        let faults = unsafe { BorrowedFd::borrow_raw(self.faults) };
+        let flags = if self.reads_faults { PollFlags::IN } else { PollFlags::empty() };
+        let mut fds = [
+            PollFd::new(&self.handle.doorbell, PollFlags::IN),
+            PollFd::new(&store, PollFlags::IN),
+            PollFd::new(&faults, flags),
+        ];
+        match poll(&mut fds, self.has_pinned.then_some(&PINNED_RETRY)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(why) => return Err(why.into()),
+        }
+        if !fds[0].revents().is_empty() {
+            let _ = rustix::io::read(&self.handle.doorbell, &mut [0_u8; 8]);
+        }
+        Ok(())
+    }
+}

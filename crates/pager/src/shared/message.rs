@@ -1,0 +1,91 @@
+//! The protocol between a process and the server of shared memory.
+
+use interleaf_poll_server::wire::{Wire, Words};
+use rustix::io::{self, Errno};
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+/// A message of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Message {
+    /// From a new client; its userfaultfd is attached.
+    Hello,
+    /// Requests a new file of `bytes`.
+    Allocate { bytes: u64 },
+    /// Requests the file of a page again.
+    Get { page: u64 },
+    /// A part of a file is mapped from `page` on.
+    Map { page: u64, address: u64, bytes: u64 },
+    /// These addresses are unmapped.
+    Unmap { address: u64, bytes: u64 },
+    /// The request was carried out. For a request of a file, `page` is its first page, and the file
+    /// is attached.
+    Done { page: u64 },
+    /// The request was refused.
+    Refused,
+}
+
+impl Message {
+    pub(crate) fn words(self) -> Words {
+        match self {
+            Self::Hello => [1, 0, 0, 0],
+            Self::Allocate { bytes } => [2, bytes, 0, 0],
+            Self::Get { page } => [3, page, 0, 0],
+            Self::Map { page, address, bytes } => [4, page, address, bytes],
+            Self::Unmap { address, bytes } => [5, address, bytes, 0],
+            Self::Done { page } => [6, page, 0, 0],
+            Self::Refused => [7, 0, 0, 0],
+        }
+    }
+
+    pub(crate) fn from_words(words: Words) -> Option<Self> {
+        Some(match words {
+            [1, ..] => Self::Hello,
+            [2, bytes, ..] => Self::Allocate { bytes },
+            [3, page, ..] => Self::Get { page },
+            [4, page, address, bytes] => Self::Map { page, address, bytes },
+            [5, address, bytes, ..] => Self::Unmap { address, bytes },
+            [6, page, ..] => Self::Done { page },
+            [7, ..] => Self::Refused,
+            _ => return None,
+        })
+    }
+}
+
+/// Sends a request with a descriptor, and waits for the answer: the page and the descriptor of
+/// [`Message::Done`].
+pub(crate) fn request(
+    wire: &Wire,
+    message: Message,
+    fd: Option<BorrowedFd<'_>>,
+) -> io::Result<(usize, Option<OwnedFd>)> {
+    wire.send(message.words(), fd)?;
+    let (words, fd) = wire.receive()?.ok_or(Errno::PIPE)?;
+    match Message::from_words(words) {
+        Some(Message::Done { page }) => Ok((page as usize, fd)),
+        Some(_) => Err(Errno::NOMEM),
+        None => Err(Errno::PIPE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_survive_encoding() {
+        let messages = [
+            Message::Hello,
+            Message::Allocate { bytes: 9 },
+            Message::Get { page: 8 },
+            Message::Map { page: 2, address: 3, bytes: 4 },
+            Message::Unmap { address: 5, bytes: 6 },
+            Message::Done { page: 7 },
+            Message::Refused,
+        ];
+        for message in messages {
+            assert_eq!(Message::from_words(message.words()), Some(message));
+        }
+        assert_eq!(Message::from_words([0; 4]), None);
+        assert_eq!(Message::from_words([9; 4]), None);
+    }
+}

@@ -1,0 +1,83 @@
+//! Hints for all processes of a control group.
+//!
+//! The caller makes the group, its memory limit and the swap file, and removes them: this module
+//! changes nothing of the machine.
+
+use super::{HintPolicy, count, scan::ScannedProcess};
+use crate::{page::PAGE_BYTES, prefetch::Limits};
+use interleaf_procfs::cgroup;
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::PathBuf,
+    process,
+    time::{Duration, Instant},
+};
+
+/// Shorter mappings are not scanned.
+const MAPPING_BYTES_MIN: u64 = 1 << 20;
+
+/// The pause between two scans: a minimum, and a multiple of the scan's duration.
+const SCAN_PAUSE: Duration = Duration::from_millis(2);
+const SCAN_PAUSE_FACTOR: u32 = 4;
+
+/// One part in this number of the budget is kept free for pages that are read ahead or paged out,
+/// where sweeps leave pages behind.
+const FREE_FRACTION: u64 = 4;
+
+/// Streams are read ahead by at most one part in this number of the budget.
+const READ_AHEAD_FRACTION: u64 = 16;
+
+/// A control group whose processes get hints.
+#[derive(Debug)]
+pub struct HintedGroup {
+    /// The file that lists the processes of the group.
+    processes_file: PathBuf,
+    dram_bytes: u64,
+    processes: BTreeMap<u32, (ScannedProcess, HintPolicy)>,
+    /// Pages that the kernel was asked to read ahead, and to page out.
+    hinted: (u64, u64),
+}
+
+impl HintedGroup {
+    /// The group with the processes in `processes_file` (`cgroup.procs`), whose memory limit is
+    /// `dram_bytes`.
+    pub const fn new(processes_file: PathBuf, dram_bytes: u64) -> Self {
+        Self { processes_file, dram_bytes, processes: BTreeMap::new(), hinted: (0, 0) }
+    }
+
+    /// Scans all processes of the group once, gives hints to the kernel, and returns the pause
+    /// until the next scan.
+    pub fn scan(&mut self) -> Duration {
+        let begun = Instant::now();
+        let resident_max = (self.dram_bytes - self.dram_bytes / FREE_FRACTION) / PAGE_BYTES as u64;
+        let mut resident_elsewhere: u64 =
+            self.processes.values().map(|(_, policy)| policy.resident()).sum();
+        let text = fs::read_to_string(&self.processes_file).unwrap_or_default();
+        let pids: Vec<u32> = cgroup::processes(&text).collect();
+        self.processes.retain(|pid, _| pids.contains(pid));
+        for pid in pids.into_iter().filter(|pid| *pid != process::id()) {
+            if !self.processes.contains_key(&pid) {
+                let max = (self.dram_bytes / READ_AHEAD_FRACTION / PAGE_BYTES as u64).max(1);
+                let policy = HintPolicy::new(Limits { initial: max.min(256), max });
+                // The process may have ended.
+                let Ok(scanned) = ScannedProcess::new(pid) else { continue };
+                self.processes.insert(pid, (scanned, policy));
+            }
+            let Some((scanned, policy)) = self.processes.get_mut(&pid) else { continue };
+            let Ok(resident) = scanned.resident(MAPPING_BYTES_MIN) else { continue };
+            resident_elsewhere -= policy.resident();
+            let hints = policy.update(resident, resident_max.saturating_sub(resident_elsewhere));
+            resident_elsewhere += policy.resident();
+            scanned.give(&hints);
+            self.hinted.0 += count(&hints.read_ahead);
+            self.hinted.1 += count(&hints.page_out);
+        }
+        SCAN_PAUSE.max(begun.elapsed() * SCAN_PAUSE_FACTOR)
+    }
+
+    /// Pages that the kernel was asked to read ahead, and to page out early.
+    pub const fn hinted(&self) -> (u64, u64) {
+        self.hinted
+    }
+}

@@ -1,0 +1,158 @@
+//! A machine that executes each action of a page cache at once: no transfer is late, so that the
+//! traffic depends on the policies alone. [`replay`] counts the traffic of a workload.
+
+use interleaf_pager::{
+    cache::{Action, Cache, Counts, DirtyPages, Event, PageFault, Settings, Span},
+    page::Page,
+};
+use interleaf_plan::{
+    access::{Carried, Touch},
+    belady::carried,
+};
+use interleaf_workload::{
+    kind::{Kind, Setting},
+    memory::Memory,
+    trace::trace,
+};
+use std::collections::VecDeque;
+
+/// Bytes of a page.
+pub const PAGE: usize = 4096;
+
+/// Rounds before the measurement.
+const ROUNDS: usize = 2;
+
+/// Measured rounds.
+pub const COUNTED: usize = 4;
+
+/// The measured rounds of a workload.
+pub struct Replay {
+    before: Counts,
+    after: Counts,
+    /// Reads of pages that were not touched since their last read, of all measured rounds.
+    pub wasted_reads: u64,
+    /// The traffic of a round with optimal replacement.
+    pub least: Carried,
+}
+
+impl Replay {
+    /// A count of all measured rounds.
+    pub fn count(&self, of: fn(&Counts) -> u64) -> u64 {
+        of(&self.after) - of(&self.before)
+    }
+}
+
+/// Replays the accesses of a workload with a budget of `frames`; `None` without a trace.
+pub fn replay(kind: Kind, frames: usize, footprint: u64) -> Option<Replay> {
+    let setting = Setting {
+        footprint,
+        threads: 1,
+        memory: Memory::Heap,
+        only: None,
+        stride: 65_536,
+        is_writing: false,
+        tile: 1024,
+        degree: 16,
+        seed: 1,
+    };
+    let touches = trace(kind, &setting, footprint, PAGE)?;
+    let arrays = if matches!(kind, Kind::Stream | Kind::Gemm) { 3 } else { 1 };
+    let pages = touches.iter().map(|touch| touch.block as usize + 1).max().unwrap_or(0);
+    let mut machine = ReplayMachine::new(frames as u32, pages, arrays);
+    (0..pages).for_each(|page| machine.touch(page, 0, true));
+    let mut before = *machine.cache.counts();
+    for round in 0..ROUNDS + COUNTED {
+        if round == ROUNDS {
+            before = *machine.cache.counts();
+            machine.wasted_reads = 0;
+        }
+        for Touch { block, offset, is_write } in &touches {
+            machine.touch(*block as usize, *offset as u16, *is_write);
+        }
+    }
+    let (after, wasted_reads) = (*machine.cache.counts(), machine.wasted_reads);
+    Some(Replay { before, after, wasted_reads, least: carried(&touches, frames) })
+}
+
+/// A machine that executes each action at once.
+struct ReplayMachine {
+    cache: Cache,
+    is_mapped: Vec<bool>,
+    is_dirty: Vec<bool>,
+    /// Pages touched since they were read.
+    is_used: Vec<bool>,
+    /// Reads of pages that were not touched since their last read.
+    wasted_reads: u64,
+    todo: VecDeque<Action>,
+}
+
+impl ReplayMachine {
+    /// A budget of `frames`, and `arrays` of equal length with `pages` in all.
+    fn new(frames: u32, pages: usize, arrays: usize) -> Self {
+        let mut cache = Cache::new(Settings::for_budget(frames));
+        let array = pages.div_ceil(arrays) as Page;
+        (0..arrays as Page).for_each(|at| cache.add_region(at * array..(at + 1) * array));
+        let pages = (array as usize) * arrays;
+        let (is_mapped, is_dirty) = (vec![false; pages], vec![false; pages]);
+        let (is_used, todo) = (vec![true; pages], VecDeque::new());
+        Self { cache, is_mapped, is_dirty, is_used, wasted_reads: 0, todo }
+    }
+
+    fn on(&mut self, event: Event) {
+        let mut actions = vec![];
+        self.cache.on(event, &mut actions);
+        self.todo.extend(actions);
+    }
+
+    /// Touches a page, which waits until the page is mapped.
+    fn touch(&mut self, page: usize, offset: u16, is_write: bool) {
+        if !self.is_mapped[page] {
+            self.on(Event::Fault(PageFault { thread: 1, page: page as Page, offset, is_write }));
+            let mut was_mapped = false;
+            while let Some(action) = self.todo.pop_front() {
+                self.act(action);
+                // The thread resumes as soon as the page is mapped.
+                was_mapped |= self.is_mapped[page];
+            }
+            assert!(was_mapped, "page {page} was touched and is not mapped");
+        }
+        self.is_dirty[page] |= is_write;
+        self.is_used[page] = true;
+    }
+
+    fn act(&mut self, action: Action) {
+        let pages = |span: Span| span.page as usize..span.pages().end as usize;
+        match action {
+            Action::Read(id, span) => {
+                for page in pages(span) {
+                    self.wasted_reads += u64::from(!self.is_used[page]);
+                    self.is_used[page] = false;
+                }
+                self.on(Event::Filled(id, Ok(())));
+            }
+            Action::Zero(id, _) => self.on(Event::Filled(id, Ok(()))),
+            Action::MoveIn(id, span) => {
+                self.is_mapped[pages(span)].fill(true);
+                self.on(Event::MovedIn(id));
+            }
+            Action::MoveOut { id, span, .. } => {
+                let mut dirty = DirtyPages::EMPTY;
+                for (at, page) in pages(span).enumerate() {
+                    self.is_mapped[page] = false;
+                    if self.is_dirty[page] {
+                        dirty.insert(at);
+                    }
+                }
+                self.on(Event::MovedOut(id, dirty));
+            }
+            Action::Write(id, span, _) => {
+                self.is_dirty[pages(span)].fill(false);
+                self.on(Event::Wrote(id, Ok(())));
+            }
+            Action::Wake(..) => {}
+            Action::Drop(..) | Action::Poison(_) | Action::Erase(..) => {
+                unreachable!("no page is pinned, poisoned or discarded")
+            }
+        }
+    }
+}
