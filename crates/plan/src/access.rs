@@ -1,0 +1,162 @@
+//! Accesses to blocks of memory, and the text form of a trace.
+//!
+//! A trace is one pass of a program that repeats. Its text has a header and a line for each access:
+//!
+//! ```text
+//! interleaf.trace/1 block_bytes=65536
+//! r 0
+//! w 17
+//! ```
+//!
+//! Lines that begin with `#` are comments. Consecutive accesses to a block may be merged.
+
+use std::fmt::Write as _;
+
+/// The first word of a trace.
+pub const SCHEMA: &str = "interleaf.trace/1";
+
+/// The smallest and the largest block, bytes: a page, and 1 GiB.
+const BLOCK: std::ops::RangeInclusive<u64> = 4096..=1 << 30;
+
+/// An access to a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Touch {
+    pub block: u32,
+    /// Offset within the block, bytes.
+    pub offset: u32,
+    pub is_write: bool,
+}
+
+/// The traffic of a drive, in blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Blocks read from the drive.
+    pub read: u64,
+    /// Blocks written to the drive.
+    pub written: u64,
+}
+
+/// The accesses of one pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// Bytes of a block.
+    pub block_bytes: u64,
+    pub touches: Vec<Touch>,
+}
+
+/// The text is not a trace.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name}:{line}: {problem}")]
+pub struct TraceError {
+    /// The name of the file.
+    pub name: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// The value that is wrong, and what is allowed.
+    pub problem: String,
+}
+
+impl Trace {
+    /// Parses the text form. `name` is the name of the file, for errors.
+    ///
+    /// # Errors
+    /// The first line that is not in the form of a trace.
+    pub fn parse(name: &str, text: &str) -> Result<Self, TraceError> {
+        let fail = |line: usize, problem: String| TraceError { name: name.into(), line, problem };
+        let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
+        let mut lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+        let (first, header) = lines.next().unwrap_or((1, ""));
+        let block_bytes = header
+            .strip_prefix(SCHEMA)
+            .and_then(|rest| rest.trim().strip_prefix("block_bytes="))
+            .and_then(|bytes| bytes.parse().ok())
+            .filter(|bytes| BLOCK.contains(bytes))
+            .ok_or_else(|| {
+                let (least, most) = (BLOCK.start(), BLOCK.end());
+                let rule = format!("block_bytes= of {least} to {most}");
+                fail(first, format!("\"{header}\" is no header: write \"{SCHEMA} {rule}\""))
+            })?;
+        let mut touches = vec![];
+        for (at, line) in lines {
+            let (word, block) = line.split_once(' ').unwrap_or((line, ""));
+            let is_write = match word {
+                "r" => false,
+                "w" => true,
+                _ => return Err(fail(at, format!("\"{word}\" is no access: write r or w"))),
+            };
+            let block = block.trim().parse().map_err(|_| {
+                let rule = format!("write a whole number from 0 to {}", u32::MAX);
+                fail(at, format!("\"{}\" is no block: {rule}", block.trim()))
+            })?;
+            touches.push(Touch { block, offset: 0, is_write });
+        }
+        match touches.is_empty() {
+            true => Err(fail(first, "the trace has no access: write lines such as \"r 0\"".into())),
+            false => Ok(Self { block_bytes, touches }),
+        }
+    }
+
+    /// The text form.
+    pub fn text(&self) -> String {
+        let mut text = format!("{SCHEMA} block_bytes={}\n", self.block_bytes);
+        for touch in &self.touches {
+            let word = if touch.is_write { 'w' } else { 'r' };
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{word} {}", touch.block);
+        }
+        text
+    }
+
+    /// The number of different blocks.
+    pub fn distinct_blocks(&self) -> usize {
+        let mut blocks: Vec<u32> = self.touches.iter().map(|touch| touch.block).collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        blocks.len()
+    }
+
+    /// The memory that the pass touches, bytes.
+    pub fn footprint_bytes(&self) -> u64 {
+        self.distinct_blocks() as u64 * self.block_bytes
+    }
+}
+
+/// A hash of a block, uniform over 64 bits: the finalizer of SplitMix64 (Steele, Lea and Flood,
+/// OOPSLA 2014).
+pub(crate) fn hash(value: u64) -> u64 {
+    let mut hash = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    hash ^ (hash >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn a_trace_is_read_as_it_was_written() {
+        let text = "# of a sweep\ninterleaf.trace/1 block_bytes=65536\nr 0\nw 17\n\nr 0\n";
+        let trace = Trace::parse("a.trace", text).unwrap();
+        assert_eq!((trace.touches.len(), trace.distinct_blocks()), (3, 2));
+        assert_eq!(trace.footprint_bytes(), 2 << 16);
+        assert_eq!(Trace::parse("b", &trace.text()).unwrap(), trace);
+    }
+
+    #[test]
+    fn errors_name_the_line_the_value_and_the_rule() {
+        let head = "interleaf.trace/1 block_bytes=4096\n";
+        for (text, line, part) in [
+            (String::new(), 1, "is no header"),
+            ("interleaf.trace/1 block_bytes=7\nr 1\n".into(), 1, "4096 to 1073741824"),
+            (head.into(), 1, "no access"),
+            (format!("{head}x 1\n"), 2, "\"x\" is no access: write r or w"),
+            (format!("{head}r 1\nw -3\n"), 3, "\"-3\" is no block"),
+            (format!("{head}r\n"), 2, "\"\" is no block"),
+        ] {
+            let why = Trace::parse("t", &text).unwrap_err();
+            assert!(why.line == line && why.problem.contains(part), "{why}");
+        }
+    }
+}

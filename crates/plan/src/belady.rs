@@ -1,0 +1,149 @@
+//! Optimal replacement: the least traffic of a drive for a trace of accesses.
+//!
+//! Belady (IBM Systems Journal 1966): a cache reads the fewest blocks when it evicts the block
+//! whose next use is furthest away. That needs the future, so no prefetcher or replacement policy
+//! can do better; the blocks written back are the evicted dirty ones.
+
+use crate::access::{Carried, Touch};
+use std::collections::{BTreeMap, HashMap};
+
+/// A block that is in the cache.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    next: usize,
+    is_changed: bool,
+}
+
+/// The traffic of one pass through a trace that repeats for ever; a first pass, not counted, fills
+/// the cache. A cache of 0 blocks is treated as one of 1 block.
+pub fn carried(trace: &[Touch], blocks: usize) -> Carried {
+    let mut cache = Cache { most: blocks.max(1), kept: HashMap::new(), by_next: BTreeMap::new() };
+    let length = trace.len();
+    let nexts = nexts(trace);
+    let mut carried = Carried::default();
+    for (at, touch) in trace.iter().enumerate() {
+        cache.touch(*touch, nexts[at], &mut Carried::default());
+    }
+    for (at, touch) in trace.iter().enumerate() {
+        cache.touch(*touch, nexts[at] + length, &mut carried);
+    }
+    carried
+}
+
+/// For each access the time of the next access to its block, in a trace that repeats.
+fn nexts(trace: &[Touch]) -> Vec<usize> {
+    let mut nexts = vec![0; trace.len()];
+    let mut seen = HashMap::new();
+    // Two passes, from the end: the second pass provides the next accesses beyond the end of the
+    // first.
+    for at in (0..2 * trace.len()).rev() {
+        let next = seen.insert(trace[at % trace.len()].block, at);
+        if at < trace.len() {
+            nexts[at] = next.unwrap_or(at + trace.len());
+        }
+    }
+    nexts
+}
+
+struct Cache {
+    most: usize,
+    kept: HashMap<u32, Kept>,
+    /// The blocks by the time of their next access, which is unique.
+    by_next: BTreeMap<usize, u32>,
+}
+
+impl Cache {
+    fn touch(&mut self, touch: Touch, next: usize, carried: &mut Carried) {
+        let Touch { block, is_write, .. } = touch;
+        let before = self.kept.remove(&block);
+        match before {
+            Some(kept) => {
+                self.by_next.remove(&kept.next);
+            }
+            None => {
+                carried.read += 1;
+                if self.kept.len() >= self.most {
+                    self.give_up(carried);
+                }
+            }
+        }
+        let is_changed = is_write || before.is_some_and(|kept| kept.is_changed);
+        self.kept.insert(block, Kept { next, is_changed });
+        self.by_next.insert(next, block);
+    }
+
+    fn give_up(&mut self, carried: &mut Carried) {
+        let Some((_, block)) = self.by_next.pop_last() else { return };
+        if self.kept.remove(&block).is_some_and(|kept| kept.is_changed) {
+            carried.written += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    fn reads(blocks: &[u32]) -> Vec<Touch> {
+        blocks.iter().map(|block| Touch { block: *block, offset: 0, is_write: false }).collect()
+    }
+
+    #[test]
+    fn a_sweep_over_twice_the_cache_reads_half_of_it() {
+        let trace = reads(&(0..1000).collect::<Vec<_>>());
+        let Carried { read, written } = carried(&trace, 500);
+        // In the long run n (n - c) / (n - 1) of n blocks with c in the cache: 500.5.
+        assert!((500..=501).contains(&read) && written == 0, "{read} and {written}");
+        assert_eq!(carried(&trace, 1000).read, 0);
+    }
+
+    #[test]
+    fn a_modified_block_is_written_once() {
+        let trace: Vec<Touch> =
+            (0..10).map(|block| Touch { block, offset: 0, is_write: true }).collect();
+        let Carried { read, written } = carried(&trace, 5);
+        assert_eq!(read, written);
+        assert_eq!(carried(&trace, 10), Carried::default());
+    }
+
+    /// The least number of blocks read, by an exhaustive search over all choices of victims.
+    fn least(trace: &[u32], kept: &HashSet<u32>, most: usize) -> u64 {
+        let Some((block, rest)) = trace.split_first() else { return 0 };
+        let mut with = kept.clone();
+        if !with.insert(*block) {
+            return least(rest, kept, most);
+        }
+        if kept.len() < most {
+            return 1 + least(rest, &with, most);
+        }
+        let without = |gone: &u32| {
+            let mut with = with.clone();
+            with.remove(gone);
+            least(rest, &with, most)
+        };
+        1 + kept.iter().map(without).min().unwrap_or(0)
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_reads_less(trace in prop::collection::vec(0_u32..5, 1..7), most in 1_usize..4) {
+            let twice: Vec<u32> = trace.iter().chain(&trace).copied().collect();
+            let whole = least(&twice, &HashSet::new(), most);
+            let mut first = Carried::default();
+            let touches = reads(&trace);
+            let nexts = nexts(&touches);
+            let mut cache =
+                Cache { most, kept: HashMap::new(), by_next: BTreeMap::new() };
+            for (at, touch) in touches.iter().enumerate() {
+                cache.touch(*touch, nexts[at], &mut first);
+            }
+            // The optimum of the second pass includes the pass after it, so that it may read more
+            // than the optimum of a finite trace, but both passes together never read less than
+            // that.
+            prop_assert!(first.read + carried(&touches, most).read >= whole);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Drives as data: bandwidth of large transfers, and latency of single pages by queue depth.
+//!
+//! A file of `devices/drives` has each figure as a pair of its value and its source:
+//!
+//! ```toml
+//! schema = "interleaf.drive/1"
+//! name = "example"
+//! does = "a drive with PCIe Gen4"
+//! read_gbps = [7.0, "data sheet"]
+//! write_gbps = [5.0, "data sheet"]
+//! both_gbps = [8.0, "assumed: of the link"]
+//! pages = [[1, 60.0, "data sheet"], [32, 75.0, "data sheet"]]
+//! ```
+//!
+//! `pages` has queue depths with the mean latency of a read of 4 KiB in microseconds. Between
+//! depths latency is interpolated over the logarithm of the depth; above the deepest, requests per
+//! second stay those of the deepest.
+
+use crate::miss_curve::Traffic;
+use serde::Deserialize;
+
+/// The schema of a drive file.
+pub const SCHEMA: &str = "interleaf.drive/1";
+
+/// Bytes of a page, the unit of [`Drive::pages`].
+pub const PAGE_BYTES: f64 = 4096.0;
+
+/// The largest figure that is believed: GB/s, and microseconds.
+const MOST: f64 = 1e6;
+
+/// The mean latency of page reads at a queue depth.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PageLatency {
+    /// Outstanding reads.
+    pub depth: f64,
+    /// Seconds from the request to its completion.
+    pub seconds: f64,
+}
+
+/// A drive, or several that are striped.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Drive {
+    pub name: String,
+    pub does: String,
+    /// Bandwidth of large reads alone, bytes per second.
+    pub read_rate: f64,
+    /// Bandwidth of large writes alone, bytes per second.
+    pub write_rate: f64,
+    /// The most bytes per second of reads and writes together.
+    pub both_rate: f64,
+    /// In order of the depth, at least one.
+    pub pages: Vec<PageLatency>,
+    /// The name of each figure with its source.
+    pub sources: Vec<(String, String)>,
+}
+
+/// The file is not a drive.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}: {problem}")]
+pub struct DriveError {
+    /// The name of the file.
+    pub file: String,
+    /// The line or field, its value and what is allowed.
+    pub problem: String,
+}
+
+/// A value and its source.
+#[derive(Deserialize)]
+struct Sourced(f64, String);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DriveFile {
+    schema: String,
+    name: String,
+    does: String,
+    read_gbps: Sourced,
+    write_gbps: Sourced,
+    both_gbps: Sourced,
+    pages: Vec<(f64, f64, String)>,
+}
+
+impl Drive {
+    /// Parses a drive. `file` is the name of the file, for errors.
+    ///
+    /// # Errors
+    /// The field that is missing, unknown, or out of range.
+    pub fn parse(file: &str, text: &str) -> Result<Self, DriveError> {
+        let fail = |problem: String| DriveError { file: file.into(), problem };
+        let parsed: DriveFile =
+            toml::from_str(text).map_err(|why| fail(why.to_string().trim_end().into()))?;
+        if parsed.schema != SCHEMA {
+            return Err(fail(format!("schema: \"{}\" is not \"{SCHEMA}\"", parsed.schema)));
+        }
+        let positive = |field: &str, value: f64| match value > 0.0 && value <= MOST {
+            true => Ok(value),
+            false => Err(fail(format!("{field}: {value} is not above 0 and at most {MOST}"))),
+        };
+        let mut sources = vec![];
+        let mut rate = |field: &str, Sourced(value, source): Sourced| {
+            sources.push((field.to_string(), source));
+            Ok(1e9 * positive(field, value)?)
+        };
+        let read_rate = rate("read_gbps", parsed.read_gbps)?;
+        let write_rate = rate("write_gbps", parsed.write_gbps)?;
+        let both_rate = rate("both_gbps", parsed.both_gbps)?;
+        let mut pages: Vec<PageLatency> = vec![];
+        for (at, (depth, latency_us, source)) in parsed.pages.into_iter().enumerate() {
+            let field = format!("pages[{at}]");
+            let depth = positive(&field, depth)?;
+            let seconds = 1e-6 * positive(&field, latency_us)?;
+            if pages.last().is_some_and(|last| last.depth >= depth) {
+                return Err(fail(format!("{field}: depth {depth} does not rise")));
+            }
+            sources.push((field, source));
+            pages.push(PageLatency { depth, seconds });
+        }
+        if pages.is_empty() {
+            return Err(fail("pages: it is empty: give the latency at depth 1 at least".into()));
+        }
+        let DriveFile { name, does, .. } = parsed;
+        Ok(Self { name, does, read_rate, write_rate, both_rate, pages, sources })
+    }
+
+    /// Seconds of large transfers in both directions, with enough of them outstanding.
+    pub fn transfer_s(&self, traffic: Traffic) -> f64 {
+        let Traffic { read_bytes, written_bytes } = traffic;
+        let both = traffic.bytes() / self.both_rate;
+        both.max(read_bytes / self.read_rate).max(written_bytes / self.write_rate)
+    }
+
+    /// Mean latency of a page read with `outstanding` of them, seconds.
+    pub fn page_s(&self, outstanding: f64) -> f64 {
+        let after = self.pages.partition_point(|page| page.depth <= outstanding);
+        match (after.checked_sub(1).map(|at| self.pages[at]), self.pages.get(after)) {
+            (Some(before), Some(after)) => {
+                let share =
+                    libm::log(outstanding / before.depth) / libm::log(after.depth / before.depth);
+                before.seconds + share * (after.seconds - before.seconds)
+            }
+            // Little's law: at the deepest queue requests per second are at their maximum.
+            (Some(last), None) => last.seconds * outstanding / last.depth,
+            (None, first) => first.map_or(0.0, |first| first.seconds),
+        }
+    }
+
+    /// Seconds for page reads that threads wait for, each thread for one at a time.
+    pub fn demand_s(&self, pages: f64, threads: u32) -> f64 {
+        let threads = f64::from(threads.max(1));
+        pages * self.page_s(threads) / threads
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    const TEXT: &str = "schema = \"interleaf.drive/1\"\nname = \"d\"\ndoes = \"a test\"\n\
+        read_gbps = [4.0, \"a\"]\nwrite_gbps = [2.0, \"b\"]\nboth_gbps = [5.0, \"c\"]\n\
+        pages = [[1, 50.0, \"e\"], [16, 100.0, \"f\"]]\n";
+
+    #[test]
+    fn transfers_take_as_long_as_the_slowest_limit() {
+        let drive = Drive::parse("d.toml", TEXT).unwrap();
+        let seconds = |read_bytes: f64, written_bytes: f64| {
+            drive.transfer_s(Traffic { read_bytes, written_bytes })
+        };
+        assert_eq!(seconds(4e9, 0.0), 1.0);
+        assert_eq!(seconds(0.0, 4e9), 2.0);
+        assert_eq!(seconds(4e9, 2e9), 1.2);
+    }
+
+    #[test]
+    fn latency_rises_with_the_queue() {
+        let drive = Drive::parse("d.toml", TEXT).unwrap();
+        let us = |outstanding: f64| (1e6 * drive.page_s(outstanding)).round();
+        assert_eq!([us(1.0), us(4.0), us(16.0), us(32.0)], [50.0, 75.0, 100.0, 200.0]);
+        assert_eq!((1e6 * drive.demand_s(160.0, 16)).round(), 1000.0);
+    }
+
+    #[test]
+    fn errors_name_the_field_and_its_value() {
+        for (from, to, part) in [
+            ("interleaf.drive/1", "interleaf.card/1", "schema: \"interleaf.card/1\""),
+            ("[4.0, \"a\"]", "[-4.0, \"a\"]", "read_gbps: -4 is not above 0"),
+            ("[16, 100.0", "[1, 100.0", "pages[1]: depth 1 does not rise"),
+            ("[4.0, \"a\"]", "4.0", "read_gbps"),
+            ("does", "speed", "unknown field `speed`"),
+        ] {
+            let why = Drive::parse("d.toml", &TEXT.replacen(from, to, 1)).unwrap_err();
+            assert!(why.to_string().contains(part), "{why}");
+        }
+        let why =
+            Drive::parse("d.toml", &TEXT.replace("[[1, 50.0, \"e\"], [16, 100.0, \"f\"]]", "[]"));
+        assert!(why.unwrap_err().to_string().contains("pages: it is empty"));
+    }
+}

@@ -1,0 +1,289 @@
+//! Runtime and efficiency at a budget, from one run.
+//!
+//! ```text
+//! T = C + X - h min(C, X)        X = D + o (read + written)
+//!
+//! C  compute time: the run in DRAM      D  time of the drive for the traffic of the budget
+//! h  overlap of the two, 0 to 1         o  software time for a byte that nothing overlaps
+//! ```
+//!
+//! `h = 1` is perfect prefetching, `T = max(C, X)`; `h = 0` is a program that waits for each
+//! transfer. One run with a known `C` gives `h` if it took less than `C + D`, and `o` if it took
+//! more. Without a known `C`, it is the elapsed time without the stalls that the pager counted. The
+//! traffic of the run divided by that of the miss curve gives a factor for the replacement policy
+//! and for prefetched pages that were not used; it is applied at all budgets.
+//!
+//! A worked example: C = 1 s, D = 3 s at half of the footprint, T = 3.2 s. Then h = 0.8, and with
+//! three quarters in DRAM D = 1.5 s and T = 1 + 1.5 - 0.8 = 1.7 s: an efficiency of 0.59.
+
+use crate::{
+    drive::{Drive, PAGE_BYTES},
+    miss_curve::{MissCurve, Traffic},
+};
+
+/// Budgets are searched down to this part of the footprint.
+const PARTS: u64 = 1024;
+
+/// A run that has been measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Run {
+    pub budget_bytes: u64,
+    /// Elapsed time, seconds.
+    pub seconds: f64,
+    /// The same run with all data in DRAM, if it was measured, seconds.
+    pub dram_s: Option<f64>,
+    /// Time for which threads waited for pages, summed over threads, seconds.
+    pub stall_s: f64,
+    pub threads: u32,
+    /// Bytes that the drive transferred.
+    pub traffic: Traffic,
+    /// Reads of single pages that a thread waited for: major faults that were not prefetched.
+    pub demand_reads: f64,
+}
+
+impl Run {
+    /// Seconds with all data in DRAM: measured, or the elapsed time without the mean stall of a
+    /// thread.
+    pub fn compute_s(&self) -> f64 {
+        let stalled = self.stall_s / f64::from(self.threads.max(1));
+        self.dram_s.unwrap_or(self.seconds - stalled).clamp(0.0, self.seconds)
+    }
+}
+
+/// A program whose runtime can be computed at any budget and drive.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Model {
+    /// Seconds with all data in DRAM.
+    pub compute_s: f64,
+    /// Part of the shorter of compute and transfer time that the two share, 0 to 1.
+    pub overlap: f64,
+    /// Software time for a byte of traffic, seconds.
+    pub overhead_s: f64,
+    /// Traffic divided by that of the miss curve: reads, and writes.
+    pub factors: [f64; 2],
+    /// Part of the read bytes that threads wait for, page by page.
+    pub demand_share: f64,
+    pub threads: u32,
+    /// Time on the drive of the run divided by the time of its curve: below 1 where the drive was
+    /// faster than its figures say.
+    pub drive_scale: f64,
+}
+
+/// The forecast for a budget.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Forecast {
+    pub budget_bytes: u64,
+    pub traffic: Traffic,
+    pub seconds: f64,
+    /// Speed divided by the speed in DRAM, above 0, at most 1.
+    pub efficiency: f64,
+    /// True if the drive needs more time than the program computes.
+    pub is_drive_bound: bool,
+}
+
+impl Model {
+    /// A program that overlaps all transfers with its work.
+    pub fn overlapped(compute_s: f64, threads: u32) -> Self {
+        Self {
+            compute_s,
+            overlap: 1.0,
+            overhead_s: 0.0,
+            factors: [1.0; 2],
+            demand_share: 0.0,
+            threads,
+            drive_scale: 1.0,
+        }
+    }
+
+    /// The model that agrees with a run on a drive.
+    pub fn of_run(run: &Run, curve: &MissCurve, drive: &Drive) -> Self {
+        let threads = run.threads.max(1);
+        let compute_s = run.compute_s();
+        let expected = curve.at(run.budget_bytes);
+        let factor = |measured: f64, expected: f64| match expected > 0.0 {
+            true => measured / expected,
+            false => 1.0,
+        };
+        let Traffic { read_bytes, written_bytes } = run.traffic;
+        let demand_share = match read_bytes > 0.0 {
+            true => (run.demand_reads * PAGE_BYTES / read_bytes).clamp(0.0, 1.0),
+            false => 0.0,
+        };
+        let mut model = Self {
+            factors: [
+                factor(read_bytes, expected.read_bytes),
+                factor(written_bytes, expected.written_bytes),
+            ],
+            demand_share,
+            ..Self::overlapped(compute_s, threads)
+        };
+        let drive_s = model.drive_s(run.traffic, drive);
+        let sum = compute_s + drive_s;
+        let least = compute_s.min(drive_s);
+        if drive_s > run.seconds {
+            model.drive_scale = run.seconds / drive_s;
+        } else if run.seconds >= sum || least <= 0.0 {
+            model.overlap = 0.0;
+            if run.traffic.bytes() > 0.0 {
+                model.overhead_s = ((run.seconds - sum) / run.traffic.bytes()).max(0.0);
+            }
+        } else {
+            model.overlap = ((sum - run.seconds) / least).clamp(0.0, 1.0);
+        }
+        model
+    }
+
+    /// Seconds of the drive alone.
+    fn drive_s(&self, traffic: Traffic, drive: &Drive) -> f64 {
+        let demand = self.demand_share * traffic.read_bytes;
+        let read_bytes = traffic.read_bytes - demand;
+        let streamed = drive.transfer_s(Traffic { read_bytes, ..traffic });
+        streamed + drive.demand_s(demand / PAGE_BYTES, self.threads)
+    }
+
+    /// The traffic at a budget, with the factors of the run.
+    pub fn traffic(&self, curve: &MissCurve, budget_bytes: u64) -> Traffic {
+        let Traffic { read_bytes, written_bytes } = curve.at(budget_bytes);
+        let [read, written] = self.factors;
+        Traffic { read_bytes: read * read_bytes, written_bytes: written * written_bytes }
+    }
+
+    /// Runtime and efficiency at a budget. `is_same_drive`: the drive is the one of the run.
+    pub fn forecast(
+        &self,
+        curve: &MissCurve,
+        drive: &Drive,
+        is_same_drive: bool,
+        budget_bytes: u64,
+    ) -> Forecast {
+        let traffic = self.traffic(curve, budget_bytes);
+        let scale = if is_same_drive { self.drive_scale } else { 1.0 };
+        let transfer_s = scale * self.drive_s(traffic, drive) + self.overhead_s * traffic.bytes();
+        let seconds = self.compute_s + transfer_s - self.overlap * self.compute_s.min(transfer_s);
+        let efficiency = if seconds > 0.0 { self.compute_s / seconds } else { 1.0 };
+        let is_drive_bound = transfer_s > self.compute_s;
+        Forecast { budget_bytes, traffic, seconds, efficiency, is_drive_bound }
+    }
+
+    /// The least budget whose efficiency is at least `efficiency`, in steps of a 1024th of the
+    /// footprint.
+    pub fn enough(
+        &self,
+        curve: &MissCurve,
+        drive: &Drive,
+        is_same_drive: bool,
+        efficiency: f64,
+    ) -> u64 {
+        let budget = |part: u64| curve.footprint_bytes().div_ceil(PARTS) * part;
+        // Efficiency never falls with the budget.
+        let is_enough = |part: u64| {
+            self.forecast(curve, drive, is_same_drive, budget(part)).efficiency >= efficiency
+        };
+        let (mut least, mut most) = (1, PARTS);
+        while least < most {
+            let middle = (least + most) / 2;
+            match is_enough(middle) {
+                true => most = middle,
+                false => least = middle + 1,
+            }
+        }
+        budget(most).min(curve.footprint_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{drive::PageLatency, miss_curve::Point};
+    use proptest::prelude::*;
+
+    const GB: f64 = 1e9;
+
+    fn drive(gbps: f64) -> Drive {
+        Drive {
+            name: "d".into(),
+            does: String::new(),
+            read_rate: gbps * GB,
+            write_rate: gbps * GB,
+            both_rate: gbps * GB,
+            pages: vec![PageLatency { depth: 1.0, seconds: 50e-6 }],
+            sources: vec![],
+        }
+    }
+
+    /// A line: 3 GB at half of a footprint of 6 GB.
+    fn line() -> MissCurve {
+        let traffic = Traffic { read_bytes: 3.0 * GB, written_bytes: 0.0 };
+        MissCurve::of_points(6_000_000_000, vec![Point { budget_bytes: 3_000_000_000, traffic }])
+    }
+
+    fn run(seconds: f64) -> Run {
+        Run {
+            budget_bytes: 3_000_000_000,
+            seconds,
+            dram_s: Some(1.0),
+            stall_s: 0.0,
+            threads: 1,
+            traffic: line().at(3_000_000_000),
+            demand_reads: 0.0,
+        }
+    }
+
+    #[test]
+    fn the_worked_example() {
+        let (curve, drive) = (line(), drive(1.0));
+        let model = Model::of_run(&run(3.2), &curve, &drive);
+        assert!((model.overlap - 0.8).abs() < 1e-9 && model.overhead_s == 0.0);
+        let found = model.forecast(&curve, &drive, true, 4_500_000_000);
+        assert!((found.seconds - 1.7).abs() < 1e-9 && found.is_drive_bound);
+        // 10 % more than 1 s: 0.2 of the shorter time is not shared, so that X = 0.5 s.
+        let enough = model.enough(&curve, &drive, true, 1.0 / 1.1) as f64 / GB;
+        assert!((enough - 5.5).abs() < 0.01, "{enough}");
+    }
+
+    #[test]
+    fn pages_that_are_waited_for_take_the_latency_of_the_drive() {
+        let pages = 3.0 * GB / PAGE_BYTES;
+        let slow = Run { demand_reads: pages, seconds: 1.0 + pages * 60e-6, ..run(0.0) };
+        let model = Model::of_run(&slow, &line(), &drive(1.0));
+        assert_eq!((model.demand_share, model.overlap), (1.0, 0.0));
+        assert!((model.overhead_s * PAGE_BYTES - 10e-6).abs() < 1e-9, "10 us for a fault");
+    }
+
+    #[test]
+    fn without_a_run_in_dram_stalls_are_not_compute_time() {
+        let stalled = Run { dram_s: None, stall_s: 4.0, threads: 2, ..run(5.0) };
+        assert_eq!(Model::of_run(&stalled, &line(), &drive(1.0)).compute_s, 3.0);
+    }
+
+    proptest! {
+        #[test]
+        fn the_model_repeats_the_run_it_is_from(
+            seconds in 1.0_f64..20.0,
+            gbps in 0.2_f64..10.0,
+            demand in 0.0_f64..1e5,
+        ) {
+            let (curve, drive) = (line(), drive(gbps));
+            let run = Run { demand_reads: demand, ..run(seconds) };
+            let model = Model::of_run(&run, &curve, &drive);
+            let found = model.forecast(&curve, &drive, true, run.budget_bytes).seconds;
+            // A run that is faster than its compute time or its drive allows is not believed.
+            let limit = model.drive_scale < 1.0 || model.overlap >= 1.0;
+            prop_assert!((found / seconds - 1.0).abs() < 1e-9 || limit && found >= seconds);
+        }
+
+        #[test]
+        fn efficiency_never_falls_with_the_budget(
+            seconds in 1.0_f64..20.0,
+            gbps in 0.2_f64..10.0,
+        ) {
+            let (curve, drive) = (line(), drive(gbps));
+            let model = Model::of_run(&run(seconds), &curve, &drive);
+            let of = |part: u64| {
+                model.forecast(&curve, &drive, true, part * 500_000_000).efficiency
+            };
+            prop_assert!((1..13).all(|part| of(part) + 1e-12 >= of(part - 1)));
+            prop_assert_eq!(of(12), 1.0);
+        }
+    }
+}
