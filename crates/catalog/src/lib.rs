@@ -1,4 +1,4 @@
-//! Platforms, workloads and scenarios by name or from a file.
+//! Platforms, workloads, scenarios and cards by name or from a file.
 //!
 //! The files of the folders `platforms/`, `workloads/` and `scenarios/` are built into the program
 //! and found by name; a path names a file of the same kind. `interleaf_model::format` and
@@ -8,22 +8,32 @@
 #![forbid(unsafe_code)]
 
 use include_dir::{Dir, include_dir};
+use interleaf_card::{
+    card::{self, Card},
+    load::{Access, Group, Load, Stop},
+    settings::Settings,
+};
 use interleaf_console::Failure;
 use interleaf_linux::input;
 use interleaf_model::{
     curve::CurveError,
     demand::Demand,
-    format::{demand_toml, platform_toml},
+    format::{demand_toml, names::suggestion, platform_toml},
     platform::Platform,
     units::{Bytes, Time},
 };
-use interleaf_sim::machine::{
-    Scenario, Task,
-    scenario_toml::{self, DemandSource, LoadedDemand},
+use interleaf_plan::drive::{Drive, DriveError, PAGE_BYTES, PageLatency};
+use interleaf_sim::{
+    dimm::device::DeviceError,
+    machine::{
+        Scenario, Task,
+        scenario_toml::{self, DemandSource as ScenarioDemand, LoadedDemand},
+    },
 };
-use std::{io, path::Path};
+use std::{cell::RefCell, collections::BTreeMap, io, path::Path};
 
 static PLATFORMS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../platforms");
+static DRIVES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../devices/drives");
 static SCENARIOS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../scenarios");
 static WORKLOADS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../workloads");
 
@@ -60,24 +70,136 @@ fn names(dir: &Dir<'_>) -> Vec<String> {
     names
 }
 
+/// The text of a platform file and of the files of curves that it names.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PlatformSource {
+    /// The name of the file, for errors.
+    pub label: String,
+    /// The text of the file.
+    pub text: String,
+    /// The text of each file of curves, by its path in the platform file.
+    pub curves: BTreeMap<String, String>,
+}
+
+impl PlatformSource {
+    /// Parses the platform.
+    ///
+    /// # Errors
+    /// The first field that is invalid, or a file of curves that is not there.
+    pub fn parse(&self) -> Result<Platform, Failure> {
+        let missing = || "there is none".to_string();
+        let curves = |path: &str| self.curves.get(path).cloned().ok_or_else(missing);
+        Ok(platform_toml::parse(&self.label, &self.text, &curves)?)
+    }
+}
+
 /// Returns the built-in platform with this name, or the platform in this file.
 pub fn platform(name: &str) -> Result<Platform, Failure> {
-    if let Some(text) = embedded(&PLATFORMS, &format!("{name}.toml")) {
-        let curves = |path: &str| {
-            embedded(&PLATFORMS, path).map(String::from).ok_or_else(|| "there is none".to_string())
-        };
-        return Ok(platform_toml::parse(&format!("{name}.toml"), text, &curves)?);
-    }
-    let path = Path::new(name);
-    let text = read(path, "platform", &platform_names())?;
-    let curves = |relative: &str| {
-        let path = path.parent().unwrap_or(Path::new("")).join(relative);
-        read_text(&path).map_err(|why| match why {
-            TextError::Unread(why) => why.to_string(),
-            TextError::NotUtf8 { line } => format!("line {line} is {NOT_UTF8}"),
-        })
+    platform_and_source(name).map(|(platform, _)| platform)
+}
+
+/// As [`platform`], with the texts that it was parsed from.
+pub fn platform_and_source(name: &str) -> Result<(Platform, PlatformSource), Failure> {
+    let read_curves = RefCell::new(BTreeMap::new());
+    let recorded = |path: &str, text: Result<String, String>| {
+        let text = text?;
+        read_curves.borrow_mut().insert(path.to_string(), text.clone());
+        Ok(text)
     };
-    Ok(platform_toml::parse(name, &text, &curves)?)
+    let (label, text, platform) = match embedded(&PLATFORMS, &format!("{name}.toml")) {
+        Some(text) => {
+            let curves = |path: &str| {
+                let curves = embedded(&PLATFORMS, path).map(String::from);
+                recorded(path, curves.ok_or_else(|| "there is none".to_string()))
+            };
+            let label = format!("{name}.toml");
+            let platform = platform_toml::parse(&label, text, &curves)?;
+            (label, text.to_string(), platform)
+        }
+        None => {
+            let path = Path::new(name);
+            let text = read(path, "platform", &platform_names())?;
+            let curves = |relative: &str| {
+                let path = path.parent().unwrap_or(Path::new("")).join(relative);
+                let curves = read_text(&path).map_err(|why| match why {
+                    TextError::Unread(why) => why.to_string(),
+                    TextError::NotUtf8 { line } => format!("line {line} is {NOT_UTF8}"),
+                });
+                recorded(relative, curves)
+            };
+            let platform = platform_toml::parse(name, &text, &curves)?;
+            (name.to_string(), text, platform)
+        }
+    };
+    let source = PlatformSource { label, text, curves: read_curves.into_inner() };
+    Ok((platform, source))
+}
+
+/// Returns the built-in card with this name, or the card in this file.
+pub fn card(name: &str) -> Result<Card, Failure> {
+    let of_device = |why: DeviceError| Failure::new(why.to_string(), why.hint());
+    let is_file = Path::new(name).exists() || name.contains(['/', '.']);
+    if !is_file {
+        return card::by_name(name).map_err(of_device);
+    }
+    let hint = format!("name a card file, or one of {}", card::names().join(", "));
+    card::in_file(name, &text(Path::new(name), &hint)?).map_err(of_device)
+}
+
+/// Returns the names of the built-in drives: those of `devices/drives`, and the NVRAM cards.
+pub fn drive_names() -> Vec<String> {
+    [names(&DRIVES), card::names().into_iter().map(Into::into).collect()].concat()
+}
+
+/// Returns the built-in drive with this name, the drive of a card, or the drive in this file.
+pub fn drive(name: &str) -> Result<Drive, Failure> {
+    let known = drive_names().join(", ");
+    let of_drive = |why: DriveError| {
+        Failure::new(why.to_string(), format!("see devices/drives, which has {known}"))
+    };
+    if let Some(text) = embedded(&DRIVES, &format!("{name}.toml")) {
+        return Drive::parse(&format!("{name}.toml"), text).map_err(of_drive);
+    }
+    if let Ok(card) = card::by_name(name) {
+        return card_drive(&card);
+    }
+    let hint = format!("name a drive file, or one of {known}");
+    Drive::parse(name, &text(Path::new(name), &hint)?).map_err(of_drive)
+}
+
+/// Depths of the queue of a card at which the latency of page reads is simulated.
+const CARD_DEPTHS: [u32; 4] = [1, 4, 16, 64];
+
+/// Simulated time for a figure of a card, and the time before it, fs: 4 ms and 1 ms.
+const CARD_RUN_FS: [u64; 2] = [4_000_000_000_000, 1_000_000_000_000];
+
+/// Simulates an NVRAM card as a drive: large transfers, and reads of pages by queue depth.
+fn card_drive(card: &Card) -> Result<Drive, Failure> {
+    let run = |access: Access, block_bytes: u32, depth: u32| {
+        let group = Group { access, block_bytes, depth, ..Group::default() };
+        let [runtime_fs, ramp_fs] = CARD_RUN_FS;
+        let load = Load { groups: vec![group], ramp_fs, stop: Stop::Time(runtime_fs), seed: 1 };
+        load.run(card, &Settings::default(), &mut ())
+            .map_err(|why| Failure::new(why.to_string(), why.hint))
+    };
+    let rate = |access| {
+        let bytes = 1 << 16;
+        Ok::<f64, Failure>(run(access, bytes, 32)?.iops() * f64::from(bytes))
+    };
+    let page = |depth: u32| {
+        let outcome = run(Access::RandomRead, PAGE_BYTES as u32, depth)?;
+        Ok(PageLatency { depth: f64::from(depth), seconds: 1e-9 * outcome.mean_ns() })
+    };
+    let source = format!("simulated: devices/cards/{}.toml", card.name);
+    Ok(Drive {
+        name: card.name.clone(),
+        does: format!("the NVRAM card {} as a drive", card.name),
+        read_rate: rate(Access::Read)?,
+        write_rate: rate(Access::Write)?,
+        both_rate: rate(Access::Mixed)?,
+        pages: CARD_DEPTHS.into_iter().map(page).collect::<Result<_, Failure>>()?,
+        sources: vec![("all".into(), source)],
+    })
 }
 
 /// Returns the platform that the runs of `demand` were measured on: the named one, or else `asked`.
@@ -98,23 +220,53 @@ pub fn measured_on(asked: &Platform, demand: &Demand) -> Result<Platform, Failur
     Ok(measured_on)
 }
 
+/// The text of a demand file.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct DemandSource {
+    /// The name of the file, for errors.
+    pub label: String,
+    /// The text of the file.
+    pub text: String,
+}
+
+impl DemandSource {
+    /// Parses the demand.
+    ///
+    /// # Errors
+    /// The first field that is invalid.
+    pub fn parse(&self) -> Result<Demand, Failure> {
+        Ok(demand_toml::parse(&self.label, &self.text)?)
+    }
+}
+
 /// Returns the built-in workload with this name.
 pub fn workload(name: &str) -> Result<Demand, Failure> {
+    workload_source(name)?.parse()
+}
+
+/// Returns the text of the built-in workload with this name.
+pub fn workload_source(name: &str) -> Result<DemandSource, Failure> {
     let Some(text) = embedded(&WORKLOADS, &format!("{name}.toml")) else {
         let problem = format!("there is no workload \"{name}\"");
         let hint = format!(
-            "the workloads are {}; any other is described in a demand file",
+            "{}the workloads are {}; any other is described in a demand file",
+            suggestion(name, &workload_names()),
             workload_names().join(", ")
         );
         return Err(Failure::new(problem, hint));
     };
-    Ok(demand_toml::parse(&format!("{name}.toml"), text)?)
+    Ok(DemandSource { label: format!("{name}.toml"), text: text.to_string() })
 }
 
 /// Reads the demand in a file.
 pub fn demand(path: &Path) -> Result<Demand, Failure> {
+    demand_source(path)?.parse()
+}
+
+/// Reads the text of a demand file.
+pub fn demand_source(path: &Path) -> Result<DemandSource, Failure> {
     let hint = "name a demand file, or use a workload that comes with the tool";
-    Ok(demand_toml::parse(&path.display().to_string(), &text(path, hint)?)?)
+    Ok(DemandSource { label: path.display().to_string(), text: text(path, hint)? })
 }
 
 /// Reads the text of the file at `path`, or of stdin for `-`. An error has the remedy `hint`.
@@ -154,7 +306,7 @@ fn read_failure(path: &Path, why: &io::Error, hint: &str) -> Failure {
 
 /// Returns the built-in scenario with this name or the scenario in this file, and its duration if
 /// set. The platform is `asked`, or else the one that the scenario names.
-pub fn scenario(name: &str, asked: Option<&str>) -> Result<(Scenario, Option<Time>), Failure> {
+pub fn scenario(name: &str, asked: Option<Platform>) -> Result<(Scenario, Option<Time>), Failure> {
     let (label, text, files) = match embedded(&SCENARIOS, &format!("{name}.toml")) {
         Some(text) => (format!("{name}.toml"), text.to_string(), FileSource::BuiltIn),
         None => {
@@ -165,7 +317,7 @@ pub fn scenario(name: &str, asked: Option<&str>) -> Result<(Scenario, Option<Tim
     };
     let file = scenario_toml::parse(&label, &text)?;
     let platform = match (asked, file.platform_name()) {
-        (Some(asked), _) => platform(asked)?,
+        (Some(asked), _) => asked,
         (None, Some(own)) => {
             files.platform(own).map_err(|why| why.within(&file.platform_place()))?
         }
@@ -174,11 +326,11 @@ pub fn scenario(name: &str, asked: Option<&str>) -> Result<(Scenario, Option<Tim
             return Err(Failure::new(format!("{}: there is none", file.platform_place()), hint));
         }
     };
-    let demands = |source: DemandSource<'_>| {
+    let demands = |source: ScenarioDemand<'_>| {
         let loaded = || {
             let demand = match source {
-                DemandSource::Workload(name) => workload(name)?,
-                DemandSource::File(path) => files.demand(path)?,
+                ScenarioDemand::Workload(name) => workload(name)?,
+                ScenarioDemand::File(path) => files.demand(path)?,
             };
             let measured_on = Some(measured_on(&platform, &demand)?);
             Ok(LoadedDemand { demand, measured_on })
@@ -272,7 +424,9 @@ fn read(path: &Path, what: &str, names: &[String]) -> Result<String, Failure> {
         } else {
             format!("{}: {why}", path.display())
         };
-        let hint = format!("the {what}s are {}; or name a {what} file", names.join(", "));
+        let similar = suggestion(&path.to_string_lossy(), names);
+        let names = names.join(", ");
+        let hint = format!("{similar}the {what}s are {names}; or name a {what} file");
         Failure::new(problem, hint)
     })
 }
@@ -310,4 +464,26 @@ fn decode_utf8(bytes: Vec<u8>) -> Result<String, TextError> {
 fn encoding_failure(path: &Path, line: usize) -> Failure {
     let problem = format!("{}:{line}: this is {NOT_UTF8}", path.display());
     Failure::new(problem, "save the file as UTF-8, or name another one")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_built_in_drive_is_valid_and_has_its_name() {
+        for name in names(&DRIVES) {
+            let found = drive(&name).map(|drive| (drive.name, drive.sources.len()));
+            assert!(matches!(&found, Ok((own, 4..)) if *own == name), "{name}: {found:?}");
+        }
+        let why = drive("no-such-drive").expect_err("it does not exist").to_string();
+        assert!(why.contains("no-such-drive"), "{why}");
+    }
+
+    #[test]
+    fn a_card_is_a_drive_whose_latency_rises_with_the_queue() {
+        let drive = drive("all-mram").expect("it is built in");
+        let rises = drive.pages.windows(2).all(|it| it[0].seconds < it[1].seconds);
+        assert!(drive.read_rate > 1e9 && rises, "{drive:?}");
+    }
 }

@@ -1,0 +1,175 @@
+//! The job of `interleaf simulate card`: NVRAM cards under loads in the words of fio.
+
+mod access;
+mod groups;
+mod power;
+
+pub use power::Moments;
+
+use crate::{Progress, check};
+use groups::Group;
+use interleaf_card::{
+    card::Card,
+    fio::{Job, Words, memory::MemoryWords, value::Depths},
+    load::Outcome,
+    memory_mode::{Initiator, MemoryOutcome},
+    settings::Settings,
+};
+use interleaf_console::Failure;
+use interleaf_record::card::{CardDocument, CardPowerFailure};
+use rayon::prelude::*;
+use std::path::PathBuf;
+
+/// I/Os behind a 99.9999th percentile.
+const IOS_OF_TAIL: u64 = 1_000_000;
+
+/// A load on cards with all its options.
+#[derive(Clone, Debug)]
+pub struct CardJob {
+    /// The cards, each with another name.
+    pub cards: Vec<Card>,
+    /// fio job files. Without one, the words are the load.
+    pub files: Vec<PathBuf>,
+    /// Options of fio, which replace those of every job, but for the depths.
+    pub words: Words,
+    /// Outstanding requests of each job; each depth is a point.
+    pub depths: Option<Depths>,
+    /// The initiator of loads and stores to the BAR; `None` for NVMe.
+    pub initiator: Option<Initiator>,
+    /// Stores of a thread between two read-backs that make them durable.
+    pub fsync: Option<u32>,
+    /// The moments at which the power fails.
+    pub power_failures: Option<Moments>,
+    /// Without a load, take the patterns and depths of curves; points must be those of curves.
+    pub for_curves: bool,
+    /// The words include `direct`.
+    pub is_direct: bool,
+}
+
+/// The results of a group on a card.
+enum Found {
+    Storage(Box<Outcome>, Option<CardPowerFailure>),
+    /// Of each job.
+    Memory(MemoryWords, Vec<MemoryOutcome>),
+}
+
+/// A card job whose options were checked against each other and against each card.
+pub struct CheckedCardJob<'a> {
+    job: &'a CardJob,
+    memory: Option<MemoryWords>,
+    groups: Vec<Group>,
+}
+
+impl CardJob {
+    /// A load of `words` on `cards`, through NVMe, with defaults for all other options.
+    pub fn new(cards: Vec<Card>, words: Words) -> Self {
+        Self {
+            cards,
+            files: vec![],
+            words,
+            depths: None,
+            initiator: None,
+            fsync: None,
+            power_failures: None,
+            for_curves: false,
+            is_direct: false,
+        }
+    }
+
+    /// Checks the job.
+    ///
+    /// # Errors
+    /// The first option that is invalid, has no meaning for the access, or does not fit a card.
+    pub fn checked(&self) -> Result<CheckedCardJob<'_>, Failure> {
+        let memory = access::words(self)?;
+        let groups = groups::groups(self, memory.as_ref())?;
+        power::check_moments(self.power_failures, &groups)?;
+        Ok(CheckedCardJob { job: self, memory, groups })
+    }
+}
+
+impl CheckedCardJob<'_> {
+    /// Simulates each group of jobs on each card.
+    ///
+    /// # Errors
+    /// A load that a card cannot have, or a stop by `progress`.
+    pub fn run(&self, progress: &dyn Progress) -> Result<CardDocument, Failure> {
+        let (cards, groups, moments) = (&self.job.cards, &self.groups, self.job.power_failures);
+        let runs: Vec<(&Card, &Group)> =
+            cards.iter().flat_map(|card| groups.iter().map(move |group| (card, group))).collect();
+        progress.begin(runs.len() as u64, "points");
+        let run = |(card, group): &(&Card, &Group)| {
+            check(progress)?;
+            let result = match (self.memory, moments) {
+                (Some(words), _) => {
+                    let each = group.jobs.iter().map(|job| access::simulated(card, job, &words));
+                    each.collect::<Result<_, _>>().map(|each| Found::Memory(words, each))
+                }
+                (None, None) => simulated(card, &group.jobs)
+                    .map(|outcome| Found::Storage(Box::new(outcome), None)),
+                (None, Some(moments)) => power::simulated(card, group, moments)
+                    .map(|(outcome, failure)| Found::Storage(Box::new(outcome), Some(failure))),
+            };
+            progress.advance(1);
+            result
+        };
+        let results: Result<Vec<_>, Failure> = runs.par_iter().map(run).collect();
+        progress.end();
+        let seed = groups.iter().flat_map(|group| &group.jobs).find_map(|job| job.seed);
+        let seed = seed.unwrap_or(interleaf_card::fio::load::SEED);
+        let mut document = CardDocument::new(cards, seed);
+        for ((card, group), found) in runs.iter().zip(results?) {
+            match found {
+                Found::Storage(outcome, failure) => {
+                    document.add(card, group.number, &group.jobs, &outcome);
+                    failure.into_iter().for_each(|failure| document.add_power_failure(failure));
+                }
+                Found::Memory(words, outcomes) => {
+                    for (job, outcome) in group.jobs.iter().zip(&outcomes) {
+                        document.add_memory(card, group.number, job, &words, outcome);
+                    }
+                }
+            }
+        }
+        document.notes = notes(&document);
+        Ok(document)
+    }
+}
+
+/// The cards with these names or in these files.
+///
+/// # Errors
+/// An unknown card, an invalid file, or a name twice.
+pub fn cards(names: &[String]) -> Result<Vec<Card>, Failure> {
+    let mut cards: Vec<Card> = vec![];
+    for name in names {
+        let card = interleaf_catalog::card(name)?;
+        if cards.iter().any(|known| known.name == card.name) {
+            return Err(Failure::new(
+                format!("--card {name}: there are two cards \"{}\"", card.name),
+                "name each card once, or change the name in one of the files",
+            ));
+        }
+        cards.push(card);
+    }
+    Ok(cards)
+}
+
+fn simulated(card: &Card, jobs: &[Job]) -> Result<Outcome, Failure> {
+    let load = groups::load(jobs, card)?;
+    load.run(card, &Settings::default(), &mut ())
+        .map_err(|why| Failure::new(why.to_string(), why.hint))
+}
+
+/// Limits of the percentiles.
+fn notes(document: &CardDocument) -> Vec<String> {
+    let few = document.points.iter().filter(|point| point.ios < IOS_OF_TAIL).count();
+    let note = || {
+        format!(
+            "{few} of {} points have fewer than a million I/Os: their p99.9999 is the largest \
+             latency or near it; a longer --runtime gives more",
+            document.points.len()
+        )
+    };
+    (few > 0).then(note).into_iter().collect()
+}

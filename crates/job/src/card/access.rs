@@ -1,0 +1,62 @@
+//! Loads and stores to the BAR, of a processor (`memory`) or of another device (`peer`).
+
+use super::{CardJob, Moments, groups};
+use interleaf_card::{
+    card::Card,
+    fio::{
+        Job,
+        memory::{self, MemoryWords},
+    },
+    memory_mode::MemoryOutcome,
+    settings::Settings,
+};
+use interleaf_console::Failure;
+
+/// The options of loads and stores; `None` for storage.
+///
+/// # Errors
+/// The first option that has no meaning for the access.
+pub(super) fn words(job: &CardJob) -> Result<Option<MemoryWords>, Failure> {
+    let Some(initiator) = job.initiator else {
+        return match job.fsync {
+            None => Ok(None),
+            Some(_) => Err(Failure::new(
+                "--fsync: FLUSH is not modelled in a load of --access storage",
+                "leave --fsync out, or give --access memory",
+            )),
+        };
+    };
+    let name = initiator.name();
+    for (is_given, option) in [
+        (!job.files.is_empty(), "a job file"),
+        (job.words.rate_iops.is_some(), "--rate-iops"),
+        (job.is_direct, "--direct"),
+        (matches!(job.power_failures, Some(Moments::At(_))), "--power-fail-at"),
+        (matches!(job.power_failures, Some(Moments::Random(_))), "--power-fail-sweep"),
+    ] {
+        if is_given {
+            let problem = format!("{option} cannot be used with --access {name}");
+            return Err(Failure::new(problem, "leave one of the two out"));
+        }
+    }
+    if job.for_curves && job.fsync.is_some() {
+        return Err(Failure::new(
+            "--curves: read-backs are no points of a curve, and cannot be used with it",
+            "leave --fsync out",
+        ));
+    }
+    Ok(Some(MemoryWords { initiator, fsync: job.fsync }))
+}
+
+/// Simulates a job of loads and stores.
+pub(super) fn simulated(
+    card: &Card,
+    job: &Job,
+    words: &MemoryWords,
+) -> Result<MemoryOutcome, Failure> {
+    let load = memory::load(job, words, card).map_err(groups::of_option)?;
+    load.run(card, &Settings::default()).map_err(|why| {
+        let problem = format!("--{why}");
+        Failure::new(problem, why.hint)
+    })
+}

@@ -1,0 +1,79 @@
+//! The loads of cards: those of the options, or those of job files.
+
+use super::CardJob;
+use interleaf_card::{
+    card::Card,
+    fio::{self, Job, Words, WordsError, memory::MemoryWords, value::Depths},
+    load::{Access, Load},
+};
+use interleaf_console::Failure;
+
+/// Depths and patterns of `--curves` without a load.
+const CURVE_DEPTHS: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+const CURVE_PATTERNS: [Access; 3] = [Access::RandomRead, Access::RandomMixed, Access::RandomWrite];
+
+/// Jobs that run together.
+pub(super) struct Group {
+    /// The number of the group in the document.
+    pub(super) number: u32,
+    pub(super) jobs: Vec<Job>,
+}
+
+/// The groups of a job, checked against each card. With `memory` they are loads and stores.
+pub(super) fn groups(job: &CardJob, memory: Option<&MemoryWords>) -> Result<Vec<Group>, Failure> {
+    let (cards, files) = (&job.cards, &job.files);
+    let bs = job.words.bs.or(memory.map(MemoryWords::block_bytes));
+    let words = Words { bs, ..job.words.clone() };
+    let is_curve = files.is_empty() && job.for_curves;
+    let depths: Vec<Option<u32>> = match &job.depths {
+        None if is_curve => CURVE_DEPTHS.map(Some).to_vec(),
+        None => vec![None],
+        Some(Depths(list)) => list.iter().copied().map(Some).collect(),
+    };
+    let patterns: Vec<Option<Access>> = match words.rw {
+        None if is_curve => CURVE_PATTERNS.map(Some).to_vec(),
+        rw => vec![rw],
+    };
+    let hint = "name a fio job file, or give a load such as --rw randread";
+    let texts = files.iter().map(|file| interleaf_catalog::text(file, hint));
+    let texts = texts.collect::<Result<Vec<String>, Failure>>()?;
+    let check = |jobs: &[Job]| {
+        cards.iter().try_for_each(|card| match memory {
+            None => fio::load::load(jobs, card).map(|_| ()),
+            Some(words) => {
+                jobs.iter().try_for_each(|job| fio::memory::load(job, words, card).map(|_| ()))
+            }
+        })
+    };
+    let mut found: Vec<Vec<Job>> = vec![];
+    for rw in &patterns {
+        for depth in &depths {
+            let words = Words { rw: *rw, iodepth: *depth, ..words.clone() };
+            if files.is_empty() {
+                let jobs = vec![words.job("").map_err(of_option)?];
+                check(&jobs).map_err(of_option)?;
+                found.push(jobs);
+            }
+            for (file, text) in files.iter().zip(&texts) {
+                let name = file.display().to_string();
+                found.extend(fio::file::parse(&name, text, &words, &check)?);
+            }
+        }
+    }
+    let number = |(at, jobs): (usize, Vec<Job>)| Group { number: at as u32 + 1, jobs };
+    Ok(found.into_iter().enumerate().map(number).collect())
+}
+
+/// The load of jobs that were checked.
+pub(super) fn load(jobs: &[Job], card: &Card) -> Result<Load, Failure> {
+    fio::load::load(jobs, card).map_err(of_option)
+}
+
+/// The failure of an option of the command line; `rate_iops` is `--rate-iops` there.
+pub(super) fn of_option(why: WordsError) -> Failure {
+    let option = match why.option {
+        "randseed" => "seed".into(),
+        option => option.replace('_', "-"),
+    };
+    Failure::new(format!("--{option}: {}", why.problem), why.hint)
+}

@@ -1,0 +1,222 @@
+//! The job of `interleaf simulate dimm`: memory modules, command by command.
+
+use crate::{
+    Progress, check,
+    option::{LoadChoice, PATTERNS},
+};
+use interleaf_console::Failure;
+use interleaf_model::mix::Mix;
+use interleaf_record::dimm::{DimmDocument, command_of_server};
+use interleaf_sim::dimm::{
+    closed_loop::{Pattern, SLOTS_MAX},
+    device::{self, Device, DeviceError, Options},
+    energy::{self, Energy},
+    run::{LeastRequests, Part, Setup},
+    server::Server,
+};
+use rayon::prelude::*;
+use std::path::Path;
+
+/// Offered loads of a sweep as fractions of the peak bandwidth; the last point is the maximum load.
+const SWEEP: [f64; 19] = [
+    0.005, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.74, 0.78,
+    0.82, 0.86,
+];
+
+/// A memory system with its modules.
+#[derive(Clone, Debug)]
+pub struct DimmSystem {
+    /// The module in each channel.
+    pub device: Device,
+    /// The number of channels, 1 to 64.
+    pub channels: u32,
+    /// The order of lines.
+    pub pattern: Pattern,
+    /// The most outstanding lines of each channel. Default: 144 for each sub-channel.
+    pub outstanding: Option<u32>,
+    /// Round-trip latency between a core and the controller, ns.
+    pub uncore_ns: f64,
+    /// The seed of all randomness.
+    pub seed: u64,
+}
+
+impl DimmSystem {
+    /// The setup of the simulator.
+    pub fn setup(self) -> Setup {
+        let mut setup = Setup::new(self.device, self.channels);
+        setup.pattern = self.pattern;
+        if let Some(outstanding) = self.outstanding {
+            let parts = setup.device.sub_channels;
+            setup.outstanding = (outstanding.div_ceil(parts) as usize).min(SLOTS_MAX);
+        }
+        setup.uncore_ps = (self.uncore_ns * 1e3) as u64;
+        setup.seed = self.seed;
+        setup
+    }
+}
+
+/// The setup of a built-in server: its modules, channels, cores and fabric.
+///
+/// # Errors
+/// If no server has this name.
+pub fn server(name: &str, pattern: Pattern, seed: u64) -> Result<Setup, Failure> {
+    let server = Server::by_name(name).map_err(of_device)?;
+    Ok(Setup { pattern, seed, ..server.setup() })
+}
+
+/// The loads of a memory system.
+#[derive(Clone, Debug)]
+pub struct DimmJob {
+    /// The memory system.
+    pub setup: Setup,
+    /// The built-in server that the memory system belongs to, if any.
+    pub server: Option<String>,
+    /// The traffic mixes.
+    pub mixes: Vec<Mix>,
+    /// The load of each mix.
+    pub load: LoadChoice,
+    /// Lines that are read or written at each point on all channels.
+    pub requests: u64,
+}
+
+/// A point of the document: a mix and an offered load.
+#[derive(Clone, Copy, Debug)]
+pub struct DimmPoint {
+    /// The traffic mix.
+    pub mix: Mix,
+    /// The offered load, GB/s; `None` for the highest bandwidth.
+    pub offered_gbps: Option<f64>,
+}
+
+impl DimmJob {
+    /// The points of the document, in its order.
+    pub fn points(&self) -> Vec<DimmPoint> {
+        let loads: Vec<Option<f64>> = match self.load {
+            LoadChoice::Max => vec![None],
+            LoadChoice::At(bandwidth) => vec![Some(bandwidth.gbps())],
+            LoadChoice::Sweep => {
+                let parts = SWEEP.iter().map(|part| Some(part * self.setup.peak_gbps()));
+                parts.chain([None]).collect()
+            }
+        };
+        let of_mix = |mix: &Mix| {
+            let mix = *mix;
+            loads.iter().map(move |load| DimmPoint { mix, offered_gbps: *load })
+        };
+        self.mixes.iter().flat_map(of_mix).collect()
+    }
+
+    /// Simulates each point.
+    ///
+    /// # Errors
+    /// Fewer requests than a bandwidth needs, or a stop by `progress`.
+    pub fn run(&self, progress: &dyn Progress) -> Result<DimmDocument, Failure> {
+        let points = self.points();
+        let pattern = PATTERNS.iter().find(|(_, pattern)| *pattern == self.setup.pattern);
+        let pattern = pattern.map_or("", |(name, _)| *name);
+        let mut document = DimmDocument::new(&self.setup, pattern);
+        if let Some(server) = &self.server {
+            document.command = command_of_server(server, &self.setup, pattern);
+        }
+        document.notes = self.short_runs(&points)?;
+        for (point, (part, energy)) in points.iter().zip(self.simulated(&points, progress)?) {
+            document.point(&point.mix.to_string(), point.offered_gbps, &part, energy);
+        }
+        Ok(document)
+    }
+
+    /// Refuses runs that are too short for a bandwidth, and notes runs whose bandwidth is
+    /// inaccurate.
+    fn short_runs(&self, points: &[DimmPoint]) -> Result<Vec<String>, Failure> {
+        let (setup, requests) = (&self.setup, self.requests);
+        let mut notes = vec![];
+        for load in points.iter().map(|point| point.offered_gbps) {
+            let LeastRequests { parts, each, refresh_ns, all, steady } = setup.least_requests(load);
+            let at = load.map_or("the maximum".into(), |gbps| {
+                format!("{} GB/s", interleaf_report::number(gbps))
+            });
+            let refresh = match refresh_ns {
+                0.0 => String::new(),
+                ns => format!(" and a refresh interval of {} ns", interleaf_report::number(ns)),
+            };
+            if requests < all {
+                return Err(Failure::new(
+                    format!(
+                        "--requests {requests}: at {at} at least {all} are needed, {each} for each \
+                         of {parts} sub-channels: one for each of {} outstanding lines{refresh}",
+                        setup.outstanding
+                    ),
+                    format!(
+                        "give --requests {steady} or more: then bandwidths settle within 0.5 %"
+                    ),
+                ));
+            }
+            let note = format!(
+                "{requests} requests hold less than four refresh intervals at {at}: its bandwidth \
+                 can be several percent too high; --requests {steady} settles it within 0.5 %"
+            );
+            if requests < steady && !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+        Ok(notes)
+    }
+
+    /// Simulates all points on all cores; each sub-channel of each point is a separate job.
+    fn simulated(
+        &self,
+        points: &[DimmPoint],
+        progress: &dyn Progress,
+    ) -> Result<Vec<(Part, Option<Energy>)>, Failure> {
+        let parts = self.setup.parts();
+        progress.begin(self.requests * points.len() as u64, &self.setup.device.name);
+        let of_point = |point: &DimmPoint| {
+            let setup = Setup { mix: point.mix, ..self.setup.clone() };
+            let of_part = |number: u32| {
+                check(progress)?;
+                // Equal numbers of accesses; the first sub-channels take the remainder, one each.
+                let rest = u64::from(u64::from(number) < self.requests % u64::from(parts));
+                let accesses = self.requests / u64::from(parts) + rest;
+                let mut energy = energy::CommandCounts::new(&setup.device);
+                let tell = |done: u64| progress.advance(done);
+                let part = setup.part(number, point.offered_gbps, accesses, &mut energy, &tell);
+                let end = part.end_clock * setup.device.host_clocks;
+                Ok((part, energy.energy(end)))
+            };
+            let pieces: Result<Vec<_>, Failure> = (0..parts).into_par_iter().map(of_part).collect();
+            pieces.map(together)
+        };
+        let results = points.par_iter().map(of_point).collect();
+        progress.end();
+        results
+    }
+}
+
+/// Sums the results of the sub-channels.
+pub fn together(pieces: Vec<(Part, Option<Energy>)>) -> (Part, Option<Energy>) {
+    let (parts, energies): (Vec<Part>, Vec<Option<Energy>>) = pieces.into_iter().unzip();
+    let energy = energies.into_iter().reduce(|a, b| Some(a?.and(&b?))).flatten();
+    (Part::sum(&parts), energy)
+}
+
+/// Finds the device with this name or in this file: `FILE`, or `FILE:NAME` for a file with several.
+///
+/// # Errors
+/// An unknown name, a file that cannot be read, or a field of it that is invalid.
+pub fn device(name: &str, options: &Options) -> Result<Device, Failure> {
+    let (path, module) = match name.rsplit_once(':') {
+        Some((path, module)) if !Path::new(name).exists() => (path, Some(module)),
+        _ => (name, None),
+    };
+    let is_file = Path::new(path).exists() || path.contains(['/', '.']);
+    if !is_file {
+        return Device::by_name(name, options).map_err(of_device);
+    }
+    let hint = format!("name a file of devices, or one of {}", device::names().join(", "));
+    let text = interleaf_catalog::text(Path::new(path), &hint)?;
+    device::in_file(path, &text, module, options).map_err(of_device)
+}
+
+fn of_device(why: DeviceError) -> Failure {
+    Failure::new(why.to_string(), why.hint())
+}

@@ -1,0 +1,56 @@
+//! Jobs: the options of a prediction or a simulation, as values that run to a record.
+//!
+//! The command line and the Python package make the same jobs, so that the same options give the
+//! same bytes. [`option`] parses the text of an option with its unit and range. A job prints
+//! nothing, and reports its steps to a [`Progress`], which may stop it.
+
+#![forbid(unsafe_code)]
+
+pub mod card;
+pub mod dimm;
+pub mod machine;
+pub mod option;
+pub mod predict;
+
+use interleaf_console::Failure;
+
+/// Receives the steps of a long computation, and may stop it. Several threads report steps.
+pub trait Progress: Sync {
+    /// A task of `steps` steps begins; it ends the task before.
+    fn begin(&self, steps: u64, task: &str);
+
+    /// The task goes on under another name.
+    fn describe(&self, task: &str);
+
+    /// `steps` more steps are done.
+    fn advance(&self, steps: u64);
+
+    /// The last task is done.
+    fn end(&self);
+
+    /// True if the computation must stop: it then fails soon with [`stopped`].
+    fn is_stopped(&self) -> bool {
+        false
+    }
+}
+
+/// No report of steps.
+impl Progress for () {
+    fn begin(&self, _steps: u64, _task: &str) {}
+
+    fn describe(&self, _task: &str) {}
+
+    fn advance(&self, _steps: u64) {}
+
+    fn end(&self) {}
+}
+
+/// The failure of a computation whose [`Progress`] stopped it.
+pub fn stopped() -> Failure {
+    Failure::new("the computation was stopped", "start it again")
+}
+
+/// Fails if `progress` stopped the computation.
+fn check(progress: &dyn Progress) -> Result<(), Failure> {
+    if progress.is_stopped() { Err(stopped()) } else { Ok(()) }
+}

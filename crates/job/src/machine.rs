@@ -1,0 +1,221 @@
+//! The job of `interleaf simulate machine`: a policy on a machine with page migration.
+
+use crate::{Progress, check, predict::for_tiers};
+use core::time::Duration;
+use interleaf_console::Failure;
+use interleaf_model::{
+    control::Settings,
+    machine::TierLayout,
+    policy::{Policy, PolicyKind},
+    units::{Bandwidth, Percent, Time},
+    weights::Weights,
+};
+use interleaf_record::simulate::{SimulateDocument, TrialParameters};
+use interleaf_sim::machine::{Arena, Outcome, Run, Scenario, StaticBest, Trial, static_best};
+
+/// Default simulated time, s.
+pub const DURATION_S: f64 = 600.0;
+
+/// Progress steps for each policy.
+const STEPS: u64 = 100;
+
+/// Options that replace settings of a scenario.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ScenarioChanges {
+    /// The highest migration rate.
+    pub migration_rate: Option<Bandwidth>,
+    /// Standard deviation of a reading of a counter.
+    pub counter_noise: Option<Percent>,
+    /// The seed of all randomness.
+    pub seed: Option<u64>,
+}
+
+impl ScenarioChanges {
+    /// Changes `scenario`.
+    pub fn apply(&self, scenario: &mut Scenario) {
+        if let Some(rate) = &self.migration_rate {
+            scenario.migration.bandwidth_gbps = rate.gbps();
+        }
+        if let Some(noise) = &self.counter_noise {
+            scenario.counter_noise = noise.part();
+        }
+        if let Some(seed) = self.seed {
+            scenario.seed = seed;
+        }
+    }
+}
+
+/// A simulation with all its options. The scenario was checked.
+#[derive(Clone, Debug)]
+pub struct MachineJob {
+    /// The machine and its workloads.
+    pub scenario: Scenario,
+    /// Simulated time.
+    pub duration: Duration,
+    /// The policy.
+    pub policy: PolicyKind,
+    /// Weights of [`PolicyKind::Static`]. Default: the best.
+    pub weights: Option<Weights>,
+    /// Error of the curves that the policy believes.
+    pub curve_error: Percent,
+    /// Run every other policy too.
+    pub compare: bool,
+}
+
+/// Makes the policy of a domain from its number and the tiers near it.
+pub type MakePolicy<'a> = dyn Fn(usize, &[TierLayout]) -> Box<dyn Policy> + 'a;
+
+/// A policy that is no [`PolicyKind`].
+pub struct OwnPolicy<'a> {
+    /// Its name in the record.
+    pub name: &'a str,
+    /// Makes the policy of each domain.
+    pub make: &'a MakePolicy<'a>,
+}
+
+/// The simulated time: `asked`, or that of the scenario, or 600 s.
+pub fn duration(asked: Option<Time>, own: Option<Time>) -> Duration {
+    Duration::from_secs_f64(asked.or(own).map_or(DURATION_S, Time::seconds))
+}
+
+impl MachineJob {
+    /// Runs the policy, and with `compare` also every other one.
+    ///
+    /// # Errors
+    /// Weights of another policy or of other tiers, invalid curves, or a stop by `progress`.
+    pub fn run(&self, progress: &dyn Progress) -> Result<SimulateDocument, Failure> {
+        self.run_beside(&|| self.best_static(), progress)
+    }
+
+    /// The best static weights, with which every policy is compared; `None` when none fit. They do
+    /// not depend on the policy, nor on noise, seed, migration and hotness sampling.
+    pub fn best_static(&self) -> Option<StaticBest> {
+        static_best(&self.scenario, self.duration.as_secs_f64())
+    }
+
+    /// As [`Self::run`], with the result of [`Self::best_static`] from `best`.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn run_beside(
+        &self,
+        best: &dyn Fn() -> Option<StaticBest>,
+        progress: &dyn Progress,
+    ) -> Result<SimulateDocument, Failure> {
+        let trial = self.trial()?;
+        let others = self.others(Some(self.policy))?;
+        let arena = self.arena(best, progress, &others)?;
+        let run = started(&arena, &trial)?;
+        self.compared(&arena, &self.policy.to_string(), run, &others, progress)
+    }
+
+    /// Runs a policy of the caller in place of the job's, and with `compare` also the others.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn run_own(
+        &self,
+        own: &OwnPolicy<'_>,
+        best: &dyn Fn() -> Option<StaticBest>,
+        progress: &dyn Progress,
+    ) -> Result<SimulateDocument, Failure> {
+        let others = self.others(None)?;
+        let arena = self.arena(best, progress, &others)?;
+        let run = arena.start_with(Settings::default(), own.make);
+        self.compared(&arena, own.name, run, &others, progress)
+    }
+
+    /// Simulates the run of the policy `name`, and then each trial of `others`.
+    fn compared<'a>(
+        &'a self,
+        arena: &Arena<'a>,
+        name: &str,
+        run: Run<'a>,
+        others: &[Trial],
+        progress: &dyn Progress,
+    ) -> Result<SimulateDocument, Failure> {
+        let outcome = completed(arena, run, name, progress)?;
+        let mut document = self.document(name, &outcome);
+        for trial in others {
+            let name = trial.policy.to_string();
+            let outcome = completed(arena, started(arena, trial)?, &name, progress)?;
+            document.add_comparison(&self.scenario, &name, &outcome);
+        }
+        progress.end();
+        Ok(document)
+    }
+
+    /// The trial of the job's policy.
+    fn trial(&self) -> Result<Trial, Failure> {
+        let policy = self.policy;
+        if self.weights.is_some() && policy != PolicyKind::Static {
+            return Err(Failure::new(
+                format!("--weights goes with --policy static: {policy} finds its own"),
+                "leave --weights out, or ask for --policy static",
+            ));
+        }
+        let names = self.scenario.platform.tier_names();
+        let weights = self.weights.as_ref().map(|weights| for_tiers(weights, &names));
+        Ok(Trial {
+            policy,
+            points: weights.transpose()?.map(|weights| weights.as_slice().to_vec()),
+            curve_error: self.curve_error.part(),
+            settings: Settings::default(),
+        })
+    }
+
+    /// The trials to compare with: of every other policy, if the job compares.
+    fn others(&self, own: Option<PolicyKind>) -> Result<Vec<Trial>, Failure> {
+        if !self.compare {
+            return Ok(vec![]);
+        }
+        let trial = self.trial()?;
+        let all = PolicyKind::ALL.iter().map(|(kind, ..)| *kind);
+        let others = all.filter(|kind| Some(*kind) != own);
+        Ok(others.map(|policy| Trial { policy, points: None, ..trial.clone() }).collect())
+    }
+
+    fn arena(
+        &self,
+        best: &dyn Fn() -> Option<StaticBest>,
+        progress: &dyn Progress,
+        others: &[Trial],
+    ) -> Result<Arena<'_>, Failure> {
+        check(progress)?;
+        progress.begin(STEPS * (1 + others.len() as u64), "the best static weights");
+        let arena = Arena::with_best(&self.scenario, self.duration, best());
+        check(progress)?;
+        Ok(arena)
+    }
+
+    fn document(&self, policy: &str, outcome: &Outcome) -> SimulateDocument {
+        let stated = TrialParameters {
+            policy,
+            duration_s: self.duration.as_secs_f64(),
+            curve_error: self.curve_error.part(),
+        };
+        SimulateDocument::new(&self.scenario, &stated, outcome)
+    }
+}
+
+fn started<'a>(arena: &Arena<'a>, trial: &Trial) -> Result<Run<'a>, Failure> {
+    arena.start(trial).map_err(interleaf_catalog::curve_failure)
+}
+
+/// Simulates `run` to its end.
+fn completed<'a>(
+    arena: &Arena<'a>,
+    mut run: Run<'a>,
+    policy: &str,
+    progress: &dyn Progress,
+) -> Result<Outcome, Failure> {
+    progress.describe(policy);
+    let mut reported = 0;
+    while run.period().is_some() {
+        check(progress)?;
+        let done = (run.progress() * STEPS as f64) as u64;
+        progress.advance(done.saturating_sub(reported));
+        reported = reported.max(done);
+    }
+    Ok(arena.outcome(run))
+}

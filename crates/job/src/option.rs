@@ -1,0 +1,204 @@
+//! Texts of options, with their units and ranges.
+//!
+//! Errors read `PROBLEM: write ALLOWED`; the command line prints the second part as a hint.
+
+use interleaf_model::{
+    mix::Mix,
+    units::{Bandwidth, Bytes, Percent, Time, UnitError},
+    weights::Weights,
+};
+use interleaf_sim::{
+    dimm::closed_loop::Pattern,
+    machine::scenario::{BANDWIDTH_MAX_GBPS, DURATION_S, NOISE_MAX},
+};
+use std::str::FromStr;
+
+/// The highest number of threads of a prediction or a simulation.
+pub const THREADS_MAX: u32 = 65536;
+
+/// The highest error of believed curves.
+pub const CURVE_ERROR_MAX: f64 = 0.9;
+
+/// The orders of lines of a DIMM simulation, by name.
+pub const PATTERNS: [(&str, Pattern); 3] =
+    [("random", Pattern::Random), ("stream", Pattern::Stream), ("hot-bank", Pattern::HotBank)];
+
+/// The weights to try.
+#[derive(Clone, Debug, PartialEq)]
+pub enum WeightsChoice {
+    /// Each ratio of whole numbers up to 10.
+    All,
+    /// These weights, in this order.
+    List(Vec<Weights>),
+}
+
+/// The demand of a mix.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum LoadChoice {
+    /// The highest bandwidth.
+    Max,
+    /// Loads from nearly none to the highest bandwidth.
+    Sweep,
+    /// This bandwidth.
+    At(Bandwidth),
+}
+
+/// A traffic mix: the name of MLC or a read share.
+///
+/// # Errors
+/// The problem and what may be written, as `PROBLEM: write ALLOWED`.
+pub fn mix(text: &str) -> Result<Mix, String> {
+    text.parse().map_err(|why| format!("{why}: {}", interleaf_model::mix::MixError::hint()))
+}
+
+/// A list of weights with commas between them, or `all`.
+///
+/// # Errors
+/// The problem and what may be written, as `PROBLEM: write ALLOWED`.
+pub fn weights_choice(text: &str) -> Result<WeightsChoice, String> {
+    if text == "all" {
+        return Ok(WeightsChoice::All);
+    }
+    let list = text.split(',').map(|weights| weights.trim().parse());
+    let list: Result<Vec<Weights>, _> = list.collect();
+    list.map(WeightsChoice::List)
+        .map_err(|why| format!("{why}: write pages on each tier in one round, such as 3:1,2:1"))
+}
+
+/// Weights such as `3:1`.
+///
+/// # Errors
+/// The problem and what may be written, as `PROBLEM: write ALLOWED`.
+pub fn weights(text: &str) -> Result<Weights, String> {
+    text.parse().map_err(|why| format!("{why}: write pages on each tier in one round, such as 3:1"))
+}
+
+/// A number of threads, 1 to [`THREADS_MAX`].
+///
+/// # Errors
+/// The problem and what may be written, as `PROBLEM: write ALLOWED`.
+pub fn threads(text: &str) -> Result<u32, String> {
+    text.parse().ok().filter(|threads| (1..=THREADS_MAX).contains(threads)).ok_or_else(|| {
+        format!("it is no whole number from 1 to {THREADS_MAX}: write one such as 16")
+    })
+}
+
+/// A seed.
+///
+/// # Errors
+/// The problem and what may be written, as `PROBLEM: write ALLOWED`.
+pub fn seed(text: &str) -> Result<u64, String> {
+    let problem = |_| format!("it is no whole number from 0 to {}: write one such as 1", u64::MAX);
+    text.parse().map_err(problem)
+}
+
+/// `max`, `sweep`, or a bandwidth with its unit.
+///
+/// # Errors
+/// The problem and what may be written, as `PROBLEM: write ALLOWED`.
+pub fn load(text: &str) -> Result<LoadChoice, String> {
+    match text {
+        "max" => Ok(LoadChoice::Max),
+        "sweep" => Ok(LoadChoice::Sweep),
+        _ => match text.parse::<Bandwidth>() {
+            Ok(bandwidth) if bandwidth.gbps() > 0.0 => Ok(LoadChoice::At(bandwidth)),
+            Ok(_) => Err("a load of nothing has no answer: write max, sweep or 150GB/s".into()),
+            Err(why) => {
+                Err(format!("{why}: write max, sweep, or a number with one of {}", why.allowed))
+            }
+        },
+    }
+}
+
+/// A quantity with a unit; `example` is one that may be written in its place.
+///
+/// # Errors
+/// The problem and what may be written, as `PROBLEM: write ALLOWED`.
+pub fn quantity<T: FromStr<Err = UnitError>>(text: &str, example: &str) -> Result<T, String> {
+    text.parse().map_err(|why: UnitError| {
+        let one_of = if why.allowed.contains(',') { "one of" } else { "the unit" };
+        format!("{why}: write a number with {one_of} {}, such as {example}", why.allowed)
+    })
+}
+
+/// A simulated time with its unit, within [`DURATION_S`].
+///
+/// # Errors
+/// The problem and what may be written, as `PROBLEM: write ALLOWED`.
+pub fn time(text: &str) -> Result<Time, String> {
+    let time: Time = quantity(text, "600s")?;
+    let [least, most] = DURATION_S;
+    if (least..=most).contains(&time.seconds()) {
+        return Ok(time);
+    }
+    Err(format!("{text} is not between 1ms and 24h: write a time such as 600s"))
+}
+
+/// A footprint with its unit, above 0.
+///
+/// # Errors
+/// The problem and what may be written, as `PROBLEM: write ALLOWED`.
+pub fn size(text: &str) -> Result<Bytes, String> {
+    let size: Bytes = quantity(text, "48GiB")?;
+    if size.get() > 0 {
+        return Ok(size);
+    }
+    Err("a workload touches at least a byte: write a size such as 48GiB".into())
+}
+
+/// A migration rate with its unit, above 0.
+///
+/// # Errors
+/// The problem and what may be written, as `PROBLEM: write ALLOWED`.
+pub fn rate(text: &str) -> Result<Bandwidth, String> {
+    let rate: Bandwidth = quantity(text, "4GB/s")?;
+    if rate.gbps() > 0.0 && rate.gbps() <= BANDWIDTH_MAX_GBPS {
+        return Ok(rate);
+    }
+    Err(format!("{text} is not above 0 and at most 100 TB/s: write a bandwidth such as 4GB/s"))
+}
+
+/// A relative standard deviation of a counter, 0% to 50%.
+///
+/// # Errors
+/// The problem and what may be written, as `PROBLEM: write ALLOWED`.
+pub fn noise(text: &str) -> Result<Percent, String> {
+    let noise: Percent = quantity(text, "2%")?;
+    if (0.0..=NOISE_MAX).contains(&noise.part()) {
+        return Ok(noise);
+    }
+    Err(format!("a noise of {text} is not between 0% and 50%: write a percentage such as 2%"))
+}
+
+/// A relative error of curves, -90% to 90%.
+///
+/// # Errors
+/// The problem and what may be written, as `PROBLEM: write ALLOWED`.
+pub fn curve_error(text: &str) -> Result<Percent, String> {
+    let error: Percent = quantity(text, "20%")?;
+    if error.part().abs() <= CURVE_ERROR_MAX {
+        return Ok(error);
+    }
+    Err(format!("an error of {text} is not between -90% and 90%: write a percentage such as 20%"))
+}
+
+/// The order of requested lines of a DIMM simulation: `random`, `stream` or `hot-bank`.
+///
+/// # Errors
+/// The problem and what may be written, as `PROBLEM: write ALLOWED`.
+pub fn pattern(text: &str) -> Result<Pattern, String> {
+    let known = PATTERNS.iter().find(|(name, _)| *name == text);
+    known.map(|(_, pattern)| *pattern).ok_or_else(|| {
+        let names: Vec<&str> = PATTERNS.iter().map(|(name, _)| *name).collect();
+        format!("there is no pattern \"{text}\": write one of {}", names.join(", "))
+    })
+}
+
+/// The round-trip latency between a core and the memory controller, 0 to 10000 ns.
+///
+/// # Errors
+/// The problem.
+pub fn uncore(text: &str) -> Result<f64, String> {
+    let ns = text.parse::<f64>().ok().filter(|ns| (0.0..=10_000.0).contains(ns));
+    ns.ok_or_else(|| format!("\"{text}\" is no number of nanoseconds from 0 to 10000"))
+}

@@ -1,0 +1,220 @@
+//! The job of `interleaf predict`: bandwidth, latency and speed-up by weights.
+
+use crate::{
+    Progress, check,
+    option::{LoadChoice, WeightsChoice},
+};
+use interleaf_console::Failure;
+use interleaf_model::{
+    demand::{Demand, Metric},
+    mix::Mix,
+    platform::Platform,
+    predict::{
+        Forecast, ForecastAt, LoadPoint, MixLoad, MixLoadAt, Prediction, Row, load_steps,
+        saturating_load,
+    },
+    weights::Weights,
+};
+use interleaf_record::predict::{PredictDocument, Subject};
+use rayon::prelude::*;
+
+/// Limit of the number of weight ratios that are predicted for `all`.
+const RATIOS_MAX: u64 = 20_000;
+
+/// Points of a load sweep.
+const SWEEP_STEPS: usize = 25;
+
+/// The fewest items that are computed on several threads. A row takes tens of microseconds, about
+/// as long as it takes to wake a thread (assumed).
+const PARALLEL_MIN: usize = 8;
+
+/// The traffic of a prediction.
+#[derive(Clone, Copy, Debug)]
+pub enum Traffic<'a> {
+    /// The traffic of a bandwidth benchmark.
+    Mix(Mix),
+    /// A workload.
+    Demand(&'a Demand),
+}
+
+/// A prediction with all its options.
+#[derive(Clone, Debug)]
+pub struct PredictJob<'a> {
+    /// The machine.
+    pub platform: &'a Platform,
+    /// The traffic.
+    pub traffic: Traffic<'a>,
+    /// The number of threads. Default: those of the workload's runs, at most one a core; as many
+    /// as saturate a mix.
+    pub threads: Option<u32>,
+    /// The weights. Default: each ratio of whole numbers up to 10, or to less on a platform of
+    /// many tiers.
+    pub weights: Option<WeightsChoice>,
+    /// The load of a mix; [`LoadChoice::Max`] for a workload.
+    pub load: LoadChoice,
+}
+
+impl PredictJob<'_> {
+    /// Predicts every choice of weights.
+    ///
+    /// # Errors
+    /// Weights of other tiers, a load that the first tier does not carry, a load of a workload, or
+    /// a stop by `progress`.
+    pub fn run(&self, progress: &dyn Progress) -> Result<PredictDocument, Failure> {
+        let weights = self.choice()?;
+        self.with(|at| {
+            let rows = each(&weights, "choices of weights", progress, |weights| at.row(weights))?;
+            let sweep: Vec<LoadPoint> = match (self.traffic, self.load) {
+                (Traffic::Mix(mix), LoadChoice::Sweep) => {
+                    let threads = Some(self.mix_load(mix).threads);
+                    let steps = load_steps(self.platform, mix, threads, SWEEP_STEPS);
+                    let point = |step: &MixLoad| step.point(self.platform, &weights);
+                    each(&steps, "loads", progress, point)?
+                }
+                _ => vec![],
+            };
+            Ok(PredictDocument::new(self.platform, self.subject(), &at.prediction(rows), &sweep))
+        })
+    }
+
+    /// Predicts each of `weights` with full precision, and maps each row by `map`, in their order.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn rows<T: Send>(
+        &self,
+        weights: &[Weights],
+        progress: &dyn Progress,
+        map: impl Fn(Row) -> T + Sync,
+    ) -> Result<Vec<T>, Failure> {
+        self.with(|at| {
+            each(weights, "choices of weights", progress, |weights| map(at.row(weights)))
+        })
+    }
+
+    /// Prepares the traffic at the job's load, and calls `run` with it.
+    fn with<T>(&self, run: impl FnOnce(&At<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
+        match self.traffic {
+            Traffic::Mix(mix) => run(&At::Mix(&self.load_of(mix)?.at(self.platform))),
+            Traffic::Demand(demand) => {
+                if self.load != LoadChoice::Max {
+                    return Err(Failure::new(
+                        "--load goes with --mix: a workload has a load of its own",
+                        "leave --load out, or give a mix in place of the workload",
+                    ));
+                }
+                let measured_on = interleaf_catalog::measured_on(self.platform, demand)?;
+                let usual = demand.threads().min(self.platform.cpu.cores);
+                let threads = f64::from(self.threads.unwrap_or(usual));
+                let forecast = Forecast::new(self.platform, &measured_on, demand);
+                run(&At::Demand(&forecast.at(threads)))
+            }
+        }
+    }
+
+    fn subject(&self) -> Subject {
+        match self.traffic {
+            Traffic::Mix(mix) => Subject { workload: mix.to_string(), result_unit: None },
+            Traffic::Demand(demand) => {
+                let unit = match &demand.metric {
+                    Metric::Runtime => "s".to_string(),
+                    Metric::Rate(unit) => unit.clone(),
+                };
+                Subject { workload: demand.name.clone(), result_unit: Some(unit) }
+            }
+        }
+    }
+
+    /// The weights of the job, checked against the tiers of its platform.
+    fn choice(&self) -> Result<Vec<Weights>, Failure> {
+        let names = self.platform.tier_names();
+        if let Some(WeightsChoice::List(list)) = &self.weights {
+            return list.iter().map(|weights| for_tiers(weights, &names)).collect();
+        }
+        let ratios = |limit: u64| (limit + 1).saturating_pow(names.len() as u32);
+        let fitting = (1..=10).rev().find(|limit| ratios(*limit) <= RATIOS_MAX);
+        match (&self.weights, fitting) {
+            (None, Some(limit)) => Ok(Weights::every_ratio(names.len(), limit as u16)),
+            (Some(_), Some(10)) => Ok(Weights::every_ratio(names.len(), 10)),
+            _ => Err(Failure::new(
+                format!("{} tiers have too many ratios to try each", names.len()),
+                "name the weights to try, such as --weights 4:2:1,3:2:1",
+            )),
+        }
+    }
+
+    /// The load of `mix` at its maximum.
+    fn mix_load(&self, mix: Mix) -> MixLoad {
+        let most = saturating_load(self.platform, mix);
+        MixLoad { threads: self.threads.map_or(most.threads, f64::from), ..most }
+    }
+
+    fn load_of(&self, mix: Mix) -> Result<MixLoad, Failure> {
+        let most = self.mix_load(mix);
+        let LoadChoice::At(bandwidth) = self.load else { return Ok(most) };
+        let answer = self.platform.answer(0, &self.platform.spread(), mix);
+        let most_gbps = answer.response.max_bandwidth_gbps();
+        if bandwidth.gbps() > most_gbps {
+            let first = &self.platform.tiers[0].name;
+            return Err(Failure::new(
+                format!("{first} alone carries {most_gbps:.0} GB/s of {mix}, not {bandwidth}"),
+                "ask for less, or for all there is with --load max",
+            ));
+        }
+        Ok(most.at_bandwidth(self.platform, bandwidth.gbps()))
+    }
+}
+
+/// Traffic at a load, prepared for predictions.
+enum At<'a> {
+    Mix(&'a MixLoadAt<'a>),
+    Demand(&'a ForecastAt<'a>),
+}
+
+impl At<'_> {
+    fn row(&self, weights: &Weights) -> Row {
+        match self {
+            Self::Mix(at) => at.row(weights),
+            Self::Demand(at) => at.row(weights),
+        }
+    }
+
+    fn prediction(&self, rows: Vec<Row>) -> Prediction {
+        match self {
+            Self::Mix(at) => at.prediction(rows),
+            Self::Demand(at) => at.prediction(rows),
+        }
+    }
+}
+
+/// Checks that `weights` has a weight for each tier of `names`.
+///
+/// # Errors
+/// Another number of weights.
+pub fn for_tiers(weights: &Weights, names: &[&str]) -> Result<Weights, Failure> {
+    weights.clone().for_tiers(names).map_err(|why| {
+        Failure::new(why.to_string(), "give one weight for each tier, 0 keeps one out")
+    })
+}
+
+/// Computes `compute` for each item, on all cores if there are many, in the order of the items.
+fn each<T: Sync, R: Send>(
+    items: &[T],
+    task: &str,
+    progress: &dyn Progress,
+    compute: impl Fn(&T) -> R + Sync,
+) -> Result<Vec<R>, Failure> {
+    progress.begin(items.len() as u64, task);
+    let counted = |item: &T| {
+        check(progress)?;
+        let result = compute(item);
+        progress.advance(1);
+        Ok(result)
+    };
+    let results = match items.len() {
+        0..PARALLEL_MIN => items.iter().map(counted).collect(),
+        _ => items.par_iter().map(counted).collect(),
+    };
+    progress.end();
+    results
+}
