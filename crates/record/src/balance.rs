@@ -5,6 +5,7 @@
 //! Weights are percentages of the pages on each node. Lists by node are in the order of `nodes`,
 //! fastest first.
 
+use interleaf_linux::place::actuator::ActuatorKind;
 use interleaf_model::{
     control::DomainPeriod,
     machine::{Layout, Machine as _},
@@ -52,13 +53,27 @@ pub struct AdviceDocument {
     pub advised_weights: Option<Vec<u16>>,
     /// Relative gain of bandwidth at these weights; null when unknown.
     pub gain: Option<f64>,
-    /// predicted (by curves), at most (by ratings), or unknown.
-    pub gain_is: String,
+    pub gain_is: GainBasis,
     /// True if the first tier is not saturated, so that it alone is as fast.
     pub is_unsaturated: bool,
     /// Bytes of the scope that would migrate; null when the placement is unknown.
     pub would_move_bytes: Option<u64>,
 }
+
+/// The source of a gain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GainBasis {
+    /// Predicted by curves.
+    Predicted,
+    /// An upper bound by the ratings of the firmware.
+    #[serde(rename = "at most")]
+    AtMost,
+    /// Neither curves nor ratings are known.
+    Unknown,
+}
+
+display_word!(GainBasis);
 
 impl BalancePeriod {
     /// A period on the running machine.
@@ -137,7 +152,7 @@ pub struct SummaryDocument {
     pub start_weights: Vec<u16>,
     pub first_weights: Vec<u16>,
     /// The actuator that would migrate pages.
-    pub way: String,
+    pub way: ActuatorName,
     /// The curves in use; null when only rated bandwidths are known, or nothing.
     pub curves: Option<String>,
     /// The last advice; its gain is the mean over all periods.
@@ -159,7 +174,7 @@ pub struct BalancePlanDocument {
     pub processes: Option<Vec<u32>>,
     pub policy: String,
     /// The actuator that would migrate pages.
-    pub way: String,
+    pub way: ActuatorName,
     pub way_description: String,
     /// Better actuators that are missing, with the reasons.
     pub ways_missing: Vec<String>,
@@ -196,11 +211,51 @@ pub struct NodePoints {
     pub points: u16,
 }
 
+/// The actuator that migrates pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ActuatorName {
+    /// DAMON, by addresses of processes.
+    Vaddr,
+    /// DAMON, by physical memory, with goals of shares.
+    Paddr,
+    /// DAMON, by physical memory, with a quota that Interleaf controls.
+    Quota,
+    /// `move_pages`.
+    Pages,
+    /// No actuator: no domain is steered.
+    None,
+}
+
+display_word!(ActuatorName);
+
+impl From<ActuatorKind> for ActuatorName {
+    fn from(kind: ActuatorKind) -> Self {
+        match kind {
+            ActuatorKind::Vaddr => Self::Vaddr,
+            ActuatorKind::Paddr => Self::Paddr,
+            ActuatorKind::Quota => Self::Quota,
+            ActuatorKind::Pages => Self::Pages,
+        }
+    }
+}
+
+/// The kind of a source of traffic counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SourceKind {
+    /// Counters of the processor.
+    Counters,
+    /// A socket to which programs write their traffic.
+    Feed,
+    /// A recording of counter readings.
+    Replay,
+}
+
 /// The source of traffic counts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SourceDocument {
-    /// counters, feed or replay.
-    pub kind: String,
+    pub kind: SourceKind,
     pub is_there: bool,
     pub what: String,
     /// Hint for the user when the source is missing.

@@ -25,6 +25,9 @@ pub struct BenchDocument {
     /// Bytes loaded and stored by the program; for stream, as STREAM counts.
     pub bytes_moved: u64,
     pub flops: u64,
+    /// `flops` divided by `bytes_moved`: the arithmetic intensity; null without floating point.
+    #[serde(default)]
+    pub flops_per_byte: Option<f64>,
     pub accesses: u64,
     /// True if every word of the result was checked and is right.
     pub verified: bool,
@@ -69,11 +72,22 @@ pub struct ListDocument {
     pub workloads: Vec<EntryDocument>,
 }
 
+/// The kind of a workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EntryKind {
+    /// A part of this program.
+    BuiltIn,
+    /// An application that must be installed.
+    Recipe,
+}
+
+display_word!(EntryKind);
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EntryDocument {
     pub name: String,
-    /// built-in, or recipe: an application that must be installed.
-    pub kind: String,
+    pub kind: EntryKind,
     pub does: String,
     pub rate_unit: String,
 }

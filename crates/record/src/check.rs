@@ -86,8 +86,8 @@ const NUMBER_MIN: f64 = 1e-60;
 const SEED: &str = "seed";
 
 /// Suffixes of the fields that are never negative.
-const NOT_NEGATIVE: [&str; 10] =
-    ["_s", "_ns", "_ms", "_gbps", "_bytes", "_j", "_w", "_kb", "speedup", "spread"];
+const NOT_NEGATIVE: [&str; 12] =
+    ["_s", "_ns", "_us", "_ms", "_gbps", "_bytes", "_j", "_w", "_kb", "iops", "speedup", "spread"];
 
 /// Rounding may push a share slightly above 1.
 const SHARE_MAX: f64 = 1.0 + 1e-6;

@@ -9,7 +9,7 @@
 
 use super::{
     check::{Check, Checked},
-    measure::{MeasureDocument, MeasuredPoint},
+    measure::{MeasureDocument, MeasuredPoint, PointKind, Quality},
     rounded,
 };
 use serde::{Deserialize, Serialize};
@@ -42,8 +42,24 @@ pub struct CompareDocument {
 pub struct RecordDocument {
     pub name: String,
     pub what: String,
-    pub quality: String,
+    pub quality: Quality,
 }
+
+/// The second record against the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Beyond noise, with more bandwidth or less latency.
+    Better,
+    /// Beyond noise, with less bandwidth or more latency.
+    Worse,
+    /// Within noise.
+    Same,
+    /// Too few repetitions to know the noise.
+    Unknown,
+}
+
+display_word!(Verdict);
 
 /// A difference of the machines or of the settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -70,7 +86,7 @@ pub struct CompareRow {
     /// True if the difference is significant; false when unknown.
     pub beyond_spread: bool,
     /// The second record is: same, better or worse; unknown without a spread.
-    pub verdict: String,
+    pub verdict: Verdict,
     /// True if both points were good.
     pub trusted: bool,
 }
@@ -94,7 +110,7 @@ impl CompareDocument {
         let other = |key: &str, all: &[(String, &MeasuredPoint)]| {
             all.iter().find(|(known, _)| known == key).map(|(_, point)| (*point).clone())
         };
-        let typical = |kind: &str| typical_spread(&[first.1, second.1], kind);
+        let typical = |kind: PointKind| typical_spread(&[first.1, second.1], kind);
         let rows = a.iter().filter_map(|(key, point)| row(key, point, &other(key, &b)?, &typical));
         let only = |all: &[(String, &MeasuredPoint)], than: &[(String, &MeasuredPoint)]| {
             let keys = all.iter().filter(|(key, _)| than.iter().all(|(known, _)| known != key));
@@ -127,14 +143,14 @@ impl CompareDocument {
 /// load and the one with the most bandwidth.
 fn keyed(record: &MeasureDocument) -> Vec<(String, &MeasuredPoint)> {
     let mut found: Vec<(String, &MeasuredPoint)> = vec![];
-    for point in record.points.iter().filter(|point| point.kind != "loaded") {
+    for point in record.points.iter().filter(|point| point.kind != PointKind::Loaded) {
         let key = point.setting();
         if found.iter().all(|(known, _)| *known != key) {
             found.push((key, point));
         }
     }
     let mut curves: Vec<(String, Vec<&MeasuredPoint>)> = vec![];
-    for point in record.points_of_kind("loaded") {
+    for point in record.points_of_kind(PointKind::Loaded) {
         let key = MeasuredPoint { delay_ns: None, ..point.clone() }.setting();
         match curves.iter_mut().find(|(known, _)| *known == key) {
             Some((_, points)) => points.push(point),
@@ -152,7 +168,7 @@ fn keyed(record: &MeasureDocument) -> Vec<(String, &MeasuredPoint)> {
 }
 
 /// The median of the known spreads of all points of a kind.
-fn typical_spread(records: &[&MeasureDocument], kind: &str) -> Option<f64> {
+fn typical_spread(records: &[&MeasureDocument], kind: PointKind) -> Option<f64> {
     let points = records.iter().flat_map(|record| record.points_of_kind(kind));
     let mut spreads: Vec<f64> = points.filter_map(MeasuredPoint::known_spread).collect();
     spreads.sort_by(f64::total_cmp);
@@ -163,7 +179,7 @@ fn row(
     key: &str,
     first: &MeasuredPoint,
     second: &MeasuredPoint,
-    typical: &dyn Fn(&str) -> Option<f64>,
+    typical: &dyn Fn(PointKind) -> Option<f64>,
 ) -> Option<CompareRow> {
     let ((a, unit), (b, _)) = (first.value()?, second.value()?);
     if a <= 0.0 {
@@ -172,16 +188,16 @@ fn row(
     let difference = b / a - 1.0;
     let spreads = first.known_spread().zip(second.known_spread());
     let spread = spreads.map(|(first, second)| first + second);
-    let noise = spreads.zip(typical(&first.kind)).map(|((first, second), typical)| {
+    let noise = spreads.zip(typical(first.kind)).map(|((first, second), typical)| {
         NOISE_FACTOR * (first.max(typical) + second.max(typical))
     });
     let beyond_spread = noise.is_some_and(|noise| difference.abs() > noise);
     let is_better = (difference > 0.0) == (unit == "GB/s");
     let verdict = match (noise, beyond_spread, is_better) {
-        (None, ..) => "unknown",
-        (_, false, _) => "same",
-        (_, true, true) => "better",
-        (_, true, false) => "worse",
+        (None, ..) => Verdict::Unknown,
+        (_, false, _) => Verdict::Same,
+        (_, true, true) => Verdict::Better,
+        (_, true, false) => Verdict::Worse,
     };
     Some(CompareRow {
         setting: key.into(),
@@ -192,8 +208,8 @@ fn row(
         spread: spread.map(rounded),
         noise: noise.map(rounded),
         beyond_spread,
-        verdict: verdict.into(),
-        trusted: first.quality == "good" && second.quality == "good",
+        verdict,
+        trusted: first.quality == Quality::Good && second.quality == Quality::Good,
     })
 }
 
@@ -227,34 +243,37 @@ mod tests {
     use super::*;
     use crate::measure::tests::record;
 
-    fn point(kind: &str, value: f64, spread: f64) -> MeasuredPoint {
-        let (gbps, ns) = if kind == "idle" { (None, Some(value)) } else { (Some(value), None) };
+    fn point(kind: PointKind, value: f64, spread: f64) -> MeasuredPoint {
+        let (gbps, ns) =
+            if kind == PointKind::Idle { (None, Some(value)) } else { (Some(value), None) };
         MeasuredPoint {
-            kind: kind.into(),
+            kind,
             program_gbps: gbps,
             latency_ns: ns,
             spread,
             repeats: 3,
-            quality: "good".into(),
+            quality: Quality::Good,
             ..MeasuredPoint::default()
         }
     }
 
     #[test]
-    fn only_what_is_beyond_the_spreads_differs() {
+    fn only_differences_beyond_the_spreads_count() {
         let (mut a, mut b) = (record(), record());
         b.machine.kernel = Some("7.2".into());
-        for (kind, first, second) in
-            [("bandwidth", 100.0, 104.0), ("idle", 100.0, 111.0), ("interleave", 100.0, 120.0)]
-        {
+        for (kind, first, second) in [
+            (PointKind::Bandwidth, 100.0, 104.0),
+            (PointKind::Idle, 100.0, 111.0),
+            (PointKind::Interleave, 100.0, 120.0),
+        ] {
             a.points.push(point(kind, first, 0.025));
             b.points.push(point(kind, second, 0.025));
         }
-        a.points.push(point("histogram", 1.0, 0.0));
+        a.points.push(point(PointKind::Histogram, 1.0, 0.0));
         let compared = CompareDocument::of_measure(("a", &a), ("b", &b));
-        let verdicts: Vec<&str> = compared.rows.iter().map(|row| row.verdict.as_str()).collect();
+        let verdicts: Vec<Verdict> = compared.rows.iter().map(|row| row.verdict).collect();
         // More latency is worse, more bandwidth is better.
-        assert_eq!(verdicts, ["same", "worse", "better"]);
+        assert_eq!(verdicts, [Verdict::Same, Verdict::Worse, Verdict::Better]);
         assert_eq!(compared.differ(), Some(true));
         assert_eq!(compared.differences.len(), 1, "{:?}", compared.differences);
         assert_eq!(compared.differences[0].what, "kernel");
@@ -266,7 +285,7 @@ mod tests {
         let mut a = record();
         for (gbps, ns) in [(0.0, 100.0), (10.0, 150.0), (20.0, 300.0)] {
             let latency_ns = Some(ns);
-            a.points.push(MeasuredPoint { latency_ns, ..point("loaded", gbps, 0.0) });
+            a.points.push(MeasuredPoint { latency_ns, ..point(PointKind::Loaded, gbps, 0.0) });
         }
         let compared = CompareDocument::of_measure(("a", &a), ("a", &a));
         assert_eq!(compared.rows.len(), 2, "the ends of the curve");
@@ -274,27 +293,30 @@ mod tests {
     }
 
     #[test]
-    fn points_without_a_spread_tell_nothing() {
+    fn points_without_a_spread_are_inconclusive() {
         let (mut a, mut b) = (record(), record());
-        let once =
-            |ns: f64| MeasuredPoint { kind: "cache".into(), repeats: 1, ..point("idle", ns, 0.0) };
+        let once = |ns: f64| MeasuredPoint {
+            kind: PointKind::Cache,
+            repeats: 1,
+            ..point(PointKind::Idle, ns, 0.0)
+        };
         a.points.push(once(1.40));
         b.points.push(once(1.41));
         let compared = CompareDocument::of_measure(("a", &a), ("b", &b));
         let row = &compared.rows[0];
-        assert_eq!((row.verdict.as_str(), row.beyond_spread), ("unknown", false));
+        assert_eq!((row.verdict, row.beyond_spread), (Verdict::Unknown, false));
         assert_eq!((row.spread, row.noise, compared.differ()), (None, None, None));
         // Noisy points do not count either.
         let noisy = |value: f64| MeasuredPoint {
-            quality: "noisy: others kept 2.0 CPUs busy".into(),
-            ..point("bandwidth", value, 0.01)
+            quality: Quality::Noisy("others kept 2.0 CPUs busy".into()),
+            ..point(PointKind::Bandwidth, value, 0.01)
         };
         a.points.push(noisy(10.0));
         b.points.push(noisy(20.0));
         let compared = CompareDocument::of_measure(("a", &a), ("b", &b));
         assert_eq!((compared.rows[1].beyond_spread, compared.differ()), (true, None));
         for (record, value) in [(&mut a, 100.0), (&mut b, 100.5)] {
-            record.points.push(point("idle", value, 0.01));
+            record.points.push(point(PointKind::Idle, value, 0.01));
         }
         assert_eq!(CompareDocument::of_measure(("a", &a), ("b", &b)).differ(), Some(false));
     }
@@ -317,7 +339,7 @@ mod tests {
                 let repeats = [normal(), normal(), normal()].map(|it| 100.0 + it);
                 let found = spread(&repeats).unwrap();
                 let mix = Some(format!("{at}%"));
-                let kind = if at < 15 { "bandwidth" } else { "interleave" };
+                let kind = if at < 15 { PointKind::Bandwidth } else { PointKind::Interleave };
                 let point = point(kind, found.median, found.relative);
                 record.points.push(MeasuredPoint { mix, ..point });
             }

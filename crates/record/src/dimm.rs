@@ -5,13 +5,14 @@
 
 use super::{
     check::{Check, Checked},
-    figure::{Figure, Series, SeriesKind},
+    figure::{Figure, Scale, Series, SeriesKind},
     rounded,
 };
 use interleaf_sim::dimm::{
+    closed_loop::Pattern,
     energy::{Energy, PowerLine},
     histogram::Histogram,
-    run::{Part, Setup},
+    run::{Part, SEED, Setup},
 };
 use serde::{Deserialize, Serialize};
 
@@ -155,6 +156,7 @@ impl DimmDocument {
             x_label: "bandwidth, GB/s".into(),
             y_label: "latency, ns".into(),
             y_from: 0.0,
+            scale: Scale::Linear,
             categories: vec![],
             series: series.collect(),
             caption: "Each point is one load, of reads from the core's miss to its data.".into(),
@@ -250,6 +252,18 @@ fn command(setup: &Setup, pattern: &str) -> String {
         command += &format!(" --uncore-ns {}", setup.uncore_ps as f64 * 1e-3);
     }
     if setup.seed != usual.seed {
+        command += &format!(" --seed {}", setup.seed);
+    }
+    command
+}
+
+/// [`DimmDocument::command`] of a built-in server.
+pub fn command_of_server(server: &str, setup: &Setup, pattern: &str) -> String {
+    let mut command = format!("interleaf simulate dimm --server {server}");
+    if setup.pattern != Pattern::Stream {
+        command += &format!(" --pattern {pattern}");
+    }
+    if setup.seed != SEED {
         command += &format!(" --seed {}", setup.seed);
     }
     command

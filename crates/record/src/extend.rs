@@ -5,9 +5,13 @@
 //! `--stats FILE` writes it, and `extend --monitor` reads it while the command runs. Pages are
 //! [`PAGE_BYTES`] large.
 
+mod forecast;
 mod plan;
 
-pub use plan::{CheckDocument, DriveSpeed, EstimateDocument, ExtendPlanDocument};
+pub use forecast::{CurveRow, EnoughRow, ForecastDocument, ForecastRow, SCHEMA as FORECAST_SCHEMA};
+pub use plan::{
+    CheckDocument, CheckStatus, DriveSpeed, EstimateDocument, ExtendPlanDocument, RandomDocument,
+};
 
 use super::rounded;
 use interleaf_pager::{

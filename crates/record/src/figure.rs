@@ -21,6 +21,9 @@ pub struct Figure {
     /// Lower end of the vertical axis: 0 unless differences would be too small to see.
     #[serde(default)]
     pub y_from: f64,
+    /// Scales of both axes.
+    #[serde(default, skip_serializing_if = "Scale::is_linear")]
+    pub scale: Scale,
     /// Names along the horizontal axis, at 0, 1, 2, ...; empty for an axis of numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub categories: Vec<String>,
@@ -47,6 +50,20 @@ pub struct Series {
     /// A text for each point; empty without texts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
+}
+
+/// The scales of the axes of a figure. A point that is not above 0 on a logarithmic axis is not
+/// drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scale {
+    /// Both axes are linear.
+    #[default]
+    Linear,
+    /// The horizontal axis is logarithmic.
+    LogX,
+    /// Both axes are logarithmic; the vertical one does not begin at `y_from`.
+    LogXy,
 }
 
 /// The kind of the drawing of a series.
@@ -80,6 +97,34 @@ impl Figure {
             }
         }
         Ok(())
+    }
+}
+
+impl Scale {
+    fn is_linear(&self) -> bool {
+        *self == Self::Linear
+    }
+
+    /// True if the horizontal axis is logarithmic.
+    pub fn is_x_log(self) -> bool {
+        self != Self::Linear
+    }
+
+    /// True if the vertical axis is logarithmic.
+    pub fn is_y_log(self) -> bool {
+        self == Self::LogXy
+    }
+
+    /// The position of a point in units of the axes: powers of ten along a logarithmic one. `None`
+    /// if the point cannot be drawn.
+    pub fn position(self, (x, y): (f64, f64)) -> Option<(f64, f64)> {
+        let along = |is_log: bool, value: f64| match is_log {
+            true if value > 0.0 => Some(libm::log10(value)),
+            true => None,
+            false => Some(value),
+        };
+        let (x, y) = (along(self.is_x_log(), x)?, along(self.is_y_log(), y)?);
+        (x.is_finite() && y.is_finite()).then_some((x, y))
     }
 }
 

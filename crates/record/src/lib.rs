@@ -14,9 +14,23 @@
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "a field of a document is named by its quantity and unit")]
 
+/// Displays an enum as the word that it is in a document.
+macro_rules! display_word {
+    ($name:ty) => {
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                serde::Serialize::serialize(self, f)
+            }
+        }
+    };
+}
+
 pub mod balance;
 pub mod bench;
 pub mod bench_compare;
+pub mod card;
+pub mod card_cost;
+pub mod card_test;
 pub mod check;
 pub mod compare;
 pub mod dimm;
@@ -31,9 +45,10 @@ pub mod run;
 pub mod show;
 pub mod simulate;
 pub mod tune;
+pub mod warning;
 
 use check::{Check, InvalidField};
-use interleaf_model::{format::FileError, provenance::Provenance};
+use interleaf_model::{format::FileError, provenance::Provenance, tier::TierKind};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::fmt;
 
@@ -73,10 +88,30 @@ pub enum Document {
     Reproduce(Box<reproduce::ReproduceDocument>),
     Machine(Box<simulate::SimulateDocument>),
     Dimm(Box<dimm::DimmDocument>),
+    Card(Box<card::CardDocument>),
     Measure(Box<measure::MeasureDocument>),
     Compare(Box<compare::CompareDocument>),
     Profile(Box<profile::ProfileDocument>),
     Bench(Box<bench_compare::BenchCompareDocument>),
+}
+
+impl Document {
+    /// The figures of the record.
+    pub fn figures(&self) -> Vec<figure::Figure> {
+        match self {
+            Self::Predict(document) => document.figures(),
+            Self::Machine(document) => document.figures(),
+            Self::Dimm(document) => document.figures(),
+            Self::Card(document) => document.figures(),
+            Self::Measure(document) => document.figures(),
+            Self::Compare(_) => vec![],
+            Self::Profile(document) => document.figures(),
+            Self::Bench(document) => document.figures(),
+            Self::Reproduce(document) => {
+                document.studies.iter().flat_map(|study| study.figures.clone()).collect()
+            }
+        }
+    }
 }
 
 /// The inputs of a prediction or simulation, grouped by their provenance.
@@ -104,8 +139,31 @@ impl ProvenanceDocument {
     }
 }
 
+/// The kind of memory of a tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TierKindName {
+    Dram,
+    Cxl,
+    Nvram,
+    Storage,
+}
+
+display_word!(TierKindName);
+
+impl From<TierKind> for TierKindName {
+    fn from(kind: TierKind) -> Self {
+        match kind {
+            TierKind::Dram => Self::Dram,
+            TierKind::Cxl => Self::Cxl,
+            TierKind::Nvram => Self::Nvram,
+            TierKind::Storage => Self::Storage,
+        }
+    }
+}
+
 /// The schemas that `interleaf report` can render.
-pub const REPORTED: [&str; 7] = [
+pub const REPORTED: [&str; 8] = [
     measure::SCHEMA,
     bench_compare::SCHEMA,
     compare::SCHEMA,
@@ -113,6 +171,7 @@ pub const REPORTED: [&str; 7] = [
     reproduce::SCHEMA,
     simulate::SCHEMA,
     dimm::SCHEMA,
+    card::SCHEMA,
 ];
 
 /// Parses a recorded document and checks it, so that rendering can neither panic nor show a number
@@ -143,6 +202,7 @@ pub fn read(name: &str, text: &str) -> Result<Document, RecordError> {
         reproduce::SCHEMA => checked(name, text).map(Document::Reproduce),
         simulate::SCHEMA => checked(name, text).map(Document::Machine),
         dimm::SCHEMA => checked(name, text).map(Document::Dimm),
+        card::SCHEMA => checked(name, text).map(Document::Card),
         measure::SCHEMA if app.is_some() => checked(name, text).map(Document::Profile),
         measure::SCHEMA => checked(name, text).map(Document::Measure),
         compare::SCHEMA => checked(name, text).map(Document::Compare),

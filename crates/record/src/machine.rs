@@ -144,8 +144,7 @@ pub struct DoctorDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CapabilityDocument {
     pub name: String,
-    /// present, missing, unknown or rival.
-    pub status: String,
+    pub status: CapabilityStatus,
     /// By `status`: the means that provide a present capability, the reason for a missing or
     /// unknown capability, or the rival page mover.
     pub what: String,
@@ -153,18 +152,32 @@ pub struct CapabilityDocument {
     pub remedy: Option<String>,
 }
 
+/// The result of looking for a capability.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CapabilityStatus {
+    /// The machine has it.
+    Present,
+    /// The machine lacks it.
+    Missing,
+    /// Files do not tell.
+    Unknown,
+    /// Another page mover, which works against Interleaf.
+    Rival,
+}
+
 impl DoctorDocument {
     pub fn new(machine: &Machine, capabilities: &[Capability]) -> Self {
         let capability = |capability: &Capability| {
             let (status, what, hint) = match &capability.status {
-                Status::Present(how) => ("present", how, None),
-                Status::Missing { why, remedy } => ("missing", why, Some(remedy)),
-                Status::Unknown { why, remedy } => ("unknown", why, Some(remedy)),
-                Status::Rival { what, remedy } => ("rival", what, Some(remedy)),
+                Status::Present(how) => (CapabilityStatus::Present, how, None),
+                Status::Missing { why, remedy } => (CapabilityStatus::Missing, why, Some(remedy)),
+                Status::Unknown { why, remedy } => (CapabilityStatus::Unknown, why, Some(remedy)),
+                Status::Rival { what, remedy } => (CapabilityStatus::Rival, what, Some(remedy)),
             };
             CapabilityDocument {
                 name: capability.name.into(),
-                status: status.into(),
+                status,
                 what: what.clone(),
                 remedy: hint.cloned(),
             }

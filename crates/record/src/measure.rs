@@ -10,9 +10,11 @@ mod figures;
 pub mod foreign;
 mod machine;
 pub mod platform;
+mod quality;
 
 pub use crate::weights_text;
 pub use machine::MeasuredMachine;
+pub use quality::Quality;
 
 use super::{
     check::{Check, Checked, invalid, not_empty},
@@ -77,13 +79,49 @@ pub struct MeasureDocument {
     /// Deviations from the requested measurement.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// dry run, running, done, signal or failed.
-    pub stopped: String,
+    pub stopped: MeasureStop,
     /// The reason, in words.
     pub stopped_because: String,
-    /// `good`, or `noisy: ` and the reason.
-    pub quality: String,
+    pub quality: Quality,
 }
+
+/// The reason why no more points are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MeasureStop {
+    /// More points follow.
+    Running,
+    /// Nothing was measured.
+    #[serde(rename = "dry run")]
+    DryRun,
+    /// All points are measured.
+    Done,
+    /// A signal arrived.
+    Signal,
+    /// A measurement failed.
+    Failed,
+}
+
+/// The quantity that a point measures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PointKind {
+    /// Latency of a pointer chase without other traffic.
+    #[default]
+    Idle,
+    /// The same for a size that may fit into caches.
+    Cache,
+    /// Bandwidth of threads that access memory as fast as they can.
+    Bandwidth,
+    /// Latency of a pointer chase beside traffic.
+    Loaded,
+    /// Latency of single accesses.
+    Histogram,
+    /// Bandwidth of pages interleaved by weights.
+    Interleave,
+}
+
+display_word!(PointKind);
 
 /// Settings that all points share.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -117,8 +155,7 @@ pub struct SettingsDocument {
 /// not apply to a kind are null.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MeasuredPoint {
-    /// idle, cache, bandwidth, loaded, histogram or interleave.
-    pub kind: String,
+    pub kind: PointKind,
     pub cpu_node: u32,
     /// Null when the pages are on several nodes.
     pub memory_node: Option<u32>,
@@ -163,8 +200,7 @@ pub struct MeasuredPoint {
     pub histogram: Option<HistogramDocument>,
     pub contamination: ContaminationDocument,
     pub took_s: f64,
-    /// `good`, or `noisy: ` and the reasons.
-    pub quality: String,
+    pub quality: Quality,
 }
 
 /// Interference during a point.
@@ -275,7 +311,7 @@ impl Check for MeasureDocument {
             if let Some(weights) = &point.weights {
                 not_empty(format!("{field}.weights"), weights.len())?;
             }
-            if point.kind == "cache" && point.memory_bytes == 0 {
+            if point.kind == PointKind::Cache && point.memory_bytes == 0 {
                 return invalid(format!("{field}.memory_bytes"), "0 is no size of a chase");
             }
             let Some(histogram) = &point.histogram else { continue };
@@ -313,9 +349,9 @@ impl MeasureDocument {
             kernel_settings: vec![],
             put_back: vec![],
             notes: vec![],
-            stopped: "running".into(),
+            stopped: MeasureStop::Running,
             stopped_because: "it runs".into(),
-            quality: String::new(),
+            quality: Quality::default(),
         }
     }
 
@@ -328,22 +364,19 @@ impl MeasureDocument {
         self.quality = self.overall_quality();
     }
 
-    pub fn stop(&mut self, stopped: &str, because: impl Into<String>) {
-        self.stopped = stopped.into();
+    pub fn stop(&mut self, stopped: MeasureStop, because: impl Into<String>) {
+        self.stopped = stopped;
         self.stopped_because = because.into();
     }
 
     /// The points of one `kind`, in the order of measurement.
-    pub fn points_of_kind<'a>(
-        &'a self,
-        kind: &'a str,
-    ) -> impl Iterator<Item = &'a MeasuredPoint> + 'a {
+    pub fn points_of_kind(&self, kind: PointKind) -> impl Iterator<Item = &MeasuredPoint> {
         self.points.iter().filter(move |point| point.kind == kind)
     }
 
     /// The points of loaded-latency curves, curve by curve, each by increasing load.
     pub fn loaded(&self) -> Vec<&MeasuredPoint> {
-        let mut points: Vec<&MeasuredPoint> = self.points_of_kind("loaded").collect();
+        let mut points: Vec<&MeasuredPoint> = self.points_of_kind(PointKind::Loaded).collect();
         let curve = |point: &MeasuredPoint| {
             (point.cpu_node, point.memory_node, point.weights.clone(), point.mix.clone())
         };
@@ -363,31 +396,35 @@ impl MeasureDocument {
     }
 
     /// The quality of the whole measurement: noisy when more than a tenth of the points are.
-    fn overall_quality(&self) -> String {
-        let noisy = self.points.iter().filter(|point| point.quality != "good");
+    fn overall_quality(&self) -> Quality {
+        let noisy = self.points.iter().filter(|point| point.quality != Quality::Good);
         let count = noisy.clone().count();
         if count * 10 <= self.points.len() {
-            return "good".into();
+            return Quality::Good;
         }
         let of = self.points.len();
-        let mut whys: Vec<&str> =
-            noisy.map(|point| point.quality.trim_start_matches("noisy: ")).collect();
+        let why = |point: &'_ MeasuredPoint| match &point.quality {
+            Quality::Noisy(reasons) => reasons.clone(),
+            other => other.to_string(),
+        };
+        let mut whys: Vec<String> = noisy.map(why).collect();
         whys.sort_unstable();
         let most =
             whys.chunk_by(|a, b| reason_kind(a) == reason_kind(b)).max_by_key(|chunk| chunk.len());
-        let most = most.map_or("", |chunk| chunk[0]);
-        format!("noisy: {count} of {of} points are, most for this: {most}")
+        let most = most.map_or("", |chunk| &chunk[0]);
+        Quality::Noisy(format!("{count} of {of} points are, most for this: {most}"))
     }
 
     fn best_by_mix(&self) -> Vec<MeasuredBest> {
         let mut best: Vec<MeasuredBest> = vec![];
-        for point in self.points_of_kind("interleave") {
+        for point in self.points_of_kind(PointKind::Interleave) {
             let (Some(mix), Some(gbps)) = (&point.mix, point.program_gbps) else { continue };
             if best.iter().any(|best| best.mix == *mix) {
                 continue;
             }
-            let of_mix =
-                || self.points_of_kind("interleave").filter(|it| it.mix.as_ref() == Some(mix));
+            let of_mix = || {
+                self.points_of_kind(PointKind::Interleave).filter(|it| it.mix.as_ref() == Some(mix))
+            };
             let value = |it: &&MeasuredPoint| it.program_gbps.unwrap_or(0.0);
             let top = of_mix().max_by(|a, b| value(a).total_cmp(&value(b))).unwrap_or(point);
             let first = of_mix().find(|it| it.weights.as_deref().is_some_and(is_first_node_only));
@@ -409,7 +446,7 @@ impl MeasureDocument {
     fn best_at_loads(&self) -> Vec<LoadDocument> {
         let mut curves: Vec<(Vec<u16>, Line)> = vec![];
         let mut mix = None;
-        for point in self.points_of_kind("loaded") {
+        for point in self.points_of_kind(PointKind::Loaded) {
             let Some(weights) = &point.weights else { continue };
             let (Some(gbps), Some(ns)) = (point.program_gbps, point.latency_ns) else { continue };
             mix = mix.or(point.mix.clone());
@@ -468,8 +505,8 @@ fn reason_kind(why: &str) -> &str {
 }
 
 impl MeasuredPoint {
-    /// The quality of the point: `good`, or `noisy: ` and the reasons.
-    fn assess(&self) -> String {
+    /// The quality of the point.
+    fn assess(&self) -> Quality {
         let mut whys = vec![];
         let cpus = f64::from(self.threads.max(1));
         let contamination = &self.contamination;
@@ -498,7 +535,7 @@ impl MeasuredPoint {
         if let Some(off) = self.off_by.filter(|off| *off > OFF_MAX) {
             whys.push(format!("pages are elsewhere, {:.0} % of them", 100.0 * off));
         }
-        if whys.is_empty() { "good".into() } else { format!("noisy: {}", whys.join(", ")) }
+        if whys.is_empty() { Quality::Good } else { Quality::Noisy(whys.join(", ")) }
     }
 
     /// The spread; `None` with too few repetitions.
@@ -509,7 +546,7 @@ impl MeasuredPoint {
     /// The setting of the point without its result. `compare` matches the points of two records by
     /// it.
     pub fn setting(&self) -> String {
-        let mut words = vec![self.kind.clone(), format!("cpus of node {}", self.cpu_node)];
+        let mut words = vec![self.kind.to_string(), format!("cpus of node {}", self.cpu_node)];
         match (&self.weights, self.memory_node) {
             (Some(weights), _) => words.push(format!("weights {}", weights_text(weights))),
             (None, Some(node)) => words.push(format!("memory of node {node}")),
@@ -521,7 +558,7 @@ impl MeasuredPoint {
             words.push(format!("{} threads", self.threads));
         }
         words.extend(self.delay_ns.map(|delay| format!("delay {delay} ns")));
-        if self.kind == "cache" {
+        if self.kind == PointKind::Cache {
             words.push(size_text(self.memory_bytes));
         }
         words.join(", ")
@@ -529,8 +566,10 @@ impl MeasuredPoint {
 
     /// The result and its unit: bandwidth for bandwidth and interleave points, else latency.
     pub fn value(&self) -> Option<(f64, &'static str)> {
-        match self.kind.as_str() {
-            "bandwidth" | "interleave" => self.program_gbps.map(|gbps| (gbps, "GB/s")),
+        match self.kind {
+            PointKind::Bandwidth | PointKind::Interleave => {
+                self.program_gbps.map(|gbps| (gbps, "GB/s"))
+            }
             _ => self.latency_ns.map(|ns| (ns, "ns")),
         }
     }

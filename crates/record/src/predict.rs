@@ -7,7 +7,7 @@
 use super::{
     ProvenanceDocument, all_rounded,
     check::{Check, Checked, in_order, not_empty, same_length},
-    figure::{Figure, Series, SeriesKind},
+    figure::{Figure, Scale, Series, SeriesKind},
     rounded,
 };
 pub use crate::weights_text;
@@ -154,6 +154,7 @@ impl PredictDocument {
             id: "weights".into(),
             title: format!("{} on {}", self.workload, self.platform),
             y_from: 0.0,
+            scale: Scale::Linear,
             x_label: format!("pages on {}, %", self.tiers[0]),
             y_label: y_label.into(),
             categories: vec![],
@@ -175,6 +176,7 @@ impl PredictDocument {
             id: "load".into(),
             title: format!("Latency against bandwidth, {} on {}", self.workload, self.platform),
             y_from: 0.0,
+            scale: Scale::Linear,
             x_label: "bandwidth, GB/s".into(),
             y_label: "latency, ns".into(),
             categories: vec![],

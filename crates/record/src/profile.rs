@@ -11,6 +11,7 @@ mod samples;
 pub use samples::{SampleDocument, Samples, SlotsDocument, TrafficDocument};
 
 use super::{
+    TierKindName,
     check::{Check, Checked, in_order, same_length, same_length_or_empty},
     measure::MeasuredMachine,
     rounded,
@@ -29,9 +30,16 @@ pub struct ProfileDocument {
     pub app: AppDocument,
 }
 
+/// The kind of a profile: that of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AppKind {
+    App,
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AppDocument {
-    pub kind: String,
+    pub kind: AppKind,
     pub command: Vec<String>,
     pub dry_run: bool,
     /// Exit code of the command; null while it runs, after a signal, and in a dry run.
@@ -63,8 +71,7 @@ pub struct AppDocument {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProfileTier {
     pub name: String,
-    /// dram or cxl.
-    pub kind: String,
+    pub kind: TierKindName,
     pub nodes: Vec<u32>,
 }
 

@@ -50,12 +50,13 @@ pub struct TableDocument {
 /// Rows with a larger absolute error get a reason in their note.
 const REASON_FROM: f64 = 0.05;
 
-/// A published value: a figure, or a range.
+/// A published value: a figure, a range, or null where the publication prints no number.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Published {
     Figure(f64),
     Range([f64; 2]),
+    NotPrinted,
 }
 
 impl Published {
@@ -68,11 +69,13 @@ impl Published {
         }
     }
 
-    /// ours / published - 1; 0 within a range, and relative to the nearer end outside it.
-    fn error_of(self, ours: f64) -> f64 {
+    /// ours / published - 1; 0 within a range, and relative to the nearer end outside it; `None`
+    /// without a published number.
+    fn error_of(self, ours: f64) -> Option<f64> {
         match self {
-            Self::Figure(published) => ours / published - 1.0,
-            Self::Range([low, high]) => ours / ours.clamp(low, high) - 1.0,
+            Self::Figure(published) => Some(ours / published - 1.0),
+            Self::Range([low, high]) => Some(ours / ours.clamp(low, high) - 1.0),
+            Self::NotPrinted => None,
         }
     }
 }
@@ -91,8 +94,8 @@ pub struct ReproduceRow {
     pub unit: String,
     pub published: Published,
     pub ours: f64,
-    /// ours / published - 1; 0 within a range.
-    pub error: f64,
+    /// ours / published - 1; 0 within a range; null without a published number.
+    pub error: Option<f64>,
     pub used_for_fit: bool,
     pub note: Option<String>,
 }
@@ -147,7 +150,7 @@ impl ReproduceRow {
             unit: unit.into(),
             published,
             ours: rounded(ours),
-            error: rounded(published.error_of(ours)),
+            error: published.error_of(ours).map(rounded),
             used_for_fit: false,
             note: None,
         }
@@ -159,7 +162,7 @@ impl ReproduceRow {
 
     /// True if the error is above 5 %, so that the note must explain it or say "not explained".
     pub fn needs_reason(&self) -> bool {
-        self.error.abs() > REASON_FROM
+        self.error.is_some_and(|error| error.abs() > REASON_FROM)
     }
 
     /// Appends `reason` to the note when the error needs one.
@@ -227,7 +230,7 @@ impl StudyDocument {
 
 /// Mean and maximum of the absolute errors; 0 without rows.
 pub fn errors<'a>(rows: impl Iterator<Item = &'a ReproduceRow>) -> (f64, f64) {
-    let errors: Vec<f64> = rows.map(|row| row.error.abs()).collect();
+    let errors: Vec<f64> = rows.filter_map(|row| Some(row.error?.abs())).collect();
     let mean = errors.iter().sum::<f64>() / errors.len().max(1) as f64;
     (rounded(mean), rounded(errors.iter().copied().fold(0.0, f64::max)))
 }
@@ -240,9 +243,17 @@ mod tests {
     fn errors_of_figures_and_ranges() {
         let row =
             |published: Published, ours: f64| ReproduceRow::new("", "", "", published, ours).error;
-        assert_eq!(row(Published::from(2.0), 1.0), -0.5);
+        assert_eq!(row(Published::from(2.0), 1.0), Some(-0.5));
         let range = Published::between(2.0, 4.0);
-        assert_eq!([row(range, 3.0), row(range, 1.0), row(range, 5.0)], [0.0, -0.5, 0.25]);
+        assert_eq!(
+            [row(range, 3.0), row(range, 1.0), row(range, 5.0)],
+            [0.0, -0.5, 0.25].map(Some)
+        );
+        assert_eq!(row(Published::NotPrinted, 3.0), None);
+        let text = serde_json::to_string(&[Published::NotPrinted, range]).unwrap_or_default();
+        assert_eq!(text, "[null,[2.0,4.0]]");
+        let read: Vec<Published> = serde_json::from_str(&text).unwrap_or_default();
+        assert_eq!(read, [Published::NotPrinted, range]);
         assert_eq!(Published::between(2.0, 2.0), Published::Figure(2.0));
     }
 }

@@ -4,7 +4,7 @@
 //! changed and restored, the exit status, the placement audit ([`MemoryDocument`]) and the migrated
 //! pages ([`MovedDocument`]). Weights are per node; shares are fractions of their sum.
 
-use super::balance::BalancePeriod;
+use super::balance::{ActuatorName, BalancePeriod};
 use interleaf_linux::place::{
     journal::{Change, Undone},
     migrate::{self, Outcome, Reason, Refusal},
@@ -22,8 +22,7 @@ pub struct RunDocument {
     pub schema: String,
     /// The weights as given; null with a policy that decides on them.
     pub weights: Option<String>,
-    /// weighted interleaving, interleaving, moving, or steering.
-    pub means: String,
+    pub means: PlacementMeans,
     pub nodes: Vec<PlacedNode>,
     /// Memory policy of new pages, in the notation of `/proc/PID/numa_maps`.
     pub policy: String,
@@ -53,7 +52,7 @@ pub struct BalancedDocument {
     /// Name of the policy.
     pub policy: String,
     /// The actuator that migrates pages, and the reason for its choice.
-    pub way: String,
+    pub way: ActuatorName,
     pub way_reason: String,
     /// Source of the traffic counts.
     pub source: String,
@@ -79,10 +78,30 @@ pub struct ChangedSetting {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PutBackDocument {
     pub path: String,
-    /// restored, held by another process, changed since, or failed; set aside for a damaged
-    /// journal.
-    pub outcome: String,
+    pub outcome: RestoreOutcome,
+    /// By `outcome`: the old value, the process that holds the setting, the value that another
+    /// program has written, or the reason.
     pub value: String,
+}
+
+/// The outcome of restoring a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RestoreOutcome {
+    /// It has its old value.
+    #[serde(rename = "restored")]
+    Restored,
+    /// Another process of Interleaf still wants the new value.
+    #[serde(rename = "held by another process")]
+    Held,
+    /// Another program has written another value; it is left alone.
+    #[serde(rename = "changed since")]
+    ChangedSince,
+    /// The old value could not be written.
+    #[serde(rename = "failed")]
+    Failed,
+    /// The journal is damaged.
+    #[serde(rename = "set aside")]
+    SetAside,
 }
 
 /// The placement audit: memory by node, and allocations that bypassed the policy (`escapes`).
@@ -136,7 +155,7 @@ impl RunDocument {
         Self {
             schema: SCHEMA.into(),
             weights: Some(weights),
-            means: means(placement.means).into(),
+            means: placement.means.into(),
             nodes: nodes
                 .map(|((node, weight), share)| PlacedNode {
                     node: *node,
@@ -163,7 +182,7 @@ impl RunDocument {
             share: super::rounded(f64::from(*weight) / f64::from(all)),
         };
         Self {
-            means: "steering".into(),
+            means: PlacementMeans::Steering,
             nodes: nodes.iter().map(node).collect(),
             balance: Some(balance),
             ..Self::not_started(command)
@@ -175,7 +194,7 @@ impl RunDocument {
         Self {
             schema: SCHEMA.into(),
             weights: None,
-            means: String::new(),
+            means: PlacementMeans::Interleaving,
             nodes: vec![],
             policy: "default".into(),
             numactl: String::new(),
@@ -198,11 +217,30 @@ impl RunDocument {
     }
 }
 
-pub fn means(means: Means) -> &'static str {
-    match means {
-        Means::Weighted => "weighted interleaving",
-        Means::Interleave => "interleaving",
-        Means::Moved => "moving",
+/// The means by which pages of a command are placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PlacementMeans {
+    /// The kernel's weighted interleaving.
+    #[serde(rename = "weighted interleaving")]
+    Weighted,
+    /// Interleaving with equal weights.
+    Interleaving,
+    /// Interleaving with equal weights, then migration to the weights.
+    Moving,
+    /// Migration to the targets of a policy.
+    Steering,
+}
+
+display_word!(PlacementMeans);
+
+impl From<Means> for PlacementMeans {
+    fn from(means: Means) -> Self {
+        match means {
+            Means::Weighted => Self::Weighted,
+            Means::Interleave => Self::Interleaving,
+            Means::Moved => Self::Moving,
+        }
     }
 }
 
@@ -215,20 +253,23 @@ impl From<&Change> for ChangedSetting {
 impl From<&Undone> for PutBackDocument {
     fn from(undone: &Undone) -> Self {
         let (change, outcome, value) = match undone {
-            Undone::Restored(change) => (change, "restored", change.was.clone()),
-            Undone::Held(change, pid) => (change, "held by another process", pid.to_string()),
-            Undone::ChangedSince(change, now) => (change, "changed since", now.clone()),
-            Undone::Failed(change, why) => (change, "failed", why.clone()),
+            Undone::Restored(change) => (change, RestoreOutcome::Restored, change.was.clone()),
+            Undone::Held(change, pid) => (change, RestoreOutcome::Held, pid.to_string()),
+            Undone::ChangedSince(change, now) => {
+                (change, RestoreOutcome::ChangedSince, now.clone())
+            }
+            Undone::Failed(change, why) => (change, RestoreOutcome::Failed, why.clone()),
             Undone::SetAside { damaged, aside } => {
                 let aside = match aside {
                     Ok(aside) => format!("kept as {aside}"),
                     Err(why) => why.clone(),
                 };
                 let value = format!("{}; {aside}", damaged.why);
-                return Self { path: damaged.path.clone(), outcome: "set aside".into(), value };
+                let outcome = RestoreOutcome::SetAside;
+                return Self { path: damaged.path.clone(), outcome, value };
             }
         };
-        Self { path: change.path.clone(), outcome: outcome.into(), value }
+        Self { path: change.path.clone(), outcome, value }
     }
 }
 
@@ -237,7 +278,7 @@ impl From<&PlacementAudit> for MemoryDocument {
         let escapes = survey.bypasses.iter().map(|escape| EscapeDocument {
             pid: escape.pid,
             name: escape.name.clone(),
-            why: escape.cause.what(),
+            why: escape.cause.text(),
             remedy: escape.cause.hint().into(),
             bytes: escape.bytes.0.clone(),
         });

@@ -2,7 +2,7 @@
 //!
 //! Each figure has its provenance (measured, published, simulated, assumed) and its source.
 
-use super::rounded;
+use super::{TierKindName, rounded};
 use interleaf_model::{
     curve::Curve,
     platform::{Platform, Power},
@@ -37,7 +37,7 @@ pub struct ShowDomain {
 #[derive(Clone, Debug, Serialize)]
 pub struct ShowTier {
     pub name: String,
-    pub kind: String,
+    pub kind: TierKindName,
     pub capacity_bytes: u64,
     pub curves: Vec<CurveDocument>,
     pub power: Option<TierPowerDocument>,
@@ -190,7 +190,7 @@ impl ShowTier {
         };
         Self {
             name: tier.name.clone(),
-            kind: tier.kind.to_string(),
+            kind: tier.kind.into(),
             capacity_bytes: tier.capacity.get(),
             curves: tier
                 .curves

@@ -5,15 +5,15 @@
 
 use super::{
     rounded,
-    run::{ChangedSetting, PlacedNode, RunDocument},
+    run::{ChangedSetting, PlacedNode, PlacementMeans, RunDocument},
 };
 use interleaf_model::{
     predict::Estimate,
-    tune::{Finding, Search, Stop},
+    tune::{Finding, Search, Stop, Why},
     weights::Weights,
 };
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 pub const SCHEMA: &str = "interleaf.tune/1";
 
@@ -41,10 +41,30 @@ pub struct TuneDocument {
     pub is_better: bool,
     /// Relative standard deviation of a run.
     pub noise: Option<f64>,
-    /// running, settled, noise, runs, signal or failed.
-    pub stopped: String,
+    pub stopped: TuneStop,
     /// The reason, in words.
     pub stopped_because: String,
+}
+
+/// The reason why no more runs are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TuneStop {
+    /// More runs follow.
+    Running,
+    /// Nothing was run.
+    #[serde(rename = "dry run")]
+    DryRun,
+    /// No other weights are better by `worth`.
+    Settled,
+    /// More runs would not tell the differences from noise.
+    Noise,
+    /// All runs are made.
+    Runs,
+    /// A signal arrived.
+    Signal,
+    /// The command failed.
+    Failed,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -56,9 +76,81 @@ pub struct ProposalDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TunePlan {
     pub weights: Vec<u16>,
-    pub means: String,
+    pub means: PlacementMeans,
     pub nodes: Vec<PlacedNode>,
     pub settings: Vec<ChangedSetting>,
+}
+
+/// The reason for a run of the command; a string in the document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub enum TrialReason {
+    /// A run before the search, which does not count.
+    WarmUp,
+    /// The reference: all pages on the first tier.
+    First,
+    /// The proposed weights.
+    Proposed,
+    /// Weights that the user listed.
+    Listed,
+    /// Weights that may be better than the best so far by up to this many percent.
+    Promising(u64),
+    /// A repetition.
+    Again,
+}
+
+const REASONS: [(TrialReason, &str); 5] = [
+    (TrialReason::WarmUp, "warm-up"),
+    (TrialReason::First, "all on the first tier"),
+    (TrialReason::Proposed, "proposed"),
+    (TrialReason::Listed, "listed"),
+    (TrialReason::Again, "again, for confidence"),
+];
+
+/// The text of [`TrialReason::Promising`] before and after its number.
+const PROMISING: (&str, &str) = ("may be up to ", " % better");
+
+impl From<Why> for TrialReason {
+    fn from(why: Why) -> Self {
+        match why {
+            Why::First => Self::First,
+            Why::Proposed => Self::Proposed,
+            Why::Listed => Self::Listed,
+            Why::Promising(gain) => Self::Promising((100.0 * gain).round_ties_even() as u64),
+            Why::Again => Self::Again,
+        }
+    }
+}
+
+impl From<TrialReason> for String {
+    fn from(reason: TrialReason) -> Self {
+        reason.to_string()
+    }
+}
+
+impl TryFrom<String> for TrialReason {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let (before, after) = PROMISING;
+        let percent = text.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
+        if let Some(percent) = percent.and_then(|percent| percent.parse().ok()) {
+            return Ok(Self::Promising(percent));
+        }
+        let known = REASONS.iter().find(|(_, name)| *name == text);
+        known.map(|(reason, _)| *reason).ok_or_else(|| format!("\"{text}\" is no reason of a run"))
+    }
+}
+
+impl fmt::Display for TrialReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Self::Promising(percent) = self {
+            let (before, after) = PROMISING;
+            return write!(f, "{before}{percent}{after}");
+        }
+        let name = REASONS.iter().find(|(reason, _)| reason == self);
+        f.write_str(name.map_or("", |(_, name)| name))
+    }
 }
 
 /// One run of the command.
@@ -67,7 +159,7 @@ pub struct TrialDocument {
     pub weights: Vec<u16>,
     pub tier_share: Vec<f64>,
     /// The reason for the run.
-    pub why: String,
+    pub why: TrialReason,
     pub seconds: f64,
     /// The metric; null when the runtime is compared.
     pub value: Option<f64>,
@@ -127,7 +219,7 @@ impl TuneDocument {
             best: None,
             is_better: false,
             noise: None,
-            stopped: if request.dry_run { "dry run" } else { "running" }.into(),
+            stopped: if request.dry_run { TuneStop::DryRun } else { TuneStop::Running },
             stopped_because: if request.dry_run { "nothing was run" } else { "it runs" }.into(),
         }
     }
@@ -138,7 +230,7 @@ impl TuneDocument {
         if self.plan.iter().all(|plan| plan.weights != weights) {
             self.plan.push(TunePlan {
                 weights,
-                means: planned.means.clone(),
+                means: planned.means,
                 nodes: planned.nodes.clone(),
                 settings: planned.settings.clone(),
             });
@@ -174,35 +266,60 @@ impl TuneDocument {
         let worth = 100.0 * self.worth;
         match finding.stop {
             Stop::Settled => {
-                self.stop("settled", format!("no other weights are better by {worth} % or more"));
+                self.stop(
+                    TuneStop::Settled,
+                    format!("no other weights are better by {worth} % or more"),
+                );
             }
             Stop::Noise => {
                 let because =
-                    "what differs is noise, which the runs that are left would not change";
-                self.stop("noise", because.into());
+                    "the differences are noise, which the remaining runs would not change";
+                self.stop(TuneStop::Noise, because.into());
             }
-            Stop::Runs => self.stop("runs", format!("all {} runs are made", self.runs_max)),
+            Stop::Runs => self.stop(TuneStop::Runs, format!("all {} runs are made", self.runs_max)),
         }
     }
 
-    pub fn stop(&mut self, stopped: &str, because: String) {
-        self.stopped = stopped.into();
+    pub fn stop(&mut self, stopped: TuneStop, because: String) {
+        self.stopped = stopped;
         self.stopped_because = because;
     }
 }
 
 impl TrialDocument {
     /// A run that took `elapsed`, without its metric.
-    pub fn new(weights: &Weights, why: &str, elapsed: Duration, run: &RunDocument) -> Self {
+    pub fn new(weights: &Weights, why: TrialReason, elapsed: Duration, run: &RunDocument) -> Self {
         Self {
             weights: weights.as_slice().to_vec(),
             tier_share: super::all_rounded(&weights.shares()),
-            why: why.into(),
+            why,
             seconds: rounded(elapsed.as_secs_f64()),
             value: None,
             exit_code: run.exit_code,
             signal: run.signal,
             escaped_share: run.memory.as_ref().map(|memory| memory.escaped_share),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_of_runs_are_strings_in_documents() {
+        for (reason, text) in [
+            (TrialReason::WarmUp, "\"warm-up\""),
+            (Why::First.into(), "\"all on the first tier\""),
+            (Why::Proposed.into(), "\"proposed\""),
+            (Why::Listed.into(), "\"listed\""),
+            (Why::Promising(0.125).into(), "\"may be up to 12 % better\""),
+            (Why::Again.into(), "\"again, for confidence\""),
+        ] {
+            assert_eq!(serde_json::to_string(&reason).unwrap(), text);
+            assert_eq!(serde_json::from_str::<TrialReason>(text).unwrap(), reason);
+        }
+        let why = serde_json::from_str::<TrialReason>("\"a guess\"").unwrap_err().to_string();
+        assert!(why.starts_with("\"a guess\" is no reason of a run"), "{why}");
     }
 }

@@ -3,8 +3,8 @@
 use super::number;
 use interleaf_model::units::Bytes;
 use interleaf_record::balance::{
-    AdviceDocument, BalancePeriod, BalancePlanDocument, PointsDocument, SummaryDocument,
-    WriteDocument,
+    ActuatorName, AdviceDocument, BalancePeriod, BalancePlanDocument, GainBasis, PointsDocument,
+    SummaryDocument, WriteDocument,
 };
 use interleaf_sim::machine::Outcome;
 
@@ -44,7 +44,7 @@ fn advice(advice: &AdviceDocument) -> String {
     let moves = match advice.would_move_bytes {
         Some(0) => ", nothing would move".into(),
         Some(bytes) => format!(", {} would move", Bytes::new(bytes)),
-        None => ", nobody knows how much would move".into(),
+        None => ", bytes to move unknown".into(),
     };
     format!("{weights}, {}{moves}", gain(advice))
 }
@@ -54,14 +54,14 @@ const NO_GAIN: f64 = 0.005;
 
 fn gain(advice: &AdviceDocument) -> String {
     let times = advice.gain.map(|gain| format!("{:.2} times the bandwidth", 1.0 + gain));
-    match (times, advice.gain_is.as_str()) {
+    match (times, advice.gain_is) {
         (_, _) if advice.is_unsaturated => {
             "no gain: the first tier is not saturated, and alone as good".into()
         }
         _ if advice.gain.is_some_and(|gain| gain < NO_GAIN) => "no gain".into(),
-        (Some(times), "predicted") => format!("predicted {times}"),
+        (Some(times), GainBasis::Predicted) => format!("predicted {times}"),
         (Some(times), word) => format!("{word} {times}"),
-        (None, _) => "nobody knows what it gains".into(),
+        (None, _) => "gain unknown".into(),
     }
 }
 
@@ -78,11 +78,13 @@ pub fn summary(summary: &SummaryDocument) -> String {
     });
     let SummaryDocument { domain, periods, policy, way, .. } = summary;
     let s = if *periods == 1 { "" } else { "s" };
-    let by = match (&summary.curves, summary.advice.gain_is.as_str()) {
+    let by = match (&summary.curves, summary.advice.gain_is) {
         (Some(curves), _) => format!("by the curves of {curves}, corrected by what was counted"),
-        (None, "at most") => "by the firmware's ratings, which bound it: --curves NAME|FILE says \
+        (None, GainBasis::AtMost) => {
+            "by the firmware's ratings, which bound it: --curves NAME|FILE says \
                               more"
-            .into(),
+                .into()
+        }
         (None, _) => {
             "neither curves nor ratings of the firmware say more: give --curves NAME|FILE".into()
         }
@@ -146,9 +148,11 @@ pub fn plan(plan: &BalancePlanDocument) -> String {
         let (next, writes) = (points(&plan.next), writes(&plan.next_writes));
         text += &format!("with each decision, such as {next}{writes}");
     }
-    text += match (plan.writes.is_empty(), plan.way.as_str()) {
-        (false, _) => "in the end all of it is put back, the last change first\n",
-        (true, "pages") => "nothing is written: pages move by a system call, move_pages(2)\n",
+    text += match (plan.writes.is_empty(), plan.way) {
+        (false, _) => "at the end all of it is restored, the last change first\n",
+        (true, ActuatorName::Pages) => {
+            "nothing is written: pages move by a system call, move_pages(2)\n"
+        }
         (true, _) => "nothing is written before there is a process to steer\n",
     };
     text

@@ -27,6 +27,9 @@ pub fn text(document: &BenchDocument) -> String {
         number(document.seconds),
         number(document.cpu_s)
     );
+    if let Some(intensity) = document.flops_per_byte {
+        text += &format!("; {} FLOP a byte", number(intensity));
+    }
     if let Some(drive) = &document.drive {
         let gib = |bytes: u64| number(bytes as f64 / f64::from(1 << 30));
         let (read, written) = (gib(drive.read_bytes), gib(drive.written_bytes));

@@ -4,7 +4,7 @@ use super::{
     number, signed_percent,
     table::{Table, escaped},
 };
-use interleaf_record::compare::CompareDocument;
+use interleaf_record::compare::{CompareDocument, Verdict};
 
 /// The document as text for a terminal.
 pub fn text(document: &CompareDocument) -> String {
@@ -55,9 +55,11 @@ fn rows(document: &CompareDocument) -> Table {
 /// The result in one line: the number of better, worse and equal points, and the largest
 /// difference.
 fn verdict(document: &CompareDocument) -> String {
-    let count = |verdict: &str| document.rows.iter().filter(|row| row.verdict == verdict).count();
-    let (better, worse, same) = (count("better"), count("worse"), count("same"));
-    let unknown = match count("unknown") {
+    let count =
+        |verdict: Verdict| document.rows.iter().filter(|row| row.verdict == verdict).count();
+    let (better, worse, same) =
+        (count(Verdict::Better), count(Verdict::Worse), count(Verdict::Same));
+    let unknown = match count(Verdict::Unknown) {
         0 => String::new(),
         count => format!(", unknown in {count} (fewer than 3 repeats have no spread)"),
     };
@@ -122,7 +124,7 @@ pub fn csv(document: &CompareDocument) -> String {
             row.spread.map(|spread| spread.to_string()).unwrap_or_default(),
             row.noise.map(|noise| noise.to_string()).unwrap_or_default(),
             row.beyond_spread.to_string(),
-            row.verdict.clone(),
+            row.verdict.to_string(),
         ]);
     }
     table.csv()

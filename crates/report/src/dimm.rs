@@ -1,10 +1,12 @@
 //! `interleaf.simulate.dimm/1` as text and CSV, and as the curves of a platform.
 
 use super::{
-    chart, number,
+    chart,
+    curve_file::CurveFile,
+    number,
     table::{Table, escaped},
 };
-use interleaf_record::dimm::{DimmDocument, DimmPoint};
+use interleaf_record::dimm::DimmDocument;
 
 /// The document as text for a terminal.
 pub fn text(document: &DimmDocument) -> String {
@@ -165,24 +167,15 @@ fn outstanding_per_channel(document: &DimmDocument) -> u64 {
 
 /// The points as a file of curves for a tier of a platform.
 pub fn curves_csv(document: &DimmDocument) -> String {
-    let mut table = Table::new(&["mix", "bandwidth_gbps", "latency_ns", "provenance", "source"]);
-    let row = |point: &DimmPoint| {
-        [
-            point.mix.clone(),
-            point.bandwidth_gbps.to_string(),
-            point.latency_ns.mean.to_string(),
-            "simulated".to_string(),
-            document.command.clone(),
-        ]
-    };
-    let (mut mix, mut held) = ("", 0.0);
+    let mut file = CurveFile::new();
+    let mut mix = "";
     for point in &document.points {
-        // Beyond the maximum, more offered load changes only noise: end the curve.
-        let in_flight = point.bandwidth_gbps * point.latency_ns.mean;
-        if point.mix != mix || in_flight > 1.01 * held {
-            table.row(row(point));
-            (mix, held) = (&point.mix, in_flight);
+        if point.mix != mix {
+            file.begin();
+            mix = &point.mix;
         }
+        let latency_ns = point.latency_ns.mean;
+        file.add(point.mix.clone(), point.bandwidth_gbps, latency_ns, document.command.clone());
     }
-    table.csv()
+    file.csv()
 }

@@ -3,7 +3,7 @@
 use super::{number, table::Table};
 use interleaf_model::units::Bytes;
 use interleaf_record::extend::{
-    CountsDocument, EstimateDocument, ExtendDocument, ExtendPlanDocument,
+    CountsDocument, EstimateDocument, ExtendDocument, ExtendPlanDocument, ForecastDocument,
 };
 
 /// The counts of all processes, when the command has ended.
@@ -178,4 +178,54 @@ fn estimate(estimate: &EstimateDocument, dram_bytes: u64) -> String {
         Bytes::new(dram_bytes),
         rows.text()
     )
+}
+
+/// The forecast for other budgets and drives.
+pub fn forecast(document: &ForecastDocument) -> String {
+    let footprint = rounded(document.footprint_bytes);
+    let mut text = format!("footprint {footprint}");
+    if let Some(compute_s) = document.compute_s {
+        text += &format!(", {} s in DRAM", number(compute_s));
+    }
+    let mut curve = Table::new(&["DRAM", "read", "written", "LRU misses"]);
+    for row in &document.curve {
+        let lru = row.lru_miss_ratio.map_or("-".into(), |it| format!("{:.0} %", 100.0 * it));
+        let sizes = [row.dram_bytes, row.read_bytes, row.written_bytes];
+        curve.row(sizes.map(|bytes| rounded(bytes).to_string()).into_iter().chain([lru]));
+    }
+    let mut drives: Vec<&str> = document.rows.iter().map(|row| row.drive.as_str()).collect();
+    drives.dedup();
+    let header = ["DRAM"].into_iter().chain(drives.iter().copied()).map(String::from);
+    let mut table = Table::with_header(header.collect());
+    let budgets = document.rows.iter().filter(|row| Some(&row.drive.as_str()) == drives.first());
+    for first in budgets {
+        let of = |drive: &&str| {
+            let is_it = |row: &&interleaf_record::extend::ForecastRow| {
+                row.drive == **drive && row.dram_bytes == first.dram_bytes
+            };
+            let row = document.rows.iter().find(is_it);
+            row.map_or("-".into(), |row| match row.efficiency {
+                Some(efficiency) => format!("{:.0} %", 100.0 * efficiency),
+                None => format!("{} s", number(row.seconds)),
+            })
+        };
+        let budget = rounded(first.dram_bytes).to_string();
+        table.row([budget].into_iter().chain(drives.iter().map(of)));
+    }
+    let what = match document.compute_s {
+        Some(_) => "Efficiency: speed divided by the speed in DRAM",
+        None => "Time of the drive for a pass (without a run the compute time is not known)",
+    };
+    text += &format!("\n\n{}\n{what}:\n{}", curve.text(), table.text());
+    for row in &document.enough {
+        text += &format!(
+            "{}: {} of DRAM is enough for {:.0} % ({:.0} % of the footprint)\n",
+            row.drive,
+            rounded(row.dram_bytes),
+            100.0 * row.efficiency,
+            100.0 * row.share
+        );
+    }
+    document.notes.iter().for_each(|note| text += &format!("note: {note}\n"));
+    text
 }

@@ -1,7 +1,7 @@
 //! A self-contained HTML page: it includes the script (plotly.js) that draws the figures.
 
 use super::{
-    bench_compare, colour, compare, dimm, measure, predict, profile, reproduce, simulate,
+    bench_compare, card, colour, compare, dimm, measure, predict, profile, reproduce, simulate,
     table::escaped,
 };
 use interleaf_record::{
@@ -12,7 +12,7 @@ use plotly::{
     Bar, Layout, Plot, Scatter,
     color::NamedColor,
     common::{ErrorData, ErrorType, Fill, Line, Marker, MarkerSymbol, Mode, Position, Title},
-    layout::{Axis, BarMode, Legend, Margin},
+    layout::{Axis, AxisType, BarMode, Legend, Margin},
 };
 
 const STYLE: &str = "\
@@ -63,6 +63,12 @@ pub fn contents(document: &Document) -> (String, String) {
         Document::Dimm(document) => {
             let figures = drawn(&document.figures(), "");
             (dimm::title(document), format!("{figures}{}", dimm::html_tables(document)))
+        }
+        Document::Card(document) => {
+            let verdict = escaped(&card::verdict(document));
+            let figures = drawn(&document.figures(), "");
+            let tables = card::html_tables(document);
+            (card::title(document), format!("<p><b>{verdict}</b></p>\n{figures}{tables}"))
         }
         Document::Measure(document) => {
             let findings = measure::findings(document);
@@ -136,12 +142,14 @@ fn plot(figure: &Figure) -> Plot {
             SeriesKind::Bars => plot.add_trace(bars(series, &figure.categories)),
         }
     }
-    let axis =
-        |label: &str| Axis::new().title(Title::from(label)).zero_line(false).grid_color("#e5e5e5");
+    let axis = |label: &str, is_log: bool| {
+        let axis = Axis::new().title(Title::from(label)).zero_line(false).grid_color("#e5e5e5");
+        if is_log { axis.type_(AxisType::Log) } else { axis }
+    };
     let layout = Layout::new()
         .title(Title::from(figure.title.as_str()))
-        .x_axis(axis(&figure.x_label).auto_margin(true))
-        .y_axis(axis(&figure.y_label))
+        .x_axis(axis(&figure.x_label, figure.scale.is_x_log()).auto_margin(true))
+        .y_axis(axis(&figure.y_label, figure.scale.is_y_log()))
         .bar_mode(BarMode::Group)
         .legend(Legend::new())
         .plot_background_color(NamedColor::White)

@@ -10,8 +10,12 @@
 pub mod balance;
 pub mod bench;
 pub mod bench_compare;
+pub mod card;
+pub mod card_cost;
+pub mod card_test;
 pub mod chart;
 pub mod compare;
+mod curve_file;
 pub mod dimm;
 pub mod extend;
 pub mod html;

@@ -2,7 +2,7 @@
 
 use super::{number, table::Table};
 use interleaf_model::units::Bytes;
-use interleaf_record::machine::{DoctorDocument, MachineDocument};
+use interleaf_record::machine::{CapabilityStatus, DoctorDocument, MachineDocument};
 
 /// The document as text for a terminal.
 pub fn text(document: &MachineDocument) -> String {
@@ -80,11 +80,11 @@ fn nodes(document: &MachineDocument) -> String {
 pub fn doctor(document: &DoctorDocument) -> String {
     let mut text = String::new();
     for capability in &document.capabilities {
-        let mark = match capability.status.as_str() {
-            "present" => "yes  ",
-            "missing" => "no   ",
-            "unknown" => "?    ",
-            _ => "RIVAL",
+        let mark = match capability.status {
+            CapabilityStatus::Present => "yes  ",
+            CapabilityStatus::Missing => "no   ",
+            CapabilityStatus::Unknown => "?    ",
+            CapabilityStatus::Rival => "RIVAL",
         };
         text += &format!("{mark}  {:<26}{}\n", capability.name, capability.what);
         if let Some(hint) = &capability.remedy {

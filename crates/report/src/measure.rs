@@ -2,7 +2,7 @@
 
 use super::{chart, number, signed_percent, table::Table};
 use interleaf_record::measure::{
-    MeasureDocument, MeasuredPoint, SpreadDocument, size_text, weights_text,
+    MeasureDocument, MeasureStop, MeasuredPoint, PointKind, SpreadDocument, size_text, weights_text,
 };
 
 /// The record as text for a terminal.
@@ -72,7 +72,7 @@ fn dry_run(document: &MeasureDocument) -> String {
         text += &format!("  {line}\n");
     }
     if !document.kernel_settings.is_empty() {
-        text += "would be set, and put back in the end:\n";
+        text += "would be set, and restored at the end:\n";
         for setting in &document.kernel_settings {
             let is = if setting.was == setting.set { "  (it is)" } else { "" };
             text += &format!("  {}: {} -> {}{is}\n", setting.path, setting.was, setting.set);
@@ -88,14 +88,14 @@ fn dry_run(document: &MeasureDocument) -> String {
 pub fn findings(document: &MeasureDocument) -> Vec<String> {
     let mut lines = vec![];
     if let Some(caches) = &document.caches {
-        let told = match caches.told_bytes {
-            Some(told) if told != caches.last_level_bytes => {
-                format!(" (the kernel says {})", size_text(told))
+        let reported = match caches.told_bytes {
+            Some(reported) if reported != caches.last_level_bytes => {
+                format!(" (the kernel says {})", size_text(reported))
             }
             _ => String::new(),
         };
         lines.push(format!(
-            "the last cache ends at {}{told}; behind it an access takes {} ns",
+            "the last cache ends at {}{reported}; behind it an access takes {} ns",
             size_text(caches.last_level_bytes),
             number(caches.memory_latency_ns)
         ));
@@ -125,7 +125,7 @@ pub fn findings(document: &MeasureDocument) -> Vec<String> {
         ));
     }
     lines.extend(document.notes.iter().cloned());
-    if !["done", "running"].contains(&document.stopped.as_str()) {
+    if !matches!(document.stopped, MeasureStop::Done | MeasureStop::Running) {
         lines.push(format!("stopped before the end: {}", document.stopped_because));
     }
     if !document.points.is_empty() {
@@ -140,27 +140,31 @@ fn tables(document: &MeasureDocument, every_size: bool) -> Vec<(String, Table)> 
     let mut all = vec![];
     for (kind, title, value) in [
         (
-            "idle",
+            PointKind::Idle,
             "Idle latency, ns: CPUs of a node down, memory of a node across",
             latency as Value,
         ),
-        ("bandwidth", "Bandwidth, GB/s: CPUs of a node down, memory of a node across", bandwidth),
+        (
+            PointKind::Bandwidth,
+            "Bandwidth, GB/s: CPUs of a node down, memory of a node across",
+            bandwidth,
+        ),
     ] {
         all.extend(matrix(document, kind, value).map(|table| (title.to_string(), table)));
     }
-    let lists: [(&str, &str, List); 5] = [
-        ("idle", "Idle latency", latencies),
-        ("cache", "Latency by size", sizes),
-        ("bandwidth", "Bandwidth by mix", bandwidths),
-        ("loaded", "Latency under load", loads),
-        ("histogram", "Latency of single accesses, ns", histograms),
+    let lists: [(PointKind, &str, List); 5] = [
+        (PointKind::Idle, "Idle latency", latencies),
+        (PointKind::Cache, "Latency by size", sizes),
+        (PointKind::Bandwidth, "Bandwidth by mix", bandwidths),
+        (PointKind::Loaded, "Latency under load", loads),
+        (PointKind::Histogram, "Latency of single accesses, ns", histograms),
     ];
     for (kind, title, list) in lists {
         let points = match kind {
-            "loaded" => document.loaded(),
+            PointKind::Loaded => document.loaded(),
             _ => document.points_of_kind(kind).collect(),
         };
-        if kind == "cache" && !every_size {
+        if kind == PointKind::Cache && !every_size {
             all.extend(levels(document).map(|table| ("Caches, as measured".into(), table)));
         } else if !points.is_empty() {
             all.push((title.into(), list(&points)));
@@ -182,8 +186,8 @@ fn bandwidth(point: &MeasuredPoint) -> Option<f64> {
     point.program_gbps
 }
 
-/// The first point of a kind for each pair of nodes; `None` of a single pair.
-fn matrix(document: &MeasureDocument, kind: &str, value: Value) -> Option<Table> {
+/// The first point of a kind for each pair of nodes; `None` for a single pair.
+fn matrix(document: &MeasureDocument, kind: PointKind, value: Value) -> Option<Table> {
     let mut from: Vec<u32> = document.points_of_kind(kind).map(|point| point.cpu_node).collect();
     let mut to: Vec<u32> = document.points_of_kind(kind).filter_map(|it| it.memory_node).collect();
     for nodes in [&mut from, &mut to] {
@@ -240,7 +244,7 @@ fn latencies(points: &[&MeasuredPoint]) -> Table {
             spread(point),
             size_text(point.memory_bytes),
             huge(point),
-            point.quality.clone(),
+            point.quality.to_string(),
         ]);
     }
     table
@@ -288,7 +292,7 @@ fn bandwidths(points: &[&MeasuredPoint]) -> Table {
             or_dash(point.measured_gbps),
             spread(point),
             huge(point),
-            point.quality.clone(),
+            point.quality.to_string(),
         ]);
     }
     table
@@ -306,7 +310,7 @@ fn loads(points: &[&MeasuredPoint]) -> Table {
             or_dash(point.program_gbps),
             or_dash(point.latency_ns),
             spread(point),
-            point.quality.clone(),
+            point.quality.to_string(),
         ]);
     }
     table
@@ -356,7 +360,7 @@ fn histograms(points: &[&MeasuredPoint]) -> Table {
 fn weights(document: &MeasureDocument) -> Option<Table> {
     let mut choices: Vec<&[u16]> = vec![];
     let mut mixes: Vec<&str> = vec![];
-    for point in document.points_of_kind("interleave") {
+    for point in document.points_of_kind(PointKind::Interleave) {
         let (Some(weights), Some(mix)) = (&point.weights, &point.mix) else { continue };
         if !choices.contains(&weights.as_slice()) {
             choices.push(weights);
@@ -373,7 +377,7 @@ fn weights(document: &MeasureDocument) -> Option<Table> {
     let mut table = Table::with_header(header.collect());
     for mix in mixes {
         let cell = |weights: &&[u16]| {
-            let mut points = document.points_of_kind("interleave");
+            let mut points = document.points_of_kind(PointKind::Interleave);
             let is = |it: &&MeasuredPoint| {
                 it.mix.as_deref() == Some(mix) && it.weights.as_deref() == Some(*weights)
             };
@@ -470,7 +474,7 @@ pub fn csv(document: &MeasureDocument) -> String {
             plain(point.histogram.as_ref().map(|histogram| value(&histogram.filtered)))
         };
         table.row([
-            point.kind.clone(),
+            point.kind.to_string(),
             point.cpu_node.to_string(),
             point.memory_node.map(|node| node.to_string()).unwrap_or_default(),
             point.weights.as_deref().map(weights_text).unwrap_or_default(),
@@ -491,7 +495,7 @@ pub fn csv(document: &MeasureDocument) -> String {
             of(|spread| spread.p99),
             of(|spread| spread.p99_9),
             of(|spread| spread.max),
-            point.quality.clone(),
+            point.quality.to_string(),
         ]);
     }
     table.csv()

@@ -205,10 +205,10 @@ pub fn provenance(document: &PredictDocument) -> String {
         ("simulated", &inputs.simulated),
         ("assumed", &inputs.assumed),
     ];
-    let said = lists.iter().filter(|(_, list)| !list.is_empty());
-    let said: Vec<String> =
-        said.map(|(word, list)| format!("{word}: {}", list.join(", "))).collect();
-    format!("leans on {}", said.join("; "))
+    let lists = lists.iter().filter(|(_, list)| !list.is_empty());
+    let lists: Vec<String> =
+        lists.map(|(word, list)| format!("{word}: {}", list.join(", "))).collect();
+    format!("leans on {}", lists.join("; "))
 }
 
 fn load_table(document: &PredictDocument) -> Table {

@@ -270,7 +270,7 @@ fn tiers(app: &AppDocument) -> Table {
         let resident = whole.resident_bytes.map(|bytes| Bytes::new(bytes).to_string());
         table.row([
             tier.name.clone(),
-            tier.kind.clone(),
+            tier.kind.to_string(),
             known(whole.bandwidth_gbps),
             known(whole.read_gbps),
             known(whole.written_gbps),
@@ -370,12 +370,12 @@ fn row(app: &AppDocument, sample: &SampleDocument, number: impl Fn(f64) -> Strin
         cells.push(whole(sample.placement_bytes.get(at).copied()));
     }
     cells.push(known(sample.cpus()));
-    let looked = sample.looked_s > 0.0;
-    cells.push(whole(looked.then_some(sample.threads_running as u64)));
+    let is_sampled = sample.looked_s > 0.0;
+    cells.push(whole(is_sampled.then_some(sample.threads_running as u64)));
     cells.push(whole(sample.resident_bytes));
     cells.push(whole(sample.storage_read_bytes));
     cells.push(whole(sample.storage_written_bytes));
-    cells.push(whole(looked.then_some(sample.major_faults)));
+    cells.push(whole(is_sampled.then_some(sample.major_faults)));
     let energy = (0..app.energy_domains.len()).map(|at| sample.energy_j.get(at).copied().flatten());
     cells.extend(energy.map(|energy_j| per(energy_j, sample.span_s)));
     let slots = sample.slots.unwrap_or_default();

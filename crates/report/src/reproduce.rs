@@ -61,7 +61,7 @@ pub fn csv(document: &ReproduceDocument) -> String {
                 row.unit.clone(),
                 published(row.published, &|value| value.to_string()),
                 row.ours.to_string(),
-                row.error.to_string(),
+                row.error.map_or(String::new(), |error| error.to_string()),
                 row.used_for_fit.to_string(),
                 row.note.clone().unwrap_or_default(),
             ]);
@@ -101,6 +101,7 @@ fn published(published: Published, text: &dyn Fn(f64) -> String) -> String {
     match published {
         Published::Figure(value) => text(value),
         Published::Range([low, high]) => format!("{}..{}", text(low), text(high)),
+        Published::NotPrinted => "-".into(),
     }
 }
 
@@ -119,7 +120,7 @@ fn table(rows: &[&ReproduceRow]) -> Table {
             published(row.published, &number),
             number(row.ours),
             row.unit.clone(),
-            signed_percent(row.error),
+            row.error.map_or("-".into(), signed_percent),
             if row.used_for_fit { "used for fit".into() } else { String::new() },
             row.note.clone().unwrap_or_default(),
         ]);
@@ -142,10 +143,11 @@ fn summary(study: &StudyDocument) -> Table {
 }
 
 fn verdict(study: &StudyDocument) -> String {
-    let predicted = study.rows.iter().filter(|row| !row.used_for_fit).count();
+    let printed = study.rows.iter().filter(|row| row.published != Published::NotPrinted);
+    let predicted = printed.clone().filter(|row| !row.used_for_fit).count();
     format!(
         "{predicted} of {} figures were not used for fitting: mean error {:.1} %, max {:.1} %",
-        study.rows.len(),
+        printed.count(),
         100.0 * study.mean_abs_error,
         100.0 * study.max_abs_error,
     )

@@ -2,14 +2,16 @@
 
 use super::table::Table;
 use interleaf_model::units::Bytes;
-use interleaf_record::run::{BalancedDocument, MemoryDocument, PutBackDocument, RunDocument};
+use interleaf_record::run::{
+    BalancedDocument, MemoryDocument, PlacementMeans, PutBackDocument, RestoreOutcome, RunDocument,
+};
 use std::collections::BTreeMap;
 
 /// Bypassed allocations are shown from this fraction of the memory on: every program has less than
 /// that in its libraries.
-const TOLD_SHARE: f64 = 0.01;
+const REPORTED_SHARE: f64 = 0.01;
 /// Bypassed allocations are shown from this many bytes on: a small program is mostly libraries.
-const TOLD_BYTES: u64 = 8 << 20;
+const REPORTED_BYTES: u64 = 8 << 20;
 
 /// The placement in one line.
 pub fn placement(document: &RunDocument) -> String {
@@ -43,14 +45,14 @@ pub fn dry_run(document: &RunDocument) -> String {
         );
     }
     let mut text = format!("{}\n", placement(document));
-    if document.means == "moving" {
+    if document.means == PlacementMeans::Moving {
         text += "this kernel has no weighted interleaving: pages are spread evenly when they are \
                  touched first, and moved to the weights while the command runs\n";
     }
     if document.settings.is_empty() {
         text += "nothing is to be set in the kernel\n";
     } else {
-        text += "would be set, and put back in the end:\n";
+        text += "would be set, and restored at the end:\n";
         for setting in &document.settings {
             let same = if setting.was == setting.set { "  (it is)" } else { "" };
             text += &format!("  {}: {} -> {}{same}\n", setting.path, setting.was, setting.set);
@@ -65,16 +67,18 @@ pub fn dry_run(document: &RunDocument) -> String {
 /// The outcome of restoring a setting.
 pub fn restored(undone: &PutBackDocument) -> String {
     let PutBackDocument { path, outcome, value } = undone;
-    match outcome.as_str() {
-        "restored" => format!("put back {path}: {value}"),
-        "changed since" => {
-            format!("{path}: left at {value}, which somebody else has written since")
+    match outcome {
+        RestoreOutcome::Restored => format!("restored {path}: {value}"),
+        RestoreOutcome::ChangedSince => {
+            format!("{path}: left at {value}, which another program has written since")
         }
-        "failed" => {
-            format!("{path}: cannot be put back: {value}; `interleaf run --restore` tries it again")
+        RestoreOutcome::Failed => {
+            format!("{path}: cannot be restored: {value}; `interleaf run --restore` tries it again")
         }
-        "set aside" => format!("{path}: is damaged and not put back: {value}"),
-        _ => format!("{path}: left as it is for process {value}, which puts it back"),
+        RestoreOutcome::SetAside => format!("{path}: is damaged and not restored: {value}"),
+        RestoreOutcome::Held => {
+            format!("{path}: left as it is for process {value}, which restores it")
+        }
     }
 }
 
@@ -87,8 +91,8 @@ pub fn memory(memory: &MemoryDocument) -> String {
         nodes.map(|(node, bytes)| format!("node {node} {:.1} %", share(*bytes, placed))).collect();
     let hidden = match memory.hidden_processes {
         0 => String::new(),
-        1 => "a process of another user could not be looked at".to_string(),
-        more => format!("{more} processes of other users could not be looked at"),
+        1 => "a process of another user could not be read".to_string(),
+        more => format!("{more} processes of other users could not be read"),
     };
     if memory.processes == 0 {
         return hidden;
@@ -116,7 +120,7 @@ pub fn memory(memory: &MemoryDocument) -> String {
         }
     }
     for (why, hint, processes, bytes) in reasons {
-        if bytes < TOLD_BYTES || bytes as f64 / (memory.total_bytes as f64) < TOLD_SHARE {
+        if bytes < REPORTED_BYTES || bytes as f64 / (memory.total_bytes as f64) < REPORTED_SHARE {
             continue;
         }
         let shown = processes.len().min(3);
@@ -170,7 +174,7 @@ pub fn moved(document: &RunDocument) -> String {
         text += &format!("not looked at: {refused}\n");
     }
     if moved.stopped {
-        text += "stopped before it was done; what was moved stays\n";
+        text += "stopped before the end; migrated pages stay\n";
     }
     text
 }

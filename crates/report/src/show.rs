@@ -17,7 +17,7 @@ pub fn text(document: &ShowDocument) -> String {
             provenances.dedup();
             tiers.row([
                 first(tier.name.clone()),
-                first(tier.kind.clone()),
+                first(tier.kind.to_string()),
                 first(Bytes::new(tier.capacity_bytes).to_string()),
                 match &curve.domain {
                     Some(domain) => format!("{} from {domain}", curve.mix),

@@ -1,7 +1,7 @@
 //! Figures as SVG pictures, for papers and pages.
 
-use super::colour;
-use interleaf_record::figure::{Figure, Series, SeriesKind};
+use super::{colour, number};
+use interleaf_record::figure::{Figure, Scale, Series, SeriesKind};
 use plotters::{
     coord::{Shift, types::RangedCoordf64},
     prelude::*,
@@ -31,30 +31,37 @@ pub fn picture(figure: &Figure) -> Result<String, String> {
 fn draw(figure: &Figure, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<(), String> {
     let failed = |why: DrawingAreaErrorKind<std::io::Error>| why.to_string();
     area.fill(&WHITE).map_err(failed)?;
-    let values = |axis: fn(&Series) -> [&Vec<f64>; 3]| {
-        figure.series.iter().flat_map(axis).flatten().copied().collect::<Vec<f64>>()
-    };
-    let none: fn(&Series) -> [&Vec<f64>; 3] = |series| [&series.x, &series.x, &series.x];
-    let x = values(none);
-    let y = values(|series| [&series.y, &series.low, &series.high]);
+    let scale = figure.scale;
+    let scaled: Vec<Series> = figure.series.iter().map(|series| positions(series, scale)).collect();
+    let x: Vec<f64> = scaled.iter().flat_map(|series| &series.x).copied().collect();
+    let y = |series: &Series| [&series.y[..], &series.low, &series.high].concat();
+    let y: Vec<f64> = scaled.iter().flat_map(y).collect();
     let bars = !figure.categories.is_empty();
     if x.is_empty() {
         return Err("it has no points".into());
     }
     let (left, right) = (least(&x), most(&x));
     let pad = if bars { 0.6 } else { 0.01 * span(left, right) };
-    let height = if bars { 1.25 } else { 1.08 } * span(figure.y_from, most(&y));
+    let bottom = if scale.is_y_log() { least(&y) } else { figure.y_from };
+    let height = if bars { 1.25 } else { 1.08 } * span(bottom, most(&y));
     let mut plane = ChartBuilder::on(area)
         .caption(&figure.title, (FONT, 22))
         .margin(12)
         .x_label_area_size(if bars { 150 } else { 46 })
         .y_label_area_size(62)
-        .build_cartesian_2d(left - pad..right + pad, figure.y_from..figure.y_from + height)
+        .build_cartesian_2d(left - pad..right + pad, bottom..bottom + height)
         .map_err(failed)?;
-    let plain = |at: &f64| format!("{at:.0}");
+    let plain = |at: &f64| match scale.is_x_log() {
+        true => number(libm::pow(10.0, *at)),
+        false => format!("{at:.0}"),
+    };
     let style = TextStyle::from((FONT, TEXT).into_font());
     let mut mesh = plane.configure_mesh();
-    let short = |at: &f64| if *at >= 10.0 { format!("{at:.0}") } else { format!("{at:.1}") };
+    let short = |at: &f64| match scale.is_y_log() {
+        true => number(libm::pow(10.0, *at)),
+        false if *at >= 10.0 => format!("{at:.0}"),
+        false => format!("{at:.1}"),
+    };
     mesh.light_line_style(TRANSPARENT)
         .y_label_formatter(&short)
         .y_desc(&figure.y_label)
@@ -67,7 +74,7 @@ fn draw(figure: &Figure, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<()
     }
     mesh.draw().map_err(failed)?;
     draw_names(&plane, area, &figure.categories)?;
-    let of_kind = |kind| figure.series.iter().filter(move |series| series.kind == kind);
+    let of_kind = |kind| scaled.iter().filter(move |series| series.kind == kind);
     let groups = of_kind(SeriesKind::Bars).count();
     for (at, series) in of_kind(SeriesKind::Bars).enumerate() {
         draw_bars(&mut plane, series, at, groups)?;
@@ -90,6 +97,19 @@ fn draw(figure: &Figure, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<()
         .label_font((FONT, TEXT - 2))
         .draw()
         .map_err(failed)
+}
+
+/// The series at the positions of its points along the axes; an interval is not drawn along a
+/// logarithmic axis.
+fn positions(series: &Series, scale: Scale) -> Series {
+    if scale == Scale::Linear {
+        return series.clone();
+    }
+    let points: Vec<Option<(f64, f64)>> = pairs(series).map(|at| scale.position(at)).collect();
+    let labels = series.labels.iter().zip(&points).filter(|(_, point)| point.is_some());
+    let labels = labels.map(|(label, _)| label.clone()).collect();
+    let (x, y) = points.into_iter().flatten().unzip();
+    Series { x, y, low: vec![], high: vec![], labels, ..series.clone() }
 }
 
 fn least(values: &[f64]) -> f64 {

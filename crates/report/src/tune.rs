@@ -1,22 +1,10 @@
 //! The search for the best static weights (`interleaf.tune/1`) as text.
 
 use super::{number, table::Table};
-use interleaf_model::tune::Why;
 use interleaf_record::{
-    tune::{TrialDocument, TuneBest, TuneDocument},
+    tune::{TrialDocument, TuneBest, TuneDocument, TuneStop},
     weights_text,
 };
-
-/// The reason for a run.
-pub fn why(why: Why) -> String {
-    match why {
-        Why::First => "all on the first tier".into(),
-        Why::Proposed => "proposed".into(),
-        Why::Listed => "listed".into(),
-        Why::Promising(part) => format!("may be up to {:.0} % better", 100.0 * part),
-        Why::Again => "again, for confidence".into(),
-    }
-}
 
 /// The line of a finished run.
 pub fn trial(trial: &TrialDocument) -> String {
@@ -64,7 +52,7 @@ fn plan(document: &TuneDocument) -> String {
         0 => String::new(),
         more => format!(" after {} to warm up", runs(more)),
     };
-    text += "each setting is put back after each run\n";
+    text += "each setting is restored after each run\n";
     text += &format!("at most {}{warm_up}: ", runs(document.runs_max));
     text + &document.command.join(" ") + "\n"
 }
@@ -113,7 +101,7 @@ fn table(document: &TuneDocument) -> Table {
 fn conclusion(document: &TuneDocument, best: &TuneBest) -> String {
     let (name, worth) = (weights_text(&best.weights), 100.0 * document.worth);
     let around = (best.speedup_high - best.speedup_low) / 2.0;
-    let stopped_early = ["signal", "failed"].contains(&document.stopped.as_str());
+    let stopped_early = matches!(document.stopped, TuneStop::Signal | TuneStop::Failed);
     let so_far = if stopped_early { "so far, " } else { "" };
     if document.is_better {
         return format!(

@@ -1,7 +1,7 @@
 //! Figures of a comparison: efficiency against the ratio of footprint to budget.
 
 use super::{BenchCompareDocument, BenchRow};
-use crate::figure::{Figure, Series, SeriesKind};
+use crate::figure::{Figure, Scale, Series, SeriesKind};
 
 /// Patterns with a known arithmetic intensity are named `polynomial-N`, N operations per byte.
 const INTENSITY: &str = "polynomial-";
@@ -48,6 +48,7 @@ impl BenchCompareDocument {
             x_label: "footprint over the budget of DRAM".into(),
             y_label: "speed, % of that on DRAM".into(),
             y_from: 0.0,
+            scale: Scale::Linear,
             categories: vec![],
             series,
             caption: "No way exceeds the ceiling: a round takes at least as long as on DRAM, and \
@@ -76,6 +77,7 @@ impl BenchCompareDocument {
             x_label: "operations with floating point for each byte".into(),
             y_label: "speed, % of that on DRAM".into(),
             y_from: 0.0,
+            scale: Scale::Linear,
             categories: vec![],
             series,
             caption: "The more is computed with what is read, the less it counts where it was."

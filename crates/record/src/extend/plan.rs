@@ -38,11 +38,27 @@ pub struct ExtendPlanDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckDocument {
     pub what: String,
-    /// yes, warning, no, or "no, but --force".
-    pub status: String,
+    pub status: CheckStatus,
     pub detail: String,
     pub remedy: Option<String>,
 }
+
+/// The effect of a check on the start of the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CheckStatus {
+    /// It passed.
+    Yes,
+    /// The command runs, and the user is warned.
+    Warning,
+    /// The command runs with `--force` only.
+    #[serde(rename = "no, but --force")]
+    Waivable,
+    /// The command is refused.
+    No,
+}
+
+display_word!(CheckStatus);
 
 /// Speeds of the stores, and the speeds they allow a program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -94,33 +110,33 @@ pub struct EstimateRow {
 impl CheckDocument {
     /// The check passed.
     pub fn fine(what: &str, detail: String) -> Self {
-        Self { what: what.into(), status: "yes".into(), detail, remedy: None }
+        Self { what: what.into(), status: CheckStatus::Yes, detail, remedy: None }
     }
 
     pub fn warning(what: &str, detail: String, hint: &str) -> Self {
-        Self::with_hint(what, "warning", detail, hint)
+        Self::with_hint(what, CheckStatus::Warning, detail, hint)
     }
 
     pub fn waivable(what: &str, detail: String, hint: &str) -> Self {
-        Self::with_hint(what, "no, but --force", detail, hint)
+        Self::with_hint(what, CheckStatus::Waivable, detail, hint)
     }
 
     pub fn refused(what: &str, detail: String, hint: &str) -> Self {
-        Self::with_hint(what, "no", detail, hint)
+        Self::with_hint(what, CheckStatus::No, detail, hint)
     }
 
-    fn with_hint(what: &str, status: &str, detail: String, hint: &str) -> Self {
-        Self { what: what.into(), status: status.into(), detail, remedy: Some(hint.into()) }
+    fn with_hint(what: &str, status: CheckStatus, detail: String, hint: &str) -> Self {
+        Self { what: what.into(), status, detail, remedy: Some(hint.into()) }
     }
 
     /// True if the check refuses the command.
     pub fn stands_against(&self, force: bool) -> bool {
-        self.status == "no" || !force && self.status == "no, but --force"
+        self.status == CheckStatus::No || !force && self.status == CheckStatus::Waivable
     }
 
     /// True if the result is shown to the user without `--dry-run`.
     pub fn is_doubtful(&self) -> bool {
-        self.status != "yes"
+        self.status != CheckStatus::Yes
     }
 }
 
@@ -208,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_it_missing_is_twice_the_drive() {
+    fn twice_the_budget_reads_at_twice_the_rate_of_the_drive() {
         let estimate = EstimateDocument::new(8 << 30, None, vec![drive(3.0)]);
         assert_eq!(estimate.rows[0].missing_share, 0.0);
         assert_eq!(estimate.rows[0].read_gbps, None, "what fits needs no drive");
@@ -228,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn force_waives_what_may_be_waived() {
+    fn force_waives_only_waivable_checks() {
         let waivable = CheckDocument::waivable("store", "on a tmpfs".into(), "another");
         let refused = CheckDocument::refused("command", "static".into(), "another");
         assert!(waivable.stands_against(false) && !waivable.stands_against(true));

@@ -1,7 +1,7 @@
 //! Figures of a measurement: bandwidth, curves, weights, caches, histograms.
 
-use super::{MeasureDocument, MeasuredPoint, weights_text};
-use crate::figure::{Figure, Series, SeriesKind};
+use super::{MeasureDocument, MeasuredPoint, PointKind, weights_text};
+use crate::figure::{Figure, Scale, Series, SeriesKind};
 
 impl MeasureDocument {
     /// The figures that the points allow; kinds without points are left out.
@@ -21,7 +21,7 @@ impl MeasureDocument {
     fn bandwidth_figure(&self) -> Option<Figure> {
         let mut mixes: Vec<String> = vec![];
         let mut series: Vec<(String, Vec<(f64, f64)>)> = vec![];
-        for point in self.points_of_kind("bandwidth") {
+        for point in self.points_of_kind(PointKind::Bandwidth) {
             let (Some(mix), Some(gbps)) = (&point.mix, point.program_gbps) else { continue };
             let at = mixes.iter().position(|known| known == mix).unwrap_or_else(|| {
                 mixes.push(mix.clone());
@@ -30,8 +30,8 @@ impl MeasureDocument {
             add_point(&mut series, place(point), (at as f64, gbps));
         }
         let figure = figure("bandwidth", "Bandwidth by mix", "mix", "bandwidth, GB/s");
-        let caption = "What the program loads and stores; a controller sees more where stores \
-                       read their lines first.";
+        let caption = "Loads and stores of the program; the controllers' traffic is higher if \
+             stores read their lines first.";
         (mixes.len() > 1).then(|| Figure {
             categories: mixes,
             series: to_series(series, SeriesKind::Bars),
@@ -61,7 +61,7 @@ impl MeasureDocument {
     /// Bandwidth against the share of the pages on the first node, a line for each mix.
     fn weights_figure(&self) -> Option<Figure> {
         let mut series: Vec<(String, Vec<(f64, f64)>)> = vec![];
-        for point in self.points_of_kind("interleave") {
+        for point in self.points_of_kind(PointKind::Interleave) {
             let (Some(mix), Some(gbps)) = (&point.mix, point.program_gbps) else { continue };
             let Some(weights) = &point.weights else { continue };
             add_point(&mut series, mix.clone(), (100.0 * first_share(weights), gbps));
@@ -97,7 +97,7 @@ impl MeasureDocument {
 
     /// Latency against size. The axis is log2 of the size, since figures have linear axes only.
     fn caches_figure(&self) -> Option<Figure> {
-        let points = self.points_of_kind("cache").filter_map(|point| {
+        let points = self.points_of_kind(PointKind::Cache).filter_map(|point| {
             let kib = point.memory_bytes as f64 / 1024.0;
             Some((libm::log2(kib), point.latency_ns?))
         });
@@ -111,7 +111,7 @@ impl MeasureDocument {
     /// Histograms of the latency of single accesses.
     fn histograms_figure(&self) -> Option<Figure> {
         let mut series = vec![];
-        for point in self.points_of_kind("histogram") {
+        for point in self.points_of_kind(PointKind::Histogram) {
             let Some(histogram) = &point.histogram else { continue };
             let total = histogram.histogram_8ns.iter().sum::<u64>().max(1) as f64;
             let load = point.program_gbps.filter(|gbps| *gbps > 0.0);
@@ -144,6 +144,7 @@ fn figure(id: &str, title: &str, x_label: &str, y_label: &str) -> Figure {
         x_label: x_label.into(),
         y_label: y_label.into(),
         y_from: 0.0,
+        scale: Scale::Linear,
         categories: vec![],
         series: vec![],
         caption: String::new(),

@@ -6,7 +6,8 @@
 //! GB/s for 140 GB/s of the program. A non-temporal store does not read.
 
 use super::{
-    MeasureDocument, MeasuredMachine, MeasuredPoint, SettingsDocument,
+    MeasureDocument, MeasureStop, MeasuredMachine, MeasuredPoint, PointKind, Quality,
+    SettingsDocument,
     platform::{controller_gbps, mix},
 };
 use crate::{machine::MachineNode, rounded};
@@ -20,7 +21,7 @@ use mlc_text::{LoadRow, Matrix, Mlc, MlcTable, Most, TRAFFIC};
 use std::collections::BTreeSet;
 
 /// The quality of points of other tools: the spread of their repetitions is unknown.
-const QUALITY_UNKNOWN: &str = "not told: another tool measured it";
+const QUALITY_UNKNOWN: &str = "unknown: another tool measured it";
 
 /// Parses the output of another tool; `None` when the text has neither of the known formats.
 ///
@@ -43,7 +44,7 @@ fn from_mess(name: &str, read: &mess_csv::MessCurves) -> MeasureDocument {
             latency_ns: Some(point.latency_ns),
             // Mess reads the counters of the controllers.
             measured_gbps: Some(point.bandwidth_gbps),
-            ..traffic_point("loaded", (0, 0), curve.mix, point.bandwidth_gbps)
+            ..traffic_point(PointKind::Loaded, (0, 0), curve.mix, point.bandwidth_gbps)
         }));
     }
     let source = format!("the Mess benchmark's {name}");
@@ -63,7 +64,7 @@ fn from_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
     let idle = |place, ns: f64| MeasuredPoint {
         pattern: "random".into(),
         latency_ns: Some(ns),
-        ..point_at("idle", place)
+        ..point_at(PointKind::Idle, place)
     };
     match &mlc.latency {
         Some(matrix) => points.extend(pairs(matrix).map(|(place, ns)| idle(place, ns))),
@@ -72,8 +73,8 @@ fn from_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
     let matrices = || mlc.latency.iter().chain(&mlc.bandwidth);
     let with_cpus: BTreeSet<u32> =
         matrices().flat_map(|matrix| matrix.rows.iter().map(|(node, _)| *node)).collect();
-    let is_told = !with_cpus.is_empty();
-    let with_cpus = if is_told { with_cpus } else { BTreeSet::from([0]) };
+    let has_cpu_nodes = !with_cpus.is_empty();
+    let with_cpus = if has_cpu_nodes { with_cpus } else { BTreeSet::from([0]) };
     // MLC reports the whole system: divide evenly among the nodes with CPUs.
     let of_system = with_cpus.len() as f64;
     let whole = |kind, mix, mbps: f64| {
@@ -83,16 +84,17 @@ fn from_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
     };
     for Most { traffic, mbps } in &mlc.most {
         let Some(mix) = Mlc::mix(traffic) else { continue };
-        points.extend(whole("bandwidth", mix, *mbps));
+        points.extend(whole(PointKind::Bandwidth, mix, *mbps));
     }
-    let reads = |(place, mbps)| traffic_point("bandwidth", place, Mix::READ, mbps / 1000.0);
+    let reads =
+        |(place, mbps)| traffic_point(PointKind::Bandwidth, place, Mix::READ, mbps / 1000.0);
     points.extend(mlc.bandwidth.iter().flat_map(pairs).map(reads));
     for MlcTable { traffic, rows } in &mlc.loaded {
         let mix = Mlc::mix(traffic).unwrap_or(Mix::READ);
         // MLC begins with the highest load, a record with the lowest. MLC's delays are in cycles.
         for row in rows.iter().rev() {
             let latency_ns = Some(row.latency_ns);
-            let of_nodes = whole("loaded", mix, row.mbps);
+            let of_nodes = whole(PointKind::Loaded, mix, row.mbps);
             points.extend(of_nodes.map(|point| MeasuredPoint { latency_ns, ..point }));
         }
     }
@@ -108,7 +110,7 @@ fn from_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
             "MLC gives the bandwidth of the whole system: it is divided evenly among nodes {list}, \
              each with its own memory"
         ));
-    } else if has_whole && !is_told {
+    } else if has_whole && !has_cpu_nodes {
         record.notes.push(
             "MLC gives the bandwidth of the whole system, and the text does not say how many \
              sockets it has: all of it is given to node 0, which is right for one socket; the \
@@ -127,9 +129,9 @@ fn pairs(matrix: &Matrix) -> impl Iterator<Item = ((u32, u32), f64)> {
     })
 }
 
-fn point_at(kind: &str, (cpu, memory): (u32, u32)) -> MeasuredPoint {
+fn point_at(kind: PointKind, (cpu, memory): (u32, u32)) -> MeasuredPoint {
     MeasuredPoint {
-        kind: kind.into(),
+        kind,
         cpu_node: cpu,
         memory_node: Some(memory),
         nodes: vec![memory],
@@ -138,7 +140,7 @@ fn point_at(kind: &str, (cpu, memory): (u32, u32)) -> MeasuredPoint {
     }
 }
 
-fn traffic_point(kind: &str, place: (u32, u32), mix: Mix, gbps: f64) -> MeasuredPoint {
+fn traffic_point(kind: PointKind, place: (u32, u32), mix: Mix, gbps: f64) -> MeasuredPoint {
     let read_share = mix.read_share();
     // The controller reads each line before an ordinary store. The program did not request those
     // reads: as many bytes as are written.
@@ -152,11 +154,11 @@ fn traffic_point(kind: &str, place: (u32, u32), mix: Mix, gbps: f64) -> Measured
     }
 }
 
-/// A record of a machine of which only the nodes are known, each with whether it has CPUs.
+/// A record of a machine of which only the nodes are known: `true` for a node with CPUs.
 fn record(source: &str, nodes: &[(u32, bool)], points: Vec<MeasuredPoint>) -> MeasureDocument {
     let node = |(node, has_cpus): &(u32, bool)| MachineNode {
         node: *node,
-        cpus: if *has_cpus { "CPUs that are not told".into() } else { String::new() },
+        cpus: if *has_cpus { "unknown CPUs".into() } else { String::new() },
         ..MachineNode::default()
     };
     let nodes = nodes.iter().map(node).collect();
@@ -166,12 +168,12 @@ fn record(source: &str, nodes: &[(u32, bool)], points: Vec<MeasuredPoint>) -> Me
         record.add(point);
     }
     for point in &mut record.points {
-        point.quality = QUALITY_UNKNOWN.into();
+        point.quality = Quality::Unassessed(QUALITY_UNKNOWN.into());
     }
-    record.quality = QUALITY_UNKNOWN.into();
+    record.quality = Quality::Unassessed(QUALITY_UNKNOWN.into());
     record.notes.push(format!("read from {source}"));
     record.source = Some(source.into());
-    record.stop("done", "it was measured by another tool");
+    record.stop(MeasureStop::Done, "it was measured by another tool");
     record
 }
 
@@ -209,14 +211,15 @@ pub fn mess(record: &MeasureDocument) -> Result<String, String> {
 /// # Errors
 /// When the record has no point of a kind that MLC prints.
 pub fn mlc(record: &MeasureDocument) -> Result<String, String> {
-    let idle = record.points_of_kind("idle").filter(|point| point.pattern == "random");
-    let reads = record.points_of_kind("bandwidth").filter(|point| mix(point) == Some(Mix::READ));
+    let idle = record.points_of_kind(PointKind::Idle).filter(|point| point.pattern == "random");
+    let reads =
+        record.points_of_kind(PointKind::Bandwidth).filter(|point| mix(point) == Some(Mix::READ));
     let node = first_node(record);
     let own = |point: &&MeasuredPoint| point.memory_node == node;
     let systems = nodes_of_system(record);
     let most = TRAFFIC.iter().filter_map(|(theirs, ours)| {
         let wanted = ours.parse().ok();
-        let mut points = record.points_of_kind("bandwidth").filter(own);
+        let mut points = record.points_of_kind(PointKind::Bandwidth).filter(own);
         let gbps = controller_gbps(points.find(|point| mix(point) == wanted)?)?;
         Some(Most { traffic: (*theirs).into(), mbps: gbps * 1000.0 * systems })
     });
@@ -325,11 +328,12 @@ Delay\t(ns)\tMB/sec
 ";
 
     #[test]
-    fn what_mlc_prints_is_a_record_and_comes_back() {
+    fn output_of_mlc_becomes_a_record_and_back() {
         let record = read("mlc.txt", MLC).unwrap().unwrap();
-        let kinds: Vec<(&str, Option<u32>)> =
-            record.points.iter().map(|it| (it.kind.as_str(), it.memory_node)).collect();
-        let expected = ["idle", "idle", "bandwidth", "bandwidth", "loaded", "loaded"];
+        let kinds: Vec<(PointKind, Option<u32>)> =
+            record.points.iter().map(|it| (it.kind, it.memory_node)).collect();
+        let expected = [PointKind::Idle, PointKind::Bandwidth, PointKind::Loaded].map(|it| [it; 2]);
+        let expected = expected.concat();
         assert_eq!(kinds.iter().map(|it| it.0).collect::<Vec<_>>(), expected);
         assert_eq!(kinds[1].1, Some(1));
         // Two lines are read and one is written at the controller: one is loaded, one stored.
@@ -339,7 +343,7 @@ Delay\t(ns)\tMB/sec
         let text = mlc(&record).unwrap();
         let again = read("again.txt", &text).unwrap().unwrap();
         let bare = |record: &MeasureDocument| {
-            let of = |it: &MeasuredPoint| (it.kind.clone(), it.modelled_gbps, it.latency_ns);
+            let of = |it: &MeasuredPoint| (it.kind, it.modelled_gbps, it.latency_ns);
             record.points.iter().map(of).collect::<Vec<_>>()
         };
         let also: Vec<_> =
@@ -353,13 +357,13 @@ Delay\t(ns)\tMB/sec
         let two = MLC.replace(row, &format!("{row}       1\t 139.4\t  81.1\t\n"));
         let record = read("mlc.txt", &two).unwrap().unwrap();
         let found: Vec<(u32, Option<u32>, Option<f64>)> = record
-            .points_of_kind("loaded")
+            .points_of_kind(PointKind::Loaded)
             .map(|point| (point.cpu_node, point.memory_node, point.modelled_gbps))
             .collect();
         let of = |node: u32, gbps: f64| (node, Some(node), Some(gbps));
         assert_eq!(found, [of(0, 10.0), of(1, 10.0), of(0, 112.705), of(1, 112.705)]);
         let of_node = |node: u32| {
-            let points = record.points_of_kind("bandwidth");
+            let points = record.points_of_kind(PointKind::Bandwidth);
             points.filter(|it| it.memory_node == Some(node)).count()
         };
         assert_eq!((of_node(0), of_node(1)), (2, 2));

@@ -57,8 +57,8 @@ pub struct InstalledDimm {
 }
 
 /// Splits a value into the value and the reason why it is unknown; one of the two is `None`.
-fn known_or_reason<T: Clone>(told: &Known<T>) -> (Option<T>, Option<String>) {
-    (told.as_ref().ok().cloned(), told.as_ref().err().cloned())
+fn known_or_reason<T: Clone>(known: &Known<T>) -> (Option<T>, Option<String>) {
+    (known.as_ref().ok().cloned(), known.as_ref().err().cloned())
 }
 
 impl MeasuredMachine {
@@ -116,7 +116,7 @@ impl MeasuredMachine {
     /// Properties of the machine as pairs of a name and a text, for tables and for `compare`.
     pub fn facts(&self) -> Vec<(&'static str, String)> {
         let or = |value: Option<String>, unknown: &Option<String>| {
-            let why = unknown.as_deref().unwrap_or("the machine does not say");
+            let why = unknown.as_deref().unwrap_or("the machine does not report it");
             value.unwrap_or_else(|| format!("unknown: {why}"))
         };
         let silent = &None;
@@ -142,7 +142,7 @@ impl MeasuredMachine {
             ("product", or(self.product.clone(), silent)),
             ("guest of", self.virtualisation.clone().unwrap_or_else(|| "nothing it knows".into())),
             ("nodes", nodes.collect::<Vec<_>>().join("; ")),
-            ("caches, as told", caches.collect::<Vec<_>>().join(", ")),
+            ("caches, as reported", caches.collect::<Vec<_>>().join(", ")),
             ("DIMMs", or(self.dimms.as_ref().map(|dimms| slots_text(dimms)), &self.dimms_unknown)),
             ("governor", or(self.governor.clone(), &self.governor_unknown)),
             ("turbo", or(turbo, &self.turbo_unknown)),

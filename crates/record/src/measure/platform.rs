@@ -6,7 +6,7 @@
 //! in flight / bandwidth. Example: 60 GB/s with 12000 bytes in flight is 200 ns, so a maximum of 50
 //! GB/s gets 240 ns. The provenance of that point is `assumed`.
 
-use super::{MeasureDocument, MeasuredPoint};
+use super::{MeasureDocument, MeasuredPoint, PointKind};
 use crate::rounded;
 use interleaf_model::{
     curve::{Curve, CurvePoint},
@@ -108,7 +108,7 @@ fn idle_ns(tier: &Tier) -> f64 {
 /// Outstanding lines of a core by Little's law, at the highest load of the fastest tier; 1 to
 /// 10000.
 fn lines_per_core(record: &MeasureDocument, tier: &Tier) -> f64 {
-    let loaded = points_on_node(record, "loaded", tier.node);
+    let loaded = points_on_node(record, PointKind::Loaded, tier.node);
     let lines = loaded.filter_map(|point| {
         let bytes = controller_gbps(point)? * point.latency_ns?;
         Some(bytes / LINE_BYTES / f64::from(point.threads.max(1)))
@@ -120,7 +120,7 @@ fn lines_per_core(record: &MeasureDocument, tier: &Tier) -> f64 {
 /// preferred, else the node measured first.
 fn points_on_node<'a>(
     record: &'a MeasureDocument,
-    kind: &'a str,
+    kind: PointKind,
     node: u32,
 ) -> impl Iterator<Item = &'a MeasuredPoint> + 'a {
     let of =
@@ -153,7 +153,7 @@ fn curves(
 ) -> Result<Option<(Curves, Vec<String>)>, String> {
     let measured = |provenance| Figure { provenance, source: source.into() };
     let mut groups: Vec<(Mix, Vec<CurvePoint>)> = vec![];
-    for point in points_on_node(record, "loaded", node) {
+    for point in points_on_node(record, PointKind::Loaded, node) {
         let (Some(mix), Some(gbps), Some(ns)) =
             (mix(point), controller_gbps(point), point.latency_ns)
         else {
@@ -170,7 +170,7 @@ fn curves(
     let Some((_, known)) = groups.first() else { return Ok(None) };
     let idle = known.iter().map(|point| point.latency_ns).fold(f64::INFINITY, f64::min);
     let in_flight = known.iter().map(CurvePoint::in_flight_bytes).fold(0.0, f64::max);
-    for point in points_on_node(record, "bandwidth", node) {
+    for point in points_on_node(record, PointKind::Bandwidth, node) {
         let (Some(mix), Some(gbps)) = (mix(point), controller_gbps(point)) else { continue };
         if groups.iter().any(|(known, _)| *known == mix) || gbps <= 0.0 {
             continue;
@@ -190,12 +190,12 @@ fn curves(
     }
     let (mut curves, mut left_out) = (vec![], vec![]);
     for (mix, points) in groups {
-        let given = points.len();
+        let count = points.len();
         let (curve, noisy) = Curve::from_measured(points)
             .map_err(|why| format!("the curve of {mix} on node {node}: {why}"))?;
         if noisy > 0 {
             left_out.push(format!(
-                "node {node}, {mix}: {noisy} of {given} points are left out, since noise put them \
+                "node {node}, {mix}: {noisy} of {count} points are left out, since noise put them \
                  in the way of a curve"
             ));
         }

@@ -16,9 +16,9 @@ pub fn record() -> MeasureDocument {
     MeasureDocument::new("all", machine, SettingsDocument::default())
 }
 
-fn point(kind: &str, mix: &str, gbps: f64) -> MeasuredPoint {
+fn point(kind: PointKind, mix: &str, gbps: f64) -> MeasuredPoint {
     MeasuredPoint {
-        kind: kind.into(),
+        kind,
         mix: Some(mix.into()),
         pattern: "sequential".into(),
         threads: 2,
@@ -33,10 +33,10 @@ fn point(kind: &str, mix: &str, gbps: f64) -> MeasuredPoint {
 
 fn loaded(node: u32, gbps: f64, ns: f64) -> MeasuredPoint {
     let memory_node = Some(node);
-    MeasuredPoint { memory_node, latency_ns: Some(ns), ..point("loaded", "R", gbps) }
+    MeasuredPoint { memory_node, latency_ns: Some(ns), ..point(PointKind::Loaded, "R", gbps) }
 }
 
-fn weighted(kind: &str, weights: &[u16], gbps: f64) -> MeasuredPoint {
+fn weighted(kind: PointKind, weights: &[u16], gbps: f64) -> MeasuredPoint {
     let weights = Some(weights.to_vec());
     MeasuredPoint { weights, memory_node: None, ..point(kind, "R", gbps) }
 }
@@ -46,7 +46,7 @@ fn the_best_weights_are_those_with_the_most_bandwidth() {
     let mut record = record();
     // The first row of the white paper's section IV.A.
     for (weights, gbps) in [([1, 0], 556.0), ([2, 1], 590.0), ([3, 1], 690.0), ([0, 1], 205.0)] {
-        record.add(weighted("interleave", &weights, gbps));
+        record.add(weighted(PointKind::Interleave, &weights, gbps));
     }
     let best = &record.best_weights[0];
     assert_eq!((best.weights.as_slice(), best.beyond_spread), (&[3, 1][..], Some(true)));
@@ -63,7 +63,7 @@ fn the_best_weights_move_with_the_load() {
     for (weights, points) in curves {
         for (gbps, ns) in points {
             let latency_ns = Some(ns);
-            record.add(MeasuredPoint { latency_ns, ..weighted("loaded", &weights, gbps) });
+            record.add(MeasuredPoint { latency_ns, ..weighted(PointKind::Loaded, &weights, gbps) });
         }
     }
     let loads = &record.best_by_load;
@@ -74,11 +74,11 @@ fn the_best_weights_move_with_the_load() {
 }
 
 #[test]
-fn a_point_says_why_it_cannot_be_trusted() {
+fn an_unreliable_point_has_a_reason() {
     let judged = |change: &dyn Fn(&mut MeasuredPoint)| {
-        let mut point = point("bandwidth", "R", 20.0);
+        let mut point = point(PointKind::Bandwidth, "R", 20.0);
         change(&mut point);
-        point.assess()
+        point.assess().to_string()
     };
     assert_eq!(judged(&|_| {}), "good");
     assert_eq!(judged(&|point| point.spread = 0.12), "noisy: repeats spread by 12 %");
@@ -100,11 +100,11 @@ fn a_record_is_noisy_where_many_points_are() {
     let mut record = record();
     for at in 0..10 {
         let spread = if at < 1 { 0.2 } else { 0.0 };
-        record.add(MeasuredPoint { spread, ..point("bandwidth", "R", 1.0) });
+        record.add(MeasuredPoint { spread, ..point(PointKind::Bandwidth, "R", 1.0) });
     }
-    assert_eq!(record.quality, "good", "one of ten");
-    record.add(MeasuredPoint { spread: 0.2, ..point("bandwidth", "R", 1.0) });
-    assert!(record.quality.starts_with("noisy: 2 of 11"), "{}", record.quality);
+    assert_eq!(record.quality, Quality::Good, "one of ten");
+    record.add(MeasuredPoint { spread: 0.2, ..point(PointKind::Bandwidth, "R", 1.0) });
+    assert!(record.quality.to_string().starts_with("noisy: 2 of 11"), "{}", record.quality);
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_record_becomes_a_platform() {
             record.add(loaded(node, scale * gbps, ns / scale));
         }
     }
-    record.add(point("bandwidth", "W2", 250.0));
+    record.add(point(PointKind::Bandwidth, "W2", 250.0));
     let exported = platform::platform(&record, "mine", "mine.json").unwrap();
     let files = |name: &str| {
         let found = exported.curves.iter().find(|(file, _)| name == format!("mine{file}"));
@@ -153,10 +153,10 @@ fn a_disturbed_point_does_not_become_the_latency_of_a_platform() {
 }
 
 #[test]
-fn a_document_is_read_as_it_was_written() {
+fn a_document_round_trips() {
     let mut record = record();
     record.add(loaded(0, 1.0, 100.0));
-    record.add(weighted("interleave", &[3, 1], 5.0));
+    record.add(weighted(PointKind::Interleave, &[3, 1], 5.0));
     let text = crate::json(&record);
     assert_eq!(serde_json::from_str::<MeasureDocument>(&text).unwrap(), record);
     for figure in record.figures() {

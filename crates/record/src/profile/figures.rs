@@ -1,7 +1,7 @@
 //! Figures of a profile: quantities over the time of the run.
 
 use super::{AppDocument, ProfileDocument, SampleDocument, SlotsDocument};
-use crate::figure::{Figure, Series, SeriesKind};
+use crate::figure::{Figure, Scale, Series, SeriesKind};
 
 const GIB: f64 = 1_073_741_824.0;
 
@@ -28,6 +28,7 @@ impl AppDocument {
             id: id.into(),
             title: title.into(),
             y_from: 0.0,
+            scale: Scale::Linear,
             x_label: "time, s".into(),
             y_label: y_label.into(),
             categories: vec![],
@@ -83,7 +84,7 @@ impl AppDocument {
             series.push(drawn("phases", self.tiers.len(), ends.collect()));
         }
         Figure {
-            caption: "What memory carried: of a tier for whoever asked.".into(),
+            caption: "Traffic of each tier, of all programs.".into(),
             ..self.figure("bandwidth", "Bandwidth", "GB/s", series)
         }
     }
@@ -108,7 +109,7 @@ impl AppDocument {
             self.line("resident", self.tiers.len(), |it| Some(it.resident_bytes? as f64 / GIB)),
         );
         Figure {
-            caption: "Where the memory of the command and of what it started was.".into(),
+            caption: "Placement of the memory of the command and its descendants.".into(),
             ..self.figure("placement", "Memory", "GiB", series)
         }
     }

@@ -233,9 +233,9 @@ impl SampleDocument {
 
     /// Mean resident memory, weighted by span; `None` when never sampled.
     pub fn mean_resident_bytes(samples: &[Self]) -> Option<f64> {
-        let looked = || samples.iter().filter_map(|it| Some((it.span_s, it.resident_bytes?)));
-        let span: f64 = looked().map(|(span_s, _)| span_s).sum();
-        (span > 0.0).then(|| looked().map(|(span_s, it)| span_s * it as f64).sum::<f64>() / span)
+        let resident = || samples.iter().filter_map(|it| Some((it.span_s, it.resident_bytes?)));
+        let span: f64 = resident().map(|(span_s, _)| span_s).sum();
+        (span > 0.0).then(|| resident().map(|(span_s, it)| span_s * it as f64).sum::<f64>() / span)
     }
 }
 

@@ -31,10 +31,13 @@ fn sample(time_s: f64, tiers: &[TrafficDocument]) -> SampleDocument {
 }
 
 fn app(samples: Vec<SampleDocument>) -> AppDocument {
-    let tier =
-        |node| ProfileTier { name: format!("node {node}"), kind: "dram".into(), nodes: vec![node] };
+    let tier = |node| ProfileTier {
+        name: format!("node {node}"),
+        kind: TierKindName::Dram,
+        nodes: vec![node],
+    };
     AppDocument {
-        kind: "app".into(),
+        kind: AppKind::App,
         command: vec![],
         dry_run: false,
         exit_code: Some(0),
@@ -54,7 +57,7 @@ fn app(samples: Vec<SampleDocument>) -> AppDocument {
 }
 
 #[test]
-fn the_whole_is_what_the_samples_sum_to() {
+fn totals_are_the_sums_of_the_samples() {
     let quiet = [tier(3.0, 1.0), tier(0.0, 0.0)];
     let busy = [tier(20.0, 10.0), tier(4.0, 6.0)];
     let samples = (1..=4).map(|s| sample(f64::from(s), if s <= 2 { &quiet } else { &busy }));
@@ -81,7 +84,7 @@ fn the_whole_is_what_the_samples_sum_to() {
 }
 
 #[test]
-fn what_is_not_counted_is_not_0() {
+fn uncounted_quantities_are_absent() {
     let mut app = app(vec![sample(1.0, &[TrafficDocument::default(); 2])]);
     app.samples[0].energy_j = vec![None];
     app.summarise(1.0, RunTotals::default());
@@ -93,7 +96,7 @@ fn what_is_not_counted_is_not_0() {
 }
 
 #[test]
-fn the_commands_own_traffic_stands_in_where_tiers_are_not_counted() {
+fn traffic_of_the_command_replaces_uncounted_tiers() {
     let counted = |time_s: f64, bytes: f64| SampleDocument {
         command_bytes: Some(bytes),
         ..sample(time_s, &[TrafficDocument::default(); 2])

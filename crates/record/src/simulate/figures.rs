@@ -2,7 +2,7 @@
 
 use super::{SimulateDocument, SimulatedPeriod, WorkloadDocument};
 use crate::{
-    figure::{Figure, Series, SeriesKind},
+    figure::{Figure, Scale, Series, SeriesKind},
     predict::weights_text,
 };
 
@@ -16,11 +16,12 @@ impl SimulateDocument {
         figures
     }
 
-    fn figure(&self, id: &str, what: &str, y_label: &str, series: Vec<Series>) -> Figure {
+    fn figure(&self, id: &str, title: &str, y_label: &str, series: Vec<Series>) -> Figure {
         Figure {
             id: id.into(),
-            title: format!("{what}: {} under {} on {}", self.scenario, self.policy, self.platform),
+            title: format!("{title}: {} under {} on {}", self.scenario, self.policy, self.platform),
             y_from: 0.0,
+            scale: Scale::Linear,
             x_label: "time, s".into(),
             y_label: y_label.into(),
             categories: vec![],
@@ -50,7 +51,8 @@ impl SimulateDocument {
         let lowest = lowest.copied().fold(100.0, f64::min);
         Figure {
             y_from: share_axis_from(lowest),
-            caption: "Each point is a decision; it says why where the mouse points.".into(),
+            scale: Scale::Linear,
+            caption: "Each point is a decision; the mouse shows its reason.".into(),
             ..self.figure("shares", "Where pages go", &y_label, series)
         }
     }
@@ -156,6 +158,7 @@ impl SimulateDocument {
             id: "policies".into(),
             title: format!("Policies side by side: {} on {}", self.scenario, self.platform),
             y_from: 0.0,
+            scale: Scale::Linear,
             x_label: "policy".into(),
             y_label: "speed-up over the first tier alone, search included".into(),
             categories: policies.iter().map(|(name, _)| (*name).to_string()).collect(),

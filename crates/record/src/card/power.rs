@@ -1,0 +1,139 @@
+//! Power failures of cards.
+
+use crate::rounded;
+use interleaf_card::{
+    card::Card,
+    fio::Job,
+    power::{Cause, PowerFailure, PowerSweep, RestoreState},
+};
+use serde::{Deserialize, Serialize};
+
+/// Results of power failures.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PowerFailureDocument {
+    /// Moments at which the power failed.
+    pub failures: u64,
+    /// Writes that were acknowledged before a failure, summed over all failures.
+    pub acknowledged_writes: u64,
+    /// Acknowledged writes whose data were missing after recovery.
+    pub lost_writes: u64,
+    /// Writes of which a part of an atomic unit was there after recovery.
+    pub torn_writes: u64,
+    /// The largest energy of a save; 0 without saves.
+    pub flush_energy_j: f64,
+}
+
+/// Power failures of a card under one load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CardPowerFailure {
+    pub card: String,
+    /// The patterns of the load: "randwrite".
+    pub rw: String,
+    pub iodepth: u32,
+    #[serde(flatten)]
+    pub result: PowerFailureDocument,
+    /// The moment of a single failure, from the start of the measurement; null for a sweep.
+    pub at_s: Option<f64>,
+    /// Lost and torn blocks that the card did not report.
+    pub unreported_blocks: u64,
+    /// The longest save; null without saves, as for the energies.
+    pub save_s: Option<f64>,
+    pub save_energy_mean_j: Option<f64>,
+    /// The least energy that is left in the capacitor after a save.
+    pub energy_left_j: Option<f64>,
+    /// The first harmed blocks of the failure with the most.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blocks: Vec<HarmedBlockDocument>,
+    /// Faults that the recovery of that failure found.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<String>,
+}
+
+/// A block that a power failure harmed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HarmedBlockDocument {
+    pub offset_bytes: u64,
+    pub bytes: u64,
+    /// The cause in words.
+    pub cause: String,
+    /// True if a completed FLUSH, or force unit access, had promised the block.
+    pub after_flush: bool,
+}
+
+impl CardPowerFailure {
+    /// The failures of a sweep; `at_s` is the moment of a single one.
+    pub fn new(card: &Card, jobs: &[Job], at_s: Option<f64>, sweep: &PowerSweep) -> Self {
+        let mut patterns: Vec<&str> = jobs.iter().map(|job| job.rw.name()).collect();
+        patterns.dedup();
+        let worst = sweep.worst.as_ref();
+        let saves = worst.is_some_and(|failure| failure.save.is_some());
+        let of_save = |value: f64| saves.then(|| rounded(value));
+        Self {
+            card: card.name.clone(),
+            rw: patterns.join(" + "),
+            iodepth: jobs.iter().map(|job| job.iodepth).max().unwrap_or(0),
+            result: PowerFailureDocument {
+                failures: sweep.moments,
+                acknowledged_writes: sweep.acknowledged_writes,
+                lost_writes: sweep.lost_writes,
+                torn_writes: sweep.torn_writes,
+                flush_energy_j: rounded(sweep.save_energy_max_j),
+            },
+            at_s: at_s.map(rounded),
+            unreported_blocks: sweep.unreported_blocks,
+            save_s: of_save(sweep.save_seconds_max),
+            save_energy_mean_j: of_save(sweep.save_energy_mean_j),
+            energy_left_j: of_save(sweep.left_min_j.max(0.0)),
+            blocks: worst.map(harmed).unwrap_or_default(),
+            findings: worst.map(findings).unwrap_or_default(),
+        }
+    }
+}
+
+fn harmed(failure: &PowerFailure) -> Vec<HarmedBlockDocument> {
+    let block = |block: &interleaf_card::power::HarmedBlock| HarmedBlockDocument {
+        offset_bytes: block.offset,
+        bytes: block.bytes,
+        cause: cause(block.cause).into(),
+        after_flush: block.after_flush,
+    };
+    failure.blocks.iter().map(block).collect()
+}
+
+fn cause(cause: Cause) -> &'static str {
+    match cause {
+        Cause::NotDurable => "acknowledged before its data were durable",
+        Cause::Torn => "a part of its atomic unit was written",
+        Cause::CapacitorEmpty => "the capacitor was empty before its page was saved",
+        Cause::NoGoodBlock => "the NAND had no good block for its page",
+        Cause::Uncorrectable => "its saved page has more bit errors than ECC corrects",
+    }
+}
+
+/// Faults of the save and of the restore.
+fn findings(failure: &PowerFailure) -> Vec<String> {
+    let mut found = vec![];
+    if let Some(save) = &failure.save {
+        if save.programmed < save.pages {
+            found.push(format!(
+                "{} of {} pages were saved: the save needs {:.1} J",
+                save.programmed, save.pages, save.needed_j
+            ));
+        }
+        if save.remapped > 0 {
+            let pages = if save.remapped == 1 { "page" } else { "pages" };
+            let remapped = save.remapped;
+            found.push(format!("{remapped} {pages} failed to program and went to other blocks"));
+        }
+    }
+    if let Some(restore) = &failure.restore {
+        let state = match restore.state {
+            RestoreState::Complete => None,
+            RestoreState::Partial => Some("a part of the memory was restored"),
+            RestoreState::Nothing => Some("nothing was restored"),
+        };
+        let missing = restore.missing + restore.uncorrectable;
+        found.extend(state.map(|state| format!("{state}: {missing} pages are missing")));
+    }
+    found
+}

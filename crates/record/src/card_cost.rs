@@ -1,0 +1,90 @@
+//! Energy, endurance and price of cards, as `interleaf.simulate.card.cost/1`.
+//!
+//! `interleaf simulate card cost` writes the document: the use for which cards are compared, and
+//! a table with a row for each quantity and a value for each card.
+
+use super::rounded;
+use interleaf_card::cost::{ComparisonRow, CostInputs, CostSettings, Item, Locality, Prices};
+use serde::Serialize;
+
+pub const SCHEMA: &str = "interleaf.simulate.card.cost/1";
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CardCostDocument {
+    pub schema: String,
+    pub cards: Vec<String>,
+    pub io_bytes: u32,
+    pub write_gbps: f64,
+    /// The part of the writes that go to `hot_bytes`; null for evenly distributed writes.
+    pub hot_share: Option<f64>,
+    pub hot_bytes: Option<u64>,
+    pub power_failures_per_year: f64,
+    pub rows: Vec<CostRow>,
+    /// Prices with their sources; empty without a file of prices.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub prices: Vec<PriceDocument>,
+}
+
+/// A quantity of all cards.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CostRow {
+    pub quantity: String,
+    pub unit: String,
+    /// A value for each card; null if the card has no such quantity.
+    pub values: Vec<Option<f64>>,
+}
+
+/// The price of a GB or of a piece.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PriceDocument {
+    pub item: String,
+    pub amount: f64,
+    pub unit: String,
+    pub source: String,
+    pub date: String,
+}
+
+impl CardCostDocument {
+    pub fn new(
+        cards: &[CostInputs],
+        settings: &CostSettings,
+        rows: &[ComparisonRow],
+        prices: Option<&Prices>,
+    ) -> Self {
+        let (hot_share, hot_bytes) = match settings.locality {
+            Locality::Uniform => (None, None),
+            Locality::Hot { part, bytes } => (Some(rounded(part)), Some(bytes)),
+        };
+        let row = |row: &ComparisonRow| CostRow {
+            quantity: row.name.clone(),
+            unit: row.unit.clone(),
+            values: row.values.iter().map(|value| value.map(rounded)).collect(),
+        };
+        Self {
+            schema: SCHEMA.into(),
+            cards: cards.iter().map(|card| card.name.clone()).collect(),
+            io_bytes: settings.io_bytes,
+            write_gbps: rounded(1e-9 * settings.write_rate),
+            hot_share,
+            hot_bytes,
+            power_failures_per_year: rounded(settings.failures_a_year),
+            rows: rows.iter().map(row).collect(),
+            prices: prices.map(of_file).unwrap_or_default(),
+        }
+    }
+}
+
+fn of_file(prices: &Prices) -> Vec<PriceDocument> {
+    let unit = |item: Item| match item.is_by_capacity() {
+        true => format!("{}/GB", prices.currency),
+        false => prices.currency.clone(),
+    };
+    let document = |(item, price): (Item, &interleaf_card::cost::Price)| PriceDocument {
+        item: item.name().into(),
+        amount: rounded(price.amount),
+        unit: unit(item),
+        source: price.source.clone(),
+        date: price.date.clone(),
+    };
+    prices.all().map(document).collect()
+}

@@ -1,0 +1,347 @@
+//! `interleaf.simulate.card/1` as text, Markdown, HTML and CSV.
+
+mod latency;
+
+use super::{
+    chart,
+    curve_file::CurveFile,
+    number, signed_percent,
+    table::{Table, escaped},
+};
+use interleaf_model::units::Bytes;
+use interleaf_record::card::{CardDocument, CardPoint, CardPowerFailure, CardSettings, STORAGE};
+
+/// Up to this number of points, each has its latencies in the text, as fio prints them.
+const DETAILED_MAX: usize = 4;
+
+/// Harmed blocks of a card in the text; the document has more.
+const BLOCKS_MAX: usize = 8;
+
+/// The document as text for a terminal.
+pub fn text(document: &CardDocument) -> String {
+    let mut text = format!("{}\n\n", verdict(document));
+    text += &document.cards.iter().map(|card| setting(card) + "\n").collect::<String>();
+    text += &format!("\n{}", table(document).text());
+    if document.points.len() <= DETAILED_MAX {
+        text += &document.points.iter().map(latency::text).collect::<String>();
+    } else {
+        let charts = document.figures();
+        let charts = charts.iter().map(chart::text).filter(|chart| !chart.is_empty());
+        text += &charts.map(|chart| format!("\n{chart}")).collect::<String>();
+    }
+    if !document.power_failures.is_empty() {
+        text += &format!("\npower failure\n{}", power_table(document).text());
+        text += &findings(document).iter().map(|line| format!("{line}\n")).collect::<String>();
+    }
+    text += &document.notes.iter().map(|note| format!("note: {note}\n")).collect::<String>();
+    if let Some(timing) = &document.timing {
+        let rate = number(timing.ios_per_s * 1e-6);
+        text += &format!("\n{} s, {rate} million I/Os a second\n", number(timing.wall_s));
+    }
+    text
+}
+
+/// The title of its page.
+pub fn title(document: &CardDocument) -> String {
+    let cards: Vec<&str> = document.cards.iter().map(|card| card.name.as_str()).collect();
+    let loads = document.loads();
+    match &loads[..] {
+        [load] => format!("{}: {}", cards.join(" and "), load.title()),
+        _ => cards.join(" and "),
+    }
+}
+
+/// The result in one line.
+pub fn verdict(document: &CardDocument) -> String {
+    let Some(sum) = &document.power_failure else { return comparison(document) };
+    match sum.lost_writes + sum.torn_writes {
+        0 => format!(
+            "no write was lost or torn in {} power failures; {}",
+            sum.failures,
+            comparison(document)
+        ),
+        _ => format!(
+            "{} of {} acknowledged writes were lost and {} torn, summed over {} power failures",
+            sum.lost_writes, sum.acknowledged_writes, sum.torn_writes, sum.failures
+        ),
+    }
+}
+
+/// The best point of a card, or the last card beside the first.
+fn comparison(document: &CardDocument) -> String {
+    let best = |card: &str| {
+        let points = document.points.iter().filter(|point| point.card == card);
+        points.max_by(|a, b| a.iops.total_cmp(&b.iops).then(b.iodepth.cmp(&a.iodepth)))
+    };
+    let Some(first) = document.cards.first().and_then(|card| best(&card.name)) else {
+        return "no card was simulated".into();
+    };
+    if document.cards.len() == 1 {
+        return format!(
+            "{} gives {} of {} at depth {}, mean completion latency {} us; the {} limits it",
+            first.card,
+            iops(first.iops),
+            first.title(),
+            first.iodepth,
+            number(first.clat_us.mean),
+            first.bound_by,
+        );
+    }
+    let same = |point: &&CardPoint| {
+        point.card != first.card && point.load() == first.load() && point.iodepth == first.iodepth
+    };
+    let others: Vec<String> =
+        document.points.iter().filter(same).map(|p| beside(p, first)).collect();
+    format!("at depth {} of {}: {}", first.iodepth, first.title(), others.join("; "))
+}
+
+/// A point compared with that of the first card.
+fn beside(point: &CardPoint, first: &CardPoint) -> String {
+    let ratio = |ours: f64, theirs: f64| match theirs > 0.0 {
+        true => signed_percent(ours / theirs - 1.0),
+        false => "-".into(),
+    };
+    let limit = match point.bound_by == first.bound_by {
+        true => format!("the {} limits both", point.bound_by),
+        false => format!("limited by the {} and by the {}", point.bound_by, first.bound_by),
+    };
+    format!(
+        "{} has {} IOPS and {} mean completion latency against {} ({}, {} us); {limit}",
+        point.card,
+        ratio(point.iops, first.iops),
+        ratio(point.clat_us.mean, first.clat_us.mean),
+        first.card,
+        iops(first.iops),
+        number(first.clat_us.mean),
+    )
+}
+
+/// IOPS as fio writes them: "1310k IOPS".
+fn iops(value: f64) -> String {
+    match value {
+        _ if value >= 1e6 => format!("{:.2} million IOPS", 1e-6 * value),
+        _ if value >= 1e4 => format!("{:.0}k IOPS", 1e-3 * value),
+        _ => format!("{value:.0} IOPS"),
+    }
+}
+
+fn setting(card: &CardSettings) -> String {
+    format!(
+        "{}: {}, {}, {}; a write is durable when {}",
+        card.name,
+        Bytes::new(card.capacity_bytes),
+        card.link,
+        card.memory,
+        card.durable,
+    )
+}
+
+/// The document as Markdown.
+pub fn markdown(document: &CardDocument) -> String {
+    let cards = document.cards.iter().map(|card| format!("- {}\n", setting(card)));
+    let mut text = format!("# {}\n\n{}\n\n", title(document), verdict(document));
+    text += &cards.collect::<String>();
+    text += &format!("\n{}", table(document).markdown());
+    text += &format!("\n{}", latency::table(document).markdown());
+    if !document.power_failures.is_empty() {
+        text += &format!("\n## Power failure\n\n{}", power_table(document).markdown());
+    }
+    let lines = findings(document).into_iter().chain(document.notes.iter().cloned());
+    text + &lines.map(|line| format!("\n{line}\n")).collect::<String>()
+}
+
+/// The tables of the document as HTML.
+pub fn html_tables(document: &CardDocument) -> String {
+    let cards = document.cards.iter().map(|card| format!("<li>{}</li>\n", escaped(&setting(card))));
+    let mut html = format!("<ul class=\"source\">\n{}</ul>\n", cards.collect::<String>());
+    html += &table(document).html();
+    html += &format!(
+        "<details><summary>Percentiles of the completion latency</summary>\n{}</details>\n",
+        latency::table(document).html()
+    );
+    html += &format!(
+        "<details><summary>Utilisation</summary>\n{}</details>\n",
+        utilisation(document).html()
+    );
+    if !document.power_failures.is_empty() {
+        html += &format!("<h3>Power failure</h3>\n{}", power_table(document).html());
+    }
+    let lines = findings(document).into_iter().chain(document.notes.iter().cloned());
+    html + &lines.map(|line| format!("<p>{}</p>\n", escaped(&line))).collect::<String>()
+}
+
+fn table(document: &CardDocument) -> Table {
+    let mut header = vec![
+        "card", "load", "depth", "IOPS", "GB/s", "slat us", "clat us", "p50", "p99", "p99.99",
+        "p99.9999", "max", "bound by",
+    ];
+    let has_sync = document.points.iter().any(|point| point.sync_us.is_some());
+    header.extend(has_sync.then_some("sync us"));
+    let mut table = Table::new(&header);
+    for point in &document.points {
+        let clat = &point.clat_us;
+        let numbers = [
+            point.bandwidth_gbps,
+            point.slat_us.mean,
+            clat.mean,
+            clat.p50,
+            clat.p99,
+            clat.p99_99,
+            clat.p99_9999,
+            clat.max,
+        ];
+        let head = [
+            point.card.clone(),
+            point.title(),
+            point.iodepth.to_string(),
+            format!("{:.0}", point.iops),
+        ];
+        let sync = point.sync_us.as_ref().map_or("-".into(), |sync| number(sync.mean));
+        let tail = [point.bound_by.clone()].into_iter().chain(has_sync.then_some(sync));
+        table.row(head.into_iter().chain(numbers.map(number)).chain(tail));
+    }
+    table
+}
+
+/// Busy shares of the components, a column for each.
+fn utilisation(document: &CardDocument) -> Table {
+    let mut names: Vec<&str> = vec![];
+    for component in document.points.iter().flat_map(|point| &point.utilisation) {
+        if !names.contains(&component.component.as_str()) {
+            names.push(&component.component);
+        }
+    }
+    let header = ["card", "load", "depth"].iter().chain(&names).map(ToString::to_string);
+    let mut table = Table::with_header(header.collect());
+    for point in &document.points {
+        let share = |name: &&str| {
+            let found = point.utilisation.iter().find(|part| part.component == **name);
+            found.map_or(String::new(), |part| format!("{:.1} %", 100.0 * part.busy_share))
+        };
+        let head = [point.card.clone(), point.title(), point.iodepth.to_string()];
+        table.row(head.into_iter().chain(names.iter().map(share)));
+    }
+    table
+}
+
+fn power_table(document: &CardDocument) -> Table {
+    let mut table = Table::new(&[
+        "card",
+        "load",
+        "depth",
+        "failures",
+        "acknowledged",
+        "lost",
+        "torn",
+        "save s",
+        "save J",
+        "J left",
+    ]);
+    for failure in &document.power_failures {
+        let result = &failure.result;
+        table.row([
+            failure.card.clone(),
+            failure.rw.clone(),
+            failure.iodepth.to_string(),
+            result.failures.to_string(),
+            result.acknowledged_writes.to_string(),
+            result.lost_writes.to_string(),
+            result.torn_writes.to_string(),
+            failure.save_s.map_or("-".into(), number),
+            failure.save_s.map_or("-".into(), |_| number(result.flush_energy_j)),
+            failure.energy_left_j.map_or("-".into(), number),
+        ]);
+    }
+    table
+}
+
+/// Harmed blocks and faults of the recovery, a line each.
+fn findings(document: &CardDocument) -> Vec<String> {
+    let of = |failure: &CardPowerFailure| {
+        let harmed = failure.blocks.iter().take(BLOCKS_MAX).map(|block| {
+            let flushed = if block.after_flush { ", after a flush" } else { "" };
+            let from = block.offset_bytes;
+            format!("{}: block {} at {from:#x}: {}{flushed}", failure.card, from / 512, block.cause)
+        });
+        let found = failure.findings.iter().map(|finding| format!("{}: {finding}", failure.card));
+        harmed.chain(found).collect::<Vec<String>>()
+    };
+    document.power_failures.iter().flat_map(of).collect()
+}
+
+/// One row for each point.
+pub fn csv(document: &CardDocument) -> String {
+    let header = [
+        "card",
+        "job",
+        "rw",
+        "bs_bytes",
+        "iodepth",
+        "numjobs",
+        "iops",
+        "bandwidth_gbps",
+        "slat_mean_us",
+        "clat_mean_us",
+        "lat_mean_us",
+    ];
+    let percentiles =
+        ["1", "5", "10", "50", "90", "95", "99", "99_9", "99_99", "99_999", "99_9999"];
+    let percentiles = percentiles.map(|name| format!("clat_p{name}_us"));
+    let header = header.iter().map(ToString::to_string).chain(percentiles);
+    let tail = ["clat_max_us", "bound_by", "access", "fsync", "sync_mean_us"].map(String::from);
+    let mut table = Table::with_header(header.chain(tail).collect());
+    for point in &document.points {
+        let clat = &point.clat_us;
+        let means = [point.iops, point.bandwidth_gbps, point.slat_us.mean, clat.mean];
+        let head = [
+            point.card.clone(),
+            point.job.clone(),
+            point.rw.clone(),
+            point.bs_bytes.to_string(),
+            point.iodepth.to_string(),
+            point.numjobs.to_string(),
+        ];
+        let numbers = means.into_iter().chain([point.lat_us.mean]);
+        let numbers = numbers.chain(clat.percentiles().map(|(_, value)| value)).chain([clat.max]);
+        let numbers = numbers.map(|value| value.to_string());
+        table.row(head.into_iter().chain(numbers).chain([
+            point.bound_by.clone(),
+            point.access.clone(),
+            point.fsync.map_or(String::new(), |stores| stores.to_string()),
+            point.sync_us.as_ref().map_or(String::new(), |sync| sync.mean.to_string()),
+        ]));
+    }
+    table.csv()
+}
+
+/// The points as a file of curves for a tier of a platform: lines of 64 bytes that arrive with the
+/// bandwidth and the mean latency of the I/Os that carry them.
+pub fn curves_csv(document: &CardDocument) -> String {
+    let mut file = CurveFile::new();
+    for load in document.loads() {
+        file.begin();
+        for point in document.points.iter().filter(|point| point.load() == load.load()) {
+            let access = match point.access.as_str() {
+                STORAGE => String::new(),
+                access => format!(" --access {access}"),
+            };
+            let source = format!(
+                "interleaf simulate card --card {}{access} --rw {} --bs {} --iodepth {}",
+                point.card, point.rw, point.bs_bytes, point.iodepth
+            );
+            file.add(mix(point), point.bandwidth_gbps, 1e3 * point.lat_us.mean, source);
+        }
+    }
+    file.csv()
+}
+
+/// The mix of a point: its read share, and its order.
+fn mix(point: &CardPoint) -> String {
+    let read_share = match (point.rwmixread, point.rw.as_str()) {
+        (Some(percent), _) => f64::from(percent.min(100)) / 100.0,
+        (None, "write" | "randwrite") => 0.0,
+        (None, _) => 1.0,
+    };
+    let order = if point.rw.starts_with("rand") { "/random" } else { "" };
+    format!("{read_share}{order}")
+}

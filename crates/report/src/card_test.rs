@@ -1,0 +1,112 @@
+//! `interleaf.simulate.card.test/1` as text and CSV.
+
+use super::{number, table::Table};
+use interleaf_record::card_test::{CardTestDocument, CardTestResult};
+
+/// Mismatches of a card in the text; the document has more.
+const LISTED_MAX: usize = 16;
+
+/// The document as text for a terminal.
+pub fn text(document: &CardTestDocument) -> String {
+    let mut text = format!(
+        "{} from {} to {}, {} cycles{}\n",
+        document.algorithm,
+        document.start,
+        document.stop,
+        document.cycles,
+        if document.init { ", all words 0 at first" } else { "" },
+    );
+    if document.algorithm == "pattern" {
+        text += &format!("pattern {}\n", document.pattern);
+    }
+    text += &document.faults.iter().map(|fault| format!("injected: {fault}\n")).collect::<String>();
+    text += &format!("\n{}", table(document).text());
+    text + &document.cards.iter().map(details).collect::<String>()
+}
+
+fn table(document: &CardTestDocument) -> Table {
+    let mut table = Table::new(&[
+        "card",
+        "result",
+        "reads",
+        "writes",
+        "power cycles",
+        "time s",
+        "mismatches",
+        "failed words",
+    ]);
+    for card in &document.cards {
+        table.row([
+            card.card.clone(),
+            if card.passed { "passed".into() } else { "FAILED".into() },
+            card.reads.to_string(),
+            card.writes.to_string(),
+            card.power_cycles.to_string(),
+            number(card.time_s),
+            card.mismatches.to_string(),
+            card.failed_words.to_string(),
+        ]);
+    }
+    table
+}
+
+/// The first mismatches of a card, and its log.
+fn details(card: &CardTestResult) -> String {
+    let mut text = String::new();
+    if !card.passed {
+        let mut table = Table::new(&["cycle", "step", "address", "expected", "read"]);
+        for mismatch in card.first.iter().take(LISTED_MAX) {
+            table.row([
+                mismatch.cycle.to_string(),
+                mismatch.step.to_string(),
+                mismatch.address.clone(),
+                mismatch.expected.clone(),
+                mismatch.read.clone(),
+            ]);
+        }
+        text += &format!("\n{}: first mismatches\n{}", card.card, table.text());
+    }
+    if !card.log.is_empty() {
+        let lines = card.log.iter().map(|line| format!("  {line}\n")).collect::<String>();
+        text += &format!("\n{}: log\n{lines}", card.card);
+        if card.log_dropped > 0 {
+            text += &format!("  ({} more operations)\n", card.log_dropped);
+        }
+    }
+    text
+}
+
+/// One row for each card.
+pub fn csv(document: &CardTestDocument) -> String {
+    let mut table = Table::new(&[
+        "card",
+        "algorithm",
+        "start",
+        "stop",
+        "cycles",
+        "passed",
+        "reads",
+        "writes",
+        "power_cycles",
+        "time_s",
+        "mismatches",
+        "failed_words",
+    ]);
+    for card in &document.cards {
+        table.row([
+            card.card.clone(),
+            document.algorithm.clone(),
+            document.start.clone(),
+            document.stop.clone(),
+            document.cycles.to_string(),
+            card.passed.to_string(),
+            card.reads.to_string(),
+            card.writes.to_string(),
+            card.power_cycles.to_string(),
+            card.time_s.to_string(),
+            card.mismatches.to_string(),
+            card.failed_words.to_string(),
+        ]);
+    }
+    table.csv()
+}

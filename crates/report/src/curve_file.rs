@@ -1,0 +1,38 @@
+//! A simulated tier as a file of curves, which a platform reads.
+
+use super::table::Table;
+
+/// The rows of the file, curve by curve.
+pub(crate) struct CurveFile {
+    table: Table,
+    /// Bandwidth times latency of the last point of the curve.
+    in_flight: f64,
+}
+
+impl CurveFile {
+    pub(crate) fn new() -> Self {
+        let header = ["mix", "bandwidth_gbps", "latency_ns", "provenance", "source"];
+        Self { table: Table::new(&header), in_flight: 0.0 }
+    }
+
+    /// Begins another curve.
+    pub(crate) fn begin(&mut self) {
+        self.in_flight = 0.0;
+    }
+
+    /// Adds a point of the curve. Beyond the maximum, more load changes only noise: a point that
+    /// does not have more bytes in flight than the last one is left out.
+    pub(crate) fn add(&mut self, mix: String, gbps: f64, latency_ns: f64, source: String) {
+        let in_flight = gbps * latency_ns;
+        if in_flight <= 1.01 * self.in_flight {
+            return;
+        }
+        self.in_flight = in_flight;
+        let provenance = "simulated".to_string();
+        self.table.row([mix, gbps.to_string(), latency_ns.to_string(), provenance, source]);
+    }
+
+    pub(crate) fn csv(&self) -> String {
+        self.table.csv()
+    }
+}
