@@ -303,7 +303,7 @@ fn summary_rows(platform: &Platform, speedups: &[Speedup]) -> Vec<ReproduceRow> 
 fn mlc_remark(study: &StudyDocument) -> String {
     let mixed = study.rows.iter().filter(|row| row.section == MLC_SECTION);
     let mixed = mixed.filter(|row| !row.what.contains("1:0") && !row.what.contains("0:1"));
-    let errors: Vec<f64> = mixed.map(|row| row.error).collect();
+    let errors: Vec<f64> = mixed.filter_map(|row| row.error).collect();
     let (mean, max) = mean_and_max(&errors);
     format!(
         "the {} mixed points of MLC, from each tier alone and two constants: mean error {:.2} %, \

@@ -12,7 +12,7 @@ use interleaf_model::{
     weights::Weights,
 };
 use interleaf_record::{
-    figure::{Figure, Series, SeriesKind},
+    figure::{Figure, Scale, Series, SeriesKind},
     reproduce::{ReproduceRow, StudyDocument},
 };
 use serde::Deserialize;
@@ -160,6 +160,7 @@ fn figure(workload: &str, points: &[WeightsPoint]) -> Figure {
         id: workload.into(),
         title: format!("{workload}: speed-up over DRAM only"),
         y_from: 0.0,
+        scale: Scale::Linear,
         x_label: "pages on DRAM, %".into(),
         y_label: "speed-up".into(),
         categories: vec![],

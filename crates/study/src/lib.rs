@@ -10,8 +10,11 @@ mod cxl_interleaving;
 mod cz122;
 mod dmi;
 mod gnr120_interleaving;
+pub mod imdt;
 mod mrdimm;
+mod nvram;
 mod published;
+mod servers;
 
 use indicatif::ProgressBar;
 use interleaf_console::Failure;
@@ -26,7 +29,7 @@ struct Study {
     reproduce: Reproduce,
 }
 
-const STUDIES: [Study; 5] = [
+const STUDIES: [Study; 8] = [
     Study {
         name: cxl_interleaving::NAME,
         steps: cxl_interleaving::STEPS,
@@ -40,11 +43,22 @@ const STUDIES: [Study; 5] = [
     Study { name: dmi::NAME, steps: dmi::STEPS, reproduce: dmi::reproduce },
     Study { name: cz122::NAME, steps: cz122::STEPS, reproduce: cz122::reproduce },
     Study { name: mrdimm::NAME, steps: mrdimm::STEPS, reproduce: mrdimm::reproduce },
+    Study { name: servers::NAME, steps: servers::STEPS, reproduce: servers::reproduce },
+    Study { name: nvram::NAME, steps: nvram::STEPS, reproduce: nvram::reproduce },
+    Study { name: imdt::NAME, steps: imdt::STEPS, reproduce: imdt::reproduce },
 ];
 
 /// The names of the studies.
-pub const NAMES: [&str; STUDIES.len()] =
-    [STUDIES[0].name, STUDIES[1].name, STUDIES[2].name, STUDIES[3].name, STUDIES[4].name];
+pub const NAMES: [&str; STUDIES.len()] = [
+    STUDIES[0].name,
+    STUDIES[1].name,
+    STUDIES[2].name,
+    STUDIES[3].name,
+    STUDIES[4].name,
+    STUDIES[5].name,
+    STUDIES[6].name,
+    STUDIES[7].name,
+];
 
 /// Reproduces the study with this name, or all studies for "all".
 pub fn reproduce(name: &str) -> Result<Vec<StudyDocument>, Failure> {

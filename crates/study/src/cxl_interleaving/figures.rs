@@ -9,7 +9,7 @@ use interleaf_model::{
     predict::{LoadPoint, saturating_load},
     weights::Weights,
 };
-use interleaf_record::figure::{Figure, Series, SeriesKind};
+use interleaf_record::figure::{Figure, Scale, Series, SeriesKind};
 
 pub(super) fn all(
     platform: &Platform,
@@ -42,6 +42,7 @@ fn over_weights(platform: &Platform, points: &[MlcPoint]) -> Figure {
         id: "mlc".into(),
         title: "Bandwidth against weights (section IV.A)".into(),
         y_from: 0.0,
+        scale: Scale::Linear,
         x_label: "pages on DRAM, %".into(),
         y_label: "bandwidth, GB/s".into(),
         categories: vec![],
@@ -59,6 +60,7 @@ fn figure_4(sweep: &[LoadPoint]) -> Figure {
         id: "load".into(),
         title: "Latency against bandwidth, read-only (figure 4)".into(),
         y_from: 0.0,
+        scale: Scale::Linear,
         x_label: "bandwidth, GB/s".into(),
         y_label: "latency, ns".into(),
         categories: vec![],
@@ -87,6 +89,7 @@ fn workloads(speedups: &[Speedup]) -> Figure {
         id: "workloads".into(),
         title: "Speed-up over DRAM only (sections IV.B and IV.C)".into(),
         y_from: 0.0,
+        scale: Scale::Linear,
         x_label: "workload and weights".into(),
         y_label: "speed-up".into(),
         categories: shown

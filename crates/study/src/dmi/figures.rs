@@ -4,7 +4,7 @@ use super::{Experiment, POLICIES};
 use interleaf_console::Failure;
 use interleaf_model::policy::PolicyKind;
 use interleaf_record::{
-    figure::{Figure, Series, SeriesKind},
+    figure::{Figure, Scale, Series, SeriesKind},
     simulate::share_axis_from,
 };
 use interleaf_sim::machine::{Outcome, PeriodRecord};
@@ -38,6 +38,7 @@ fn policies(alone: &[Experiment]) -> Result<Figure, Failure> {
         id: "policies".into(),
         title: "Single-workload performance, search included".into(),
         y_from: 0.0,
+        scale: Scale::Linear,
         x_label: "workload, 119 threads".into(),
         y_label: "speed-up over all pages on DRAM".into(),
         categories: alone.iter().map(|experiment| experiment.scenario.name.clone()).collect(),
@@ -70,6 +71,7 @@ fn ratio(id: &str, title: &str, experiment: &Experiment) -> Result<Figure, Failu
         id: id.into(),
         title: title.into(),
         y_from: share_axis_from(lowest),
+        scale: Scale::Linear,
         x_label: "time, s".into(),
         y_label: "on DRAM, %".into(),
         categories: vec![],
@@ -95,6 +97,7 @@ fn migration(experiment: &Experiment) -> Result<Figure, Failure> {
         id: "bwaves-migration".into(),
         title: "Migration over time: bwaves".into(),
         y_from: 0.0,
+        scale: Scale::Linear,
         x_label: "time, s".into(),
         y_label: "pages moved, GB".into(),
         categories: vec![],
@@ -115,6 +118,7 @@ fn bandwidth(experiment: &Experiment) -> Result<Figure, Failure> {
         id: "shifting-bandwidth".into(),
         title: "Bandwidth under dmi: shifting demand".into(),
         y_from: 0.0,
+        scale: Scale::Linear,
         x_label: "time, s".into(),
         y_label: "GB/s".into(),
         categories: vec![],

@@ -1,7 +1,7 @@
 //! Figures of the study.
 
 use super::{DENSITIES, HIGH, LOADS, MIXES, MRDIMM, MRDIMM_4R, ModulePoint, RDIMM, Results};
-use interleaf_record::figure::{Figure, Series, SeriesKind};
+use interleaf_record::figure::{Figure, Scale, Series, SeriesKind};
 
 /// Width of the bins of histograms, and the end of their last bin, ns.
 const BIN_NS: usize = 8;
@@ -27,6 +27,7 @@ fn maxima(results: &Results, density: &'static str) -> Figure {
         id: format!("maxima-{}", density.to_lowercase()),
         title: format!("Maximum bandwidth by mix, devices of {density}"),
         y_from: 0.0,
+        scale: Scale::Linear,
         x_label: "mix".into(),
         y_label: "GB/s".into(),
         categories: MIXES.map(String::from).into(),
@@ -48,6 +49,7 @@ fn latency(results: &Results) -> Figure {
         id: "loaded-latency".into(),
         title: "Loaded latency, read-only, devices of 32 Gb".into(),
         y_from: 0.0,
+        scale: Scale::Linear,
         x_label: "bandwidth, GB/s".into(),
         y_label: "latency, ns".into(),
         categories: vec![],
@@ -71,6 +73,7 @@ fn histogram(results: &Results) -> Figure {
         id: "histogram".into(),
         title: format!("Latency of single lines at {HIGH} GB/s, read-only, devices of 32 Gb"),
         y_from: 0.0,
+        scale: Scale::Linear,
         x_label: "latency, ns".into(),
         y_label: "% of lines in 8 ns".into(),
         categories: vec![],

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cores_have_what_devices_leave() {
+    fn cores_have_the_bandwidth_that_devices_leave() {
         let flat = |_| 1500.0;
         let (devices, cores) = shared(flat, 0.5);
         assert!(devices == DMA_GBPS && (cores - 476.0).abs() < 1e-6, "{cores}");

@@ -1,0 +1,287 @@
+//! The study on this machine: measured efficiency beside the planner's and the paper's.
+//!
+//! The planner sees one footprint, twice the budget, and predicts the others: the run with that
+//! footprint gives compute time, overlap and traffic, and the trace of the workload the traffic at
+//! other footprints. Footprints differ and the budget is the same; efficiency depends on their
+//! ratio only.
+
+use super::{EFFICIENCY, PublishedEfficiency};
+use crate::published::table;
+use interleaf_console::Failure;
+use interleaf_plan::{
+    access::Trace,
+    drive::Drive,
+    forecast::{Model, Run},
+    miss_curve::{MissCurve, Point, Traffic},
+    replacement::Replacement,
+};
+use interleaf_record::{
+    bench_compare::{BenchCompareDocument, BenchRow},
+    figure::{Figure, Scale, Series, SeriesKind},
+    reproduce::{StudyDocument, TableDocument},
+};
+use interleaf_report::number;
+use interleaf_workload::{
+    kind::{Kind, Setting},
+    trace::{rounds, trace},
+};
+
+/// The ratio of footprint to budget that the planner has seen.
+const SEEN: f64 = 2.0;
+
+/// Bytes of a block of a trace, and budgets of its miss curve.
+const BLOCK: usize = 64 << 10;
+const STEPS: u32 = 24;
+const SAMPLE: usize = 4096;
+
+/// A comparison of this machine, with the workload that each of its patterns runs.
+pub struct MeasuredRun<'a> {
+    /// The patterns at all footprints, with one number of threads.
+    pub document: &'a BenchCompareDocument,
+    /// The setting of each pattern's workload.
+    pub settings: &'a dyn Fn(&str) -> Option<(Kind, Setting)>,
+    /// The drive of the store, measured.
+    pub drive: &'a Drive,
+}
+
+/// Adds tables and figures of runs on this machine to the study.
+///
+/// # Errors
+/// When a table of the study is invalid.
+pub fn with_measured(study: &mut StudyDocument, runs: &[MeasuredRun<'_>]) -> Result<(), Failure> {
+    let published: Vec<PublishedEfficiency> = table("efficiency.csv", EFFICIENCY)?;
+    let mut errors = vec![];
+    for run in runs {
+        let title = title(run.document);
+        let mut rows = vec![];
+        for pattern in patterns(run.document) {
+            rows.extend(pattern_rows(run, &pattern, &published, &mut errors));
+        }
+        let header = [
+            "workload",
+            "ratio",
+            "DRAM",
+            "pager",
+            "swap",
+            "mapped file",
+            "planner",
+            "error",
+            "paper",
+            "remark",
+        ];
+        let header = header.map(String::from).into();
+        study.tables.push(TableDocument { title: title.clone(), header, rows });
+        study.figures.push(figure(run.document, title));
+    }
+    study.remarks.push(summary(&errors));
+    Ok(())
+}
+
+fn title(document: &BenchCompareDocument) -> String {
+    let threads = document.threads;
+    let plural = if threads == 1 { "" } else { "s" };
+    format!(
+        "This machine: {} ({} CPUs), budget {} MiB, {threads} thread{plural}: efficiency",
+        document.machine.cpu,
+        document.machine.cpus,
+        document.dram_bytes >> 20
+    )
+}
+
+fn patterns(document: &BenchCompareDocument) -> Vec<String> {
+    let mut names: Vec<String> = document.rows.iter().map(|row| row.pattern.clone()).collect();
+    names.dedup();
+    names
+}
+
+/// The errors of the planner over footprints that it has not seen.
+fn summary(errors: &[f64]) -> String {
+    if errors.is_empty() {
+        return "the planner could not be checked on this machine: it needs runs of the pager at \
+                twice the budget and at other footprints"
+            .into();
+    }
+    let mean = errors.iter().sum::<f64>() / errors.len() as f64;
+    let most = errors.iter().copied().fold(0.0, f64::max);
+    format!(
+        "planner against this machine, at {} footprints it has not seen: mean error {:.0} %, \
+         largest {:.0} %",
+        errors.len(),
+        100.0 * mean,
+        100.0 * most
+    )
+}
+
+fn find<'a>(
+    document: &'a BenchCompareDocument,
+    pattern: &str,
+    ratio: f64,
+    way: &str,
+) -> Option<&'a BenchRow> {
+    let is_it = |row: &&BenchRow| row.pattern == pattern && row.ratio == ratio && row.way == way;
+    document.rows.iter().find(is_it)
+}
+
+/// The rows of a pattern, one for each footprint. Adds the planner's errors.
+fn pattern_rows(
+    run: &MeasuredRun<'_>,
+    pattern: &str,
+    published: &[PublishedEfficiency],
+    errors: &mut Vec<f64>,
+) -> Vec<Vec<String>> {
+    let document = run.document;
+    let planner = planner(run, pattern);
+    let mut rows = vec![];
+    for dram in document.rows.iter().filter(|row| row.pattern == pattern && row.way == "dram") {
+        let ratio = dram.ratio;
+        let of = |way: &str| find(document, pattern, ratio, way).and_then(|row| row.efficiency);
+        let text = |value: Option<f64>| value.map_or("-".into(), number);
+        let planned = planner.as_ref().map(|it| it.efficiency(run, dram));
+        let error = planned.zip(of("pager")).map(|(planned, measured)| planned / measured - 1.0);
+        if let Some(error) = error.filter(|_| ratio != SEEN && ratio > 1.0) {
+            errors.push(error.abs());
+        }
+        let paper = nearest(published, pattern, ratio);
+        rows.push(vec![
+            pattern.into(),
+            number(dram.footprint_bytes as f64 / document.dram_bytes as f64),
+            format!("{} {}", text(dram.rate), dram.rate_unit),
+            text(of("pager")),
+            text(of("swap")),
+            text(of("mmap")),
+            text(planned),
+            error.map_or("-".into(), |error| format!("{:+.0} %", 100.0 * error)),
+            paper.map_or("-".into(), |it| format!("{} at {} x", number(it.low), it.ratio)),
+            remark(paper, ratio, of("pager")),
+        ]);
+    }
+    rows
+}
+
+/// The published efficiency at the nearest footprint on the same side of the budget.
+fn nearest<'a>(
+    published: &'a [PublishedEfficiency],
+    pattern: &str,
+    ratio: f64,
+) -> Option<&'a PublishedEfficiency> {
+    let key = if pattern.starts_with("polynomial") { "polynomial-2" } else { pattern };
+    let own = published.iter().filter(|it| it.key == key && (it.ratio > 1.0) == (ratio > 1.0));
+    own.min_by(|a, b| (a.ratio - ratio).abs().total_cmp(&(b.ratio - ratio).abs()))
+}
+
+/// The reason why this machine differs from the paper's.
+fn remark(paper: Option<&PublishedEfficiency>, ratio: f64, ours: Option<f64>) -> String {
+    let Some((paper, ours)) = paper.zip(ours) else { return String::new() };
+    let text = match ratio > 1.0 {
+        false if paper.low > 1.05 && ours < paper.low => {
+            "one memory node: no gain of local placement"
+        }
+        true if ours < 0.8 * paper.low => {
+            "this drive is slower against these processors than four Optane drives against 44 cores"
+        }
+        true if ours > 1.25 * paper.high => {
+            "these processors are slower against this drive, so that computing hides more of it"
+        }
+        _ => "",
+    };
+    text.into()
+}
+
+/// A model of a pattern from the runs at [`SEEN`].
+struct Planner {
+    model: Model,
+    kind: Kind,
+    setting: Setting,
+    /// Seconds of a round in DRAM, for a byte of the footprint, at [`SEEN`].
+    compute_s: f64,
+    /// The miss curve of the footprint at [`SEEN`], if the workload has no trace.
+    line: MissCurve,
+}
+
+fn planner(run: &MeasuredRun<'_>, pattern: &str) -> Option<Planner> {
+    let dram = find(run.document, pattern, SEEN, "dram")?;
+    let pager = find(run.document, pattern, SEEN, "pager")?;
+    let (kind, setting) = (run.settings)(pattern)?;
+    let traffic = Traffic {
+        read_bytes: pager.read_bytes? as f64,
+        written_bytes: pager.written_bytes? as f64,
+    };
+    let budget_bytes = run.document.dram_bytes;
+    let line = MissCurve::of_points(dram.footprint_bytes, vec![Point { budget_bytes, traffic }]);
+    let observed = Run {
+        budget_bytes,
+        seconds: pager.round_s?,
+        dram_s: dram.round_s,
+        stall_s: 0.0,
+        threads: run.document.threads,
+        traffic,
+        demand_reads: demand_reads(kind, pager, traffic),
+    };
+    let curve = curve(kind, &setting, dram.footprint_bytes).unwrap_or_else(|| line.clone());
+    let model = Model::of_run(&observed, &curve, run.drive);
+    Some(Planner { model, kind, setting, compute_s: dram.round_s?, line })
+}
+
+/// Page reads that threads wait for in a round: all of them for random access, none where the pager
+/// prefetches.
+fn demand_reads(kind: Kind, pager: &BenchRow, traffic: Traffic) -> f64 {
+    let is_random = kind == Kind::Random && pager.pager.is_some();
+    if is_random { traffic.read_bytes / interleaf_plan::drive::PAGE_BYTES } else { 0.0 }
+}
+
+/// The miss curve of a round with optimal replacement; `None` without a trace.
+fn curve(kind: Kind, setting: &Setting, footprint: u64) -> Option<MissCurve> {
+    let touches = trace(kind, setting, footprint, BLOCK)?;
+    let trace = Trace { block_bytes: BLOCK as u64, touches };
+    let curve = MissCurve::of_trace(&trace, Replacement::Optimal, STEPS, SAMPLE);
+    let share = 1.0 / f64::from(rounds(kind));
+    let points = curve.points().iter().map(|point| {
+        let Traffic { read_bytes, written_bytes } = point.traffic;
+        let traffic =
+            Traffic { read_bytes: share * read_bytes, written_bytes: share * written_bytes };
+        Point { traffic, ..*point }
+    });
+    Some(MissCurve::of_points(curve.footprint_bytes(), points.collect()))
+}
+
+impl Planner {
+    /// The efficiency at the footprint of a run in DRAM, whose compute time is known.
+    fn efficiency(&self, run: &MeasuredRun<'_>, dram: &BenchRow) -> f64 {
+        let footprint = dram.footprint_bytes;
+        let budget = run.document.dram_bytes;
+        let model = Model { compute_s: dram.round_s.unwrap_or(self.compute_s), ..self.model };
+        let curve = curve(self.kind, &self.setting, footprint);
+        let scaled = footprint as f64 / self.line.footprint_bytes().max(1) as f64;
+        match curve {
+            Some(curve) => model.forecast(&curve, run.drive, true, budget).efficiency,
+            // Without a trace the traffic grows with the footprint that does not fit.
+            None => {
+                let seen = (budget as f64 / scaled) as u64;
+                let compute_s = model.compute_s / scaled;
+                let model = Model { compute_s, ..model };
+                model.forecast(&self.line, run.drive, true, seen).efficiency
+            }
+        }
+    }
+}
+
+/// Efficiency by footprint, a line for each workload with the pager.
+fn figure(document: &BenchCompareDocument, title: String) -> Figure {
+    let series = patterns(document).into_iter().enumerate().map(|(group, pattern)| {
+        let own = document.rows.iter().filter(|row| row.pattern == pattern && row.way == "pager");
+        let points: Vec<(f64, f64)> =
+            own.filter_map(|row| Some((row.ratio, row.efficiency?))).collect();
+        Series::new(pattern, SeriesKind::Line, group, points)
+    });
+    Figure {
+        id: format!("measured-{}-threads", document.threads),
+        title,
+        x_label: "footprint / budget".into(),
+        y_label: "speed with the pager, of DRAM".into(),
+        y_from: 0.0,
+        scale: Scale::Linear,
+        categories: vec![],
+        series: series.collect(),
+        caption: "Measured on this machine.".into(),
+    }
+}

@@ -1,0 +1,219 @@
+//! The node of the study: a roofline for DRAM only, and the planner for DRAM over drives.
+//!
+//! ```text
+//! DRAM only:     max(operations / (peak share x peak), bytes / 80 GB/s, remote bytes / 20 GB/s)
+//! with drives:   max(operations / (peak share x peak), bytes / 80 GB/s, time of the drives)
+//! ```
+//!
+//! With drives no access is remote: the product places pages on the node that uses them (section
+//! 6). A worked example, STREAM's triad over twice the DRAM: 24 bytes take 0.3 ns with DRAM only;
+//! random replacement misses 80 % of them, reads 19.2 bytes and writes 6.4, 2.7 ns at 9.6 GB/s:
+//! 0.11.
+
+use super::{DEGREES, RATIOS};
+use interleaf_console::Failure;
+use interleaf_plan::{
+    access::{Touch, Trace},
+    drive::Drive,
+    forecast::Model,
+    miss_curve::MissCurve,
+    replacement::Replacement,
+};
+use interleaf_workload::{
+    kind::{Kind, Setting},
+    memory::Memory,
+    trace::{rounds, size, trace},
+};
+use serde::Deserialize;
+use std::collections::VecDeque;
+
+/// Two Xeon E5-2699 v4: 22 cores, 2.2 GHz, two FMAs on four doubles in a cycle (section 3.1).
+const PEAK_FLOPS: f64 = 2.0 * 22.0 * 2.2e9 * 16.0;
+
+/// Bandwidth of DRAM, bytes per second (section 5.1.1).
+const DRAM_RATE: f64 = 80e9;
+
+/// Bandwidth between the sockets, both directions, bytes per second (section 6).
+const REMOTE_RATE: f64 = 20e9;
+
+/// Bytes of a trace that stands for a footprint.
+const TRACE_BYTES: u64 = 64 << 20;
+
+/// Budgets of the simulated miss curve.
+const STEPS: u32 = 20;
+
+/// Sampled blocks: all, but for the FFT.
+const SAMPLE: usize = 2048;
+
+/// A workload of the study: a row of `workloads.csv`.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Workload {
+    key: String,
+    kind: String,
+    tile: usize,
+    block_kib: usize,
+    intensity: f64,
+    peak_share: f64,
+    remote_share: f64,
+    #[expect(dead_code, reason = "for readers of the table")]
+    basis: String,
+}
+
+/// The node with drives.
+pub(super) struct StudyNode {
+    drive: Drive,
+}
+
+/// A workload on the node: work of a pass, and its traffic by budget.
+pub(super) struct Predicted {
+    pub(super) key: String,
+    is_polynomial: bool,
+    workload: Workload,
+    drive: Drive,
+    /// Operations of a pass, at degree 1 for a polynomial.
+    flops: f64,
+    /// Bytes of DRAM that a pass reads and writes.
+    bytes: f64,
+    footprint: f64,
+    /// With random, LRU and optimal replacement.
+    curves: [MissCurve; 3],
+}
+
+impl StudyNode {
+    pub(super) fn new() -> Result<Self, Failure> {
+        Ok(Self { drive: interleaf_catalog::drive("p4800x-4")? })
+    }
+
+    /// Simulates the trace of a workload at all budgets.
+    pub(super) fn predicted(&self, workload: &Workload) -> Result<Predicted, Failure> {
+        let unknown = || {
+            let hint = "the table is part of the program: report it";
+            Failure::new(format!("workloads.csv: \"{}\" has no trace", workload.kind), hint)
+        };
+        let kind = Kind::of(&workload.kind).ok_or_else(unknown)?;
+        let setting = Setting {
+            footprint: TRACE_BYTES,
+            threads: 1,
+            memory: Memory::Heap,
+            only: None,
+            stride: 64 << 10,
+            is_writing: workload.key == "polynomial-2",
+            tile: workload.tile,
+            degree: 1,
+            seed: 1,
+        };
+        let size = size(kind, &setting);
+        let block = workload.block_kib << 10;
+        let touches = trace(kind, &setting, size.footprint, block).ok_or_else(unknown)?;
+        let passes = f64::from(rounds(kind));
+        let bytes = bytes(&touches, kind) * block as f64;
+        let trace = Trace { block_bytes: block as u64, touches };
+        let curve = |policy| MissCurve::of_trace(&trace, policy, STEPS, SAMPLE);
+        let policies = [Replacement::Random, Replacement::Lru, Replacement::Optimal];
+        Ok(Predicted {
+            key: workload.key.clone(),
+            is_polynomial: kind == Kind::Polynomial,
+            workload: workload.clone(),
+            drive: self.drive.clone(),
+            flops: workload.intensity * passes * size.flops,
+            bytes,
+            footprint: trace.footprint_bytes() as f64,
+            curves: policies.map(curve),
+        })
+    }
+}
+
+/// Blocks that the caches of the processors hold while a loop walks over several arrays at once: a
+/// trace names a block again whenever the loop comes back to its array.
+const CACHED_BLOCKS: usize = 16;
+
+/// Blocks that pass between DRAM and the processors. STREAM and the gas step write arrays that they
+/// do not read, other writes change what was read; STREAM does not count the reads that a store
+/// causes.
+fn bytes(touches: &[Touch], kind: Kind) -> f64 {
+    let is_in_place = !matches!(kind, Kind::Stream | Kind::Gas);
+    let mut cached = VecDeque::new();
+    let mut blocks = 0.0;
+    for touch in touches {
+        if cached.contains(&touch.block) {
+            continue;
+        }
+        cached.push_back(touch.block);
+        if cached.len() > CACHED_BLOCKS {
+            cached.pop_front();
+        }
+        blocks += if touch.is_write && is_in_place { 2.0 } else { 1.0 };
+    }
+    blocks
+}
+
+impl Predicted {
+    /// Seconds of a pass with DRAM only, and with local placement.
+    fn dram_s(&self, degree: u32) -> [f64; 2] {
+        let degree = if self.is_polynomial { f64::from(degree) } else { 1.0 };
+        let compute = degree * self.flops / (self.workload.peak_share * PEAK_FLOPS);
+        let local = compute.max(self.bytes / DRAM_RATE);
+        let remote = self.workload.remote_share * self.bytes / REMOTE_RATE;
+        [local.max(remote), local]
+    }
+
+    /// The efficiency at a footprint in units of the cache: with random, LRU and optimal
+    /// replacement. `degree` is that of a polynomial.
+    pub(super) fn efficiency(&self, ratio: f64, degree: u32) -> [f64; 3] {
+        let [dram, local] = self.dram_s(degree);
+        let budget = (self.footprint / ratio) as u64;
+        [0, 1, 2].map(|policy| {
+            let model = Model::overlapped(local, 1);
+            dram / model.forecast(&self.curves[policy], &self.drive, true, budget).seconds
+        })
+    }
+
+    /// Bandwidth of DRAM, GB/s, with DRAM only, and with drives at a footprint of twice the cache.
+    pub(super) fn bandwidth_gbps(&self, degree: u32) -> [f64; 2] {
+        let [dram, _] = self.dram_s(degree);
+        let extended = dram / self.efficiency(2.0, degree)[0];
+        [dram, extended].map(|seconds| 1e-9 * self.bytes / seconds)
+    }
+
+    /// The efficiency at each of [`RATIOS`].
+    pub(super) fn by_ratio(&self, degree: u32) -> Vec<(f64, f64)> {
+        RATIOS.iter().map(|ratio| (*ratio, self.efficiency(*ratio, degree)[0])).collect()
+    }
+
+    /// The efficiency at each of [`DEGREES`], over operations per byte.
+    pub(super) fn by_degree(&self, ratio: f64) -> Vec<(f64, f64)> {
+        let of = |degree: &u32| (f64::from(*degree) / 4.0, self.efficiency(ratio, *degree)[0]);
+        DEGREES.iter().map(of).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use interleaf_plan::miss_curve::Traffic;
+
+    #[test]
+    fn the_worked_example_of_stream() {
+        let workload = Workload {
+            key: "stream".into(),
+            kind: "stream".into(),
+            tile: 0,
+            block_kib: 64,
+            intensity: 1.0,
+            peak_share: 0.8,
+            remote_share: 0.0,
+            basis: String::new(),
+        };
+        let predicted = StudyNode::new().and_then(|node| node.predicted(&workload));
+        let predicted = predicted.expect("its inputs are built in");
+        let Traffic { read_bytes, written_bytes } =
+            predicted.curves[0].at((predicted.footprint / 2.0) as u64);
+        let per_element = 24.0 / predicted.footprint;
+        assert!((read_bytes * per_element - 19.2).abs() < 1.0, "{read_bytes}");
+        assert!((written_bytes * per_element - 6.4).abs() < 0.5, "{written_bytes}");
+        let [random, lru, optimal] = predicted.efficiency(2.0, 1);
+        assert!((random - 0.11).abs() < 0.01, "{random}");
+        assert!(lru < random && random < optimal);
+        assert_eq!(predicted.efficiency(0.5, 1), [1.0; 3]);
+    }
+}
