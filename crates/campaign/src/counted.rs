@@ -29,10 +29,10 @@ impl Counted {
     ) -> Result<(Self, String), Failure> {
         if let Some(path) = replay {
             let replay = Replay::open(path).map_err(|why| {
-                Failure::new(why.to_string(), "docs/counters.md says what a recording has")
+                Failure::new(why.to_string(), "docs/counters.md has the format of a recording")
             })?;
-            let said = format!("bandwidth is counted by {}", replay.describe());
-            return Ok((Self(RefCell::new(Some(Box::new(replay)))), said));
+            let note = format!("bandwidth is counted by {}", replay.describe());
+            return Ok((Self(RefCell::new(Some(Box::new(replay)))), note));
         }
         let none = |why: String| {
             (Self(RefCell::new(None)), format!("bandwidth is not counted by the machine: {why}"))
@@ -44,8 +44,8 @@ impl Counted {
         Ok(match Counters::open(planned, root) {
             Err(why) => none(why.to_string()),
             Ok(counters) => {
-                let said = format!("bandwidth is counted by {}", counters.describe());
-                (Self(RefCell::new(Some(Box::new(counters)))), said)
+                let note = format!("bandwidth is counted by {}", counters.describe());
+                (Self(RefCell::new(Some(Box::new(counters)))), note)
             }
         })
     }

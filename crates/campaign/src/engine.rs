@@ -25,7 +25,7 @@ use interleaf_measure::{
     bandwidth::{self, Windows},
     chase::{Chase, ChaseError},
     idle,
-    interleave::{self, Way},
+    interleave::{self, Method},
     isa::Isa,
     kernel::Kernel,
     pin,
@@ -40,6 +40,7 @@ use interleaf_observe::interference::CpuCounters;
 use interleaf_record::{
     measure::{
         CachesDocument, ContaminationDocument, LevelDocument, MeasureDocument, MeasuredPoint,
+        PointKind,
     },
     rounded,
 };
@@ -106,7 +107,7 @@ pub(crate) struct Bench<'a> {
     counted: &'a Counted,
     options: &'a Options,
     /// The mechanism that places pages by weights.
-    way: Way,
+    method: Method,
     bar: ProgressBar,
 }
 
@@ -123,9 +124,9 @@ impl<'a> Bench<'a> {
         signals: &'a Signals,
         counted: &'a Counted,
         options: &'a Options,
-        way: Way,
+        method: Method,
     ) -> Self {
-        Self { setup, signals, counted, options, way, bar: output::progress(0, "measuring") }
+        Self { setup, signals, counted, options, method, bar: output::progress(0, "measuring") }
     }
 
     /// Runs all tasks until the end, a signal or an error.
@@ -154,8 +155,13 @@ impl<'a> Bench<'a> {
             Task::Sweep { from, memory } => self.sweep(cpus(from), *memory, document),
             Task::Bandwidth { from, memory, traffic } => {
                 let placement = on_node(*memory);
-                let point =
-                    self.bandwidth(cpus(from), traffic, &placement, Way::Pages, "bandwidth")?;
+                let point = self.bandwidth(
+                    cpus(from),
+                    traffic,
+                    &placement,
+                    Method::Pages,
+                    PointKind::Bandwidth,
+                )?;
                 self.add(document, MeasuredPoint { memory_node: Some(*memory), ..point })
             }
             Task::Loaded { from, memory, traffic, loads } => {
@@ -166,7 +172,7 @@ impl<'a> Bench<'a> {
                 self.histograms(cpus(from), *memory, traffic, loads, document)
             }
             Task::Weights { from, weights, .. } => {
-                self.weights(cpus(from), task, weights, self.way, document)
+                self.weights(cpus(from), task, weights, self.method, document)
             }
         }
     }
@@ -190,9 +196,9 @@ impl<'a> Bench<'a> {
     }
 
     /// Returns a point with the fields that all kinds share.
-    fn point(&self, kind: &str, cpus: &NodeCpus, seen: &Seen) -> MeasuredPoint {
+    fn point(&self, kind: PointKind, cpus: &NodeCpus, seen: &Seen) -> MeasuredPoint {
         MeasuredPoint {
-            kind: kind.into(),
+            kind,
             cpu_node: cpus.node,
             nodes: seen.pages_by_node.keys().copied().collect(),
             pages_by_node: seen.pages_by_node.clone(),
@@ -238,16 +244,16 @@ impl<'a> Bench<'a> {
     }
 
     /// Returns the options of a chase.
-    fn options(&self) -> idle::Options {
+    fn options(&self) -> idle::ChaseOptions {
         let setup = self.setup;
-        idle::Options {
+        idle::ChaseOptions {
             bytes: setup.chase,
             stride: setup.stride,
             pages: setup.pages,
             seed: setup.seed,
             repeats: setup.repeats,
             span: setup.span / setup.repeats as u32,
-            ..idle::Options::default()
+            ..idle::ChaseOptions::default()
         }
     }
 
@@ -263,7 +269,7 @@ impl<'a> Bench<'a> {
             let work = || {
                 let placement = on_node(memory);
                 let region =
-                    interleave::region(options.bytes, options.pages, &placement, Way::Pages)?;
+                    interleave::region(options.bytes, options.pages, &placement, Method::Pages)?;
                 let mut chase = Chase::new(region, shape)?;
                 let found = idle::latency(&mut chase, clock, &options, &mut |_| ())?;
                 Ok::<_, Stop>((found, chase))
@@ -278,7 +284,7 @@ impl<'a> Bench<'a> {
                 cacheable_share: self.setup.chase_cacheable(cpus.cpus[0]).map(rounded),
                 contamination,
                 took_s,
-                ..self.point("idle", cpus, &seen)
+                ..self.point(PointKind::Idle, cpus, &seen)
             };
             self.add(document, with_latency(point, found.ns))?;
         }
@@ -297,7 +303,7 @@ impl<'a> Bench<'a> {
         let largest = idle::largest_size(claimed).min(free);
         let largest = if setup.quick { largest.min(setup.chase) } else { largest };
         let policy = Policy::Bind([memory].into_iter().collect());
-        let options = idle::Options { policy, ..self.options() };
+        let options = idle::ChaseOptions { policy, ..self.options() };
         let (clock, bar) = (setup.clock, &self.bar);
         let sweep = || Ok(idle::sweep(clock, &options, largest, &mut |_| bar.tick())?);
         let (found, contamination, took_s) = self.watched(|| pinned(cpus.cpus[0], sweep))?;
@@ -326,7 +332,7 @@ impl<'a> Bench<'a> {
                 repeats: 1,
                 contamination,
                 took_s: rounded(each),
-                ..self.point("cache", cpus, &Seen::default())
+                ..self.point(PointKind::Cache, cpus, &Seen::default())
             };
             document.add(point);
         }
@@ -367,8 +373,8 @@ impl<'a> Bench<'a> {
         cpus: &NodeCpus,
         traffic: &Traffic,
         placement: &Placement,
-        way: Way,
-        kind: &str,
+        method: Method,
+        kind: PointKind,
     ) -> Result<MeasuredPoint, Stop> {
         let setup = self.setup;
         let load = self.load(&cpus.cpus, traffic);
@@ -379,7 +385,7 @@ impl<'a> Bench<'a> {
         let windows = Windows { warm_up, window, count: repeats * each };
         let work = || {
             let regions =
-                interleave::regions(cpus.cpus.len(), setup.buffer, setup.pages, placement, way)?;
+                interleave::regions(cpus.cpus.len(), setup.buffer, setup.pages, placement, method)?;
             let seen = self.seen(&regions);
             let team = Team::start_in(&load, regions)?;
             let found = self.counted.during(|| bandwidth::watch(&team, &windows));
@@ -410,21 +416,22 @@ impl<'a> Bench<'a> {
         cpus: &NodeCpus,
         task: &Task,
         weights: &Weights,
-        way: Way,
+        method: Method,
         document: &mut MeasureDocument,
     ) -> Result<(), Stop> {
         let Task::Weights { mixes, loads, .. } = task else { return Ok(()) };
         let placement = weights::placement(self.setup, weights)?;
         let mut put_back = std::mem::take(&mut document.put_back);
-        let done = weights::with_weights(self.setup, &placement, way, &mut put_back, || {
+        let done = weights::with_weights(self.setup, &placement, method, &mut put_back, || {
             for traffic in mixes {
-                let point = self.bandwidth(cpus, traffic, &placement, way, "interleave")?;
+                let point =
+                    self.bandwidth(cpus, traffic, &placement, method, PointKind::Interleave)?;
                 let weights = Some(weights.as_slice().to_vec());
                 self.add(document, MeasuredPoint { weights, ..point })?;
             }
             if let (Some(loads), Some(traffic)) = (loads, mixes.first()) {
                 let place =
-                    curve::Place { placement: placement.clone(), way, weights: Some(weights) };
+                    curve::Place { placement: placement.clone(), method, weights: Some(weights) };
                 self.curve(cpus, &place, traffic, loads, document)?;
             }
             Ok(())

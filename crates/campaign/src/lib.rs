@@ -6,8 +6,8 @@
 //! ```
 //!
 //! `interleaf_measure` measures one point and knows no record. This crate decides which points a
-//! subject ([`What`]) needs on this machine, sets the kernel's weights for interleaved memory,
-//! measures the points one by one, and keeps a [`MeasureDocument`].
+//! subject ([`Measurement`]) needs on this machine, sets the kernel's weights for interleaved
+//! memory, measures the points one by one, and keeps a [`MeasureDocument`].
 
 #![forbid(unsafe_code)]
 
@@ -20,15 +20,17 @@ mod tasks;
 mod weights;
 
 pub use engine::CampaignEnd;
-pub use options::{ChaseOptions, InterleaveOptions, LoadOptions, Options, TrafficOptions, What};
+pub use options::{
+    ChaseOptions, InterleaveOptions, LoadOptions, Measurement, Options, TrafficOptions,
+};
 
 use counted::Counted;
 use engine::Bench;
 use interleaf_console::{Failure, output, system};
 use interleaf_launch::restore::report_restored;
 use interleaf_linux::{launch::command::Signals, root::Root};
-use interleaf_measure::interleave::Way;
-use interleaf_record::measure::MeasureDocument;
+use interleaf_measure::interleave::Method;
+use interleaf_record::measure::{MeasureDocument, MeasureStop};
 use setup::Setup;
 
 /// Measures on the machine of `root`; returns the record, and the end of the measurement.
@@ -40,31 +42,35 @@ pub fn run(options: &Options, root: &Root) -> Result<(MeasureDocument, CampaignE
     let setup = Setup::new(root, options)?;
     let mut document = setup.document();
     let tasks = tasks::plan(&setup, options)?;
-    document.notes.extend(setup.notes.iter().cloned());
-    let mut way = Way::Pages;
-    if let Some(asked) = &options.interleave {
-        let (found, why) = weights::way(&setup, asked.way, options.dry_run)?;
-        document.notes.extend(why);
-        way = found;
+    document.notes.extend(setup.warnings.iter().map(ToString::to_string));
+    let mut method = Method::Pages;
+    if let Some(requested) = &options.interleave {
+        let (found, warning) = weights::method(&setup, requested.method, options.dry_run)?;
+        document.notes.extend(warning.map(|warning| warning.to_string()));
+        method = found;
     }
     if options.dry_run {
         document.dry_run = true;
-        document.stop("dry run", "nothing was measured");
+        document.stop(MeasureStop::DryRun, "nothing was measured");
         document.plan = tasks.iter().map(|task| task.describe(&setup)).collect();
-        document.kernel_settings = weights::needed_settings(&setup, &tasks, way)?;
+        document.kernel_settings = weights::needed_settings(&setup, &tasks, method)?;
         return Ok((document, CampaignEnd::DryRun));
     }
-    let (counted, said) = Counted::find(options.replay.as_deref(), root, &setup.machine)?;
-    document.notes.push(said);
-    for note in setup.notes.iter().filter(|_| !options.quiet) {
-        output::message(&format!("interleaf: {note}"));
+    let (counted, note) = Counted::find(options.replay.as_deref(), root, &setup.machine)?;
+    document.notes.push(note);
+    for warning in setup.warnings.iter().filter(|_| !options.quiet) {
+        output::message(&format!("interleaf: {warning}"));
     }
     let signals = Signals::hold().map_err(system::signal_failure)?;
-    let end = Bench::new(&setup, &signals, &counted, options, way).all(&tasks, &mut document);
+    let end = Bench::new(&setup, &signals, &counted, options, method).all(&tasks, &mut document);
     match &end {
-        CampaignEnd::DryRun | CampaignEnd::Done => document.stop("done", "all was measured"),
-        CampaignEnd::Signal(number) => document.stop("signal", format!("signal {number} came")),
-        CampaignEnd::Failed(_) => document.stop("failed", "an error came"),
+        CampaignEnd::DryRun | CampaignEnd::Done => {
+            document.stop(MeasureStop::Done, "all was measured")
+        }
+        CampaignEnd::Signal(number) => {
+            document.stop(MeasureStop::Signal, format!("signal {number} came"))
+        }
+        CampaignEnd::Failed(_) => document.stop(MeasureStop::Failed, "an error came"),
     }
     report_restored(options.quiet, &document.put_back);
     Ok((document, end))

@@ -1,6 +1,6 @@
 //! Options of a measurement, as plain values.
 
-use interleaf_measure::{interleave::Way, isa::Isa, region::Pages, traffic::Traffic};
+use interleaf_measure::{interleave::Method, isa::Isa, region::Pages, traffic::Traffic};
 use interleaf_model::{
     units::{Bandwidth, Bytes, Time},
     weights::Weights,
@@ -9,7 +9,7 @@ use std::{path::PathBuf, time::Duration};
 
 /// The subject of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum Measurement {
     /// The subjects that a platform file needs.
     All,
     /// Idle latency.
@@ -26,7 +26,7 @@ pub enum What {
     Interleave,
 }
 
-impl What {
+impl Measurement {
     /// Returns the name of the subject in the record.
     pub fn name(self) -> &'static str {
         match self {
@@ -46,14 +46,14 @@ impl What {
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The subject.
-    pub what: What,
+    pub measurement: Measurement,
     /// Options of the pointer chase.
     pub chase: ChaseOptions,
     /// Options of the traffic.
     pub traffic: TrafficOptions,
     /// The loads of a curve.
     pub load: LoadOptions,
-    /// Options of [`What::Interleave`].
+    /// Options of [`Measurement::Interleave`].
     pub interleave: Option<InterleaveOptions>,
     /// The CPUs that measure, as a list of numactl.
     pub cpus: Option<String>,
@@ -120,7 +120,7 @@ pub struct InterleaveOptions {
     /// The weights.
     pub weights: Option<Vec<Weights>>,
     /// The mechanism that places pages.
-    pub way: Option<Way>,
+    pub method: Option<Method>,
     /// Also measure the loaded latency with each of the weights.
     pub loads: bool,
 }

@@ -1,6 +1,6 @@
 //! CPUs, memory, sizes and times of a measurement: its options, resolved on this machine.
 
-use crate::options::{Options, What};
+use crate::options::{Measurement, Options};
 use interleaf_console::{Failure, system};
 use interleaf_linux::{
     machine::{
@@ -22,7 +22,10 @@ use interleaf_measure::{
     region::{HUGE_BYTES, Pages},
 };
 use interleaf_model::units::Bytes;
-use interleaf_record::measure::{MeasureDocument, MeasuredMachine, SettingsDocument, size_text};
+use interleaf_record::{
+    measure::{MeasureDocument, MeasuredMachine, SettingsDocument, size_text},
+    warning::Warning,
+};
 use std::time::Duration;
 
 /// MLC's defaults, so that figures are comparable: a chase over 200 MB by 64 B, 100 MB per thread.
@@ -32,7 +35,7 @@ const STRIDE_BYTES: u64 = 64;
 /// Both sizes with --quick. All sizes are increased for a large last-level cache.
 const QUICK_BYTES: u64 = 40_000_000;
 
-/// Default sizes take at most one part in this many of the free memory.
+/// The reciprocal of the largest fraction of the free memory that default sizes take.
 const FREE_PART: u64 = 2;
 
 /// The CPUs of a node that measure.
@@ -46,7 +49,7 @@ pub(crate) struct NodeCpus {
 /// machine.
 #[derive(Debug)]
 pub(crate) struct Setup<'a> {
-    pub(crate) what: What,
+    pub(crate) measurement: Measurement,
     pub(crate) root: &'a Root,
     pub(crate) machine: Machine,
     pub(crate) hardware: Hardware,
@@ -75,7 +78,7 @@ pub(crate) struct Setup<'a> {
     last_level: Option<u64>,
     last_level_per_thread: Option<u64>,
     /// Deviations from the options.
-    pub(crate) notes: Vec<String>,
+    pub(crate) warnings: Vec<Warning>,
 }
 
 impl<'a> Setup<'a> {
@@ -90,13 +93,13 @@ impl<'a> Setup<'a> {
         )?;
         let (memory, named) = memory(&machine, options, &from[0], allowed.as_ref())?;
         let quick = options.quick;
-        let size = |asked: Option<Bytes>, usual: u64| {
+        let size = |option: Option<Bytes>, usual: u64| {
             let usual = if quick { usual.min(QUICK_BYTES) } else { usual };
-            asked.map_or(usual, Bytes::get) as usize
+            option.map_or(usual, Bytes::get) as usize
         };
         let seconds = options.duration.map_or(if quick { 0.1 } else { 1.0 }, |it| it.seconds());
         let mut setup = Self {
-            what: options.what,
+            measurement: options.measurement,
             root,
             allowed,
             from,
@@ -118,7 +121,7 @@ impl<'a> Setup<'a> {
             clock: Clock::here(),
             last_level: None,
             last_level_per_thread: None,
-            notes: vec![],
+            warnings: vec![],
             machine,
             hardware,
         };
@@ -171,7 +174,9 @@ impl<'a> Setup<'a> {
     /// chases.
     fn loading<'c>(&self, from: &'c NodeCpus) -> &'c [u32] {
         match &from.cpus[..] {
-            [_, load @ ..] if self.what != What::Bandwidth && !load.is_empty() => load,
+            [_, load @ ..] if self.measurement != Measurement::Bandwidth && !load.is_empty() => {
+                load
+            }
             all => all,
         }
     }
@@ -190,8 +195,9 @@ impl<'a> Setup<'a> {
 
     /// Notes sizes that are too small for the last-level caches.
     fn note_small_sizes(&mut self) {
-        let is_chased = ![What::Bandwidth, What::Interleave].contains(&self.what);
-        let is_loaded = self.what != What::Idle;
+        let is_chased =
+            ![Measurement::Bandwidth, Measurement::Interleave].contains(&self.measurement);
+        let is_loaded = self.measurement != Measurement::Idle;
         for (option, is_used, size, cache) in [
             ("--chase", is_chased, self.chase, self.last_level),
             ("--buffer", is_loaded, self.buffer, self.last_level_per_thread),
@@ -199,13 +205,12 @@ impl<'a> Setup<'a> {
             let Some(cache) = cache.filter(|_| is_used) else { continue };
             let needed = cache.saturating_mul(LAST_LEVEL_FACTOR);
             if (size as u64) < needed {
-                self.notes.push(format!(
-                    "{option} {} is less than {LAST_LEVEL_FACTOR} times the last-level cache that \
-                     a thread reaches, {}: the cache is measured too; {} would be enough",
-                    size_text(size as u64),
-                    size_text(cache),
-                    size_text(needed),
-                ));
+                self.warnings.push(Warning::CacheIsMeasured {
+                    option,
+                    bytes: size as u64,
+                    cache_bytes: cache,
+                    factor: LAST_LEVEL_FACTOR,
+                });
             }
         }
     }
@@ -225,7 +230,7 @@ impl<'a> Setup<'a> {
                 };
             }
         }
-        let interleaved = self.what == What::Interleave;
+        let interleaved = self.measurement == Measurement::Interleave;
         // Interleaved memory may be nearly all on one node: each size must fit the node with the
         // least.
         let sizes = [
@@ -233,9 +238,9 @@ impl<'a> Setup<'a> {
             ("--buffer", options.traffic.buffer.is_some(), &mut self.buffer, threads),
         ];
         let mut sum = 0;
-        for (option, is_asked, size, count) in sizes {
+        for (option, is_set, size, count) in sizes {
             let needed = *size as u64 * count;
-            if is_asked && needed > least {
+            if is_set && needed > least {
                 let each =
                     if count > 1 { format!(" for each of {count} threads") } else { "".into() };
                 return Err(Failure::new(
@@ -247,7 +252,7 @@ impl<'a> Setup<'a> {
                     format!("give at most {}", size_text((least / FREE_PART / count) & !0xF_FFFF)),
                 ));
             }
-            if !is_asked && needed > least / FREE_PART / 2 {
+            if !is_set && needed > least / FREE_PART / 2 {
                 let fits = (least / FREE_PART / 2 / count) & !0x1F_FFFF;
                 if fits < 2 << 20 {
                     return Err(Failure::new(
@@ -255,18 +260,20 @@ impl<'a> Setup<'a> {
                         "free some memory of it, or choose other nodes with --nodes",
                     ));
                 }
-                self.notes.push(format!(
-                    "{place} has little memory free: {} in place of {} ({option})",
-                    size_text(fits),
-                    size_text(*size as u64)
-                ));
+                self.warnings.push(Warning::SizeReduced {
+                    option,
+                    place: place.clone(),
+                    bytes: fits,
+                    default_bytes: *size as u64,
+                });
                 *size = fits as usize;
             }
             sum += *size as u64 * count;
         }
         if sum > least
             && !interleaved
-            && [What::Loaded, What::Histogram, What::All].contains(&self.what)
+            && [Measurement::Loaded, Measurement::Histogram, Measurement::All]
+                .contains(&self.measurement)
         {
             return Err(Failure::new(
                 format!("chase and buffers need {} together", size_text(sum & !0xF_FFFF)),
@@ -281,12 +288,7 @@ impl<'a> Setup<'a> {
         let switch = self.machine.sysctls.huge_pages.as_deref();
         match (self.pages, switch) {
             (Pages::Huge, None | Some("never")) => {
-                self.notes.push(
-                    "there are no transparent huge pages: small ones are used, and latency in \
-                     random order has the walks through page tables in it; as root: echo madvise \
-                     > /sys/kernel/mm/transparent_hugepage/enabled"
-                        .into(),
-                );
+                self.warnings.push(Warning::NoHugePages);
                 Ok(())
             }
             (Pages::Reserved, _) => self.reserved_pages(),
@@ -345,7 +347,7 @@ impl<'a> Setup<'a> {
         };
         MeasureDocument {
             quick: self.quick,
-            ..MeasureDocument::new(self.what.name(), machine, settings)
+            ..MeasureDocument::new(self.measurement.name(), machine, settings)
         }
     }
 
@@ -366,7 +368,7 @@ pub(crate) fn available_on(root: &Root, node: u32) -> Result<Available, Failure>
 fn list_failure(option: &str, why: &IdListError) -> Failure {
     Failure::new(
         format!("{option}: {why}"),
-        "write them as numactl takes them: 0-3, !2, +1, all; `interleaf show` lists what there is",
+        "write them as numactl takes them: 0-3, !2, +1, all; `interleaf show` lists them all",
     )
 }
 
@@ -399,7 +401,7 @@ fn from(
             )
         });
     }
-    let each = [What::Matrix, What::All].contains(&options.what);
+    let each = [Measurement::Matrix, Measurement::All].contains(&options.measurement);
     let count = if each { all.len() } else { 1 };
     let taken: Vec<NodeCpus> = all.into_iter().take(count).collect();
     if taken.is_empty() {
@@ -441,7 +443,9 @@ fn memory(
         return Err(Failure::new("no node has memory that this process may use", hint));
     }
     let mut near = by_distance(machine, from.node, &usable);
-    if ![What::Matrix, What::Interleave, What::All].contains(&options.what) {
+    if ![Measurement::Matrix, Measurement::Interleave, Measurement::All]
+        .contains(&options.measurement)
+    {
         near.truncate(1);
     }
     Ok((near, None))
@@ -452,8 +456,8 @@ fn by_distance(machine: &Machine, from: u32, nodes: &[u32]) -> Vec<u32> {
     let distance = |node: &u32| {
         let at = machine.nodes.iter().position(|it| it.id == *node);
         let of = machine.nodes.iter().find(|it| it.id == from);
-        let told = at.and_then(|at| of.and_then(|of| of.distances.get(at).copied()));
-        told.unwrap_or(if *node == from { 10 } else { u32::MAX })
+        let distance = at.and_then(|at| of.and_then(|of| of.distances.get(at).copied()));
+        distance.unwrap_or(if *node == from { 10 } else { u32::MAX })
     };
     let mut nodes = nodes.to_vec();
     nodes.sort_by_key(|node| (distance(node), *node));

@@ -1,7 +1,7 @@
 //! Plans the tasks of a measurement, in their order.
 
 use crate::{
-    options::{Options, What},
+    options::{Measurement, Options},
     setup::Setup,
     task::{Loads, Task},
     weights,
@@ -25,35 +25,35 @@ pub(crate) fn plan(setup: &Setup<'_>, options: &Options) -> Result<Vec<Task>, Fa
     let near = |from: usize| setup.nearest(&setup.from[from]);
     let loads = loads(options);
     let mut tasks = vec![];
-    match setup.what {
-        What::Idle => {
+    match setup.measurement {
+        Measurement::Idle => {
             for memory in setup.memory.clone() {
                 tasks.push(Task::Idle { from: 0, memory });
                 tasks.push(Task::Sweep { from: 0, memory });
             }
         }
-        What::Bandwidth => {
+        Measurement::Bandwidth => {
             for memory in setup.memory.clone() {
                 let of = |traffic| Task::Bandwidth { from: 0, memory, traffic };
                 tasks.extend(mixes(&[]).into_iter().map(of));
             }
         }
-        What::Loaded => {
+        Measurement::Loaded => {
             for memory in setup.memory.clone() {
                 let loads = loads.clone();
                 let of = |traffic| Task::Loaded { from: 0, memory, traffic, loads: loads.clone() };
                 tasks.extend(mixes(&["R"]).into_iter().map(of));
             }
         }
-        What::Histogram => {
+        Measurement::Histogram => {
             for memory in setup.memory.clone() {
                 let traffic = mixes(&["R"])[0];
                 let loads = loads.clone();
                 tasks.push(Task::Histogram { from: 0, memory, traffic, loads });
             }
         }
-        What::Matrix => tasks.extend(matrix(setup, &mixes(&["R"]))),
-        What::Interleave => {
+        Measurement::Matrix => tasks.extend(matrix(setup, &mixes(&["R"]))),
+        Measurement::Interleave => {
             let loads = options.interleave.as_ref().is_some_and(|it| it.loads).then_some(loads);
             let mixes = mixes(&OF_WEIGHTS);
             for weights in weights::choices(setup, options, &WEIGHTS)? {
@@ -61,7 +61,7 @@ pub(crate) fn plan(setup: &Setup<'_>, options: &Options) -> Result<Vec<Task>, Fa
                 tasks.push(Task::Weights { from: 0, weights, mixes, loads });
             }
         }
-        What::All => {
+        Measurement::All => {
             let memory = near(0);
             tasks.extend(matrix(setup, &[Traffic::READ]));
             tasks.push(Task::Sweep { from: 0, memory });

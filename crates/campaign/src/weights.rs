@@ -7,9 +7,12 @@ use interleaf_linux::place::{
     journal::Journal,
     placement::{Means, Placement, PlacementError},
 };
-use interleaf_measure::interleave::Way;
+use interleaf_measure::interleave::Method;
 use interleaf_model::weights::Weights;
-use interleaf_record::run::{ChangedSetting, PutBackDocument};
+use interleaf_record::{
+    run::{ChangedSetting, PutBackDocument},
+    warning::Warning,
+};
 
 /// Returns the weights to measure, after a check that each is valid on this machine.
 pub(crate) fn choices(
@@ -25,9 +28,9 @@ pub(crate) fn choices(
                     becomes a node, `interleaf predict` needs none";
         return Err(Failure::new(why, hint));
     }
-    let asked = options.interleave.as_ref().and_then(|it| it.weights.clone());
+    let requested = options.interleave.as_ref().and_then(|it| it.weights.clone());
     let usual = || usual.iter().filter_map(|text| text.parse().ok()).collect();
-    let choices = asked.unwrap_or_else(usual);
+    let choices = requested.unwrap_or_else(usual);
     for weights in &choices {
         placement(setup, weights)?;
     }
@@ -41,29 +44,25 @@ pub(crate) fn placement(setup: &Setup<'_>, weights: &Weights) -> Result<Placemen
         .map_err(|why: PlacementError| Failure::new(why.to_string(), why.hint()))
 }
 
-/// Returns the mechanism that places pages, and the reason for a fallback to single pages.
-pub(crate) fn way(
+/// Returns the mechanism that places pages, with a warning about a fallback to single pages.
+pub(crate) fn method(
     setup: &Setup<'_>,
-    asked: Option<Way>,
+    requested: Option<Method>,
     dry_run: bool,
-) -> Result<(Way, Option<String>), Failure> {
+) -> Result<(Method, Option<Warning>), Failure> {
     let has_weights = setup.machine.weighted_interleave.is_some();
-    match (asked, has_weights) {
-        (Some(Way::Pages), _) => Ok((Way::Pages, None)),
-        (Some(Way::Kernel), false) => Err(Failure::new(
+    match (requested, has_weights) {
+        (Some(Method::Pages), _) => Ok((Method::Pages, None)),
+        (Some(Method::Kernel), false) => Err(Failure::new(
             "--way kernel: this kernel has no weighted interleaving",
             "leave it out: each page is put where it is to be; or run Linux 6.9 or later",
         )),
-        (None, false) => {
-            let why = "this kernel has no weighted interleaving: pages are placed one by one";
-            Ok((Way::Pages, Some(why.into())))
-        }
-        (_, true) if dry_run => Ok((Way::Kernel, None)),
-        (asked, true) => match Journal::open(setup.root) {
-            Ok(_) => Ok((Way::Kernel, None)),
-            Err(why) if why.is_permission() && asked.is_none() => {
-                let why = "only root may set weights: pages are placed one by one";
-                Ok((Way::Pages, Some(why.into())))
+        (None, false) => Ok((Method::Pages, Some(Warning::NoWeightedInterleaving))),
+        (_, true) if dry_run => Ok((Method::Kernel, None)),
+        (requested, true) => match Journal::open(setup.root) {
+            Ok(_) => Ok((Method::Kernel, None)),
+            Err(why) if why.is_permission() && requested.is_none() => {
+                Ok((Method::Pages, Some(Warning::WeightsNotPermitted)))
             }
             Err(why) => Err(system::journal_failure(why)),
         },
@@ -75,11 +74,11 @@ pub(crate) fn way(
 pub(crate) fn with_weights<T, E: From<Failure>>(
     setup: &Setup<'_>,
     placement: &Placement,
-    way: Way,
+    method: Method,
     put_back: &mut Vec<PutBackDocument>,
     work: impl FnOnce() -> Result<T, E>,
 ) -> Result<T, E> {
-    if way == Way::Pages || placement.means != Means::Weighted {
+    if method == Method::Pages || placement.means != Means::Weighted {
         return work();
     }
     let (mut journal, undone) = Journal::open(setup.root).map_err(system::journal_failure)?;
@@ -105,10 +104,10 @@ fn remember(put_back: &mut Vec<PutBackDocument>, undone: impl Iterator<Item = Pu
 pub(crate) fn needed_settings(
     setup: &Setup<'_>,
     tasks: &[Task],
-    way: Way,
+    method: Method,
 ) -> Result<Vec<ChangedSetting>, Failure> {
     let mut all: Vec<ChangedSetting> = vec![];
-    if way == Way::Pages {
+    if method == Method::Pages {
         return Ok(all);
     }
     for task in tasks {

@@ -6,13 +6,8 @@
 mod failure;
 
 use failure::{Failure, Status, answer};
-use interleaf_pager::{
-    advice::Advice,
-    cache::Settings,
-    page::PAGE_BYTES,
-    pager,
-    store::{FileStore, Options as StoreOptions},
-};
+use interleaf_pager::{advice::Advice, cache::Settings, page::PAGE_BYTES, pager};
+use interleaf_store::{FileStore, Options as StoreOptions};
 use libc::{c_char, c_int, c_void, size_t};
 use std::{
     collections::BTreeMap,
@@ -72,7 +67,7 @@ pub unsafe extern "C" fn interleaf_open(options: *const Options, pager: *mut *mu
         if options.is_null() || pager.is_null() {
             return Err(Failure::argument("options or pager is NULL", "give both"));
         }
-        // SAFETY: by the caller the size is the first field, whatever the version.
+        // SAFETY: by the caller the size is the first field in every version.
         let size = unsafe { ptr::read(options.cast::<size_t>()) };
         if size < size_of::<Options>() {
             let why = format!("options.size is {size}, and not {}", size_of::<Options>());

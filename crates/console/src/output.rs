@@ -149,14 +149,14 @@ pub fn file_failure(target: &Path, why: &io::Error) -> Failure {
 }
 
 /// A progress bar over bytes, whose length is set later; on a terminal only.
-pub fn progress_bytes(what: &str) -> ProgressBar {
+pub fn progress_bytes(label: &str) -> ProgressBar {
     let template = "{msg:<40} {bar:30} {binary_bytes}/{binary_total_bytes} {elapsed}";
-    bar(0, what, template)
+    bar(0, label, template)
 }
 
 /// A progress bar over `steps` steps; on a terminal only.
-pub fn progress(steps: u64, what: &str) -> ProgressBar {
-    bar(steps, what, "{msg:<40} {bar:30} {pos}/{len} {elapsed}")
+pub fn progress(steps: u64, label: &str) -> ProgressBar {
+    bar(steps, label, "{msg:<40} {bar:30} {pos}/{len} {elapsed}")
 }
 
 /// A line with a message that changes; on a terminal only.
@@ -164,8 +164,8 @@ pub fn spinner() -> ProgressBar {
     bar(0, "", "{msg}")
 }
 
-fn bar(length: u64, what: &str, template: &str) -> ProgressBar {
-    let bar = ProgressBar::new(length).with_message(what.to_string());
+fn bar(length: u64, label: &str, template: &str) -> ProgressBar {
+    let bar = ProgressBar::new(length).with_message(label.to_string());
     match ProgressStyle::with_template(template) {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,

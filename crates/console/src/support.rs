@@ -32,7 +32,7 @@ pub fn check_outputs(options: OutputOptions<'_>, report: Option<&Path>) -> Resul
         ),
         Some(report) if !is_page(report) => (
             format!("--report {}: a report is a page of HTML", report.display()),
-            "end the name with .html; `interleaf report` makes other formats of what -o records",
+            "end the name with .html; `interleaf report` makes other formats of the record (-o)",
         ),
         _ => return Ok(()),
     };

@@ -50,7 +50,7 @@ pub fn read_failure(why: RootError) -> Failure {
     } else if why.is_refused() {
         "capture the machine again: interleaf doctor --capture DIR"
     } else {
-        "report it, with what `interleaf doctor --capture DIR` saves"
+        "report it, with the folder of `interleaf doctor --capture DIR`"
     };
     Failure::new(why.to_string(), hint)
 }
@@ -69,8 +69,9 @@ pub fn journal_failure(why: JournalError) -> Failure {
             return Failure::new(why.to_string(), hint);
         }
         JournalError::Untrusted { .. } => {
-            "see who has written there; then remove the folder, or give it back to root: chown -R \
-             root /run/interleaf; chmod 755 /run/interleaf"
+            "find the program that wrote there; then remove the folder, or make root its owner: \
+             chown -R root \
+             /run/interleaf; chmod 755 /run/interleaf"
         }
         JournalError::Unknown(_) => "report it: the kernel's setting has an unknown value",
         _ if why.is_permission() => "run it as root",
@@ -82,7 +83,7 @@ pub fn journal_failure(why: JournalError) -> Failure {
              restores the settings after a crash"
         }
         JournalError::Absent { .. } | JournalError::Root(_) => {
-            "`interleaf doctor` says what this kernel can do"
+            "`interleaf doctor` lists the features of this kernel"
         }
     };
     Failure::new(why.to_string(), hint)

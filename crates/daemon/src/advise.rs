@@ -18,7 +18,8 @@ use crate::{
 use core::time::Duration;
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
-    launch::command::Signals, place::actuator::Way, process::numa_maps::NodeBytes, root::Root,
+    launch::command::Signals, place::actuator::ActuatorKind, process::numa_maps::NodeBytes,
+    root::Root,
 };
 use interleaf_model::{
     control::{DomainPeriod, Period},
@@ -31,7 +32,8 @@ use interleaf_observe::{
     source::SourceError,
 };
 use interleaf_record::balance::{
-    AdviceDocument, BalancePeriod, PointsDocument, SUMMARY_SCHEMA, SourceDocument, SummaryDocument,
+    AdviceDocument, BalancePeriod, GainBasis, PointsDocument, SUMMARY_SCHEMA, SourceDocument,
+    SummaryDocument,
 };
 
 /// Consecutive periods of equal advice that end the observation, and the most periods without a
@@ -54,7 +56,7 @@ pub fn run(
     is_captured: bool,
 ) -> Result<(), Failure> {
     let setup = Setup::read(config, root)?;
-    let way = setup.choice(config)?.way;
+    let kind = setup.choice(config)?.kind;
     if is_captured && config.is_counted_here() {
         return Err(nothing_counts(&setup.counted(config, root)));
     }
@@ -62,8 +64,8 @@ pub fn run(
     for line in setup.words(config, &[None], source.describe()) {
         output::message(&format!("interleaf: {line}"));
     }
-    if let Some(who) = setup.held(config, way) {
-        output::message(&format!("interleaf: {who}"));
+    if let Some(holder) = setup.damon_holder(config, kind) {
+        output::message(&format!("interleaf: {holder}"));
     }
     let signals = Signals::hold().map_err(system::signal_failure)?;
     let manager = &Manager::new();
@@ -91,10 +93,10 @@ pub fn run(
         };
         time_s += period.time_s;
         let on = setup.placement(root)?;
-        let told = documents(&setup, config, &host, &period, time_s, on.as_ref());
-        let (domains, told): (Vec<usize>, Vec<_>) = told.into_iter().unzip();
-        publisher.publish(&told)?;
-        for (domain, document) in domains.into_iter().zip(told) {
+        let documents = documents(&setup, config, &host, &period, time_s, on.as_ref());
+        let (domains, documents): (Vec<usize>, Vec<_>) = documents.into_iter().unzip();
+        publisher.publish(&documents)?;
+        for (domain, document) in domains.into_iter().zip(documents) {
             advised[domain].push(document);
         }
         let is_over = match options.duration {
@@ -106,7 +108,7 @@ pub fn run(
         }
     }
     let missing = publisher.close();
-    summarize(options, config, &setup, way, &advised)?;
+    summarize(options, config, &setup, kind, &advised)?;
     missing
 }
 
@@ -170,14 +172,14 @@ fn advice(
     let shares =
         promise.as_ref().map(|it| it.shares.clone()).or_else(|| wanted.map(<[f64]>::to_vec));
     let (gain, gain_is) = match (&promise, has_curves) {
-        (None, _) => (None, "unknown"),
-        (Some(promise), true) => (Some(promise.gain), "predicted"),
-        (Some(promise), false) if promise.gain <= 0.0 => (Some(promise.gain), "at most"),
+        (None, _) => (None, GainBasis::Unknown),
+        (Some(promise), true) => (Some(promise.gain), GainBasis::Predicted),
+        (Some(promise), false) if promise.gain <= 0.0 => (Some(promise.gain), GainBasis::AtMost),
         (Some(promise), false) => {
-            (Some(bound(setup, tiers, &promise.shares) / seen.mean_gbps - 1.0), "at most")
+            (Some(bound(setup, tiers, &promise.shares) / seen.mean_gbps - 1.0), GainBasis::AtMost)
         }
     };
-    let gain = gain.map(|gain| if gain_is == "at most" { gain.max(0.0) } else { gain });
+    let gain = gain.map(|gain| if gain_is == GainBasis::AtMost { gain.max(0.0) } else { gain });
     let all: u64 = near.iter().sum();
     let moved = |shares: &Vec<f64>| {
         let lacks = near.iter().zip(shares).map(|(has, share)| share * all as f64 - *has as f64);
@@ -187,7 +189,7 @@ fn advice(
         would_move_bytes: shares.as_ref().filter(|_| all > 0).map(moved),
         advised_weights: shares.map(|shares| Weights::percent(&shares).as_slice().to_vec()),
         gain: gain.map(interleaf_record::rounded),
-        gain_is: gain_is.into(),
+        gain_is,
         is_unsaturated: promise.is_some_and(|promise| promise.is_unsaturated),
     })
 }
@@ -220,13 +222,13 @@ fn summarize(
     options: &Options,
     config: &Config,
     setup: &Setup,
-    way: Way,
+    kind: ActuatorKind,
     advised: &[Vec<BalancePeriod>],
 ) -> Result<(), Failure> {
     let start = setup.points(&setup.start(config)?);
     let of_domain = |(periods, start): (&Vec<BalancePeriod>, PointsDocument)| {
         let start = start.nodes.iter().map(|node| node.points).collect();
-        summary(periods, start, config, way.name())
+        summary(periods, start, config, kind)
     };
     let summaries: Vec<SummaryDocument> = advised.iter().zip(start).filter_map(of_domain).collect();
     for summary in &summaries {
@@ -239,7 +241,7 @@ fn summarize(
     if summaries.is_empty() {
         return Err(Failure::new(
             "nothing was counted in a whole period: there is nothing to advise by",
-            "observe for longer, or see whether what counts has counted anything",
+            "observe for longer, or check that the source counts traffic",
         ));
     }
     Ok(())
@@ -250,7 +252,7 @@ fn summary(
     periods: &[BalancePeriod],
     start_weights: Vec<u16>,
     config: &Config,
-    way: &str,
+    kind: ActuatorKind,
 ) -> Option<SummaryDocument> {
     let judged: Vec<&BalancePeriod> =
         periods.iter().filter(|period| period.advice.is_some()).collect();
@@ -271,7 +273,7 @@ fn summary(
         policy: config.policy.to_string(),
         start_weights,
         first_weights: last.target_weights.clone(),
-        way: way.into(),
+        way: kind.into(),
         curves: config.platform.clone(),
         advice: AdviceDocument { gain: mean(gains), ..advice },
     })

@@ -48,7 +48,7 @@ pub struct SteerOptions {
     /// The socket that programs write bandwidth to, in place of counters.
     pub feed: Option<PathBuf>,
     /// The actuator: auto, vaddr or pages.
-    pub way: Option<String>,
+    pub actuator: Option<String>,
     /// The platform whose curves the policy believes, by name or file.
     pub platform: Option<String>,
     /// True if other page movers are switched off while the command runs.
@@ -91,7 +91,7 @@ pub fn run_steered(
         output::note(options.quiet, &interleaf_report::run::balanced(balanced));
     }
     let ended = match signals.come() {
-        Some(signal) => Ended::unstarted(signal),
+        Some(signal) => Ended::not_started(signal),
         None => {
             let job = Job { options, config: &config, root, setup: &mut setup, source };
             job.run(&signals, &journal, &mut document)?
@@ -112,7 +112,7 @@ fn config(options: &SteerOptions, command: &[String]) -> Result<Config, Failure>
         policy: options.policy.as_deref(),
         period: options.period,
         feed: options.feed.as_deref(),
-        way: options.way.as_deref(),
+        actuator: options.actuator.as_deref(),
         curves: options.platform.as_deref(),
         stop_rivals: options.stop_rivals,
     })?;
@@ -143,7 +143,7 @@ fn document(
     let nodes = nodes.map(|node| (node.node, u32::from(node.points))).collect();
     let balanced = BalancedDocument {
         policy: config.policy.to_string(),
-        way: choice.way.name().into(),
+        way: choice.kind.into(),
         way_reason: choice.reason,
         source: setup.counted(config, root).summary_line(),
         period_s: config.period.as_secs_f64(),
@@ -210,7 +210,7 @@ impl<'a> Job<'_, 'a> {
             balanced.periods = periods;
         }
         document.record_exit(status);
-        let (elapsed, signal) = (child.running.elapsed(), child.running.came());
+        let (elapsed, signal) = (child.running.elapsed(), child.running.arrived_signal());
         Ok(Ended { status: Some(status), elapsed, signal })
     }
 
@@ -220,7 +220,7 @@ impl<'a> Job<'_, 'a> {
         child: &RefCell<Child<'_>>,
         journal: &SharedJournal<'a>,
         controller: &mut Controller,
-        tell: &mut dyn FnMut(&[BalancePeriod]) -> Result<(), Failure>,
+        publish: &mut dyn FnMut(&[BalancePeriod]) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let Self { config, root, setup, source, .. } = self;
         // Signals are passed on to the command, so steering continues until the command ends.
@@ -229,7 +229,7 @@ impl<'a> Job<'_, 'a> {
         let mut host = Host::new(root, setup.host.clone(), source, clock, actuators)
             .map_err(|why| host_failure(&why))?;
         let done = place_first(&mut host, controller, setup, config)
-            .and_then(|()| steer(&mut host, controller, tell));
+            .and_then(|()| steer(&mut host, controller, publish));
         match done {
             Ok(()) | Err(Stop::Machine(HostError::Stopped)) => Ok(()),
             Err(Stop::Machine(why)) => Err(host_failure(&why)),

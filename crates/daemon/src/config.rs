@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 use interleaf_console::Failure;
-use interleaf_linux::place::actuator::Way;
+use interleaf_linux::place::actuator::ActuatorKind;
 use interleaf_model::{
     format::{FileError, toml_text::TomlText},
     policy::PolicyKind,
@@ -52,7 +52,7 @@ pub struct Config {
     /// The period of the policy. Default: 6 s.
     pub period: Duration,
     /// The actuator. Default: auto.
-    pub way: WantedWay,
+    pub actuator: WantedActuator,
     /// The highest migration rate. Default: 2 GB/s.
     pub rate_limit: Bandwidth,
     /// True if other page movers and users of DAMON may be switched off. Default: false.
@@ -91,7 +91,7 @@ pub struct Overrides<'a> {
     /// The socket that programs write bandwidth to.
     pub feed: Option<&'a Path>,
     /// The actuator: auto, vaddr, paddr, quota or pages.
-    pub way: Option<&'a str>,
+    pub actuator: Option<&'a str>,
     /// The platform whose curves the policy believes, by name or file.
     pub curves: Option<&'a str>,
     /// True if other page movers may be switched off; false keeps the value of the configuration.
@@ -100,11 +100,11 @@ pub struct Overrides<'a> {
 
 /// The requested actuator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WantedWay {
+pub enum WantedActuator {
     /// The best actuator that the machine supports.
     Auto,
     /// This actuator.
-    Way(Way),
+    Kind(ActuatorKind),
 }
 
 /// The default of the highest migration rate.
@@ -211,7 +211,7 @@ impl Config {
             platform: platform(&toml, read.policy.platform.as_ref())?,
             sample: span(&toml, "sample", control.sample.as_ref(), 0.2, SAMPLE_S)?,
             period: span(&toml, "period", control.period.as_ref(), 6.0, PERIOD_S)?,
-            way: way(&toml, read.migration.way.as_ref())?,
+            actuator: actuator(&toml, read.migration.way.as_ref())?,
             rate_limit: rate_limit(&toml, read.migration.rate_limit.as_ref())?,
             stop_rivals: read.migration.stop_rivals,
             source: source(&toml, &read.source)?,
@@ -282,9 +282,9 @@ impl Config {
             self.period = Duration::from_secs_f64(period.seconds());
             self.sample = self.sample.min(self.period / SAMPLES_MIN);
         }
-        if let Some(way) = by.way {
-            self.way = wanted_way(way).ok_or_else(|| {
-                let problem = format!("--way {way}: there is no such way to move pages");
+        if let Some(name) = by.actuator {
+            self.actuator = wanted_actuator(name).ok_or_else(|| {
+                let problem = format!("--way {name}: no actuator has this name");
                 Failure::new(problem, "write one of auto, vaddr, paddr, quota, pages")
             })?;
         }
@@ -349,7 +349,7 @@ fn scope(toml: &TomlText<'_>, table: ScopeTable) -> Result<Scope, FileError> {
         ("processes", _, None) => return missing("processes", "processes = [\"solver\"]"),
         ("machine" | "cgroup" | "processes", ..) => {
             let problem = format!("kind is {kind}, and something else is named too");
-            let hint = "leave out what does not go with the kind, or name another kind";
+            let hint = "leave out the keys that do not go with the kind, or name another kind";
             return Err(match (&table.cgroup, &table.processes) {
                 (Some(path), _) if kind != "cgroup" => toml.error("cgroup", path, problem, hint),
                 (_, Some(names)) => toml.error("processes", names, problem, hint),
@@ -478,19 +478,22 @@ fn span(
     Err(toml.error(field, value, problem, format!("write a time such as {default_s}s")))
 }
 
-fn way(toml: &TomlText<'_>, value: Option<&Spanned<String>>) -> Result<WantedWay, FileError> {
-    let Some(value) = value else { return Ok(WantedWay::Auto) };
-    wanted_way(value.get_ref()).ok_or_else(|| {
-        let problem = format!("\"{}\" is no way to move pages", value.get_ref());
+fn actuator(
+    toml: &TomlText<'_>,
+    value: Option<&Spanned<String>>,
+) -> Result<WantedActuator, FileError> {
+    let Some(value) = value else { return Ok(WantedActuator::Auto) };
+    wanted_actuator(value.get_ref()).ok_or_else(|| {
+        let problem = format!("\"{}\" names no actuator", value.get_ref());
         toml.error("way", value, problem, "write one of auto, vaddr, paddr, quota, pages")
     })
 }
 
 /// Parses the name of an actuator.
-pub(super) fn wanted_way(name: &str) -> Option<WantedWay> {
+pub(super) fn wanted_actuator(name: &str) -> Option<WantedActuator> {
     match name {
-        AUTO => Some(WantedWay::Auto),
-        name => Way::named(name).map(WantedWay::Way),
+        AUTO => Some(WantedActuator::Auto),
+        name => ActuatorKind::named(name).map(WantedActuator::Kind),
     }
 }
 
@@ -591,7 +594,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn invalid_values_are_named() {
         let table = [
             ("[scope]\nkind = \"all\"", "\"all\" is no kind of scope"),
             ("[scope]\nkind = \"cgroup\"", "kind is cgroup, and cgroup is missing"),
@@ -604,7 +607,7 @@ mod tests {
             ("[control]\nsample = \"1ms\"", "1ms is not between 0.01 s and 60 s"),
             ("[control]\nsample = \"7s\"", "a sample is longer than a period"),
             ("[control]\nperiod = \"6\"", "\"6\" is not a time"),
-            ("[migration]\nway = \"fast\"", "\"fast\" is no way to move pages"),
+            ("[migration]\nway = \"fast\"", "\"fast\" names no actuator"),
             ("[migration]\nrate_limit = \"0GB/s\"", "at this rate no page moves"),
             ("[source]\nkind = \"feed\"", "kind is feed, and path is missing"),
             ("[source]\nkind = \"pcm\"", "\"pcm\" is no source"),

@@ -45,7 +45,7 @@ pub fn run(options: &Options, config: &Config, root: &Root) -> Result<(), Failur
     let journal: SharedJournal<'_> = Rc::new(RefCell::new(journal));
     let ended = balance(options, config, root, &journal, &signals);
     // The actuators ended with `balance`; now restore the settings that they changed.
-    match (ended, put_back(journal)) {
+    match (ended, restore_settings(journal)) {
         (Err(why), Err(left)) => {
             output::print_failure(left);
             Err(why)
@@ -55,7 +55,7 @@ pub fn run(options: &Options, config: &Config, root: &Root) -> Result<(), Failur
 }
 
 /// Restores the settings that are still changed, and prints every restored setting.
-fn put_back(journal: SharedJournal<'_>) -> Result<(), Failure> {
+fn restore_settings(journal: SharedJournal<'_>) -> Result<(), Failure> {
     // This is the last reference to the journal. If another one remained, dropping that one would
     // restore the settings.
     let Some(journal) = Rc::into_inner(journal) else { return Ok(()) };
@@ -85,10 +85,10 @@ fn balance<'a>(
     let mut host = Host::new(root, setup.host.clone(), source, clock, actuators)
         .map_err(|why| host_failure(&why))?;
     let mut publisher = Publisher::daemon(config, options, manager)?;
-    let tell = &mut |period: &[BalancePeriod]| publisher.publish(period);
+    let publish = &mut |period: &[BalancePeriod]| publisher.publish(period);
     let done = place_first(&mut host, &controller, &setup, config)
         .inspect(|()| manager.ready("observing for the first period"))
-        .and_then(|()| steer(&mut host, &mut controller, tell));
+        .and_then(|()| steer(&mut host, &mut controller, publish));
     manager.stopping();
     // Missing periods in an output are reported, but do not fail the run.
     let missing = publisher.close();
@@ -139,12 +139,12 @@ pub(crate) fn place_first(
     Ok(host.apply(&decision)?)
 }
 
-/// Runs the loop after [`place_first`] until a signal, the deadline or an error. `tell` is called
-/// with a document for each domain after each period.
+/// Runs the loop after [`place_first`] until a signal, the deadline or an error. `publish` is
+/// called with a document for each domain after each period.
 pub(crate) fn steer(
     host: &mut Host<'_>,
     controller: &mut Controller,
-    tell: &mut dyn FnMut(&[BalancePeriod]) -> Result<(), Failure>,
+    publish: &mut dyn FnMut(&[BalancePeriod]) -> Result<(), Failure>,
 ) -> Result<(), Stop> {
     loop {
         let period = controller.period(host, FOR_EVER);
@@ -160,7 +160,7 @@ pub(crate) fn steer(
         let documents: Vec<_> = domains
             .map(|(at, domain)| BalancePeriod::new(host, at, period.time_s, domain))
             .collect();
-        tell(&documents).map_err(Stop::Output)?;
+        publish(&documents).map_err(Stop::Output)?;
         print();
     }
 }
@@ -185,7 +185,7 @@ impl Clock for Waits<'_> {
 pub(crate) fn host_failure(why: &HostError) -> Failure {
     let hint: String = match why {
         HostError::Actuator(why) => return setup::actuator_failure(why),
-        HostError::Source(_) => "see whether what it reads is still there".into(),
+        HostError::Source(_) => "check that the files it reads still exist".into(),
         HostError::Root(why) if why.is_permission() => "run it as root".into(),
         HostError::Root(_) | HostError::Stopped => "report it".into(),
     };

@@ -4,12 +4,12 @@
 //! One thread serves all clients without blocking on any of them. A connection is closed after
 //! [`PATIENCE`], and a new connection beyond [`CLIENTS_MAX`] replaces the oldest.
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use interleaf_poll_server::{Interest, Watched, Worker, is_retry, wait};
 use std::{
     io::{self, Read as _, Write as _},
     net::{SocketAddr, TcpListener, TcpStream},
-    os::unix::net::UnixStream,
-    thread::{self, JoinHandle},
+    os::{fd::AsFd as _, unix::net::UnixStream},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -20,7 +20,7 @@ const CLIENTS_MAX: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The largest request, bytes.
-const ASKED_MAX: usize = 8192;
+const REQUEST_BYTES_MAX: usize = 8192;
 
 /// The most header fields of a request.
 const FIELDS_MAX: usize = 64;
@@ -51,9 +51,7 @@ impl Page {
 /// A running server; dropping it stops the server.
 pub(super) struct Server {
     address: SocketAddr,
-    /// Closing this stream ends the thread.
-    stop: Option<UnixStream>,
-    thread: Option<JoinHandle<()>>,
+    _worker: Worker,
 }
 
 impl Server {
@@ -65,10 +63,8 @@ impl Server {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let (stop, stopped) = UnixStream::pair()?;
-        let thread = thread::Builder::new().name("metrics".into());
-        let thread = thread.spawn(move || serve(&listener, &stopped, &page))?;
-        Ok(Self { address, stop: Some(stop), thread: Some(thread) })
+        let worker = Worker::start("metrics", move |control| serve(&listener, &control, &page))?;
+        Ok(Self { address, _worker: worker })
     }
 
     /// Returns the bound address: port 0 is replaced by the assigned port.
@@ -77,52 +73,41 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        drop(self.thread.take().map(JoinHandle::join));
-    }
-}
-
 /// A client connection.
 struct Client {
     stream: TcpStream,
     /// Deadline, after which the connection is closed.
     until: Instant,
-    asked: Vec<u8>,
+    received: Vec<u8>,
     /// The response and the number of bytes written of it.
     answer: Option<(Vec<u8>, usize)>,
 }
 
-fn serve(listener: &TcpListener, stopped: &UnixStream, page: &dyn Fn(&Request<'_>) -> Page) {
+fn serve(listener: &TcpListener, control: &UnixStream, page: &dyn Fn(&Request<'_>) -> Page) {
     let mut clients: Vec<Client> = vec![];
     loop {
-        let mut watched = vec![PollFd::new(stopped, PollFlags::IN)];
-        watched.push(PollFd::new(listener, PollFlags::IN));
-        watched.extend(clients.iter().map(|client| {
-            let is_answered = client.answer.is_some();
-            let wanted = if is_answered { PollFlags::OUT } else { PollFlags::IN };
-            PollFd::new(&client.stream, wanted)
-        }));
+        let interest = |client: &Client| match client.answer {
+            Some(_) => Interest::Write,
+            None => Interest::Read,
+        };
+        let watched = Watched {
+            control: Some(control.as_fd()),
+            listener: Some(listener.as_fd()),
+            clients: clients.iter().map(|it| (it.stream.as_fd(), interest(it))).collect(),
+        };
         let now = Instant::now();
         let next = clients.iter().map(|client| client.until.saturating_duration_since(now)).min();
-        // One millisecond is added so that the deadline has passed when poll(2) returns.
-        let next = next.and_then(|left| Timespec::try_from(left + Duration::from_millis(1)).ok());
-        match poll(&mut watched, next.as_ref()) {
-            Err(rustix::io::Errno::INTR) => continue,
-            Err(_) => return,
-            Ok(_) => {}
-        }
-        let ready: Vec<bool> = watched.iter().map(|fd| !fd.revents().is_empty()).collect();
-        if ready[0] {
+        // One millisecond is added so that the deadline has passed when `wait` returns.
+        let turn = wait(&watched, next.map(|left| left + Duration::from_millis(1)));
+        let Ok(turn) = turn else { return };
+        if turn.control {
             return;
         }
-        let (now, mut at) = (Instant::now(), 1);
-        clients.retain_mut(|client| {
-            at += 1;
-            client.until > now && (!ready[at] || client.goes_on(page))
+        let now = Instant::now();
+        turn.retain(&mut clients, |client, is_ready| {
+            client.until > now && (!is_ready || client.goes_on(page))
         });
-        if ready[1] {
+        if turn.listener {
             accept(listener, &mut clients);
         }
     }
@@ -140,7 +125,7 @@ fn accept(listener: &TcpListener, clients: &mut Vec<Client>) {
     }
     if stream.set_nonblocking(true).is_ok() {
         let until = Instant::now() + PATIENCE;
-        clients.push(Client { stream, until, asked: vec![], answer: None });
+        clients.push(Client { stream, until, received: vec![], answer: None });
     }
 }
 
@@ -156,25 +141,24 @@ impl Client {
             None => {
                 let mut bytes = [0; 1024];
                 self.stream.read(&mut bytes).map(|count| {
-                    self.asked.extend_from_slice(&bytes[..count]);
-                    self.answer = answer(&self.asked, page).map(|answer| (answer, 0));
+                    self.received.extend_from_slice(&bytes[..count]);
+                    self.answer = answer(&self.received, page).map(|answer| (answer, 0));
                     count > 0
                 })
             }
         };
-        let later = [io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted];
-        done.unwrap_or_else(|why| later.contains(&why.kind()))
+        done.unwrap_or_else(|why| is_retry(&why))
     }
 }
 
 /// Returns the response to a request; `None` while the request is incomplete.
-fn answer(asked: &[u8], page: &dyn Fn(&Request<'_>) -> Page) -> Option<Vec<u8>> {
+fn answer(received: &[u8], page: &dyn Fn(&Request<'_>) -> Page) -> Option<Vec<u8>> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
     let mut request = httparse::Request::new(&mut fields);
-    let is_whole = request.parse(asked).map(|parsed| parsed.is_complete());
+    let is_whole = request.parse(received).map(|parsed| parsed.is_complete());
     let mut with_body = true;
     let page = match (is_whole, request.method, request.path) {
-        (Ok(false), ..) if asked.len() < ASKED_MAX => return None,
+        (Ok(false), ..) if received.len() < REQUEST_BYTES_MAX => return None,
         (Ok(true), Some(method @ ("GET" | "HEAD")), Some(path)) => {
             with_body = method == "GET";
             let path = path.split('?').next().unwrap_or_default();
@@ -209,12 +193,16 @@ mod tests {
     use super::*;
 
     fn started() -> Server {
+        started_at("127.0.0.1:0")
+    }
+
+    fn started_at(address: &str) -> Server {
         let page = |request: &Request<'_>| match request.path {
             "/accept" => Page::text("200 OK", request.accept),
             "/long" => Page::text("200 OK", &"x".repeat(8 << 20)),
             path => Page::text("200 OK", path),
         };
-        Server::start("127.0.0.1:0".parse().unwrap(), page).unwrap()
+        Server::start(address.parse().unwrap(), page).unwrap()
     }
 
     fn connect(server: &Server) -> TcpStream {
@@ -223,7 +211,7 @@ mod tests {
         stream
     }
 
-    fn ask(server: &Server, request: &[u8]) -> String {
+    fn request_page(server: &Server, request: &[u8]) -> String {
         let mut stream = connect(server);
         stream.write_all(request).unwrap();
         let mut answer = String::new();
@@ -234,23 +222,23 @@ mod tests {
     #[test]
     fn a_page_is_answered() {
         let server = started();
-        let answer = ask(&server, b"GET /a?b=c HTTP/1.1\r\nHost: x\r\n\r\n");
+        let answer = request_page(&server, b"GET /a?b=c HTTP/1.1\r\nHost: x\r\n\r\n");
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain"), "{head}");
         assert!(head.contains("\r\nContent-Length: 2\r\n"), "{head}");
         assert_eq!(body, "/a");
-        let head = ask(&server, b"HEAD /a HTTP/1.1\r\n\r\n");
+        let head = request_page(&server, b"HEAD /a HTTP/1.1\r\n\r\n");
         assert!(head.contains("Content-Length: 2\r\n") && head.ends_with("\r\n\r\n"), "{head}");
         let several = b"GET /accept HTTP/1.1\r\naccept: a/b;q=1\r\nACCEPT: c/d\r\n\r\n";
-        assert!(ask(&server, several).ends_with("\r\n\r\na/b;q=1,c/d"));
-        let long = ask(&server, b"GET /long HTTP/1.0\r\n\r\n");
+        assert!(request_page(&server, several).ends_with("\r\n\r\na/b;q=1,c/d"));
+        let long = request_page(&server, b"GET /long HTTP/1.0\r\n\r\n");
         assert_eq!(long.split_once("\r\n\r\n").unwrap().1.len(), 8 << 20);
     }
 
     #[test]
     fn nonsense_is_refused() {
         let server = started();
-        let long = format!("GET /{} ", "x".repeat(ASKED_MAX - 6));
+        let long = format!("GET /{} ", "x".repeat(REQUEST_BYTES_MAX - 6));
         let table: [(&[u8], &str); 4] = [
             (b"POST /a HTTP/1.1\r\n\r\n", "405"),
             (b"\x16\x03\x01\r\n\r\n", "400"),
@@ -258,7 +246,7 @@ mod tests {
             (long.as_bytes(), "400"),
         ];
         for (request, status) in table {
-            let answer = ask(&server, request);
+            let answer = request_page(&server, request);
             assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{request:?}: {answer}");
         }
     }
@@ -266,13 +254,14 @@ mod tests {
     /// Clients that send nothing, send half a request or do not read are disconnected, and do not
     /// keep another client from its response, however many they are.
     #[test]
-    fn silence_holds_up_nobody() {
-        let server = started();
+    fn silent_clients_delay_no_other() {
+        // No other test uses this address, so that its port stays free after the server's end.
+        let server = started_at("127.0.0.77:0");
         let mut unread = connect(&server);
         unread.write_all(b"GET /long HTTP/1.1\r\n\r\n").unwrap();
         let mut silent: Vec<_> = (0..3 * CLIENTS_MAX).map(|_| connect(&server)).collect();
         silent.iter_mut().step_by(2).for_each(|half| half.write_all(b"GET /").unwrap());
-        assert!(ask(&server, b"GET /a HTTP/1.1\r\n\r\n").ends_with("/a"));
+        assert!(request_page(&server, b"GET /a HTTP/1.1\r\n\r\n").ends_with("/a"));
         // End of stream, or an error because unread input was discarded; never a response.
         assert_eq!(silent[0].read(&mut [0; 10]).unwrap_or(0), 0, "it is let go");
         let address = server.address();

@@ -75,7 +75,8 @@ impl Metrics {
             Failure::new(
                 format!("metrics cannot be served at {address}: {why}"),
                 "name an address of this machine with a port that is free, such as \
-                 127.0.0.1:9464 (`ss -ltnp` shows who has which), or leave metrics out",
+                 127.0.0.1:9464 (`ss -ltnp` lists the programs that use ports), or leave metrics \
+                 out",
             )
         })?;
         Ok(Self { numbers, before: vec![], server })
@@ -162,7 +163,7 @@ fn registry(numbers: &Numbers, root: Root) -> Registry {
     registry.register("build_info", "The program that is running", build);
     let n = numbers.clone();
     registry.register("periods", "Periods that have passed", n.periods);
-    registry.register("decisions", "Decisions, by what was decided", n.decisions);
+    registry.register("decisions", "Decisions, by action", n.decisions);
     let bytes = [
         ("migrated", "Pages of the machine that were moved, by whomever", n.migrated),
         ("promoted", "Pages in scope that came to a faster node", n.promoted),
@@ -308,11 +309,11 @@ mod tests {
     }
 
     /// Sends a request that accepts OpenMetrics. Returns the head and the body of the response.
-    fn ask(address: SocketAddr, request: &str) -> (String, String) {
-        ask_for(address, request, OPEN)
+    fn get(address: SocketAddr, request: &str) -> (String, String) {
+        get_as(address, request, OPEN)
     }
 
-    fn ask_for(address: SocketAddr, request: &str, field: &str) -> (String, String) {
+    fn get_as(address: SocketAddr, request: &str, field: &str) -> (String, String) {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         write!(stream, "{request} HTTP/1.1\r\nHost: x\r\n{field}\r\n\r\n").unwrap();
@@ -383,7 +384,7 @@ mod tests {
         let (_folder, mut metrics) = served();
         metrics.count(&period(6.0, Some(vec![4 * GIB, GIB])));
         metrics.count(&period(12.0, Some(vec![3 * GIB, 2 * GIB])));
-        let (head, body) = ask(metrics.address(), "GET /metrics");
+        let (head, body) = get(metrics.address(), "GET /metrics");
         assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
         assert!(head.contains(&format!("Content-Type: {OPEN_METRICS}")), "{head}");
         assert_eq!(faults(&body), Vec::<String>::new(), "{body}");
@@ -410,14 +411,14 @@ mod tests {
         // The metric of an unknown value is absent, not 0.
         assert!(!body.contains("latency_seconds{domain=\"node0\",node=\"2\"}"), "{body}");
         metrics.count(&period(18.0, None));
-        let (_, body) = ask(metrics.address(), "GET /metrics");
+        let (_, body) = get(metrics.address(), "GET /metrics");
         assert!(!body.contains("interleaf_reached_ratio{"), "what is no longer known\n{body}");
     }
 
     /// Checks the format without a period, with a period, and with a period without counter
     /// readings.
     #[test]
-    fn the_older_format_is_what_prometheus_checks() {
+    fn the_older_format_passes_promtool() {
         let (_folder, mut metrics) = served();
         let mut uncounted = period(12.0, None);
         uncounted.bandwidth_gbps = None;
@@ -427,13 +428,13 @@ mod tests {
                 metrics.count(period);
             }
             for field in ["Accept: */*", "X: y"] {
-                let (head, body) = ask_for(metrics.address(), "GET /metrics", field);
+                let (head, body) = get_as(metrics.address(), "GET /metrics", field);
                 assert!(head.contains(&format!("Content-Type: {TEXT}\r\n")), "{head}");
                 assert!(!body.contains("# EOF") && !body.contains(" -0"), "{body}");
                 promtool::finds_nothing_wrong(&["check", "metrics"], &body);
             }
         }
-        let (_, body) = ask(metrics.address(), "GET /metrics");
+        let (_, body) = get(metrics.address(), "GET /metrics");
         // Metrics of unknown values are absent.
         assert!(!body.contains("\ninterleaf_tier_bandwidth_bytes_per_second"), "{body}");
     }
@@ -442,7 +443,7 @@ mod tests {
     fn only_metrics_are_served() {
         let (_folder, metrics) = served();
         for (request, status) in [("GET /", "200"), ("GET /x", "404"), ("GET /metrics?x", "200")] {
-            let (head, _) = ask(metrics.address(), request);
+            let (head, _) = get(metrics.address(), request);
             assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{request}: {head}");
         }
     }
@@ -460,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moved_is_what_one_has_less_and_another_more() {
+    fn moved_bytes_are_the_change_of_tiers() {
         for (before, now, expected) in [
             ([10, 5, 0], [10, 5, 0], (0, 0)),
             ([10, 5, 0], [8, 7, 0], (0, 2)),

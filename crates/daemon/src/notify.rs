@@ -25,14 +25,14 @@ impl Manager {
     }
 
     /// Reports that the setup is complete, with a status line.
-    pub(super) fn ready(&self, what: &str) {
-        tell(&[NotifyState::Ready, NotifyState::Status(what)]);
+    pub(super) fn ready(&self, status: &str) {
+        send(&[NotifyState::Ready, NotifyState::Status(status)]);
     }
 
     /// Notifies the watchdog when a notification is due; the loop calls it at each sample.
     pub(super) fn alive(&self) {
         if self.every.is_some_and(|every| self.beaten.get().elapsed() >= every) {
-            tell(&[NotifyState::Watchdog]);
+            send(&[NotifyState::Watchdog]);
             self.beaten.set(Instant::now());
         }
     }
@@ -43,16 +43,16 @@ impl Manager {
         let (decision, reason) = (&period.decision, &period.reason);
         let line = format!("{}: {} {decision}: {reason}", period.domain, weights.join(":"));
         // A newline would begin another variable.
-        tell(&[NotifyState::Status(&line.replace(['\n', '\r'], " "))]);
+        send(&[NotifyState::Status(&line.replace(['\n', '\r'], " "))]);
     }
 
     /// Reports that the daemon stops: it restores settings from now on.
     pub(super) fn stopping(&self) {
-        tell(&[NotifyState::Stopping]);
+        send(&[NotifyState::Stopping]);
     }
 }
 
-fn tell(state: &[NotifyState<'_>]) {
+fn send(state: &[NotifyState<'_>]) {
     // A failed notification does not stop the daemon.
     let _ = sd_notify::notify(state);
 }
@@ -66,7 +66,7 @@ mod tests {
 
     /// Sends each message; succeeds with and without a service manager.
     #[test]
-    fn tells() {
+    fn states_are_sent() {
         let manager = Manager::new();
         manager.ready("set up");
         manager.alive();
@@ -81,12 +81,12 @@ mod tests {
 
     /// The environment belongs to a whole process, so the test above runs in a process of its own.
     #[test]
-    fn a_manager_is_told() {
+    fn a_service_manager_is_notified() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notify");
         let socket = UnixDatagram::bind(&path).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        let test = module_path!().split_once("::").unwrap().1.to_owned() + "::tells";
+        let test = module_path!().split_once("::").unwrap().1.to_owned() + "::states_are_sent";
         let done = Command::new(env::current_exe().unwrap())
             .args(["--exact", &test])
             .env("NOTIFY_SOCKET", &path)
@@ -95,7 +95,7 @@ mod tests {
             .output()
             .unwrap();
         assert!(done.status.success(), "{done:?}");
-        let told: Vec<String> = (0..4)
+        let received: Vec<String> = (0..4)
             .map(|_| {
                 let mut bytes = [0; 200];
                 let count = socket.recv(&mut bytes).unwrap();
@@ -103,6 +103,6 @@ mod tests {
             })
             .collect();
         let status = "STATUS=node0: 65:35 wait: two lines";
-        assert_eq!(told, ["READY=1\nSTATUS=set up", "WATCHDOG=1", status, "STOPPING=1"]);
+        assert_eq!(received, ["READY=1\nSTATUS=set up", "WATCHDOG=1", status, "STOPPING=1"]);
     }
 }

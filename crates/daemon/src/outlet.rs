@@ -35,14 +35,15 @@ impl Outlet {
             (Err(why), before) => {
                 self.missing += 1;
                 self.failing = Some(why.to_string());
-                let told = format!("{name}: cannot be written: {why}; the loop goes on without it");
-                before.is_none().then_some(told)
+                let message =
+                    format!("{name}: cannot be written: {why}; the loop goes on without it");
+                before.is_none().then_some(message)
             }
         }
     }
 
     /// Notes the result of writing a period, and prints the message of [`Self::note`], if any.
-    pub(super) fn tell(&mut self, done: io::Result<()>) {
+    pub(super) fn report(&mut self, done: io::Result<()>) {
         if let Some(text) = self.note(done) {
             output::message(&format!("interleaf: {text}"));
         }
@@ -80,7 +81,7 @@ impl LineFile {
 
     pub(super) fn add(&mut self, line: &str) {
         let done = self.write(line);
-        self.outlet.tell(done);
+        self.outlet.report(done);
     }
 
     pub(super) fn missing(&self) -> Result<(), Failure> {
@@ -108,11 +109,11 @@ mod tests {
     }
 
     #[test]
-    fn it_is_told_once_and_when_it_is_over() {
+    fn a_write_error_is_reported_once_and_at_its_end() {
         let mut outlet = Outlet::new("x.jsonl");
         assert_eq!(outlet.note(Ok(())), None);
-        let told = outlet.note(Err(full())).unwrap();
-        assert!(told.starts_with("x.jsonl: cannot be written: "), "{told}");
+        let message = outlet.note(Err(full())).unwrap();
+        assert!(message.starts_with("x.jsonl: cannot be written: "), "{message}");
         assert_eq!(outlet.note(Err(full())), None);
         let over = "x.jsonl: can be written to again; 2 periods are missing";
         assert_eq!(outlet.note(Ok(())).unwrap(), over);

@@ -105,7 +105,7 @@ impl<'a> Publisher<'a> {
                 metrics.count(document);
             }
             if let Some(watchers) = &mut self.watchers {
-                watchers.tell(&(line.clone() + "\n"));
+                watchers.send(&(line.clone() + "\n"));
             }
             self.manager.status(document);
             let text = if self.json { line } else { interleaf_report::balance::line(document) };
@@ -113,7 +113,7 @@ impl<'a> Publisher<'a> {
             if printed.as_ref().is_err_and(|why| why.kind() == ErrorKind::BrokenPipe) {
                 return Err(Failure::BrokenPipe);
             }
-            self.printed.tell(printed);
+            self.printed.report(printed);
         }
         Ok(())
     }
@@ -146,7 +146,7 @@ impl Target {
 
     fn publish(&mut self, period: &[BalancePeriod]) {
         let kept = replace::kept(&self.path, weights(period).as_bytes(), TARGET_MODE);
-        self.outlet.tell(kept.map(|id| self.id = Some(id)));
+        self.outlet.report(kept.map(|id| self.id = Some(id)));
     }
 }
 
@@ -154,16 +154,16 @@ impl Target {
 /// be in use by another daemon, which steers other processes.
 fn watchers(path: Option<&Path>) -> Result<Option<Watchers>, Failure> {
     let unheard = |why: &SocketError| {
-        let hint = "name another path, or stop who listens there";
-        Failure::new(format!("nobody can watch: {why}"), hint)
+        let hint = "name another path, or stop the program that listens there";
+        Failure::new(format!("there is no monitor socket: {why}"), hint)
     };
     match path {
         Some(path) => Watchers::listen(path).map(Some).map_err(|why| unheard(&why)),
         None => Ok(match Watchers::listen(Path::new(watchers::SOCKET)) {
             Ok(watchers) => Some(watchers),
             Err(why) => {
-                let way = "`[publish] monitor` names another socket";
-                output::message(&format!("interleaf: nobody can watch: {why}; {way}"));
+                let hint = "`[publish] monitor` names another path";
+                output::message(&format!("interleaf: there is no monitor socket: {why}; {hint}"));
                 None
             }
         }),
@@ -215,7 +215,7 @@ pub(crate) mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("target");
         let mut target = Target::new(&path).unwrap();
-        assert!(!path.exists(), "nobody is to go by it yet");
+        assert!(!path.exists(), "it is not to be relied on yet");
         let sockets =
             [document("socket0", [0, 2], [65, 35]), document("socket1", [1, 3], [70, 30])];
         target.publish(&sockets);

@@ -1,6 +1,6 @@
 //! The setup of the daemon: the machine's layout, the actuators and the source of bandwidth.
 
-use crate::config::{Config, Scope as Wanted, SourceChoice, WantedWay};
+use crate::config::{Config, Scope as Wanted, SourceChoice, WantedActuator};
 use interleaf_console::{Failure, system};
 use interleaf_linux::{
     launch::unix_socket::{self, Access},
@@ -15,7 +15,7 @@ use interleaf_linux::{
     place::{
         actuator::{
             Actuator, ActuatorError, Choice, Goal, Scope, Setting, SharedJournal,
-            choose::{Ranked, Way, choose},
+            choose::{ActuatorKind, Ranked, choose},
             multi_socket::divide,
         },
         journal::{self, Claim},
@@ -43,8 +43,12 @@ use interleaf_observe::{
     replay::Replay,
     source::{Source, Uncounted},
 };
-use interleaf_record::balance::{
-    BalanceDomain, BalancePlanDocument, NodePoints, PLAN_SCHEMA, PointsDocument, SourceDocument,
+use interleaf_record::{
+    balance::{
+        ActuatorName, BalanceDomain, BalancePlanDocument, NodePoints, PLAN_SCHEMA, PointsDocument,
+        SourceDocument, SourceKind,
+    },
+    warning::Warning,
 };
 
 /// The alternative for users without counters or without an expander.
@@ -96,8 +100,8 @@ impl Setup {
                 steered: true,
             })
             .collect();
-        let asked = if root.is_live() { probe(root) } else { Err(ProbeError::Captured) };
-        let (kernel, unasked) = match asked {
+        let probed = if root.is_live() { probe(root) } else { Err(ProbeError::Captured) };
+        let (kernel, unasked) = match probed {
             Ok(kernel) => (Some(kernel), None),
             Err(ProbeError::Captured) => {
                 let release = machine.kernel.as_deref().unwrap_or_default();
@@ -150,14 +154,14 @@ impl Setup {
             SourceChoice::Feed(path) => {
                 let access = Access { group: feed_group(config, root)? };
                 let feed = Feed::listen(path, access, domains, tiers).map_err(|why| {
-                    let hint = "name another path, or stop who listens there";
+                    let hint = "name another path, or stop the program that listens there";
                     Failure::new(why.to_string(), hint)
                 })?;
                 Box::new(feed)
             }
             SourceChoice::Replay(path) => {
                 let replay = Replay::open(path).map_err(|why| {
-                    Failure::new(why.to_string(), "docs/counters.md says what a recording has")
+                    Failure::new(why.to_string(), "docs/counters.md has the format of a recording")
                 })?;
                 if (replay.domains(), replay.tiers()) != (domains, tiers) {
                     return Err(Failure::new(
@@ -177,28 +181,32 @@ impl Setup {
 
     /// Describes the source of bandwidth without opening it.
     pub(super) fn counted(&self, config: &Config, root: &Root) -> SourceDocument {
-        let there = |kind: &str, what: String| SourceDocument {
-            kind: kind.into(),
+        let available = |kind: SourceKind, what: String| SourceDocument {
+            kind,
             is_there: true,
             what,
             remedy: None,
         };
         match &config.source {
-            SourceChoice::Feed(path) => {
-                there("feed", format!("what programs write to the socket {}", path.display()))
-            }
+            SourceChoice::Feed(path) => available(
+                SourceKind::Feed,
+                format!("traffic that programs write to the socket {}", path.display()),
+            ),
             SourceChoice::Replay(path) => {
-                there("replay", format!("the recording {}", path.display()))
+                available(SourceKind::Replay, format!("the recording {}", path.display()))
             }
             SourceChoice::Counters => match plan(root, &self.machine, &self.host.layout) {
                 Ok(plan) => {
                     let missing = plan.missing.iter().map(|what| format!("; not counted: {what}"));
                     let (count, tables) = (plan.events.len(), plan.tables.join(" and "));
                     let missing: String = missing.collect();
-                    there("counters", format!("{count} events by the table of {tables}{missing}"))
+                    available(
+                        SourceKind::Counters,
+                        format!("{count} events by the table of {tables}{missing}"),
+                    )
                 }
                 Err(why) => SourceDocument {
-                    kind: "counters".into(),
+                    kind: SourceKind::Counters,
                     is_there: false,
                     what: why.to_string(),
                     remedy: Some(instead(&why.hint())),
@@ -210,13 +218,13 @@ impl Setup {
     /// Chooses the actuator.
     pub(super) fn choice(&self, config: &Config) -> Result<Choice, Failure> {
         let ranked = choose(self.kernel.as_ref(), &self.scope, &self.protected, order(config));
-        let wanted = match config.way {
-            WantedWay::Auto => None,
-            WantedWay::Way(way) => Some(way),
+        let wanted = match config.actuator {
+            WantedActuator::Auto => None,
+            WantedActuator::Kind(kind) => Some(kind),
         };
-        let is_it = |choice: &Choice| wanted.is_none_or(|way| way == choice.way);
-        let Ranked { available: there, missing } = ranked;
-        let Some(choice) = there.into_iter().find(&is_it) else {
+        let is_it = |choice: &Choice| wanted.is_none_or(|kind| kind == choice.kind);
+        let Ranked { available, missing } = ranked;
+        let Some(choice) = available.into_iter().find(&is_it) else {
             let missing = missing.iter().filter(|it| is_it(it));
             let why: Vec<String> = missing.map(ToString::to_string).collect();
             let absent = self.machine.damon.is_none().then(|| {
@@ -237,12 +245,12 @@ impl Setup {
     }
 
     /// Returns a message if DAMON is in use, which keeps a daemon that needs DAMON from starting.
-    pub(super) fn held(&self, config: &Config, way: Way) -> Option<String> {
-        let damon = self.machine.damon.as_ref().filter(|_| way != Way::Pages)?;
+    pub(super) fn damon_holder(&self, config: &Config, kind: ActuatorKind) -> Option<String> {
+        let damon = self.machine.damon.as_ref().filter(|_| kind != ActuatorKind::Pages)?;
         if !damon.kdamonds.is_empty() {
             return Some(format!(
-                "somebody has set up {} DAMON thread(s): before they are gone, the daemon does not \
-                 start",
+                "another program has set up {} DAMON thread(s): the daemon does not start before \
+                 they are removed",
                 damon.kdamonds.len()
             ));
         }
@@ -277,7 +285,7 @@ impl Setup {
             leave: config.stop_rivals,
             stop,
         };
-        let whole = choice.way.build(setting.clone(), kernel);
+        let whole = choice.kind.build(setting.clone(), kernel);
         let near = self.domains().into_iter().map(|domain| domain.nodes).collect();
         Ok(divide(whole, setting, &self.host.nodes, near).into_iter().map(Some).collect())
     }
@@ -360,7 +368,7 @@ impl Setup {
         root: &Root,
     ) -> Result<BalancePlanDocument, Failure> {
         let actuator = actuators.iter().flatten().next();
-        let way = actuator.map_or("none", |actuator| actuator.name());
+        let name = actuator.map_or(ActuatorName::None, |actuator| actuator.kind().into());
         let ranked = choose(self.kernel.as_ref(), &self.scope, &self.protected, order(config));
         let processes = match &self.scope {
             Scope::Machine => None,
@@ -373,7 +381,7 @@ impl Setup {
             scope: scope_name(&config.scope),
             processes: processes.map(numbers),
             policy: config.policy.to_string(),
-            way: way.into(),
+            way: name,
             way_description: actuator.map_or(String::new(), |actuator| actuator.describe()),
             ways_missing: ranked.missing.iter().map(ToString::to_string).collect(),
             source: self.counted(config, root),
@@ -395,19 +403,13 @@ impl Setup {
 
     /// Returns a warning about implausible figures of the firmware, which count as unrated; `None`
     /// without such figures.
-    pub(super) fn ignored_ratings(&self) -> Option<String> {
+    pub(super) fn ignored_ratings(&self) -> Option<Warning> {
         let of_node = |node: &Node| {
             let figures = node.rated.as_ref().filter(|rated| !rated.implausible.is_empty())?;
             Some(format!("node {}: {}", node.id, figures.implausible.join(", ")))
         };
         let figures: Vec<String> = self.machine.nodes.iter().filter_map(of_node).collect();
-        (!figures.is_empty()).then(|| {
-            format!(
-                "warning: ratings of the firmware (HMAT or CDAT) that no memory has count as \
-                 unrated: {}",
-                figures.join("; ")
-            )
-        })
+        (!figures.is_empty()).then(|| Warning::ImplausibleRatings { figures: figures.join("; ") })
     }
 
     /// Returns the warnings about the setup.
@@ -416,19 +418,11 @@ impl Setup {
         let balances = self.machine.sysctls.numa_balancing.is_some_and(|value| value > 0);
         let notes = [
             self.ignored_ratings(),
-            (!unrated.is_empty()).then(|| {
-                format!(
-                    "the firmware does not rate the bandwidth of nodes {unrated}: all count as \
-                     alike"
-                )
-            }),
-            (balances && !config.stop_rivals).then(|| {
-                "numa_balancing is on and may pull pages back: --stop-rivals switches it off for \
-                 the time"
-                    .into()
-            }),
+            (!unrated.is_empty()).then(|| Warning::UnratedNodes { nodes: unrated.to_string() }),
+            (balances && !config.stop_rivals)
+                .then_some(Warning::NumaBalancing { has_stop_rivals: true }),
         ];
-        notes.into_iter().flatten().collect()
+        notes.into_iter().flatten().map(|warning| warning.to_string()).collect()
     }
 
     /// Describes the setup in a few lines.
@@ -445,8 +439,10 @@ impl Setup {
         let mut lines = vec![domains.collect::<Vec<_>>().join("; ")];
         // All scopes have the same kind of actuator.
         let ways = actuators.iter().take(1).map(|actuator| match actuator {
-            Some(actuator) => format!("pages move by {}: {}", actuator.name(), actuator.describe()),
-            None => "no page is moved: this only says what would be done".into(),
+            Some(actuator) => {
+                format!("pages move by {}: {}", actuator.kind().name(), actuator.describe())
+            }
+            None => "advice only: no page is moved".into(),
         });
         lines.extend(ways);
         lines.extend(
@@ -503,8 +499,8 @@ fn instead(remedy: &str) -> String {
     let tables = tables().into_iter().filter(|table| !table.cpus.is_empty());
     let known: Vec<String> = tables.map(|table| table.name).collect();
     format!(
-        "{remedy}; there are tables of {}; --feed SOCKET takes what a program counts, --replay \
-         FILE what was recorded; {SIMULATED}",
+        "{remedy}; there are tables of {}; --feed SOCKET takes the counts of a program, --replay \
+         FILE those of a recording; {SIMULATED}",
         known.join(", ")
     )
 }
@@ -518,7 +514,7 @@ fn probe_text(root: &Root, why: &ProbeError) -> String {
         Ok(Some(pid)) => {
             format!("process {pid} of interleaf has DAMON already: let one do all (kill {pid})")
         }
-        _ => format!("{why}: find out who (damo?), and stop it there (damo stop)"),
+        _ => format!("{why}: stop the program that uses DAMON (for damo: damo stop)"),
     }
 }
 

@@ -6,14 +6,16 @@
 //! delays neither the loop nor other clients.
 
 use interleaf_linux::launch::unix_socket::{Access, Socket, SocketError};
-use rustix::event::{PollFd, PollFlags, poll};
+use interleaf_poll_server::{Interest, Watched, Worker, is_retry, wait};
 use std::{
     collections::VecDeque,
-    io::{self, Read, Write},
-    os::unix::net::{UnixListener, UnixStream},
+    io::{Read, Write},
+    os::{
+        fd::AsFd as _,
+        unix::net::{UnixListener, UnixStream},
+    },
     path::Path,
     sync::mpsc::{Receiver, Sender, channel},
-    thread::{self, JoinHandle},
 };
 
 /// The default path of the socket.
@@ -30,58 +32,42 @@ const WATCHERS_MAX: usize = 16;
 
 /// The monitor socket and the thread that writes to its clients.
 pub(super) struct Watchers {
+    lines: Sender<String>,
+    worker: Worker,
     /// Dropping the socket removes its file.
     _socket: Socket,
-    lines: Option<Sender<String>>,
-    /// Each byte wakes the thread; the end of the stream ends the thread.
-    wake: Option<UnixStream>,
-    thread: Option<JoinHandle<()>>,
 }
 
 impl Watchers {
     /// Listens at `path`; only the daemon's user can connect.
     pub(super) fn listen(path: &Path) -> Result<Self, SocketError> {
         let socket = Socket::listen(path, Access::default())?;
-        let threads = || {
+        let (lines, queued) = channel();
+        let start = || {
             let listener = socket.listener()?;
-            let (wake, woken) = UnixStream::pair()?;
-            wake.set_nonblocking(true)?;
-            woken.set_nonblocking(true)?;
-            let (lines, told) = channel();
-            let serving = Serving { listener, woken, told, kept: VecDeque::new(), waiting: vec![] };
-            let thread = thread::Builder::new().name("watchers".into());
-            Ok((lines, wake, thread.spawn(move || serving.serve())?))
+            Worker::start("watchers", move |control| {
+                Serving { listener, control, queued, kept: VecDeque::new(), waiting: vec![] }
+                    .serve();
+            })
         };
-        let started = threads().map_err(|why| SocketError::Refused { path: path.into(), why });
-        let (lines, wake, thread) = started?;
-        let (lines, wake, thread) = (Some(lines), Some(wake), Some(thread));
-        Ok(Self { _socket: socket, lines, wake, thread })
+        let worker = start().map_err(|why| SocketError::Refused { path: path.into(), why })?;
+        Ok(Self { lines, worker, _socket: socket })
     }
 
     /// Queues a line for all clients, without waiting for them.
-    pub(super) fn tell(&mut self, line: &str) {
+    pub(super) fn send(&mut self, line: &str) {
         // If the thread has ended, the socket has no clients.
-        let sent = self.lines.as_ref().is_some_and(|lines| lines.send(line.into()).is_ok());
-        if let (true, Some(wake)) = (sent, &mut self.wake) {
-            // A full stream already has bytes that wake the thread.
-            let _ = wake.write(b"1");
+        if self.lines.send(line.into()).is_ok() {
+            self.worker.wake();
         }
-    }
-}
-
-impl Drop for Watchers {
-    fn drop(&mut self) {
-        drop(self.lines.take());
-        drop(self.wake.take());
-        drop(self.thread.take().map(JoinHandle::join));
     }
 }
 
 /// State of the thread.
 struct Serving {
     listener: UnixListener,
-    woken: UnixStream,
-    told: Receiver<String>,
+    control: UnixStream,
+    queued: Receiver<String>,
     kept: VecDeque<String>,
     waiting: Vec<Watcher>,
 }
@@ -96,41 +82,33 @@ struct Watcher {
 impl Serving {
     fn serve(mut self) {
         loop {
-            let mut watched = vec![PollFd::new(&self.woken, PollFlags::IN)];
-            watched.extend(self.waiting.iter().map(|watcher| {
-                let more = !watcher.left.is_empty();
-                let wanted = if more { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-                PollFd::new(&watcher.stream, wanted)
-            }));
-            if self.waiting.len() < WATCHERS_MAX {
-                watched.push(PollFd::new(&self.listener, PollFlags::IN));
-            }
-            match poll(&mut watched, None) {
-                Err(rustix::io::Errno::INTR) => continue,
-                Err(_) => return,
-                Ok(_) => {}
-            }
-            let ready: Vec<bool> = watched.iter().map(|fd| !fd.revents().is_empty()).collect();
-            let before = self.waiting.len();
-            if ready[0] && !self.woken() {
+            let interest = |watcher: &Watcher| match watcher.left.is_empty() {
+                true => Interest::Read,
+                false => Interest::ReadWrite,
+            };
+            let waiting = self.waiting.iter();
+            let watched = Watched {
+                control: Some(self.control.as_fd()),
+                listener: (waiting.len() < WATCHERS_MAX).then(|| self.listener.as_fd()),
+                clients: waiting.map(|it| (it.stream.as_fd(), interest(it))).collect(),
+            };
+            let Ok(turn) = wait(&watched, None) else { return };
+            turn.retain(&mut self.waiting, |watcher, is_ready| !is_ready || watcher.listens());
+            if turn.control && !self.queue_lines() {
                 return;
             }
-            let mut at = 0;
-            self.waiting.retain_mut(|watcher| {
-                at += 1;
-                (!ready[at] || watcher.listens()) && watcher.write()
-            });
-            if ready.get(before + 1) == Some(&true) {
+            self.waiting.retain_mut(Watcher::write);
+            if turn.listener {
                 self.accept();
             }
         }
     }
 
     /// Queues the new lines for each client. Returns false when the loop has closed its end.
-    fn woken(&mut self) -> bool {
+    fn queue_lines(&mut self) -> bool {
         let mut bytes = [0; 64];
-        let count = self.woken.read(&mut bytes);
-        while let Ok(line) = self.told.try_recv() {
+        let count = self.control.read(&mut bytes);
+        while let Ok(line) = self.queued.try_recv() {
             for watcher in &mut self.waiting {
                 watcher.left.extend(line.as_bytes());
             }
@@ -142,7 +120,7 @@ impl Serving {
         }
         match count {
             Ok(count) => count > 0,
-            Err(why) => is_later(&why),
+            Err(why) => is_retry(&why),
         }
     }
 
@@ -163,7 +141,7 @@ impl Watcher {
     fn listens(&mut self) -> bool {
         match self.stream.read(&mut [0; 64]) {
             Ok(count) => count > 0,
-            Err(why) => is_later(&why),
+            Err(why) => is_retry(&why),
         }
     }
 
@@ -175,15 +153,11 @@ impl Watcher {
             match self.stream.write(bytes) {
                 Ok(0) => return false,
                 Ok(count) => drop(self.left.drain(..count)),
-                Err(why) => return is_later(&why),
+                Err(why) => return is_retry(&why),
             }
         }
         true
     }
-}
-
-fn is_later(why: &io::Error) -> bool {
-    [io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted].contains(&why.kind())
 }
 
 #[cfg(test)]
@@ -206,19 +180,19 @@ mod tests {
     }
 
     #[test]
-    fn whoever_watches_is_told_all() {
+    fn each_client_receives_all_lines() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sock");
         let mut watchers = Watchers::listen(&path).unwrap();
-        watchers.tell("one\n");
+        watchers.send("one\n");
         let mut first = connect(&path);
         assert_eq!(lines(&mut first, 1), ["one"], "what was before");
         let mut second = connect(&path);
         assert_eq!(lines(&mut second, 1), ["one"]);
-        watchers.tell("two\n");
+        watchers.send("two\n");
         assert_eq!(lines(&mut first, 1), ["two"]);
         drop(first);
-        watchers.tell("three\n");
+        watchers.send("three\n");
         assert_eq!(lines(&mut second, 2), ["two", "three"]);
         drop(watchers);
         assert_eq!(second.read_line(&mut String::new()).unwrap(), 0, "it says that it goes");
@@ -226,15 +200,15 @@ mod tests {
     }
 
     #[test]
-    fn only_so_much_is_kept() {
+    fn a_new_client_receives_the_most_recent_lines() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sock");
         let mut watchers = Watchers::listen(&path).unwrap();
         let mut first = connect(&path);
-        watchers.tell("begin\n");
+        watchers.send("begin\n");
         assert_eq!(lines(&mut first, 1), ["begin"], "it is connected");
         for at in 0..KEPT + 7 {
-            watchers.tell(&format!("{at}\n"));
+            watchers.send(&format!("{at}\n"));
         }
         assert_eq!(lines(&mut first, KEPT + 7).len(), KEPT + 7);
         assert_eq!(lines(&mut connect(&path), 1), ["7"]);
@@ -242,7 +216,7 @@ mod tests {
 
     /// A client that does not read is disconnected; neither the loop nor the other clients wait.
     #[test]
-    fn who_does_not_read_holds_up_nobody() {
+    fn a_client_that_does_not_read_delays_no_other() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sock");
         let mut watchers = Watchers::listen(&path).unwrap();
@@ -250,7 +224,7 @@ mod tests {
         let mut reader = connect(&path);
         let line = "x".repeat(1 << 16) + "\n";
         for _ in 0..64 {
-            watchers.tell(&line);
+            watchers.send(&line);
             // The reader receives each line; the 4 MiB in total exceed the limit of the idle
             // client.
             assert_eq!(lines(&mut reader, 1)[0].len(), 1 << 16);

@@ -19,7 +19,7 @@ pub struct Ended {
 
 impl Ended {
     /// Returns the result of a command that a signal kept from being started.
-    pub fn unstarted(signal: i32) -> Self {
+    pub fn not_started(signal: i32) -> Self {
         Self { status: None, elapsed: Duration::ZERO, signal: Some(signal) }
     }
 

@@ -10,6 +10,7 @@ mod budget;
 mod check;
 mod estimate;
 mod failure;
+mod forecast;
 mod helper;
 mod job;
 mod outside;
@@ -18,10 +19,13 @@ mod shared;
 mod steered;
 
 pub use budget::{ALLOC_MIN, DRAM_MIN, Dram};
+pub use estimate::{THIS, measured_drive};
 pub use failure::session_failure;
+pub use forecast::{ForecastOptions, forecast};
 pub use job::Job;
 pub use release::serve as release;
 pub use shared::serve;
+pub use steered::SteeredSwap;
 
 use crate::Ended;
 use interleaf_console::{Failure, output, system};
@@ -231,7 +235,7 @@ fn run_extended(
     let document =
         |seen: &SessionProcesses| ExtendDocument::new(&session.settings, &session.ledger, seen);
     if let Some(signal) = signals.come() {
-        return Ok((Ended::unstarted(signal), document(&seen)));
+        return Ok((Ended::not_started(signal), document(&seen)));
     }
     let server = options.shared.then(|| shared::Server::start(session)).transpose()?;
     let _releaser = release::start(session);
@@ -258,9 +262,13 @@ fn run_extended(
     seen.update_and_recover(&session.ledger);
     let mut document = document(&seen);
     document.record_exit(Some(status), running.elapsed());
-    outside.tell(&mut document);
+    outside.add_to(&mut document);
     document.resident_max_bytes = usage::children_resident_max().ok().flatten();
-    let ended = Ended { status: Some(status), elapsed: running.elapsed(), signal: running.came() };
+    let ended = Ended {
+        status: Some(status),
+        elapsed: running.elapsed(),
+        signal: running.arrived_signal(),
+    };
     Ok((ended, document))
 }
 
@@ -334,7 +342,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_user_preloads_stays() {
+    fn the_users_preloaded_libraries_stay() {
         let library = Path::new("/lib/ours.so");
         assert_eq!(preloaded(None, library), "/lib/ours.so");
         assert_eq!(preloaded(Some("".into()), library), "/lib/ours.so");

@@ -42,7 +42,7 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// A command and the options of its run.
 #[derive(Clone, Copy, Debug)]
-pub struct Job<'a> {
+pub struct PlacedCommand<'a> {
     pub root: &'a Root,
     /// The program and its arguments; never empty.
     pub command: &'a [OsString],
@@ -50,8 +50,8 @@ pub struct Job<'a> {
     pub output: Option<&'a File>,
     /// The highest migration rate, for a kernel without weighted interleaving.
     pub rate: Bandwidth,
-    /// Audits take at most one part in `audit_cost` of the command's time: the program cannot
-    /// change its mappings during an audit.
+    /// Audits take at most 1 / `audit_cost` of the command's time: the program cannot change its
+    /// mappings during an audit.
     pub audit_cost: u32,
     /// True if only errors are printed.
     pub quiet: bool,
@@ -66,7 +66,7 @@ pub type Meanwhile<'a> = &'a mut dyn FnMut(&mut Running<'_>);
 /// # Errors
 /// When a setting cannot be changed or restored, or the command cannot be started.
 pub fn run_placed(
-    job: &Job<'_>,
+    job: &PlacedCommand<'_>,
     signals: &Signals,
     placement: &Placement,
     document: &mut RunDocument,
@@ -75,7 +75,7 @@ pub fn run_placed(
     output::note(job.quiet, &interleaf_report::run::placement(document));
     let journal = apply_settings(job, &document.settings)?;
     let ended = match signals.come() {
-        Some(signal) => Ok(Ended::unstarted(signal)),
+        Some(signal) => Ok(Ended::not_started(signal)),
         None => run_command(job, signals, placement, document, meanwhile),
     };
     if let Some(journal) = journal {
@@ -89,7 +89,7 @@ pub fn run_placed(
 /// Changes the settings, with a journal of the old values. Returns `None` without a journal: an
 /// unprivileged user cannot write one, and needs none if the settings already have their values.
 fn apply_settings<'a>(
-    job: &Job<'a>,
+    job: &PlacedCommand<'a>,
     settings: &[ChangedSetting],
 ) -> Result<Option<Journal<'a>>, Failure> {
     if settings.is_empty() {
@@ -125,7 +125,7 @@ const MOVE_MAX: Duration = Duration::from_secs(2);
 
 /// Starts the command and waits for its end, with audits of its memory.
 fn run_command(
-    job: &Job<'_>,
+    job: &PlacedCommand<'_>,
     signals: &Signals,
     placement: &Placement,
     document: &mut RunDocument,
@@ -157,7 +157,7 @@ fn run_command(
         output::message(&format!("interleaf: its pages are spread evenly, and not moved: {why}"));
     }
     if let Some(why) = watch.audit_failure {
-        output::message(&format!("interleaf: its memory could not be looked at: {why}"));
+        output::message(&format!("interleaf: its memory could not be read: {why}"));
     }
     if let Some(largest) = watch.largest {
         let memory = MemoryDocument::from(&largest);
@@ -165,12 +165,12 @@ fn run_command(
         document.memory = Some(memory);
     }
     document.record_exit(status);
-    Ok(Ended { status: Some(status), elapsed: running.elapsed(), signal: running.came() })
+    Ok(Ended { status: Some(status), elapsed: running.elapsed(), signal: running.arrived_signal() })
 }
 
 /// Observations of a command while it runs.
 struct Watch<'a> {
-    job: &'a Job<'a>,
+    job: &'a PlacedCommand<'a>,
     placement: &'a Placement,
     /// The audit with the most memory.
     largest: Option<PlacementAudit>,

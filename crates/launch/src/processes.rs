@@ -11,7 +11,10 @@ use interleaf_linux::{
     },
 };
 use interleaf_model::units::Bandwidth;
-use interleaf_record::run::{MovedDocument, RunDocument};
+use interleaf_record::{
+    run::{MovedDocument, RunDocument},
+    warning::Warning,
+};
 use std::ops::ControlFlow;
 
 /// The largest difference between the share of a node and its target, percentage points.
@@ -44,7 +47,7 @@ pub fn move_processes(
     let bar = output::progress_bytes("moving pages");
     let watch = &mut |progress: &Progress<'_>| {
         bar.set_length(progress.total_bytes);
-        bar.set_position(progress.looked_bytes);
+        bar.set_position(progress.scanned_bytes);
         bar.set_message(format!("pass {}, {}", progress.pass, progress.process.name));
         match signals.come() {
             Some(_) => ControlFlow::Break(()),
@@ -61,7 +64,7 @@ pub fn move_processes(
             let pids: Vec<String> = options.pids.iter().map(u32::to_string).collect();
             return Err(Failure::new(
                 format!("process {} has no memory of its own to move", pids.join(", ")),
-                "name a program that runs: threads of the kernel and what has ended have none",
+                "name a program that runs: kernel threads and processes that have ended have none",
             ));
         }
         MovedDocument::from(&outcome)
@@ -75,11 +78,9 @@ pub fn move_processes(
 
 /// Returns a warning about a rival page mover, which may migrate the pages back; `None` without
 /// one.
-pub fn rival(machine: &Machine) -> Option<&'static str> {
-    machine.sysctls.numa_balancing.is_some_and(|value| value > 0).then_some(
-        "numa_balancing is on and may pull the pages back to the CPUs that use them: sysctl \
-         kernel.numa_balancing=0",
-    )
+pub fn rival(machine: &Machine) -> Option<Warning> {
+    let balances = machine.sysctls.numa_balancing.is_some_and(|value| value > 0);
+    balances.then_some(Warning::NumaBalancing { has_stop_rivals: false })
 }
 
 /// Returns true if each node has its share.

@@ -3,7 +3,7 @@
 
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::{place::journal, root::Root};
-use interleaf_record::run::{ChangedSetting, PutBackDocument};
+use interleaf_record::run::{ChangedSetting, PutBackDocument, RestoreOutcome};
 
 /// Restores the settings that killed processes have left changed, and prints them; in a dry run,
 /// and on a captured machine, only prints them.
@@ -54,7 +54,7 @@ fn print_leftovers(json: bool, root: &Root) -> Result<(), Failure> {
     output::data(&listed(&lines))
 }
 
-/// Joins the lines, or says that no setting was left changed.
+/// Joins the lines; without a line, the text is that no setting was left changed.
 fn listed(lines: &[String]) -> String {
     match lines.is_empty() {
         true => "nothing was left\n".to_string(),
@@ -67,9 +67,9 @@ fn listed(lines: &[String]) -> String {
 pub fn report_restored(quiet: bool, undone: &[PutBackDocument]) {
     for undone in undone {
         let line = interleaf_report::run::restored(undone);
-        match undone.outcome == "restored" {
-            true => output::note(quiet, &line),
-            false => output::message(&format!("interleaf: {line}")),
+        match undone.outcome {
+            RestoreOutcome::Restored => output::note(quiet, &line),
+            _ => output::message(&format!("interleaf: {line}")),
         }
     }
 }

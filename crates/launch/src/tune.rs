@@ -4,7 +4,7 @@ mod log;
 mod proposal;
 
 use crate::{
-    placed::{self, Job},
+    placed::{self, PlacedCommand},
     restore::report_restored,
 };
 use indicatif::ProgressBar;
@@ -26,7 +26,8 @@ use interleaf_model::{
 };
 use interleaf_record::{
     run::RunDocument,
-    tune::{TrialDocument, TuneDocument, TuneRequest},
+    tune::{TrialDocument, TrialReason, TuneDocument, TuneRequest, TuneStop},
+    warning::Warning,
 };
 use log::Log;
 use regex_lite::Regex;
@@ -36,8 +37,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Placement audits take at most one part in this many of the command's time, so that they do not
-/// distort the measurement.
+/// The reciprocal of the largest fraction of the command's time that placement audits may take, so
+/// that they do not distort the measurement.
 const AUDIT_COST: u32 = 100;
 
 /// The relative noise of a run, until a repeated run measures it.
@@ -180,7 +181,7 @@ impl Tuner<'_> {
         let mut log = Log::open(self.options.log.as_deref(), self.options.quiet)?;
         let mut runs: Vec<Run> = vec![];
         for _ in 0..self.options.warm_up {
-            match self.run_once(first, "warm-up", &signals, &mut log, &bar)?.0 {
+            match self.run_once(first, TrialReason::WarmUp, &signals, &mut log, &bar)?.0 {
                 Outcome::Value(_) => {}
                 other => return Ok(ended(other, document)),
             }
@@ -194,8 +195,7 @@ impl Tuner<'_> {
                 }
             };
             bar.set_message(format!("run {}: {weights}", runs.len() + 1));
-            let why = interleaf_report::tune::why(why);
-            let (outcome, trial) = self.run_once(&weights, &why, &signals, &mut log, &bar)?;
+            let (outcome, trial) = self.run_once(&weights, why.into(), &signals, &mut log, &bar)?;
             document.runs.push(trial);
             let Outcome::Value(value) = outcome else { break ended(outcome, document) };
             runs.push(Run { weights, value });
@@ -217,14 +217,14 @@ impl Tuner<'_> {
     fn run_once(
         &self,
         weights: &Weights,
-        why: &str,
+        why: TrialReason,
         signals: &Signals,
         log: &mut Log,
         bar: &ProgressBar,
     ) -> Result<(Outcome, TrialDocument), Failure> {
         let (placement, mut document) = self.planned(weights)?;
         log.begin_run();
-        let job = Job {
+        let job = PlacedCommand {
             root: self.root,
             command: &self.options.command,
             output: Some(log.file()),
@@ -237,7 +237,7 @@ impl Tuner<'_> {
         let mut meanwhile = |running: &mut Running<'_>| {
             bar.tick();
             shown.print_new(bar);
-            if running.came().is_some() {
+            if running.arrived_signal().is_some() {
                 let since = interrupted.get_or_insert_with(Instant::now);
                 if since.elapsed() > GRACE {
                     running.signal(SIGKILL);
@@ -269,8 +269,8 @@ impl Tuner<'_> {
     fn value(&self, seconds: f64, text: &str) -> Result<(Option<f64>, f64), Failure> {
         let Some(metric) = &self.options.metric else { return Ok((None, seconds.max(1e-9))) };
         let found = log::number(metric, text).map_err(|problem| {
-            let hint = "try the pattern on what the command writes: it takes the last match, and \
-                        of that the first group, such as --metric 'Triad: +([0-9.]+)'";
+            let hint = "try the pattern on the output of the command: the value is the first \
+                 group of the last match, such as --metric 'Triad: +([0-9.]+)'";
             Failure::new(problem, hint)
         })?;
         let cost = if self.options.higher_is_better { 1.0 / found } else { found };
@@ -289,9 +289,10 @@ impl Tuner<'_> {
             (None, signal) => format!("was ended by signal {}", signal.unwrap_or(0)),
         };
         let last = log.last_lines()?;
-        let said = if last.is_empty() { "; it said nothing".into() } else { format!(":\n{last}") };
+        let output =
+            if last.is_empty() { "; it printed nothing".into() } else { format!(":\n{last}") };
         Ok(Failure::new(
-            format!("{program} {how} under {weights}{said}"),
+            format!("{program} {how} under {weights}{output}"),
             format!("see whether it runs by itself: interleaf run --weights {weights} -- ..."),
         ))
     }
@@ -304,12 +305,9 @@ impl Tuner<'_> {
             let bytes = memory.map_or(0.0, |memory| memory.total_bytes as f64);
             let escaped = memory.map_or(0.0, |memory| memory.escaped_share);
             if escaped > ESCAPED_MAX && escaped * bytes > ESCAPED_BYTES {
-                let text = format!(
-                    "interleaf: {:.0} % of its memory escaped {}: `interleaf run` says why",
-                    100.0 * escaped,
-                    interleaf_record::weights_text(&trial.weights)
-                );
-                output::message(&text);
+                let weights = interleaf_record::weights_text(&trial.weights);
+                let warning = Warning::Bypassed { share: escaped, weights };
+                output::message(&format!("interleaf: {warning}"));
             }
         });
     }
@@ -319,11 +317,11 @@ fn ended(outcome: Outcome, document: &mut TuneDocument) -> SearchEnd {
     match outcome {
         Outcome::Value(_) => SearchEnd::Done,
         Outcome::Signal(number) => {
-            document.stop("signal", format!("signal {number} came"));
+            document.stop(TuneStop::Signal, format!("signal {number} came"));
             SearchEnd::Signal(number)
         }
         Outcome::Failed(why) => {
-            document.stop("failed", "the command failed".into());
+            document.stop(TuneStop::Failed, "the command failed".into());
             SearchEnd::Failed(why)
         }
     }

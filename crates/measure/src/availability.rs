@@ -1,4 +1,4 @@
-//! Checks, before memory is mapped, that the nodes have that much memory or that many huge pages.
+//! Checks, before memory is mapped, that the nodes have enough free memory or huge pages.
 
 use crate::pages::{HUGE_BYTES, Pages};
 use interleaf_linux::{
@@ -11,35 +11,35 @@ use interleaf_linux::{
 /// Memory that the machine, or a control group, cannot give.
 #[derive(Debug, thiserror::Error)]
 pub enum AvailabilityError {
-    /// Less is available than is asked for.
+    /// Less memory is available than requested.
     #[error(
-        "{} MiB of memory are asked for, and {} MiB can be had of {}", asked >> 20, there >> 20,
-        limited(limit, nodes)
+        "{} MiB of memory are asked for, and {} MiB can be had of {}",
+        needed >> 20, available >> 20, limited(limit, nodes)
     )]
     Memory {
         /// Requested, bytes.
-        asked: u64,
+        needed: u64,
         /// Available, bytes.
-        there: u64,
+        available: u64,
         /// The nodes of the request; `None` for all.
         nodes: Option<IdList>,
-        /// The limit of the control group that allows no more, if one does.
+        /// The control group's limit, if the limit is the reason.
         limit: Option<Box<Headroom>>,
     },
     /// Too few huge pages are reserved.
     #[error(
-        "{asked} huge pages of 2 MiB are asked for, and {there} are reserved and free on {}",
+        "{needed} huge pages of 2 MiB are asked for, and {available} are reserved and free on {}",
         of(nodes)
     )]
     Reserved {
         /// Requested pages.
-        asked: u64,
+        needed: u64,
         /// Free pages.
-        there: u64,
+        available: u64,
         /// The nodes of the request; `None` for all.
         nodes: Option<IdList>,
     },
-    /// The machine does not say.
+    /// The files of the kernel cannot be read.
     #[error(transparent)]
     Root(#[from] RootError),
 }
@@ -70,18 +70,18 @@ impl AvailabilityError {
                 format!("ask for less a thread, or for fewer threads; or raise {}", limit.path())
             }
             Self::Memory { .. } => "ask for less a thread, or for fewer threads".into(),
-            Self::Reserved { asked, nodes, .. } => {
+            Self::Reserved { needed, nodes, .. } => {
                 let reserve = |node: u32| {
                     format!(
-                        "echo {asked} > /sys/devices/system/node/node{node}/hugepages/\
+                        "echo {needed} > /sys/devices/system/node/node{node}/hugepages/\
                          hugepages-2048kB/nr_hugepages"
                     )
                 };
                 let node = nodes.as_ref().and_then(|nodes| nodes.iter().next());
-                let command = node.map_or(format!("sysctl vm.nr_hugepages={asked}"), reserve);
+                let command = node.map_or(format!("sysctl vm.nr_hugepages={needed}"), reserve);
                 format!("reserve them as root ({command}), or ask for huge pages unreserved")
             }
-            Self::Root(_) => "measure less memory, which needs no look".into(),
+            Self::Root(_) => "measure less memory".into(),
         }
     }
 }
@@ -89,7 +89,7 @@ impl AvailabilityError {
 /// Checks that `bytes` in `pages` are available on the nodes of `policy`.
 ///
 /// # Errors
-/// When they are not, or `/proc` and `/sys` cannot be read.
+/// When they are not available, or `/proc` and `/sys` cannot be read.
 pub fn check(
     root: &Root,
     bytes: u64,
@@ -103,28 +103,33 @@ pub fn check(
         }
     };
     if pages == Pages::Reserved {
-        let asked = bytes.div_ceil(HUGE_BYTES as u64);
-        let there = reserved(root, nodes.as_ref())?;
-        return if asked <= there {
+        let needed = bytes.div_ceil(HUGE_BYTES as u64);
+        let available = reserved(root, nodes.as_ref())?;
+        return if needed <= available {
             Ok(())
         } else {
-            Err(AvailabilityError::Reserved { asked, there, nodes })
+            Err(AvailabilityError::Reserved { needed, available, nodes })
         };
     }
     // Without MemAvailable the mapping itself is the test.
     let Some(found) = available(root, nodes.as_ref())? else { return Ok(()) };
-    let there = found.usable_bytes();
-    if bytes <= there {
+    let available = found.usable_bytes();
+    if bytes <= available {
         return Ok(());
     }
-    Err(AvailabilityError::Memory { asked: bytes, there, nodes, limit: found.limit.map(Box::new) })
+    Err(AvailabilityError::Memory {
+        needed: bytes,
+        available,
+        nodes,
+        limit: found.limit.map(Box::new),
+    })
 }
 
 /// Free hugetlbfs pages of 2 MiB on `nodes`.
 fn reserved(root: &Root, nodes: Option<&IdList>) -> Result<u64, RootError> {
     let all = node::nodes(root)?;
-    let asked = all.iter().filter(|node| nodes.is_none_or(|nodes| nodes.has(node.id)));
-    let pages = asked.flat_map(|node| &node.huge_pages);
+    let needed = all.iter().filter(|node| nodes.is_none_or(|nodes| nodes.has(node.id)));
+    let pages = needed.flat_map(|node| &node.huge_pages);
     let ours = pages.filter(|pages| pages.page_bytes == HUGE_BYTES as u64);
     Ok(ours.map(|pages| pages.free).sum())
 }
@@ -163,22 +168,22 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn requests_beyond_free_memory_or_huge_pages_are_refused() {
         let (_folder, root) = machine();
-        let said = |bytes, pages, policy: &Policy| {
+        let checked = |bytes, pages, policy: &Policy| {
             check(&root, bytes, pages, policy).map_err(|why| (why.to_string(), why.hint()))
         };
-        assert_eq!(said(480 << 20, Pages::Huge, &Policy::Default), Ok(()));
-        assert_eq!(said(75 << 20, Pages::Small, &on(1)), Ok(()));
-        assert_eq!(said(6 << 20, Pages::Reserved, &on(1)), Ok(()));
-        let (why, _) = said(481 << 20, Pages::Huge, &Policy::Default).unwrap_err();
+        assert_eq!(checked(480 << 20, Pages::Huge, &Policy::Default), Ok(()));
+        assert_eq!(checked(75 << 20, Pages::Small, &on(1)), Ok(()));
+        assert_eq!(checked(6 << 20, Pages::Reserved, &on(1)), Ok(()));
+        let (why, _) = checked(481 << 20, Pages::Huge, &Policy::Default).unwrap_err();
         assert_eq!(why, "481 MiB of memory are asked for, and 480 MiB can be had of the machine");
-        let (why, _) = said(76 << 20, Pages::Small, &on(1)).unwrap_err();
+        let (why, _) = checked(76 << 20, Pages::Small, &on(1)).unwrap_err();
         assert_eq!(why, "76 MiB of memory are asked for, and 75 MiB can be had of nodes 1");
-        let (why, hint) = said(8 << 20, Pages::Reserved, &on(1)).unwrap_err();
+        let (why, hint) = checked(8 << 20, Pages::Reserved, &on(1)).unwrap_err();
         assert!(why.starts_with("4 huge pages of 2 MiB are asked for, and 3 are"), "{why}");
         assert!(hint.contains("echo 4 > /sys/devices/system/node/node1/"), "{hint}");
-        let (_, hint) = said(8 << 20, Pages::Reserved, &Policy::Default).unwrap_err();
+        let (_, hint) = checked(8 << 20, Pages::Reserved, &Policy::Default).unwrap_err();
         assert!(hint.contains("sysctl vm.nr_hugepages=4"), "{hint}");
     }
 

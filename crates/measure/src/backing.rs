@@ -43,7 +43,7 @@ impl Backing {
 }
 
 /// Bytes in huge pages among those from `start` on, transparent and hugetlbfs. `None` without
-/// `/proc/self/smaps`. Reads no node of any page, for which the kernel would walk them all.
+/// `/proc/self/smaps`. Does not read `numa_maps`, for which the kernel would walk all pages.
 ///
 /// # Errors
 /// When `smaps` cannot be read.
@@ -105,7 +105,7 @@ mod tests {
     use interleaf_linux::place::mempolicy::Policy;
 
     #[test]
-    fn what_was_touched_small_is_not_huge() {
+    fn memory_touched_in_base_pages_has_no_huge_pages() {
         let region = Region::new(4 << 20, Pages::Small, &Policy::Default).unwrap();
         let root = Root::live();
         assert_eq!(huge_bytes(&root, region.start() as usize, region.bytes()).unwrap(), Some(0));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn smaps_tells_of_huge_pages() {
+    fn smaps_shows_huge_pages() {
         let smaps = "7f00-7f80 rw-p 00000000 00:00 0\nRss: 8 kB\nAnonHugePages: 4 kB\n\
                      VmFlags: rd wr\n7f80-7fa0 rw-p 00000000 00:0f 1 /anon_hugepage\n\
                      Rss: 0 kB\nPrivate_Hugetlb: 2048 kB\n";
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn small_pages_are_said_to_be_small_and_to_be_somewhere() {
+    fn base_pages_are_counted_as_base_pages_with_a_node() {
         let region = Region::new(4 << 20, Pages::Small, &Policy::Default).unwrap();
         let backing = Backing::of(&Root::live(), &[region.addresses()]).unwrap();
         assert_eq!((backing.bytes, backing.huge_bytes), (4 << 20, 0));

@@ -1,5 +1,5 @@
-//! The bandwidth of a team of threads, in short windows, so that a disturbance spoils one window
-//! and not the whole measurement.
+//! The bandwidth of a team of threads, measured in short windows, so that a disturbance affects one
+//! window and not the whole measurement.
 
 use crate::{
     kernel::Checksums,
@@ -16,7 +16,7 @@ use std::{
 /// The measurement windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windows {
-    /// Before anything counts: caches fill, and cores come to their frequency.
+    /// The time before the first window: caches fill, and cores reach their frequency.
     pub warm_up: Duration,
     /// The length of a window: long against the interval between two updates of a thread's counter
     /// (some 10 us) and against a timer tick, short against typical disturbances.
@@ -44,8 +44,8 @@ pub struct Bandwidth {
 }
 
 /// Every pair of a node with CPUs and a node with memory, with the CPUs of the first that are among
-/// `allowed` ([`crate::team::allowed_cpus`]): what a matrix of nodes is measured at, nodes without
-/// CPUs too.
+/// `allowed` ([`crate::team::allowed_cpus`]): the points of a matrix of nodes. Nodes without CPUs
+/// are included as memory.
 pub fn pairs(nodes: &[Node], allowed: &[u32]) -> Vec<(Vec<u32>, Place)> {
     let cpus_of = |node: &Node| -> Vec<u32> {
         node.cpus.iter().filter(|cpu| allowed.contains(cpu)).collect()
@@ -63,7 +63,7 @@ pub fn pairs(nodes: &[Node], allowed: &[u32]) -> Vec<(Vec<u32>, Place)> {
 /// Measures a load.
 ///
 /// # Errors
-/// When it cannot be, or something was not read or written as it should have been.
+/// When the load cannot be started, or a thread has read or written a wrong word.
 pub fn measure(load: &Load, windows: &Windows) -> Result<Bandwidth, TeamError> {
     let team = Team::start(load)?;
     let windows_gbps = watch(&team, windows);
@@ -89,8 +89,8 @@ pub fn watch(team: &Team, windows: &Windows) -> Vec<f64> {
 /// Retries of a reading that took too long.
 const READS_MAX: u32 = 8;
 
-/// The groups that a team has done, and the time. The reading thread may lose its CPU between the
-/// two: it reads again until they are at most `slack` apart.
+/// The number of completed groups of a team, and the time. The calling thread may be preempted
+/// between the two readings: it repeats them until they are at most `slack` apart.
 fn read_progress(team: &Team, slack: Duration) -> (u64, Instant) {
     let mut reads = 1;
     loop {
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_agree_with_what_was_done() {
+    fn windows_agree_with_the_total_work() {
         let load = Load {
             traffic: Traffic::READ,
             pattern: Pattern::Sequential,
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(found.rate.program_gbps.count, 10);
         let best_gbps = found.windows_gbps.iter().copied().fold(0.0, f64::max);
         assert!(best_gbps >= found.rate.program_gbps.median);
-        // The windows cover a part of the whole work.
+        // The windows cover only a part of the work.
         let seen: f64 = found.windows_gbps.iter().map(|gbps| gbps * 5e6).sum();
         assert!(seen > 0.0 && found.sums[0].loaded as f64 * 64.0 >= seen);
     }

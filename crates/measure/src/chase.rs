@@ -1,18 +1,18 @@
-//! A pointer chase: loads of which each needs what the one before it loaded, so that the time of
-//! one is the latency of memory.
+//! A pointer chase: the address of each load is the result of the load before, so that loads do not
+//! overlap and the time of a load is the latency of memory.
 //!
-//! All lines are on one cycle, in an order that is drawn with a seed. Two orders answer two
-//! questions. *Random* jumps over all of the memory, and so pays for the translation of addresses
-//! too; *local* visits a block of 256 KiB wholly, in random order, before the next one, so that its
-//! translations stay at hand and what is left is memory.
+//! All lines are on one cycle, in an order from a seeded random generator. The *random* order jumps
+//! over all of the memory, so its latency includes TLB misses. The *local* order visits all lines
+//! of a block of 256 KiB, in random order, before the next block: the translations of the block
+//! stay in the TLB, and only the latency of memory remains.
 //!
 //! Prefetchers that fetch the other line of a pair of 128 bytes, or the line that comes next, would
-//! make every second load of a block a hit. Lines that are nearer than 128 bytes are therefore
-//! visited in passes of their own over the whole memory: what such a prefetcher fetches is half a
-//! lap too early, and has left the caches when it is its turn.
+//! make every second load of a block a hit. Lines that are less than 128 bytes apart are therefore
+//! visited in separate passes over the whole memory: a line that such a prefetcher fetches is half
+//! a lap too early, and is evicted from the caches before the chase reaches it.
 //!
-//! The path of the chase is verified: after each slice it must stand where the cycle leads in so
-//! many steps.
+//! The path of the chase is verified: after each slice it must be at the line to which this number
+//! of steps leads.
 
 use crate::{
     clock::{Clock, ticks},
@@ -25,28 +25,28 @@ use rand::{SeedableRng, seq::SliceRandom};
 use rand_pcg::Pcg64Mcg;
 use std::time::Duration;
 
-/// Bytes of a block of the local order: 64 small pages, which the first level of every translation
-/// buffer in use holds.
+/// Bytes of a block of the local order: 64 pages of 4 KiB, which fit into the first-level TLB of
+/// every current processor.
 pub const BLOCK_BYTES: usize = 256 << 10;
 
-/// Lines that are nearer than this are visited in passes of their own: what the pair of lines of
-/// the spatial prefetchers has, bytes.
+/// Lines that are less than this number of bytes apart are visited in separate passes: the pair of
+/// lines that a spatial prefetcher completes.
 const NEIGHBOURS_BYTES: usize = 128;
 
 /// Length of a slice: long against the two readings of the clock, short against disturbances (a
 /// scheduler tick is 1 to 10 ms).
 pub const SLICE: Duration = Duration::from_millis(2);
 
-/// Undisturbed slices that suffice for a figure.
+/// The number of undisturbed slices that a result needs.
 const ALONE_MIN: usize = 3;
 
-/// The most slices that are tried to get them.
+/// The maximum number of slices, disturbed ones included.
 const TRIES_MAX: usize = 24;
 
 /// The order in which lines are visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Blocks of so many bytes in random order, and the lines of each at random before the next.
+    /// Blocks in random order, and within a block all lines in random order before the next block.
     Local {
         /// Bytes of a block.
         block_bytes: usize,
@@ -60,18 +60,18 @@ pub enum Order {
 pub struct ChaseShape {
     /// Memory visited, bytes.
     pub bytes: usize,
-    /// Distance of lines, bytes.
+    /// Distance from one line to the next, bytes.
     pub stride: usize,
     pub order: Order,
     /// The seed of the order.
     pub seed: u64,
-    /// True if each lap has a new random order, against prefetchers that remember a sequence.
+    /// True if each lap has a new random order: some prefetchers record a sequence and replay it.
     pub new_laps: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum ChaseError {
-    /// A stride that is none.
+    /// An invalid stride.
     #[error("a stride of {0} bytes is not a multiple of 8 from 8 to 1048576")]
     Stride(usize),
     /// Blocks that are smaller than two lines.
@@ -90,7 +90,7 @@ pub enum ChaseError {
         /// Between lines, bytes.
         stride: usize,
     },
-    /// The memory is smaller than what is to be visited.
+    /// The region is smaller than the memory to visit.
     #[error("{bytes} bytes are to be visited, and there are {has}")]
     Region {
         /// Requested, bytes.
@@ -117,7 +117,7 @@ impl ChaseError {
         let hint = match self {
             Self::Stride(_) => "64B is a line, and 128B keeps away from spatial prefetchers",
             Self::Block { .. } => "256KiB are a good block",
-            Self::Bytes { .. } => "200MB is what is usual; four times the last cache is the least",
+            Self::Bytes { .. } => "200MB is usual; the least is four times the last cache",
             Self::Region { .. } => "map as much as is visited",
             Self::Memory(why) => return why.hint(),
             Self::Lost { .. } => "run a test of the memory; if it passes, report this as a bug",
@@ -147,8 +147,8 @@ impl ChaseShape {
         }
     }
 
-    /// The lines in the order in which lap `lap` visits them. Every line is there once: a cycle
-    /// through them in this order is a single one.
+    /// The lines in the order in which lap `lap` visits them. Every line occurs once, so that they
+    /// form a single cycle.
     fn visits(&self, lap: u64) -> Vec<u32> {
         let lap = if self.new_laps { lap } else { 0 };
         let mut random = Pcg64Mcg::seed_from_u64(self.seed ^ lap.rotate_left(32));
@@ -173,7 +173,7 @@ impl ChaseShape {
     }
 }
 
-/// Memory with a cycle in it, and where on it we are.
+/// Memory with a cycle in it, and the current position on the cycle.
 #[derive(Debug)]
 pub struct Chase {
     ring: Ring,
@@ -199,10 +199,10 @@ impl Chase {
         Ok(chase)
     }
 
-    /// Another cycle in the same memory.
+    /// Links another cycle in the same memory.
     ///
     /// # Errors
-    /// As of [`Self::new`].
+    /// The errors of [`Self::new`].
     pub fn reshape(&mut self, shape: ChaseShape) -> Result<(), ChaseError> {
         shape.check()?;
         let has = self.ring.region().bytes();
@@ -230,15 +230,15 @@ impl Chase {
         self.ring.region()
     }
 
-    /// The ring, and where on it we are; `None` only of a ring that was never linked.
+    /// The ring and the current position on it; `None` only if the ring was never linked.
     pub(crate) fn cursor(&self) -> Option<(&Ring, Cursor<'_>)> {
         Some((&self.ring, self.ring.at(self.visits[self.step])?))
     }
 
-    /// Notes that the chase went `loads` steps and stands at line `is`.
+    /// Records that the chase has made `loads` steps and is at line `is`.
     ///
     /// # Errors
-    /// When the cycle leads elsewhere.
+    /// When the cycle leads to another line.
     pub(crate) fn went(&mut self, loads: u64, is: u32) -> Result<(), ChaseError> {
         let lines = self.visits.len() as u64;
         self.step = ((self.step as u64 + loads) % lines) as usize;
@@ -255,10 +255,12 @@ impl Chase {
         }
     }
 
-    /// Goes at least `loads` steps; gives the steps and the ticks they took.
+    /// Makes at least `loads` steps; returns the steps and their ticks. The ticks may be 0 if the
+    /// counter steps more rarely than the loads take (an emulated counter: once a microsecond), and
+    /// are meaningless if the thread moved meanwhile to a CPU whose counter is behind.
     ///
     /// # Errors
-    /// When it does not end where the cycle leads.
+    /// When the chase ends at a wrong line.
     pub fn run(&mut self, loads: u64) -> Result<(u64, u64), ChaseError> {
         let rounds = loads.div_ceil(UNROLL).max(1);
         let loads = rounds * UNROLL;
@@ -266,33 +268,32 @@ impl Chase {
         let Some((ring, from)) = self.cursor() else { return Ok((0, 0)) };
         let began = ticks();
         let to = ring.walk(from, rounds);
-        let took = ticks() - began;
+        let took = ticks().saturating_sub(began);
         let is = ring.slot(to);
         self.went(loads, is)?;
         Ok((loads, took))
     }
 
-    /// Goes a lap without looking at the clock, so that what the caches keep is what they will
-    /// keep.
+    /// Visits all lines once without measuring, to bring the caches into their steady state.
     ///
     /// # Errors
-    /// As of [`Self::run`].
+    /// The errors of [`Self::run`].
     pub fn warm(&mut self) -> Result<(), ChaseError> {
         self.run(self.visits.len() as u64).map(|_| ())
     }
 
-    /// Measures slices of [`SLICE`] for `span`, and longer until three were disturbed by no other
-    /// thread, if that is ever so.
+    /// Measures slices of [`SLICE`] for `span`, and then more until three slices are undisturbed by
+    /// other threads or 24 slices are measured.
     ///
     /// # Errors
-    /// As of [`Self::run`].
+    /// The errors of [`Self::run`].
     pub fn slices(&mut self, clock: Clock, span: Duration) -> Result<Slices, ChaseError> {
         let mut all = vec![];
         self.slice(clock, span, &mut all)?;
         Ok(Slices::of(&all))
     }
 
-    /// Adds slices of [`SLICE`] to `all`, for so long.
+    /// Adds slices of [`SLICE`] to `all` for `span`, and then until enough are undisturbed.
     pub(crate) fn slice(
         &mut self,
         clock: Clock,
@@ -362,9 +363,10 @@ impl Slices {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::region::Pages;
+    use crate::{region::Pages, team};
     use interleaf_linux::place::mempolicy::Policy;
     use proptest::prelude::*;
+    use rustix::thread::sched_getcpu;
 
     const SHAPE: ChaseShape = ChaseShape {
         bytes: 64 << 10,
@@ -379,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_visited_wholly_and_neighbours_half_a_lap_apart() {
+    fn lines_of_a_block_are_consecutive_and_neighbours_half_a_lap_apart() {
         let visits = SHAPE.visits(0);
         for of_block in visits.chunks(32) {
             assert!(of_block.iter().all(|line| line / 64 == of_block[0] / 64), "{of_block:?}");
@@ -394,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_makes_the_order_and_laps_have_their_own_if_asked() {
+    fn the_order_depends_on_the_seed_and_on_the_lap_if_requested() {
         let other = ChaseShape { seed: 8, ..SHAPE };
         assert_eq!(SHAPE.visits(0), SHAPE.visits(3));
         assert_ne!(SHAPE.visits(0), other.visits(0));
@@ -409,19 +411,24 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_that_went_elsewhere_is_found() {
+    fn a_chase_at_a_wrong_line_is_detected() {
+        // Counters of several CPUs may differ.
+        team::pin(sched_getcpu() as u32).unwrap();
         let mut chase = chase(SHAPE).unwrap();
         for loads in [1, 128, 129, 5000] {
-            let (went, took) = chase.run(loads).unwrap();
-            assert!(went >= loads && took > 0);
+            let (went, _) = chase.run(loads).unwrap();
+            assert!(went >= loads, "{went} of {loads} loads");
         }
+        // Longer than the step of any counter.
+        let (went, took) = chase.run(1 << 20).unwrap();
+        assert!(took > 0, "{went} loads took no tick");
         let is = chase.visits[chase.step];
         let why = chase.went(1, is).unwrap_err();
         assert!(matches!(why, ChaseError::Lost { loads: 1, .. }), "{why}");
     }
 
     #[test]
-    fn slices_are_of_what_was_asked() {
+    fn slices_suffice_and_percentiles_are_ordered() {
         let clock = Clock::here();
         let slices = chase(SHAPE).unwrap().slices(clock, Duration::from_millis(20)).unwrap();
         assert!(slices.count >= ALONE_MIN && slices.p5_ns > 0.0, "{slices:?}");
@@ -429,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_that_others_disturbed_are_left_out_where_some_are_left() {
+    fn disturbed_slices_are_ignored_unless_too_few_others_remain() {
         let slice = |latency_ns: f64, alone| Slice { latency_ns, alone };
         let quiet = [slice(100.0, true), slice(102.0, true), slice(101.0, true)];
         let loud = [slice(900.0, false), slice(700.0, false)];
@@ -440,20 +447,20 @@ mod tests {
     }
 
     #[test]
-    fn shapes_that_are_none_are_refused() {
-        let told = |shape: ChaseShape| {
+    fn invalid_shapes_are_refused() {
+        let message = |shape: ChaseShape| {
             let why = chase(shape).unwrap_err();
             assert!(!why.hint().is_empty());
             why.to_string()
         };
         let too_much = ChaseShape { bytes: 3 << 20, ..SHAPE };
-        assert_eq!(told(too_much), "3145728 bytes are to be visited, and there are 2097152");
+        assert_eq!(message(too_much), "3145728 bytes are to be visited, and there are 2097152");
         for stride in [0, 12, 2 << 20] {
-            assert!(told(ChaseShape { stride, ..SHAPE }).contains("stride of"), "{stride}");
+            assert!(message(ChaseShape { stride, ..SHAPE }).contains("stride of"), "{stride}");
         }
-        assert!(told(ChaseShape { bytes: 100, ..SHAPE }).contains("100 bytes are not 2 to"));
+        assert!(message(ChaseShape { bytes: 100, ..SHAPE }).contains("100 bytes are not 2 to"));
         let narrow = Order::Local { block_bytes: 64 };
-        assert!(told(ChaseShape { order: narrow, ..SHAPE }).contains("do not hold two lines"));
+        assert!(message(ChaseShape { order: narrow, ..SHAPE }).contains("do not hold two lines"));
     }
 
     proptest! {

@@ -1,4 +1,4 @@
-//! The counter that every core has for time: read in a few ns, without the kernel.
+//! The time-stamp counter of a core: read in a few ns, without a system call.
 
 #![expect(unsafe_code, reason = "a counter is read by an instruction")]
 
@@ -8,8 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The time for which the counter is compared with the kernel's clock. Both ends are off by less
-/// than a microsecond, so the rate is off by less than 20 ppm.
+/// The time between two comparisons of the counter with the kernel's clock. Each comparison has an
+/// error below a microsecond, so that the error of the rate is below 20 ppm.
 const CALIBRATION: Duration = Duration::from_millis(100);
 
 /// Reads the counter. Its rate is independent of the core's frequency: `rdtsc` if CPUID reports an
@@ -22,7 +22,8 @@ pub fn ticks() -> u64 {
     #[cfg(target_arch = "aarch64")]
     let ticks = {
         let ticks: u64;
-        // SAFETY: it reads a register that Linux lets programs read, and touches no memory.
+        // SAFETY: the instruction reads a register that Linux lets programs read, and accesses no
+        // memory.
         unsafe { std::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack)) };
         ticks
     };
@@ -42,7 +43,7 @@ impl Clock {
         let (first, began) = (ticks(), Instant::now());
         thread::sleep(CALIBRATION);
         let (last, elapsed) = (ticks(), began.elapsed());
-        Self { ticks_per_ns: (last - first) as f64 / elapsed.as_nanos() as f64 }
+        Self { ticks_per_ns: last.saturating_sub(first) as f64 / elapsed.as_nanos() as f64 }
     }
 
     /// The clock of the process, calibrated once.

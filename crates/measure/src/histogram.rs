@@ -1,7 +1,8 @@
 //! The distribution of the latencies of single accesses.
 //!
-//! Each load stands between two readings of the counter, which cost more than a hit of the nearest
-//! cache. Their cost is measured with loads that hit it, and subtracted:
+//! The time-stamp counter is read before and after each load. The two readings take longer than a
+//! hit in the first-level cache. Their cost is measured with loads that hit this cache, and
+//! subtracted:
 //!
 //! ```text
 //! a load of memory, as read       150 ns
@@ -9,9 +10,9 @@
 //! the load                        150 - (20 - 1) = 131 ns
 //! ```
 //!
-//! Far out, at one access of ten thousand, a distribution is no longer the memory's: interrupts,
-//! other threads and a hypervisor stop the thread between both readings. Such samples are tagged
-//! with what is known of them, and kept: *raw* has all, *filtered* those without a tag.
+//! The far tail, beyond one access in ten thousand, is not caused by memory: interrupts, other
+//! threads and a hypervisor stop the thread between the two readings. Such samples are tagged with
+//! the cause if it is known, and kept: *raw* has all samples, *filtered* those without a tag.
 //!
 //! | tag | known by |
 //! | --- | --- |
@@ -50,22 +51,22 @@ const WINDOW: Duration = Duration::from_millis(50);
 /// The time of the chase in each window.
 const CHASE_SPAN: Duration = Duration::from_millis(6);
 
-/// Memory of the loads by which the timer is calibrated, bytes: half of any first cache in use,
-/// since the stamps need some of it.
+/// Memory of the loads that calibrate the timer, bytes: at most half of the first-level cache of
+/// every current processor, as the stamps need some of the cache.
 const CALIBRATION_BYTES: usize = 16 << 10;
 
-/// Batches of them.
+/// Batches of these loads.
 const CALIBRATION_BATCHES: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Options {
+pub struct HistogramOptions {
     /// The number of accesses. Default: 4 million.
     pub samples: u64,
-    /// A delay that is injected, by which the measurement can be tried. Default: none.
+    /// A delay that is injected to test the measurement. Default: none.
     pub delay: Option<Delay>,
 }
 
-impl Default for Options {
+impl Default for HistogramOptions {
     fn default() -> Self {
         Self { samples: 4_000_000, delay: None }
     }
@@ -85,7 +86,7 @@ pub struct Delay {
 pub struct Timer {
     /// Subtracted from each sample, ns.
     pub overhead_ns: f64,
-    /// The step in which the counter goes, ns: nothing finer can be told.
+    /// The step of the counter, ns.
     pub resolution_ns: f64,
 }
 
@@ -152,8 +153,8 @@ impl Timer {
             all.extend(stamps.iter().map(|stamp| stamp.ticks()));
         }
         all.sort_unstable();
-        // A clock that goes in steps of 10 ns is right in the mean only; what was interrupted is
-        // not of it.
+        // A clock with steps of 10 ns is accurate only in the mean; interrupted samples are left
+        // out.
         let most = 4 * all[all.len() / 2];
         let sound = &all[..all.partition_point(|ticks| *ticks <= most)];
         let sum: u64 = sound.iter().map(|ticks| u64::from(*ticks)).sum();
@@ -165,8 +166,8 @@ impl Timer {
     }
 }
 
-/// The step in which sorted values go: the greatest that divides all distances between neighbours
-/// near the bottom, where no value stands alone.
+/// The step of the counter, from sorted values: the greatest common divisor of the distances
+/// between neighbours in the lower nine tenths, where values are dense.
 fn step(sorted: &[u32]) -> u32 {
     let near = &sorted[..sorted.len() * 9 / 10];
     let distances = near.windows(2).map(|pair| pair[1] - pair[0]).filter(|distance| *distance > 0);
@@ -179,7 +180,7 @@ fn step(sorted: &[u32]) -> u32 {
     distances.reduce(divisor).unwrap_or(1)
 }
 
-/// Follows the chase by a load for each of `stamps`.
+/// Continues the chase by one timed load for each element of `stamps`.
 fn walk(
     chase: &mut Chase,
     spin: Option<Spin>,
@@ -193,16 +194,16 @@ fn walk(
     chase.went(loads, is)
 }
 
-/// Samples accesses of `chase` from the calling thread, which should stay on its CPU, whatever else
-/// loads the memory meanwhile. `progress` hears how much is done, 0 to 1.
+/// Samples accesses of `chase` from the calling thread, which should stay on its CPU; other threads
+/// may load the memory meanwhile. `progress` is called with the completed part, 0 to 1.
 ///
 /// # Errors
-/// When the chase goes astray, or there is no memory to calibrate by.
+/// When the chase ends at a wrong line, or memory for the calibration cannot be allocated.
 pub fn histogram(
     root: &Root,
     clock: Clock,
     chase: &mut Chase,
-    options: &Options,
+    options: &HistogramOptions,
     progress: &mut dyn FnMut(f64),
 ) -> Result<Histogram, ChaseError> {
     let began = Instant::now();
@@ -244,7 +245,7 @@ pub fn histogram(
     })
 }
 
-/// Samples that come in, and what is known of them so far.
+/// The samples so far, and their tags.
 #[derive(Debug)]
 struct Sampling {
     clock: Clock,
@@ -252,7 +253,7 @@ struct Sampling {
     raw: Distribution,
     filtered: Distribution,
     tagged: Tagged,
-    /// Gaps of this window that no switch explains.
+    /// Gaps of this window without a context switch.
     open: u64,
 }
 
@@ -262,7 +263,7 @@ impl Sampling {
         Self { clock, timer, raw: none.clone(), filtered: none, tagged: Tagged::default(), open: 0 }
     }
 
-    /// Counts a batch, during which the thread was switched or not.
+    /// Counts a batch; `switched` is true if a context switch occurred during the batch.
     fn add_batch(&mut self, stamps: &[Stamp], switched: bool) {
         for stamp in stamps {
             let ns = self.clock.ns(u64::from(stamp.ticks())) - self.timer.overhead_ns;
@@ -281,7 +282,7 @@ impl Sampling {
         }
     }
 
-    /// Ends a window, in which time was stolen or not.
+    /// Ends a window; `stolen` is true if the hypervisor took time during the window.
     fn settle(&mut self, stolen: bool) {
         if stolen {
             self.tagged.stolen += self.open;
@@ -313,15 +314,15 @@ mod tests {
     use crate::{idle, spread::spread};
     use distribution::{BIN_NS, BINS};
 
-    fn of_chase(bytes: usize, options: &Options) -> Histogram {
-        let shape = idle::Options { bytes, ..idle::Options::default() };
+    fn of_chase(bytes: usize, options: &HistogramOptions) -> Histogram {
+        let shape = idle::ChaseOptions { bytes, ..idle::ChaseOptions::default() };
         let mut chase = Chase::new(shape.region().unwrap(), shape.local()).unwrap();
         histogram(&Root::live(), Clock::here(), &mut chase, options, &mut |_| ()).unwrap()
     }
 
     #[test]
     fn both_are_kept_and_add_up() {
-        let options = Options { samples: 100_001, delay: None };
+        let options = HistogramOptions { samples: 100_001, delay: None };
         let found = of_chase(1 << 20, &options);
         assert_eq!(found.raw.count(), 100_001);
         assert_eq!(found.filtered.count() + found.tagged.total(), 100_001, "{:?}", found.tagged);
@@ -330,11 +331,11 @@ mod tests {
         assert!(found.timer.resolution_ns > 0.0 && found.timer.overhead_ns < 1000.0);
     }
 
-    /// Five runs, each against the chase in the same memory at the same time: their middle counts,
-    /// as others may compute on this machine.
+    /// The median of five runs, each compared with the chase in the same memory at the same time,
+    /// as other programs may run on this machine.
     #[test]
     fn the_mean_is_the_latency_of_the_chase() {
-        let options = Options { samples: 300_000, delay: None };
+        let options = HistogramOptions { samples: 300_000, delay: None };
         let off = || {
             let found = of_chase(32 << 20, &options);
             found.filtered.mean_ns().unwrap() / found.chase.median_ns - 1.0
@@ -344,12 +345,12 @@ mod tests {
         assert!(middle.abs() < 0.05, "{all:?}");
     }
 
-    /// Accesses that hit the second cache, so that nothing else is as slow as what is injected. Of
-    /// three runs the middle counts, as above.
+    /// Accesses hit the second-level cache, so that only injected delays are slow. The median of
+    /// three runs counts, as above.
     #[test]
     fn a_delay_in_one_of_a_hundred_shows_as_one_percent_in_its_bins() {
         let share = |delay: Option<Delay>| {
-            let run = || of_chase(64 << 10, &Options { samples: 200_000, delay }).filtered;
+            let run = || of_chase(64 << 10, &HistogramOptions { samples: 200_000, delay }).filtered;
             let runs: Vec<Distribution> = (0..3).map(|_| run()).collect();
             let shares: Vec<f64> =
                 runs.iter().map(|run| run.share_between(1990.0, 2150.0)).collect();
@@ -357,8 +358,8 @@ mod tests {
         };
         let (with, runs) = share(Some(Delay { every: 100, ns: 2000.0 }));
         assert!((with - 0.01).abs() < 0.0005, "{with}");
-        // The spinning ends at its first look at the clock after 2000 ns: in the bin of 2000 ns or
-        // one of the next few.
+        // The delay ends when the spin loop first reads the clock after 2000 ns: in the bin of 2000
+        // ns or in one of the next few.
         let fullest = |run: &Distribution| {
             (100..BINS).max_by_key(|bin| run.bins[*bin]).map(|bin| bin as f64 * BIN_NS)
         };
@@ -369,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_a_sample_is_its_tag() {
+    fn samples_are_tagged_by_their_cause() {
         let clock = Clock { ticks_per_ns: 1.0 };
         let timer = Timer { overhead_ns: 20.0, resolution_ns: 1.0 };
         let mut sampling = Sampling::new(clock, timer);
@@ -387,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_and_steal_are_read() {
+    fn the_step_of_the_counter_and_stolen_ticks_are_read() {
         assert_eq!(step(&[26, 26, 52, 104, 104, 130, 156, 182, 208, 999]), 26);
         assert_eq!((step(&[]), step(&[5, 5]), step(&[10, 13, 20, 30])), (1, 1, 1));
         let text = "cpu  1 2 3 4 5 6 7 8 9 10\ncpu1 1 2 3 4 5 6 7 80 9 10\ncpu10 0 0\n";

@@ -1,7 +1,7 @@
 //! Idle latency: of memory, in both orders of the chase, and of each level of the caches.
 //!
-//! A figure is the median of slices of 2 ms, which half of them may be disturbed without moving. An
-//! order has the median of several such figures, with their spread.
+//! A repetition has the median of slices of 2 ms, which is correct as long as fewer than half of
+//! the slices are disturbed. An order has the median of several repetitions, with their spread.
 
 use crate::{
     backing::huge_bytes,
@@ -15,31 +15,33 @@ use crate::{
 use interleaf_linux::{place::mempolicy::Policy, root::Root};
 use std::time::{Duration, Instant};
 
-/// Between two sizes of the sweep: a fourth of the way to the double.
+/// Sizes of the sweep per octave.
 const SIZES_PER_OCTAVE: u32 = 4;
 
-/// The smallest size of the sweep: a page, which every first cache holds.
+/// The smallest size of the sweep: a page, which fits into every first-level cache.
 const SMALLEST_BYTES: usize = 4 << 10;
 
 /// The time of each size of the sweep after a lap that warms the caches: fifteen slices.
 const SIZE_SPAN: Duration = Duration::from_millis(30);
 
-/// The least size of the memory in multiples of the last-level cache: the rule of STREAM ("each
+/// The minimum size of the memory in multiples of the last-level cache: the rule of STREAM ("each
 /// array must be at least 4 times the size of the sum of all the last-level caches used in the
 /// run"). At most a quarter of the accesses hit the cache then.
 pub const LAST_LEVEL_FACTOR: u64 = 4;
 
-/// The least that the sweep goes to: four times the largest private cache in use.
+/// The minimum of the sweep's largest size: four times the largest private cache of current
+/// processors.
 const LARGEST_BYTES_MIN: u64 = 16 << 20;
 
-/// The most: four times the largest cache that CPUs share today.
+/// The maximum of the sweep's largest size: four times the largest shared cache of current
+/// processors.
 const LARGEST_BYTES_MAX: u64 = 4 << 30;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct ChaseOptions {
     /// The memory of the chase, bytes. Default: 200 MB, as MLC's.
     pub bytes: usize,
-    /// Between lines, bytes. Default: 64, every line.
+    /// The distance from one line to the next, bytes. Default: 64, every line.
     pub stride: usize,
     /// Bytes of a block of the local order. Default: 256 KiB.
     pub block_bytes: usize,
@@ -57,7 +59,7 @@ pub struct Options {
     pub span: Duration,
 }
 
-impl Default for Options {
+impl Default for ChaseOptions {
     fn default() -> Self {
         Self {
             bytes: 200_000_000,
@@ -73,7 +75,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl ChaseOptions {
     /// The chase of these options in local order.
     pub const fn local(&self) -> ChaseShape {
         let &Self { bytes, stride, block_bytes, seed, new_laps, .. } = self;
@@ -85,10 +87,10 @@ impl Options {
         ChaseShape { order: Order::Random, ..self.local() }
     }
 
-    /// The memory for it.
+    /// Maps the memory of the chase.
     ///
     /// # Errors
-    /// When there is none.
+    /// When the memory cannot be mapped.
     pub fn region(&self) -> Result<Region, ChaseError> {
         Ok(Region::new(self.bytes, self.pages, &self.policy)?)
     }
@@ -106,9 +108,9 @@ pub struct Latency {
 /// Latency without load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Idle {
-    /// Block by block: what memory needs.
+    /// In the local order: the latency of memory.
     pub local: Latency,
-    /// Jumping over all of it: with the translation of addresses.
+    /// In the random order: with TLB misses.
     pub random: Latency,
     /// Bytes of the memory in huge pages; `None` if the kernel does not report them.
     pub huge_bytes: Option<usize>,
@@ -133,15 +135,15 @@ impl Idle {
     }
 }
 
-/// Measures from the calling thread, which should stay on its CPU ([`crate::pin`]). `progress`
-/// hears how much is done, 0 to 1.
+/// Measures from the calling thread, which should stay on its CPU ([`crate::pin`]). `progress` is
+/// called with the completed part, 0 to 1.
 ///
 /// # Errors
-/// When there is no such memory, or a chase went astray.
+/// When the memory cannot be mapped, or a chase ends at a wrong line.
 pub fn idle(
     root: &Root,
     clock: Clock,
-    options: &Options,
+    options: &ChaseOptions,
     progress: &mut dyn FnMut(f64),
 ) -> Result<Idle, ChaseError> {
     let began = Instant::now();
@@ -156,14 +158,14 @@ pub fn idle(
     Ok(Idle { local, random, huge_bytes, bytes: options.bytes, took: began.elapsed() })
 }
 
-/// The latency of a chase as it stands.
+/// The latency of a chase in its current order.
 ///
 /// # Errors
-/// When it goes astray.
+/// When the chase ends at a wrong line.
 pub fn latency(
     chase: &mut Chase,
     clock: Clock,
-    options: &Options,
+    options: &ChaseOptions,
     progress: &mut dyn FnMut(f64),
 ) -> Result<Latency, ChaseError> {
     chase.warm()?;
@@ -178,7 +180,7 @@ pub fn latency(
     Ok(Latency { repeats, ns: spread(&medians).unwrap_or(none) })
 }
 
-/// The sweep over sizes, and what it shows.
+/// The sweep over sizes, and the cache levels that it shows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SizeSweep {
     /// Each size with its latency.
@@ -190,14 +192,14 @@ pub struct SizeSweep {
 /// Measures the latency of sizes from a page to `largest` bytes, in local order.
 ///
 /// # Errors
-/// As of [`idle`].
+/// The errors of [`idle`].
 pub fn sweep(
     clock: Clock,
-    options: &Options,
+    options: &ChaseOptions,
     largest: usize,
     progress: &mut dyn FnMut(f64),
 ) -> Result<SizeSweep, ChaseError> {
-    let options = Options { bytes: largest, ..options.clone() };
+    let options = ChaseOptions { bytes: largest, ..options.clone() };
     let sizes = sizes(largest, options.stride);
     let shape = |bytes: usize| ChaseShape { bytes, ..options.local() };
     let mut chase = Chase::new(options.region()?, shape(SMALLEST_BYTES.max(2 * options.stride)))?;
@@ -206,9 +208,9 @@ pub fn sweep(
         chase.reshape(shape(bytes))?;
         chase.warm()?;
         let slices = chase.slices(clock, SIZE_SPAN)?;
-        // The fastest slices: here it counts what a cache holds while others leave it alone.
+        // The fastest slices: in them, other threads evicted least of the cache.
         visited.push(Visited { bytes: bytes as f64, latency_ns: slices.p5_ns });
-        // A larger size takes longer to lay out and to go around.
+        // A larger size takes longer to link and to visit.
         progress((bytes as f64 / largest as f64).min(1.0));
     }
     let levels = levels(&visited);
@@ -245,21 +247,22 @@ mod tests {
 
     #[test]
     fn both_orders_are_measured() {
-        let options = Options { bytes: 4 << 20, repeats: 3, span: QUICK, ..Options::default() };
-        let mut heard = vec![];
+        let options =
+            ChaseOptions { bytes: 4 << 20, repeats: 3, span: QUICK, ..ChaseOptions::default() };
+        let mut reports = vec![];
         let clock = Clock::here();
-        let idle = idle(&Root::live(), clock, &options, &mut |done| heard.push(done)).unwrap();
+        let idle = idle(&Root::live(), clock, &options, &mut |done| reports.push(done)).unwrap();
         assert_eq!((idle.local.ns.count, idle.random.ns.count), (3, 3));
         assert!(idle.local.ns.median > 0.0 && idle.random.ns.median > 0.0, "{idle:?}");
-        assert!(heard.is_sorted() && heard.last() == Some(&1.0), "{heard:?}");
+        assert!(reports.is_sorted() && reports.last() == Some(&1.0), "{reports:?}");
         assert!(idle.huge_bytes.is_none_or(|huge| huge <= 4 << 20));
         let point = idle.point(Place { cpu_node: 0, memory: vec![(0, 1)] });
         assert_eq!((point.kind, point.latency_ns), (Kind::Idle, Some(idle.local.ns)));
     }
 
     #[test]
-    fn the_nearest_cache_is_faster_than_what_is_farthest() {
-        let options = Options { pages: Pages::Small, ..Options::default() };
+    fn the_first_level_cache_is_faster_than_the_last_level() {
+        let options = ChaseOptions { pages: Pages::Small, ..ChaseOptions::default() };
         let clock = Clock::here();
         let sweep = sweep(clock, &options, 8 << 20, &mut |_| ()).unwrap();
         assert_eq!(sweep.visited.len(), 45);

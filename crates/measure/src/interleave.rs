@@ -1,14 +1,15 @@
-//! Memory under weights: pages of a buffer on several nodes in a ratio, and whether they are there.
+//! Weighted interleaving: places the pages of a buffer on several nodes in a ratio, and checks the
+//! placement.
 //!
-//! The published tables of what interleaving gives (a mix in each row, weights in each column, and
-//! on each curve the best weights for its load) are made of buffers that are placed so. Two ways
-//! lead there:
+//! The published tables of interleaving (a mix in each row, weights in each column, and on each
+//! curve the best weights for its load) are measured with such buffers. There are two methods:
 //!
-//! - the kernel's weighted interleaving, since 6.9: what programs get that are told nothing. Its
-//!   weights are the whole machine's; whoever calls sets them first and puts them back.
-//! - page by page, by whoever touches them: the same round, without root and on any kernel.
+//! - the kernel's weighted interleaving, since 6.9, which unmodified programs use. Its weights are
+//!   global settings; the caller sets them before, and restores them.
+//! - page by page, by the thread that touches the memory: the same round robin, without root and on
+//!   any kernel.
 //!
-//! Either way it is looked where the pages are, which is what counts:
+//! With both methods the kernel is asked for the nodes of the pages:
 //!
 //! ```text
 //! 3:1 of 51200 pages:   38400 on node 0, 12800 on node 1     -> off by 0
@@ -24,28 +25,29 @@ use std::{collections::BTreeMap, panic::resume_unwind, thread};
 
 /// The method that places pages by weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Method {
     /// By the kernel's weighted interleaving, with its weights set.
     Kernel,
     /// Page by page, as they are touched.
     Pages,
 }
 
-/// Memory whose pages are where `placement` wants them.
+/// Maps memory whose pages are placed as `placement` says.
 ///
 /// # Errors
-/// When the kernel has no such pages, or this process may not use such a node.
+/// When the kernel has no pages of this size, or this process may not use a node.
 pub fn region(
     bytes: usize,
     pages: Pages,
     placement: &Placement,
-    way: Way,
+    method: Method,
 ) -> Result<Region, RegionError> {
-    match (way, &placement.nodes[..]) {
-        // One node needs no weights: bind to it, so that no page goes elsewhere unnoticed.
+    match (method, &placement.nodes[..]) {
+        // One node needs no weights: bind to the node, so that no page is allocated on another
+        // node.
         (_, [(node, _)]) => Region::new(bytes, pages, &Policy::Bind([*node].into_iter().collect())),
-        (Way::Kernel, _) => Region::new(bytes, pages, &placement.policy()),
-        (Way::Pages, nodes) => Region::in_rounds(bytes, pages, nodes),
+        (Method::Kernel, _) => Region::new(bytes, pages, &placement.policy()),
+        (Method::Pages, nodes) => Region::in_rounds(bytes, pages, nodes),
     }
 }
 
@@ -53,16 +55,16 @@ pub fn region(
 ///
 /// # Errors
 ///
-/// As of [`region`].
+/// The errors of [`region`].
 pub fn regions(
     count: usize,
     bytes: usize,
     pages: Pages,
     placement: &Placement,
-    way: Way,
+    method: Method,
 ) -> Result<Vec<Region>, RegionError> {
     thread::scope(|scope| {
-        let make = |_| scope.spawn(|| region(bytes, pages, placement, way));
+        let make = |_| scope.spawn(|| region(bytes, pages, placement, method));
         let threads: Vec<_> = (0..count).map(make).collect();
         let joined =
             threads.into_iter().map(|it| it.join().unwrap_or_else(|why| resume_unwind(why)));
@@ -93,7 +95,7 @@ mod tests {
     use interleaf_linux::place::placement::Means;
 
     #[test]
-    fn what_would_have_to_move_is_counted_once() {
+    fn misplaced_pages_are_counted_once() {
         let off = |pages: &[(u32, u64)], nodes| off_by(&pages.iter().copied().collect(), nodes);
         let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} {b}");
         near(off(&[(0, 38400), (1, 12800)], &[(0, 3), (1, 1)]), 0.0);
@@ -104,10 +106,10 @@ mod tests {
     }
 
     #[test]
-    fn one_node_is_bound_to() {
-        for way in [Way::Kernel, Way::Pages] {
+    fn memory_on_one_node_is_bound() {
+        for method in [Method::Kernel, Method::Pages] {
             let placement = Placement { nodes: vec![(0, 1)], means: Means::Interleave };
-            for region in regions(2, 1 << 20, Pages::Small, &placement, way).unwrap() {
+            for region in regions(2, 1 << 20, Pages::Small, &placement, method).unwrap() {
                 let pages = region.pages_by_node().unwrap();
                 assert_eq!(off_by(&pages, &placement.nodes), 0.0, "{pages:?}");
             }

@@ -1,8 +1,8 @@
-//! Instruction sets that there are kernels for, and which of them this machine has.
+//! The instruction sets of the kernels, and their detection on this machine.
 
 use std::{fmt, str::FromStr};
 
-/// An instruction set by which memory is read and written.
+/// An instruction set of loads and stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Isa {
     /// 16 bytes at once; every x86-64 has it.
@@ -17,7 +17,7 @@ pub enum Isa {
     Sve,
 }
 
-/// All sets with their names, within an architecture from the narrowest on.
+/// All sets with their names, within an architecture the narrowest first.
 const NAMED: [(Isa, &str); 5] = [
     (Isa::Sse2, "sse2"),
     (Isa::Avx2, "avx2"),
@@ -29,7 +29,7 @@ const NAMED: [(Isa, &str); 5] = [
 /// An instruction set that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IsaError {
-    /// A text that names none.
+    /// The name of no instruction set.
     #[error("there is no instruction set \"{0}\"")]
     Name(String),
     /// A set that this machine does not have.
@@ -45,7 +45,7 @@ impl IsaError {
 }
 
 impl Isa {
-    /// The sets of this machine, from the narrowest on; never empty.
+    /// The sets of this machine, the narrowest first; never empty.
     pub fn available() -> Vec<Self> {
         NAMED.iter().map(|(isa, _)| *isa).filter(|isa| isa.is_here()).collect()
     }
@@ -110,9 +110,9 @@ mod tests {
 
     /// The environment may require instruction sets, for runs on an emulated processor.
     #[test]
-    fn what_is_asked_for_by_the_environment_is_here() {
-        let asked = std::env::var("INTERLEAF_ISAS").unwrap_or_default();
-        for name in asked.split(',').filter(|name| !name.is_empty()) {
+    fn instruction_sets_required_by_the_environment_are_available() {
+        let names = std::env::var("INTERLEAF_ISAS").unwrap_or_default();
+        for name in names.split(',').filter(|name| !name.is_empty()) {
             let isa = name.parse::<Isa>().and_then(Isa::here);
             assert!(isa.is_ok(), "{isa:?}");
         }

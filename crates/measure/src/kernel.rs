@@ -1,10 +1,10 @@
-//! The loops that are timed: written by hand for each instruction set, so that they are the same
-//! whatever the compiler makes of the rest.
+//! The timed loops, written in assembly for each instruction set, so that they do not depend on the
+//! compiler.
 //!
-//! A kernel goes through its buffers in *units*: it loads as many units as the traffic says, one
-//! after the other and from each buffer in turn, then stores as many as the traffic says, and
-//! begins again. A unit is some lines in a row, or as many lines of several pages at once, so that
-//! more of the prefetchers, which end at pages, have work:
+//! A kernel accesses its buffers in *units*: it loads the number of units that the traffic gives,
+//! from its buffers in turn, then stores the number of units that the traffic gives, and repeats. A
+//! unit has consecutive lines of one page, or of several pages in parallel: prefetchers stop at the
+//! end of a page, so that several pages keep more of them busy:
 //!
 //! ```text
 //! 1 page  x 4 lines    page 0: 0 1 2 3 | 4 5 6 7 | ...
@@ -14,8 +14,8 @@
 //!                      page 3: 6 7     | ...
 //! ```
 //!
-//! Every load is added to a sum, which is compared with what the buffer holds; every store writes
-//! a word of its pass, which is looked for afterwards ([`Walk`]).
+//! Every loaded word is added to a sum, which is compared with the sum of the contents; every store
+//! writes the word of its pass, which is verified afterwards ([`Walk`]).
 
 mod contents;
 
@@ -42,7 +42,7 @@ use crate::{isa::Isa, traffic::Traffic};
 use job::{Run, Touch};
 use std::fmt;
 
-/// The way of a kernel through its buffers.
+/// The access pattern of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Pages accessed in parallel.
@@ -124,27 +124,27 @@ pub struct Kernel {
     scatter: Touch,
 }
 
-/// Bytes of the pages that a unit may be made of: the smallest, whatever the machine's are.
+/// Bytes of a page of a unit: 4 KiB, the smallest pages of all architectures.
 const PAGE_BYTES: usize = 4096;
 
-/// Lines that are touched at once in random order.
+/// Lines of a batch in random order.
 const BATCH: usize = 8;
 
 const LINE: usize = crate::traffic::LINE_BYTES as usize;
 
 impl Kernel {
-    /// The best known of an instruction set for this traffic.
+    /// The fastest known kernel of an instruction set for this traffic.
     pub fn best(isa: Isa, traffic: &Traffic) -> Option<Self> {
         Self::chosen(isa).into_iter().find(|kernel| kernel.serves(traffic))
     }
 
-    /// The best known of all that this machine has for this traffic.
+    /// The fastest known kernel of this machine for this traffic.
     pub fn best_here(traffic: &Traffic) -> Option<Self> {
         let order = table::order(Act::of(traffic), traffic.nontemporal);
         order.into_iter().find_map(|isa| Self::best(isa, traffic))
     }
 
-    /// The best known of an instruction set, one of each kind.
+    /// The fastest known kernels of an instruction set, one of each kind.
     fn chosen(isa: Isa) -> Vec<Self> {
         if isa.here().is_ok() { table::chosen(isa) } else { vec![] }
     }
@@ -161,7 +161,7 @@ impl Kernel {
         self.act == act && (act == Act::Read || self.nontemporal == traffic.nontemporal)
     }
 
-    /// Buffers that it loads from for this traffic.
+    /// The number of buffers that the kernel loads from for this traffic.
     const fn read_buffers(&self, traffic: &Traffic) -> usize {
         match (self.act, traffic.loads) {
             (Act::BothOfTwo, _) => 2,
@@ -175,12 +175,12 @@ impl Kernel {
         self.shape.lines * self.shape.pages
     }
 
-    /// Lines of what is gone through at once: a buffer has a whole number of them.
+    /// Lines of a block, the pages accessed in parallel: a buffer has a whole number of blocks.
     const fn block_lines(&self) -> usize {
         if self.shape.pages == 1 { self.shape.lines } else { self.shape.pages * PAGE_BYTES / LINE }
     }
 
-    /// Groups in which a block of a buffer is gone through.
+    /// Groups of a block of a buffer.
     const fn groups_in_round(&self) -> usize {
         self.block_lines() / self.unit_lines()
     }
@@ -192,7 +192,7 @@ impl fmt::Debug for Kernel {
     }
 }
 
-/// `avx512 both nt 4x8 flat ahead 512 once`: pages by lines, and how far ahead is fetched.
+/// `avx512 both nt 4x8 flat ahead 512 once`: pages by lines, and the prefetch distance.
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let act = match self.act {

@@ -1,24 +1,23 @@
 //! Finds the knee of a latency curve: the next load to measure, so that few measurements give the
 //! curve.
 //!
-//! The *knee* is the load from which on a percent more bandwidth costs more than a percent of
-//! latency: where bandwidth divided by latency is largest (Kleinrock, "Power and deterministic
-//! rules of thumb", 1979). This definition has no threshold, and does not depend on how far past
-//! saturation a sweep went. Of a queue whose latency is `L / (1 - load)` it is at half of the
-//! bandwidth:
+//! The *knee* is the load beyond which 1 % more bandwidth costs more than 1 % more latency: the
+//! maximum of bandwidth divided by latency (Kleinrock, "Power and deterministic rules of thumb",
+//! 1979). This definition has no threshold, and does not depend on the end of the sweep beyond
+//! saturation. A queue with the latency `L / (1 - load)` has its knee at half of the bandwidth:
 //!
 //! ```text
 //! power = load (1 - load) / L,   largest at load = 1/2
 //! ```
 //!
-//! A load is set by how long threads pause. Their bandwidth is about `1 / (a + b x pause)`, so the
+//! The pause of the threads sets the load. Their bandwidth is about `1 / (a + b x pause)`, so the
 //! pause for a bandwidth is interpolated linearly in its reciprocal.
 
-/// The fall of power behind the knee, as a fraction of it.
+/// The relative fall of power beyond the knee that confirms the knee.
 const POWER_FALLS: f64 = 0.05;
 
-/// Differences of pauses below this are not measurable: some ns beside the 100 ns and more of a
-/// group, or this fraction of the pause.
+/// Differences of pauses below this are not measurable: some ns, as a group takes 100 ns and more,
+/// or the fraction [`PAUSE_STEP`] of the pause.
 const PAUSE_STEP_NS: f64 = 4.0;
 
 /// See [`PAUSE_STEP_NS`].
@@ -31,7 +30,7 @@ pub struct Loaded {
     pub pause_ns: f64,
     /// Their bandwidth, GB/s.
     pub bandwidth_gbps: f64,
-    /// Latency meanwhile, ns.
+    /// Latency under this load, ns.
     pub latency_ns: f64,
 }
 
@@ -52,13 +51,14 @@ impl Loaded {
 /// The resolution of a curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Resolution {
-    /// The pause that leaves almost no load, ns. Default: 8000.
+    /// The longest pause, at which there is almost no load, ns. Default: 8000.
     pub pause_max_ns: f64,
-    /// The largest gap of neighbours, as a fraction of the largest bandwidth. Default: 0.15.
+    /// The largest gap between neighbouring points, as a fraction of the largest bandwidth.
+    /// Default: 0.15.
     pub apart: f64,
     /// The largest gap next to the knee. Default: 0.04.
     pub apart_at_knee: f64,
-    /// The largest ratio of the latencies of neighbours. Default: 1.25.
+    /// The largest ratio of the latencies of neighbouring points. Default: 1.25.
     pub latency_ratio: f64,
     /// The most points. Default: 20.
     pub points_max: usize,
@@ -97,8 +97,8 @@ pub enum Knee {
     },
 }
 
-/// The pause to measure next, ns; `None` when the points are as near as they should be. Points that
-/// are no measurements are not looked at.
+/// The pause to measure next, ns; `None` when the points have the resolution. Invalid points are
+/// ignored.
 pub fn next(points: &[Loaded], resolution: &Resolution) -> Option<f64> {
     let rising = by_load(points);
     if points.len() >= resolution.points_max {
@@ -110,7 +110,7 @@ pub fn next(points: &[Loaded], resolution: &Resolution) -> Option<f64> {
     }
     let most = rising.iter().map(|point| point.bandwidth_gbps).fold(0.0, f64::max);
     let best = strongest(&rising)?;
-    // The pair that is farthest apart, in units of what it may be.
+    // The pair with the largest gap, relative to the allowed gap.
     let excess = |at: usize| {
         let (a, b) = (rising[at], rising[at + 1]);
         let at_knee = at == best || at + 1 == best;
@@ -140,8 +140,9 @@ pub fn knee(points: &[Loaded]) -> Option<Knee> {
     Some(Knee::At { bandwidth_gbps, latency_ns, between_gbps })
 }
 
-/// The pause at which `target_gbps` should be reached, by the points on both sides of it or the two
-/// that are nearest, ns; `None` where it is more than any pause can give, or nothing is known.
+/// The pause for a bandwidth of `target_gbps`, ns, interpolated between the points on both sides,
+/// or extrapolated from the two nearest; `None` if no pause gives this bandwidth, or without
+/// points.
 pub fn pause_for(points: &[Loaded], target_gbps: f64) -> Option<f64> {
     let rising: Vec<Loaded> =
         by_load(points).into_iter().filter(|point| point.bandwidth_gbps > 0.0).collect();
@@ -151,9 +152,9 @@ pub fn pause_for(points: &[Loaded], target_gbps: f64) -> Option<f64> {
     Some(pause.clamp(0.0, 1e9))
 }
 
-/// The points as a curve has them, in the order of their load, behind one without any at `idle_ns`:
-/// latency does not fall, and bandwidth does not fall before it is largest. Neighbours that are the
-/// wrong way round get their mean.
+/// The points of a monotone curve, in the order of their load, after an idle point at `idle_ns`:
+/// latency does not fall, and bandwidth does not fall before its maximum. Neighbours that violate
+/// this get their mean.
 pub fn monotone(idle_ns: f64, points: &[Loaded]) -> Vec<Loaded> {
     let idle = Loaded { pause_ns: f64::MAX, bandwidth_gbps: 0.0, latency_ns: idle_ns };
     let mut all = vec![idle];
@@ -171,11 +172,11 @@ pub fn monotone(idle_ns: f64, points: &[Loaded]) -> Vec<Loaded> {
     all
 }
 
-/// The rising values nearest to some, in squares: neighbours that are the wrong way round are
-/// pooled (Ayer and others, "An empirical distribution function for sampling with incomplete
-/// information", 1955).
+/// Isotonic regression, the least-squares fit by rising values: neighbours that fall are pooled
+/// (Ayer et al., "An empirical distribution function for sampling with incomplete information",
+/// 1955).
 fn pooled(values: impl Iterator<Item = f64>) -> Vec<f64> {
-    // The sum of each pool, and how many it has.
+    // The sum of each pool, and the number of its values.
     let mut pools: Vec<(f64, usize)> = vec![];
     let mean = |pool: (f64, usize)| pool.0 / pool.1 as f64;
     for value in values {
@@ -204,13 +205,13 @@ fn strongest(rising: &[Loaded]) -> Option<usize> {
     all.max_by(|a, b| a.1.power().total_cmp(&b.1.power())).map(|(at, _)| at)
 }
 
-/// True if a pause between those of the two points would give a new point.
+/// True if the pauses of two points differ enough to measure a point between them.
 fn can_part(a: Loaded, b: Loaded) -> bool {
     a.pause_ns - b.pause_ns > PAUSE_STEP_NS.max(PAUSE_STEP * a.pause_ns)
 }
 
-/// The pause between two points from which most is learnt: in the middle of their bandwidths, or of
-/// their pauses where the bandwidth is the same.
+/// The pause to measure between two points: for the mean of their bandwidths, or the mean of their
+/// pauses if the bandwidths are equal.
 fn middle(a: Loaded, b: Loaded) -> f64 {
     let half = f64::midpoint(a.bandwidth_gbps, b.bandwidth_gbps);
     let (longest, shortest) = (a.pause_ns, b.pause_ns);
@@ -221,7 +222,7 @@ fn middle(a: Loaded, b: Loaded) -> f64 {
     by_bandwidth.unwrap_or(by_pause).clamp(shortest + margin, longest - margin)
 }
 
-/// The pause for a bandwidth on the line through the reciprocals of two.
+/// The pause for a bandwidth, interpolated linearly in the reciprocal of the bandwidth.
 fn pause_between(a: Loaded, b: Loaded, gbps: f64) -> Option<f64> {
     let slope = 1.0 / b.bandwidth_gbps - 1.0 / a.bandwidth_gbps;
     let pause =
@@ -262,7 +263,7 @@ mod tests {
         Curve::new((0..995).map(point).collect()).unwrap()
     }
 
-    /// Measures until nothing more is asked for.
+    /// Measures until the resolution is reached.
     fn all(measure: impl Fn(f64) -> Loaded, resolution: &Resolution) -> Vec<Loaded> {
         let mut points = vec![];
         while let Some(pause) = next(&points, resolution) {
@@ -273,7 +274,7 @@ mod tests {
         points
     }
 
-    /// The knee, found anew among many points.
+    /// The knee, by an exhaustive search over many points.
     fn true_knee(curve: &Curve) -> f64 {
         let flow = |step: i32| curve.response().at(200.0 * f64::from(step));
         let strength = |step: &i32| flow(*step).bandwidth_gbps / flow(*step).latency_ns;
@@ -333,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn points_are_as_near_as_they_should_be() {
+    fn points_have_the_resolution() {
         let curve = formula(100.0, |load| 100.0 / (1.0 - load));
         let resolution = Resolution { points_max: 100, ..Resolution::default() };
         let points = by_load(&all(of_curve(&curve), &resolution));
@@ -362,7 +363,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_noisy_becomes_a_curve(
+        fn noisy_points_become_a_monotone_curve(
             noise in prop::collection::vec(-0.1..0.1_f64, 40), most in 5.0..800.0_f64,
         ) {
             let curve = formula(most, |load| 100.0 / (1.0 - load));
@@ -407,7 +408,8 @@ mod tests {
                 point.bandwidth_gbps *= 1.0 + noise[(count.get() + 50) % 100] / 2.0;
                 point
             };
-            // With this many bytes in flight, a flatter curve never comes to rest.
+            // With this number of bytes in flight, a flatter curve is loaded even at the longest
+            // default pause.
             let resolution = Resolution { pause_max_ns: 1e6, ..Resolution::default() };
             let points = all(measure, &resolution);
             let found = knee(&points);
@@ -416,7 +418,7 @@ mod tests {
         }
 
         #[test]
-        fn any_points_do(
+        fn any_points_are_accepted(
             points in prop::collection::vec((0.0..9e3_f64, -1.0..1e3_f64, -1.0..1e4_f64), 0..20),
             target in -1.0..1e3_f64,
         ) {

@@ -1,7 +1,7 @@
-//! The levels of a memory hierarchy, found in a sweep of latency over the size of what is visited.
+//! The levels of a memory hierarchy, from a sweep of latency over the size of the visited memory.
 //!
-//! The caches in sysfs are those that a hypervisor claims, and the last level is shared with other
-//! virtual machines. The measurement decides:
+//! In a virtual machine, sysfs has the caches that the hypervisor claims, and the last level is
+//! shared with other virtual machines. The levels are therefore measured:
 //!
 //! ```text
 //!  ns                                  ________   memory
@@ -12,13 +12,13 @@
 //!   4 KiB                              128 MiB
 //! ```
 //!
-//! A level is a part of the sweep, at least as long as from a size to its double, on which the
-//! latency stays. A level reaches up to the size at which nine in ten accesses hit: where the
-//! latency has gone a tenth of the way to the next level. A slope that stays nowhere (a cache that
-//! others take more of from second to second) is no level.
+//! A level is a plateau of the sweep: about an octave or more of sizes with nearly constant
+//! latency. A level ends at the size at which nine in ten accesses hit: its latency is a tenth of
+//! the way to that of the next level. A slope without a plateau (a cache whose other users vary) is
+//! no level.
 
-/// The largest rise of latency within a level: unevenly filled sets and TLB misses make no level
-/// flat.
+/// The largest ratio of latencies within a level: unevenly filled sets and TLB misses prevent a
+/// flat plateau.
 const RISE_MAX: f64 = 1.25;
 
 /// The least ratio of a level's last size to its first.
@@ -30,7 +30,7 @@ const STEP_MIN: f64 = 1.4;
 /// The part of the accesses that miss where a level ends.
 const MISSES: f64 = 0.1;
 
-/// A size that was visited, and the latency that it had.
+/// The latency of one size of the sweep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Visited {
     /// Memory visited, bytes.
@@ -44,7 +44,7 @@ pub struct Visited {
 pub struct Level {
     /// Latency of a hit, ns.
     pub latency_ns: f64,
-    /// The size up to which nine in ten accesses hit the level, bytes.
+    /// The largest size at which nine in ten accesses hit the level, bytes.
     pub reaches_bytes: f64,
 }
 
@@ -53,12 +53,13 @@ pub struct Level {
 pub struct Levels {
     /// The caches, the nearest first.
     pub caches: Vec<Level>,
-    /// Latency behind all caches, ns; `None` where the latency still rises at the end of the sweep.
+    /// Latency of a miss in all caches, ns; `None` if the latency still rises at the end of the
+    /// sweep.
     pub miss_ns: Option<f64>,
 }
 
-/// The levels of a sweep, in any order of its points. Points that are no positive numbers are left
-/// out.
+/// The levels of a sweep, in any order of its points. Points with values that are not positive
+/// numbers are ignored.
 pub fn levels(sweep: &[Visited]) -> Levels {
     let is_one = |point: &&Visited| {
         let fine = |value: f64| value.is_finite() && value > 0.0;
@@ -84,8 +85,8 @@ pub fn levels(sweep: &[Visited]) -> Levels {
     Levels { caches, miss_ns }
 }
 
-/// The sweep without what disturbed it. Whatever does makes it slower, and a larger size is never
-/// faster: no size is slower than the fastest of those above it.
+/// The sweep without disturbances. A disturbance only adds latency, and a larger size is never
+/// faster: the latency of each size is limited to the lowest latency of all larger sizes.
 fn rising(points: &[Visited]) -> Vec<Visited> {
     let mut rising = points.to_vec();
     let mut fastest = f64::INFINITY;
@@ -96,8 +97,8 @@ fn rising(points: &[Visited]) -> Vec<Visited> {
     rising
 }
 
-/// The runs of a rising sweep, as the first and the last of their points, on which the latency
-/// stays: the longest first, then the longest of what is left on both sides.
+/// The plateaus of a rising sweep, each with the index of its first and last point: first the
+/// longest, then recursively the longest on both sides.
 fn plateaus(points: &[Visited]) -> Vec<(usize, usize)> {
     let mut found = vec![];
     let mut open = vec![(0, points.len())];
@@ -109,7 +110,7 @@ fn plateaus(points: &[Visited]) -> Vec<(usize, usize)> {
         open.extend([(from, first), (last + 1, to)]);
     }
     found.sort_unstable();
-    // Two runs that are hardly apart are one level with a step in it.
+    // Two plateaus with similar latencies are one level.
     let mut merged: Vec<(usize, usize)> = vec![];
     for run in found {
         let of = |run: (usize, usize)| latency(&points[run.0..=run.1]);
@@ -121,7 +122,7 @@ fn plateaus(points: &[Visited]) -> Vec<(usize, usize)> {
     merged
 }
 
-/// The longest run of a rising sweep, by the ratio of its sizes, if one is long enough.
+/// The longest plateau of a rising sweep, by the ratio of its sizes, if it is long enough.
 fn longest(points: &[Visited]) -> Option<(usize, usize)> {
     let mut best: Option<(f64, (usize, usize))> = None;
     let mut last = 0;
@@ -138,7 +139,8 @@ fn longest(points: &[Visited]) -> Option<(usize, usize)> {
         }
     }
     let (first, mut last) = best?.1;
-    // The run may begin on the slope before the level; the level goes on as far as its middle does.
+    // The run may begin on the slope before the level: extend the level to all points within the
+    // limit of its median latency.
     let middle_ns = latency(&points[first..=last]);
     while last + 1 < points.len() && points[last + 1].latency_ns <= RISE_MAX * middle_ns {
         last += 1;
@@ -172,8 +174,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Four sizes an octave from 4 KiB to 128 MiB, of a hierarchy whose caches have these sizes and
-    /// latencies; of a size that does not fit, a part hits as under random replacement.
+    /// Four sizes per octave from 4 KiB to 128 MiB, on a hierarchy whose caches have these sizes
+    /// and latencies; beyond its size, a cache has the hit rate of random replacement.
     fn sweep(caches: &[(f64, f64)], memory_ns: f64, noise: impl Fn(usize) -> f64) -> Vec<Visited> {
         let point = |step: i32| {
             let bytes = 4096.0 * 2_f64.powf(f64::from(step) / 4.0);
@@ -207,13 +209,13 @@ mod tests {
         let caches = [(32.0 * KIB, 1.2), (MIB, 4.0), (32.0 * MIB, 15.0)];
         let found = levels(&sweep(&caches, 110.0, |_| 0.0));
         assert!(shows(&found, &caches, 110.0), "{found:?}");
-        // A last cache of which nothing is left is none.
+        // A last-level cache without remaining capacity is no level.
         let found = levels(&sweep(&caches[..2], 110.0, |_| 0.0));
         assert!(shows(&found, &caches[..2], 110.0), "{found:?}");
     }
 
     #[test]
-    fn what_disturbs_single_sizes_does_not_show() {
+    fn disturbances_of_single_sizes_have_no_effect() {
         let caches = [(48.0 * KIB, 1.5), (2.0 * MIB, 5.0), (24.0 * MIB, 25.0)];
         let burst = |step: usize| if step % 7 == 3 { 0.8 } else { 0.02 };
         let found = levels(&sweep(&caches, 120.0, burst));
@@ -221,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_reached_is_not_claimed() {
+    fn levels_beyond_the_sweep_are_not_reported() {
         let caches = [(32.0 * KIB, 1.2), (MIB, 4.0)];
         let all = sweep(&caches, 110.0, |_| 0.0);
         let found = levels(&all[..36]);
@@ -238,7 +240,7 @@ mod tests {
     const RECORDED: &str = include_str!("levels/virtual-machine.csv");
 
     #[test]
-    fn a_last_cache_that_is_claimed_but_not_had_is_found_out() {
+    fn a_claimed_but_unavailable_last_level_cache_is_not_reported() {
         let point = |line: &str| {
             let (bytes, latency_ns) = line.split_once(',').unwrap();
             let (bytes, latency_ns) = (bytes.parse().unwrap(), latency_ns.parse().unwrap());
@@ -270,7 +272,7 @@ mod tests {
         }
 
         #[test]
-        fn no_sweep_is_too_strange(
+        fn no_sweep_panics(
             points in prop::collection::vec((0.0..1e9_f64, -1.0..1e6_f64), 0..40),
         ) {
             let sweep: Vec<_> = points.into_iter()

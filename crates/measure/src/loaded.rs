@@ -1,11 +1,11 @@
 //! Latency under load: a chase on one CPU, while threads on others load the same memory.
 //!
-//! The threads run all the time, and what changes from point to point is how long they pause after
-//! each group of lines. Three plans say which pauses those are: a list, such as that of MLC's
-//! injection delays; bandwidths to reach; or whatever shows the curve and its knee in few points.
+//! The threads run all the time; only their pause after each group of lines changes from point to
+//! point. There are three plans for the pauses: a list, such as MLC's injection delays; bandwidths
+//! to reach; or an adaptive choice that shows the curve and its knee with few points.
 //!
-//! Bandwidth is that of the controller by the table of [`Traffic`], with one line of the chase for
-//! each of its loads; what the program asked for is beside it.
+//! Bandwidth is that of the controller by the table of [`Traffic`], plus one line for each load of
+//! the chase; the bandwidth of the program is reported as well.
 
 use crate::{
     chase::{Chase, ChaseError, Slices},
@@ -41,13 +41,13 @@ const WINDOW: Duration = Duration::from_millis(10);
 /// The tolerance of a requested bandwidth.
 const TARGET_NEAR: f64 = 0.02;
 
-/// The most tries for a requested bandwidth.
+/// The maximum number of tries for a requested bandwidth.
 const TARGET_TRIES: usize = 6;
 
 #[derive(Clone, Debug)]
-pub struct Options {
-    /// The chase: its memory, and how many repeats there are of its latency without load.
-    pub chase: idle::Options,
+pub struct LoadedOptions {
+    /// The chase: its memory, and the repetitions of its idle latency.
+    pub chase: idle::ChaseOptions,
     /// The threads that load the memory.
     pub load: Load,
     /// The time that a load runs before the measurement.
@@ -63,7 +63,7 @@ pub enum Plan {
     Pauses(Vec<Duration>),
     /// These bandwidths at the controller, GB/s.
     Targets(Vec<f64>),
-    /// As many as show the curve and its knee.
+    /// Pauses chosen to show the curve and its knee.
     Adaptive(Resolution),
 }
 
@@ -102,7 +102,7 @@ pub struct Step {
     pub pause: Duration,
     /// Bandwidth of the program's loads and stores, GB/s, without the chase.
     pub rate: Rate,
-    /// The same in each window, GB/s: beside other load, the best window has all threads running.
+    /// The rate of each window, GB/s: on a busy machine, all threads run in the best window.
     pub windows_gbps: Vec<f64>,
     /// Bandwidth of the controller by the table, with the chase, GB/s.
     pub controller_gbps: f64,
@@ -115,7 +115,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// The step as the knee sees it.
+    /// The step as a point for the search of the knee.
     pub const fn loaded(&self) -> Loaded {
         Loaded {
             pause_ns: self.pause.as_nanos() as f64,
@@ -138,10 +138,10 @@ impl Step {
     }
 }
 
-/// A curve as it was measured.
+/// A measured curve.
 #[derive(Clone, Debug)]
 pub struct LoadSweep {
-    /// Latency before the threads were there.
+    /// Latency before the threads started.
     pub idle: Slices,
     /// Each load, in the order in which they were measured.
     pub steps: Vec<Step>,
@@ -152,8 +152,8 @@ pub struct LoadSweep {
 }
 
 impl LoadSweep {
-    /// The curve through the steps, monotone where a curve must be; the steps stay as they are.
-    /// With it, how many of them the noise put in its way.
+    /// The curve through the steps, made monotone, and the number of steps that noise had moved off
+    /// it; the steps are unchanged.
     ///
     /// # Errors
     /// When a step is out of range of curves.
@@ -169,23 +169,23 @@ impl LoadSweep {
     }
 }
 
-/// A chase and the threads that load the memory under it.
+/// A chase, and the threads that load its memory.
 #[derive(Debug)]
 pub struct Rig {
     clock: Clock,
-    options: Options,
+    options: LoadedOptions,
     chase: Chase,
     idle: Slices,
     team: Team,
 }
 
 impl Rig {
-    /// Measures the latency without load, then starts the threads. The calling thread chases, and
-    /// should stay on a CPU that none of the others is on ([`crate::pin`]).
+    /// Measures the latency without load, then starts the threads. The calling thread runs the
+    /// chase, and should stay on a CPU without a loading thread ([`crate::pin`]).
     ///
     /// # Errors
-    /// When there is no such memory, or the threads cannot run there.
-    pub fn new(clock: Clock, options: Options) -> Result<Self, LoadedError> {
+    /// When the memory cannot be mapped, or the threads cannot run on their CPUs.
+    pub fn new(clock: Clock, options: LoadedOptions) -> Result<Self, LoadedError> {
         let mut chase = Chase::new(options.chase.region()?, options.chase.local())?;
         chase.warm()?;
         let span = options.chase.span * options.chase.repeats.max(1) as u32;
@@ -197,7 +197,7 @@ impl Rig {
     /// Measures under a load.
     ///
     /// # Errors
-    /// When the chase goes astray.
+    /// When the chase ends at a wrong line.
     pub fn at(&mut self, pause: Duration) -> Result<Step, LoadedError> {
         let began = Instant::now();
         self.load(pause);
@@ -236,7 +236,7 @@ impl Rig {
         &mut self,
         root: &Root,
         pause: Duration,
-        options: &histogram::Options,
+        options: &histogram::HistogramOptions,
         progress: &mut dyn FnMut(f64),
     ) -> Result<Histogram, LoadedError> {
         self.load(pause);
@@ -249,30 +249,31 @@ impl Rig {
         thread::sleep(self.options.settle);
     }
 
-    /// Stops the threads; gives the latency without load, and what each thread did.
+    /// Stops the threads; returns the idle latency, and the checksums of each thread.
     ///
     /// # Errors
-    /// When a thread did not read and write what it should have.
+    /// When a thread has read or written wrong words.
     pub fn end(self) -> Result<(Slices, Vec<Checksums>), LoadedError> {
         Ok((self.idle, self.team.stop()?))
     }
 }
 
-/// Measures a curve. `heard` hears of each step; the calling thread chases, as of [`Rig::new`].
+/// Measures a curve. `report` is called with each step; the calling thread runs the chase, as in
+/// [`Rig::new`].
 ///
 /// # Errors
 /// When it cannot be measured, or a bandwidth cannot be reached.
 pub fn sweep(
     clock: Clock,
-    options: Options,
+    options: LoadedOptions,
     plan: &Plan,
-    heard: &mut dyn FnMut(&Step),
+    report: &mut dyn FnMut(&Step),
 ) -> Result<LoadSweep, LoadedError> {
     let mut rig = Rig::new(clock, options)?;
     let mut steps: Vec<Step> = vec![];
     let mut add = |rig: &mut Rig, steps: &mut Vec<Step>, pause: Duration| {
         let step = rig.at(pause)?;
-        heard(&step);
+        report(&step);
         steps.push(step);
         Ok::<_, LoadedError>(())
     };
@@ -305,7 +306,8 @@ pub fn sweep(
 /// Adds a step to a sweep.
 type Add<'a> = dyn FnMut(&mut Rig, &mut Vec<Step>, Duration) -> Result<(), LoadedError> + 'a;
 
-/// Tries pauses until `target_gbps` is reached within [`TARGET_NEAR`], or often enough.
+/// Tries pauses until `target_gbps` is reached within [`TARGET_NEAR`], at most [`TARGET_TRIES`]
+/// times.
 fn reach(
     rig: &mut Rig,
     steps: &mut Vec<Step>,
@@ -338,7 +340,7 @@ fn nanoseconds(pause: f64) -> Duration {
 
 /// The load of reads in order by these CPUs with the best instruction set, each with as much memory
 /// as MLC's threads.
-pub fn reads(cpus: Vec<u32>, options: &idle::Options) -> Option<Load> {
+pub fn reads(cpus: Vec<u32>, options: &idle::ChaseOptions) -> Option<Load> {
     let isa = crate::isa::Isa::available().pop()?;
     Some(Load {
         traffic: Traffic::READ,
@@ -361,30 +363,31 @@ mod tests {
 
     const MS: fn(u64) -> Duration = Duration::from_millis;
 
-    fn options() -> Options {
+    fn options() -> LoadedOptions {
         let chase =
-            idle::Options { bytes: 4 << 20, repeats: 1, span: MS(10), ..Default::default() };
+            idle::ChaseOptions { bytes: 4 << 20, repeats: 1, span: MS(10), ..Default::default() };
         let load = Load { bytes: 4 << 20, ..reads(vec![0], &chase).unwrap() };
-        Options { chase, load, settle: MS(5), span: MS(15) }
+        LoadedOptions { chase, load, settle: MS(5), span: MS(15) }
     }
 
     #[test]
-    fn each_plan_is_followed_and_its_steps_are_heard() {
+    fn each_plan_is_followed_and_reports_its_steps() {
         let clock = Clock::here();
         let resolution = Resolution { points_max: 5, ..Resolution::default() };
         let pauses = vec![MS(0), Duration::from_micros(50), MS(1)];
         for plan in [Plan::Pauses(pauses.clone()), Plan::Adaptive(resolution)] {
-            let mut heard = vec![];
-            let sweep = sweep(clock, options(), &plan, &mut |step| heard.push(step.pause)).unwrap();
-            assert_eq!(heard, sweep.steps.iter().map(|step| step.pause).collect::<Vec<_>>());
-            assert!((2..=5).contains(&heard.len()), "{heard:?}");
-            assert!(plan != Plan::Pauses(pauses.clone()) || heard == pauses);
+            let mut report = vec![];
+            let sweep =
+                sweep(clock, options(), &plan, &mut |step| report.push(step.pause)).unwrap();
+            assert_eq!(report, sweep.steps.iter().map(|step| step.pause).collect::<Vec<_>>());
+            assert!((2..=5).contains(&report.len()), "{report:?}");
+            assert!(plan != Plan::Pauses(pauses.clone()) || report == pauses);
             assert!(sweep.sums[0].loaded > 0 && sweep.idle.median_ns > 0.0);
             for step in &sweep.steps {
                 assert!(step.controller_gbps > step.rate.program_gbps.median, "with the chase's");
             }
             let (curve, left_out) = sweep.curve(&Figure::assumed("test")).unwrap();
-            assert!(curve.points().len() + left_out == heard.len() + 1, "the steps and idle");
+            assert!(curve.points().len() + left_out == report.len() + 1, "the steps and idle");
         }
     }
 
@@ -400,7 +403,7 @@ mod tests {
         rig.end().unwrap();
         let plan = Plan::Targets(vec![most / 4.0]);
         let Ok(sweep) = sweep(clock, options(), &plan, &mut |_| ()) else {
-            // Others may take three fourths of a shared machine from one run to the next.
+            // Other programs may take three fourths of a shared machine from one run to the next.
             return;
         };
         let near = |step: &&Step| (0.1..0.6).contains(&(step.controller_gbps / most));
@@ -410,7 +413,7 @@ mod tests {
     #[test]
     fn a_histogram_is_taken_under_load() {
         let mut rig = Rig::new(Clock::here(), options()).unwrap();
-        let few = histogram::Options { samples: 10_000, delay: None };
+        let few = histogram::HistogramOptions { samples: 10_000, delay: None };
         let found = rig.histogram(&Root::live(), MS(0), &few, &mut |_| ()).unwrap();
         assert_eq!(found.raw.count(), 10_000);
         let (_, sums) = rig.end().unwrap();

@@ -3,7 +3,7 @@
 use crate::team::pin;
 use std::{io, thread};
 
-/// Does `work` in a thread that stays on `cpu`, or anywhere where there is none.
+/// Calls `work` in a thread that is bound to `cpu`, or to no CPU for `None`.
 ///
 /// # Errors
 /// When the process may not use the CPU, or the thread cannot be started.

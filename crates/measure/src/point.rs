@@ -8,7 +8,7 @@ use std::{fmt, time::Duration};
 pub enum Kind {
     /// Latency without load.
     Idle,
-    /// Bandwidth of threads that do nothing else.
+    /// Bandwidth, without a measurement of latency.
     Bandwidth,
     /// Latency while other threads load the memory.
     Loaded,
@@ -44,18 +44,17 @@ pub enum Pattern {
 pub struct Place {
     /// The node of the CPUs.
     pub cpu_node: u32,
-    /// The nodes of the memory, each with its pages of a round: one node with 1 where nothing is
-    /// interleaved.
+    /// The nodes of the memory, each with its pages per round; one node with 1 page if memory is
+    /// not interleaved.
     pub memory: Vec<(u32, u32)>,
 }
 
-/// Bandwidth, by the way that it was counted.
+/// Bandwidth, by source.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
     /// Bytes that the program loaded and stored, GB/s.
     pub program_gbps: Spread,
-    /// The part of its bytes that a controller would see more, by the table of [`Traffic`]: 1.5 is
-    /// half as much again.
+    /// Bytes at the controller for each byte of the program, by the table of [`Traffic`].
     pub controller_factor: f64,
     /// Counted by the memory controller, GB/s; `None` without counters.
     pub measured_gbps: Option<f64>,

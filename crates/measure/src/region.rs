@@ -1,5 +1,5 @@
-//! Memory to measure: mapped for it, on the nodes that were asked for, in pages of the size that
-//! was asked for where the kernel has them.
+//! Memory to measure: mapped on the requested nodes, with the requested page size if the kernel has
+//! such pages.
 
 #![expect(unsafe_code, reason = "memory is mapped, and kernels take its address")]
 
@@ -26,7 +26,7 @@ use std::{
 pub enum RegionError {
     #[error(transparent)]
     Unavailable(#[from] AvailabilityError),
-    /// The kernel has none.
+    /// The kernel cannot map the memory.
     #[error("{bytes} bytes in {pages:?} pages: {why}")]
     Map {
         /// Requested, bytes.
@@ -36,7 +36,7 @@ pub enum RegionError {
         /// The kernel's error.
         why: io::Error,
     },
-    /// The nodes are not there, or not for this process.
+    /// The nodes do not exist, or this process may not use them.
     #[error("memory by {policy}: {why}")]
     Place {
         /// The policy.
@@ -53,7 +53,7 @@ impl RegionError {
             Self::Map { pages: Pages::Reserved, .. } => {
                 "reserve huge pages as root (sysctl vm.nr_hugepages), or take others".into()
             }
-            Self::Map { .. } => "ask for less, or see what ulimit -v allows".into(),
+            Self::Map { .. } => "use less memory, or raise ulimit -v".into(),
             Self::Place { .. } => {
                 "choose nodes that have memory and that this process may use (numactl --show)"
                     .into()
@@ -62,7 +62,7 @@ impl RegionError {
     }
 }
 
-/// Mapped memory, all of it touched; gone with the value.
+/// Mapped memory, completely touched; unmapped on drop.
 #[derive(Debug)]
 pub struct Region {
     address: *mut u8,
@@ -77,11 +77,12 @@ unsafe impl Sync for Region {}
 
 impl Region {
     /// Maps `bytes`, rounded up to whole huge pages and aligned to one, places it by `policy` and
-    /// touches every page from the calling thread. All words are 1 then: processors know ways to
-    /// keep zeros out of memory.
+    /// touches every page from the calling thread. All words are 1: some processors do not write
+    /// zero lines to memory.
     ///
     /// # Errors
-    /// When it does not fit, the kernel has no such pages, or the policy is none for this process.
+    /// When the memory is not available, the kernel has no such pages, or this process may not use
+    /// the policy.
     pub fn new(bytes: usize, pages: Pages, policy: &Policy) -> Result<Self, RegionError> {
         availability::check(&Root::live(), bytes.max(1) as u64, pages, policy)?;
         let mut region = Self::mapped(bytes, pages)?;
@@ -93,7 +94,7 @@ impl Region {
     /// Sets the memory policy for pages that are not yet present.
     fn set_policy(&mut self, policy: &Policy) -> Result<(), RegionError> {
         match policy.set_for(self.whole()) {
-            // A kernel without NUMA has one place only, which is the default, and is node 0.
+            // A kernel without NUMA has only node 0, which is the default.
             Err(why) if is_all(policy) && why.kind() == ErrorKind::Unsupported => Ok(()),
             Err(why) => Err(RegionError::Place { policy: policy.clone(), why }),
             Ok(()) => Ok(()),
@@ -113,7 +114,8 @@ impl Region {
         nodes: &[(u32, u32)],
     ) -> Result<Self, RegionError> {
         let sum: u64 = nodes.iter().map(|(_, count)| u64::from(*count)).sum();
-        // Each node may have its part while a control group does not allow all of them.
+        // Check the sum as well as the parts: the parts may fit on their nodes while a control
+        // group does not allow their sum.
         let all = Policy::Interleave(nodes.iter().map(|(node, _)| *node).collect());
         availability::check(&Root::live(), bytes.max(1) as u64, pages, &all)?;
         for (node, count) in nodes {
@@ -137,13 +139,14 @@ impl Region {
                 own.for_each(|(page, _)| page.fill(1));
                 io::Result::Ok(())
             };
-            // The policy goes with the thread: the one that calls keeps its own.
+            // A memory policy belongs to a thread: use a new thread, so that the policy of the
+            // caller does not change.
             let touched = thread::scope(|scope| scope.spawn(touch).join());
             let touched = touched.unwrap_or_else(|panic| resume_unwind(panic));
             touched.map_err(|why| RegionError::Place { policy, why })?;
         }
-        // Pages that are there stay where they are, and the NUMA balancer leaves them there: it
-        // moves those of memory that nobody has placed to who uses them.
+        // Present pages stay on their nodes. The policy stops NUMA balancing, which moves pages of
+        // memory without a policy to the node that accesses them.
         region.set_policy(&Policy::Bind(nodes.iter().map(|(node, _)| *node).collect()))?;
         Ok(region)
     }
@@ -153,12 +156,14 @@ impl Region {
         let bytes = bytes.max(1).next_multiple_of(HUGE_BYTES);
         let failed = |why: Errno| RegionError::Map { bytes, pages, why: why.into() };
         let mut flags = MapFlags::PRIVATE;
-        // Reserved pages are taken when they are mapped: a touch that finds none ends the process.
+        // Reserve hugetlbfs pages at mmap(2): without a reservation, a touch when none is free
+        // kills the process.
         flags |= match pages {
             Pages::Reserved => MapFlags::HUGETLB | MapFlags::HUGE_2MB,
             Pages::Small | Pages::Huge => MapFlags::NORESERVE,
         };
-        // Reserved pages are aligned by themselves; of others a huge page more leaves room for it.
+        // hugetlbfs mappings are aligned; map other memory with an additional huge page for
+        // alignment.
         let mapped = if pages == Pages::Reserved { bytes } else { bytes + HUGE_BYTES };
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new anonymous mapping at an address that the kernel chooses overlaps no other.
@@ -171,8 +176,9 @@ impl Region {
             Pages::Reserved => None,
         };
         if let Some(advice) = advice {
-            // SAFETY: it is about the mapping that was just made, and changes no content. A kernel
-            // without huge pages says that it has none, which the look afterwards shows.
+            // SAFETY: the advice is for the mapping that was just made, and does not change its
+            // content. A kernel without transparent huge pages returns an error, which is ignored:
+            // the caller reads the page sizes from `smaps`.
             let _ = unsafe { mm::madvise(start, mapped, advice) };
         }
         Ok(region)
@@ -189,8 +195,8 @@ impl Region {
             (0..self.bytes).step_by(step).map(|offset| start + offset as u64).collect();
         let mut nodes = nodes_at(&addresses)?;
         if nodes.contains(&None) {
-            // Kernels before 6.6 tell nothing of a page while the NUMA balancer waits to see who
-            // uses it: it is used.
+            // Kernels before 6.6 do not report the node of a page while a NUMA hinting fault is
+            // pending: touch the pages.
             for word in self.words().iter().step_by(step / 8) {
                 black_box(*word);
             }
@@ -221,16 +227,16 @@ impl Region {
 
     pub fn words(&self) -> &[u64] {
         // SAFETY: `bytes` from `start` on are mapped and initialised for as long as the value is,
-        // aligned for any word, and who writes has the value for itself.
+        // aligned for any word, and writing needs a unique reference.
         unsafe { slice::from_raw_parts(self.start().cast(), self.bytes / 8) }
     }
 
     pub fn words_mut(&mut self) -> &mut [u64] {
-        // SAFETY: as of `words`; the value is ours alone.
+        // SAFETY: as in `words`; the reference is unique.
         unsafe { slice::from_raw_parts_mut(self.start().cast(), self.bytes / 8) }
     }
 
-    /// The mapping, what is around the aligned part too: a policy is for whole pages.
+    /// The whole mapping, including the bytes around the aligned part: a policy is for whole pages.
     fn whole(&mut self) -> &mut [u8] {
         // SAFETY: all of it is mapped, and anonymous memory is initialised.
         unsafe { slice::from_raw_parts_mut(self.address, self.mapped) }
@@ -259,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_aligned_and_all_there() {
+    fn memory_is_aligned_and_completely_present() {
         for pages in [Pages::Small, Pages::Huge] {
             let mut region = Region::new(3 << 20, pages, &Policy::Default).unwrap();
             assert_eq!(region.bytes(), 4 << 20);
@@ -283,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_there_is_is_refused_before_it_is_touched() {
+    fn more_memory_than_available_is_refused_before_it_is_touched() {
         let why = Region::new(1 << 50, Pages::Huge, &Policy::Default).unwrap_err();
         assert!(matches!(why, RegionError::Unavailable(AvailabilityError::Memory { .. })), "{why}");
         let why = Region::new(1 << 50, Pages::Reserved, &Policy::Default).unwrap_err();
@@ -295,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_is_not_there_is_refused() {
+    fn a_missing_node_is_refused() {
         let policy = Policy::Bind([1000].into_iter().collect());
         let why = Region::new(1, Pages::Small, &policy).unwrap_err();
         assert!(why.to_string().contains("bind:1000"), "{why}");

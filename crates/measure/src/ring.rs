@@ -1,13 +1,13 @@
-//! Memory in which each word that is looked at holds the address of the next: what a pointer chase
-//! walks.
+//! A ring of pointers in memory: each linked word holds the address of the next. A pointer chase
+//! follows the ring.
 
 #![expect(unsafe_code, reason = "a pointer that was loaded is followed, in a timed loop")]
 
 use crate::region::Region;
 use std::{arch::asm, marker::PhantomData};
 
-/// Loads in one turn of the loop: the branch at its end is a part in a hundred of what it costs to
-/// hit the nearest cache, and nothing beside memory.
+/// Loads in one iteration of the loop: the branch costs about 1 % of hits in the first-level cache,
+/// and is negligible for memory.
 pub const UNROLL: u64 = 128;
 
 /// A region with a ring of addresses in it.
@@ -17,7 +17,7 @@ pub const UNROLL: u64 = 128;
 pub struct Ring {
     region: Region,
     stride: usize,
-    /// Words from the start on among which the linked ones are.
+    /// The length, in words, of the part with linked words.
     extent: usize,
 }
 
@@ -45,7 +45,7 @@ impl<'r> Cursor<'r> {
 }
 
 impl Ring {
-    /// A ring without linked slots.
+    /// Makes a ring without linked slots.
     pub const fn new(region: Region) -> Self {
         Self { region, stride: 8, extent: 0 }
     }
@@ -55,11 +55,11 @@ impl Ring {
         &self.region
     }
 
-    /// Links the slots, which are `stride` bytes apart, in the order given, and the last one with
-    /// the first. Nothing else is linked then.
+    /// Links the slots, which are `stride` bytes apart, in the order given, and the last to the
+    /// first. Earlier links are removed.
     ///
     /// # Panics
-    /// When the stride is not one of whole words, or a slot is not in the region.
+    /// When the stride is not a multiple of the word size, or a slot is not in the region.
     pub fn link(&mut self, order: &[u32], stride: usize) {
         assert!(stride > 0 && stride.is_multiple_of(8), "slots hold whole words");
         self.stride = stride;
@@ -79,7 +79,7 @@ impl Ring {
         }
     }
 
-    /// A cursor on `slot`; `None` where it is not linked.
+    /// A cursor on `slot`; `None` if the slot is not linked.
     pub fn at(&self, slot: u32) -> Option<Cursor<'_>> {
         let word = self.region.words().get(slot as usize * self.stride / 8)?;
         (*word != 1).then_some(Cursor { address: word, ring: PhantomData })
@@ -90,8 +90,7 @@ impl Ring {
         ((cursor.address as usize - self.region.start() as usize) / self.stride) as u32
     }
 
-    /// Follows the ring for [`UNROLL`] loads a round, each of which needs what the one before it
-    /// loaded.
+    /// Follows the ring for [`UNROLL`] loads per round, each dependent on the load before.
     pub fn walk<'r>(&'r self, from: Cursor<'r>, rounds: u64) -> Cursor<'r> {
         if rounds == 0 {
             return from;

@@ -1,4 +1,4 @@
-//! Threads that load memory: each on a CPU of its own, with memory of its own.
+//! Threads that load memory, each on its own CPU, with its own memory.
 
 use crate::{
     availability,
@@ -27,14 +27,14 @@ use std::{
     time::Duration,
 };
 
-/// Lines that are gone through between two delays, unless the kernel takes more at once: a delay
-/// is for so many, whatever the kernel takes.
+/// Lines of a group: a thread pauses once per group. If a kernel accesses more lines at once, the
+/// pause grows in proportion.
 pub const GROUP_LINES: u64 = 32;
 
-/// The shortest pause that is made. To stop and to look at the clock takes some 50 ns.
+/// The shortest pause. To stop and read the clock takes about 50 ns.
 const PAUSE: Duration = Duration::from_micros(1);
 
-/// The most groups before a pause: 256 KiB, as without pauses.
+/// The maximum number of groups before a pause: 256 KiB, as without pauses.
 const GROUPS_MAX: u64 = 128;
 
 /// The work of the threads.
@@ -44,9 +44,9 @@ pub struct Load {
     pub traffic: Traffic,
     /// The order of lines.
     pub pattern: Pattern,
-    /// The instruction set; that of the kernel if one is given.
+    /// The instruction set; ignored if a kernel is given.
     pub isa: Isa,
-    /// The kernel ([`Kernel::best_here`]); without one the best of the instruction set.
+    /// The kernel ([`Kernel::best_here`]); `None` for the fastest of the instruction set.
     pub kernel: Option<Kernel>,
     /// The CPU of each thread.
     pub cpus: Vec<u32>,
@@ -66,10 +66,10 @@ pub enum TeamError {
     /// No CPU for a thread.
     #[error("a load without CPUs")]
     NoCpus,
-    /// The instruction set is not there.
+    /// The machine does not have the instruction set.
     #[error(transparent)]
     Isa(#[from] IsaError),
-    /// A kernel is of another kind.
+    /// The kernel does not issue this traffic.
     #[error("the kernel \"{kernel}\" is not for {traffic}")]
     Kernel {
         /// The kernel.
@@ -85,16 +85,16 @@ pub enum TeamError {
         /// The kernel's error.
         why: io::Error,
     },
-    /// No memory.
+    /// The memory cannot be mapped.
     #[error(transparent)]
     Region(#[from] RegionError),
-    /// Too little of it.
+    /// The memory is too small for the kernel.
     #[error(transparent)]
     TooSmall(#[from] TooSmall),
-    /// No thread.
+    /// A thread cannot be started.
     #[error("a thread: {0}")]
     Thread(io::Error),
-    /// A wrong sum or a wrong word: memory was not read or written as planned.
+    /// A wrong sum or a wrong word.
     #[error("CPU {cpu}: {fault}")]
     Fault {
         /// The CPU.
@@ -137,12 +137,12 @@ pub struct Team {
 struct Shared {
     stop: AtomicBool,
     delay_ticks: AtomicU64,
-    /// The shortest pause that is made.
+    /// The shortest pause, ticks.
     pause_ticks: u64,
     done: Vec<Count>,
 }
 
-/// A count in lines of its own: two of them, since some processors fetch pairs.
+/// A counter in two cache lines of its own, since some processors fetch pairs of lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Count(AtomicU64);
@@ -151,20 +151,20 @@ struct Count(AtomicU64);
 type Ready = Result<Range<u64>, TeamError>;
 
 impl Team {
-    /// Starts the threads, each once its memory is there and filled, all at once.
+    /// Starts the threads at the same time, after the memory of all threads is filled.
     ///
     /// # Errors
-    /// When one of them cannot: then none does.
+    /// When one thread cannot start: then no thread runs.
     pub fn start(load: &Load) -> Result<Self, TeamError> {
         Self::start_in(load, vec![])
     }
 
     /// As [`Team::start`], in memory that [`Team::release`] returned, which must have the length,
-    /// pages and policy of the load: that is not checked again.
+    /// pages and policy of the load: this is not checked again.
     ///
     /// # Errors
     ///
-    /// As of [`Team::start`].
+    /// The errors of [`Team::start`].
     pub fn start_in(load: &Load, regions: Vec<Region>) -> Result<Self, TeamError> {
         load.isa.here()?;
         if load.cpus.is_empty() {
@@ -172,8 +172,8 @@ impl Team {
         }
         let kernel = load.kernel()?;
         let new = load.cpus.len().saturating_sub(regions.len()) as u64;
-        let asked = new.saturating_mul(load.bytes as u64);
-        availability::check(&Root::live(), asked, load.pages, &load.policy)
+        let needed = new.saturating_mul(load.bytes as u64);
+        availability::check(&Root::live(), needed, load.pages, &load.policy)
             .map_err(RegionError::from)?;
         let clock = Clock::here();
         let shared = Arc::new(Shared {
@@ -198,7 +198,7 @@ impl Team {
             gates.push(gate);
         }
         drop(ready);
-        // Dropped gates tell the members that were not let in to end.
+        // A member whose gate is dropped ends.
         team.memory = all_ready.iter().take(gates.len()).collect::<Result<_, _>>()?;
         for gate in gates {
             let _ = gate.send(());
@@ -216,8 +216,8 @@ impl Team {
         self.lines() * LINE_BYTES
     }
 
-    /// Sets for how long each thread pauses after each [`GROUP_LINES`] lines, from now on. The
-    /// pause is by the clock, whatever the frequency of the core.
+    /// Sets the pause of each thread after each [`GROUP_LINES`] lines. The pause does not depend on
+    /// the frequency of the core.
     pub fn set_delay(&self, delay: Duration) {
         self.shared.delay_ticks.store(self.clock.ticks(delay), Ordering::Relaxed);
     }
@@ -240,7 +240,7 @@ impl Team {
     /// Stops the threads and verifies the memory of each.
     ///
     /// # Errors
-    /// The problem found, and its position.
+    /// The wrong word or sum, and its position.
     pub fn stop(self) -> Result<Vec<Checksums>, TeamError> {
         Ok(self.release()?.0)
     }
@@ -250,7 +250,7 @@ impl Team {
     ///
     /// # Errors
     ///
-    /// As of [`Team::stop`].
+    /// The errors of [`Team::stop`].
     pub fn release(mut self) -> Result<(Vec<Checksums>, Vec<Region>), TeamError> {
         self.shared.stop.store(true, Ordering::Relaxed);
         let (mut sums, mut regions) = (vec![], vec![]);
@@ -273,7 +273,7 @@ impl Drop for Team {
     }
 }
 
-/// The result of a thread; a panic in it continues here.
+/// The result of a thread; a panic of the thread continues in the caller.
 fn joined<T>(thread: JoinHandle<T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
@@ -305,7 +305,7 @@ impl Member {
         ready: &mpsc::Sender<Ready>,
         open: &mpsc::Receiver<()>,
     ) -> Result<Walk, Fault> {
-        // The result of a thread that was never let in is not used.
+        // The result of a thread that never started is not used.
         let never = || Err(Fault::Unused);
         let mut walk = match self.prepare() {
             Ok(walk) => walk,
@@ -341,9 +341,9 @@ impl Member {
     }
 }
 
-/// Goes on by some groups of lines, and waits as long as they are to be followed by nothing. To
-/// stop and to look at the clock takes time itself, so that short pauses are put together: else the
-/// shortest would cost a third of the bandwidth.
+/// Accesses some groups of lines, and then pauses. As it takes time to stop and read the clock,
+/// short pauses are merged into longer ones: the overhead of the shortest would cost a third of the
+/// bandwidth.
 fn delayed(walk: &mut Walk, delay: u64, shared: &Shared) -> Result<u64, Fault> {
     let groups = (shared.pause_ticks / delay).clamp(1, GROUPS_MAX);
     let lines = walk.advance((groups * GROUP_LINES) as usize)?;
@@ -363,10 +363,10 @@ pub fn allowed_cpus() -> io::Result<Vec<u32>> {
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).map(|cpu| cpu as u32).collect())
 }
 
-/// Keeps the calling thread on a CPU.
+/// Binds the calling thread to a CPU.
 ///
 /// # Errors
-/// When there is no such CPU, or not for this process.
+/// When the CPU does not exist, or this process may not use it.
 pub fn pin(cpu: u32) -> io::Result<()> {
     let mut set = CpuSet::new();
     if cpu as usize >= CpuSet::MAX_CPU {
@@ -397,7 +397,7 @@ mod tests {
         }
     }
 
-    /// Waits until a team has gone through some lines more.
+    /// Waits until a team has accessed another `lines` lines.
     fn lines_later(team: &Team, lines: u64) {
         let (from, began) = (team.lines(), Instant::now());
         while team.lines() - from < lines {
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_may_run_where_it_is_pinned_to() {
+    fn a_pinned_thread_may_run_only_on_its_cpu() {
         let pinned = thread::spawn(|| {
             let cpu = *allowed_cpus().unwrap().last().unwrap();
             pin(cpu).unwrap();
@@ -437,10 +437,10 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_slows_it_down() {
+    fn a_delay_reduces_the_rate() {
         let during = |delay: Duration| {
             let team = Team::start(&Load { delay, ..load(&[0]) }).unwrap();
-            // The fastest of some spans: in the others somebody else may have had the CPU.
+            // The fastest of several spans: in the others, another program may have used the CPU.
             let rates = [(); 5].map(|()| {
                 let from = (team.lines(), Instant::now());
                 thread::sleep(Duration::from_millis(50));
@@ -451,12 +451,12 @@ mod tests {
         };
         let rates = [0, 20, 400].map(|us| during(Duration::from_micros(us)));
         assert!(rates[0] > rates[1] && rates[1] > rates[2], "{rates:?}");
-        // One group more may have ended in a span than began in it.
+        // A group may have begun before the span and ended in it.
         assert!(rates[2] < 32.0 / 400e-6 + 32.0 / 50e-3, "{rates:?}");
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_loads_are_refused() {
         let refused = |load: &Load| Team::start(load).unwrap_err().to_string();
         assert_eq!(refused(&load(&[])), "a load without CPUs");
         assert!(refused(&load(&[0, 100_000])).starts_with("CPU 100000: "));

@@ -2,8 +2,8 @@
 //! follows from them.
 //!
 //! The mixes are those of Intel's Memory Latency Checker (`-W` of its public help), which names
-//! them by what is "observed on the memory controller": an ordinary store reads its line first and
-//! writes it back later, so it counts twice, and a non-temporal store once.
+//! them by the traffic "observed on the memory controller": an ordinary store reads its line first
+//! and writes it back later, so it counts twice, and a non-temporal store once.
 //!
 //! ```text
 //! W2, 2R:1W     1 load + 1 store:                 lines read 1 + 1, written 1
@@ -11,8 +11,7 @@
 //! ```
 //!
 //! The table is a model: processors that evade the read for ownership (SpecI2M of Intel's Ice Lake
-//! and later under load, several Arm cores) read less. Only counters can say what was read in
-//! truth.
+//! and later under load, several Arm cores) read less. Only counters give the actual reads.
 
 use interleaf_model::mix::{Mix, MixError, NAMED};
 use std::{fmt, str::FromStr};
@@ -26,7 +25,7 @@ pub struct Traffic {
     pub name: Name,
     /// Lines that are loaded.
     pub loads: u32,
-    /// Buffers that they are loaded from, in turn; 0 without loads.
+    /// Buffers of the loads, used in turn; 0 without loads.
     pub read_buffers: u32,
     /// Lines that are stored.
     pub stores: u32,
@@ -44,7 +43,7 @@ pub enum Name {
     Share(u32),
 }
 
-/// A share of reads that no traffic has.
+/// A share of reads that is not possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no traffic has {percent} % reads: there is {least} to 100 %{}", if *.least > 0 {
     ", since an ordinary store reads its line too; with stores past the caches from 0 %"
@@ -54,7 +53,7 @@ pub enum Name {
 pub struct ShareError {
     /// The share, per cent.
     pub percent: u32,
-    /// The least that there is.
+    /// The lowest possible share.
     pub least: u32,
 }
 
@@ -94,10 +93,10 @@ impl Traffic {
     pub const READ: Self =
         Self { name: Name::Mlc("R"), loads: 1, read_buffers: 1, stores: 0, nontemporal: false };
 
-    /// Traffic of which a controller reads this share, per cent: with ordinary stores 50 to 100.
+    /// Traffic with this share of reads at the controller, percent: 50 to 100 with ordinary stores.
     ///
     /// # Errors
-    /// When there is none.
+    /// When the share is not possible.
     pub fn of_read_share(percent: u32, nontemporal: bool) -> Result<Self, ShareError> {
         let least = if nontemporal { 0 } else { 50 };
         if !(least..=100).contains(&percent) {
@@ -136,7 +135,7 @@ impl Traffic {
     /// The mix at the controller.
     ///
     /// # Errors
-    /// Never of those in the table.
+    /// Never for mixes of the table.
     pub fn mix(&self) -> Result<Mix, MixError> {
         let (reads, writes) =
             (f64::from(self.controller_reads()), f64::from(self.controller_writes()));
@@ -183,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_gives_the_mix_that_it_is_named_for() {
+    fn each_traffic_has_the_mix_of_its_name() {
         let all = Traffic::all();
         assert_eq!(all.len(), NAMED.len());
         for traffic in all {
@@ -198,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn any_share_of_reads_is_issued() {
+    fn every_possible_share_of_reads_has_a_traffic() {
         for (nontemporal, least) in [(false, 50), (true, 0)] {
             for percent in least..=100 {
                 let traffic = Traffic::of_read_share(percent, nontemporal).unwrap();
@@ -223,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_counts_twice_and_one_past_the_caches_once() {
+    fn a_store_counts_twice_and_a_nontemporal_store_once() {
         let factor = |name: &str| name.parse::<Traffic>().unwrap().controller_factor();
         assert_eq!((factor("R"), factor("W5"), factor("W6")), (1.0, 2.0, 1.0));
         assert_eq!((factor("W2"), factor("W10")), (1.5, 1.0));

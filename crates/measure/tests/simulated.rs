@@ -1,4 +1,4 @@
-//! The knee of a simulated machine: its counters say what is carried and how long requests wait.
+//! The knee of a simulated machine, with bandwidth and latency from its counters.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,7 +14,7 @@ use std::fs;
 
 const SPAN: Duration = Duration::from_millis(200);
 
-/// The pause at which half of the threads are left.
+/// The pause that has the effect of half the threads.
 const HALF_NS: f64 = 1000.0;
 
 fn read(path: &str) -> String {
@@ -51,7 +51,7 @@ fn at(platform: &Platform, threads: u32, most: u32, noise: f64) -> Loaded {
 }
 
 #[test]
-fn few_loads_find_the_knee_that_many_show() {
+fn few_loads_find_the_same_knee_as_many() {
     let platform = platform("gnr120-cz122");
     let most = platform.domains.iter().map(|domain| domain.cores).sum::<u32>();
     let power = |point: &Loaded| point.bandwidth_gbps / point.latency_ns;
@@ -66,7 +66,7 @@ fn few_loads_find_the_knee_that_many_show() {
         while let Some(pause) = knee::next(&points, &resolution) {
             let threads = f64::from(most) / (1.0 + pause / HALF_NS);
             let found = at(&platform, threads.round().max(1.0) as u32, most, noise);
-            // Threads are whole: what was asked for is what counts as the load.
+            // The number of threads is rounded; the load of the point is the requested pause.
             points.push(Loaded { pause_ns: pause, ..found });
         }
         let found = knee::knee(&points);

@@ -18,7 +18,7 @@ const COLLAPSE: c_int = 25;
 /// `madvise(2)`.
 ///
 /// # Safety
-/// As of the C library.
+/// The conditions of the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn madvise(address: *mut c_void, bytes: size_t, advice: c_int) -> c_int {
     // SAFETY: other memory is handled by the kernel, under the same contract.
@@ -83,7 +83,7 @@ fn advise(pager: &Pager, pages: &Range<usize>, advice: c_int) -> c_int {
 /// `posix_madvise(3)`. `POSIX_MADV_DONTNEED` does not discard.
 ///
 /// # Safety
-/// As of the C library.
+/// The conditions of the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_madvise(
     address: *mut c_void,

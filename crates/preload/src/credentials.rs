@@ -166,7 +166,7 @@ macro_rules! followed {
             #[doc = concat!("`", stringify!($name), "` of the C library.")]
             ///
             /// # Safety
-            /// As of the C library.
+            /// The conditions of the function of the C library.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
                 let next = lookup::$name();

@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_is_as_long_as_asked_for_and_little_longer() {
+    fn a_block_is_at_most_a_quarter_longer_than_requested() {
         let mut last = 0;
         for bytes in 0..=BLOCK_MAX {
             let (at, has) = class(bytes);

@@ -53,7 +53,7 @@ fn touch(pages: &Range<usize>) {
 /// `mlock(2)`.
 ///
 /// # Safety
-/// As of the C library.
+/// The conditions of the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlock(address: *const c_void, bytes: size_t) -> c_int {
     lock(address as usize, bytes, true, |address, bytes| {
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn mlock(address: *const c_void, bytes: size_t) -> c_int {
 /// `mlock2(2)`.
 ///
 /// # Safety
-/// As of the C library.
+/// The conditions of the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlock2(address: *const c_void, bytes: size_t, flags: c_uint) -> c_int {
     // `MLOCK_ONFAULT`: pages stay resident once they are touched.
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn mlock2(address: *const c_void, bytes: size_t, flags: c_
 /// `munlock(2)`.
 ///
 /// # Safety
-/// As of the C library.
+/// The conditions of the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munlock(address: *const c_void, bytes: size_t) -> c_int {
     // SAFETY: as of `mlock`.
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn munlock(address: *const c_void, bytes: size_t) -> c_int
 /// are pinned if they fit.
 ///
 /// # Safety
-/// As of the C library.
+/// The conditions of the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
     // SAFETY: as of `mlock`.

@@ -88,7 +88,7 @@ fn resize(pager: &Pager, address: usize, bytes: usize) -> bool {
 /// `malloc(3)`.
 ///
 /// # Safety
-/// As of the C library.
+/// The conditions of the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc(bytes: size_t) -> *mut c_void {
     let Some(next) = next() else { return early::allocate(bytes) };
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn malloc(bytes: size_t) -> *mut c_void {
 /// `calloc(3)`.
 ///
 /// # Safety
-/// As of the C library.
+/// The conditions of the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn calloc(count: size_t, bytes: size_t) -> *mut c_void {
     let all = count.checked_mul(bytes);
@@ -129,7 +129,7 @@ fn allocate_aligned(
 /// `memalign(3)`.
 ///
 /// # Safety
-/// As of the C library.
+/// The conditions of the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memalign(align: size_t, bytes: size_t) -> *mut c_void {
     // SAFETY: as of `malloc`.
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn memalign(align: size_t, bytes: size_t) -> *mut c_void {
 /// `aligned_alloc(3)`.
 ///
 /// # Safety
-/// As of the C library.
+/// The conditions of the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aligned_alloc(align: size_t, bytes: size_t) -> *mut c_void {
     // SAFETY: as of `malloc`.
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn aligned_alloc(align: size_t, bytes: size_t) -> *mut c_v
 /// `valloc(3)`.
 ///
 /// # Safety
-/// As of the C library.
+/// The conditions of the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn valloc(bytes: size_t) -> *mut c_void {
     // SAFETY: as of `malloc`.
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn valloc(bytes: size_t) -> *mut c_void {
 /// `pvalloc(3)`.
 ///
 /// # Safety
-/// As of the C library.
+/// The conditions of the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvalloc(bytes: size_t) -> *mut c_void {
     // SAFETY: as of `malloc`.
@@ -173,7 +173,7 @@ pub unsafe extern "C" fn pvalloc(bytes: size_t) -> *mut c_void {
 /// `posix_memalign(3)`.
 ///
 /// # Safety
-/// As of the C library.
+/// The conditions of the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_memalign(
     memory: *mut *mut c_void,
@@ -202,7 +202,7 @@ pub unsafe extern "C" fn posix_memalign(
 /// `realloc(3)`.
 ///
 /// # Safety
-/// As of the C library.
+/// The conditions of the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realloc(memory: *mut c_void, bytes: size_t) -> *mut c_void {
     let early = early::length(memory);
@@ -261,7 +261,7 @@ unsafe fn move_block(memory: *mut c_void, has: usize, bytes: usize) -> *mut c_vo
 /// `reallocarray(3)`.
 ///
 /// # Safety
-/// As of the C library.
+/// The conditions of the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reallocarray(
     memory: *mut c_void,
@@ -281,7 +281,7 @@ pub unsafe extern "C" fn reallocarray(
 /// `malloc_usable_size(3)`.
 ///
 /// # Safety
-/// As of the C library.
+/// The conditions of the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_usable_size(memory: *mut c_void) -> size_t {
     if let Some(length) = early::length(memory) {
@@ -298,7 +298,7 @@ pub unsafe extern "C" fn malloc_usable_size(memory: *mut c_void) -> size_t {
 /// `free(3)`.
 ///
 /// # Safety
-/// As of the C library.
+/// The conditions of the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(memory: *mut c_void) {
     let Some(next) = next().filter(|_| early::length(memory).is_none()) else { return };
@@ -321,7 +321,7 @@ pub unsafe extern "C" fn free(memory: *mut c_void) {
 /// `free_sized` of C23.
 ///
 /// # Safety
-/// As of the C library.
+/// The conditions of the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_sized(memory: *mut c_void, _bytes: size_t) {
     // SAFETY: as of `free`, which does not need the size.
@@ -331,7 +331,7 @@ pub unsafe extern "C" fn free_sized(memory: *mut c_void, _bytes: size_t) {
 /// `free_aligned_sized` of C23.
 ///
 /// # Safety
-/// As of the C library.
+/// The conditions of the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_aligned_sized(memory: *mut c_void, _align: size_t, _bytes: size_t) {
     // SAFETY: as of `free`, which does not need the size.

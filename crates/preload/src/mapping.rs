@@ -37,7 +37,7 @@ pub(crate) fn split(pager: &Pager, pages: &Range<usize>) -> [Range<usize>; 3] {
 /// `mmap(2)`.
 ///
 /// # Safety
-/// As of the C library.
+/// The conditions of the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmap(
     address: *mut c_void,
@@ -123,7 +123,7 @@ fn map_over(
 /// `mmap64(2)`.
 ///
 /// # Safety
-/// As of the C library.
+/// The conditions of the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmap64(
     address: *mut c_void,
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn mmap64(
 /// `munmap(2)`.
 ///
 /// # Safety
-/// As of the C library.
+/// The conditions of the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
     let found = pager_over(address as usize, bytes).zip(pages(address as usize, bytes));
@@ -186,7 +186,7 @@ fn protect(address: usize, bytes: usize, protection: c_int, key: c_int) -> c_int
 /// `mprotect(2)`.
 ///
 /// # Safety
-/// As of the C library.
+/// The conditions of the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mprotect(address: *mut c_void, bytes: size_t, protection: c_int) -> c_int {
     // A key of -1 means no key (`pkey_mprotect(2)`).
@@ -196,7 +196,7 @@ pub unsafe extern "C" fn mprotect(address: *mut c_void, bytes: size_t, protectio
 /// `pkey_mprotect(2)`.
 ///
 /// # Safety
-/// As of the C library.
+/// The conditions of the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pkey_mprotect(
     address: *mut c_void,

@@ -15,8 +15,8 @@ use interleaf_pager::{pager::Pager, serve::fork::Fork};
 use libc::pid_t;
 use std::{cell::Cell, io, ptr, sync::MutexGuard};
 
-/// A fork in progress: everything that is locked until the fork has happened, so that the child
-/// finds it consistent.
+/// A fork in progress: the locks that are held during the fork, so that the child has consistent
+/// state.
 struct Forking {
     /// The signals that were blocked before.
     mask: u64,
@@ -98,7 +98,7 @@ fn report(what: &str, outcome: io::Result<()>) {
 /// `_Fork(3)`, which calls no handlers.
 ///
 /// # Safety
-/// As of the C library.
+/// The conditions of the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _Fork() -> pid_t {
     before();

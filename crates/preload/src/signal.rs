@@ -1,6 +1,6 @@
-//! Signals, where faults are served in a handler of SIGBUS (`interleaf extend --faults signal`):
-//! the program's own action for SIGBUS is kept, and called for other faults. No thread and no
-//! handler may block SIGBUS, since the kernel would end the program at the next fault.
+//! Signals in programs whose faults are served in a handler of SIGBUS (`interleaf extend --faults
+//! signal`): the program's own action for SIGBUS is kept, and called for other faults. No thread
+//! and no handler may block SIGBUS, since the kernel would end the program at the next fault.
 
 use crate::state::{is_inside, serves_in_signal, set_serves_in_signal};
 use interleaf_pager::kernel::sigbus::{remove_sigbus, set_program_action};
@@ -99,7 +99,7 @@ unsafe extern "C" {
 /// `sigaction(2)`.
 ///
 /// # Safety
-/// As of the C library.
+/// The conditions of the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigaction(
     signal: c_int,
@@ -173,7 +173,7 @@ pub extern "C" fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighand
 /// Changes the blocked signals of the calling thread. Returns an error number, or 0.
 ///
 /// # Safety
-/// As of `pthread_sigmask(3)`.
+/// The conditions of `pthread_sigmask(3)`.
 unsafe fn mask(how: c_int, set: *const sigset_t, before: *mut sigset_t) -> c_int {
     // SAFETY: by the caller; the kernel's signals are at the start of a set.
     unsafe {
@@ -197,7 +197,7 @@ unsafe fn mask(how: c_int, set: *const sigset_t, before: *mut sigset_t) -> c_int
 /// `pthread_sigmask(3)`.
 ///
 /// # Safety
-/// As of the C library.
+/// The conditions of the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_sigmask(
     how: c_int,
@@ -211,7 +211,7 @@ pub unsafe extern "C" fn pthread_sigmask(
 /// `sigprocmask(2)`.
 ///
 /// # Safety
-/// As of the C library.
+/// The conditions of the function of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigprocmask(
     how: c_int,

@@ -9,10 +9,11 @@ use crate::{
     thread,
 };
 use interleaf_pager::{
-    kernel::{thread::set_spawn, uffd::FaultMode},
+    kernel::uffd::FaultMode,
     pager::Pager,
     session::{ADDRESSES, Children, Session, VARIABLE},
 };
+use interleaf_thread::set_spawn;
 use libc::c_int;
 use std::{
     path::Path,

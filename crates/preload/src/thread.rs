@@ -17,8 +17,8 @@
 //! the block of each object, for code that does not know the distance.
 
 use crate::{next, state};
-use interleaf_pager::kernel::thread::{Join, Work};
 use interleaf_procfs::page::PAGE_BYTES;
+use interleaf_thread::{Join, Work};
 use libc::{c_int, c_void, dl_phdr_info, size_t};
 use rustix::thread::futex;
 use std::{

@@ -9,7 +9,7 @@ use interleaf_linux::place::placement::Placement;
 use interleaf_measure::{
     chase::Chase,
     clock::Clock,
-    interleave::{self, Way},
+    interleave::{self, Method},
     knee::{self, Knee, Loaded, Resolution},
     spread::{Spread, spread},
     team::Team,
@@ -17,7 +17,7 @@ use interleaf_measure::{
 };
 use interleaf_model::weights::Weights;
 use interleaf_record::{
-    measure::{KneeDocument, MeasureDocument, MeasuredPoint},
+    measure::{KneeDocument, MeasureDocument, MeasuredPoint, PointKind},
     rounded,
 };
 use std::{
@@ -39,7 +39,7 @@ const SETTLE: Duration = Duration::from_millis(50);
 /// The placement of the measured memory.
 pub(crate) struct Place<'a> {
     pub(crate) placement: Placement,
-    pub(crate) way: Way,
+    pub(crate) method: Method,
     /// The weights of interleaved memory; `None` for memory on one node.
     pub(crate) weights: Option<&'a Weights>,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Place<'a> {
 impl Place<'_> {
     /// Returns the placement on one node.
     pub(crate) fn node(node: u32) -> Self {
-        Self { placement: on_node(node), way: Way::Pages, weights: None }
+        Self { placement: on_node(node), method: Method::Pages, weights: None }
     }
 
     fn knee(&self, traffic: &Traffic, knee: Knee) -> KneeDocument {
@@ -101,7 +101,7 @@ impl Bench<'_> {
             pattern: pattern_name(self.setup.pattern).into(),
             memory_bytes: self.setup.buffer as u64,
             off_by: off_by(seen, &place.placement),
-            ..self.point("loaded", cpus, seen)
+            ..self.point(PointKind::Loaded, cpus, seen)
         }
     }
 
@@ -116,10 +116,12 @@ impl Bench<'_> {
     ) -> Result<(), Stop> {
         let (chases, load) = self.divided(cpus)?;
         let (setup, options) = (self.setup, self.options());
-        let memory = interleave::region(options.bytes, setup.pages, &place.placement, place.way)?;
+        let memory =
+            interleave::region(options.bytes, setup.pages, &place.placement, place.method)?;
         let mut chase = Chase::new(memory, options.local())?;
-        let (placement, way) = (&place.placement, place.way);
-        let regions = interleave::regions(load.len(), setup.buffer, setup.pages, placement, way)?;
+        let (placement, method) = (&place.placement, place.method);
+        let regions =
+            interleave::regions(load.len(), setup.buffer, setup.pages, placement, method)?;
         let seen = self.seen(regions.iter().chain([chase.region()]));
         let kernel = self.kernel(traffic).map(|kernel| kernel.to_string());
         let shares = [setup.chase_cacheable(chases), setup.buffers_cacheable(load)];

@@ -8,14 +8,15 @@ use interleaf_measure::{
     chase::Chase,
     clock::Clock,
     histogram::{self, Histogram, distribution::Distribution},
-    interleave::Way,
+    interleave::Method,
     spread::Spread,
     team::Team,
     traffic::{LINE_BYTES, Traffic},
 };
 use interleaf_record::{
-    measure::{HistogramDocument, MeasureDocument, MeasuredPoint, SpreadDocument},
+    measure::{HistogramDocument, MeasureDocument, MeasuredPoint, PointKind, SpreadDocument},
     rounded,
+    warning::Warning,
 };
 use std::time::{Duration, Instant};
 
@@ -38,13 +39,13 @@ impl Bench<'_> {
     ) -> Result<(), Stop> {
         let (setup, options) = (self.setup, self.options());
         let placement = on_node(memory);
-        let region = interleave::region(options.bytes, setup.pages, &placement, Way::Pages)?;
+        let region = interleave::region(options.bytes, setup.pages, &placement, Method::Pages)?;
         let mut chase = Chase::new(region, options.local())?;
         let load = cpus.cpus.get(1..).unwrap_or_default();
         let mut measure = |team: Option<(&Team, Duration)>, document: &mut MeasureDocument| {
             let seen = self.seen([chase.region()]);
             let samples = if setup.quick { QUICK_SAMPLES } else { SAMPLES };
-            let options = histogram::Options { samples, delay: None };
+            let options = histogram::HistogramOptions { samples, delay: None };
             let work = || {
                 let (lines, began) = (team.map_or(0, |(team, _)| team.lines()), Instant::now());
                 let (root, clock) = (Root::live(), Clock::here());
@@ -64,7 +65,7 @@ impl Bench<'_> {
                 cacheable_share: setup.chase_cacheable(cpus.cpus[0]).map(rounded),
                 contamination,
                 took_s,
-                ..self.point("histogram", cpus, &seen)
+                ..self.point(PointKind::Histogram, cpus, &seen)
             };
             self.add(
                 document,
@@ -78,13 +79,17 @@ impl Bench<'_> {
         };
         measure(None, document)?;
         if load.is_empty() {
-            let why = "histograms under load need two CPUs: only that without load was measured";
-            document.notes.push(why.into());
+            document.notes.push(Warning::NoLoadForHistograms.to_string());
             return Ok(());
         }
         let team = {
-            let regions =
-                interleave::regions(load.len(), setup.buffer, setup.pages, &placement, Way::Pages)?;
+            let regions = interleave::regions(
+                load.len(),
+                setup.buffer,
+                setup.pages,
+                &placement,
+                Method::Pages,
+            )?;
             Team::start_in(&self.load(load, traffic), regions)?
         };
         let delays = match loads {

@@ -14,9 +14,9 @@ use interleaf_model::units::Bytes;
 use interleaf_pager::{
     rights::{self, MissingRight},
     session::{PAGE_BYTES, Session, SessionSettings},
-    store::{self, FileStore, Options, backing},
 };
 use interleaf_record::extend::CheckDocument;
+use interleaf_store::{self as store, FileStore, Options, backing};
 use rustix::{
     fs::Access,
     process::{Resource, getrlimit},
@@ -109,16 +109,16 @@ pub(super) fn checks(
 }
 
 fn preloaded(library: &Path) -> CheckDocument {
-    let what = "library";
+    let check = "library";
     let shown = library.display().to_string();
     if library.as_os_str().as_bytes().iter().any(|byte| b" :".contains(byte)) {
         return CheckDocument::refused(
-            what,
+            check,
             format!("{shown}: the loader takes no path with a space or a colon in it"),
             "install it in a folder without, or name a link to it in INTERLEAF_PRELOAD",
         );
     }
-    CheckDocument::fine(what, shown)
+    CheckDocument::fine(check, shown)
 }
 
 /// Returns the program that a launcher such as `mpirun` starts, through nested launchers: the first
@@ -140,12 +140,12 @@ fn is_run(word: &OsStr) -> bool {
 
 /// Checks the kind of program and its linking.
 fn program(name: &OsStr) -> Vec<CheckDocument> {
-    let what = "command";
+    let check = "command";
     let program = match Program::inspect(name) {
         Ok(program) => program,
         Err(why) => {
             let remedy = "name a program that is there; options of `interleaf` stand before it";
-            return vec![CheckDocument::refused(what, why.to_string(), remedy)];
+            return vec![CheckDocument::refused(check, why.to_string(), remedy)];
         }
     };
     let path = program.path.display();
@@ -155,32 +155,32 @@ fn program(name: &OsStr) -> Vec<CheckDocument> {
     };
     let linked = match &program.linked {
         Linked::Gnu if program.is_privileged => CheckDocument::refused(
-            what,
+            check,
             format!("{shown}: it gets rights of its own, and takes no library from its caller"),
             "run it as the user whose rights it gets, from a copy without set-user-ID and \
              capabilities",
         ),
-        Linked::Gnu => CheckDocument::fine(what, shown),
+        Linked::Gnu => CheckDocument::fine(check, shown),
         Linked::Static => CheckDocument::waivable(
-            what,
+            check,
             format!("{shown}: it is linked statically, and takes no library in between"),
             "link it dynamically (without -static), if you can build it; or --force: its pages \
              go to swap that is steered, which is slower by far and takes root",
         ),
         Linked::Musl => CheckDocument::refused(
-            what,
+            check,
             format!("{shown}: it is linked with musl, and the library needs the GNU C library"),
             "run a build for the GNU C library",
         ),
         Linked::Foreign(kind) => CheckDocument::refused(
-            what,
+            check,
             format!("{shown}: it is a {kind} program, and the library is not"),
             "run a build for this machine, of 64 bits",
         ),
         Linked::Other(loader) => CheckDocument::waivable(
-            what,
+            check,
             format!("{shown}: its loader {} is not known", loader.display()),
-            "run it with --force; it says at the end whether anything was extended",
+            "run it with --force; the report at the end has the extended memory",
         ),
     };
     [linked].into_iter().chain(pinned(&program)).collect()
@@ -188,29 +188,32 @@ fn program(name: &OsStr) -> Vec<CheckDocument> {
 
 /// Checks for libraries that pin memory, which cannot be paged.
 fn pinned(program: &Program) -> Option<CheckDocument> {
-    let what = "pinned memory";
+    let check = "pinned memory";
     let path = program.path.display();
     let pins = |name: &String| PINNING.iter().find(|(library, ..)| name.starts_with(library));
     let own = program.needs.iter().filter_map(pins).find(|(.., is_used)| *is_used);
     if let Some((library, device, _)) = own {
         return Some(CheckDocument::waivable(
-            what,
-            format!("{path} is linked with {library}: what it pins for {device} cannot be paged"),
+            check,
+            format!(
+                "{path} is linked with {library}: memory that it pins for {device} cannot be \
+                 paged"
+            ),
             "run it without; or --force, if its large allocations are others than those it pins",
         ));
     }
     let (library, device, _) = program.libraries().iter().find_map(pins)?;
     Some(CheckDocument::warning(
-        what,
-        format!("{path} brings {library} with it: what it pins for {device} is not paged"),
-        "extend it if its large allocations are not what it pins",
+        check,
+        format!("{path} brings {library} with it: memory that it pins for {device} is not paged"),
+        "extend it if its large allocations are not pinned",
     ))
 }
 
-fn tried(what: &str, outcome: Result<(), MissingRight>) -> CheckDocument {
+fn tried(check: &str, outcome: Result<(), MissingRight>) -> CheckDocument {
     match outcome {
-        Ok(()) => CheckDocument::fine(what, "works".into()),
-        Err(MissingRight { why, hint: remedy }) => CheckDocument::refused(what, why, &remedy),
+        Ok(()) => CheckDocument::fine(check, "works".into()),
+        Err(MissingRight { why, hint: remedy }) => CheckDocument::refused(check, why, &remedy),
     }
 }
 
@@ -227,17 +230,17 @@ fn stores(options: &ExtendOptions) -> Vec<CheckDocument> {
 
 /// Checks a store; reports `refused` if it concerns this store.
 fn store(path: &Path, refused: Option<&store::StoreRefused>) -> CheckDocument {
-    let what = "store";
+    let check = "store";
     let place = path.display();
     let storage = match Storage::probe(&Root::live(), path) {
         Ok(storage) => storage,
         Err(why) => {
             let remedy = "name a folder on a fast drive that is there, or a block device";
-            return CheckDocument::refused(what, why.to_string(), remedy);
+            return CheckDocument::refused(check, why.to_string(), remedy);
         }
     };
     if let Some(refused) = refused.filter(|refused| refused.store == place.to_string()) {
-        return CheckDocument::refused(what, format!("{place}: {}", refused.why), &refused.hint);
+        return CheckDocument::refused(check, format!("{place}: {}", refused.why), &refused.hint);
     }
     let free = backing::free(path).map_or("?".into(), |free| Bytes::new(free).to_string());
     let place = match storage.file_system {
@@ -246,21 +249,21 @@ fn store(path: &Path, refused: Option<&store::StoreRefused>) -> CheckDocument {
     };
     match storage.nature {
         Nature::Memory => CheckDocument::waivable(
-            what,
+            check,
             format!("{place}: it is in memory itself, so that nothing is gained"),
             "name a folder on a drive; for a trial add --force",
         ),
         Nature::Network => CheckDocument::warning(
-            what,
+            check,
             format!("{place}: it is reached through other programs or a network, which is slow"),
             "name a folder on a drive of this machine",
         ),
         Nature::Drive if storage.is_rotational == Some(true) => CheckDocument::warning(
-            what,
-            format!("{place}: the drive says that it turns: what is not in order takes long"),
+            check,
+            format!("{place}: it is a hard disk: random access is slow"),
             "name a folder on a solid-state drive; --estimate measures this one",
         ),
-        Nature::Drive => CheckDocument::fine(what, place),
+        Nature::Drive => CheckDocument::fine(check, place),
     }
 }
 
@@ -279,11 +282,11 @@ fn joined(
 
 /// Checks limits of the user and of the system that prevent paging.
 fn limits() -> Vec<CheckDocument> {
-    let what = "limits";
+    let check = "limits";
     let mut found = vec![];
     if let Some(most) = getrlimit(Resource::As).current {
         found.push(CheckDocument::refused(
-            what,
+            check,
             format!("addresses are limited to {} (ulimit -v)", Bytes::new(most)),
             "ulimit -v unlimited: addresses cost nothing",
         ));
@@ -291,14 +294,14 @@ fn limits() -> Vec<CheckDocument> {
     let mode = Root::live().number("/proc/sys/vm/overcommit_memory");
     if mode.ok().flatten() == Some(STRICT) {
         found.push(CheckDocument::refused(
-            what,
+            check,
             "the kernel counts every address as memory (vm.overcommit_memory=2)".into(),
             "as root: sysctl vm.overcommit_memory=0",
         ));
     }
     if let Some(most) = getrlimit(Resource::Fsize).current {
         found.push(CheckDocument::warning(
-            what,
+            check,
             format!("files are limited to {} (ulimit -f)", Bytes::new(most)),
             "ulimit -f unlimited, unless the store is a block device",
         ));
@@ -310,26 +313,26 @@ fn limits() -> Vec<CheckDocument> {
 /// beyond which the kernel kills processes. `held_bytes` of the budget are used by processes of the
 /// session already.
 fn memory(root: &Root, dram_bytes: u64, held_bytes: u64) -> Option<CheckDocument> {
-    let what = "memory";
+    let check = "memory";
     let dram = Bytes::new(dram_bytes);
     let needed = Bytes::new(dram_bytes.saturating_sub(held_bytes));
     let found = match available(root, None) {
         Ok(found) => found?,
         Err(why) => {
             let remedy = "see that /proc and /sys/fs/cgroup can be read";
-            return Some(CheckDocument::warning(what, why.to_string(), remedy));
+            return Some(CheckDocument::warning(check, why.to_string(), remedy));
         }
     };
     let free = Bytes::new(found.bytes);
     let Some(limit) = &found.limit else {
         return Some(if needed > free {
             CheckDocument::warning(
-                what,
+                check,
                 format!("{free} of DRAM are free, fewer than the budget of {dram}"),
                 "give a smaller --dram, so that the rest of the system is not driven out",
             )
         } else {
-            CheckDocument::fine(what, format!("{free} of DRAM are free"))
+            CheckDocument::fine(check, format!("{free} of DRAM are free"))
         });
     };
     let (most, used) = (Bytes::new(limit.limit_bytes), Bytes::new(limit.used_bytes));
@@ -340,7 +343,7 @@ fn memory(root: &Root, dram_bytes: u64, held_bytes: u64) -> Option<CheckDocument
     let usable = Bytes::new(found.usable_bytes());
     Some(if needed > usable {
         CheckDocument::refused(
-            what,
+            check,
             format!(
                 "{group}, too little for the budget of {dram}: the kernel would end the command"
             ),
@@ -351,17 +354,18 @@ fn memory(root: &Root, dram_bytes: u64, held_bytes: u64) -> Option<CheckDocument
             ),
         )
     } else {
-        CheckDocument::fine(what, group)
+        CheckDocument::fine(check, group)
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use interleaf_record::extend::CheckStatus;
 
-    fn status(checks: &[CheckDocument], what: &str) -> Vec<(String, String)> {
+    fn status(checks: &[CheckDocument], what: &str) -> Vec<(CheckStatus, String)> {
         let of = checks.iter().filter(|check| check.what == what);
-        of.map(|check| (check.status.clone(), check.detail.clone())).collect()
+        of.map(|check| (check.status, check.detail.clone())).collect()
     }
 
     /// Checks a machine with 22 GiB, whose command is in `/jobs/one`.
@@ -398,16 +402,17 @@ mod tests {
         {
             let found = limited(files).unwrap();
             let file = path.rsplit('/').next().unwrap();
-            let said = format!("the control group /jobs has 64 MiB left ({file} is 96 MiB, 32 MiB");
-            assert_eq!(found.status, "no", "{found:?}");
-            assert!(found.detail.starts_with(&said), "{found:?}");
+            let message =
+                format!("the control group /jobs has 64 MiB left ({file} is 96 MiB, 32 MiB");
+            assert_eq!(found.status, CheckStatus::No, "{found:?}");
+            assert!(found.detail.starts_with(&message), "{found:?}");
             let remedy =
                 format!("give at most --dram 61440KiB, such as --dram 50%; or raise {path}");
             assert_eq!(found.remedy, Some(remedy));
         }
         let mut wide = two;
         wide[4].1 = "1073741824\n";
-        assert_eq!(limited(&wide).unwrap().status, "yes");
+        assert_eq!(limited(&wide).unwrap().status, CheckStatus::Yes);
         assert_eq!(limited(&[]).unwrap().detail, "22 GiB of DRAM are free");
     }
 
@@ -415,11 +420,11 @@ mod tests {
     fn a_shell_can_be_extended_and_nothing_else_is_made_of_it() {
         let found = program(OsStr::new("sh"));
         assert_eq!(found.len(), 1, "{found:?}");
-        assert_eq!(found[0].status, "yes", "{found:?}");
+        assert_eq!(found[0].status, CheckStatus::Yes, "{found:?}");
     }
 
     #[test]
-    fn what_a_launcher_starts_is_found() {
+    fn the_program_behind_a_launcher_is_found() {
         let launched_by = |words: &str| {
             let words: Vec<OsString> = words.split(' ').map(OsString::from).collect();
             launched(&words).map(|name| name.to_string_lossy().into_owned())
@@ -438,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_linked_for_a_gpu_is_found_behind_rdma() {
+    fn a_gpu_library_is_found_after_an_rdma_library() {
         let mut program = Program::inspect(OsStr::new("sh")).unwrap();
         assert!(pinned(&program).is_none());
         program.needs = vec!["libibverbs.so.1".into(), "libcuda.so.1".into()];
@@ -450,6 +455,6 @@ mod tests {
     fn a_path_that_the_loader_would_cut_is_refused() {
         let spaced = preloaded(Path::new("/my programs/x.so"));
         let found = status(&[spaced], "library");
-        assert_eq!(found[0].0, "no");
+        assert_eq!(found[0].0, CheckStatus::No);
     }
 }

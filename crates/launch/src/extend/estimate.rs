@@ -2,12 +2,14 @@
 
 use super::ExtendOptions;
 use interleaf_console::{Failure, output};
-use interleaf_pager::{
-    drive::{self, DriveError},
-    store::{FileStore, Options},
-};
-use interleaf_record::extend::{DriveSpeed, EstimateDocument};
-use std::time::Duration;
+use interleaf_pager::drive::{self, DriveError};
+use interleaf_plan::drive::{Drive, PageLatency};
+use interleaf_record::extend::{DriveSpeed, EstimateDocument, RandomDocument};
+use interleaf_store::{FileStore, Options};
+use std::{path::PathBuf, time::Duration};
+
+/// The name of the drive that is measured on this machine.
+pub const THIS: &str = "this";
 
 /// The measured bytes of a store, and the time limit of each measurement: more than the cache of a
 /// drive, and quick enough for an estimate.
@@ -19,16 +21,48 @@ const DEPTHS: [usize; 3] = [1, 16, 64];
 
 /// Measures every store.
 pub(super) fn estimate(options: &ExtendOptions, dram: u64) -> Result<EstimateDocument, Failure> {
-    let progress = output::progress(options.stores.len() as u64, "measuring the stores");
+    let drives = speeds(&options.stores, options.force)?;
+    Ok(EstimateDocument::new(dram, options.footprint.map(|footprint| footprint.get()), drives))
+}
+
+/// Measures stores as one drive of the planner, named `this`: rates are added up, and a page is on
+/// one of them. Reads and writes together are assumed to reach the rate of the faster direction.
+///
+/// # Errors
+/// When a store is refused or cannot be measured.
+pub fn measured_drive(stores: &[PathBuf], force: bool) -> Result<Drive, Failure> {
+    let speeds = speeds(stores, force)?;
+    let sum = |of: fn(&DriveSpeed) -> f64| 1e9 * speeds.iter().map(of).sum::<f64>();
+    let read_rate = sum(|speed| speed.read_gbps);
+    let write_rate = sum(|speed| speed.write_gbps);
+    let count = speeds.len() as f64;
+    let page = |random: &RandomDocument| PageLatency {
+        depth: count * random.depth as f64,
+        seconds: 1e-6 * random.latency_us,
+    };
+    let pages = speeds.first().map_or(vec![], |speed| speed.random.iter().map(page).collect());
+    Ok(Drive {
+        name: THIS.into(),
+        does: "the stores of this machine".into(),
+        read_rate,
+        write_rate,
+        both_rate: read_rate.max(write_rate),
+        pages,
+        sources: vec![("all".into(), "measured".into())],
+    })
+}
+
+fn speeds(stores: &[PathBuf], force: bool) -> Result<Vec<DriveSpeed>, Failure> {
+    let progress = output::progress(stores.len() as u64, "measuring the stores");
     let mut drives = vec![];
-    for path in &options.stores {
+    for path in stores {
         let failed = |why: &DriveError| {
             Failure::new(
                 format!("{}: it cannot be measured: {why}", path.display()),
                 "name a folder on a drive with 1 GiB of space, or a block device",
             )
         };
-        let open = Options { force: options.force, ..Options::default() };
+        let open = Options { force, ..Options::default() };
         let mut store = FileStore::open_all(&[path], open)
             .map_err(|why| Failure::new(why.to_string(), why.hint))?;
         let drive = drive::measure(&mut store, BYTES, LIMIT, &DEPTHS);
@@ -36,5 +70,5 @@ pub(super) fn estimate(options: &ExtendOptions, dram: u64) -> Result<EstimateDoc
         progress.inc(1);
     }
     progress.finish_and_clear();
-    Ok(EstimateDocument::new(dram, options.footprint.map(|footprint| footprint.get()), drives))
+    Ok(drives)
 }

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn launchers_are_known_by_what_they_tell() {
+    fn launchers_are_identified_by_their_environment() {
         let open = [("PMIX_NAMESPACE", "prterun-node@1"), ("OMPI_COMM_WORLD_LOCAL_SIZE", "4")];
         assert_eq!(job(&open), Some(("job-prterun-node_1".into(), Some(4))));
         let mpich = [("PMI_RANK", "1"), ("MPI_LOCALNRANKS", "2")];

@@ -40,7 +40,7 @@ impl Outside {
     }
 
     /// Writes the peaks to the document.
-    pub(super) fn tell(&self, document: &mut ExtendDocument) {
+    pub(super) fn add_to(&self, document: &mut ExtendDocument) {
         for process in &mut document.processes {
             let peak = self.peaks.get(&process.pid);
             process.outside_bytes = peak.map(|peak| peak.outside_bytes);

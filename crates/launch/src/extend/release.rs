@@ -1,10 +1,11 @@
 //! The releaser: a helper that frees the blocks of store files after the command has ended, so that
-//! the user need not wait for it (`interleaf_pager::store::release`).
+//! the user need not wait for it (`interleaf_store::release`).
 
 use super::helper;
 use interleaf_console::{Failure, system};
 use interleaf_linux::launch::command::Signals;
-use interleaf_pager::{session::Session, store::release};
+use interleaf_pager::session::Session;
+use interleaf_store::release;
 use std::{
     io,
     os::unix::net::UnixStream,

@@ -31,9 +31,9 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let is_told = self.connection.shutdown(Shutdown::Write).is_ok();
+        let is_shut = self.connection.shutdown(Shutdown::Write).is_ok();
         // The server sends a byte if it has to stay.
-        if is_told && self.connection.read(&mut [0]).is_ok_and(|count| count == 0) {
+        if is_shut && self.connection.read(&mut [0]).is_ok_and(|count| count == 0) {
             let _ = self.child.wait();
         }
     }

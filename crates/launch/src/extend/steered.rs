@@ -1,24 +1,70 @@
 //! A static program, which ignores preloaded libraries: it runs with steered swap.
+//!
+//! The swap file and the control group are made through the journal, so that they are removed
+//! however this process ends; the hints come from [`interleaf_pager::swap_hints`].
 
 use super::ExtendOptions;
-use crate::Ended;
+use crate::{Ended, restore::report_restored};
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
-    launch::command::Signals,
-    process::program::{Linked, Program},
+    launch::{
+        command::Signals,
+        limited_group::{LimitedGroup, LimitedGroupError},
+        swapfile::{SwapError, SwapFile},
+    },
+    place::journal::{Journal, Undone},
+    process::{
+        cgroup::Trees,
+        program::{Linked, Program},
+    },
+    root::Root,
 };
-use interleaf_pager::{
-    kernel::uffd::FaultMode,
-    store::backing,
-    swap_hints::swap::{self, SwapSession},
-};
-use interleaf_record::extend::CheckDocument;
+use interleaf_pager::{kernel::uffd::FaultMode, swap_hints::group::HintedGroup};
+use interleaf_record::{extend::CheckDocument, run::PutBackDocument};
+use interleaf_store::{StoreRefused, backing};
 use std::path::Path;
 
 /// The size of the swap file: this multiple of the budget, or the free space divided by this,
 /// whichever is less.
 const SWAP_TIMES: u64 = 16;
 const SWAP_PART: u64 = 2;
+
+const NO_GROUP_HINT: &str = "it takes root, and the memory controller of control groups";
+
+/// A swap file and a control group for a command.
+pub struct SteeredSwap<'a> {
+    _file: SwapFile,
+    group: LimitedGroup<'a>,
+}
+
+impl<'a> SteeredSwap<'a> {
+    /// Makes a swap file of `swap_bytes` in a folder, turns it on, and makes a control group with a
+    /// limit of `dram_bytes`. Closing the journal removes both.
+    ///
+    /// # Errors
+    /// When the swap file or the control group cannot be made: both need root.
+    pub fn begin(
+        root: &'a Root,
+        journal: &mut Journal<'_>,
+        store: &Path,
+        dram_bytes: u64,
+        swap_bytes: u64,
+    ) -> Result<Self, StoreRefused> {
+        check_store(root, store)?;
+        // Undone in the other order: programs that still run leave the group before swapoff reads
+        // their pages into memory.
+        let file = SwapFile::preferred(root, journal, store, swap_bytes);
+        let file = file.map_err(|why| swap_refused(store, &why))?;
+        let group = LimitedGroup::new(root, journal, dram_bytes);
+        let group = group.map_err(|why| group_refused(store, &why))?;
+        Ok(Self { _file: file, group })
+    }
+
+    /// The group that the command is started in.
+    pub const fn group(&self) -> &LimitedGroup<'a> {
+        &self.group
+    }
+}
 
 /// Returns true if the command is a static program.
 pub(super) fn is_static(options: &ExtendOptions) -> bool {
@@ -45,7 +91,7 @@ pub(super) fn check(options: &ExtendOptions) -> Vec<CheckDocument> {
     }
     match options.stores.as_slice() {
         [store] => {
-            if let Err(why) = swap::check(store) {
+            if let Err(why) = check_store(&Root::live(), store) {
                 found.push(CheckDocument::refused("swap", why.to_string(), &why.hint));
             }
         }
@@ -54,44 +100,91 @@ pub(super) fn check(options: &ExtendOptions) -> Vec<CheckDocument> {
     found
 }
 
+/// Checks whether a swap file and a control group can be made, without making them.
+///
+/// # Errors
+/// When they cannot.
+fn check_store(root: &Root, store: &Path) -> Result<(), StoreRefused> {
+    if !store.is_dir() {
+        let hint = "name a folder: swap for a static program is a file";
+        return Err(refused(store, "is no folder".into(), hint));
+    }
+    if !rustix::process::geteuid().is_root() {
+        let hint = "run it as root, or link the program dynamically";
+        return Err(refused(store, "no swap there: swapon(2) takes root".into(), hint));
+    }
+    if Trees::read(root).ok().flatten().is_some_and(|trees| trees.memory.is_some()) {
+        return Ok(());
+    }
+    let why = "there is no budget without a control group, and none has the memory controller";
+    let hint = "mount -t cgroup2 cgroup2 /sys/fs/cgroup; boot without cgroup_disable=memory";
+    Err(refused(store, why.into(), hint))
+}
+
+fn swap_refused(store: &Path, why: &SwapError) -> StoreRefused {
+    let hint = "it takes root, free space, and a file system that can hold swap (ext4, XFS)";
+    refused(store, format!("no swap there: {why}"), hint)
+}
+
+fn group_refused(store: &Path, why: &LimitedGroupError) -> StoreRefused {
+    let why = format!("there is no budget without a control group: {why}");
+    refused(store, why, NO_GROUP_HINT)
+}
+
+fn refused(store: &Path, why: String, hint: &str) -> StoreRefused {
+    StoreRefused { store: store.display().to_string(), why, hint: hint.into() }
+}
+
 /// Runs a static program with steered swap.
 pub(super) fn run(options: &ExtendOptions, dram_bytes: u64) -> Result<Ended, Failure> {
     // The checks have ensured that a store is given.
     let Some(store) = options.stores.first() else {
         return Err(Failure::new("there is no store for swap", "name one --store"));
     };
-    let signals = Signals::hold().map_err(system::signal_failure)?;
-    let mut swap = begin_swap(store, dram_bytes)?;
-    output::note(
-        options.quiet,
-        "it is linked statically: its pages go to swap, which is steered. That is slower by far \
-         than what programs get that are not",
-    );
-    let (program, arguments) = options.command.split_first().unwrap_or_else(|| unreachable!());
-    let started = swap.run_in_group(|| signals.start_with(&[], program, arguments));
-    let started = started.map_err(|why| {
-        let hint = "it takes root, and the memory controller of control groups";
-        Failure::new(format!("the control group takes no command: {why}"), hint)
-    })?;
-    let mut running = started.map_err(system::start_failure)?;
-    while !running.has_ended(swap.scan()) {}
-    let status = running.status().map_err(system::wait_failure)?;
-    let (elapsed, signal) = (running.elapsed(), running.came());
-    let (ahead, out) = swap.hinted();
-    drop(swap);
-    output::note(
-        options.quiet,
-        &format!("the kernel was asked for {ahead} pages ahead, and to put out {out} behind"),
-    );
-    Ok(Ended { status: Some(status), elapsed, signal })
-}
-
-fn begin_swap(store: &Path, dram_bytes: u64) -> Result<SwapSession, Failure> {
     let free = backing::free(store).map_err(|why| {
         let hint = "name a folder on a fast drive that exists";
         Failure::new(format!("the store {}: {why}", store.display()), hint)
     })?;
-    let swap = (dram_bytes * SWAP_TIMES).min(free / SWAP_PART) & !0xf_ffff;
-    SwapSession::begin(store, dram_bytes, swap)
-        .map_err(|why| Failure::new(why.to_string(), why.hint))
+    let swap_bytes = (dram_bytes * SWAP_TIMES).min(free / SWAP_PART) & !0xf_ffff;
+    let signals = Signals::hold().map_err(system::signal_failure)?;
+    let root = Root::live();
+    let (mut journal, undone) = Journal::open(&root).map_err(system::journal_failure)?;
+    report_restored(options.quiet, &undone.iter().map(PutBackDocument::from).collect::<Vec<_>>());
+    let swap = SteeredSwap::begin(&root, &mut journal, store, dram_bytes, swap_bytes)
+        .map_err(|why| Failure::new(why.to_string(), why.hint))?;
+    let ended = run_steered(options, &signals, &swap, dram_bytes);
+    let undone = journal.close().map_err(system::journal_failure)?;
+    // A swap file and a group that are gone as expected are not reported.
+    let left = undone.iter().filter(|it| !matches!(it, Undone::Restored(_)));
+    report_restored(options.quiet, &left.map(PutBackDocument::from).collect::<Vec<_>>());
+    ended
+}
+
+fn run_steered(
+    options: &ExtendOptions,
+    signals: &Signals,
+    swap: &SteeredSwap<'_>,
+    dram_bytes: u64,
+) -> Result<Ended, Failure> {
+    output::note(
+        options.quiet,
+        "it is linked statically: its pages go to swap, with hints to the kernel. That is slower \
+         by far than the pager of a program that is linked dynamically",
+    );
+    let (program, arguments) = options.command.split_first().unwrap_or_else(|| unreachable!());
+    let started = swap.group().run_inside(|| signals.start_with(&[], program, arguments));
+    let started = started.map_err(|why| {
+        Failure::new(format!("the control group takes no command: {why}"), NO_GROUP_HINT)
+    })?;
+    let mut running = started.map_err(system::start_failure)?;
+    let mut hinted = HintedGroup::new(swap.group().processes_file(), dram_bytes);
+    while !running.has_ended(hinted.scan()) {}
+    let status = running.status().map_err(system::wait_failure)?;
+    let (elapsed, signal) = (running.elapsed(), running.arrived_signal());
+    let (ahead, out) = hinted.hinted();
+    output::note(
+        options.quiet,
+        &format!("the kernel was asked to read {ahead} pages ahead, and to page out {out} behind"),
+    );
+    Ok(Ended { status: Some(status), elapsed, signal })
 }

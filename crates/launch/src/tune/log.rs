@@ -68,7 +68,7 @@ impl Log {
 
 fn log_failure(why: io::Error) -> Failure {
     Failure::new(
-        format!("what the command writes cannot be kept: {why}"),
+        format!("the output of the command cannot be kept: {why}"),
         "name a file for it with --log FILE, or make room in the folder for temporary files",
     )
 }

@@ -5,13 +5,13 @@ use hdrhistogram::Histogram;
 /// Width of a bin of the body, ns.
 pub const BIN_NS: f64 = 8.0;
 
-/// Bins of the body; what is above the last one, from 4096 ns on, is in one more.
+/// The number of bins of the body; an additional bin has latencies from 4096 ns on.
 pub const BINS: usize = 512;
 
 /// The unit of the tail, ns: a hundredth, finer than any clock.
 const UNIT_NS: f64 = 0.01;
 
-/// The longest latency that is told from longer ones, ns: 10 s.
+/// Latencies are clamped to this value, ns: 10 s.
 const LONGEST_NS: f64 = 1e10;
 
 /// Latencies, counted.
@@ -27,7 +27,7 @@ pub struct Distribution {
 
 impl Default for Distribution {
     fn default() -> Self {
-        // Bounds and digits are those that the crate takes.
+        // The crate `hdrhistogram` accepts these bounds and this precision.
         let all = Histogram::new_with_bounds(1, (LONGEST_NS / UNIT_NS) as u64, 3).ok();
         Self { bins: vec![0; BINS + 1], all, sum_ns: 0.0, count: 0 }
     }
@@ -50,24 +50,24 @@ impl Distribution {
         self.count
     }
 
-    /// Their mean, ns; `None` of none.
+    /// The mean of the samples, ns; `None` without samples.
     pub fn mean_ns(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum_ns / self.count as f64)
     }
 
-    /// The latency that so many percent do not exceed, ns; `None` of none.
+    /// The latency that `percent` of the samples do not exceed, ns; `None` without samples.
     pub fn percentile_ns(&self, percent: f64) -> Option<f64> {
         let all = self.all.as_ref().filter(|_| self.count > 0)?;
         Some(all.value_at_percentile(percent) as f64 * UNIT_NS)
     }
 
-    /// The longest, ns, within a thousandth; `None` of none.
+    /// The longest latency, ns, to a precision of a thousandth; `None` without samples.
     pub fn max_ns(&self) -> Option<f64> {
         let all = self.all.as_ref().filter(|_| self.count > 0)?;
         Some(all.max() as f64 * UNIT_NS)
     }
 
-    /// The part of them from `from` ns to `to` ns; 0 of none.
+    /// The fraction of the samples between the two latencies; 0 without samples.
     pub fn share_between(&self, from_ns: f64, to_ns: f64) -> f64 {
         let unit = |ns: f64| (ns / UNIT_NS).round() as u64;
         let between =
@@ -75,8 +75,8 @@ impl Distribution {
         if self.count == 0 { 0.0 } else { between as f64 / self.count as f64 }
     }
 
-    /// The tail for files: each latency up to which something was counted, ns, with how many, in
-    /// bins of a thousandth of their latency.
+    /// The tail for files: the upper bound, ns, and the count of each non-empty bin; a bin is a
+    /// thousandth of its latency wide.
     pub fn tail(&self) -> Vec<(f64, u64)> {
         let all = self.all.as_ref();
         let counted = all.into_iter().flat_map(|all| all.iter_recorded());
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_latency_does_no_harm() {
+    fn invalid_latencies_are_clamped() {
         let mut all = Distribution::default();
         for odd in [-5.0, 0.0, f64::INFINITY, f64::NAN, 1e300] {
             all.record(odd);

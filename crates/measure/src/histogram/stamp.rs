@@ -1,4 +1,4 @@
-//! Single loads, each between two readings of the counter.
+//! Single loads, each timed by a reading of the counter before and after.
 
 #![expect(unsafe_code, reason = "the counter is read around a load, in a fixed order")]
 
@@ -8,7 +8,7 @@ use std::arch::asm;
 /// A delay injected into some of the loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Spin {
-    /// Into each so many-th.
+    /// One load in this number is delayed.
     pub(super) every: u64,
     /// The delay in ticks.
     pub(super) ticks: u64,
@@ -26,7 +26,7 @@ const MOVED: u32 = 1 << 30;
 
 impl Stamp {
     pub(super) fn new(ticks: u64, interrupted: bool, moved: bool) -> Self {
-        // Past 2^30 ticks, which are a third of a second, it does not matter by how much.
+        // Times beyond 2^30 ticks, a third of a second, need no precision.
         let ticks = ticks.min(u64::from(MOVED - 1)) as u32;
         let flag = |is: bool, flag: u32| if is { flag } else { 0 };
         Self(ticks | flag(interrupted, INTERRUPTED) | flag(moved, MOVED))
@@ -49,8 +49,8 @@ impl Stamp {
     }
 }
 
-/// Follows the ring by as many loads as fit into `stamps`, each waiting for the one before; the
-/// first is number `number` of them all.
+/// Follows the ring by one load for each element of `stamps`, each dependent on the load before.
+/// `number` is the number of the first load since the measurement began.
 pub(super) fn stamp<'r>(
     from: Cursor<'r>,
     spin: Option<Spin>,
@@ -84,14 +84,14 @@ struct Timed<'r> {
     interrupted: bool,
 }
 
-/// A segment that is none, yet is not zero. On its way back to a program the processor puts zero
-/// into a segment register that holds none (`IRET` in the SDM, vol. 2), so that zero says that an
-/// interrupt came: Zhang and others, "SegScope", HPCA 2024. Nothing uses `es` in 64-bit mode.
-/// Processors with FRED leave it as it is, and there nothing is seen.
+/// A null segment selector that is not zero. On return from an interrupt the processor writes zero
+/// into a segment register with a null selector (`IRET` in the SDM, vol. 2), so that a zero shows
+/// an interrupt: Zhang et al., "SegScope", HPCA 2024. 64-bit code does not use `es`. Processors
+/// with FRED keep the selector, so that interrupts cannot be detected.
 #[cfg(target_arch = "x86_64")]
 const NO_SEGMENT: u16 = 3;
 
-/// Begins or ends to watch for interrupts.
+/// Begins or ends the detection of interrupts.
 #[cfg(target_arch = "x86_64")]
 fn watch(on: bool) {
     let selector = if on { NO_SEGMENT } else { 0 };
@@ -100,8 +100,9 @@ fn watch(on: bool) {
     unsafe { asm!("mov es, {0:x}", in(reg) selector, options(nomem, nostack, preserves_flags)) };
 }
 
-/// The order is that of Intel's "How to Benchmark Code Execution Times" (2010): `lfence` keeps what
-/// follows from beginning early, `rdtscp` waits for what came before, the load among it.
+/// The order is that of Intel's "How to Benchmark Code Execution Times" (2010): instructions after
+/// `lfence` do not begin early, and `rdtscp` waits for all instructions before it, the load
+/// included.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn timed_load(from: Cursor<'_>, spin_ticks: u64) -> Timed<'_> {
@@ -120,7 +121,7 @@ fn timed_load(from: Cursor<'_>, spin_ticks: u64) -> Timed<'_> {
             "mov {at}, qword ptr [{at}]",
             "test {spin}, {spin}",
             "jz 3f",
-            // The load is done before the spinning begins.
+            // The load completes before the delay begins.
             "lfence",
             "rdtsc",
             "shl rdx, 32",
@@ -150,16 +151,16 @@ fn timed_load(from: Cursor<'_>, spin_ticks: u64) -> Timed<'_> {
     }
     // SAFETY: it was just loaded from under `from`.
     let at = unsafe { from.moved(at) };
-    // Counters of two sockets may be a little apart.
+    // The counters of two sockets may differ slightly.
     let ticks = ended.saturating_sub(began);
     Timed { at, ticks, cpu, interrupted: segment != NO_SEGMENT }
 }
 
-/// Interrupts are not seen on this architecture.
+/// Interrupts cannot be detected on this architecture.
 #[cfg(target_arch = "aarch64")]
 fn watch(_on: bool) {}
 
-/// `isb` keeps the counter from being read early (Arm ARM, D12.2.1), and `dsb ishld` waits for the
+/// `isb` prevents an early reading of the counter (Arm ARM, D12.2.1), and `dsb ishld` waits for the
 /// load.
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
@@ -202,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stamp_keeps_ticks_and_what_happened() {
+    fn a_stamp_keeps_ticks_and_flags() {
         for (interrupted, moved) in [(false, false), (true, false), (false, true), (true, true)] {
             let stamp = Stamp::new(123_456, interrupted, moved);
             assert_eq!(stamp.ticks(), 123_456);

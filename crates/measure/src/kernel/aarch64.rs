@@ -1,10 +1,9 @@
-//! The loops of AArch64, as those of x86-64 are: one text for all instruction sets, of pieces that
-//! differ.
+//! The loops of AArch64. As on x86-64, a loop has the same text for all instruction sets, with
+//! pieces that differ.
 //!
-//! Vectors of SVE are 16 to 256 bytes long, which only the machine knows. Four predicates make
-//! lines of them: the first has what a vector has of a line, each of the others what the vector
-//! behind it has. If a vector is as long as a line or longer, only the first vector is used, and
-//! only the line's part of it.
+//! Vectors of SVE have 16 to 256 bytes, a property of the machine. Four predicates divide a line
+//! among vectors: each selects the bytes of the line in one vector. If a vector is as long as a
+//! line or longer, only the first predicate selects bytes.
 
 #![expect(unsafe_code, reason = "loops are written in assembly")]
 
@@ -45,7 +44,7 @@ macro_rules! neon {
     };
 }
 
-/// Pieces of SVE: a line is as many registers as it takes.
+/// Pieces of SVE: a line is one to four registers.
 macro_rules! sve {
     (begin) => {
         ".arch_extension sve\n\
@@ -108,7 +107,7 @@ macro_rules! unit {
     };
 }
 
-/// A piece for each line of a unit, all in a row.
+/// A piece for each line of a unit, with all lines consecutive.
 macro_rules! row {
     ($from:literal, $($piece:expr),+) => {
         concat!(
@@ -120,7 +119,7 @@ macro_rules! row {
     };
 }
 
-/// Goes on to the next unit: at the end of a page, past the others that were gone through with it.
+/// Advances to the next unit: at the end of a page, the pages accessed in parallel are skipped.
 macro_rules! advance {
     ($at:literal, $skip:literal) => {
         concat!(
@@ -146,7 +145,7 @@ macro_rules! advance {
     };
 }
 
-/// Fetches the line ahead of the one that is loaded.
+/// Prefetches a line ahead of the loaded line.
 macro_rules! ahead {
     () => {
         ".if {ahead}\n\
@@ -157,7 +156,7 @@ macro_rules! ahead {
     };
 }
 
-/// Fetches the line ahead of the one that is stored, to own it.
+/// Prefetches a line ahead of the stored line, for ownership.
 macro_rules! own {
     () => {
         ".if {own}\nprfm pstl1keep, [{t}, #{own}]\n.endif"
@@ -207,7 +206,7 @@ macro_rules! loops {
                 kernel(Act::Write, PAST, shape, write::<LINES, PAGES, PAST, OWN>)
             }
 
-            /// A kernel that loads, from so many buffers, and stores.
+            /// A kernel that loads, from the given number of buffers, and stores.
             pub(in super::super) fn mixer<
                 const BUFFERS: usize,
                 const PAST: usize,
@@ -233,7 +232,7 @@ macro_rules! loops {
             /// Loads only.
             ///
             /// # Safety
-            /// As of [`Run`].
+            /// The conditions of [`Run`].
             unsafe fn read<
                 const LINES: usize,
                 const PAGES: usize,
@@ -243,7 +242,7 @@ macro_rules! loops {
                 job: &mut Job,
             ) {
                 let at: *mut Job = job;
-                // SAFETY: it reads what the job promises to be there, and writes its sum.
+                // SAFETY: reads only the mapped buffer of the job, and writes its sum.
                 unsafe {
                     touched!(
                         $isa!(begin),
@@ -268,7 +267,7 @@ macro_rules! loops {
             /// Stores only.
             ///
             /// # Safety
-            /// As of [`Run`].
+            /// The conditions of [`Run`].
             unsafe fn write<
                 const LINES: usize,
                 const PAGES: usize,
@@ -277,7 +276,7 @@ macro_rules! loops {
             >(
                 job: &mut Job,
             ) {
-                // SAFETY: it writes what the job promises to be there for it.
+                // SAFETY: writes only the buffer of the job, which no other thread uses.
                 unsafe {
                     touched!(
                         $isa!(begin),
@@ -305,7 +304,7 @@ macro_rules! loops {
             /// Loads and stores.
             ///
             /// # Safety
-            /// As of [`Run`].
+            /// The conditions of [`Run`].
             unsafe fn both<
                 const BUFFERS: usize,
                 const LINES: usize,
@@ -319,7 +318,7 @@ macro_rules! loops {
                 job: &mut Job,
             ) {
                 let at: *mut Job = job;
-                // SAFETY: it reads and writes what the job promises to be there, and its sum.
+                // SAFETY: reads and writes only buffers of the job, and its sum.
                 unsafe {
                     touched!(
                         $isa!(begin),
@@ -368,8 +367,8 @@ macro_rules! loops {
                 }
             }
 
-            /// Loads the lines at these distances from the first buffer, adds them to the
-            /// sum, and fetches those of a later batch.
+            /// Loads the lines at these offsets of the first buffer, adds them to the sum, and
+            /// prefetches the lines of a later batch.
             ///
             /// # Safety
             /// The lines are in the buffer.
@@ -379,7 +378,7 @@ macro_rules! loops {
                 ahead: &[usize; BATCH],
             ) {
                 let at: *mut Job = job;
-                // SAFETY: it reads what the caller promises to be there, and writes the sum.
+                // SAFETY: reads only mapped lines (the contract of the caller), and writes the sum.
                 unsafe {
                     touched!(
                         $isa!(begin),
@@ -410,16 +409,16 @@ macro_rules! loops {
                 }
             }
 
-            /// Stores to the lines at these distances from the buffer.
+            /// Stores to the lines at these offsets of the buffer.
             ///
             /// # Safety
-            /// The lines are in the buffer, and nobody else uses them.
+            /// The lines are in the buffer, and no other thread uses them.
             unsafe fn scatter<const PAST: usize>(
                 job: &mut Job,
                 lines: &[usize; BATCH],
                 ahead: &[usize; BATCH],
             ) {
-                // SAFETY: it writes what the caller promises to be there for it.
+                // SAFETY: writes only lines that no other thread uses (the contract of the caller).
                 unsafe {
                     touched!(
                         $isa!(begin),
@@ -467,8 +466,7 @@ macro_rules! of {
 }
 pub(super) use of;
 
-/// Waits until stores past the caches are on their way, in their order: before anything else is
-/// done with that memory.
+/// Orders non-temporal stores before all later stores.
 pub(super) fn fence() {
     // SAFETY: every AArch64 has the instruction; it touches no memory.
     unsafe { asm!("dmb ishst", options(nostack)) };

@@ -1,4 +1,4 @@
-//! The contents of a buffer, from which the sum of any part follows without reading it.
+//! The contents of a buffer, a formula that gives the sum of any part without reading memory.
 //!
 //! Word `i` of the memory of a thread is `seed + i * STEP`. The words from `a` to `b` sum to `(b -
 //! a) * seed + STEP * (b (b - 1) - a (a - 1)) / 2` modulo 2^64, which depends on their position as
@@ -7,7 +7,7 @@
 use super::LINE;
 use std::ops::Range;
 
-/// 2^64 divided by the golden ratio: odd, with bits all over.
+/// 2^64 divided by the golden ratio: odd, with well mixed bits.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Words of a line.
@@ -47,8 +47,8 @@ impl Contents {
         words.wrapping_mul(self.seed).wrapping_add(STEP.wrapping_mul(indices))
     }
 
-    /// The word that a pass stores: another one each time, and never 0, which some processors keep
-    /// out of memory. Consecutive words differ in many bits.
+    /// The word that a pass stores: different in each pass, and never 0, as some processors do not
+    /// write zero lines to memory. Words of consecutive passes differ in many bits.
     pub(super) const fn stored(self, pass: u64) -> u64 {
         let mixed = (self.seed ^ pass.wrapping_mul(STEP)).wrapping_mul(0xd6e8_feb8_6659_fd93);
         (mixed ^ (mixed >> 32)) | 1
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_is_never_nothing_and_never_twice_the_same() {
+    fn stored_words_are_distinct_and_never_zero() {
         let contents = Contents { seed: 7 };
         let mut words: Vec<u64> = (0..1000).map(|pass| contents.stored(pass)).collect();
         assert!(words.iter().all(|word| *word != 0));

@@ -2,24 +2,25 @@
 
 use super::BATCH;
 
-/// Goes through so many groups of a job.
+/// Runs the groups of a job.
 ///
 /// # Safety
-/// The buffers of the job are mapped and aligned to a block each, with as many bytes as the rounds
-/// take of them; nobody else uses what is stored to.
+/// Each buffer of the job is mapped, aligned to a block, and large enough for the job; no other
+/// thread uses the buffer that is stored to.
 pub(super) type Run = unsafe fn(&mut Job);
 
-/// Loads or stores lines at distances from the start of a buffer, and fetches others, of a later
-/// batch: a core sees only so many instructions ahead, and those that find the lines are many.
+/// Loads or stores lines at the given offsets of a buffer, and prefetches the lines of a later
+/// batch: the many instructions that compute a random line fill the core's instruction window, so
+/// that few loads overlap without a prefetch.
 ///
 /// # Safety
-/// The lines are mapped, and nobody else uses what is stored to.
+/// The lines are mapped, and no other thread uses lines that are stored to.
 pub(super) type Touch = unsafe fn(&mut Job, &[usize; BATCH], &[usize; BATCH]);
 
 /// Input and output of a kernel: the buffers, the loop counts and the sum of the loaded values.
 #[repr(C, align(64))]
 pub(super) struct Job {
-    /// The sum of what was loaded, in parts.
+    /// Partial sums of the loaded words.
     pub(super) sum: [u64; 8],
     /// The buffers to load from, used in turn if there are two.
     pub(super) read: [*const u8; 2],

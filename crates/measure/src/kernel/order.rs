@@ -1,19 +1,19 @@
-//! Any order of lines in which each comes once: computed as it is walked, so that it takes no
-//! memory traffic of its own.
+//! A pseudo-random order in which each line occurs once: computed on the fly, so that it causes no
+//! memory traffic.
 //!
-//! The lines are `folds` sheets of `2^bits` lines. Each round goes through all sheets, a constant
-//! step of sheets apart, and takes of each the line that a bijection of `bits` bits gives for the
-//! number of the round and the sheet: after `2^bits` rounds every line was there once. Neither a
-//! step nor a neighbourhood repeats, so that no prefetcher finds one.
+//! The lines are `folds` sheets of `2^bits` lines. Each round visits all sheets with a constant
+//! step. In each sheet it visits the line that a bijection on `bits` bits assigns to the round and
+//! the sheet: `2^bits` rounds visit every line once. Strides do not repeat, so that no prefetcher
+//! detects one.
 
 use super::{BATCH, LINE};
 
 /// Bits of the largest sheet: lines of a huge page.
 const SHEET_BITS: u32 = 15;
 
-/// An order, and where in it one is.
+/// An order, and the current position in it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Order {
+pub(super) struct VisitOrder {
     seed: u32,
     bits: u32,
     sheets: u32,
@@ -22,9 +22,9 @@ pub(super) struct Order {
     round: u32,
 }
 
-impl Order {
-    /// An order of at most `lines` lines, as many as make whole sheets; at least 63 of 64 where
-    /// there are 64 of them.
+impl VisitOrder {
+    /// An order of at most `lines` lines, in whole sheets: at least 63/64 of them if there are 64
+    /// or more.
     pub(super) fn new(lines: usize, seed: u64) -> Self {
         let bits = (lines / 64).checked_ilog2().unwrap_or(0).min(SHEET_BITS);
         let sheets = u32::try_from(lines >> bits).unwrap_or(u32::MAX).max(1);
@@ -58,13 +58,13 @@ impl Order {
     }
 }
 
-/// Batches that are fetched before the one that is touched.
+/// Batches between a prefetch and the access.
 const AHEAD: usize = 4;
 
-/// An order of which some batches are known ahead, in bytes from the start of its buffer.
+/// An order with the next batches computed in advance, as offsets in the buffer, bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Batches {
-    order: Order,
+    order: VisitOrder,
     ahead: [[usize; BATCH]; AHEAD],
     first: usize,
     /// Lines of this cycle that were touched.
@@ -73,13 +73,13 @@ pub(super) struct Batches {
 
 impl Batches {
     /// The batches of an order, from its beginning.
-    pub(super) fn new(order: Order) -> Self {
+    pub(super) fn new(order: VisitOrder) -> Self {
         let mut batches = Self { order, ahead: [[0; BATCH]; AHEAD], first: 0, done: 0 };
         (0..AHEAD).for_each(|at| batches.ahead[at] = batch(&mut batches.order));
         batches
     }
 
-    /// The next batch, and one of later that it is time to fetch.
+    /// The next batch, and a later batch to prefetch.
     #[inline(always)]
     pub(super) fn next(&mut self) -> ([usize; BATCH], &[usize; BATCH]) {
         let last = self.first;
@@ -107,13 +107,13 @@ impl Batches {
 }
 
 #[inline(always)]
-fn batch(order: &mut Order) -> [usize; BATCH] {
+fn batch(order: &mut VisitOrder) -> [usize; BATCH] {
     let mut lines = [0; BATCH];
     lines.iter_mut().for_each(|line| *line = order.next() * LINE);
     lines
 }
 
-/// A step by which all of `sheets` are come to: near their golden section, without a common factor.
+/// A step that visits all of `sheets`: coprime to their number, and near its golden section.
 fn step(sheets: u32) -> u32 {
     let golden = (f64::from(sheets) * 0.618) as u32;
     let coprime = |step: &u32| {
@@ -133,8 +133,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_line_comes_once(lines in 1_usize..70_000, seed: u64) {
-            let mut order = Order::new(lines, seed);
+        fn every_line_is_visited_once(lines in 1_usize..70_000, seed: u64) {
+            let mut order = VisitOrder::new(lines, seed);
             prop_assert!(order.lines() <= lines && order.lines() * 64 >= lines * 63);
             let mut seen = vec![false; order.lines()];
             for _ in 0..seen.len() {
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn steps_hardly_repeat() {
-        let mut order = Order::new(1 << 20, 1);
+        let mut order = VisitOrder::new(1 << 20, 1);
         let lines: Vec<i64> = (0..1000).map(|_| order.next() as i64).collect();
         let mut steps: Vec<i64> = lines.windows(2).map(|pair| pair[1] - pair[0]).collect();
         steps.sort_unstable();

@@ -5,9 +5,9 @@ use super::{Act, Kernel, NEAR, native};
 use super::{FAR, ONCE};
 use crate::isa::Isa;
 
-/// The instruction sets for each act, the best known first. Wider is not faster: on Zen 4, where
-/// they were searched (`benches/README.md`), one load of 64 bytes is up to 8 % slower than two of
-/// 32, and stores that stay in caches are fastest in 16 bytes.
+/// The instruction sets for each act, the fastest known first. Wider vectors are not always faster:
+/// on Zen 4, the machine of the search (`benches/README.md`), one load of 64 bytes is up to 8 %
+/// slower than two of 32, and stores that hit a cache are fastest with 16 bytes.
 pub(super) fn order(act: Act, nontemporal: bool) -> [Isa; 5] {
     match (act, nontemporal) {
         (Act::Write | Act::Both | Act::BothOfTwo, false) => {
@@ -17,7 +17,8 @@ pub(super) fn order(act: Act, nontemporal: bool) -> [Isa; 5] {
     }
 }
 
-/// The best known of an instruction set, one of each kind. Those of AArch64 are not searched for.
+/// The fastest known kernels of an instruction set, one of each kind. For AArch64 they are assumed:
+/// no search was run.
 #[rustfmt::skip]
 pub(super) fn chosen(isa: Isa) -> Vec<Kernel> {
     // A row: for each column its pages, lines, prefetch distance, hint, and prefetch distance of

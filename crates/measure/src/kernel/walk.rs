@@ -1,4 +1,4 @@
-//! The way of one thread through its memory, and the proof of it.
+//! The accesses of one thread to its memory, and their verification.
 
 #![expect(unsafe_code, reason = "loops are handed addresses")]
 
@@ -7,21 +7,21 @@ use super::{
     contents::Contents,
     job::Job,
     native,
-    order::{Batches, Order},
+    order::{Batches, VisitOrder},
 };
 use crate::{point::Pattern, region::Region, traffic::Traffic};
 use std::{ops::Range, ptr};
 
-/// Lines between two checks of the stop flag: 256 KiB are some 10 us or more.
+/// Lines between two checks of the stop flag: 256 KiB take 10 us or more.
 const CHUNK_LINES: usize = 4096;
 
-/// Lines of the least buffer of which an order has whole batches.
+/// The smallest buffer whose order has whole batches, lines.
 const ORDER_LINES_MIN: usize = 64 * BATCH;
 
 /// Lines of a page.
 const PAGE_LINES: usize = PAGE_BYTES / LINE;
 
-/// Memory that does not hold what it must: a kernel did not read or write what it says, or the
+/// Wrong contents of memory: a kernel did not make the reads or writes of its traffic, or the
 /// memory is faulty.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
@@ -38,11 +38,11 @@ pub enum Fault {
         kernel: String,
         /// The first of the lines, or the least in random order.
         from: usize,
-        /// The first behind them.
+        /// The line after the last.
         to: usize,
-        /// The sum of what was read.
+        /// The sum of the words read.
         sum: u64,
-        /// The sum of what is there.
+        /// The sum of the contents.
         expected: u64,
     },
     /// A stored word is missing.
@@ -68,11 +68,11 @@ pub struct Checksums {
     pub loaded_sum: u64,
     /// Lines that were stored.
     pub stored: u64,
-    /// The sum of the words that they left behind, modulo 2^64.
+    /// The sum of the stored words, modulo 2^64.
     pub stored_sum: u64,
 }
 
-/// The memory of one thread, and where in it the thread is.
+/// The memory of one thread, and the current position in it.
 #[derive(Debug)]
 pub struct Walk {
     region: Region,
@@ -80,10 +80,11 @@ pub struct Walk {
     kernel: Kernel,
     loads: usize,
     stores: usize,
-    /// Lines that are loaded from, of one buffer or two, and those that are stored to.
+    /// The lines of the buffers that are loaded from, one or two, and of the buffer that is stored
+    /// to.
     read: Vec<Range<usize>>,
     write: Range<usize>,
-    /// Rounds of a pass, and those that are done of this one.
+    /// Rounds of a pass, and completed rounds of the current pass.
     rounds: usize,
     round: usize,
     /// The number of this pass, from 1.
@@ -115,7 +116,7 @@ impl TooSmall {
 }
 
 impl Walk {
-    /// Fills the memory, and stands at its beginning.
+    /// Fills the memory, and begins at its start.
     ///
     /// # Errors
     /// When the memory is too small for a single round of the kernel.
@@ -174,10 +175,10 @@ impl Walk {
         Ok(walk)
     }
 
-    /// Goes through each buffer in an order of its own, and through as much of it as that covers.
+    /// Accesses each buffer in its own random order, and only the lines of that order.
     fn shuffle(&mut self, seed: u64) {
         let shuffled = |lines: &mut Range<usize>| {
-            let order = Order::new(lines.len(), seed.wrapping_add(lines.start as u64));
+            let order = VisitOrder::new(lines.len(), seed.wrapping_add(lines.start as u64));
             lines.end = lines.start + order.lines().min(lines.len());
             Batches::new(order)
         };
@@ -186,12 +187,12 @@ impl Walk {
         self.orders = Some(orders);
     }
 
-    /// The kernel that walks.
+    /// The kernel.
     pub const fn kernel(&self) -> Kernel {
         self.kernel
     }
 
-    /// The memory, to measure something else with it.
+    /// Returns the memory for another measurement.
     pub fn into_region(self) -> Region {
         self.region
     }
@@ -201,20 +202,20 @@ impl Walk {
         &self.region
     }
 
-    /// Goes on by some 256 KiB; gives back how many lines that were.
+    /// Accesses about 256 KiB; returns the number of lines.
     ///
     /// # Errors
-    /// When what was read is not what is there.
+    /// When the sum of the words read is wrong.
     #[inline]
     pub fn chunk(&mut self) -> Result<u64, Fault> {
         self.advance(CHUNK_LINES)
     }
 
-    /// Goes on by as little as the kernel can, or somewhat more than `lines`, but not past the end
-    /// of the memory; gives back how many lines that were.
+    /// Accesses `lines` lines, rounded up to whole rounds of the kernel, but not beyond the end of
+    /// the memory; returns the number of lines.
     ///
     /// # Errors
-    /// As of [`Walk::chunk`].
+    /// The errors of [`Walk::chunk`].
     pub fn advance(&mut self, lines: usize) -> Result<u64, Fault> {
         match self.orders.take() {
             None => self.advance_in_order(lines),
@@ -237,7 +238,7 @@ impl Walk {
         let read = per_buffer(self.loads, self.read.len());
         let write = per_buffer(self.stores, 1);
         let groups = rounds * self.kernel.groups_in_round();
-        // A kernel that only loads, or only stores, takes unit after unit.
+        // A kernel that only loads, or only stores, has groups of one unit.
         let alone = if self.loads == 0 || self.stores == 0 { self.loads + self.stores } else { 1 };
         let start = self.region.start();
         let at =
@@ -342,7 +343,8 @@ impl Walk {
         Ok(())
     }
 
-    /// Checks that all stored lines hold their word, and no other line does.
+    /// Checks that each line of the store buffer contains the word of the last pass that stored it,
+    /// or the initial contents.
     ///
     /// # Errors
     ///
@@ -431,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn any_share_of_reads_is_read_and_written() {
+    fn every_share_of_reads_is_verified() {
         for traffic in shares() {
             let kernel = Kernel::best_here(&traffic).unwrap();
             let mut walk = Walk::new(region(1), &traffic, Pattern::Sequential, kernel, 9).unwrap();
@@ -453,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kernel_reads_and_writes_what_it_says() {
+    fn every_kernel_issues_its_traffic() {
         for (kernel, traffic, pattern) in all() {
             let mut walk = Walk::new(region(1), &traffic, pattern, kernel, 3).unwrap();
             // Some passes and a part of one.
@@ -469,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_word_is_found_wherever_it_is() {
+    fn a_wrong_word_is_detected_at_any_line() {
         for (kernel, traffic, pattern) in all() {
             let mut walk = Walk::new(region(1), &traffic, pattern, kernel, 5).unwrap();
             let buffers = walk.read.clone();
@@ -496,8 +498,8 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_order_is_found() {
-        // Two words that change places: their sum alone would not tell.
+    fn exchanged_words_are_detected() {
+        // Two words are exchanged: a plain sum of all words would not change.
         let kernel = Kernel::best(Isa::available()[0], &Traffic::READ).unwrap();
         let mut walk =
             Walk::new(region(1), &Traffic::READ, Pattern::Sequential, kernel, 5).unwrap();

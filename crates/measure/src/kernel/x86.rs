@@ -1,8 +1,8 @@
 //! The loops of x86-64.
 //!
-//! Each is the same text for all instruction sets, of pieces that differ: what loads a line and
-//! adds it to the sum, and what stores one. The assembler repeats the pieces, with `il_at` as the
-//! distance of the line from where the unit begins.
+//! A loop has the same text for all instruction sets, with two pieces that differ: one loads a line
+//! and adds it to the sum, the other stores a line. The assembler repeats the pieces, with `il_at`
+//! as the offset of the line in the unit.
 
 #![expect(unsafe_code, reason = "loops are written in assembly")]
 
@@ -122,7 +122,7 @@ macro_rules! unit {
     };
 }
 
-/// A piece for each line of a unit, all in a row.
+/// A piece for each line of a unit, with all lines consecutive.
 macro_rules! row {
     ($piece:expr) => {
         concat!(
@@ -133,7 +133,7 @@ macro_rules! row {
     };
 }
 
-/// Goes on to the next unit: at the end of a page, past the others that were gone through with it.
+/// Advances to the next unit: at the end of a page, the pages accessed in parallel are skipped.
 macro_rules! advance {
     ($at:literal, $skip:literal) => {
         concat!(
@@ -157,7 +157,7 @@ macro_rules! advance {
     };
 }
 
-/// Fetches the line ahead of the one that is loaded.
+/// Prefetches a line ahead of the loaded line.
 macro_rules! ahead {
     ($from:literal) => {
         concat!(
@@ -176,7 +176,7 @@ macro_rules! ahead {
     };
 }
 
-/// Fetches the line ahead of the one that is stored, to own it.
+/// Prefetches a line ahead of the stored line, for ownership.
 macro_rules! own {
     ($to:literal) => {
         concat!(".if {own}\nprefetchw [", $to, " + il_at + {own}]\n.endif")
@@ -213,7 +213,7 @@ macro_rules! loops {
                 kernel(Act::Write, PAST, shape, write::<LINES, PAGES, PAST, OWN>)
             }
 
-            /// A kernel that loads, from so many buffers, and stores.
+            /// A kernel that loads, from the given number of buffers, and stores.
             pub(in super::super) fn mixer<
                 const BUFFERS: usize,
                 const PAST: usize,
@@ -239,7 +239,7 @@ macro_rules! loops {
             /// Loads only.
             ///
             /// # Safety
-            /// As of [`Run`].
+            /// The conditions of [`Run`].
             pub(in super::super) unsafe fn read<
                 const LINES: usize,
                 const PAGES: usize,
@@ -249,7 +249,7 @@ macro_rules! loops {
                 job: &mut Job,
             ) {
                 let at: *mut Job = job;
-                // SAFETY: it reads what the job promises to be there, and writes its sum.
+                // SAFETY: reads only the mapped buffer of the job, and writes its sum.
                 unsafe {
                     asm!(
                         $isa!(zero),
@@ -273,7 +273,7 @@ macro_rules! loops {
             /// Stores only.
             ///
             /// # Safety
-            /// As of [`Run`].
+            /// The conditions of [`Run`].
             pub(in super::super) unsafe fn write<
                 const LINES: usize,
                 const PAGES: usize,
@@ -282,7 +282,7 @@ macro_rules! loops {
             >(
                 job: &mut Job,
             ) {
-                // SAFETY: it writes what the job promises to be there for it.
+                // SAFETY: writes only the buffer of the job, which no other thread uses.
                 unsafe {
                     asm!(
                         $isa!(spread),
@@ -310,7 +310,7 @@ macro_rules! loops {
             /// Loads and stores.
             ///
             /// # Safety
-            /// As of [`Run`].
+            /// The conditions of [`Run`].
             pub(in super::super) unsafe fn both<
                 const BUFFERS: usize,
                 const LINES: usize,
@@ -324,7 +324,7 @@ macro_rules! loops {
                 job: &mut Job,
             ) {
                 let at: *mut Job = job;
-                // SAFETY: it reads and writes what the job promises to be there, and its sum.
+                // SAFETY: reads and writes only buffers of the job, and its sum.
                 unsafe {
                     asm!(
                         $isa!(zero),
@@ -375,8 +375,8 @@ macro_rules! loops {
                 }
             }
 
-            /// Loads the lines at these distances from the first buffer, adds them to the
-            /// sum, and fetches those of a later batch.
+            /// Loads the lines at these offsets of the first buffer, adds them to the sum, and
+            /// prefetches the lines of a later batch.
             ///
             /// # Safety
             /// The lines are in the buffer.
@@ -386,7 +386,7 @@ macro_rules! loops {
                 ahead: &[usize; BATCH],
             ) {
                 let at: *mut Job = job;
-                // SAFETY: it reads what the caller promises to be there, and writes the sum.
+                // SAFETY: reads only mapped lines (the contract of the caller), and writes the sum.
                 unsafe {
                     asm!(
                         $isa!(resume),
@@ -416,16 +416,16 @@ macro_rules! loops {
                 }
             }
 
-            /// Stores to the lines at these distances from the buffer.
+            /// Stores to the lines at these offsets of the buffer.
             ///
             /// # Safety
-            /// The lines are in the buffer, and nobody else uses them.
+            /// The lines are in the buffer, and no other thread uses them.
             pub(in super::super) unsafe fn scatter<const PAST: usize>(
                 job: &mut Job,
                 lines: &[usize; BATCH],
                 ahead: &[usize; BATCH],
             ) {
-                // SAFETY: it writes what the caller promises to be there for it.
+                // SAFETY: writes only lines that no other thread uses (the contract of the caller).
                 unsafe {
                     asm!(
                         $isa!(spread),
@@ -476,8 +476,7 @@ macro_rules! of {
 }
 pub(super) use of;
 
-/// Waits until stores past the caches are on their way, in their order: before anything else is
-/// done with that memory.
+/// Orders non-temporal stores before all later stores.
 pub(super) fn fence() {
     // SAFETY: every x86-64 has the instruction; it touches no memory.
     unsafe { std::arch::x86_64::_mm_sfence() };

@@ -1,0 +1,355 @@
+//! `interleaf extend --plan`: the efficiency at other budgets and on other drives, from the
+//! statistics of runs (`--stats FILE`), a record of `bench compare`, or a trace.
+//!
+//! A trace gives the traffic at every budget. Without it the traffic of the runs is interpolated:
+//! one run gives a line to the footprint, where nothing is read, and each further run a point.
+
+use interleaf_console::Failure;
+use interleaf_model::units::Bytes;
+use interleaf_plan::{
+    access::Trace,
+    drive::{Drive, PAGE_BYTES, PageLatency},
+    forecast::{Model, Run},
+    miss_curve::{MissCurve, Point, Traffic},
+    replacement::Replacement,
+    shards::{SAMPLE_BLOCKS, Sample},
+};
+use interleaf_record::{
+    bench_compare::{self, BenchCompareDocument},
+    extend::{
+        CurveRow, EnoughRow, ExtendDocument, FORECAST_SCHEMA, ForecastDocument, ForecastRow, SCHEMA,
+    },
+    figure::{Figure, Scale, Series, SeriesKind},
+    rounded,
+};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// Budgets of the forecast, and of the curve of a trace: parts of the footprint.
+const PARTS: u64 = 8;
+const STEPS: u32 = 32;
+
+/// Blocks in the scaled-down cache of optimal replacement.
+const SAMPLE: usize = 4096;
+
+/// The efficiency that is enough.
+const ENOUGH: f64 = 0.9;
+
+const HINT: &str = "give the file of `extend --stats FILE`, a record of `bench compare -o FILE` or \
+                    a trace (docs/extend.md)";
+
+/// The inputs of a forecast.
+#[derive(Clone, Debug, Default)]
+pub struct ForecastOptions {
+    /// Statistics, records and traces.
+    pub files: Vec<PathBuf>,
+    /// Names or files of drives; all built-in drives if it is empty.
+    pub drives: Vec<String>,
+    /// Stores to measure: the drive that the runs used.
+    pub stores: Vec<PathBuf>,
+    /// The memory that the program touches.
+    pub footprint: Option<Bytes>,
+}
+
+/// The runs and the trace of the files.
+///
+/// The footprint is that of a record; statistics have none.
+#[derive(Debug, Default)]
+struct Inputs {
+    runs: Vec<Run>,
+    trace: Option<Trace>,
+    footprint_bytes: Option<u64>,
+    notes: Vec<String>,
+}
+
+/// Computes the forecast.
+///
+/// # Errors
+/// When a file is none of the three kinds, the footprint is not known, or a drive is unknown.
+pub fn forecast(options: &ForecastOptions) -> Result<ForecastDocument, Failure> {
+    let mut inputs = Inputs::default();
+    for path in &options.files {
+        read(path, &mut inputs)?;
+    }
+    let footprint = options.footprint.map(|footprint| footprint.get());
+    let curve = curve(&mut inputs, footprint)?;
+    let base = base(options, &inputs)?;
+    let names = match options.drives.is_empty() {
+        true => interleaf_catalog::drive_names(),
+        false => options.drives.clone(),
+    };
+    let mut drives = vec![base];
+    for name in &names {
+        drives.push(interleaf_catalog::drive(name)?);
+    }
+    let model = inputs.runs.first().map(|run| Model::of_run(run, &curve, &drives[0]));
+    Ok(document(options, &inputs, &curve, model.as_ref(), &drives))
+}
+
+/// Reads a file of one of the three kinds.
+fn read(path: &Path, inputs: &mut Inputs) -> Result<(), Failure> {
+    let text = interleaf_catalog::document(path, HINT)?;
+    let name = path.display();
+    if !text.trim_start().starts_with('{') {
+        let trace = Trace::parse(&name.to_string(), &text);
+        inputs.trace = Some(trace.map_err(|why| Failure::new(why.to_string(), HINT))?);
+        return Ok(());
+    }
+    let wrong = |why: serde_json::Error| Failure::new(format!("{name}: {why}"), HINT);
+    let value: Value = serde_json::from_str(&text).map_err(wrong)?;
+    match value["schema"].as_str() {
+        Some(SCHEMA) => {
+            let stats: ExtendDocument = serde_json::from_value(value).map_err(wrong)?;
+            inputs.runs.push(of_stats(&stats));
+            inputs.notes.push(format!(
+                "{name}: compute time is the elapsed time without the stalls of the threads"
+            ));
+            Ok(())
+        }
+        Some(bench_compare::SCHEMA) => {
+            let record: BenchCompareDocument = serde_json::from_value(value).map_err(wrong)?;
+            of_comparison(&name.to_string(), &record, inputs)
+        }
+        other => {
+            let other = other.unwrap_or("none");
+            Err(Failure::new(format!("{name}: schema: no forecast is made of \"{other}\""), HINT))
+        }
+    }
+}
+
+fn of_stats(stats: &ExtendDocument) -> Run {
+    let total = &stats.total;
+    let major = total.faults.saturating_sub(total.soft_faults) as f64;
+    let demand = total.read_bytes as f64 / PAGE_BYTES - total.prefetched_pages as f64;
+    Run {
+        budget_bytes: stats.dram_bytes,
+        seconds: stats.elapsed_s,
+        dram_s: None,
+        stall_s: total.stall_s,
+        // Stalls are summed over threads, whose number is not recorded: at least as many stalled.
+        threads: (total.stall_s / stats.elapsed_s.max(1e-9)).ceil().clamp(1.0, 4096.0) as u32,
+        traffic: Traffic {
+            read_bytes: total.read_bytes as f64,
+            written_bytes: total.written_bytes as f64,
+        },
+        demand_reads: demand.clamp(0.0, major),
+    }
+}
+
+/// The run of the pager with the smallest footprint that exceeds the budget.
+fn of_comparison(
+    name: &str,
+    record: &BenchCompareDocument,
+    inputs: &mut Inputs,
+) -> Result<(), Failure> {
+    let first = record.rows.first().map_or("", |row| row.pattern.as_str());
+    if let Some(other) = record.rows.iter().find(|row| row.pattern != first) {
+        return Err(Failure::new(
+            format!("{name}: rows of {first} and of {}: which of them is meant?", other.pattern),
+            "record one pattern with `bench compare --workload NAME -o FILE`",
+        ));
+    }
+    let of =
+        |way: &str, ratio: f64| record.rows.iter().find(|row| row.way == way && row.ratio == ratio);
+    let pager = record
+        .rows
+        .iter()
+        .filter(|row| row.way == "pager" && row.footprint_bytes > record.dram_bytes)
+        .min_by_key(|row| row.footprint_bytes);
+    let run = pager.and_then(|pager| {
+        let traffic = Traffic {
+            read_bytes: pager.read_bytes? as f64,
+            written_bytes: pager.written_bytes? as f64,
+        };
+        Some(Run {
+            budget_bytes: record.dram_bytes,
+            seconds: pager.round_s?,
+            dram_s: Some(of("dram", pager.ratio)?.round_s?),
+            stall_s: 0.0,
+            threads: record.threads,
+            traffic,
+            demand_reads: 0.0,
+        })
+    });
+    let run = run.ok_or_else(|| {
+        let problem = format!("{name}: rows: none of the pager and of dram above the budget");
+        Failure::new(problem, "record both with --ways dram,pager --ratio 2")
+    })?;
+    inputs.footprint_bytes = pager.map(|row| row.footprint_bytes);
+    inputs.runs.push(run);
+    Ok(())
+}
+
+/// The traffic by budget: of the trace, or through the runs.
+fn curve(inputs: &mut Inputs, footprint: Option<u64>) -> Result<MissCurve, Failure> {
+    if let Some(trace) = &inputs.trace {
+        inputs.notes.push("traffic of other budgets: optimal replacement on the trace".into());
+        return Ok(MissCurve::of_trace(trace, Replacement::Optimal, STEPS, SAMPLE));
+    }
+    let footprint = footprint.or(inputs.footprint_bytes).ok_or_else(|| {
+        Failure::new(
+            "--plan: statistics do not have the memory that the program touches",
+            "add --footprint SIZE, or a trace as a second --plan FILE",
+        )
+    })?;
+    if let Some(run) = inputs.runs.iter().find(|run| run.budget_bytes >= footprint) {
+        return Err(Failure::new(
+            format!(
+                "--footprint {}: the run had a budget of {}",
+                Bytes::new(footprint),
+                Bytes::new(run.budget_bytes)
+            ),
+            "plan from a run whose footprint exceeds its budget",
+        ));
+    }
+    inputs.notes.push(
+        "traffic of other budgets: a line from the traffic of the run to 0 at the footprint, as \
+         for loops and for uniform random access"
+            .into(),
+    );
+    let point = |run: &Run| Point { budget_bytes: run.budget_bytes, traffic: run.traffic };
+    Ok(MissCurve::of_points(footprint, inputs.runs.iter().map(point).collect()))
+}
+
+/// The drive of the runs: measured, or the rate at which threads waited for its bytes.
+fn base(options: &ForecastOptions, inputs: &Inputs) -> Result<Drive, Failure> {
+    if !options.stores.is_empty() {
+        return super::measured_drive(&options.stores, false);
+    }
+    let rate = inputs.runs.first().map_or(1e9, |run| {
+        run.traffic.bytes() / (run.seconds - run.compute_s()).max(1e-9)
+    });
+    // Without traffic any rate gives the same forecast.
+    let rate = rate.max(1.0);
+    Ok(Drive {
+        name: "of the run".into(),
+        does: "bytes of the run for the time that it took longer than in DRAM".into(),
+        read_rate: rate,
+        write_rate: rate,
+        both_rate: rate,
+        pages: vec![PageLatency { depth: 1.0, seconds: PAGE_BYTES / rate }],
+        sources: vec![("all".into(), "derived".into())],
+    })
+}
+
+/// Budgets from an eighth of the footprint to all of it.
+fn budgets(curve: &MissCurve) -> impl Iterator<Item = u64> {
+    let footprint = curve.footprint_bytes();
+    (1..=PARTS).map(move |part| footprint / PARTS * part)
+}
+
+fn document(
+    options: &ForecastOptions,
+    inputs: &Inputs,
+    curve: &MissCurve,
+    model: Option<&Model>,
+    drives: &[Drive],
+) -> ForecastDocument {
+    let mut rows = vec![];
+    let mut enough = vec![];
+    for (at, drive) in drives.iter().enumerate() {
+        let is_same = at == 0;
+        for budget in budgets(curve) {
+            let found = model.map(|model| model.forecast(curve, drive, is_same, budget));
+            let seconds = found.map_or(drive.transfer_s(curve.at(budget)), |it| it.seconds);
+            rows.push(ForecastRow {
+                drive: drive.name.clone(),
+                dram_bytes: budget,
+                seconds: rounded(seconds),
+                efficiency: found.map(|it| rounded(it.efficiency)),
+            });
+        }
+        enough.extend(model.map(|model| {
+            let dram_bytes = model.enough(curve, drive, is_same, ENOUGH);
+            let share = rounded(dram_bytes as f64 / curve.footprint_bytes().max(1) as f64);
+            EnoughRow { drive: drive.name.clone(), efficiency: ENOUGH, dram_bytes, share }
+        }));
+    }
+    let mut notes = inputs.notes.clone();
+    notes.extend(drives.iter().flat_map(|drive| {
+        drive
+            .sources
+            .iter()
+            .filter(|(_, source)| source.starts_with("assumed"))
+            .map(|(field, source)| format!("{}: {field}: {source}", drive.name))
+    }));
+    let curve = curve_rows(inputs, curve, model);
+    ForecastDocument {
+        schema: FORECAST_SCHEMA.into(),
+        inputs: options.files.iter().map(|path| path.display().to_string()).collect(),
+        footprint_bytes: curve.last().map_or(0, |row| row.dram_bytes),
+        compute_s: model.map(|model| rounded(model.compute_s)),
+        overlap: model.map(|model| rounded(model.overlap)),
+        overhead_us_per_mb: model.map(|model| rounded(1e12 * model.overhead_s)),
+        figures: vec![curve_figure(&curve), efficiency_figure(&rows)],
+        curve,
+        rows,
+        enough,
+        notes,
+    }
+}
+
+fn curve_rows(inputs: &Inputs, curve: &MissCurve, model: Option<&Model>) -> Vec<CurveRow> {
+    let sampled = inputs.trace.as_ref().map(|trace| {
+        let sample = Sample::new(&trace.touches, trace.distinct_blocks(), SAMPLE_BLOCKS);
+        (sample.histogram(), trace.block_bytes)
+    });
+    let points = curve.points().iter().map(|point| {
+        let traffic = model.map_or(point.traffic, |it| it.traffic(curve, point.budget_bytes));
+        CurveRow {
+            dram_bytes: point.budget_bytes,
+            read_bytes: traffic.read_bytes as u64,
+            written_bytes: traffic.written_bytes as u64,
+            lru_miss_ratio: sampled.as_ref().map(|(histogram, block)| {
+                rounded(histogram.miss_ratio((point.budget_bytes / block) as usize))
+            }),
+        }
+    });
+    points.collect()
+}
+
+const MIB: f64 = (1 << 20) as f64;
+
+/// The miss ratio curve, in bytes.
+fn curve_figure(rows: &[CurveRow]) -> Figure {
+    let points = |of: fn(&CurveRow) -> u64| {
+        rows.iter().map(move |row| (row.dram_bytes as f64 / MIB, of(row) as f64 / MIB))
+    };
+    Figure {
+        id: "traffic".into(),
+        title: "Traffic of the drive by budget".into(),
+        x_label: "DRAM, MiB".into(),
+        y_label: "traffic, MiB".into(),
+        y_from: 0.0,
+        scale: Scale::Linear,
+        categories: vec![],
+        series: vec![
+            Series::new("read", SeriesKind::Line, 0, points(|row| row.read_bytes)),
+            Series::new("written", SeriesKind::Line, 1, points(|row| row.written_bytes)),
+        ],
+        caption: "With the factor of the run for its replacement policy.".into(),
+    }
+}
+
+/// Efficiency by budget, a line for each drive.
+fn efficiency_figure(rows: &[ForecastRow]) -> Figure {
+    let mut names: Vec<&str> = rows.iter().map(|row| row.drive.as_str()).collect();
+    names.dedup();
+    let series = names.into_iter().enumerate().map(|(group, name)| {
+        let own = rows.iter().filter(|row| row.drive == name);
+        let points: Vec<(f64, f64)> =
+            own.filter_map(|row| Some((row.dram_bytes as f64 / MIB, row.efficiency?))).collect();
+        Series::new(name, SeriesKind::Line, group, points)
+    });
+    Figure {
+        id: "efficiency".into(),
+        title: "Efficiency by budget and drive".into(),
+        x_label: "DRAM, MiB".into(),
+        y_label: "speed, of DRAM only".into(),
+        y_from: 0.0,
+        scale: Scale::Linear,
+        categories: vec![],
+        series: series.collect(),
+        caption: "By the planner, from the run.".into(),
+    }
+}

@@ -1,0 +1,92 @@
+//! Static programs on swap with hints: their results equal those in memory, and no swap file or
+//! control group remains.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use interleaf_launch::extend::SteeredSwap;
+use interleaf_linux::{place::journal::Journal, root::Root};
+use interleaf_pager::swap_hints::group::HintedGroup;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{self, Command, Stdio},
+    sync::{Mutex, PoisonError},
+    thread,
+};
+
+const MIB: u64 = 1 << 20;
+
+/// Serializes the tests, since a control group is named after its process.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Compiles the test program as a static executable.
+fn program(folder: &Path) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/sweep.c");
+    let program = folder.join("sweep");
+    let made = Command::new("cc").args(["-O2", "-static", "-o"]).arg(&program).arg(source).status();
+    assert!(made.unwrap().success());
+    program
+}
+
+fn command(program: &Path, mib: &str) -> Command {
+    let mut command = Command::new(program);
+    command.args([mib, "2"]).stdout(Stdio::piped());
+    command
+}
+
+/// True if the kernel swaps to a file of this process.
+fn has_swap() -> bool {
+    let name = format!(".interleaf-swap-{}-", process::id());
+    fs::read_to_string("/proc/swaps").unwrap().contains(&name)
+}
+
+/// True if this process has a control group.
+fn has_group() -> bool {
+    let name = format!("interleaf-extend-{}", process::id());
+    let trees = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+    trees.iter().any(|tree| Path::new(tree).join(&name).exists())
+}
+
+#[test]
+fn a_static_program_computes_the_same() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let program = program(folder.path());
+    let expected = command(&program, "160").output().unwrap();
+    let root = Root::live();
+    let (mut journal, _) = Journal::open(&root).unwrap();
+    let swap = SteeredSwap::begin(&root, &mut journal, folder.path(), 64 * MIB, 256 * MIB).unwrap();
+    assert!(has_swap() && has_group());
+    let start = || command(&program, "160").spawn().unwrap();
+    let mut child = swap.group().run_inside(start).unwrap();
+    let mut hinted = HintedGroup::new(swap.group().processes_file(), 64 * MIB);
+    while child.try_wait().unwrap().is_none() {
+        thread::sleep(hinted.scan());
+    }
+    let output = child.wait_with_output().unwrap();
+    let (ahead, out) = hinted.hinted();
+    assert_eq!((output.status, output.stdout), (expected.status, expected.stdout));
+    // Only lower bounds: the kernel may have swapped some pages by itself.
+    assert!(ahead > 0 && out > 0, "{ahead} ahead, {out} out");
+    journal.close().unwrap();
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "the program");
+    assert!(!has_swap() && !has_group());
+}
+
+#[test]
+fn a_store_without_swap_is_refused() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let root = Root::live();
+    let (mut journal, _) = Journal::open(&root).unwrap();
+    let mut refused = |store: &Path, bytes| {
+        SteeredSwap::begin(&root, &mut journal, store, MIB, bytes).map(drop).unwrap_err()
+    };
+    let file = tempfile::NamedTempFile::new_in(".").unwrap();
+    let why = refused(file.path(), MIB);
+    assert!(why.to_string().ends_with("is no folder"), "{why}");
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let why = refused(folder.path(), 1 << 50);
+    assert!(why.why.starts_with("no swap there: "), "{why}");
+    journal.close().unwrap();
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
