@@ -25,7 +25,7 @@ use std::{
 use interleaf_linux::{
     machine::damon::{self, probe},
     place::{
-        actuator::{Actuator, Followed, Goal, Scope, Setting, Way, choose},
+        actuator::{Actuator, ActuatorKind, Followed, Goal, Scope, Setting, choose},
         journal::Journal,
     },
     root::Root,
@@ -45,9 +45,9 @@ const FOLLOWS: u32 = 600;
 const USAGE: &str = "actuate [PID..] --way WAY --weights 60:40 [--then 20:80].. [--hottest] \
     [--rate 64MiB] [--leave] [--panic] [--follows N] [--stay N] [--until WORD] [--within POINTS]";
 
-struct Args {
+struct ActuateArgs {
     pids: Vec<u32>,
-    way: Option<Way>,
+    kind: Option<ActuatorKind>,
     weights: Vec<String>,
     order: Order,
     rate: Option<u64>,
@@ -72,10 +72,10 @@ pub fn main(args: impl Iterator<Item = String>, out: &mut impl Write) -> ExitCod
     }
 }
 
-fn parse(mut args: impl Iterator<Item = String>) -> Option<Args> {
-    let mut found = Args {
+fn parse(mut args: impl Iterator<Item = String>) -> Option<ActuateArgs> {
+    let mut found = ActuateArgs {
         pids: vec![],
-        way: None,
+        kind: None,
         weights: vec![],
         order: Order::Interleave,
         rate: None,
@@ -88,7 +88,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Option<Args> {
     };
     while let Some(arg) = args.next() {
         match arg.as_str() {
-            "--way" => found.way = Some(Way::named(&args.next()?)?),
+            "--way" => found.kind = Some(ActuatorKind::named(&args.next()?)?),
             "--weights" | "--then" => found.weights.push(args.next()?),
             "--hottest" => found.order = Order::HottestFirst,
             "--rate" => {
@@ -108,7 +108,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Option<Args> {
 }
 
 /// The goal for weights such as `60:40`, of the nodes from 0.
-fn goal(args: &Args, weights: &str) -> io::Result<Goal> {
+fn goal(args: &ActuateArgs, weights: &str) -> io::Result<Goal> {
     let weights: Result<Vec<u32>, _> = weights.split(':').map(str::parse).collect();
     let weights = weights.map_err(io::Error::other)?;
     Ok(Goal {
@@ -130,7 +130,7 @@ fn probed(root: &Root, out: &mut impl Write) -> io::Result<Option<probe::Probed>
     }
 }
 
-fn actuate(args: &Args, out: &mut impl Write) -> io::Result<()> {
+fn actuate(args: &ActuateArgs, out: &mut impl Write) -> io::Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
     flag::register(SIGTERM, Arc::clone(&stop))?;
     let root = Root::live();
@@ -145,11 +145,11 @@ fn actuate(args: &Args, out: &mut impl Write) -> io::Result<()> {
     for choice in ranked.available.iter().chain(&ranked.missing) {
         writeln!(out, "choice {choice}")?;
     }
-    let way = args.way.or(ranked.available.first().map(|choice| choice.way));
-    let way = way.ok_or_else(|| io::Error::other("there is no way"))?;
+    let kind = args.kind.or(ranked.available.first().map(|choice| choice.kind));
+    let kind = kind.ok_or_else(|| io::Error::other("there is no way"))?;
     let setting = Setting { leave: args.leave, ..Setting::new(&root, journal, scope) };
-    let mut actuator = way.build(setting.clone(), &kernel.unwrap_or_default());
-    let told = |why: interleaf_linux::place::actuator::ActuatorError| {
+    let mut actuator = kind.build(setting.clone(), &kernel.unwrap_or_default());
+    let failure = |why: interleaf_linux::place::actuator::ActuatorError| {
         io::Error::other(format!("{why}\nhint: {}", why.hint()))
     };
     let mut goals = vec![];
@@ -157,12 +157,12 @@ fn actuate(args: &Args, out: &mut impl Write) -> io::Result<()> {
         goals.push((weights, goal(args, weights)?));
     }
     for (weights, goal) in &goals {
-        actuator.set(goal).map_err(told)?;
+        actuator.set(goal).map_err(failure)?;
         let start = Instant::now();
-        writeln!(out, "{}: {}", actuator.name(), actuator.describe())?;
+        writeln!(out, "{}: {}", actuator.kind().name(), actuator.describe())?;
         let mut in_a_row = 0;
-        for look in 1.. {
-            if look > args.follows {
+        for period in 1.. {
+            if period > args.follows {
                 return Err(io::Error::other(format!("{weights} is not reached")));
             }
             in_a_row = match follow(&mut *actuator, &setting, goal, out)?.off_points {

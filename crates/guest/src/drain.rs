@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_fed_is_summed() {
+    fn fed_traffic_is_summed() {
         let socket = std::env::temp_dir().join(format!("interleaf-drain-{}", std::process::id()));
         let listener = UnixListener::bind(&socket).unwrap();
         let path = socket.clone();
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_arguments_are_told() {
+    fn wrong_arguments_are_reported() {
         for wrong in [&["/tmp/x"][..], &["/tmp/x", "5"]] {
             let mut out = vec![];
             let _ = main(wrong.iter().map(ToString::to_string), &mut out);

@@ -90,7 +90,7 @@ impl Feeder {
 
     /// Writes the lines if a listener exists. Lines without a listener are dropped, since a later
     /// listener would take them for traffic of one moment.
-    pub(crate) fn say(&mut self, all: &[Fed]) {
+    pub(crate) fn send(&mut self, all: &[Fed]) {
         let done = lines(all).and_then(|text| {
             let mut stream = match self.stream.take() {
                 Some(stream) => stream,
@@ -145,27 +145,27 @@ mod tests {
     }
 
     #[test]
-    fn who_listens_may_come_and_go() {
+    fn listeners_may_come_and_go() {
         let name = format!("interleaf-feed-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
         let mut feeder = Feeder::new(path.clone());
         let fed = |read_bytes| [Fed { read_bytes, ..Fed::default() }];
-        feeder.say(&fed(1));
+        feeder.send(&fed(1));
         for read_bytes in [2, 3] {
             let listener = UnixListener::bind(&path).unwrap();
             // The first write discovers that the last listener is gone.
-            feeder.say(&fed(0));
-            feeder.say(&fed(read_bytes));
+            feeder.send(&fed(0));
+            feeder.send(&fed(read_bytes));
             let mut lines = BufReader::new(listener.accept().unwrap().0).lines();
-            let heard: Fed = loop {
-                let heard: Fed = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
-                if heard.read_bytes > 0 {
-                    break heard;
+            let received: Fed = loop {
+                let received: Fed = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+                if received.read_bytes > 0 {
+                    break received;
                 }
             };
-            assert_eq!(heard.read_bytes, read_bytes);
+            assert_eq!(received.read_bytes, read_bytes);
             std::fs::remove_file(&path).unwrap();
         }
-        feeder.say(&fed(4));
+        feeder.send(&fed(4));
     }
 }

@@ -105,16 +105,16 @@ mod tests {
         fs::write(folder.join("a"), "").unwrap();
         fs::write(folder.join("c"), "\n").unwrap();
         std::os::unix::fs::symlink(&folder, folder.join("d")).unwrap();
-        let said = dump(&folder);
+        let dumped = dump(&folder);
         let missing = dump(&folder.join("none")).unwrap_err().to_string();
         fs::remove_dir_all(&folder).unwrap();
         let lines = ["a:", "b/none/:", "b/two: 1", "b/two: ", "b/two: 2", "c: "];
-        assert_eq!(said.unwrap(), lines.join("\n"));
+        assert_eq!(dumped.unwrap(), lines.join("\n"));
         assert!(missing.contains("/none: No such file"), "{missing}");
     }
 
     #[test]
-    fn a_pattern_stands_for_what_there_is() {
+    fn a_pattern_expands_to_existing_files() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let text = read_all(&root.join("s*c/l*.rs")).unwrap();
         let lib = root.join("src/lib.rs");

@@ -61,19 +61,19 @@ fn serve() -> io::Result<()> {
         })?;
     }
     let mut port = OpenOptions::new().write(true).open(PORT)?;
-    let mut say = |line: Line| writeln!(port, "{line}");
-    say(Line::Release(uname().release().to_string_lossy().into_owned()))?;
+    let mut report = |line: Line| writeln!(port, "{line}");
+    report(Line::Release(uname().release().to_string_lossy().into_owned()))?;
     let steps = step::parse(&fs::read_to_string("/steps")?).map_err(io::Error::other)?;
     let mut started = Started(BTreeMap::new());
     for (at, step) in steps.iter().enumerate() {
-        say(Line::Step(at + 1, step.to_string()))?;
+        report(Line::Step(at + 1, step.to_string()))?;
         let (shown, ending) = started.take(step);
         for line in shown.lines() {
-            say(Line::Output(line.to_string()))?;
+            report(Line::Output(line.to_string()))?;
         }
-        say(Line::End(at + 1, ending))?;
+        report(Line::End(at + 1, ending))?;
     }
-    say(Line::Off)
+    report(Line::Off)
 }
 
 /// The programs started by steps, by name.
@@ -82,7 +82,7 @@ struct Started(BTreeMap<String, Program>);
 struct Program {
     child: Child,
     /// Number of lines up to the last awaited line.
-    heard: usize,
+    lines_seen: usize,
 }
 
 impl Started {
@@ -148,7 +148,7 @@ impl Started {
         let out = File::create(output(name))?;
         let mut command = command(words);
         let child = command.stdout(out.try_clone()?).stderr(out).spawn()?;
-        self.0.insert(name.to_string(), Program { child, heard: 0 });
+        self.0.insert(name.to_string(), Program { child, lines_seen: 0 });
         Ok(())
     }
 
@@ -163,8 +163,8 @@ impl Started {
             let ended = program.child.try_wait()?;
             // Read after `try_wait`, since the line may be the last before the exit.
             let printed = printed(name)?;
-            if let Some(at) = printed.lines().skip(program.heard).position(is_awaited) {
-                program.heard += at + 1;
+            if let Some(at) = printed.lines().skip(program.lines_seen).position(is_awaited) {
+                program.lines_seen += at + 1;
                 return Ok(());
             }
             if let Some(status) = ended {
@@ -196,8 +196,10 @@ fn until(path: &Path, text: &str) -> io::Result<()> {
         match fs::read_to_string(path) {
             Ok(all) if all.contains(text) => return Ok(()),
             Ok(_) => {}
-            // A kernel file that is busy at the moment, as DAMON's files may be.
+            // A kernel file that is busy at the moment, as DAMON's files may be, or the file of a
+            // device that the kernel has not found yet.
             Err(why) if why.kind() == io::ErrorKind::ResourceBusy => {}
+            Err(why) if why.kind() == io::ErrorKind::NotFound => {}
             Err(why) => return Err(why),
         }
         thread::sleep(POLL);

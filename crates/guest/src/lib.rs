@@ -4,8 +4,8 @@
 //! file systems, executes the steps in the file `/steps`, reports each result on the second serial
 //! port, and powers off. Under other names it provides programs for steps: `touch` places memory,
 //! `work` runs for a time that depends on the placement of its pages, `load` emulates a server's
-//! workload, `drain` sums the traffic that `load` feeds, and `actuate` migrates pages of other
-//! processes with `interleaf_linux::place::actuator`.
+//! workload, `drain` sums the traffic that `load` feeds, `actuate` migrates pages of other
+//! processes with `interleaf_linux::place::actuator`, and `drive` uses an NVMe drive.
 //!
 //! - [`step`]: the language of `/steps`.
 //! - [`report`]: the language of the second serial port. The kernel logs to the first port, so
@@ -13,6 +13,7 @@
 
 pub mod actuate;
 pub mod drain;
+pub mod drive;
 pub mod feed;
 mod files;
 pub mod init;

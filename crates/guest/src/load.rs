@@ -52,7 +52,7 @@ use interleaf_linux::{
 use memmap2::{Advice, MmapMut};
 
 use crate::{pages::Pages, touch::sweep};
-use args::Args;
+use args::LoadArgs;
 use counting::Counting;
 
 const STEP: Duration = Duration::from_millis(100);
@@ -60,11 +60,11 @@ const STEP: Duration = Duration::from_millis(100);
 /// Minimum time between two samples of the placement: a sample walks all pages and costs as much as
 /// a sweep. The minimum is a time and not a number of steps, since in a slow guest a step takes
 /// much longer than [`STEP`].
-const BETWEEN_LOOKS: Duration = Duration::from_millis(300);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(300);
 
 /// Runs the program. `args` excludes the program's name.
 pub fn main(args: impl Iterator<Item = String>, out: &mut impl Write) -> ExitCode {
-    let done = Args::parse(args).map_err(io::Error::other).and_then(|args| load(&args, out));
+    let done = LoadArgs::parse(args).map_err(io::Error::other).and_then(|args| load(&args, out));
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
@@ -75,7 +75,7 @@ pub fn main(args: impl Iterator<Item = String>, out: &mut impl Write) -> ExitCod
     }
 }
 
-fn load(args: &Args, out: &mut impl Write) -> io::Result<()> {
+fn load(args: &LoadArgs, out: &mut impl Write) -> io::Result<()> {
     let (platform, measured_on, demand) = input::read(&args.platform, &args.demand)?;
     let emulated = Emulated::new(platform, &measured_on, &demand, args.threads, &args.phases);
     let nodes = nodes(args, emulated.tiers())?;
@@ -96,7 +96,7 @@ fn load(args: &Args, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "{}", Pages(within(&mappings()?, &places.hot)))?;
     writeln!(out, "touched")?;
     out.flush()?;
-    let first = emulated.reached(0, &places.look()?.hot);
+    let first = emulated.reached(0, &places.sample()?.hot);
     let counting = Counting::new(&emulated, args, first);
     thread::scope(|scope| {
         scope.spawn(|| counting.run());
@@ -108,7 +108,7 @@ fn load(args: &Args, out: &mut impl Write) -> io::Result<()> {
 
 /// Touches the pages and updates the emulated speed, step by step.
 fn work(
-    args: &Args,
+    args: &LoadArgs,
     emulated: &Emulated,
     hot: &mut [u8],
     places: &Places,
@@ -117,20 +117,20 @@ fn work(
     let mut report = Report::create(args, emulated.tiers())?;
     let begun = Instant::now();
     let (mut before, mut done) = (begun, 0.0);
-    let mut seen = places.look()?;
-    let mut looked = begun;
+    let mut seen = places.sample()?;
+    let mut sampled = begun;
     let mut reached: Option<(usize, Reached)> = None;
     loop {
         sweep(hot);
-        if looked.elapsed() >= BETWEEN_LOOKS {
-            let now = places.look()?;
-            looked = Instant::now();
+        if sampled.elapsed() >= SAMPLE_INTERVAL {
+            let now = places.sample()?;
+            sampled = Instant::now();
             if now != seen {
                 (seen, reached) = (now, None);
             }
         }
         let phase = match &args.phase_file {
-            Some(file) => told_phase(file, emulated.phases())?,
+            Some(file) => phase_in(file, emulated.phases())?,
             None => emulated.phase(done),
         };
         let known = reached.take().filter(|(of, _)| *of == phase);
@@ -153,7 +153,7 @@ fn work(
 }
 
 /// The phase number in a file.
-fn told_phase(file: &Path, phases: usize) -> io::Result<usize> {
+fn phase_in(file: &Path, phases: usize) -> io::Result<usize> {
     let text = fs::read_to_string(file)?;
     let phase = text.trim().parse().ok().filter(|phase| *phase < phases);
     let wrong = || io::Error::other(format!("{}: no phase below {phases}: {text}", file.display()));
@@ -161,7 +161,7 @@ fn told_phase(file: &Path, phases: usize) -> io::Result<usize> {
 }
 
 /// The node of each tier.
-fn nodes(args: &Args, tiers: usize) -> io::Result<Vec<u32>> {
+fn nodes(args: &LoadArgs, tiers: usize) -> io::Result<Vec<u32>> {
     match &args.nodes {
         Some(nodes) if nodes.len() != tiers => {
             Err(io::Error::other(format!("--nodes wants a node for each of {tiers} tiers")))
@@ -213,7 +213,7 @@ struct Seen {
 }
 
 impl Places {
-    fn look(&self) -> io::Result<Seen> {
+    fn sample(&self) -> io::Result<Seen> {
         let mappings = mappings()?;
         let shares = |addresses: &Range<u64>| shares(&within(&mappings, addresses), &self.nodes);
         let cold = self.cold.as_ref().map_or(Ok(vec![0.0; self.nodes.len()]), shares)?;
@@ -240,7 +240,7 @@ struct Report {
 }
 
 impl Report {
-    fn create(args: &Args, tiers: usize) -> io::Result<Self> {
+    fn create(args: &LoadArgs, tiers: usize) -> io::Result<Self> {
         let mut file = args.report.as_ref().map(File::create).transpose()?;
         if let Some(file) = &mut file {
             let mut names = "time_s\tclock_s\tphase".to_string();
@@ -282,7 +282,7 @@ mod tests {
 
     /// Runs the program on a machine whose memory is all on node 0.
     #[test]
-    fn it_says_how_fast_it_would_be() {
+    fn the_speed_of_the_placement_is_reported() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let report = std::env::temp_dir().join(format!("interleaf-load-{}", process::id()));
         let text = format!(
@@ -291,7 +291,7 @@ mod tests {
             root.display(),
             report.display()
         );
-        let args = Args::parse(text.split_whitespace().map(String::from)).unwrap();
+        let args = LoadArgs::parse(text.split_whitespace().map(String::from)).unwrap();
         let mut out = vec![];
         load(&args, &mut out).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "pages 0:1024\ntouched\n");
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_elsewhere_are_told() {
+    fn pages_outside_of_the_tiers_are_an_error() {
         let found = NodeBytes([(0, 12288), (1, 4096)].into_iter().collect());
         assert_eq!(shares(&found, &[0, 1]).unwrap(), [0.75, 0.25]);
         assert_eq!(shares(&found, &[1, 0, 2]).unwrap(), [0.25, 0.75, 0.0]);

@@ -2,7 +2,7 @@
 
 use std::{env, io, path::Path, process::ExitCode};
 
-use interleaf_guest::{actuate, drain, init, load, touch, work};
+use interleaf_guest::{actuate, drain, drive, init, load, touch, work};
 
 fn main() -> ExitCode {
     let mut args = env::args();
@@ -10,6 +10,7 @@ fn main() -> ExitCode {
     let name = Path::new(&name).file_name().and_then(|name| name.to_str()).unwrap_or_default();
     match name {
         "drain" => drain::main(args, &mut io::stdout()),
+        "drive" => drive::main(args, &mut io::stdout()),
         "load" => load::main(args, &mut io::stdout()),
         "work" => work::main(args, &mut io::stdout()),
         "touch" => touch::main(args, &mut io::stdout()),

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_line_is_read_as_it_is_written() {
+    fn lines_are_parsed_as_printed() {
         let lines = [
             Line::Release("6.12.0".into()),
             Line::Step(1, "read /proc/version".into()),

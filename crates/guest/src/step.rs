@@ -24,7 +24,7 @@ use std::{
     time::Duration,
 };
 
-/// One step. Its text is the variant's name in lower case, then the fields in order.
+/// A step. Its text is the variant's name in lower case, then the fields in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Runs a program to its end, and shows its output.
@@ -46,7 +46,7 @@ pub enum Step {
         /// The text, with an optional leading `*`.
         text: String,
     },
-    /// Waits until a file contains a text, with the same time limit as `await`.
+    /// Waits until a file exists and contains a text, with the same time limit as `await`.
     Until { path: PathBuf, text: String },
     /// Sends a signal to a started program.
     Kill { name: String, signal: Signal },
@@ -124,11 +124,11 @@ const SIGNALS: [(&str, Signal); 8] = [
 /// The first invalid line.
 pub fn parse(text: &str) -> Result<Vec<Step>, StepError> {
     let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
-    let said = lines.filter(|(_, line)| !(line.is_empty() || line.starts_with('#')));
+    let message = lines.filter(|(_, line)| !(line.is_empty() || line.starts_with('#')));
     let step = |(line, text): (usize, &str)| {
         text.parse().map_err(|why| StepError::Line { line, why: Box::new(why) })
     };
-    said.map(step).collect()
+    message.map(step).collect()
 }
 
 impl Millis {
@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_step_is_read_as_it_is_written() {
+    fn steps_are_parsed_as_printed() {
         let steps = [
             "run touch 64MiB --weights 0:3,1:1",
             "start a touch 1MiB",
@@ -335,13 +335,13 @@ mod tests {
         ];
         for (text, expected) in table {
             let step = text.parse::<Step>().and_then(|step| step.with_pids(&pid));
-            let said = step.map_or_else(|why| why.to_string(), |step| step.to_string());
-            assert_eq!(said, expected, "{text}");
+            let message = step.map_or_else(|why| why.to_string(), |step| step.to_string());
+            assert_eq!(message, expected, "{text}");
         }
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn wrong_steps_are_reported_with_their_line() {
         let table = [
             ("walk away", "line 1: no step `walk`: there are run, start, await, until, kill, "),
             ("\nrun", "line 2: `run` wants a program"),
@@ -353,8 +353,8 @@ mod tests {
             ("read /a /b", "line 1: `read` wants a path"),
         ];
         for (text, why) in table {
-            let said = parse(text).unwrap_err().to_string();
-            assert!(said.starts_with(why), "{text}: {said}");
+            let message = parse(text).unwrap_err().to_string();
+            assert!(message.starts_with(why), "{text}: {message}");
         }
     }
 }

@@ -49,7 +49,7 @@ const PAGE: usize = 4096;
 const WEIGHTS: &str = "/sys/kernel/mm/mempolicy/weighted_interleave";
 
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Args {
+struct TouchArgs {
     size: usize,
     weights: Vec<(u32, u8)>,
     policy: Option<Policy>,
@@ -57,7 +57,7 @@ struct Args {
     sweep: bool,
     stay: bool,
     check: bool,
-    tell: Vec<String>,
+    report: Vec<String>,
     group: Option<String>,
     /// Children per second.
     spawn: Option<u32>,
@@ -65,7 +65,7 @@ struct Args {
 
 /// Runs the program. `args` excludes the program's name.
 pub fn main(args: impl Iterator<Item = String>, out: &mut impl Write) -> ExitCode {
-    let done = Args::parse(args).map_err(io::Error::other).and_then(|args| touch(&args, out));
+    let done = TouchArgs::parse(args).map_err(io::Error::other).and_then(|args| touch(&args, out));
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
@@ -76,7 +76,7 @@ pub fn main(args: impl Iterator<Item = String>, out: &mut impl Write) -> ExitCod
     }
 }
 
-impl Args {
+impl TouchArgs {
     fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut found = Self::default();
         while let Some(arg) = args.next() {
@@ -99,7 +99,7 @@ impl Args {
                     continue;
                 }
                 "--tell" => {
-                    found.tell.push(value()?);
+                    found.report.push(value()?);
                     continue;
                 }
                 "--group" => {
@@ -138,8 +138,8 @@ fn weight(text: &str) -> Result<(u32, u8), String> {
     Ok((number(node)?, number(weight)?))
 }
 
-fn touch(args: &Args, out: &mut impl Write) -> io::Result<()> {
-    let named = |what: &str, why: io::Error| io::Error::new(why.kind(), format!("{what}: {why}"));
+fn touch(args: &TouchArgs, out: &mut impl Write) -> io::Result<()> {
+    let named = |name: &str, why: io::Error| io::Error::new(why.kind(), format!("{name}: {why}"));
     if let Some(group) = &args.group {
         join(group).map_err(|why| named(group, why))?;
     }
@@ -182,11 +182,11 @@ fn touch(args: &Args, out: &mut impl Write) -> io::Result<()> {
     if !args.sweep {
         return Ok(());
     }
-    let mut awaited = Awaited::new(&args.tell);
+    let mut awaited = Awaited::new(&args.report);
     loop {
         let begun = Instant::now();
         sweep(&mut memory);
-        awaited.tell(&memory, out)?;
+        awaited.report(&memory, out)?;
         rest(begun);
     }
 }
@@ -233,14 +233,14 @@ fn join(group: &str) -> io::Result<()> {
 
 /// Sweeps and verifies the pages until `stop` is set.
 fn checked(
-    args: &Args,
+    args: &TouchArgs,
     memory: &mut [u8],
     stop: &AtomicBool,
     out: &mut impl Write,
 ) -> io::Result<()> {
     let lost =
         |page: usize| io::Error::other(format!("page {page} does not hold what was written"));
-    let mut awaited = Awaited::new(&args.tell);
+    let mut awaited = Awaited::new(&args.report);
     let mut round = 0;
     while !stop.load(Ordering::Relaxed) {
         let begun = Instant::now();
@@ -253,7 +253,7 @@ fn checked(
             words[..8].copy_from_slice(&(round + 1).to_ne_bytes());
         }
         round += 1;
-        awaited.tell(memory, out)?;
+        awaited.report(memory, out)?;
         rest(begun);
     }
     for (page, words) in memory.chunks_exact(PAGE).enumerate() {
@@ -277,7 +277,7 @@ const PERIOD: Duration = Duration::from_millis(80);
 const REST_MAX: Duration = Duration::from_millis(100);
 
 /// Interval between samples of the placement for `--tell`: a sample costs more than a sweep.
-const TELL_EVERY: Duration = Duration::from_millis(250);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Words of 8 bytes in a page.
 const WORDS: usize = PAGE / 8;
@@ -312,21 +312,21 @@ struct Awaited<'a> {
     /// Node 0 had more than its share of pages in the first sample.
     above: Option<bool>,
     /// Time of the last sample.
-    looked: Option<Instant>,
+    sampled: Option<Instant>,
 }
 
 impl<'a> Awaited<'a> {
     fn new(weights: &'a [String]) -> Self {
-        Self { weights, above: None, looked: None }
+        Self { weights, above: None, sampled: None }
     }
 
     /// Prints the first weights if they are reached.
-    fn tell(&mut self, memory: &[u8], out: &mut impl Write) -> io::Result<()> {
+    fn report(&mut self, memory: &[u8], out: &mut impl Write) -> io::Result<()> {
         let Some((weights, others)) = self.weights.split_first() else { return Ok(()) };
-        if self.looked.is_some_and(|looked| looked.elapsed() < TELL_EVERY) {
+        if self.sampled.is_some_and(|sampled| sampled.elapsed() < SAMPLE_INTERVAL) {
             return Ok(());
         }
-        self.looked = Some(Instant::now());
+        self.sampled = Some(Instant::now());
         if self.are_reached(weights, &placed(memory)?) {
             *self = Self::new(others);
             writeln!(out, "reached {weights}")?;
@@ -367,18 +367,18 @@ pub(crate) fn sweep(memory: &mut [u8]) {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Args, String> {
-        Args::parse(text.split_whitespace().map(String::from))
+    fn parse(text: &str) -> Result<TouchArgs, String> {
+        TouchArgs::parse(text.split_whitespace().map(String::from))
     }
 
     #[test]
     fn arguments_are_read() {
-        let plain = Args { size: 64 << 20, ..Args::default() };
+        let plain = TouchArgs { size: 64 << 20, ..TouchArgs::default() };
         assert_eq!(parse("64MiB"), Ok(plain));
         let weights = vec![(0, 3), (1, 255)];
         let policy = Some(Policy::WeightedInterleave([0, 1].into_iter().collect()));
-        let (tell, group) = (vec!["60:40".into(), "20:80".into()], Some("kept".into()));
-        let all = Args {
+        let (report, group) = (vec!["60:40".into(), "20:80".into()], Some("kept".into()));
+        let all = TouchArgs {
             size: 1 << 30,
             weights,
             policy,
@@ -386,7 +386,7 @@ mod tests {
             sweep: true,
             stay: true,
             check: true,
-            tell,
+            report,
             group,
             spawn: Some(50),
         };
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_is_seen() {
+    fn lost_words_are_detected() {
         let mut memory = vec![1; 4 * PAGE];
         fill(&mut memory);
         let mut words: Vec<u64> =
@@ -410,13 +410,13 @@ mod tests {
         words.dedup();
         assert_eq!(words.len(), 4 * (WORDS - 1), "each place has a word of its own");
         memory[PAGE + 8] ^= 1;
-        let (args, stop) = (Args::default(), AtomicBool::new(false));
+        let (args, stop) = (TouchArgs::default(), AtomicBool::new(false));
         let why = checked(&args, &mut memory, &stop, &mut vec![]).unwrap_err().to_string();
         assert_eq!(why, "page 1 does not hold what was written");
     }
 
     #[test]
-    fn weights_are_reached_in_turn_and_may_be_gone_past() {
+    fn weights_are_reached_in_turn_or_passed() {
         let weights = ["60:40", "45:55", "20:80"].map(String::from);
         let mut awaited = Awaited::new(&weights);
         // Pages of 100 on the first node, and the number of weights reached after that sample.
@@ -433,13 +433,13 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_found_where_it_is() {
+    fn the_nodes_of_all_pages_are_reported() {
         let mut out = vec![];
-        touch(&Args { size: 1 << 20, ..Args::default() }, &mut out).unwrap();
-        let said = String::from_utf8(out).unwrap();
-        let pages = said.strip_suffix("\ntouched\n").unwrap().strip_prefix("pages").unwrap();
+        touch(&TouchArgs { size: 1 << 20, ..TouchArgs::default() }, &mut out).unwrap();
+        let printed = String::from_utf8(out).unwrap();
+        let pages = printed.strip_suffix("\ntouched\n").unwrap().strip_prefix("pages").unwrap();
         let count = |node: &str| node.split_once(':').unwrap().1.parse::<u32>().unwrap();
         // The kernel may have merged the mapping with that of a parallel test.
-        assert!(pages.split_whitespace().map(count).sum::<u32>() >= 256, "{said}");
+        assert!(pages.split_whitespace().map(count).sum::<u32>() >= 256, "{printed}");
     }
 }

@@ -17,7 +17,7 @@ use memmap2::{Advice, MmapMut};
 use crate::{pages::Pages, touch, words};
 
 #[derive(Debug, PartialEq, Eq)]
-struct Args {
+struct WorkArgs {
     size: usize,
     /// The nodes' bandwidths as weights, from node 0.
     best: Vec<u32>,
@@ -27,7 +27,7 @@ struct Args {
 pub fn main(args: impl Iterator<Item = String>, out: &mut impl Write) -> ExitCode {
     let begun = Instant::now();
     let args: Vec<String> = args.collect();
-    let done = Args::parse(&args).map_err(io::Error::other).and_then(|args| {
+    let done = WorkArgs::parse(&args).map_err(io::Error::other).and_then(|args| {
         let time = work(&args, out)?;
         thread::sleep(Duration::from_secs_f64(time).saturating_sub(begun.elapsed()));
         Ok(())
@@ -42,7 +42,7 @@ pub fn main(args: impl Iterator<Item = String>, out: &mut impl Write) -> ExitCod
     }
 }
 
-impl Args {
+impl WorkArgs {
     fn parse(args: &[String]) -> Result<Self, String> {
         let [size, option, best] = args else { return Err("write SIZE --best 3:1".into()) };
         if option != "--best" {
@@ -58,7 +58,7 @@ impl Args {
 }
 
 /// Maps memory under the current policy; returns the runtime for its placement, s.
-fn work(args: &Args, out: &mut impl Write) -> io::Result<f64> {
+fn work(args: &WorkArgs, out: &mut impl Write) -> io::Result<f64> {
     let mut memory = MmapMut::map_anon(args.size)?;
     // Advice prevents merging with neighbouring mappings, so that the memory has its own line in
     // numa_maps.
@@ -82,9 +82,9 @@ mod tests {
     #[test]
     fn arguments_are_read() {
         let parse = |text: &str| {
-            Args::parse(&text.split_whitespace().map(String::from).collect::<Vec<_>>())
+            WorkArgs::parse(&text.split_whitespace().map(String::from).collect::<Vec<_>>())
         };
-        assert_eq!(parse("1MiB --best 3:1"), Ok(Args { size: 1 << 20, best: vec![3, 1] }));
+        assert_eq!(parse("1MiB --best 3:1"), Ok(WorkArgs { size: 1 << 20, best: vec![3, 1] }));
         for wrong in ["", "1MiB", "1MiB --best 3:x", "1MiB --best 3:0", "1MiB --worst 3:1"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
@@ -93,9 +93,9 @@ mod tests {
     #[test]
     fn the_slowest_node_decides() {
         let mut out = vec![];
-        let time = work(&Args { size: 1 << 20, best: vec![1, 1] }, &mut out).unwrap();
-        let said = String::from_utf8(out).unwrap();
-        assert!(said.starts_with("pages "), "{said}");
+        let time = work(&WorkArgs { size: 1 << 20, best: vec![1, 1] }, &mut out).unwrap();
+        let printed = String::from_utf8(out).unwrap();
+        assert!(printed.starts_with("pages "), "{printed}");
         // On a single node the runtime is twice that on both.
         assert!((1.0..=2.0).contains(&time), "{time}");
     }

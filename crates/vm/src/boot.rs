@@ -17,6 +17,7 @@ use crate::{
     initramfs::Initramfs,
     kernel::{Kernel, Series},
     outcome::{Outcome, Record},
+    qemu::Unpacked,
     topology::Topology,
 };
 
@@ -35,9 +36,13 @@ const ACCELERATOR: &str = "tcg,thread=single";
 /// crashed, most in `kmalloc`.
 const PROCESSOR: &str = "qemu64,-cx16";
 
-/// One guest instruction takes 2 ns (`shift=1`), which matches the speed of a guest without these
-/// flags on two idle cores. The guest's clock runs on virtual time, not on the host's clock.
-const STEADY: &[&str] = &["-icount", "shift=1,sleep=off", "-rtc", "clock=vm"];
+/// The guest's clock counts executed instructions, 2 ns each (`shift=1`, about the speed of an
+/// emulated processor), and skips idle time. Load on the host therefore changes no duration in the
+/// guest, and a guest that sleeps costs nothing.
+const VIRTUAL_CLOCK: &[&str] = &["-icount", "shift=1,sleep=off", "-rtc", "clock=vm"];
+
+/// A kernel that waits for ever for its second processor when the clock counts instructions.
+const HOST_CLOCK: Series = Series::Of(6, 1);
 
 /// The kernel logs to the first serial port. `panic=-1` resets the machine at once after a panic,
 /// and QEMU exits instead of resetting. Without `no_timer_check` the kernel tests the timer by
@@ -46,10 +51,16 @@ const STEADY: &[&str] = &["-icount", "shift=1,sleep=off", "-rtc", "clock=vm"];
 const COMMAND_LINE: &str = "console=ttyS0 panic=-1 oops=panic no_timer_check";
 
 /// Names in `/bin` that link to the guest's program.
-const PROGRAMS: [&str; 5] = ["actuate", "drain", "load", "touch", "work"];
+const PROGRAMS: [&str; 6] = ["actuate", "drain", "drive", "load", "touch", "work"];
+
+/// Sees each line of the guest's report, and `None` from time to time.
+pub type Watch<'a> = dyn Fn(Option<&Line>) -> bool + 'a;
+
+/// Interval of the calls of a [`Watch`] without a line.
+const WATCH_PERIOD: Duration = Duration::from_millis(20);
 
 /// Parameters of a boot.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Boot<'a> {
     pub series: Series,
     pub topology: &'a Topology,
@@ -65,9 +76,19 @@ pub struct Boot<'a> {
     pub command_line: &'a str,
     /// Time limit. Default: half an hour.
     pub limit: Duration,
-    /// The guest's clock counts executed instructions and skips idle time, so that load on the host
-    /// does not change durations in the guest; computation takes longer on the host. Default: no.
-    pub steady: bool,
+    /// The socket of a vfio-user device. The guest's memory is shared, its clock is that of the
+    /// host, as the device's, unless `clock` is given, and QEMU is that of [`Unpacked`]. Default:
+    /// none.
+    pub device: Option<&'a Path>,
+    /// The plugin `interleaf-qemu-clock`, with which the device follows the guest's clock, which
+    /// then counts instructions. Default: none.
+    pub clock: Option<&'a Path>,
+    /// A folder whose files, all as programs, are at the same paths in the guest. Default: none.
+    pub root: Option<PathBuf>,
+    /// Kernel modules, by name in the guest's `/modules`. Default: none.
+    pub modules: Vec<(String, PathBuf)>,
+    /// Kills the machine when it returns true. Default: never.
+    pub until: Option<&'a Watch<'a>>,
     /// Command line of a wrapper, to which QEMU and its arguments are appended. Default: none.
     pub under: Vec<OsString>,
 }
@@ -77,8 +98,22 @@ impl<'a> Boot<'a> {
     #[must_use]
     pub fn new(series: Series, topology: &'a Topology, guest: &'a Path, steps: &'a str) -> Self {
         let (programs, files, under) = (vec![], vec![], vec![]);
-        let (command_line, limit, steady) = ("", LIMIT, false);
-        Self { series, topology, guest, programs, files, steps, command_line, limit, steady, under }
+        Self {
+            series,
+            topology,
+            guest,
+            programs,
+            files,
+            steps,
+            command_line: "",
+            limit: LIMIT,
+            device: None,
+            clock: None,
+            root: None,
+            modules: vec![],
+            until: None,
+            under,
+        }
     }
 
     /// Boots the guest and waits for the end.
@@ -101,8 +136,8 @@ impl<'a> Boot<'a> {
         };
         let stdout = qemu.0.stdout.take().expect("its output is a pipe");
         let mut record = Record::default();
-        let in_time = listen(stdout, start, self.limit, &mut record);
-        if !in_time {
+        let end = listen(stdout, start, self.limit, self.until, &mut record);
+        if end != ListenEnd::All {
             qemu.0.kill()?;
         }
         let status = qemu.0.wait()?;
@@ -113,7 +148,9 @@ impl<'a> Boot<'a> {
         let panic = record.console.lines().find(|line| line.contains("Kernel panic - "));
         Ok(if let Some(why) = panic {
             Outcome::Panicked { why: why.to_string(), record }
-        } else if !in_time {
+        } else if end == ListenEnd::Cut {
+            Outcome::Cut(record)
+        } else if end == ListenEnd::Late {
             Outcome::TimedOut { limit: self.limit, record }
         } else if !status.success() {
             let mut why = String::new();
@@ -122,10 +159,14 @@ impl<'a> Boot<'a> {
             }
             Outcome::QemuFailed { why: format!("{status}: {}", why.trim()) }
         } else if record.complete {
-            Outcome::Said(record)
+            Outcome::Completed(record)
         } else {
             Outcome::Stopped(record)
         })
+    }
+
+    fn has_virtual_clock(&self) -> bool {
+        (self.device.is_none() || self.clock.is_some()) && self.series != HOST_CLOCK
     }
 
     /// Builds the QEMU command line and writes the initramfs to `folder`.
@@ -141,15 +182,28 @@ impl<'a> Boot<'a> {
         for (path, file) in &self.files {
             initramfs.text(path, &fs::read_to_string(file)?);
         }
+        for (name, file) in &self.modules {
+            initramfs.program(&format!("/modules/{name}"), file)?;
+        }
+        if let Some(folder) = &self.root {
+            initramfs.tree("", folder)?;
+        }
         initramfs.text("/steps", self.steps);
         let initrd = folder.join("initramfs");
         fs::write(&initrd, initramfs.archive()?)?;
 
-        let mut words = self.under.iter().cloned().chain([QEMU.into()]);
+        let unpacked =
+            self.device.map(|_| Unpacked::find()).transpose().map_err(io::Error::other)?;
+        let program = unpacked.as_ref().map_or_else(|| vec![QEMU.into()], Unpacked::command);
+        let mut words = self.under.iter().cloned().chain(program);
         let mut command = Command::new(words.next().unwrap_or_default());
+        if let Some(unpacked) = &unpacked {
+            command.env("QEMU_MODULE_DIR", unpacked.modules());
+        }
         command
             .args(words)
-            .args(self.topology.flags())
+            .args(self.topology.flags(self.device.is_some()))
+            .args(self.device.iter().flat_map(|socket| self.vfio_user(socket)))
             .args([
                 "-accel",
                 ACCELERATOR,
@@ -168,11 +222,29 @@ impl<'a> Boot<'a> {
             .arg("-serial")
             .arg(format!("file:{}", folder.join("console").display()))
             .args(["-chardev", "stdio,id=guest,signal=off", "-serial", "chardev:guest"])
-            .args(if self.steady { STEADY } else { &[] })
+            .args(if self.has_virtual_clock() { VIRTUAL_CLOCK } else { &[] })
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         Ok(command)
+    }
+
+    /// The device of a socket, and its plugin. The time limit of a message is long: after it, 5 s
+    /// by default, QEMU gives up the connection. With the guest's clock the vCPU waits in each
+    /// write for the reply of the device.
+    fn vfio_user(&self, socket: &Path) -> Vec<String> {
+        let path = socket.display();
+        let is_waiting = self.clock.is_some();
+        let device = format!(
+            "{{\"driver\":\"vfio-user-pci\",\"id\":\"card\",\"x-msg-timeout\":60000,\
+             \"x-no-posted-writes\":{is_waiting},\
+             \"socket\":{{\"type\":\"unix\",\"path\":\"{path}\"}}}}"
+        );
+        let plugin = self.clock.map(|plugin| {
+            let plugin = plugin.display();
+            ["-plugin".to_string(), format!("{plugin},socket={path}.clock,device=card")]
+        });
+        ["-device".to_string(), device].into_iter().chain(plugin.into_iter().flatten()).collect()
     }
 }
 
@@ -203,9 +275,25 @@ impl Drop for Machine {
     }
 }
 
-/// Records the guest's lines until the port is closed. Returns false if the time limit passed
-/// first.
-fn listen(port: ChildStdout, start: Instant, limit: Duration, record: &mut Record) -> bool {
+/// The reason why [`listen`] returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ListenEnd {
+    /// The port was closed.
+    All,
+    /// The watch returned true.
+    Cut,
+    /// The time limit passed.
+    Late,
+}
+
+/// Records the guest's lines.
+fn listen(
+    port: ChildStdout,
+    start: Instant,
+    limit: Duration,
+    until: Option<&Watch<'_>>,
+    record: &mut Record,
+) -> ListenEnd {
     let (sender, lines) = mpsc::channel();
     thread::spawn(move || {
         for line in BufReader::new(port).split(b'\n').map_while(Result::ok) {
@@ -214,18 +302,25 @@ fn listen(port: ChildStdout, start: Instant, limit: Duration, record: &mut Recor
             }
         }
     });
+    let period = until.map_or(limit, |_| WATCH_PERIOD);
+    let cut = |line: Option<&Line>| until.is_some_and(|until| until(line));
     while start.elapsed() < limit {
-        match lines.recv_timeout(limit.saturating_sub(start.elapsed())) {
+        match lines.recv_timeout(period.min(limit.saturating_sub(start.elapsed()))) {
             // The firmware may write to the port too; lines of the guest have a marker.
             Ok(text) => {
                 if let Ok(line) = text.parse::<Line>() {
                     record.booted.get_or_insert_with(|| start.elapsed());
-                    record.hear(line);
+                    let is_last = cut(Some(&line));
+                    record.add_line(line);
+                    if is_last {
+                        return ListenEnd::Cut;
+                    }
                 }
             }
-            Err(RecvTimeoutError::Timeout) => return false,
-            Err(RecvTimeoutError::Disconnected) => return true,
+            Err(RecvTimeoutError::Timeout) if cut(None) => return ListenEnd::Cut,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return ListenEnd::All,
         }
     }
-    false
+    ListenEnd::Late
 }

@@ -89,7 +89,7 @@ impl Expected {
     ///
     /// # Errors
     ///
-    /// As [`Self::emulated`].
+    /// The errors of [`Self::emulated`].
     pub fn best(&self) -> io::Result<Vec<Best>> {
         let emulated = self.emulated()?;
         let shares = |points: &[u16]| {
@@ -142,7 +142,7 @@ impl Expected {
     ///
     /// # Errors
     ///
-    /// As [`Self::scenario`].
+    /// The errors of [`Self::scenario`].
     pub fn settles(
         &self,
         policy: PolicyKind,
@@ -182,7 +182,7 @@ mod tests {
 
     /// Policies that search and policies that know the curves both settle at the model's optimum.
     #[test]
-    fn policies_settle_where_it_is_best() {
+    fn policies_settle_at_the_optimum() {
         let run = lbm();
         let best = &run.best().unwrap()[0];
         let at = cxl_points(&best.weights.shares());

@@ -24,17 +24,17 @@ use crate::{
 ///
 /// The run has any other outcome, or a prerequisite is missing under `INTERLEAF_VM=required`.
 #[must_use]
-pub fn said(series: Series, topology: &str, steps: &str) -> Option<Record> {
-    said_by(series, topology, steps, &|_| {})
+pub fn guest_record(series: Series, topology: &str, steps: &str) -> Option<Record> {
+    guest_record_changed(series, topology, steps, &|_| {})
 }
 
-/// As [`said`], with additional text files, by path in the guest.
+/// As [`guest_record`], with additional text files, by path in the guest.
 ///
 /// # Panics
 ///
-/// As [`said`], and when a file cannot be written on the host.
+/// As [`guest_record`], and when a file cannot be written on the host.
 #[must_use]
-pub fn said_of(
+pub fn guest_record_with_files(
     series: Series,
     topology: &str,
     steps: &str,
@@ -47,16 +47,16 @@ pub fn said_of(
         ((*path).to_string(), file)
     });
     let files: Vec<_> = written.collect();
-    said_by(series, topology, steps, &|boot| boot.files.extend(files.iter().cloned()))
+    guest_record_changed(series, topology, steps, &|boot| boot.files.extend(files.iter().cloned()))
 }
 
-/// As [`said`], for a boot that `change` has modified, for example with files or flags.
+/// As [`guest_record`], for a boot that `change` has modified, for example with files or flags.
 ///
 /// # Panics
 ///
-/// As [`said`].
+/// As [`guest_record`].
 #[must_use]
-pub fn said_by(
+pub fn guest_record_changed(
     series: Series,
     topology: &str,
     steps: &str,
@@ -75,7 +75,7 @@ pub fn said_by(
     let mut boot = Boot { programs, files, ..Boot::new(series, &machine, guest, steps) };
     change(&mut boot);
     match boot.run() {
-        Ok(Outcome::Said(record)) => Some(record),
+        Ok(Outcome::Completed(record)) => Some(record),
         Ok(outcome) => panic!("{series}, {topology}: {outcome}"),
         Err(why) => panic!("{series}, {topology}: {why}"),
     }

@@ -34,7 +34,7 @@ enum Kind {
 impl Initramfs {
     /// Adds a text file.
     pub fn text(&mut self, path: &str, text: &str) {
-        self.put(path, Kind::Text, text.as_bytes().to_vec());
+        self.add_entry(path, Kind::Text, text.as_bytes().to_vec());
     }
 
     /// Adds a program.
@@ -44,16 +44,38 @@ impl Initramfs {
     /// The program's file cannot be read.
     pub fn program(&mut self, path: &str, file: &Path) -> io::Result<()> {
         let why = |why: io::Error| io::Error::new(why.kind(), format!("{}: {why}", file.display()));
-        self.put(path, Kind::Program, fs::read(file).map_err(why)?);
+        self.add_entry(path, Kind::Program, fs::read(file).map_err(why)?);
+        Ok(())
+    }
+
+    /// Adds the files below a folder, as programs, at the same paths in the guest.
+    ///
+    /// # Errors
+    ///
+    /// A file or folder cannot be read.
+    pub fn tree(&mut self, path: &str, folder: &Path) -> io::Result<()> {
+        let why =
+            |why: io::Error| io::Error::new(why.kind(), format!("{}: {why}", folder.display()));
+        let mut files: Vec<_> =
+            fs::read_dir(folder).map_err(why)?.collect::<io::Result<_>>().map_err(why)?;
+        files.sort_by_key(fs::DirEntry::file_name);
+        for file in files {
+            let path = format!("{path}/{}", file.file_name().to_string_lossy());
+            if file.path().is_dir() {
+                self.tree(&path, &file.path())?;
+            } else {
+                self.program(&path, &file.path())?;
+            }
+        }
         Ok(())
     }
 
     /// Adds a symbolic link.
     pub fn link(&mut self, path: &str, target: &str) {
-        self.put(path, Kind::Link, target.as_bytes().to_vec());
+        self.add_entry(path, Kind::Link, target.as_bytes().to_vec());
     }
 
-    fn put(&mut self, path: &str, kind: Kind, content: Vec<u8>) {
+    fn add_entry(&mut self, path: &str, kind: Kind, content: Vec<u8>) {
         assert!(path.starts_with('/'), "{path} is not absolute");
         self.entries.push(Entry { path: path.to_string(), kind, content });
     }
@@ -62,7 +84,7 @@ impl Initramfs {
     ///
     /// # Errors
     ///
-    /// None in practice: the archive is written to memory.
+    /// Those of [`cpio::write_cpio`], which writes to memory here.
     pub fn archive(&self) -> io::Result<Vec<u8>> {
         let folders: BTreeSet<&str> = self
             .entries

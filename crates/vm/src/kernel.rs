@@ -1,7 +1,9 @@
 //! The kernels that the script `crates/vm/kernels` downloaded: one folder per release in the user's
 //! cache.
 
-use std::{env, fmt, fs, path::PathBuf, str::FromStr};
+use std::{fmt, fs, io, path::PathBuf, str::FromStr};
+
+use crate::qemu;
 
 /// A series of kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +22,27 @@ pub struct Kernel {
     /// The image; uncompressed if `crates/vm/kernels` could extract it, since such an image boots
     /// faster.
     pub image: PathBuf,
+}
+
+impl Kernel {
+    /// The module of XFS and those before it, in the order in which a kernel loads them.
+    ///
+    /// # Errors
+    ///
+    /// The modules cannot be listed.
+    pub fn xfs_modules(&self) -> io::Result<Vec<PathBuf>> {
+        let folder = self.image.with_file_name("modules");
+        let named = |why: io::Error| {
+            io::Error::new(
+                why.kind(),
+                format!("{}: {why}; run crates/vm/kernels", folder.display()),
+            )
+        };
+        let entries = fs::read_dir(&folder).map_err(named)?;
+        let mut modules: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+        modules.sort();
+        Ok(modules)
+    }
 }
 
 impl fmt::Display for Series {
@@ -67,8 +90,9 @@ impl Series {
     /// The reason why no kernel was found, and a remedy.
     pub fn find(self) -> Result<Kernel, String> {
         let how = format!("run `crates/vm/kernels {self}`");
-        let folder =
-            folder().ok_or_else(|| format!("neither XDG_CACHE_HOME nor HOME is set; {how}"))?;
+        let folder = qemu::cache()
+            .map(|cache| cache.join("kernels"))
+            .ok_or_else(|| format!("neither XDG_CACHE_HOME nor HOME is set; {how}"))?;
         let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
         let kernels = names.map(|release| {
@@ -81,12 +105,6 @@ impl Series {
             .max_by_key(|kernel| numbers(&kernel.release))
             .ok_or_else(|| format!("none in {}; {how}", folder.display()))
     }
-}
-
-fn folder() -> Option<PathBuf> {
-    let cache = env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
-    let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    Some(cache.or_else(home)?.join("interleaf/kernels"))
 }
 
 /// The leading numbers of a release: 6, 1, 0 and 50 of `6.1.0-50-cloud-amd64`.
@@ -103,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_series_is_read_as_it_is_written() {
+    fn a_series_is_parsed_as_printed() {
         for text in ["6.1", "6.12", "newest"] {
             assert_eq!(text.parse::<Series>().unwrap().to_string(), text);
         }

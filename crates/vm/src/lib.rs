@@ -8,6 +8,7 @@
 //! - [`kernel`]: the kernels that the script `crates/vm/kernels` downloaded.
 //! - [`topology`]: the files in `crates/vm/topologies/` and the QEMU flags for them.
 //! - [`program`]: static programs for the guest.
+//! - [`qemu`]: the QEMU for guests with a card.
 //! - [`initramfs`]: the root file system of the guest.
 //! - [`boot`]: runs one guest from the parts above.
 //! - [`capture`]: a captured machine as a folder; the program is `src/bin/capture.rs`.
@@ -25,6 +26,7 @@ pub mod initramfs;
 pub mod kernel;
 pub mod outcome;
 pub mod program;
+pub mod qemu;
 pub mod topology;
 
 pub use self::{boot::Boot, kernel::Series, outcome::Outcome, topology::Topology};

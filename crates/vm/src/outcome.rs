@@ -9,8 +9,8 @@ use crate::kernel::Series;
 /// The result of a run.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// The guest took all its steps and powered off.
-    Said(Record),
+    /// The guest executed all its steps and powered off.
+    Completed(Record),
     /// The kernel panicked, as a kernel also does when `/init` exits.
     Panicked {
         /// The kernel's message.
@@ -20,6 +20,8 @@ pub enum Outcome {
     },
     /// The machine stopped before the guest was done, without a panic message.
     Stopped(Record),
+    /// The machine was killed because [`crate::Boot::until`] returned true.
+    Cut(Record),
     /// The run exceeded its time limit and was killed.
     TimedOut {
         limit: Duration,
@@ -74,7 +76,7 @@ pub struct Taken {
 
 impl Record {
     /// Adds a line of the guest's report.
-    pub(crate) fn hear(&mut self, line: Line) {
+    pub(crate) fn add_line(&mut self, line: Line) {
         match line {
             Line::Release(release) => self.release = Some(release),
             Line::Step(_, step) => self.steps.push(Taken { step, output: vec![], ending: None }),
@@ -110,11 +112,12 @@ impl Taken {
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Said(record) => write!(f, "the guest took its steps\n{record}"),
+            Self::Completed(record) => write!(f, "the guest completed its steps\n{record}"),
             Self::Panicked { why, record } => write!(f, "the kernel panicked: {why}\n{record}"),
             Self::Stopped(record) => {
                 write!(f, "the machine stopped before the guest was done\n{record}")
             }
+            Self::Cut(record) => write!(f, "the machine was killed\n{record}"),
             Self::TimedOut { limit, record } => {
                 write!(f, "not done within {limit:?}\n{record}")
             }

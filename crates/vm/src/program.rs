@@ -66,8 +66,8 @@ pub fn build(package: &str, program: &str, folder: &Path) -> io::Result<PathBuf>
         .env("RUSTFLAGS", "-C target-feature=+crt-static -C strip=symbols")
         .output()?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(io::Error::other(format!("cargo build of {program}: {said}")));
+        let message = String::from_utf8_lossy(&output.stderr);
+        return Err(io::Error::other(format!("cargo build of {program}: {message}")));
     }
     Ok(folder.join(target).join(PROFILE).join(program))
 }

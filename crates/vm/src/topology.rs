@@ -161,9 +161,10 @@ impl Topology {
         Ok(())
     }
 
-    /// The QEMU flags.
+    /// The QEMU flags. `shared` memory is in memfds, which other processes can use.
     #[must_use]
-    pub fn flags(&self) -> Vec<String> {
+    pub fn flags(&self, shared: bool) -> Vec<String> {
+        let (kind, more) = if shared { ("memfd", ",share=on") } else { ("ram", "") };
         let mib = |plugged: bool| -> u32 {
             let nodes = self.nodes.iter().filter(|node| node.plugged == plugged);
             nodes.map(|node| node.memory_mib).sum()
@@ -187,7 +188,10 @@ impl Topology {
         flag("-smp", format!("{cpus},sockets={sockets},cores={cores},threads=1"));
         let mut first = 0;
         for (at, node) in self.nodes.iter().enumerate() {
-            flag("-object", format!("memory-backend-ram,id=m{at},size={}M", node.memory_mib));
+            flag(
+                "-object",
+                format!("memory-backend-{kind},id=m{at},size={}M{more}", node.memory_mib),
+            );
             let mut numa = format!("node,nodeid={at}");
             if node.plugged {
                 flag("-device", format!("pc-dimm,id=d{at},memdev=m{at},node={at}"));
@@ -208,12 +212,12 @@ impl Topology {
             if let Some(distance) = path.distance {
                 flag("-numa", format!("dist,src={from},dst={to},val={distance}"));
             }
-            let way = format!("hmat-lb,initiator={from},target={to},hierarchy=memory");
+            let options = format!("hmat-lb,initiator={from},target={to},hierarchy=memory");
             if let Some(ns) = path.latency_ns {
-                flag("-numa", format!("{way},data-type=access-latency,latency={ns}"));
+                flag("-numa", format!("{options},data-type=access-latency,latency={ns}"));
             }
             if let Some(gib_s) = path.bandwidth_gib_s {
-                flag("-numa", format!("{way},data-type=access-bandwidth,bandwidth={gib_s}G"));
+                flag("-numa", format!("{options},data-type=access-bandwidth,bandwidth={gib_s}G"));
             }
         }
         flags
@@ -225,10 +229,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_that_come_with_the_crate_are_right() {
+    fn built_in_topologies_are_valid() {
         for name in Topology::names() {
             let topology = Topology::named(name).unwrap_or_else(|why| panic!("{name}: {why}"));
-            assert!(!topology.flags().is_empty());
+            assert!(!topology.flags(false).is_empty());
         }
         let why = Topology::named("none").unwrap_err().to_string();
         assert!(why.starts_with("no topology none: there are one-node, "), "{why}");
@@ -236,8 +240,8 @@ mod tests {
 
     #[test]
     fn flags_are_those_of_qemu() {
-        let flags = Topology::named("two-nodes-hmat").unwrap().flags().join(" ");
-        let way = |to, data| {
+        let flags = Topology::named("two-nodes-hmat").unwrap().flags(false).join(" ");
+        let options = |to, data| {
             let ends = format!("initiator=0,target={to}");
             format!("-numa hmat-lb,{ends},hierarchy=memory,data-type=access-{data}")
         };
@@ -247,24 +251,30 @@ mod tests {
             "-numa node,nodeid=0,memdev=m0,cpus=0-1".to_string(),
             "-object memory-backend-ram,id=m1,size=512M".to_string(),
             "-numa node,nodeid=1,memdev=m1,initiator=0".to_string(),
-            way(0, "latency,latency=100"),
-            way(0, "bandwidth,bandwidth=500G"),
-            way(1, "latency,latency=250"),
-            way(1, "bandwidth,bandwidth=200G"),
+            options(0, "latency,latency=100"),
+            options(0, "bandwidth,bandwidth=500G"),
+            options(1, "latency,latency=250"),
+            options(1, "bandwidth,bandwidth=200G"),
         ];
         assert_eq!(flags, expected.join(" "));
     }
 
     #[test]
+    fn shared_memory_is_in_memfds() {
+        let flags = Topology::named("one-node").unwrap().flags(true).join(" ");
+        assert!(flags.contains("memory-backend-memfd,id=m0,size=512M,share=on"), "{flags}");
+    }
+
+    #[test]
     fn each_node_with_processors_is_a_socket() {
-        let flags = Topology::named("four-nodes").unwrap().flags().join(" ");
+        let flags = Topology::named("four-nodes").unwrap().flags(false).join(" ");
         assert!(flags.contains("-smp 2,sockets=2,cores=1,threads=1"), "{flags}");
         assert!(flags.contains("nodeid=0,memdev=m0,cpus=0-0"), "{flags}");
         assert!(flags.contains("nodeid=1,memdev=m1,cpus=1-1"), "{flags}");
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_topologies_are_refused() {
         let table = [
             ("hmat = true\n[[node]]\nmemory_mib = 1", "node 0 wants processors"),
             (
@@ -292,8 +302,8 @@ mod tests {
             ),
         ];
         for (text, why) in table {
-            let said = Topology::read(text).unwrap_err().to_string();
-            assert!(said.starts_with(why), "{said}");
+            let message = Topology::read(text).unwrap_err().to_string();
+            assert!(message.starts_with(why), "{message}");
         }
         assert!(Topology::read("hmat = true\nnode = []\nspeed = 1").is_err());
     }

@@ -16,19 +16,19 @@ const KDAMONDS: &str = "/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
 const SWEEP: &str = "start sweep touch 200MiB --bind 0 --sweep\nawait sweep touched\n";
 
 /// The guest's report, with NUMA balancing off, since it would migrate pages back.
-fn said(series: Series, steps: &str) -> Option<Record> {
+fn guest_record(series: Series, steps: &str) -> Option<Record> {
     let first = "write /proc/sys/kernel/numa_balancing 0\n\
                  write /sys/kernel/mm/transparent_hugepage/enabled madvise\n";
-    let look = format!("read {KDAMONDS}\nread {DAMON_STAT}\nlist /run/interleaf\n");
-    harness::said(series, "two-nodes-hmat", &format!("{first}{look}{steps}\n{look}"))
+    let reading = format!("read {KDAMONDS}\nread {DAMON_STAT}\nlist /run/interleaf\n");
+    harness::guest_record(series, "two-nodes-hmat", &format!("{first}{reading}{steps}\n{reading}"))
 }
 
 /// Checks that the first and the last reading of the settings are equal, and that no journal
 /// remains.
 fn nothing_changed(record: &Record) {
-    for look in [format!("read {KDAMONDS}"), format!("read {DAMON_STAT}")] {
-        let looks: Vec<_> = record.steps.iter().filter(|taken| taken.step == look).collect();
-        let [before, .., after] = &looks[..] else { panic!("{record}") };
+    for reading in [format!("read {KDAMONDS}"), format!("read {DAMON_STAT}")] {
+        let readings: Vec<_> = record.steps.iter().filter(|taken| taken.step == reading).collect();
+        let [before, .., after] = &readings[..] else { panic!("{record}") };
         assert_eq!(before, after, "{record}");
     }
     let journals = record.steps.iter().rfind(|taken| taken.step == "list /run/interleaf").unwrap();
@@ -48,9 +48,9 @@ fn points(line: &str) -> Option<f64> {
     (sum > 0.0).then(|| 100.0 * on_0 / sum)
 }
 
-/// The percentage of pages on node 0 in the last output of the step `look`.
-fn on_node_0(record: &Record, look: &str) -> f64 {
-    let taken = record.steps.iter().rfind(|taken| taken.step == look).unwrap();
+/// The percentage of pages on node 0 in the last output of the step `reading`.
+fn on_node_0(record: &Record, reading: &str) -> f64 {
+    let taken = record.steps.iter().rfind(|taken| taken.step == reading).unwrap();
     taken.output.iter().find_map(|line| points(line)).unwrap_or_else(|| panic!("{record}"))
 }
 
@@ -74,14 +74,14 @@ fn vaddr_reaches_and_keeps() {
                  kill first TERM\nwait first\npages other\npages sweep\n";
     let steps = format!("{SWEEP}{first}{actuate}\npages sweep");
     on_each(&[Series::Of(6, 17), Series::Newest], |series| {
-        let Some(record) = said(series, &steps) else { return };
-        let looks: Vec<f64> = record
+        let Some(record) = guest_record(series, &steps) else { return };
+        let readings: Vec<f64> = record
             .steps
             .iter()
             .filter(|taken| taken.step == "pages sweep")
             .filter_map(|taken| points(&taken.output[0]))
             .collect();
-        let [at_60, at_20] = looks[..] else { panic!("{record}") };
+        let [at_60, at_20] = readings[..] else { panic!("{record}") };
         assert!((at_60 - 60.0).abs() <= 3.0, "{record}");
         assert!((on_node_0(&record, "pages other") - 60.0).abs() <= 3.0, "{record}");
         assert!((at_20 - 20.0).abs() <= 3.0 && stayed(&record, actuate) <= 3.0, "{record}");
@@ -95,7 +95,7 @@ fn paddr_reaches_and_keeps() {
     let actuate = "run actuate --way paddr --weights 60:40 --then 30:70 --within 4 --leave \
                    --stay 15";
     let steps = format!("{SWEEP}{actuate}\npages sweep");
-    let Some(record) = said(Series::Newest, &steps) else { return };
+    let Some(record) = guest_record(Series::Newest, &steps) else { return };
     assert!(stayed(&record, actuate) <= 6.0, "{record}");
     assert!((on_node_0(&record, "pages sweep") - 30.0).abs() <= 6.0, "{record}");
     nothing_changed(&record);
@@ -107,7 +107,7 @@ fn quotas_reach_and_keep() {
     let actuate = "run actuate --way quota --weights 60:40 --within 4 --leave --stay 15";
     let steps = format!("{SWEEP}{actuate}\npages sweep");
     on_each(&[Series::Of(6, 12), Series::Of(6, 17)], |series| {
-        let Some(record) = said(series, &steps) else { return };
+        let Some(record) = guest_record(series, &steps) else { return };
         assert!(stayed(&record, actuate) <= 6.0, "{record}");
         assert!((on_node_0(&record, "pages sweep") - 60.0).abs() <= 6.0, "{record}");
         nothing_changed(&record);
@@ -119,7 +119,7 @@ fn quotas_reach_and_keep() {
 fn pages_reach_and_keep() {
     let actuate = "run actuate @sweep --weights 60:40 --then 20:80 --rate 40MiB";
     let steps = format!("{SWEEP}{actuate}\npages sweep");
-    let Some(record) = said(Series::Of(6, 1), &steps) else { return };
+    let Some(record) = guest_record(Series::Of(6, 1), &steps) else { return };
     assert!(stayed(&record, actuate) <= 3.0, "{record}");
     assert!((on_node_0(&record, "pages sweep") - 20.0).abs() <= 3.0, "{record}");
     assert!(shown(&record, actuate).iter().any(|line| line.starts_with("pages: ")), "{record}");
@@ -128,7 +128,7 @@ fn pages_reach_and_keep() {
 /// Without leave to stop it, `damon_stat` is named as the holder of DAMON. A killed actuator leaves
 /// a running kdamond, which `--restore` removes before it switches `damon_stat` on again.
 #[test]
-fn what_is_killed_is_put_back() {
+fn settings_of_a_killed_actuator_are_restored() {
     let refused = "run actuate @sweep --way vaddr --weights 60:40";
     let restore = "run interleaf run --restore";
     let state = "read /sys/kernel/mm/damon/admin/kdamonds/0/state";
@@ -139,10 +139,13 @@ fn what_is_killed_is_put_back() {
          kill killed KILL\nwait killed\n{restore}"
     );
     on_each(&[Series::Of(6, 17), Series::Newest], |series| {
-        let Some(record) = said(series, &steps) else { return };
+        let Some(record) = guest_record(series, &steps) else { return };
         assert_eq!(step(&record, refused).ending, Some(Ending::Exit(1)), "{record}");
-        let told = step(&record, refused).output.join("\n");
-        assert!(told.contains("damon_stat holds DAMON") && told.contains("hint: "), "{record}");
+        let message = step(&record, refused).output.join("\n");
+        assert!(
+            message.contains("damon_stat holds DAMON") && message.contains("hint: "),
+            "{record}"
+        );
         assert_eq!(shown(&record, state), ["on"], "{record}");
         assert!(shown(&record, restore).join("\n").contains("nr_kdamonds"), "{record}");
         nothing_changed(&record);
@@ -159,12 +162,12 @@ fn cold_pages_are_demoted() {
                  --within 100 --stay 999 --until room\nawait actuate reached\n\
                  wait actuate\npages cold";
     on_each(&[Series::Of(6, 17), Series::Newest], |series| {
-        let Some(record) = said(series, steps) else { return };
+        let Some(record) = guest_record(series, steps) else { return };
         let printed = shown(&record, "wait actuate").join("\n");
         assert!(printed.contains("demotes true"), "{record}");
-        let looks = record.steps.iter().filter(|taken| taken.step == "pages cold");
-        let looks: Vec<f64> = looks.filter_map(|taken| points(&taken.output[0])).collect();
-        let [before, after] = looks[..] else { panic!("{record}") };
+        let readings = record.steps.iter().filter(|taken| taken.step == "pages cold");
+        let readings: Vec<f64> = readings.filter_map(|taken| points(&taken.output[0])).collect();
+        let [before, after] = readings[..] else { panic!("{record}") };
         assert!(after < before - 2.0, "{record}");
         nothing_changed(&record);
     });
@@ -179,9 +182,9 @@ fn the_hottest_stay_on_the_first_node() {
          start sweep touch 100MiB --bind 0 --sweep\nawait sweep touched\n\
          {actuate}\npages sweep\npages cold"
     );
-    let Some(record) = said(Series::Newest, &steps) else { return };
+    let Some(record) = guest_record(Series::Newest, &steps) else { return };
     assert!(stayed(&record, actuate) <= 6.0, "{record}");
-    let [hot, cold] = ["pages sweep", "pages cold"].map(|look| on_node_0(&record, look));
+    let [hot, cold] = ["pages sweep", "pages cold"].map(|reading| on_node_0(&record, reading));
     assert!(hot > 80.0 && cold < 20.0, "{record}");
     nothing_changed(&record);
 }
@@ -195,7 +198,7 @@ fn huge_pages_reach_the_ratio() {
          read /proc/vmstat\n{actuate}\npages sweep"
     );
     on_each(&[Series::Of(6, 17), Series::Newest], |series| {
-        let Some(record) = said(series, &steps) else { return };
+        let Some(record) = guest_record(series, &steps) else { return };
         let huge = shown(&record, "read /proc/vmstat");
         assert!(huge.iter().any(|line| line == "nr_anon_transparent_hugepages 64"), "{record}");
         assert!(stayed(&record, actuate) <= 6.0, "{record}");

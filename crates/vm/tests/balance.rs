@@ -12,7 +12,7 @@ use interleaf_model::{policy::PolicyKind, predict::Stretch};
 use interleaf_vm::{
     Series,
     expected::Expected,
-    harness::{in_workspace, said_of, shown, step},
+    harness::{guest_record_with_files, in_workspace, shown, step},
     outcome::{Record, Taken},
 };
 use serde_json::Value;
@@ -37,9 +37,9 @@ const NEAR: f64 = 5.0;
 const NEAR_PHYSICAL: f64 = 6.0;
 
 /// Number of periods after settling in which pages may still migrate: a search may end one step
-/// back, and pages return there during the next period ...
+/// back, to which pages return during the next period.
 const LATER: usize = 1;
-/// ... and with physical addresses, where the migration per period is a fraction of the remaining
+/// The same with physical addresses, for which each period migrates a fraction of the remaining
 /// distance.
 const LATER_PHYSICAL: usize = 5;
 
@@ -48,7 +48,7 @@ const AT_REST: f64 = 0.01;
 
 /// Number of samples of the placement at rest, and periods between two of them: a minute in all, if
 /// the host is fast enough for periods to end on time.
-const LOOKS: usize = 5;
+const READINGS: usize = 5;
 const APART: usize = 3;
 
 /// Settings that must be restored.
@@ -78,13 +78,13 @@ fn best(active: f64) -> f64 {
 }
 
 /// The daemon's configuration.
-fn config(policy: PolicyKind, scope: &str, way: &str) -> String {
+fn config(policy: PolicyKind, scope: &str, actuator: &str) -> String {
     format!(
         "schema = \"interleaf.balance/1\"\n\
          [scope]\n{scope}\n\
          [policy]\nname = \"{policy}\"\nplatform = \"{PLATFORM}\"\n\
          [control]\nperiod = \"{}s\"\n\
-         [migration]\nway = \"{way}\"\nstop_rivals = true\n\
+         [migration]\nway = \"{actuator}\"\nstop_rivals = true\n\
          [source]\nkind = \"feed\"\npath = \"/run/feed.sock\"\n\
          [publish]\ntarget = \"/run/target\"\n",
         PERIOD.as_secs()
@@ -99,7 +99,7 @@ const PERIOD_ENDS: &str = "await daemon {";
 
 /// The guest's report of the load and a daemon: until a period's reason contains `rests`, through
 /// the samples of the placement, and through the steps `more`.
-fn said(series: Series, config: String, rests: &str, more: &[&str]) -> Option<Record> {
+fn guest_record(series: Series, config: String, rests: &str, more: &[&str]) -> Option<Record> {
     let load = format!(
         "start load load --platform {PLATFORM} --demand {DEMAND} --threads {THREADS} --hot {}MiB \
          --phase 1000s:1.0 --phase 1000s:{FEW} --phase-file /tmp/phase --feed /run/feed.sock",
@@ -115,11 +115,11 @@ fn said(series: Series, config: String, rests: &str, more: &[&str]) -> Option<Re
     let end = ["kill daemon TERM", "wait daemon", "read /run/target"];
     let mut steps: Vec<&str> = first.into_iter().chain(SETTINGS).chain(begin).collect();
     steps.extend([&*rests, "sleep 2s", "pages load", "read /run/target"]);
-    steps.extend([&[PERIOD_ENDS; APART][..], &["pages load"]].concat().repeat(LOOKS));
+    steps.extend([&[PERIOD_ENDS; APART][..], &["pages load"]].concat().repeat(READINGS));
     steps.extend(more.iter().chain(&end).chain(&SETTINGS));
     steps.extend(["kill load TERM", "wait load"]);
     let files = [("/balance.toml", config)];
-    said_of(series, "two-nodes-hmat", &steps.join("\n"), &files)
+    guest_record_with_files(series, "two-nodes-hmat", &steps.join("\n"), &files)
 }
 
 /// A period in the daemon's output.
@@ -146,7 +146,7 @@ fn periods(record: &Record) -> Vec<Period> {
 }
 
 /// The percentage of pages on node 0, for each step `pages load`.
-fn looks(record: &Record) -> Vec<f64> {
+fn readings(record: &Record) -> Vec<f64> {
     let points = |taken: &Taken| {
         let count = |node: &str| {
             let words = taken.output[0].split(' ').filter_map(|word| word.split_once(':'));
@@ -159,12 +159,13 @@ fn looks(record: &Record) -> Vec<f64> {
 
 /// Checks that the settings are restored and the published target is removed.
 fn nothing_is_left(record: &Record) {
-    for look in SETTINGS {
-        let mut looks = record.steps.iter().filter(|taken| taken.step == look);
-        let (before, after) = (looks.next().unwrap(), looks.next_back().unwrap());
+    for reading in SETTINGS {
+        let mut readings = record.steps.iter().filter(|taken| taken.step == reading);
+        let (before, after) = (readings.next().unwrap(), readings.next_back().unwrap());
         // The new folder remains, with the daemon's lock and no journal.
-        let is_empty = look.starts_with("list") && after.output.iter().all(|name| name == "lock");
-        assert!(before == after || is_empty, "{look}: {before:?}, then {after:?}\n{record}");
+        let is_empty =
+            reading.starts_with("list") && after.output.iter().all(|name| name == "lock");
+        assert!(before == after || is_empty, "{reading}: {before:?}, then {after:?}\n{record}");
     }
     let target = record.steps.iter().rfind(|taken| taken.step == "read /run/target").unwrap();
     assert!(!target.succeeded(), "nobody looks after it any more\n{record}");
@@ -176,16 +177,16 @@ fn rests_at_the_best(record: &Record, rests: &str, near: f64, later: usize) {
     let best = best(1.0);
     let periods = periods(record);
     let at = later + periods.iter().position(|it| it.reason.contains(rests)).unwrap();
-    let rest = &periods[at..][..LOOKS * APART];
+    let rest = &periods[at..][..READINGS * APART];
     for period in rest {
         assert!((period.target - best).abs() <= near, "{period:?}, best {best}\n{record}");
         let part = period.migrated_bytes / HOT_BYTES as f64;
         assert!(part <= AT_REST, "{part} of the pages in {period:?}\n{record}");
     }
-    let looks = &looks(record)[..=LOOKS];
+    let readings = &readings(record)[..=READINGS];
     assert!(
-        looks.iter().all(|points| (points - best).abs() <= near),
-        "{looks:?}, {best}\n{record}"
+        readings.iter().all(|points| (points - best).abs() <= near),
+        "{readings:?}, {best}\n{record}"
     );
     let published = shown(record, "read /run/target");
     let target = rest[0].target;
@@ -226,11 +227,11 @@ fn dmi(series: Series) {
         "pages load",
     ];
     let config = config(PolicyKind::Dmi, PROCESSES, "auto");
-    let Some(record) = said(series, config, rests, &more) else { return };
+    let Some(record) = guest_record(series, config, rests, &more) else { return };
     rests_at_the_best(&record, rests, NEAR, LATER);
     agrees_with_the_simulation(&record, PolicyKind::Dmi, rests);
-    let looks = looks(&record);
-    let [local, again] = looks[LOOKS + 1..] else { panic!("{record}") };
+    let readings = readings(&record);
+    let [local, again] = readings[READINGS + 1..] else { panic!("{record}") };
     assert!(local >= 100.0 - NEAR && best(FEW) == 100.0, "{local}\n{record}");
     assert!(again <= 88.0, "{again}: it is on its way to the best again\n{record}");
     nothing_is_left(&record);
@@ -251,31 +252,33 @@ fn guided(series: Series) {
         "pages load",
     ];
     let config = config(PolicyKind::Guided, PROCESSES, "auto");
-    let Some(record) = said(series, config, rests, &more) else { return };
+    let Some(record) = guest_record(series, config, rests, &more) else { return };
     rests_at_the_best(&record, rests, NEAR, LATER);
     agrees_with_the_simulation(&record, PolicyKind::Guided, rests);
-    let looks = looks(&record);
-    let [local, again] = looks[LOOKS + 1..] else { panic!("{record}") };
+    let readings = readings(&record);
+    let [local, again] = readings[READINGS + 1..] else { panic!("{record}") };
     assert!((local - best(FEW)).abs() <= NEAR, "{local}\n{record}");
     assert!((again - best(1.0)).abs() <= NEAR, "{again}\n{record}");
     nothing_is_left(&record);
 }
 
 /// The whole machine, by physical addresses.
-fn machine(series: Series, way: &str) {
+fn machine(series: Series, actuator: &str) {
     let rests = "as when it settled";
-    let config = config(PolicyKind::Guided, MACHINE, way);
-    let Some(record) = said(series, config, rests, &[PERIOD_ENDS; LATER_PHYSICAL]) else { return };
+    let config = config(PolicyKind::Guided, MACHINE, actuator);
+    let Some(record) = guest_record(series, config, rests, &[PERIOD_ENDS; LATER_PHYSICAL]) else {
+        return;
+    };
     rests_at_the_best(&record, rests, NEAR_PHYSICAL, LATER_PHYSICAL);
     nothing_is_left(&record);
 }
 
 /// All tests in parallel: guests sleep most of the time.
-fn all(series: Series, way: &str) {
+fn all(series: Series, actuator: &str) {
     thread::scope(|scope| {
         scope.spawn(|| dmi(series));
         scope.spawn(|| guided(series));
-        scope.spawn(|| machine(series, way));
+        scope.spawn(|| machine(series, actuator));
     });
 }
 

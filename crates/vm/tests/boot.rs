@@ -77,7 +77,7 @@ type Change = fn(&mut Boot<'_>);
 fn boot(series: Series, topology: &str, steps: &str) -> Option<Record> {
     let machine = Topology::named(topology).unwrap();
     match run(series, &machine, steps, |_| {})? {
-        Outcome::Said(record) => {
+        Outcome::Completed(record) => {
             note(topology, &record);
             Some(record)
         }
@@ -365,7 +365,7 @@ fn programs_come_along() {
     let steps = "run /bin/other/touch 1MiB\nrun none";
     let more: Change = |boot| boot.programs.push(("other/touch", boot.guest));
     match run(Series::Newest, &one(), steps, more) {
-        Some(Outcome::Said(record)) => {
+        Some(Outcome::Completed(record)) => {
             assert_eq!(shown(&record, "run /bin/other/touch 1MiB"), ["pages 0:256", "touched"]);
             assert!(refused(&record, "run none").starts_with("No such file"), "{record}");
         }
@@ -375,7 +375,7 @@ fn programs_come_along() {
 }
 
 #[test]
-fn a_panic_is_told() {
+fn a_kernel_panic_is_reported() {
     // With no file as `rdinit` the kernel tries to mount a root file system, and panics.
     let more: Change = |boot| boot.command_line = "rdinit=/none root=/none";
     match run(Series::Newest, &one(), "sleep 1s", more) {
@@ -399,7 +399,7 @@ fn a_run_has_a_limit() {
 }
 
 #[test]
-fn what_qemu_refuses_is_told() {
+fn a_failure_of_qemu_is_reported() {
     let mut machine = one();
     machine.nodes[0].cpus = 100_000;
     match run(Series::Newest, &machine, "sleep 1s", |_| {}) {
@@ -410,13 +410,13 @@ fn what_qemu_refuses_is_told() {
 }
 
 #[test]
-fn what_is_not_there_is_told() {
+fn missing_kernels_and_programs_are_reported() {
     let machine = one();
     let none = Path::new("/none");
     let outcome = Boot::new(Series::Of(1, 0), &machine, none, "sleep 1s").run().unwrap();
-    let said = outcome.to_string();
-    assert!(said.starts_with("no kernel 1.0: none in "), "{said}");
-    assert!(said.ends_with("run `crates/vm/kernels 1.0`"), "{said}");
+    let message = outcome.to_string();
+    assert!(message.starts_with("no kernel 1.0: none in "), "{message}");
+    assert!(message.ends_with("run `crates/vm/kernels 1.0`"), "{message}");
     let steps = Boot::new(Series::Newest, &machine, none, "jump").run();
     assert!(steps.unwrap_err().to_string().starts_with("line 1: no step `jump`"));
 }

@@ -8,7 +8,7 @@ use std::fs;
 use interleaf_guest::report::Ending;
 use interleaf_vm::{
     Series,
-    harness::{on_each, said_by, shown, step},
+    harness::{guest_record_changed, on_each, shown, step},
     outcome::{Record, Taken},
 };
 
@@ -18,7 +18,7 @@ const SERIES: [Series; 2] = [Series::Of(6, 17), Series::Newest];
 const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds";
 
 /// Settings that the daemon may change.
-const LOOKS: [&str; 5] = [
+const READINGS: [&str; 5] = [
     "read /sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds",
     "read /sys/module/damon_stat/parameters/enabled",
     "read /proc/sys/kernel/numa_balancing",
@@ -26,7 +26,7 @@ const LOOKS: [&str; 5] = [
     "read /sys/kernel/mm/numa/demotion_enabled",
 ];
 
-/// A configuration that steers programs called `touch` to 60:40.
+/// A configuration that steers programs with the name `touch` to 60:40.
 const CONFIG: &str = "schema = \"interleaf.balance/1\"\n\
     [scope]\nkind = \"processes\"\nprocesses = [\"touch\"]\n\
     [policy]\nname = \"static\"\nweights = \"60:40\"\n\
@@ -41,17 +41,22 @@ const SWEEP: &str = "start sweep touch 48MiB --bind 0 --check --tell 60:40\nawai
 /// Steps that end this program.
 const INTACT: &str = "kill sweep TERM\nwait sweep\n";
 
-fn looks() -> String {
-    LOOKS.map(|look| format!("{look}\n")).concat() + "list /run/interleaf\n"
+fn readings() -> String {
+    READINGS.map(|reading| format!("{reading}\n")).concat() + "list /run/interleaf\n"
 }
 
 /// The guest's report of the steps, with the settings read before and after.
-fn said(series: Series, config: &str, steps: &str) -> Option<Record> {
-    said_on(series, "two-nodes-hmat", &[("/balance.toml", config)], steps)
+fn guest_record(series: Series, config: &str, steps: &str) -> Option<Record> {
+    guest_record_on(series, "two-nodes-hmat", &[("/balance.toml", config)], steps)
 }
 
 /// The same on a topology, with these files.
-fn said_on(series: Series, on: &str, files: &[(&str, &str)], steps: &str) -> Option<Record> {
+fn guest_record_on(
+    series: Series,
+    on: &str,
+    files: &[(&str, &str)],
+    steps: &str,
+) -> Option<Record> {
     let folder = tempfile::tempdir().unwrap();
     let file = |(path, text): &(&str, &str)| {
         let file = folder.path().join(&path[1..]);
@@ -61,8 +66,8 @@ fn said_on(series: Series, on: &str, files: &[(&str, &str)], steps: &str) -> Opt
     let files: Vec<_> = files.iter().map(file).collect();
     // Keeps pages small, except for programs that request huge pages.
     let huge = "write /sys/kernel/mm/transparent_hugepage/enabled madvise\n";
-    let steps = format!("{huge}{}{steps}\n{}", looks(), looks());
-    said_by(series, on, &steps, &|boot| {
+    let steps = format!("{huge}{}{steps}\n{}", readings(), readings());
+    guest_record_changed(series, on, &steps, &|boot| {
         // Makes pluggable memory movable, so that it can be set offline.
         boot.command_line = "memhp_default_state=online_movable";
         boot.files.extend(files.iter().cloned());
@@ -77,15 +82,15 @@ fn all<'a>(record: &'a Record, text: &str) -> Vec<&'a Taken> {
 /// Checks that the settings equal the first reading and no journal exists, in all readings except
 /// those with the numbers in `but`, from 0.
 fn unchanged_but(record: &Record, but: &[usize]) {
-    for look in LOOKS {
-        let looks = all(record, look);
-        assert!(looks.len() >= 2 && looks[0].succeeded(), "{look}\n{record}");
-        for (at, later) in looks.iter().enumerate().filter(|(at, _)| !but.contains(at)) {
-            assert_eq!(looks[0], *later, "at {at}\n{record}");
+    for reading in READINGS {
+        let readings = all(record, reading);
+        assert!(readings.len() >= 2 && readings[0].succeeded(), "{reading}\n{record}");
+        for (at, later) in readings.iter().enumerate().filter(|(at, _)| !but.contains(at)) {
+            assert_eq!(readings[0], *later, "at {at}\n{record}");
         }
     }
-    for (at, look) in all(record, "list /run/interleaf").iter().enumerate() {
-        let has_journal = look.output.iter().any(|name| name.ends_with(".json"));
+    for (at, reading) in all(record, "list /run/interleaf").iter().enumerate() {
+        let has_journal = reading.output.iter().any(|name| name.ends_with(".json"));
         assert!(!has_journal || but.contains(&at), "at {at}\n{record}");
     }
 }
@@ -93,10 +98,10 @@ fn unchanged_but(record: &Record, but: &[usize]) {
 /// Checks that the settings are changed in reading `at`, so that the later check of the restored
 /// settings is meaningful.
 fn changed_at(record: &Record, at: usize) {
-    let now = |look| all(record, look)[at].output.join("");
-    assert_eq!(now(LOOKS[0]), "1", "{record}");
-    assert_eq!(now(LOOKS[1]), "N", "{record}");
-    assert_eq!(now(LOOKS[2]), "0", "{record}");
+    let now = |reading| all(record, reading)[at].output.join("");
+    assert_eq!(now(READINGS[0]), "1", "{record}");
+    assert_eq!(now(READINGS[1]), "N", "{record}");
+    assert_eq!(now(READINGS[2]), "0", "{record}");
     let journals = now("list /run/interleaf");
     assert!(journals.contains(".json"), "{record}");
 }
@@ -108,7 +113,7 @@ fn intact(record: &Record) {
 }
 
 /// Checks the ending of a step, and that its output contains `words`.
-fn told(record: &Record, step: &str, ending: Ending, words: &[&str]) {
+fn check_report(record: &Record, step: &str, ending: Ending, words: &[&str]) {
     let taken = self::step(record, step);
     assert_eq!(taken.ending, Some(ending), "{step}\n{record}");
     let text = taken.output.join("\n");
@@ -126,7 +131,7 @@ fn on_node_0(taken: &Taken) -> u32 {
 /// Each of three signals ends the daemon with status 0 and restored settings. A second daemon is
 /// refused while the first runs.
 #[test]
-fn signals_end_it_and_all_is_put_back() {
+fn signals_end_the_daemon_and_settings_are_restored() {
     let second = format!("run {BALANCE} --way vaddr");
     let one = |signal: &str| {
         // Pages stay at the target after the first daemon, so only that run waits for them.
@@ -134,19 +139,19 @@ fn signals_end_it_and_all_is_put_back() {
         format!(
             "start {signal} {BALANCE}\nawait {signal} {{\"schema\"\n{reached}\
              {}{second}\nkill {signal} {signal}\nwait {signal}\n{}",
-            looks(),
-            looks()
+            readings(),
+            readings()
         )
     };
     let steps = format!("{SWEEP}{}{INTACT}", ["TERM", "INT", "HUP"].map(one).concat());
     on_each(&SERIES, |series| {
-        let Some(record) = said(series, CONFIG, &steps) else { return };
+        let Some(record) = guest_record(series, CONFIG, &steps) else { return };
         for (at, signal) in ["TERM", "INT", "HUP"].into_iter().enumerate() {
             changed_at(&record, 1 + 2 * at);
             let refused = all(&record, &second)[at];
             assert_eq!(refused.ending, Some(Ending::Exit(2)), "{record}");
             assert!(refused.output.join("\n").contains("of interleaf has DAMON"), "{record}");
-            told(&record, &format!("wait {signal}"), Ending::Exit(0), &[]);
+            check_report(&record, &format!("wait {signal}"), Ending::Exit(0), &[]);
         }
         unchanged_but(&record, &[1, 3, 5]);
         intact(&record);
@@ -156,24 +161,24 @@ fn signals_end_it_and_all_is_put_back() {
 /// A killed daemon leaves its settings behind. The next daemon restores them and continues; without
 /// a next daemon, `--restore` restores them.
 #[test]
-fn what_a_killed_one_left_is_put_back() {
+fn settings_of_a_killed_daemon_are_restored() {
     let state = format!("read {ADMIN}/0/state");
     let restore = "run interleaf balance --restore";
     let steps = format!(
         "{SWEEP}start killed {BALANCE}\nawait sweep reached\nkill killed KILL\nwait killed\n{}\
          {state}\nstart next {BALANCE}\nawait next {{\"schema\"\n{}\
          kill next KILL\nwait next\n{}{restore}\n{INTACT}",
-        looks(),
-        looks(),
-        looks()
+        readings(),
+        readings(),
+        readings()
     );
     on_each(&SERIES, |series| {
-        let Some(record) = said(series, CONFIG, &steps) else { return };
+        let Some(record) = guest_record(series, CONFIG, &steps) else { return };
         (1..4).for_each(|at| changed_at(&record, at));
         assert_eq!(shown(&record, &state), ["on"], "{record}");
-        let back = ["put back /sys/kernel/mm/damon", "put back /proc/sys/kernel/numa_balancing: 1"];
-        told(&record, "wait next", Ending::Signal(9), &back);
-        told(&record, restore, Ending::Exit(0), &back);
+        let back = ["restored /sys/kernel/mm/damon", "restored /proc/sys/kernel/numa_balancing: 1"];
+        check_report(&record, "wait next", Ending::Signal(9), &back);
+        check_report(&record, restore, Ending::Exit(0), &back);
         unchanged_but(&record, &[1, 2, 3]);
         intact(&record);
     });
@@ -181,13 +186,14 @@ fn what_a_killed_one_left_is_put_back() {
 
 /// An actuator whose program panics restores the settings while unwinding.
 #[test]
-fn a_panic_puts_all_back() {
+fn a_panic_restores_all_settings() {
     let actuate = "run actuate @sweep --way vaddr --weights 60:40 --leave --panic";
     on_each(&SERIES, |series| {
-        let Some(record) = said(series, CONFIG, &format!("{SWEEP}{actuate}\n{INTACT}")) else {
+        let Some(record) = guest_record(series, CONFIG, &format!("{SWEEP}{actuate}\n{INTACT}"))
+        else {
             return;
         };
-        told(&record, actuate, Ending::Exit(101), &["reached 60:40", "as it was told"]);
+        check_report(&record, actuate, Ending::Exit(101), &["reached 60:40", "as it was told"]);
         unchanged_but(&record, &[]);
         intact(&record);
     });
@@ -197,7 +203,7 @@ fn a_panic_puts_all_back() {
 /// stopped only with `--stop-rivals`, as the signal tests show. Without `--way vaddr` the daemon
 /// falls back to `pages`.
 #[test]
-fn others_that_use_damon_are_told() {
+fn other_users_of_damon_are_reported() {
     let careful = "run interleaf balance --config /balance.toml --duration 3s";
     let wants_damon = "run interleaf balance --config /balance.toml --stop-rivals --way vaddr";
     let goes_on = "run interleaf balance --config /balance.toml --duration 5s";
@@ -211,16 +217,20 @@ fn others_that_use_damon_are_told() {
          write {ADMIN}/0/state on\n{wants_damon}\n{goes_on} \n{state}\n\
          write {ADMIN}/0/state off\nwrite {ADMIN}/nr_kdamonds 0\n\
          write /sys/module/damon_stat/parameters/enabled Y\n{INTACT}",
-        looks()
+        readings()
     );
     on_each(&SERIES, |series| {
-        let Some(record) = said(series, CONFIG, &steps) else { return };
+        let Some(record) = guest_record(series, CONFIG, &steps) else { return };
         let module = ["damon_stat holds DAMON", "hint: give leave", "--stop-rivals", "echo N"];
-        told(&record, careful, Ending::Exit(2), &module);
-        let thread = ["somebody has set up 1 DAMON thread", "hint: ", "damo stop"];
-        told(&record, wants_damon, Ending::Exit(2), &thread);
-        let way = ["somebody has set up 1 DAMON thread", "pages move by pages", "numa_balancing=1"];
-        told(&record, goes_on, Ending::Exit(0), &way);
+        check_report(&record, careful, Ending::Exit(2), &module);
+        let thread = ["another program has set up 1 DAMON thread", "hint: ", "damo stop"];
+        check_report(&record, wants_damon, Ending::Exit(2), &thread);
+        let actuator = [
+            "another program has set up 1 DAMON thread",
+            "pages move by pages",
+            "numa_balancing=1",
+        ];
+        check_report(&record, goes_on, Ending::Exit(0), &actuator);
         assert_eq!(shown(&record, &state), ["on"], "{record}");
         unchanged_but(&record, &[]);
         intact(&record);
@@ -243,13 +253,13 @@ fn programs_come_and_go() {
          kill balance TERM\nwait balance\n"
     );
     on_each(&SERIES, |series| {
-        let Some(record) = said(series, &config, &steps) else { return };
+        let Some(record) = guest_record(series, &config, &steps) else { return };
         assert_eq!(step(&record, "wait hog").ending, Some(Ending::Signal(9)), "{record}");
         for await_ in ["await second reached", "await third reached"] {
             shown(&record, await_);
         }
         let words = ["has joined", "ended or left", "was started again"];
-        told(&record, "wait balance", Ending::Exit(0), &words);
+        check_report(&record, "wait balance", Ending::Exit(0), &words);
         unchanged_but(&record, &[]);
         intact(&record);
     });
@@ -266,8 +276,8 @@ fn children_that_exit_all_the_time_are_dropped() {
          kill balance TERM\nwait balance\nkill beside KILL\nwait beside\n{INTACT}"
     );
     on_each(&SERIES, |series| {
-        let Some(record) = said(series, CONFIG, &steps) else { return };
-        told(&record, "wait balance", Ending::Exit(0), &["by vaddr"]);
+        let Some(record) = guest_record(series, CONFIG, &steps) else { return };
+        check_report(&record, "wait balance", Ending::Exit(0), &["by vaddr"]);
         shown(&record, "await sweep reached");
         unchanged_but(&record, &[]);
         intact(&record);
@@ -306,10 +316,13 @@ fn the_protected_are_left_alone() {
         ("/machine.toml", machine.as_str()),
         ("/group.toml", group.as_str()),
     ];
-    let Some(record) = said_on(Series::Newest, "two-nodes-hmat", &files, &steps) else { return };
-    told(&record, "wait balance", Ending::Exit(0), &["left alone: /kept", "by vaddr"]);
-    told(&record, "wait all", Ending::Exit(0), &["left alone: /kept", "by paddr"]);
-    let on_0 = |look| self::all(&record, look).into_iter().map(on_node_0).collect::<Vec<u32>>();
+    let Some(record) = guest_record_on(Series::Newest, "two-nodes-hmat", &files, &steps) else {
+        return;
+    };
+    check_report(&record, "wait balance", Ending::Exit(0), &["left alone: /kept", "by vaddr"]);
+    check_report(&record, "wait all", Ending::Exit(0), &["left alone: /kept", "by paddr"]);
+    let on_0 =
+        |reading| self::all(&record, reading).into_iter().map(on_node_0).collect::<Vec<u32>>();
     let [kept] = on_0("pages kept")[..] else { panic!("{record}") };
     let [swept, then_swept] = on_0("pages sweep")[..] else { panic!("{record}") };
     // All 32 MiB are on node 0; memory allocated before the process joined the group is charged
@@ -317,7 +330,7 @@ fn the_protected_are_left_alone() {
     assert!(kept >= 8192, "{record}");
     assert!(swept < 12288 / 2, "60 of 100 are there before all memory is steered\n{record}");
     shown(&record, "await kept reached");
-    told(&record, "wait group", Ending::Exit(0), &["by paddr"]);
+    check_report(&record, "wait group", Ending::Exit(0), &["by paddr"]);
     assert!(then_swept.abs_diff(swept) < 64, "it is in no group\n{record}");
     unchanged_but(&record, &[]);
     intact(&record);
@@ -325,7 +338,7 @@ fn the_protected_are_left_alone() {
 
 /// A node with too little free memory for the target is reported; nothing fails.
 #[test]
-fn a_full_node_is_told() {
+fn a_full_node_is_reported() {
     let config = CONFIG.replace("60:40", "20:80");
     let steps = format!(
         "start sweep touch 160MiB --bind 0 --check\nawait sweep touched\n\
@@ -334,8 +347,10 @@ fn a_full_node_is_told() {
     );
     let files = [("/balance.toml", config.as_str())];
     on_each(&SERIES, |series| {
-        let Some(record) = said_on(series, "nearly-full-node", &files, &steps) else { return };
-        told(&record, "wait balance", Ending::Exit(0), &["node 1 is full: "]);
+        let Some(record) = guest_record_on(series, "nearly-full-node", &files, &steps) else {
+            return;
+        };
+        check_report(&record, "wait balance", Ending::Exit(0), &["node 1 is full: "]);
         unchanged_but(&record, &[]);
         intact(&record);
     });
@@ -350,11 +365,11 @@ fn a_full_first_node_is_emptied_of_cold_pages() {
          await sweep reached\nawait balance *node 0 has room again\n\
          kill balance TERM\nwait balance\npages cold\n{INTACT}"
     );
-    let Some(record) = said(Series::Newest, CONFIG, &steps) else { return };
+    let Some(record) = guest_record(Series::Newest, CONFIG, &steps) else { return };
     let words = ["node 0 is nearly full, and cold pages go to node 1"];
-    told(&record, "wait balance", Ending::Exit(0), &words);
-    let looks: Vec<u32> = all(&record, "pages cold").into_iter().map(on_node_0).collect();
-    assert!(looks[1] + 1024 < looks[0], "{looks:?}\n{record}");
+    check_report(&record, "wait balance", Ending::Exit(0), &words);
+    let readings: Vec<u32> = all(&record, "pages cold").into_iter().map(on_node_0).collect();
+    assert!(readings[1] + 1024 < readings[0], "{readings:?}\n{record}");
     unchanged_but(&record, &[]);
     intact(&record);
 }
@@ -362,7 +377,7 @@ fn a_full_first_node_is_emptied_of_cold_pages() {
 /// A node is set offline while it is a target: the kernel migrates its pages back, and the daemon
 /// exits with the reason. When the node is online again, the daemon can be restarted.
 #[test]
-fn a_node_that_goes_offline_ends_it() {
+fn a_node_that_goes_offline_ends_the_daemon() {
     // Memory blocks of 128 MiB; pluggable memory begins at 4 GiB.
     let blocks = |state: &str| {
         let block =
@@ -378,11 +393,11 @@ fn a_node_that_goes_offline_ends_it() {
     );
     on_each(&SERIES, |series| {
         let files = [("/balance.toml", CONFIG)];
-        let Some(record) = said_on(series, "plugged-node", &files, &steps) else { return };
+        let Some(record) = guest_record_on(series, "plugged-node", &files, &steps) else { return };
         assert_eq!(shown(&record, "read /sys/devices/system/node/has_memory"), ["0"], "{record}");
         let words = ["error: node 1 has gone offline", "hint: start it again when"];
-        told(&record, "wait balance", Ending::Exit(2), &words);
-        told(&record, &again, Ending::Exit(0), &[]);
+        check_report(&record, "wait balance", Ending::Exit(2), &words);
+        check_report(&record, &again, Ending::Exit(0), &[]);
         unchanged_but(&record, &[]);
         intact(&record);
     });

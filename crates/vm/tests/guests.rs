@@ -4,6 +4,7 @@
 mod actuators;
 mod balance;
 mod boot;
+mod card;
 mod faults;
 mod kernels;
 mod load;

@@ -142,9 +142,9 @@ fn errno(why: &str) -> &str {
 // --- The answers --------------------------------------------------------------------------------
 
 /// A guest's report. `of` returns the output or the error of the n-th step with a text, from 0.
-struct Said<'a>(&'a Record);
+struct Answers<'a>(&'a Record);
 
-impl Said<'_> {
+impl Answers<'_> {
     fn of(&self, text: &str, nth: usize) -> Result<&[String], &str> {
         let taken = self.0.steps.iter().filter(|taken| taken.step == text).nth(nth);
         let taken = taken.unwrap_or_else(|| panic!("no step {text} in\n{}", self.0));
@@ -197,37 +197,37 @@ fn release(record: &Record) -> String {
 
 /// The column of a kernel: name and content of each cell.
 fn column(record: &Record) -> Vec<(&'static str, String)> {
-    let said = Said(record);
+    let answers = Answers(record);
     let mut rows = vec![(RELEASE, release(record))];
-    rows.extend(interleaving(&said));
-    rows.extend(tiers(&said));
-    rows.extend(damons(&said));
+    rows.extend(interleaving(&answers));
+    rows.extend(tiers(&answers));
+    rows.extend(damons(&answers));
     rows
 }
 
-fn interleaving(said: &Said) -> Vec<(&'static str, String)> {
+fn interleaving(answers: &Answers) -> Vec<(&'static str, String)> {
     let node1 = format!("{WEIGHTS}/node1");
-    let files = said.of(&format!("list {WEIGHTS}"), 0).unwrap_or_default();
+    let files = answers.of(&format!("list {WEIGHTS}"), 0).unwrap_or_default();
     let auto = files.iter().any(|name| name == "auto");
-    let has = |there: bool| if there { "yes" } else { NOTHING }.to_string();
-    let by_hand = match said.value(&format!("{WEIGHTS}/auto"), 1) {
+    let has = |is_present: bool| if is_present { "yes" } else { NOTHING }.to_string();
+    let by_hand = match answers.value(&format!("{WEIGHTS}/auto"), 1) {
         NOTHING if files.is_empty() => NOTHING,
         NOTHING => "taken",
         "false" => "taken, `auto` goes off",
         other => other,
     };
-    let zero = match said.of(&format!("write {node1} 0"), 0) {
+    let zero = match answers.of(&format!("write {node1} 0"), 0) {
         _ if files.is_empty() => NOTHING.to_string(),
-        Ok(_) => format!("the weight is {} again", said.value(&node1, 0)),
+        Ok(_) => format!("the weight is {} again", answers.value(&node1, 0)),
         Err(why) => format!("refused: `{why}`"),
     };
-    let again = said.values(&format!("{WEIGHTS}/node*"), 1, ":");
-    let placed = PLACED.map(|text| said.of(text, 0).map_or(NOTHING, |lines| &lines[0]));
+    let again = answers.values(&format!("{WEIGHTS}/node*"), 1, ":");
+    let placed = PLACED.map(|text| answers.of(text, 0).map_or(NOTHING, |lines| &lines[0]));
     let exact = placed == ["pages 0:12288 1:4096", "pages 0:192 1:16320"];
     vec![
         ("weight files `nodeN`", has(!files.is_empty())),
         ("weights made of the HMAT, `auto`", has(auto)),
-        ("weights at boot", said.values(&format!("{WEIGHTS}/node*"), 0, ":")),
+        ("weights at boot", answers.values(&format!("{WEIGHTS}/node*"), 0, ":")),
         ("a weight by hand", by_hand.to_string()),
         ("a weight of 0", zero),
         ("`true` into `auto`", if auto { again } else { NOTHING.to_string() }),
@@ -235,10 +235,10 @@ fn interleaving(said: &Said) -> Vec<(&'static str, String)> {
     ]
 }
 
-fn tiers(said: &Said) -> Vec<(&'static str, String)> {
+fn tiers(answers: &Answers) -> Vec<(&'static str, String)> {
     let limit = format!("{SYSCTL}/numa_balancing_promote_rate_limit_MBps");
     // In order of tier number; a smaller number is a faster tier.
-    let lines = said.of(&format!("read {TIERS}/memory_tier*/nodelist"), 0).unwrap_or_default();
+    let lines = answers.of(&format!("read {TIERS}/memory_tier*/nodelist"), 0).unwrap_or_default();
     let tier = |line: &String| {
         let (path, nodes) = line.split_once(": ")?;
         let number = path.strip_prefix(TIERS)?.strip_prefix("/memory_tier")?.split('/').next()?;
@@ -250,32 +250,32 @@ fn tiers(said: &Said) -> Vec<(&'static str, String)> {
     vec![
         (
             "bandwidths of nodes, MiB/s",
-            said.values(&format!("{NODES}/node*/access0/initiators/read_bandwidth"), 0, ", "),
+            answers.values(&format!("{NODES}/node*/access0/initiators/read_bandwidth"), 0, ", "),
         ),
         ("memory tiers, by their nodes", tiers.join(", then ")),
-        ("`numa_balancing` at boot", said.value(&format!("{SYSCTL}/numa_balancing"), 0).into()),
-        ("limit of promotion, MB/s", said.value(&limit, 0).into()),
-        ("`demotion_enabled` at boot", said.value(DEMOTION, 0).into()),
-        ("`nodeN/reclaim`", said.has(&format!("{NODES}/node1"), "reclaim")),
+        ("`numa_balancing` at boot", answers.value(&format!("{SYSCTL}/numa_balancing"), 0).into()),
+        ("limit of promotion, MB/s", answers.value(&limit, 0).into()),
+        ("`demotion_enabled` at boot", answers.value(DEMOTION, 0).into()),
+        ("`nodeN/reclaim`", answers.has(&format!("{NODES}/node1"), "reclaim")),
     ]
 }
 
-fn damons(said: &Said) -> Vec<(&'static str, String)> {
-    let at = |folder: &str, name| said.has(&damon(folder), name);
-    let operations = said.of(&format!("read {}", damon("contexts/0/avail_operations")), 0);
+fn damons(answers: &Answers) -> Vec<(&'static str, String)> {
+    let at = |folder: &str, name| answers.has(&damon(folder), name);
+    let operations = answers.of(&format!("read {}", damon("contexts/0/avail_operations")), 0);
     let operations = operations.unwrap_or_default().iter().map(|word| format!("`{word}`"));
     let operations: Vec<String> = operations.collect();
-    let module = match said.value(DAMON_STAT, 0) {
+    let module = match answers.value(DAMON_STAT, 0) {
         "Y" => "on",
         "N" => "off",
         other => other,
     };
-    let starts = |nth| match said.of(&format!("write {} on", damon("state")), nth) {
+    let starts = |nth| match answers.of(&format!("write {} on", damon("state")), nth) {
         _ if operations.is_empty() => NOTHING.to_string(),
         Ok(_) => "starts".to_string(),
         Err(why) => format!("refused: `{why}`"),
     };
-    let filters = |folder: &str| said.takes(&scheme(&format!("{folder}/0/type")), &FILTERS);
+    let filters = |folder: &str| answers.takes(&scheme(&format!("{folder}/0/type")), &FILTERS);
     let metrics = scheme("quotas/goals/0/target_metric");
     let intervals = "contexts/0/monitoring_attrs/intervals";
     vec![
@@ -286,10 +286,10 @@ fn damons(said: &Said) -> Vec<(&'static str, String)> {
         ("`damon_stat` at boot", module.to_string()),
         ("a context beside it", if module == NOTHING { NOTHING.to_string() } else { starts(0) }),
         ("a context without it", starts(usize::from(module != NOTHING))),
-        ("actions", said.takes(&scheme("action"), &ACTIONS)),
-        ("several destinations, `dests`", said.has(&scheme(""), "dests")),
-        ("goals", said.takes(&metrics, &METRICS)),
-        ("`goal_tuner`", said.takes(&scheme("quotas/goal_tuner"), &TUNERS)),
+        ("actions", answers.takes(&scheme("action"), &ACTIONS)),
+        ("several destinations, `dests`", answers.has(&scheme(""), "dests")),
+        ("goals", answers.takes(&metrics, &METRICS)),
+        ("`goal_tuner`", answers.takes(&scheme("quotas/goal_tuner"), &TUNERS)),
         ("`filters`", filters("filters")),
         ("`core_filters`", filters("core_filters")),
         ("`ops_filters`", filters("ops_filters")),
@@ -341,7 +341,7 @@ fn with_column(text: &str, at: usize, column: &[(&str, String)]) -> String {
 /// Boots the kernel and compares its answers with the page.
 #[expect(clippy::explicit_write, reason = "the test harness keeps what macros print")]
 fn holds(series: Series) {
-    let Some(record) = harness::said(series, "two-nodes-hmat", &steps()) else { return };
+    let Some(record) = harness::guest_record(series, "two-nodes-hmat", &steps()) else { return };
     let column = column(&record);
 
     // Tests run in parallel, and each may write the page.
@@ -356,11 +356,11 @@ fn holds(series: Series) {
         fs::write(page(), with_column(&text, at, &column)).unwrap();
         return;
     }
-    let same = |((_, is), (_, said)): (&(&str, String), &(String, String))| is == said;
+    let same = |((_, is), (_, answers)): (&(&str, String), &(String, String))| is == answers;
     if !column.iter().zip(&documented).all(same) {
         let mut should = String::new();
-        for ((name, is), (_, said)) in column.iter().zip(&documented) {
-            let mark = if is == said { ' ' } else { '*' };
+        for ((name, is), (_, answers)) in column.iter().zip(&documented) {
+            let mark = if is == answers { ' ' } else { '*' };
             writeln!(should, "{mark} | {name} | {is} |").unwrap();
         }
         // The newest kernel changes often; differences to another release do not fail the test.

@@ -10,7 +10,7 @@ use interleaf_model::predict::Stretch;
 use interleaf_vm::{
     Series,
     expected::Expected,
-    harness::{in_workspace, on_each, said, shown, step},
+    harness::{guest_record, in_workspace, on_each, shown, step},
     outcome::Record,
 };
 
@@ -125,7 +125,9 @@ fn traffic_follows_the_pages() {
         "read /tmp/load.tsv".to_string(),
     ];
     on_each(&KERNELS, |series| {
-        let Some(record) = said(series, "two-nodes-hmat", &steps.join("\n")) else { return };
+        let Some(record) = guest_record(series, "two-nodes-hmat", &steps.join("\n")) else {
+            return;
+        };
         let emulated = run.emulated().unwrap();
         assert!(step(&record, "await load touched").succeeded(), "{record}");
         for (n, first) in [(2001, 0.75), (2002, 0.5), (2003, 0.0)] {
@@ -161,7 +163,7 @@ fn demand_comes_and_goes() {
         command(&run)
     );
     on_each(&KERNELS, |series| {
-        let Some(record) = said(series, "two-nodes-hmat", &steps) else { return };
+        let Some(record) = guest_record(series, "two-nodes-hmat", &steps) else { return };
         let emulated = run.emulated().unwrap();
         let fed = fed(shown(&record, &format!("run drain {FEED} 500ms")));
         assert_eq!(shares(&fed), [1.0, 0.0], "{record}");

@@ -16,9 +16,9 @@ const KDAMONDS: &str = "read /sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
 
 /// Output of `show`, `doctor` and `doctor --probe` on a topology; `None` if the guest cannot be
 /// booted here. Checks that the probe leaves no kdamond behind.
-fn said(series: Series, topology: &str) -> Option<[Value; 3]> {
+fn documents(series: Series, topology: &str) -> Option<[Value; 3]> {
     let steps = format!("{SHOW}\n{DOCTOR}\n{PROBE}\n{KDAMONDS}\n");
-    let record = harness::said(series, topology, &steps)?;
+    let record = harness::guest_record(series, topology, &steps)?;
     let document =
         |step: &str| serde_json::from_str(&harness::shown(&record, step).join("\n")).unwrap();
     let kdamonds = record.step(KDAMONDS).unwrap();
@@ -51,7 +51,7 @@ fn damon([_, doctor, probed]: &[Value; 3]) -> [String; 4] {
 /// and the weight files that a kernel of this series has. Returns the documents, or `None` without
 /// the kernel.
 fn two_nodes(series: Series, weighted: bool, automatic: bool) -> Option<[Value; 3]> {
-    let all = said(series, "two-nodes-hmat")?;
+    let all = documents(series, "two-nodes-hmat")?;
     let [show, doctor, _] = &all;
     let [dram, cxl] = &show["nodes"].as_array().unwrap()[..] else { panic!("{show}") };
     assert_eq!((&dram["node"], &cxl["node"]), (&0.into(), &1.into()));
@@ -62,7 +62,7 @@ fn two_nodes(series: Series, weighted: bool, automatic: bool) -> Option<[Value; 
     assert_eq!(cxl["read_latency_ns"], 250);
     assert_eq!(dram["weight"].is_number(), weighted, "{show}");
     assert_eq!(show["automatic_weights"].is_boolean(), automatic, "{show}");
-    let is = |there: bool| if there { "present" } else { "missing" };
+    let is = |is_present: bool| if is_present { "present" } else { "missing" };
     assert_eq!(status(doctor, "several memory nodes"), "present");
     assert_eq!(status(doctor, "rated bandwidths"), "present");
     assert_eq!(status(doctor, "weighted interleaving"), is(weighted));
@@ -82,9 +82,9 @@ fn on_6_1() {
 
 #[test]
 fn on_6_12() {
-    let Some(said) = two_nodes(Series::Of(6, 12), true, false) else { return };
+    let Some(documents) = two_nodes(Series::Of(6, 12), true, false) else { return };
     assert_eq!(
-        damon(&said),
+        damon(&documents),
         [
             "present: operations vaddr, fvaddr, paddr; tells pages by anon, memcg, young, addr, \
              target",
@@ -98,9 +98,9 @@ fn on_6_12() {
 
 #[test]
 fn on_6_17() {
-    let Some(said) = two_nodes(Series::Of(6, 17), true, true) else { return };
+    let Some(documents) = two_nodes(Series::Of(6, 17), true, true) else { return };
     assert_eq!(
-        damon(&said),
+        damon(&documents),
         [
             "present: operations vaddr, fvaddr, paddr; tells pages by addr, target, anon, active, \
              memcg, young, hugepage_size, unmapped; tunes its intervals",
@@ -114,8 +114,8 @@ fn on_6_17() {
 /// A future kernel may support more, so only the beginnings are compared.
 #[test]
 fn on_the_newest() {
-    let Some(said) = two_nodes(Series::Newest, true, true) else { return };
-    let [damon, actions, destinations, goals] = damon(&said);
+    let Some(documents) = two_nodes(Series::Newest, true, true) else { return };
+    let [damon, actions, destinations, goals] = damon(&documents);
     assert!(damon.starts_with("present: operations vaddr, fvaddr, paddr; "), "{damon}");
     assert!(actions.starts_with("present: "), "{actions}");
     assert!(destinations.starts_with("present: "), "{destinations}");
@@ -126,7 +126,7 @@ fn on_the_newest() {
 
 #[test]
 fn three_tiers_are_in_order() {
-    let Some([show, ..]) = said(Series::Of(6, 17), "three-tiers") else { return };
+    let Some([show, ..]) = documents(Series::Of(6, 17), "three-tiers") else { return };
     let tiers: Vec<u64> = show["nodes"]
         .as_array()
         .unwrap()
@@ -139,7 +139,7 @@ fn three_tiers_are_in_order() {
 
 #[test]
 fn one_node_has_nothing_to_interleave() {
-    let Some([show, doctor, _]) = said(Series::Of(6, 12), "one-node") else { return };
+    let Some([show, doctor, _]) = documents(Series::Of(6, 12), "one-node") else { return };
     assert_eq!(show["nodes"].as_array().unwrap().len(), 1);
     assert_eq!(status(&doctor, "several memory nodes"), "missing");
     assert_eq!(status(&doctor, "no other mover of pages"), "present");

@@ -7,7 +7,7 @@
 use interleaf_guest::report::Ending;
 use interleaf_vm::{
     Series,
-    harness::{on_each, said, shown, step},
+    harness::{guest_record, on_each, shown, step},
     outcome::Record,
 };
 use serde_json::Value;
@@ -19,16 +19,16 @@ const SMALL: &str =
     "--chase 4MiB --buffer 4MiB --duration 30ms --repeat 1 --pages small --isa sse2 -q";
 
 /// Reads the weights and journals before and after the steps.
-fn with_looks(steps: &str) -> String {
-    let look = format!("read {WEIGHTS}/*\nlist /run/interleaf\n");
-    format!("{look}{steps}\n{look}")
+fn with_readings(steps: &str) -> String {
+    let reading = format!("read {WEIGHTS}/*\nlist /run/interleaf\n");
+    format!("{reading}{steps}\n{reading}")
 }
 
 /// Checks that the weights are equal before and after, and that no journal remains.
 fn nothing_changed(record: &Record) {
-    let look = format!("read {WEIGHTS}/*");
-    let looks: Vec<_> = record.steps.iter().filter(|taken| taken.step == look).collect();
-    let (before, after) = (looks.first().unwrap(), looks.last().unwrap());
+    let reading = format!("read {WEIGHTS}/*");
+    let readings: Vec<_> = record.steps.iter().filter(|taken| taken.step == reading).collect();
+    let (before, after) = (readings.first().unwrap(), readings.last().unwrap());
     assert_eq!(before.output, after.output, "{record}");
     let journals = record.steps.iter().rfind(|taken| taken.step == "list /run/interleaf").unwrap();
     let left: Vec<&String> =
@@ -57,8 +57,8 @@ fn nodes_are_measured(series: Series) {
     let idle = format!("run interleaf measure idle --quick --nodes 1 {chase} --json");
     let buffer = SMALL.replace("--chase 4MiB ", "");
     let bandwidth = format!("run interleaf measure bandwidth --mix W2 --nodes 1 {buffer} --json");
-    let steps = with_looks(&format!("{run}\n{read}\n{idle}\n{bandwidth}"));
-    let Some(record) = said(series, "two-nodes-hmat", &steps) else { return };
+    let steps = with_readings(&format!("{run}\n{read}\n{idle}\n{bandwidth}"));
+    let Some(record) = guest_record(series, "two-nodes-hmat", &steps) else { return };
     let matrix = document(&record, read);
     assert_eq!(matrix["stopped"], "done", "{record}");
     for kind in ["idle", "bandwidth"] {
@@ -94,12 +94,12 @@ fn nodes_are_measured_on_the_newest() {
 }
 
 /// The placement under weights equals the record, up to partial rounds.
-fn weights_are_exact(series: Series, way: &str) {
+fn weights_are_exact(series: Series, method: &str) {
     let run = format!(
-        "run interleaf measure interleave --way {way} --mix R,W10 --weights 1:0,3:1,1:1,0:1 \
+        "run interleaf measure interleave --way {method} --mix R,W10 --weights 1:0,3:1,1:1,0:1 \
          {SMALL} --json"
     );
-    let Some(record) = said(series, "two-nodes-hmat", &with_looks(&run)) else {
+    let Some(record) = guest_record(series, "two-nodes-hmat", &with_readings(&run)) else {
         return;
     };
     let document = document(&record, &run);
@@ -121,7 +121,7 @@ fn weights_are_exact(series: Series, way: &str) {
 }
 
 #[test]
-fn the_kernels_weights_are_exact_and_put_back() {
+fn the_kernels_weights_are_exact_and_restored() {
     on_each(&[Series::Of(6, 12), Series::Newest], |series| {
         weights_are_exact(series, "kernel");
     });
@@ -144,10 +144,10 @@ fn a_signal_leaves_a_record_and_no_weights() {
         SMALL.replace("--duration 30ms ", "").replace(" -q", "")
     );
     let read = "read /tmp/cut.json";
-    let steps = with_looks(&format!(
+    let steps = with_readings(&format!(
         "{start}\nawait it *interleave\nread {WEIGHTS}/node0\nkill it INT\nwait it\n{read}"
     ));
-    let Some(record) = said(Series::Of(6, 17), "two-nodes-hmat", &steps) else {
+    let Some(record) = guest_record(Series::Of(6, 17), "two-nodes-hmat", &steps) else {
         return;
     };
     assert_eq!(step(&record, "wait it").ending, Some(Ending::Exit(130)), "{record}");
@@ -161,27 +161,27 @@ fn a_signal_leaves_a_record_and_no_weights() {
 
 /// A killed run cannot restore settings: the next run does, or `--restore`.
 #[test]
-fn what_a_kill_left_is_put_back() {
+fn settings_of_a_killed_measurement_are_restored() {
     let start = format!(
         "start it interleaf measure interleave --mix R,W2,W5 --weights 7:2 {} --duration 2s",
         SMALL.replace("--duration 30ms ", "").replace(" -q", "")
     );
     let restore = "run interleaf run --restore";
-    let steps = with_looks(&format!(
+    let steps = with_readings(&format!(
         "{start}\nawait it *interleave\nkill it KILL\nwait it\nread {WEIGHTS}/node0\n{restore}"
     ));
-    let Some(record) = said(Series::Of(6, 12), "two-nodes-hmat", &steps) else {
+    let Some(record) = guest_record(Series::Of(6, 12), "two-nodes-hmat", &steps) else {
         return;
     };
     assert_eq!(shown(&record, &format!("read {WEIGHTS}/node0")), ["7"], "{record}");
     let restored = shown(&record, restore).join("\n");
-    assert!(restored.contains(&format!("put back {WEIGHTS}/node0")), "{record}");
+    assert!(restored.contains(&format!("restored {WEIGHTS}/node0")), "{record}");
     nothing_changed(&record);
 }
 
 /// Invalid requests are rejected with a hint before any setting changes.
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_requests_are_refused() {
     let wrong = [
         ("bandwidth --nodes 5", "there is no 5 in \"5\""),
         ("bandwidth --cpu-node 1", "it has no CPUs"),
@@ -191,15 +191,16 @@ fn what_cannot_be_is_refused() {
     ];
     let steps: Vec<String> =
         wrong.iter().map(|(words, _)| format!("run interleaf measure {words}")).collect();
-    let Some(record) = said(Series::Of(6, 17), "two-nodes-hmat", &with_looks(&steps.join("\n")))
+    let Some(record) =
+        guest_record(Series::Of(6, 17), "two-nodes-hmat", &with_readings(&steps.join("\n")))
     else {
         return;
     };
     for (text, (_, why)) in steps.iter().zip(wrong) {
         let taken = step(&record, text);
         assert_eq!(taken.ending, Some(Ending::Exit(2)), "{text}\n{record}");
-        let said = taken.output.join("\n");
-        assert!(said.contains(why) && said.contains("hint: "), "{text}\n{record}");
+        let output = taken.output.join("\n");
+        assert!(output.contains(why) && output.contains("hint: "), "{text}\n{record}");
     }
     nothing_changed(&record);
 }

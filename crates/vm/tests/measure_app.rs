@@ -6,12 +6,17 @@
 use interleaf_guest::report::Ending;
 use interleaf_vm::{
     Series,
-    harness::{said, shown, step},
+    harness::{self, shown, step},
     outcome::Record,
 };
 use serde_json::Value;
 
 const PAGE: u64 = 4096;
+
+/// The guest's report of the steps.
+fn guest_record(series: Series, steps: &str) -> Option<Record> {
+    harness::guest_record(series, "two-nodes-hmat", steps)
+}
 
 /// The document that a step printed.
 fn document(record: &Record, text: &str) -> Value {
@@ -53,21 +58,21 @@ fn placement_is_exact(series: Series) {
          read /tmp/run.json\n\
          list /tmp\n"
     );
-    let Some(record) = said(series, "two-nodes-hmat", &steps) else { return };
+    let Some(record) = guest_record(series, &steps) else { return };
     assert_eq!(step(&record, "wait app").ending, Some(Ending::Exit(128 + 15)), "{record}");
     let app = &document(&record, "read /tmp/run.json")["app"];
     let tiers = app["whole"]["tiers"].as_array().unwrap();
     for (field, with) in [("resident_bytes", " N"), ("anonymous_bytes", " anon=")] {
         let expected = pages_of(shown(&record, "read /proc/*/numa_maps"), 16384, with);
         assert!(expected[0] >= 12288 && expected[1] >= 4096, "{expected:?}\n{record}");
-        let told = [0, 1].map(|tier: usize| tiers[tier][field].as_u64().unwrap() / PAGE);
-        assert_eq!(told, expected, "{field}\n{record}");
+        let pages = [0, 1].map(|tier: usize| tiers[tier][field].as_u64().unwrap() / PAGE);
+        assert_eq!(pages, expected, "{field}\n{record}");
     }
     assert_eq!(app["signal"].as_i64(), Some(15));
     assert_eq!(app["tiers"][1]["kind"], "cxl");
     // A quarter of the memory was on the second tier, so no demand is written.
-    let said = step(&record, "wait app").output.join("\n");
-    assert!(said.contains("no demand is written: only 7"), "{record}");
+    let output = step(&record, "wait app").output.join("\n");
+    assert!(output.contains("no demand is written: only 7"), "{record}");
     assert!(!shown(&record, "list /tmp").contains(&"d.toml".to_string()), "{record}");
 }
 
@@ -92,7 +97,7 @@ fn a_demand_of_the_first_tier_is_predicted_for_another_machine() {
                  wait app\n\
                  read /tmp/d.toml\n\
                  run interleaf predict --platform xeon6-cz122 --demand /tmp/d.toml --weights 3:1\n";
-    let Some(record) = said(Series::Of(6, 12), "two-nodes-hmat", steps) else { return };
+    let Some(record) = guest_record(Series::Of(6, 12), steps) else { return };
     assert_eq!(step(&record, "wait app").ending, Some(Ending::Exit(128 + 2)), "{record}");
     let demand = shown(&record, "read /tmp/d.toml").join("\n");
     for line in ["name = \"touch\"", "threads = 1", "read_share_range = [0.5, 1.0]"] {

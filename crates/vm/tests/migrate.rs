@@ -10,7 +10,7 @@
 use interleaf_guest::report::Ending;
 use interleaf_vm::{
     Series,
-    harness::{on_each, said, shown, step},
+    harness::{guest_record, on_each, shown, step},
     outcome::Record,
 };
 
@@ -29,8 +29,8 @@ fn with_program(more: &str, steps: &[&str]) -> String {
 }
 
 /// The program's pages on each node, for each step `pages sweep`.
-fn looks(record: &Record) -> Vec<[u64; 2]> {
-    let looks = record.steps.iter().filter(|taken| taken.step == "pages sweep");
+fn readings(record: &Record) -> Vec<[u64; 2]> {
+    let readings = record.steps.iter().filter(|taken| taken.step == "pages sweep");
     let counts = |line: &str| {
         let words = line.strip_prefix("pages ").unwrap().split(' ');
         let mut counts = [0; 2];
@@ -39,7 +39,7 @@ fn looks(record: &Record) -> Vec<[u64; 2]> {
         }
         counts
     };
-    looks.map(|taken| counts(&taken.output[0])).collect()
+    readings.map(|taken| counts(&taken.output[0])).collect()
 }
 
 /// True if the fraction of pages on node 1 is within 0.01 of `part`.
@@ -58,14 +58,15 @@ fn text(record: &Record, move_pages: &str) -> String {
 fn pages_of_a_running_program_reach_the_ratio() {
     let to_ratio = "run interleaf run --pid @sweep --weights 60:40";
     let to_other = "run interleaf run --pid @sweep --weights 0:1";
-    let look = "pages sweep";
-    let steps = [look, to_ratio, look, "read /proc/vmstat", to_ratio, look, "read /proc/vmstat"];
-    let steps = with_program("", &[&steps[..], &[to_other, look]].concat());
+    let reading = "pages sweep";
+    let steps =
+        [reading, to_ratio, reading, "read /proc/vmstat", to_ratio, reading, "read /proc/vmstat"];
+    let steps = with_program("", &[&steps[..], &[to_other, reading]].concat());
     on_each(&ALL, |series| {
-        let Some(record) = said(series, "two-nodes-hmat", &steps) else { return };
+        let Some(record) = guest_record(series, "two-nodes-hmat", &steps) else { return };
         assert!(step(&record, to_ratio).succeeded(), "{record}");
         assert!(step(&record, to_other).succeeded(), "{record}");
-        let [before, after, again, other] = looks(&record)[..] else { panic!("{record}") };
+        let [before, after, again, other] = readings(&record)[..] else { panic!("{record}") };
         assert!(is_near(before, 0.0), "{record}");
         assert!(is_near(after, 0.4) && after[1] > 20_000, "{record}");
         // A few pages come and go: stack and heap.
@@ -92,9 +93,9 @@ fn huge_pages_go_as_a_whole() {
     let move_pages = "run interleaf run --pid @sweep --weights 60:40";
     let steps = with_program(" --huge", &[move_pages, "pages sweep", "read /proc/vmstat"]);
     on_each(&ALL, |series| {
-        let Some(record) = said(series, "two-nodes-hmat", &steps) else { return };
+        let Some(record) = guest_record(series, "two-nodes-hmat", &steps) else { return };
         assert!(step(&record, move_pages).succeeded(), "{record}");
-        assert!(is_near(looks(&record)[0], 0.4), "{record}");
+        assert!(is_near(readings(&record)[0], 0.4), "{record}");
         let counters = shown(&record, "read /proc/vmstat");
         let counted = |name: &str| count(counters, name).unwrap_or(0);
         assert_eq!(counted("thp_migration_split"), 0, "{record}");
@@ -107,15 +108,15 @@ fn huge_pages_go_as_a_whole() {
 /// Three quarters of 200 MiB do not fit on a node of 128 MiB: pages migrate until the node is full,
 /// and the rest is reported with the reason.
 #[test]
-fn a_full_node_is_told() {
+fn a_full_node_is_reported() {
     let move_pages = "run interleaf run --pid @sweep --weights 1:3";
     let free = "read /sys/devices/system/node/node1/meminfo";
     let steps = [move_pages, free, "pages sweep", "kill sweep TERM", "wait sweep"];
     let steps = with_program("", &steps);
     on_each(&ALL, |series| {
-        let Some(record) = said(series, "nearly-full-node", &steps) else { return };
+        let Some(record) = guest_record(series, "nearly-full-node", &steps) else { return };
         assert!(text(&record, move_pages).contains("node 1 is full"), "{record}");
-        let [_, on_1] = looks(&record)[0];
+        let [_, on_1] = readings(&record)[0];
         assert!((10_000..32_768).contains(&on_1), "{record}");
         // The node is reported as full only when it is: the kernel keeps the remaining free memory
         // as a reserve.
@@ -133,7 +134,7 @@ fn a_program_may_end_in_the_middle() {
     let steps = [mover, "await sweep reached", "kill sweep KILL", "wait sweep", "wait mover"];
     let steps = with_program(" --tell 90:10", &steps);
     on_each(&[Series::Of(6, 1), Series::Newest], |series| {
-        let Some(record) = said(series, "two-nodes-hmat", &steps) else { return };
+        let Some(record) = guest_record(series, "two-nodes-hmat", &steps) else { return };
         shown(&record, "await sweep reached");
         assert_eq!(step(&record, "wait mover").ending, Some(Ending::Exit(0)), "{record}");
     });
@@ -141,15 +142,15 @@ fn a_program_may_end_in_the_middle() {
 
 /// Missing nodes and processes are rejected with a message that names them.
 #[test]
-fn what_is_not_there_is_refused() {
+fn missing_nodes_and_processes_are_refused() {
     let node = "run interleaf run --pid @sweep --weights 1:1 --nodes 0,7";
     let process = "run interleaf run --pid 99999 --weights 1:1";
     let steps = with_program("", &[node, process, "pages sweep"]);
-    let Some(record) = said(Series::Of(6, 12), "two-nodes-hmat", &steps) else { return };
+    let Some(record) = guest_record(Series::Of(6, 12), "two-nodes-hmat", &steps) else { return };
     for (refused, word) in [(node, "7"), (process, "99999")] {
         assert_eq!(step(&record, refused).ending, Some(Ending::Exit(2)), "{record}");
         let text = text(&record, refused);
         assert!(text.contains(word) && text.contains("hint: "), "{record}");
     }
-    assert!(is_near(looks(&record)[0], 0.0), "{record}");
+    assert!(is_near(readings(&record)[0], 0.0), "{record}");
 }

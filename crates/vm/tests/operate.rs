@@ -4,7 +4,7 @@
 
 use interleaf_vm::{
     Series,
-    harness::{said, shown},
+    harness::{guest_record, shown},
 };
 use serde_json::Value;
 
@@ -33,23 +33,23 @@ fn a_daemon_is_watched() {
                  kill daemon TERM\n\
                  wait daemon\n\
                  list /run/interleaf/\n";
-    let Some(record) = said(Series::Of(6, 17), "two-nodes-hmat", steps) else { return };
+    let Some(record) = guest_record(Series::Of(6, 17), "two-nodes-hmat", steps) else { return };
     let periods = |step: &str| -> Vec<Value> {
         let taken = record.steps.iter().find(|taken| taken.step == step).unwrap();
         let lines = taken.output.iter().filter(|line| line.starts_with('{'));
         lines.map(|line| serde_json::from_str(line).unwrap()).collect()
     };
-    let (told, watched) = (periods("wait daemon"), periods("wait watch"));
+    let (printed, watched) = (periods("wait daemon"), periods("wait watch"));
     assert!(watched.len() > 2, "{record}");
-    assert_eq!(watched[..], told[..watched.len()], "{record}");
+    assert_eq!(watched[..], printed[..watched.len()], "{record}");
     assert_eq!(watched[0]["schema"], "interleaf.balance/1", "{record}");
     let none = record.steps.iter().find(|it| it.step.ends_with("--monitor=/tmp/none")).unwrap();
     let none = none.output.join("\n");
     assert!(none.contains("error: /tmp/none: no daemon is there to be watched"), "{record}");
     assert!(none.contains("hint: start it with `interleaf balance`"), "{record}");
-    let there = |step: &str| shown(&record, step).contains(&"balance.sock".to_string());
-    assert!(there("list /run/interleaf"), "{record}");
-    assert!(!there("list /run/interleaf/"), "{record}");
+    let has_socket = |step: &str| shown(&record, step).contains(&"balance.sock".to_string());
+    assert!(has_socket("list /run/interleaf"), "{record}");
+    assert!(!has_socket("list /run/interleaf/"), "{record}");
     let status = shown(&record, "read /proc/@daemon/status");
     let kb = |name: &str| -> u64 {
         let line = status.iter().find_map(|line| line.strip_prefix(name)).unwrap();

@@ -6,7 +6,7 @@
 use interleaf_guest::report::Ending;
 use interleaf_vm::{
     Series,
-    harness::{said_by, shown, step},
+    harness::{guest_record, shown, step},
     outcome::Record,
 };
 use serde_json::Value;
@@ -16,14 +16,13 @@ const WEIGHTS: &str = "/sys/kernel/mm/mempolicy/weighted_interleave";
 const SERIES: [Series; 2] = [Series::Of(6, 12), Series::Of(6, 17)];
 
 /// The guest's report of the steps. Checks that the weights are the same before and after, and that
-/// no journal remains. The guest's clock counts instructions, so that load on the host adds no
-/// noise to runtimes.
+/// no journal remains.
 fn unchanged(series: Series, steps: &str) -> Option<Record> {
-    let look = format!("read {WEIGHTS}/*");
-    let steps = format!("{look}\n{steps}\n{look}\nlist /run/interleaf\n");
-    let record = said_by(series, "two-nodes-hmat", &steps, &|boot| boot.steady = true)?;
-    let looks: Vec<_> = record.steps.iter().filter(|taken| taken.step == look).collect();
-    let [before, after] = &looks[..] else { panic!("{record}") };
+    let reading = format!("read {WEIGHTS}/*");
+    let steps = format!("{reading}\n{steps}\n{reading}\nlist /run/interleaf\n");
+    let record = guest_record(series, "two-nodes-hmat", &steps)?;
+    let readings: Vec<_> = record.steps.iter().filter(|taken| taken.step == reading).collect();
+    let [before, after] = &readings[..] else { panic!("{record}") };
     assert_eq!(before, after, "{record}");
     let journals = shown(&record, "list /run/interleaf");
     assert!(!journals.iter().any(|name| name.ends_with(".json")), "{record}");
@@ -85,7 +84,7 @@ fn no_is_an_answer() {
 
 /// A signal ends the search with the results so far; so does a command that fails.
 #[test]
-fn it_can_be_stopped() {
+fn a_signal_stops_the_search() {
     let fails = "run interleaf tune -- touch nonsense";
     let steps = format!(
         "start tune interleaf tune -o /tmp/tune.json -- work 32MiB --best 3:1\n\

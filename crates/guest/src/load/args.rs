@@ -11,7 +11,7 @@ use crate::{
 };
 
 #[derive(Debug, PartialEq)]
-pub(super) struct Args {
+pub(super) struct LoadArgs {
     pub(super) platform: PathBuf,
     pub(super) demand: PathBuf,
     pub(super) threads: u32,
@@ -34,7 +34,7 @@ pub(super) struct Args {
     pub(super) duration: Option<Duration>,
 }
 
-impl Args {
+impl LoadArgs {
     pub(super) fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut found = Self {
             platform: PathBuf::new(),
@@ -77,7 +77,7 @@ impl Args {
             ("--hot 128MiB", found.hot == 0),
         ];
         match wanted.iter().find(|(_, missing)| *missing) {
-            Some((what, _)) => Err(format!("it wants {what}")),
+            Some((expected, _)) => Err(format!("it wants {expected}")),
             None => Ok(found),
         }
     }
@@ -105,8 +105,8 @@ fn above_zero(text: &str) -> Result<f64, String> {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Args, String> {
-        Args::parse(text.split_whitespace().map(String::from))
+    fn parse(text: &str) -> Result<LoadArgs, String> {
+        LoadArgs::parse(text.split_whitespace().map(String::from))
     }
 
     #[test]

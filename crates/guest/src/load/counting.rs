@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Args, Emulated, Reached};
+use super::{Emulated, LoadArgs, Reached};
 use crate::feed::{Feeder, time_ns};
 
 /// Interval between two lines of the feed.
@@ -27,14 +27,14 @@ struct State {
     feeder: Option<Feeder>,
     reached: Reached,
     /// End of the last fed interval, ns.
-    told: u64,
+    fed_until_ns: u64,
 }
 
 impl<'a> Counting<'a> {
     /// Starts counting now, at the rate of `reached`.
-    pub(super) fn new(emulated: &'a Emulated, args: &Args, reached: Reached) -> Self {
+    pub(super) fn new(emulated: &'a Emulated, args: &LoadArgs, reached: Reached) -> Self {
         let feeder = args.feed.clone().map(Feeder::new);
-        let state = State { feeder, reached, told: time_ns() };
+        let state = State { feeder, reached, fed_until_ns: time_ns() };
         let (state, is_over) = (Mutex::new(state), AtomicBool::new(false));
         Self { emulated, speed: args.speed, state, is_over }
     }
@@ -43,7 +43,7 @@ impl<'a> Counting<'a> {
     pub(super) fn run(&self) {
         while !self.is_over.load(Ordering::Relaxed) {
             thread::sleep(TICK);
-            self.say(&mut self.state());
+            self.send(&mut self.state());
         }
     }
 
@@ -54,19 +54,19 @@ impl<'a> Counting<'a> {
     /// Changes the rate to that of `reached`, from now on.
     pub(super) fn set(&self, reached: &Reached) {
         let mut state = self.state();
-        self.say(&mut state);
+        self.send(&mut state);
         state.reached.clone_from(reached);
     }
 
     /// Feeds the traffic since the last time.
-    fn say(&self, state: &mut State) {
+    fn send(&self, state: &mut State) {
         let now = time_ns();
-        let seconds = self.speed * (now - state.told) as f64 * 1e-9;
-        state.told = now;
+        let seconds = self.speed * (now - state.fed_until_ns) as f64 * 1e-9;
+        state.fed_until_ns = now;
         if let Some(feeder) = &mut state.feeder {
             let mut counted = self.emulated.counted(&state.reached, seconds);
             counted.iter_mut().for_each(|fed| fed.time_ns = Some(now));
-            feeder.say(&counted);
+            feeder.send(&counted);
         }
     }
 
@@ -88,7 +88,7 @@ mod tests {
 
     /// The fed bytes equal the emulated bandwidth times the duration at that bandwidth.
     #[test]
-    fn what_is_told_is_what_was_reached() {
+    fn fed_bytes_are_bandwidth_times_duration() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let platform = root.join("platforms/gnr120-cz122.toml");
         let (platform, measured_on, demand) =
@@ -101,7 +101,7 @@ mod tests {
             "--platform p --demand d --threads 119 --hot 1MiB --speed 2 --feed {}",
             socket.display()
         );
-        let args = Args::parse(text.split_whitespace().map(String::from)).unwrap();
+        let args = LoadArgs::parse(text.split_whitespace().map(String::from)).unwrap();
         let all_local = emulated.reached(0, &[1.0, 0.0]);
         let all_away = emulated.reached(0, &[0.0, 1.0]);
         let begun = time_ns();
@@ -116,17 +116,17 @@ mod tests {
         drop(counting);
         std::fs::remove_file(&socket).unwrap();
         // Bytes and nanoseconds of each tier while all pages are on that tier.
-        let (mut told, mut before) = ([(0, 0); 2], begun);
+        let (mut fed_until_ns, mut before) = ([(0, 0); 2], begun);
         for line in BufReader::new(listener.accept().unwrap().0).lines() {
             let fed: Fed = serde_json::from_str(&line.unwrap()).unwrap();
             let until = fed.time_ns.unwrap();
             if fed.bytes() > 0 {
-                told[fed.tier].0 += fed.bytes();
-                told[fed.tier].1 += until - before;
+                fed_until_ns[fed.tier].0 += fed.bytes();
+                fed_until_ns[fed.tier].1 += until - before;
                 before = until;
             }
         }
-        for ((bytes, ns), reached) in told.into_iter().zip([&all_local, &all_away]) {
+        for ((bytes, ns), reached) in fed_until_ns.into_iter().zip([&all_local, &all_away]) {
             let ratio = bytes as f64 / (2.0 * ns as f64 * reached.bandwidth_gbps());
             assert!((ratio - 1.0).abs() < 1e-3 && ns > 100_000_000, "{ratio}, {ns} ns");
         }

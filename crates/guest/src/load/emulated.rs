@@ -149,7 +149,7 @@ mod tests {
     /// The emulation's one behaviour agrees with the mean over all behaviours in the forecast, and
     /// has the same best weights.
     #[test]
-    fn it_reaches_what_is_predicted() {
+    fn the_emulation_agrees_with_the_forecast() {
         for workload in ["lbm", "stream", "cloverleaf"] {
             let (platform, measured_on, demand) = input(workload);
             let all: Vec<Weights> =

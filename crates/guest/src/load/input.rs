@@ -15,16 +15,16 @@ use interleaf_model::{
 ///
 /// A file cannot be read.
 pub fn read(platform: &Path, demand: &Path) -> io::Result<(Platform, Platform, Demand)> {
-    let asked = self::platform(platform)?;
+    let requested = self::platform(platform)?;
     let demand = demand_toml::parse(&demand.display().to_string(), &text(demand)?)
         .map_err(io::Error::other)?;
     let measured_on = match &demand.platform {
-        Some(name) if *name != asked.name => {
+        Some(name) if *name != requested.name => {
             self::platform(&platform.with_file_name(format!("{name}.toml")))?
         }
-        _ => asked.clone(),
+        _ => requested.clone(),
     };
-    Ok((asked, measured_on, demand))
+    Ok((requested, measured_on, demand))
 }
 
 fn platform(path: &Path) -> io::Result<Platform> {

@@ -49,7 +49,7 @@ fn run(args: &[String]) -> Result<String, Failure> {
         let problem = format!("{} arguments, where there are three", args.len());
         return Err(Failure::new(problem, "write capture 6.12 three-tiers FOLDER"));
     };
-    let which = "kernels are what `crates/vm/kernels` gets: 6.1, 6.12, 6.17, newest";
+    let which = "kernels are those of `crates/vm/kernels`: 6.1, 6.12, 6.17, newest";
     let series: Series = series.parse().map_err(|why| Failure::new(why, which))?;
     let files = "crates/vm/topologies/ has a file of each";
     let machine = Topology::named(topology).map_err(|why| Failure::new(why, files))?;
@@ -97,7 +97,7 @@ fn captured(series: Series, machine: &Topology) -> Result<Record, Failure> {
     let boot = Boot { programs, ..Boot::new(series, machine, &guest, &steps) };
     let again = "try it again: an emulated kernel crashes now and then";
     match boot.run().map_err(|why| Failure::new(why, "is the disk full?"))? {
-        Outcome::Said(record) => {
+        Outcome::Completed(record) => {
             step(&record, &format!("run interleaf doctor --capture {FOLDER}"))?;
             Ok(record)
         }
@@ -109,6 +109,10 @@ fn captured(series: Series, machine: &Topology) -> Result<Record, Failure> {
 fn step<'a>(record: &'a Record, text: &str) -> Result<&'a Taken, Failure> {
     let taken = record.step(text).filter(|taken| taken.succeeded());
     taken.ok_or_else(|| {
-        Failure::new(format!("in the guest: {text} failed\n{record}"), "mend what it says first")
+        Failure::new(
+            format!("in the guest: {text} failed\n{record}"),
+            "correct the reported \
+             problem first",
+        )
     })
 }

@@ -1,0 +1,138 @@
+//! An NVRAM card behind the unmodified NVMe driver of Linux: a guest of QEMU uses the device that
+//! `interleaf_card_server` serves.
+//!
+//! Without the kernel or the unpacked QEMU a test prints that it was skipped, and passes; with
+//! `INTERLEAF_VM=required` it fails. `docs/vm-tests.md` says how to get both.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+
+use interleaf_card::nvme::{NvmeSettings, NvmeVersion};
+use interleaf_card_server::{CardServer, Clock, Event, Latency, PowerCut, ServeOptions, Storage};
+use interleaf_vm::{
+    Boot, Outcome, Series, Topology,
+    boot::{Watch, missing},
+    harness::{guest, not_tested, shown},
+    outcome::Record,
+    qemu::Unpacked,
+};
+
+mod guest_time;
+mod power_cuts;
+mod use_of_drive;
+
+const LINUX_6_12: Series = Series::Of(6, 12);
+
+/// A card of 512 MiB: XFS needs 300 MiB.
+fn settings(version: NvmeVersion, write_cache: bool) -> NvmeSettings {
+    NvmeSettings {
+        version,
+        vendor: 0x11f8,
+        subsystem_vendor: 0x11f8,
+        model: "Interleaf NVRAM card".to_string(),
+        serial: "INTERLEAF-1".to_string(),
+        firmware: "1.0".to_string(),
+        capacity: 512 << 20,
+        block_bytes: 512,
+        queues: 4,
+        queue_entries: 256,
+        vectors: 5,
+        transfer_bytes: 128 << 10,
+        atomic_bytes: 4096,
+        write_cache,
+    }
+}
+
+/// A served card, and the parameters to boot guests with it.
+struct Bench {
+    server: CardServer,
+    events: Arc<Mutex<Vec<Event>>>,
+    series: Series,
+    root: PathBuf,
+    modules: Vec<PathBuf>,
+    /// The card follows the guest's clock.
+    follows_guest: bool,
+    /// Holds the socket.
+    _folder: tempfile::TempDir,
+}
+
+impl Bench {
+    /// `None`, after a message, without the kernel or QEMU.
+    fn new(series: Series, settings: NvmeSettings, latency: Latency) -> Option<Self> {
+        if let Some(outcome) = missing(series) {
+            not_tested(&outcome);
+            return None;
+        }
+        let unpacked = Unpacked::find().map_err(|why| Outcome::QemuMissing { why });
+        let unpacked = unpacked.inspect_err(not_tested).ok()?;
+        let folder = tempfile::tempdir().unwrap();
+        let events = Arc::new(Mutex::new(vec![]));
+        let received = events.clone();
+        let follows_guest = matches!(latency, Latency::Card { clock: Clock::Guest, .. });
+        let options = ServeOptions {
+            socket: folder.path().join("card"),
+            settings,
+            storage: Storage::Memory,
+            link_generation: 3,
+            link_lanes: 8,
+            latency,
+            listener: Arc::new(move |event| received.lock().unwrap().push(event)),
+        };
+        Some(Self {
+            server: CardServer::start(&options).unwrap(),
+            events,
+            series,
+            root: unpacked.guest_root(),
+            modules: series.find().unwrap().xfs_modules().unwrap(),
+            follows_guest,
+            _folder: folder,
+        })
+    }
+
+    /// Boots a guest with the card, for steps that may use the modules of XFS.
+    fn boot(&self, steps: &str, until: Option<&Watch<'_>>) -> Outcome {
+        let topology = Topology::named("one-node").unwrap();
+        let mut boot = Boot::new(self.series, &topology, guest(), steps);
+        boot.device = Some(self.server.socket());
+        boot.root = Some(self.root.clone());
+        let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_string();
+        boot.modules = self.modules.iter().map(|path| (name(path), path.clone())).collect();
+        boot.until = until;
+        let plugin = plugin();
+        boot.clock = self.follows_guest.then_some(&plugin);
+        boot.run().unwrap()
+    }
+
+    /// The report of a guest that took all its steps.
+    fn guest_record(&self, steps: &str) -> Record {
+        match self.boot(steps, None) {
+            Outcome::Completed(record) => record,
+            outcome => panic!("{}: {outcome}", self.series),
+        }
+    }
+
+    /// Steps that load XFS.
+    fn load_xfs(&self) -> String {
+        let step = |path: &PathBuf| {
+            format!("run drive module /modules/{}\n", path.file_name().unwrap().to_str().unwrap())
+        };
+        self.modules.iter().map(step).collect()
+    }
+}
+
+/// The plugin that tells the guest's clock, which cargo puts beside this program.
+fn plugin() -> PathBuf {
+    let program = env::current_exe().unwrap();
+    program.parent().unwrap().join("libinterleaf_qemu_clock.so")
+}
+
+/// All programs that the steps ran succeeded.
+fn all_succeeded(record: &Record) {
+    let failed = record.steps.iter().find(|taken| !taken.succeeded());
+    assert!(failed.is_none(), "{}\n{record}", failed.unwrap().step);
+}

@@ -1,0 +1,131 @@
+//! Latencies in the guest's own time: those that fio measures in the guest are those of the
+//! simulation, with a host that takes as long as fio and the driver.
+//!
+//! The guest's time counts instructions, and the card follows it: the load of this machine changes
+//! no latency. An instruction takes 2 ns, as on a processor of 0.5 GIPS, so that the guest's
+//! processor would limit the card. A slow-down of the card by 128 is the same as a processor that
+//! is 128 times faster.
+
+use std::fmt;
+
+use interleaf_card::{
+    card::{self, Card},
+    load::{Access, Group, Load},
+    settings::Settings,
+};
+
+use super::*;
+
+/// Time of the guest for each unit of time of the model.
+const SLOW_DOWN: u32 = 128;
+
+/// Instructions of fio, the block layer and the driver, each of 2 ns: from the request to the
+/// doorbell, and from the interrupt to fio. Derived from measurements: fio's `slat` is 10.3 to 10.9
+/// us, and an I/O at depth 1 takes 23 us longer than the card.
+const SUBMISSION: u64 = 5_500;
+const COMPLETION: u64 = 6_000;
+const INSTRUCTION_FS: u64 = 2_000_000;
+
+const DEPTHS: [u32; 4] = [1, 4, 32, 128];
+
+/// The kernel is idle after this time of the guest, which costs no time of this machine.
+const IDLE: &str = "sleep 20s\n";
+
+#[test]
+fn latencies_are_those_of_the_simulation_on_6_12() {
+    latencies_are_those_of_the_simulation(LINUX_6_12, "flashtec-dram");
+}
+
+#[test]
+fn latencies_are_those_of_the_simulation_on_newest() {
+    latencies_are_those_of_the_simulation(Series::Newest, "all-mram");
+}
+
+/// A mean latency, us of the model.
+struct Point {
+    access: Access,
+    depth: u32,
+    guest: f64,
+    simulated: f64,
+}
+
+impl Point {
+    /// Random offsets and the start of a measurement change the mean by up to 3 %. Few requests
+    /// settle in one of several orders of arrival, with means that are 8 % apart.
+    fn agrees(&self) -> bool {
+        let tolerance = if self.depth == 4 { 0.12 } else { 0.03 };
+        (self.guest / self.simulated - 1.0).abs() < tolerance
+    }
+}
+
+impl fmt::Display for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { access, depth, guest, simulated } = self;
+        write!(f, "{}, depth {depth}: guest {guest:.3}, model {simulated:.3} us", access.name())
+    }
+}
+
+fn latencies_are_those_of_the_simulation(series: Series, name: &str) {
+    let card = card::by_name(name).unwrap();
+    let settings = NvmeSettings::of(&card, "INTERLEAF-1");
+    let clock = Clock::Guest;
+    let latency = Latency::Card { card: Box::new(card.clone()), slow_down: SLOW_DOWN, clock };
+    let Some(bench) = Bench::new(series, settings, latency) else { return };
+    let loads = [Access::RandomRead, Access::RandomWrite].map(|access| (access, DEPTHS));
+    let loads = || loads.iter().flat_map(|(access, depths)| depths.map(|depth| (*access, depth)));
+    let steps = "until /proc/partitions nvme0n1\n".to_string()
+        + IDLE
+        + &loads().map(|(access, depth)| fio(access, depth)).collect::<String>();
+    let record = bench.guest_record(&steps);
+    all_succeeded(&record);
+    let points = loads().map(|(access, depth)| Point {
+        access,
+        depth,
+        guest: measured(&shown(&record, fio(access, depth).trim_end())[0], access),
+        simulated: simulated(&card, access, depth),
+    });
+    let points: Vec<_> = points.collect();
+    let table: Vec<_> = points.iter().map(ToString::to_string).collect();
+    let table = table.join("\n");
+    assert!(points.iter().all(Point::agrees), "{series}, {name}:\n{table}");
+    let events = bench.events.lock().unwrap();
+    assert!(!events.contains(&Event::ClockMissing), "{events:?}");
+}
+
+/// I/Os of a measurement.
+fn ios(depth: u32) -> u32 {
+    200 + 10 * depth
+}
+
+fn fio(access: Access, depth: u32) -> String {
+    format!(
+        "run fio --name=l --filename=/dev/nvme0n1 --thread --direct=1 --rw={} --bs=4k --minimal \
+         --ioengine=libaio --iodepth={depth} --number_ios={} --clocksource=clock_gettime\n",
+        access.name(),
+        ios(depth)
+    )
+}
+
+/// The mean of `lat` in fio's terse output (version 3), us of the model. Each direction has 41
+/// fields after the five of the job; `lat` begins with the 33rd, and its mean is the third of it.
+fn measured(terse: &str, access: Access) -> f64 {
+    let direction = 5 + if access.has_writes() { 41 } else { 0 };
+    let field = terse.split(';').nth(direction + 34).unwrap_or_else(|| panic!("{terse}"));
+    let mean: f64 = field.parse().unwrap_or_else(|why| panic!("{field}: {why} in {terse}"));
+    mean / f64::from(SLOW_DOWN)
+}
+
+/// The mean latency of the card in the simulation, with a host whose processor takes as long as the
+/// guest's, us.
+fn simulated(card: &Card, access: Access, depth: u32) -> f64 {
+    let mut card = card.clone();
+    let of_model = |instructions| instructions * INSTRUCTION_FS / u64::from(SLOW_DOWN);
+    card.host.submit_fs = of_model(SUBMISSION);
+    card.host.completion_fs = of_model(COMPLETION);
+    card.host.interrupt_fs = 0;
+    let group = Group { access, depth, block_bytes: 4096, ..Group::default() };
+    let load = Load::single(group, 20_000);
+    let outcome = load.run(&card, &Settings::default(), &mut ()).unwrap();
+    let direction = if access.has_writes() { &outcome.write } else { &outcome.read };
+    direction.lat.mean_ns() / 1000.0
+}
