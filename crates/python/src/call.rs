@@ -1,0 +1,138 @@
+//! Calls that release the GIL, end at Ctrl-C, and never let a panic through.
+//!
+//! Python runs signal handlers on its main thread only, when that thread holds the GIL. A long
+//! computation therefore runs on a thread of its own: the caller waits for its result, and takes
+//! the GIL twenty times a second to run signal handlers and to report progress. If a handler
+//! raises, the caller returns at once; the computation sees the flag at its next step and ends.
+
+use crate::error;
+use interleaf_console::Failure;
+use interleaf_job::Progress;
+use pyo3::{exceptions::PyRuntimeError, prelude::*};
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::{
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread,
+    time::Duration,
+};
+
+/// Time between two checks for signals.
+const SIGNAL_CHECK: Duration = Duration::from_millis(50);
+
+/// The steps of a computation, as its thread reports them.
+#[derive(Debug, Default)]
+pub(crate) struct Steps {
+    stop: AtomicBool,
+    done: AtomicU64,
+    all: AtomicU64,
+    task: Mutex<String>,
+}
+
+impl Progress for Steps {
+    fn begin(&self, steps: u64, task: &str) {
+        self.done.store(0, Ordering::Relaxed);
+        self.all.store(steps, Ordering::Relaxed);
+        self.describe(task);
+    }
+
+    fn describe(&self, task: &str) {
+        *self.task.lock().unwrap_or_else(PoisonError::into_inner) = task.into();
+    }
+
+    fn advance(&self, steps: u64) {
+        self.done.fetch_add(steps, Ordering::Relaxed);
+    }
+
+    fn end(&self) {
+        self.done.store(self.all.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+impl Steps {
+    fn report(&self, py: Python<'_>, callback: &Py<PyAny>) -> PyResult<()> {
+        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (done, all) = (self.done.load(Ordering::Relaxed), self.all.load(Ordering::Relaxed));
+        callback.call1(py, (done, all, task)).map(drop)
+    }
+}
+
+/// Runs `compute` without the GIL on the calling thread: for calls of milliseconds at most.
+pub(crate) fn short<T: Send>(
+    py: Python<'_>,
+    compute: impl FnOnce() -> Result<T, Failure> + Send,
+) -> PyResult<T> {
+    let done = py.detach(|| catch_unwind(AssertUnwindSafe(compute)));
+    match done {
+        Ok(result) => result.map_err(|why| error::exception(py, why)),
+        Err(panic) => Err(error::defect(&*panic)),
+    }
+}
+
+/// Runs `compute` on a thread of its own, and `callback` with done steps, all steps and the name of
+/// the task while it runs.
+pub(crate) fn long<T: Send + 'static>(
+    py: Python<'_>,
+    callback: Option<Py<PyAny>>,
+    compute: impl FnOnce(&Steps) -> Result<T, Failure> + Send + 'static,
+) -> PyResult<T> {
+    let steps = Arc::new(Steps::default());
+    let pool = pool()?;
+    let (sender, mut receiver) = mpsc::sync_channel(1);
+    let own = Arc::clone(&steps);
+    let work = move || {
+        let done = catch_unwind(AssertUnwindSafe(|| pool.install(|| compute(&own))));
+        // The caller has gone after a signal.
+        let _ = sender.send(done);
+    };
+    let spawned = thread::Builder::new().name("interleaf".into()).spawn(work);
+    spawned.map_err(|why| PyRuntimeError::new_err(format!("no thread can be started: {why}")))?;
+    loop {
+        let waiting = &mut receiver;
+        match py.detach(move || waiting.recv_timeout(SIGNAL_CHECK)) {
+            Ok(Ok(result)) => {
+                if let Some(callback) = &callback {
+                    steps.report(py, callback)?;
+                }
+                return result.map_err(|why| error::exception(py, why));
+            }
+            Ok(Err(panic)) => return Err(error::defect(&*panic)),
+            Err(RecvTimeoutError::Timeout) => {
+                let reported = callback.as_ref().map_or(Ok(()), |call| steps.report(py, call));
+                if let Err(why) = py.check_signals().and(reported) {
+                    steps.stop.store(true, Ordering::Relaxed);
+                    return Err(why);
+                }
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(PyRuntimeError::new_err("the thread of the computation has ended"));
+            }
+        }
+    }
+}
+
+/// The threads of this process. A forked child has none of its parent's threads, so each process
+/// has a pool of its own.
+fn pool() -> PyResult<Arc<ThreadPool>> {
+    static POOLS: Mutex<BTreeMap<u32, Arc<ThreadPool>>> = Mutex::new(BTreeMap::new());
+    let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
+    let process = std::process::id();
+    if let Some(pool) = pools.get(&process) {
+        return Ok(Arc::clone(pool));
+    }
+    let built = ThreadPoolBuilder::new().thread_name(|at| format!("interleaf-{at}")).build();
+    let pool = built.map_err(|why| PyRuntimeError::new_err(format!("no threads: {why}")))?;
+    let pool = Arc::new(pool);
+    // The pools of ancestors have no threads here, and dropping them would wait for these.
+    pools.insert(process, Arc::clone(&pool));
+    Ok(pool)
+}

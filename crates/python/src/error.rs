@@ -1,0 +1,28 @@
+//! Failures as exceptions.
+
+use interleaf_console::Failure;
+use pyo3::{exceptions::PyRuntimeError, prelude::*};
+
+/// The module of the exception classes.
+const MODULE: &str = "interleaf._errors";
+
+/// Turns a failure into `interleaf.InputError`, with its hint.
+pub(crate) fn exception(py: Python<'_>, failure: Failure) -> PyErr {
+    let (problem, hint) = match failure {
+        Failure::Error { problem, hint } => (problem, hint),
+        other @ (Failure::Shown(_) | Failure::BrokenPipe) => (other.to_string(), String::new()),
+    };
+    let raised = || py.import(MODULE)?.getattr("InputError")?.call1((problem, hint));
+    match raised() {
+        Ok(error) => PyErr::from_value(error),
+        Err(why) => why,
+    }
+}
+
+/// The exception for a panic, which is a defect of this library.
+pub(crate) fn defect(panic: &(dyn core::any::Any + Send)) -> PyErr {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    let text = text.unwrap_or_else(|| "no message".into());
+    PyRuntimeError::new_err(format!("a defect of interleaf, please report it: {text}"))
+}

@@ -1,0 +1,97 @@
+//! Records: read back, checked, rendered.
+
+use crate::{call, error::exception};
+use interleaf_console::Failure;
+use interleaf_record::{Document, RecordError, reproduce::ReproduceDocument};
+use pyo3::prelude::*;
+use std::path::Path;
+
+/// Reads a record from a file and checks it; returns its schema and its JSON text. Output of Intel
+/// MLC and curves of Mess become measurements.
+#[pyfunction]
+fn read_record(py: Python<'_>, path: String) -> PyResult<(String, String)> {
+    call::short(py, || {
+        let hint = "name a document that was recorded with -o FILE";
+        let text = interleaf_catalog::document(Path::new(&path), hint)?;
+        checked(&path, &text)
+    })
+}
+
+/// Checks the JSON text of a record; returns its schema and the text in its usual form.
+#[pyfunction]
+fn parse_record(py: Python<'_>, name: String, text: String) -> PyResult<(String, String)> {
+    call::short(py, || checked(&name, &text))
+}
+
+fn checked(name: &str, text: &str) -> Result<(String, String), Failure> {
+    use interleaf_record as record;
+    Ok(match parsed(name, text)? {
+        Document::Predict(it) => (it.schema.clone(), record::json(&it)),
+        Document::Reproduce(it) => (it.schema.clone(), record::json(&it)),
+        Document::Machine(it) => (it.schema.clone(), record::json(&it)),
+        Document::Dimm(it) => (it.schema.clone(), record::json(&it)),
+        Document::Card(it) => (it.schema.clone(), record::json(&it)),
+        Document::Measure(it) => (it.schema.clone(), record::json(&it)),
+        Document::Compare(it) => (it.schema.clone(), record::json(&it)),
+        Document::Profile(it) => (it.schema.clone(), record::json(&it)),
+        Document::Bench(it) => (it.schema.clone(), record::json(&it)),
+    })
+}
+
+fn parsed(name: &str, text: &str) -> Result<Document, Failure> {
+    let of_record = |why: RecordError| Failure::new(why.problem, why.hint);
+    interleaf_record::read(name, text).map_err(of_record)
+}
+
+/// The figures of a record, as JSON.
+#[pyfunction]
+fn figures(py: Python<'_>, text: String) -> PyResult<String> {
+    call::short(py, || Ok(interleaf_record::json_line(&parsed("record", &text)?.figures())))
+}
+
+/// The figures of a record as SVG pictures, each with its caption; without those that have no
+/// points.
+#[pyfunction]
+fn pictures(py: Python<'_>, text: String) -> PyResult<Vec<(String, String)>> {
+    call::short(py, || {
+        let figures = parsed("record", &text)?.figures();
+        let drawn = figures.into_iter().filter_map(|figure| {
+            let picture = interleaf_report::svg::picture(&figure).ok()?;
+            Some((figure.caption, picture))
+        });
+        Ok(drawn.collect())
+    })
+}
+
+/// The page of a record: one HTML file that works offline.
+#[pyfunction]
+fn page(py: Python<'_>, text: String) -> PyResult<String> {
+    call::short(py, || Ok(interleaf_report::html::page(&parsed("record", &text)?)))
+}
+
+/// The record of a study, or of all studies, as the JSON text of `interleaf.reproduce/1`.
+#[pyfunction]
+#[pyo3(signature = (study, progress=None))]
+fn reproduce(py: Python<'_>, study: String, progress: Option<Py<PyAny>>) -> PyResult<String> {
+    let names = interleaf_study::NAMES;
+    if study != "all" && !names.contains(&study.as_str()) {
+        let hint = format!("write one of {}, or all", names.join(", "));
+        let failure = Failure::new(format!("there is no study \"{study}\""), hint);
+        return Err(exception(py, failure));
+    }
+    call::long(py, progress, move |_| {
+        let studies = interleaf_study::reproduce(&study)?;
+        let schema = interleaf_record::reproduce::SCHEMA.into();
+        Ok(interleaf_record::json(&ReproduceDocument { schema, studies }))
+    })
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("PALETTE", interleaf_report::PALETTE.to_vec())?;
+    module.add_function(wrap_pyfunction!(read_record, module)?)?;
+    module.add_function(wrap_pyfunction!(parse_record, module)?)?;
+    module.add_function(wrap_pyfunction!(figures, module)?)?;
+    module.add_function(wrap_pyfunction!(pictures, module)?)?;
+    module.add_function(wrap_pyfunction!(page, module)?)?;
+    module.add_function(wrap_pyfunction!(reproduce, module)?)
+}

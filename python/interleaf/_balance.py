@@ -1,0 +1,108 @@
+"""The periods of a running daemon, as they come."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from types import TracebackType
+
+from ._errors import InputError
+from ._records import _immutable
+
+#: The socket of a daemon without another setting.
+SOCKET = "/run/interleaf/balance.sock"
+
+#: The longest line, bytes: as for the monitor of the command.
+LINE_MAX = 1 << 16
+
+
+@dataclass(frozen=True)
+class BalancePeriod:
+    """One period of the daemon in one domain; lists are by node, the fastest first."""
+
+    time_s: float
+    domain: str
+    nodes: tuple[int, ...]
+    target_weights: tuple[int, ...]
+    reached_share: tuple[float, ...] | None
+    bandwidth_gbps: float | None
+    tier_bandwidth_gbps: tuple[float, ...]
+    tier_latency_ns: tuple[float | None, ...]
+    migrated_bytes: int
+    decision: str
+    reason: str
+
+
+class Balance:
+    """Connects to the monitor socket of ``interleaf balance``, and yields its periods.
+
+    The daemon first repeats its history.
+
+    >>> with interleaf.Balance("/run/interleaf/balance.sock") as daemon:  # doctest: +SKIP
+    ...     for period in daemon:
+    ...         print(period.target_weights, period.reason)
+
+    Args:
+        path: The socket of the daemon.
+        timeout_s: The longest wait for a period, s. Default: no limit.
+
+    Raises:
+        InputError: No daemon listens there, or this user may not watch it.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str] = SOCKET, *, timeout_s: float | None = None
+    ) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(timeout_s)
+        try:
+            self._socket.connect(os.fspath(path))
+        except PermissionError:
+            self._socket.close()
+            raise InputError(
+                f"{path}: only the user who runs the daemon may watch it", "watch as that user"
+            ) from None
+        except OSError as why:
+            self._socket.close()
+            hint = "start it with `interleaf balance`, or name its socket"
+            raise InputError(f"{path}: no daemon is there to be watched: {why}", hint) from None
+        self._lines = self._socket.makefile("rb")
+
+    def __iter__(self) -> Iterator[BalancePeriod]:
+        """Yield the periods until the daemon ends.
+
+        Raises:
+            TimeoutError: No period came in time.
+            InputError: The socket sent a line that is no period.
+        """
+        while line := self._lines.readline(LINE_MAX):
+            yield _period(line)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._lines.close()
+        self._socket.close()
+
+    def __enter__(self) -> Balance:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        why: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _period(line: bytes) -> BalancePeriod:
+    hint = "connect to the monitor socket of `interleaf balance`"
+    try:
+        data = json.loads(line)
+        values = {field.name: _immutable(data[field.name]) for field in fields(BalancePeriod)}
+    except (ValueError, KeyError, TypeError) as why:
+        raise InputError(f"a line of the socket is no period: {why!r}", hint) from None
+    return BalancePeriod(**values)

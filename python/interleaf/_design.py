@@ -1,0 +1,162 @@
+"""Designs: the cases of a sweep."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ._errors import InputError, InputTypeError
+
+#: The most cases of a design.
+CASES_MAX = 10_000_000
+
+Case = dict[str, object]
+
+
+@dataclass(frozen=True)
+class Range:
+    """Values between two numbers, for a random or Latin-hypercube design.
+
+    Args:
+        low: The lowest value.
+        high: The highest value.
+        unit: Written behind each number, such as ``%`` or ``GB/s``.
+        log: Spread the logarithms evenly in place of the numbers.
+        whole: Whole numbers only.
+    """
+
+    low: float
+    high: float
+    unit: str = ""
+    log: bool = False
+    whole: bool = False
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            raise InputError(f"a range from {self.low} to {self.high}", "give low < high")
+        if self.log and self.low <= 0:
+            raise InputError(f"a logarithmic range from {self.low}", "give a low end above 0")
+
+    def at(self, part: float) -> object:
+        """Return the value at a fraction of the range, 0 to 1."""
+        if self.whole:
+            count = math.floor(self.high) - math.ceil(self.low) + 1
+            value: float = math.ceil(self.low) + min(int(part * count), count - 1)
+        elif self.log:
+            value = self.low * (self.high / self.low) ** part
+        else:
+            value = self.low + part * (self.high - self.low)
+        number = int(value) if self.whole else float(f"{value:.6g}")
+        return f"{number}{self.unit}" if self.unit else number
+
+
+@dataclass(frozen=True)
+class Design:
+    """The cases of a sweep, each with arguments by name.
+
+    Args:
+        names: The names of the arguments.
+        rows: The values of each case, in the order of ``names``.
+    """
+
+    names: tuple[str, ...]
+    rows: tuple[tuple[object, ...], ...]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Case]:
+        for row in self.rows:
+            yield dict(zip(self.names, row, strict=True))
+
+    def __getitem__(self, number: int) -> Case:
+        return dict(zip(self.names, self.rows[number], strict=True))
+
+
+def grid(**lists: object) -> Design:
+    """Return every combination of the lists; the last argument varies fastest.
+
+    Raises:
+        InputError: A list is empty, or there are more than ten million combinations.
+    """
+    values = [_list(name, given) for name, given in lists.items()]
+    count = math.prod(len(given) for given in values)
+    _check_count(count)
+    return Design(tuple(lists), tuple(itertools.product(*values)))
+
+
+def cases(given: Iterable[Mapping[str, object]]) -> Design:
+    """Return a design of these cases; an absent argument is ``None``.
+
+    Raises:
+        InputTypeError: A case is not a mapping of names to values.
+    """
+    listed = list(given)
+    names: dict[str, None] = {}
+    for at, case in enumerate(listed):
+        if not isinstance(case, Mapping):
+            kind = type(case).__name__
+            raise InputTypeError(f"cases[{at}] is of type {kind}", "give arguments by name")
+        names.update(dict.fromkeys(str(name) for name in case))
+    _check_count(len(listed))
+    rows = tuple(tuple(case.get(name) for name in names) for case in listed)
+    return Design(tuple(names), rows)
+
+
+def random(count: int, *, design_seed: int = 1, **ranges: object) -> Design:
+    """Return ``count`` cases with independent uniform values of lists and ranges.
+
+    ``design_seed`` is the seed of the design; ``seed`` is an argument like any other.
+    """
+    _check_count(count)
+    parts = np.random.default_rng(design_seed).random((count, len(ranges)))
+    return _at(parts, ranges)
+
+
+def latin_hypercube(count: int, *, design_seed: int = 1, **ranges: object) -> Design:
+    """Return ``count`` cases that have one value in each of ``count`` equal parts of each range.
+
+    McKay, Beckman, Conover: A comparison of three methods for selecting values of input variables,
+    Technometrics 21(2), 1979. ``design_seed`` is the seed of the design; ``seed`` is an argument
+    like any other.
+    """
+    _check_count(count)
+    generator = np.random.default_rng(design_seed)
+    strata = [generator.permutation(count) for _ in ranges]
+    offsets = generator.random((count, len(ranges)))
+    parts = (np.stack(strata, axis=1) + offsets) / count if ranges else offsets
+    return _at(parts, ranges)
+
+
+def _at(parts: np.ndarray[tuple[int, ...], np.dtype[np.float64]], ranges: object) -> Design:
+    given = dict(ranges) if isinstance(ranges, dict) else {}
+    columns: list[list[object]] = []
+    for at, (name, values) in enumerate(given.items()):
+        column = [float(part) for part in parts[:, at]]
+        if isinstance(values, Range):
+            columns.append([values.at(part) for part in column])
+        else:
+            choice = _list(name, values)
+            columns.append([choice[min(int(p * len(choice)), len(choice) - 1)] for p in column])
+    rows = tuple(zip(*columns, strict=True)) if columns else tuple(() for _ in parts)
+    return Design(tuple(given), rows)
+
+
+def _list(name: str, given: object) -> Sequence[object]:
+    if isinstance(given, Range):
+        raise InputTypeError(f"{name} is a range", "give a list, or a random design")
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        return (given,)
+    values = tuple(given)
+    if not values:
+        raise InputError(f"{name} is an empty list", "give at least one value")
+    return values
+
+
+def _check_count(count: int) -> None:
+    if not 1 <= count <= CASES_MAX:
+        raise InputError(f"the design has {count} cases", f"give 1 to {CASES_MAX}")

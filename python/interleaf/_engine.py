@@ -1,0 +1,184 @@
+"""Engines: where the batches of a sweep run.
+
+An engine takes a function and its arguments, and returns a handle; it waits for the first of some
+handles. Threads serve the local engine, because simulations release the GIL.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from typing import Any, Protocol
+
+from ._errors import InputError, InputTypeError
+
+#: Seconds between two looks for signals and progress while no batch ends.
+WAIT_S = 0.5
+
+
+class Engine(Protocol):
+    """Runs batches."""
+
+    #: The number of batches that run at once.
+    slots: int
+
+    def submit(self, function: Callable[..., Any], *arguments: object) -> Any:
+        """Start a call; returns a handle."""
+        ...
+
+    def finished(self, handles: Sequence[Any]) -> list[Any]:
+        """Return those of ``handles`` that are done; waits at most half a second for one."""
+        ...
+
+    def result(self, handle: Any) -> Any:
+        """Return the result of a handle that is done, or raise its exception."""
+        ...
+
+    def close(self, handles: Sequence[Any]) -> None:
+        """Cancel the handles, and end what the engine started."""
+        ...
+
+
+class ExecutorEngine:
+    """Any ``concurrent.futures.Executor``: threads, processes, ``mpi4py.futures``."""
+
+    def __init__(self, executor: Executor, slots: int, is_own: bool) -> None:
+        self._executor = executor
+        self._is_own = is_own
+        self.slots = slots
+
+    def submit(self, function: Callable[..., Any], *arguments: object) -> Future[Any]:
+        """Start a call."""
+        return self._executor.submit(function, *arguments)
+
+    def finished(self, handles: Sequence[Future[Any]]) -> list[Future[Any]]:
+        """Return the futures that are done."""
+        return list(wait(handles, WAIT_S, return_when=FIRST_COMPLETED).done)
+
+    def result(self, handle: Future[Any]) -> Any:
+        """Return the result of a future."""
+        return handle.result()
+
+    def close(self, handles: Sequence[Future[Any]]) -> None:
+        """Cancel the futures."""
+        for handle in handles:
+            handle.cancel()
+        if self._is_own:
+            self._executor.shutdown(wait=not handles, cancel_futures=True)
+
+
+class DaskEngine:
+    """A ``distributed.Client``: processes, or a cluster (Slurm by ``dask_jobqueue``)."""
+
+    def __init__(self, client: Any, is_own: bool) -> None:
+        self._client = client
+        self._is_own = is_own
+        self.slots = max(1, sum(client.nthreads().values()))
+
+    def submit(self, function: Callable[..., Any], *arguments: object) -> Any:
+        """Start a call; equal calls are separate ones."""
+        return self._client.submit(function, *arguments, pure=False)
+
+    def finished(self, handles: Sequence[Any]) -> list[Any]:
+        """Return the futures that are done."""
+        import distributed
+
+        dask: Any = distributed
+
+        try:
+            return list(dask.wait(handles, WAIT_S, return_when="FIRST_COMPLETED").done)
+        except TimeoutError:
+            return []
+
+    def result(self, handle: Any) -> Any:
+        """Return the result of a future."""
+        return handle.result()
+
+    def close(self, handles: Sequence[Any]) -> None:
+        """Cancel the futures, and close a client of our own."""
+        self._client.cancel(list(handles))
+        if self._is_own:
+            self._client.close()
+
+
+class RayEngine:
+    """Ray: a cluster that is connected, or one on this machine."""
+
+    def __init__(self, ray: Any, slots: int) -> None:
+        self._ray = ray
+        self._remote: dict[Any, Any] = {}
+        self.slots = slots
+
+    def submit(self, function: Callable[..., Any], *arguments: object) -> Any:
+        """Start a call."""
+        if function not in self._remote:
+            self._remote[function] = self._ray.remote(function)
+        return self._remote[function].remote(*arguments)
+
+    def finished(self, handles: Sequence[Any]) -> list[Any]:
+        """Return the references that are ready."""
+        ready, _ = self._ray.wait(list(handles), num_returns=1, timeout=WAIT_S)
+        return list(ready)
+
+    def result(self, handle: Any) -> Any:
+        """Return the result of a reference."""
+        return self._ray.get(handle)
+
+    def close(self, handles: Sequence[Any]) -> None:
+        """Cancel the references."""
+        for handle in handles:
+            self._ray.cancel(handle)
+
+
+def engine_of(engine: object, workers: int | None) -> Engine:
+    """Return the engine of a name, an executor, or a Dask client.
+
+    Raises:
+        InputError: There is no engine of that name, or ``workers`` is below 1.
+    """
+    if workers is not None and (not isinstance(workers, int) or workers < 1):
+        raise InputError(f"workers = {workers!r}", "give a whole number from 1")
+    slots = workers or len(os.sched_getaffinity(0))
+    if isinstance(engine, Executor):
+        own = getattr(engine, "_max_workers", None)
+        return ExecutorEngine(engine, workers or own or slots, is_own=False)
+    if engine == "local":
+        return ExecutorEngine(ThreadPoolExecutor(slots, "interleaf-sweep"), slots, is_own=True)
+    if engine == "dask":
+        return _dask(workers)
+    if engine == "ray":
+        return _ray(workers)
+    if hasattr(engine, "nthreads") and hasattr(engine, "submit"):
+        return DaskEngine(engine, is_own=False)
+    hint = 'give "local", "dask", "ray", an executor, or a Dask client'
+    if isinstance(engine, str):
+        raise InputError(f"there is no engine {engine!r}", hint)
+    raise InputTypeError(f"engine is of type {type(engine).__name__}", hint)
+
+
+def _dask(workers: int | None) -> Engine:
+    try:
+        import distributed
+    except ImportError as why:
+        raise ImportError('engine "dask" needs Dask: pip install "dask[distributed]"') from why
+    dask: Any = distributed
+    try:
+        return DaskEngine(dask.get_client(), is_own=False)
+    except ValueError:
+        count = workers or len(os.sched_getaffinity(0))
+        client = dask.Client(
+            n_workers=count, threads_per_worker=1, processes=True, dashboard_address=None
+        )
+        return DaskEngine(client, is_own=True)
+
+
+def _ray(workers: int | None) -> Engine:
+    try:
+        import ray
+    except ImportError as why:
+        raise ImportError('engine "ray" needs Ray: pip install ray') from why
+    if not ray.is_initialized():
+        ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False)
+    cluster: Any = ray
+    return RayEngine(ray, max(1, int(cluster.cluster_resources().get("CPU", 1))))

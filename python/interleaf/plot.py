@@ -1,0 +1,160 @@
+"""Plots with matplotlib, and HTML for notebooks, in the colours and labels of the HTML pages.
+
+The native module decides which figures a record has, and has the one list of colours.
+"""
+
+from __future__ import annotations
+
+import html as _html
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from . import _core
+from ._errors import InputError
+from ._model import Curve
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from ._records import Record
+
+#: Colours of groups of series (Okabe and Ito 2008, without yellow).
+PALETTE: tuple[str, ...] = tuple(_core.PALETTE)
+
+#: The most rows that a table in a notebook shows.
+ROWS_MAX = 12
+
+
+def colour(group: int) -> str:
+    """Return the colour of a group; colours repeat after seven groups."""
+    return PALETTE[group % len(PALETTE)]
+
+
+def _axes(ax: Axes | None) -> Axes:
+    if ax is not None:
+        return ax
+    try:
+        from matplotlib import pyplot
+    except ImportError as why:
+        raise ImportError("plots need matplotlib: pip install matplotlib") from why
+    return pyplot.subplots()[1]
+
+
+def curve(given: Curve, ax: Axes | None = None, label: str | None = None) -> Axes:
+    """Draw latency against bandwidth of a curve; returns the axes."""
+    axes = _axes(ax)
+    group = len(axes.lines)
+    name = label or str(given.mix)
+    axes.plot(given.bandwidth_gbps, given.latency_ns, color=colour(group), marker="o", label=name)
+    axes.set_xlabel("bandwidth, GB/s")
+    axes.set_ylabel("latency, ns")
+    axes.set_ylim(bottom=0)
+    axes.legend()
+    return axes
+
+
+def record(given: Record, figure: int | str = 0, ax: Axes | None = None) -> Axes:
+    """Draw a figure of a record; returns the axes.
+
+    Raises:
+        InputError: The record has no such figure.
+    """
+    figures = given.figures()
+    ids = [str(found["id"]) for found in figures]
+    if isinstance(figure, str) and figure in ids:
+        return draw(figures[ids.index(figure)], ax)
+    if isinstance(figure, int) and 0 <= figure < len(figures):
+        return draw(figures[figure], ax)
+    hint = f"the figures are {', '.join(ids)}" if ids else "this record has no figure"
+    raise InputError(f"there is no figure {figure!r}", hint)
+
+
+def draw(figure: dict[str, Any], ax: Axes | None = None) -> Axes:
+    """Draw a figure that :meth:`Record.figures` returned; returns the axes."""
+    axes = _axes(ax)
+    categories = figure.get("categories", [])
+    bars = [series for series in figure["series"] if series["kind"] == "bars"]
+    width = 0.8 / max(len(bars), 1)
+    for series in figure["series"]:
+        shade = colour(series["group"])
+        x, y, name = series["x"], series["y"], series["name"]
+        low, high = series.get("low", []), series.get("high", [])
+        if series["kind"] == "line":
+            axes.plot(x, y, color=shade, label=name)
+            if low:
+                axes.fill_between(x, low, high, color=shade, alpha=0.13, linewidth=0)
+        elif series["kind"] == "points":
+            axes.plot(x, y, color=shade, label=name, marker="o", linestyle="none")
+        else:
+            at = bars.index(series)
+            middle = [place + (at - (len(bars) - 1) / 2) * width for place in x]
+            error = [[abs(v - e) for v, e in zip(y, ends, strict=True)] for ends in (low, high)]
+            axes.bar(middle, y, width, color=shade, label=name, yerr=error if low else None)
+    if categories:
+        axes.set_xticks(range(len(categories)), categories, rotation=30, ha="right")
+    scale = figure.get("scale", "linear")
+    if scale in ("log-x", "log-xy"):
+        axes.set_xscale("log")
+    if scale == "log-xy":
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=figure.get("y_from", 0.0))
+    axes.set_title(figure["title"])
+    axes.set_xlabel(figure["x_label"])
+    axes.set_ylabel(figure["y_label"])
+    if len(figure["series"]) > 1:
+        axes.legend()
+    return axes
+
+
+def compare(records: Iterable[Record], figure: int | str = 0, ax: Axes | None = None) -> Axes:
+    """Draw the same figure of several records on one pair of axes; returns the axes.
+
+    Each record has a colour. The names of its series have the record's own title before them.
+    """
+    axes = _axes(ax)
+    for group, given in enumerate(records):
+        for found in _chosen(given, figure):
+            title = found["title"]
+            series = [
+                {**one, "group": group, "name": f"{title}: {one['name']}"}
+                for one in found["series"]
+            ]
+            draw({**found, "series": series}, axes)
+    axes.set_title("")
+    axes.legend()
+    return axes
+
+
+def _chosen(given: Record, figure: int | str) -> list[dict[str, Any]]:
+    figures = given.figures()
+    if isinstance(figure, int):
+        return figures[figure : figure + 1]
+    return [found for found in figures if found["id"] == figure]
+
+
+def html(given: Record) -> str:
+    """Return a record as HTML for a notebook: its first figure as SVG, and its main table."""
+    parts = []
+    for caption, picture in _core.pictures(given.to_json())[:1]:
+        parts.append(f"<figure>{picture}<figcaption>{_html.escape(caption)}</figcaption></figure>")
+    columns = {
+        name: values
+        for name, values in given.columns().items()
+        if not any(isinstance(value, str) and value.startswith("[") for value in values)
+    }
+    count = max((len(values) for values in columns.values()), default=0)
+    head = "".join(f"<th>{_html.escape(name)}</th>" for name in columns)
+    rows = []
+    for at in range(min(count, ROWS_MAX)):
+        cells = (values[at] for values in columns.values())
+        rows.append("".join(f"<td>{_html.escape(_shown(cell))}</td>" for cell in cells))
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    more = f"<p>{count - ROWS_MAX} more rows</p>" if count > ROWS_MAX else ""
+    return f"{''.join(parts)}<table><tr>{head}</tr>{body}</table>{more}"
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

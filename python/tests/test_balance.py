@@ -1,0 +1,60 @@
+"""The periods of a daemon, from a socket that this test serves."""
+
+import json
+import socket
+import threading
+
+import interleaf
+import pytest
+
+PERIOD = {
+    "schema": "interleaf.balance/1",
+    "time_s": 2.0,
+    "domain": "socket0",
+    "nodes": [0, 1],
+    "target_weights": [65, 35],
+    "reached_share": [0.7, 0.3],
+    "bandwidth_gbps": 300.5,
+    "tier_bandwidth_gbps": [200.0, 100.5],
+    "tier_latency_ns": [150.0, None],
+    "migrated_bytes": 4096,
+    "decision": "step",
+    "reason": "bandwidth rose",
+}
+
+
+def served(path, lines):
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen(1)
+
+    def serve():
+        connection, _ = listener.accept()
+        with connection, listener:
+            connection.sendall(b"".join(lines))
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    return thread
+
+
+def test_periods(tmp_path):
+    path = tmp_path / "balance.sock"
+    line = json.dumps(PERIOD).encode() + b"\n"
+    thread = served(path, [line, line])
+    with interleaf.Balance(path, timeout_s=60) as daemon:
+        periods = list(daemon)
+    thread.join()
+    assert [period.target_weights for period in periods] == [(65, 35), (65, 35)]
+    assert periods[0].tier_latency_ns == (150.0, None)
+
+
+def test_a_line_that_is_no_period(tmp_path):
+    path = tmp_path / "other.sock"
+    thread = served(path, [b'{"time_s": 1}\n'])
+    with (
+        interleaf.Balance(path, timeout_s=60) as daemon,
+        pytest.raises(interleaf.InputError, match="no period"),
+    ):
+        next(iter(daemon))
+    thread.join()

@@ -1,0 +1,169 @@
+"""Sweeps: designs, content, resumption, failed cases."""
+
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+
+import interleaf
+import numpy as np
+import pytest
+
+pytest.importorskip("pyarrow")
+
+DESIGN = interleaf.grid(mix=["R", "W2"], threads=[16, 64], weights=["3:1", "1:0", "2:1"])
+
+
+def contents(folder):
+    return {
+        name: (folder / name).read_bytes()
+        for name in sorted(os.listdir(folder))
+        if name.endswith(".parquet")
+    }
+
+
+def test_grid():
+    assert len(DESIGN) == 12
+    assert DESIGN[1] == {"mix": "R", "threads": 16, "weights": "1:0"}
+    assert interleaf.grid(a=1, b="xy")[0] == {"a": 1, "b": "xy"}
+
+
+def test_a_latin_hypercube_has_one_value_in_each_part():
+    design = interleaf.latin_hypercube(
+        50,
+        noise=interleaf.Range(0, 10, "%"),
+        design_seed=3,
+        threads=interleaf.Range(1, 50, whole=True),
+    )
+    noise = sorted(float(case["noise"].rstrip("%")) for case in design)
+    assert [int(value / 10 * 50) for value in noise] == list(range(50))
+    assert sorted(case["threads"] for case in design) == list(range(1, 51))
+    again = interleaf.latin_hypercube(
+        50,
+        noise=interleaf.Range(0, 10, "%"),
+        design_seed=3,
+        threads=interleaf.Range(1, 50, whole=True),
+    )
+    assert design == again
+
+
+def test_a_random_design_of_a_logarithmic_range():
+    design = interleaf.random_design(
+        2000, design_seed=1, x=interleaf.Range(1, 10000, log=True), y=[1, 2]
+    )
+    x = np.array([case["x"] for case in design])
+    assert 0.45 < np.mean(x < 100) < 0.55
+    assert {case["y"] for case in design} == {1, 2}
+
+
+def test_the_content_does_not_depend_on_the_engine(tmp_path):
+    local = interleaf.sweep(
+        "predict", DESIGN, platform="xeon6-cz122", output=tmp_path / "local", batch=5
+    )
+    table = local.to_pandas() if _has("pandas") else local.to_arrow()
+    assert len(table) == 12
+    assert local.computed == 12
+    assert not local.errors()
+    with ThreadPoolExecutor(3) as threads:
+        interleaf.sweep("predict", DESIGN, platform="xeon6-cz122", output=tmp_path / "threads",
+                        batch=5, engine=threads)  # fmt: skip
+    with ProcessPoolExecutor(2) as processes:
+        interleaf.sweep("predict", DESIGN, platform="xeon6-cz122", output=tmp_path / "processes",
+                        batch=5, engine=processes)  # fmt: skip
+    assert contents(tmp_path / "local") == contents(tmp_path / "threads")
+    assert contents(tmp_path / "local") == contents(tmp_path / "processes")
+
+
+def _has(name):
+    try:
+        __import__(name)
+    except ImportError:
+        return False
+    return True
+
+
+def test_rows_are_those_of_single_calls(tmp_path):
+    design = interleaf.grid(policy=["dmi", "guided"], seed=[1, 2])
+    swept = interleaf.sweep(
+        "simulate.machine", design, scenario="shifting-demand", duration="5s", output=tmp_path
+    )
+    rows = swept.to_arrow().to_pylist()
+    for case in design:
+        single = interleaf.simulate.machine(scenario="shifting-demand", duration="5s", **case)
+        own = [r for r in rows if (r["policy"], r["seed"]) == (case["policy"], str(case["seed"]))]
+        assert [row["speedup"] for row in own] == [task.speedup for task in single.workloads]
+        assert own[0]["migrated_bytes"] == single.migrated_bytes_total
+
+
+def test_a_failed_case_is_a_row(tmp_path):
+    swept = interleaf.sweep(
+        "predict", interleaf.grid(mix=["R", "Q"]), platform="xeon6-cz122", output=tmp_path
+    )
+    (failed,) = swept.errors()
+    assert failed["mix"] == "Q"
+    assert 'there is no mix "Q"' in failed["error"]
+    assert len(swept.to_arrow()) == 2
+
+
+def test_a_sweep_goes_on_and_grows(tmp_path):
+    options = {"platform": "xeon6-cz122", "output": tmp_path}
+    first = interleaf.sweep("predict", interleaf.grid(threads=[1, 2, 3]), mix="R", **options)
+    again = interleaf.sweep("predict", interleaf.grid(threads=[1, 2, 3]), mix="R", **options)
+    assert (first.computed, again.computed) == (3, 0)
+    larger = interleaf.sweep("predict", interleaf.grid(threads=[0, 1, 2, 3]), mix="R", **options)
+    assert larger.computed == 1
+    assert [row["threads"] for row in larger.to_arrow().to_pylist()] == ["0", "1", "2", "3"]
+    other = interleaf.sweep("predict", interleaf.grid(threads=[1, 2, 3]), mix="W2", **options)
+    assert other.computed == 3
+
+
+KILLED = """
+import sys
+import interleaf
+design = interleaf.grid(seed=range(6))
+def report(state):
+    print(state.done, flush=True)
+interleaf.sweep("simulate.machine", design, scenario="shifting-demand", duration="1s",
+                page_groups=4096, output=sys.argv[1], batch=1, workers=1, progress=report)
+print("whole", flush=True)
+"""
+
+
+def test_a_killed_sweep_has_the_same_content(tmp_path):
+    kills = 0
+    while True:
+        child = subprocess.Popen(
+            [sys.executable, "-c", KILLED, str(tmp_path / "killed")],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ,
+        )
+        said = child.stdout.readline()
+        if kills < 3 and "whole" not in said:
+            child.send_signal(signal.SIGKILL)
+            kills += 1
+        rest = child.stdout.read()
+        child.wait()
+        child.stdout.close()
+        if "whole" in said + rest:
+            break
+    interleaf.sweep(
+        "simulate.machine", interleaf.grid(seed=range(6)), scenario="shifting-demand",
+        duration="1s", page_groups=4096, output=tmp_path / "whole", batch=1,
+    )  # fmt: skip
+    assert kills > 0
+    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+
+
+def _area(width, height):
+    return {"area": width * height, "name": "a", "none": None}
+
+
+def test_functions_of_the_user(tmp_path):
+    states = []
+    swept = interleaf.sweep(
+        _area, interleaf.grid(width=[1, 2], height=[3]), output=tmp_path, progress=states.append
+    )
+    assert [row["area"] for row in swept.to_arrow().to_pylist()] == [3.0, 6.0]
+    assert states[-1].done == states[-1].total == 2
