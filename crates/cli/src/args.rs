@@ -3,6 +3,7 @@
 mod balance;
 mod bench;
 mod bench_compare;
+mod card;
 mod extend;
 mod measure;
 mod measure_app;
@@ -16,6 +17,9 @@ pub(crate) use balance::BalanceArgs;
 pub(crate) use bench::bench_run;
 pub(crate) use bench::{Bench, BenchInstallArgs, BenchListArgs, BenchRunArgs, Place};
 pub(crate) use bench_compare::BenchCompareArgs;
+pub(crate) use card::{
+    AccessChoice, CardArgs, CardCostArgs, CardLoadArgs, CardTestArgs, CardVerb, LatencyChoice,
+};
 pub(crate) use extend::{EXAMPLE as EXTEND_EXAMPLE, ExtendArgs};
 pub(crate) use measure::{
     ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, Measure, MeasureArgs, TrafficArgs,
@@ -28,39 +32,36 @@ pub(crate) use tune::TuneArgs;
 
 use clap::{ArgGroup, Args, CommandFactory, Parser, Subcommand, error::ErrorKind};
 use interleaf_console::{Failure, support::OutputOptions};
+use interleaf_job::option::{
+    LoadChoice, WeightsChoice, curve_error, load, mix, noise, quantity, rate, seed, size, threads,
+    time, weights, weights_choice,
+};
 use interleaf_model::{
     mix::Mix,
     policy::PolicyKind,
-    units::{Bandwidth, Bytes, Percent, Time, UnitError},
+    units::{Bandwidth, Bytes, Percent, Time},
     weights::Weights,
 };
-use interleaf_sim::machine::scenario::{BANDWIDTH_MAX_GBPS, DURATION_S, NOISE_MAX};
-use std::{ffi::OsString, path::PathBuf, str::FromStr};
-
-/// The highest number of threads of a prediction or a simulation.
-pub(crate) const THREADS_MAX: u32 = 65536;
-
-/// The highest error of believed curves.
-pub(crate) const CURVE_ERROR_MAX: f64 = 0.9;
+use std::{ffi::OsString, path::PathBuf, sync::LazyLock};
 
 const VERBS: &str = "\
 Look:
   show       the memory of this machine, or the tiers of a platform and where their figures are from
-  doctor     what this machine can do, why not, what to do about it, and who else moves pages
+  doctor     features of this machine, a remedy for each missing one, and other page movers
   measure    latency and bandwidth of this machine's memory, idle and loaded, by node, mix, weights
 
 Decide:
   predict    bandwidth, latency and runtime at each choice of weights, and the best
   tune       the best static weights for a command on this machine, in a few runs of it
-  compare    two records side by side: what differs, and whether it is more than noise
+  compare    two records side by side: the differences, and which of them exceed noise
 
 Act:
   run        a command under a placement of its pages, or the pages of a program that runs already
   balance    pages all the time: observes, decides, moves them
-  extend     a command that needs more memory than there is: DRAM is a cache over a drive
+  extend     a command that needs more memory than the machine has: DRAM is a cache over a drive
 
 Try and prove:
-  simulate   a policy on a machine, or memory modules, that one need not own
+  simulate   a policy on a machine, memory modules or NVRAM cards, without the hardware
   bench      workloads of any footprint whose results are checked
   reproduce  a published study: its figure, ours, the error
   report     a recorded document as one HTML page, as Markdown, as CSV or as a picture
@@ -68,9 +69,15 @@ Try and prove:
 Sizes, bandwidths and times take units (64MiB, 150GB/s, 600s). With --json stdout holds the
 document and nothing else. Exit status: 0 done, 1 the answer is no, 2 error.";
 
-/// Spreads pages over memory tiers of unequal speed: what will it give, and how should it be done?
+/// The version, with the commit if the build has one in `INTERLEAF_COMMIT`: `0.1.0 (1a2b3c4)`.
+static VERSION: LazyLock<String> = LazyLock::new(|| match option_env!("INTERLEAF_COMMIT") {
+    Some(commit) => format!("{} ({commit})", env!("CARGO_PKG_VERSION")),
+    None => env!("CARGO_PKG_VERSION").into(),
+});
+
+/// Spreads pages over memory tiers of unequal speed: predicts the gain, and places the pages.
 #[derive(Debug, Parser)]
-#[command(name = "interleaf", version, disable_help_subcommand = true)]
+#[command(name = "interleaf", version = VERSION.as_str(), disable_help_subcommand = true)]
 #[command(override_usage = "interleaf <VERB> [OPTIONS]")]
 #[command(help_template = "{about}\n\n{usage-heading} {usage}{after-help}\n\n{options}")]
 #[command(after_help = VERBS)]
@@ -101,12 +108,12 @@ pub(crate) enum Verb {
     Bench(Bench),
 }
 
-/// Shows the memory of this machine: its nodes, the fastest first, with what the firmware rates
-/// them at, their weights and who is near. With --platform, the tiers of a platform with their
+/// Shows the memory of this machine: its nodes, the fastest first, with their ratings by the
+/// firmware, weights, and nearest CPUs. With --platform, shows the tiers of a platform with their
 /// curves, its links and the constants of interleaving, each with its source.
 #[derive(Debug, Default, Args)]
 pub(crate) struct ShowArgs {
-    /// A platform by name, or a platform file, in place of this machine; `list` for all there are
+    /// A platform by name, or a platform file, in place of this machine; `list` lists all platforms
     #[arg(long, value_name = "NAME|FILE", conflicts_with = "root")]
     pub(crate) platform: Option<String>,
     /// Print a JSON document (interleaf.show/1)
@@ -114,8 +121,9 @@ pub(crate) struct ShowArgs {
     pub(crate) json: bool,
 }
 
-/// Says what this machine can do: each capability (yes), or why not and what to do about it (no);
-/// who else moves pages (RIVAL); and what cannot be known so (?). Changes nothing, but for --probe.
+/// Shows the capabilities of this machine: available (yes), missing with the reason and a remedy
+/// (no), or unknown (?), and other programs that move pages (RIVAL). Changes nothing, except with
+/// --probe.
 ///
 /// Examples:
 ///   interleaf doctor                           this machine, as far as this user may see it
@@ -125,11 +133,11 @@ pub(crate) struct ShowArgs {
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct DoctorArgs {
-    /// Also set up a DAMON thread that is not started, to see which actions and goals the kernel
-    /// takes, and remove it again; only root may, and only where nobody else has set one up
+    /// Also set up a DAMON thread without starting it, to see which actions and goals the kernel
+    /// accepts, and remove it; needs root, and no DAMON thread of another program
     #[arg(long)]
     pub(crate) probe: bool,
-    /// Save what was read in a new folder, for a bug report, a test, or --root
+    /// Save all files that were read in a new folder, for a bug report, a test, or --root
     #[arg(long, value_name = "DIR")]
     pub(crate) capture: Option<PathBuf>,
     /// Print a JSON document (interleaf.doctor/1)
@@ -137,8 +145,8 @@ pub(crate) struct DoctorArgs {
     pub(crate) json: bool,
 }
 
-/// Predicts what each choice of weights gives: for a workload that was measured with all pages on
-/// the first tier, or for a traffic mix as a bandwidth benchmark makes it.
+/// Predicts the gain of each choice of weights: for a workload that was measured with all pages on
+/// the first tier, or for the traffic mix of a bandwidth benchmark.
 ///
 /// Examples:
 ///   interleaf predict --platform xeon6-cz122 --workload hpcg
@@ -168,17 +176,17 @@ pub(crate) struct PredictArgs {
     /// [default: all; the table then shows a choice of them]
     #[arg(long, value_parser = weights_choice, value_name = "all|LIST")]
     pub(crate) weights: Option<WeightsChoice>,
-    /// With --mix, how much is asked for: all there is, what makes the first tier carry so much,
-    /// or a sweep that shows how the best weights move with the load
+    /// With --mix, the load: the maximum, a bandwidth of the first tier alone, or a sweep that
+    /// shows the best weights at each load
     #[arg(long, value_parser = load, value_name = "max|sweep|150GB/s", default_value = "max")]
     pub(crate) load: LoadChoice,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
 
-/// Simulates a machine whose pages move, under a policy that sees what counters show and decides
-/// where pages go: every period, what it saw, what it decided and why, and in the end what it gave
-/// beside the best static weights.
+/// Simulates a machine with page migration under a policy, which sees only counters. Reports the
+/// counters, the decision and its reason for every period, and at the end the gain compared with
+/// the best static weights.
 ///
 /// Examples:
 ///   interleaf simulate machine --platform gnr120-cz122 --workload cloverleaf --policy dmi
@@ -201,7 +209,7 @@ pub(crate) struct MachineArgs {
     /// A scenario by name, or a scenario file: several workloads, phases, devices, little memory
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) scenario: Option<String>,
-    /// A sweep file: every combination of what it lists, on all cores, as CSV
+    /// A sweep file: simulates every combination of its lists, on all cores, and writes CSV
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "platform", "threads", "policy", "weights", "duration", "footprint", "migration_rate",
         "counter_noise", "curve_error", "seed", "compare", "json", "csv", "report",
@@ -277,118 +285,20 @@ pub(crate) struct ReproduceArgs {
     /// Write the report as one HTML page, too
     #[arg(long, value_name = "FILE.html")]
     pub(crate) report: Option<PathBuf>,
-}
-
-/// The weights to try.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum WeightsChoice {
-    All,
-    List(Vec<Weights>),
-}
-
-/// The demand of a mix.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum LoadChoice {
-    Max,
-    Sweep,
-    At(Bandwidth),
-}
-
-fn mix(text: &str) -> Result<Mix, String> {
-    text.parse().map_err(|why| format!("{why}: {}", interleaf_model::mix::MixError::hint()))
-}
-
-fn weights_choice(text: &str) -> Result<WeightsChoice, String> {
-    if text == "all" {
-        return Ok(WeightsChoice::All);
-    }
-    let list = text.split(',').map(|weights| weights.trim().parse());
-    let list: Result<Vec<Weights>, _> = list.collect();
-    list.map(WeightsChoice::List)
-        .map_err(|why| format!("{why}: write pages on each tier in one round, such as 3:1,2:1"))
-}
-
-fn weights(text: &str) -> Result<Weights, String> {
-    text.parse().map_err(|why| format!("{why}: write pages on each tier in one round, such as 3:1"))
+    /// Of imdt: do not measure this machine; `all` never does
+    #[arg(long)]
+    pub(crate) predicted: bool,
+    /// Of imdt: few workloads with a small budget, under three minutes
+    #[arg(long, conflicts_with = "predicted")]
+    pub(crate) quick: bool,
+    /// Of imdt: a folder on the drive that extends DRAM; its files are removed afterwards
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    pub(crate) store: PathBuf,
 }
 
 fn pid(text: &str) -> Result<u32, String> {
     let pid = text.parse::<u32>().ok().filter(|pid| (1..=1 << 22).contains(pid));
     pid.ok_or_else(|| "it is no process: write its number, such as 4242".into())
-}
-
-fn threads(text: &str) -> Result<u32, String> {
-    text.parse().ok().filter(|threads| (1..=THREADS_MAX).contains(threads)).ok_or_else(|| {
-        format!("it is no whole number from 1 to {THREADS_MAX}: write one such as 16")
-    })
-}
-
-fn seed(text: &str) -> Result<u64, String> {
-    let problem = |_| format!("it is no whole number from 0 to {}: write one such as 1", u64::MAX);
-    text.parse().map_err(problem)
-}
-
-fn load(text: &str) -> Result<LoadChoice, String> {
-    match text {
-        "max" => Ok(LoadChoice::Max),
-        "sweep" => Ok(LoadChoice::Sweep),
-        _ => match text.parse::<Bandwidth>() {
-            Ok(bandwidth) if bandwidth.gbps() > 0.0 => Ok(LoadChoice::At(bandwidth)),
-            Ok(_) => Err("a load of nothing has no answer: write max, sweep or 150GB/s".into()),
-            Err(why) => {
-                Err(format!("{why}: write max, sweep, or a number with one of {}", why.allowed))
-            }
-        },
-    }
-}
-
-/// A quantity with a unit; `allowed` is what may be written in its place.
-fn quantity<T: FromStr<Err = UnitError>>(text: &str, example: &str) -> Result<T, String> {
-    text.parse().map_err(|why: UnitError| {
-        let one_of = if why.allowed.contains(',') { "one of" } else { "the unit" };
-        format!("{why}: write a number with {one_of} {}, such as {example}", why.allowed)
-    })
-}
-
-fn time(text: &str) -> Result<Time, String> {
-    let time: Time = quantity(text, "600s")?;
-    let [least, most] = DURATION_S;
-    if (least..=most).contains(&time.seconds()) {
-        return Ok(time);
-    }
-    Err(format!("{text} is not between 1ms and 24h: write a time such as 600s"))
-}
-
-fn size(text: &str) -> Result<Bytes, String> {
-    let size: Bytes = quantity(text, "48GiB")?;
-    if size.get() > 0 {
-        return Ok(size);
-    }
-    Err("a workload touches at least a byte: write a size such as 48GiB".into())
-}
-
-fn rate(text: &str) -> Result<Bandwidth, String> {
-    let rate: Bandwidth = quantity(text, "4GB/s")?;
-    if rate.gbps() > 0.0 && rate.gbps() <= BANDWIDTH_MAX_GBPS {
-        return Ok(rate);
-    }
-    Err(format!("{text} is not above 0 and at most 100 TB/s: write a bandwidth such as 4GB/s"))
-}
-
-fn noise(text: &str) -> Result<Percent, String> {
-    let noise: Percent = quantity(text, "2%")?;
-    if (0.0..=NOISE_MAX).contains(&noise.part()) {
-        return Ok(noise);
-    }
-    Err(format!("a noise of {text} is not between 0% and 50%: write a percentage such as 2%"))
-}
-
-fn curve_error(text: &str) -> Result<Percent, String> {
-    let error: Percent = quantity(text, "20%")?;
-    if error.part().abs() <= CURVE_ERROR_MAX {
-        return Ok(error);
-    }
-    Err(format!("an error of {text} is not between -90% and 90%: write a percentage such as 20%"))
 }
 
 fn policy_name() -> clap::builder::PossibleValuesParser {
@@ -403,6 +313,11 @@ fn study_name() -> clap::builder::PossibleValuesParser {
     clap::builder::PossibleValuesParser::new(names)
 }
 
+/// The definition of the command line.
+pub(crate) fn command() -> clap::Command {
+    Cli::command()
+}
+
 /// The command line in `arguments`.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, Failure> {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
@@ -413,11 +328,11 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let problem = format!("{verb} does not say what to {}", verb.replace("interleaf ", ""));
-            let what = match verb.ends_with("measure") {
+            let label = match verb.ends_with("measure") {
                 true => format!("{verb} app -- COMMAND"),
-                false => format!("{verb} machine or {verb} dimm"),
+                false => format!("{verb} machine, {verb} dimm or {verb} card"),
             };
-            Failure::new(problem, format!("write {what}; `{verb} --help` tells more"))
+            Failure::new(problem, format!("write {label}; `{verb} --help` tells more"))
         }
         _ => refused(&error, &verb),
     })
@@ -479,6 +394,7 @@ fn refused(error: &clap::Error, verb: &str) -> Failure {
         "interleaf run" => run::EXAMPLE,
         "interleaf extend" => extend::EXAMPLE,
         "interleaf measure app" => measure_app::hint(&problem),
+        _ if verb.starts_with("interleaf simulate card") => card::hint(verb),
         _ => "",
     };
     hints.extend((missing && !example.is_empty()).then(|| example.to_string()));

@@ -13,6 +13,11 @@ mod verb;
 use interleaf_console::output;
 use std::{ffi::OsString, process::ExitCode};
 
+/// The definition of the command line, from which manual pages and completions are made.
+pub fn command() -> clap::Command {
+    args::command()
+}
+
 /// Runs the command line `arguments`, whose first element is the name of the program.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let done = args::parse(arguments).and_then(verb::run);

@@ -8,6 +8,7 @@ mod export;
 mod extend;
 mod measure;
 mod predict;
+mod progress;
 mod report;
 mod reproduce;
 mod run;
@@ -35,6 +36,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Verb::Show(args)) => show::run(&args, root),
         Some(Verb::Doctor(args)) => doctor::run(&args, root),
         Some(Verb::Predict(args)) => predict::run(&args),
+        Some(Verb::Simulate(Simulate::Card(args))) => return simulate::card(&args),
         Some(Verb::Simulate(Simulate::Machine(args))) => simulate::machine(&args),
         Some(Verb::Simulate(Simulate::Dimm(args))) => simulate::dimm(&args),
         Some(Verb::Reproduce(args)) => reproduce::run(&args),

@@ -30,14 +30,14 @@ fn recording(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings").join(name)
 }
 
-fn said(output: &Output) -> (String, String) {
+fn streams(output: &Output) -> (String, String) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     (text(&output.stdout), text(&output.stderr))
 }
 
 /// Parses the documents on stdout, one per line.
 fn documents(output: &Output) -> Vec<Value> {
-    let (stdout, stderr) = said(output);
+    let (stdout, stderr) = streams(output);
     assert!(output.status.success(), "{stderr}");
     stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
@@ -64,7 +64,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn what_it_says() {
+fn output_matches_the_recorded_cases() {
     trycmd::TestCases::new().case("tests/balance/*.trycmd");
 }
 
@@ -97,7 +97,7 @@ fn advice_changes_nothing() {
 
 /// A program feeds its own counts; the machine is a captured one.
 #[test]
-fn a_program_feeds_what_advice_goes_by() {
+fn advice_uses_the_traffic_of_a_feed() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("feed.sock");
     let mut command = interleaf();
@@ -168,14 +168,14 @@ fn a_record_of_periods_is_added_to() {
 
 /// The CPU is known, but no unit counts its traffic.
 #[test]
-fn without_units_it_says_what_could_count() {
+fn missing_pmus_are_reported_with_alternatives() {
     let folder = tempfile::tempdir().unwrap();
     copy(&machines().join("epyc-cxl"), folder.path());
     fs::remove_dir_all(folder.path().join("sys/bus/event_source")).unwrap();
     let mut command = interleaf();
     command.args(["balance", "--advise", "--root"]).arg(folder.path());
     let output = command.output().unwrap();
-    let (_, stderr) = said(&output);
+    let (_, stderr) = streams(&output);
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     for word in [
         "no unit counts the traffic of memory: none that AMD Zen 5 should have",
@@ -189,7 +189,7 @@ fn without_units_it_says_what_could_count() {
 
 /// An ordinary user gets `Permission denied`, and root as the remedy.
 #[test]
-fn an_ordinary_user_is_told() {
+fn a_user_without_rights_gets_a_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let own = folder.path().join("interleaf");
     fs::copy(env!("CARGO_BIN_EXE_interleaf"), &own).unwrap();
@@ -203,7 +203,7 @@ fn an_ordinary_user_is_told() {
         command.uid(NOBODY);
     }
     let output = command.output().unwrap();
-    let (_, stderr) = said(&output);
+    let (_, stderr) = streams(&output);
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(stderr.contains("Permission denied"), "{stderr}");
     assert!(stderr.contains("\n\nhint: ") && stderr.contains("as root"), "{stderr}");

@@ -24,9 +24,9 @@ fn point(output: &Output) -> Value {
 fn refused(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(2));
     assert!(output.stdout.is_empty());
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("\nhint: "), "{said}");
-    said
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(message.contains("\nhint: "), "{message}");
+    message
 }
 
 #[test]
@@ -58,16 +58,18 @@ fn a_trace_gives_the_same_in_each_of_its_forms() {
 #[test]
 fn a_trace_that_is_wrong_is_refused_with_its_line() {
     let folder = tempfile::tempdir().unwrap();
-    let said = |text: &str, args: &[&str]| {
+    let message = |text: &str, args: &[&str]| {
         fs::write(folder.path().join("t"), text).unwrap();
         let args = [&["--device", "ddr3-1600", "--trace", "t"], args].concat();
         refused(&simulate(folder.path(), &args))
     };
-    assert!(said("1 R 0x40\n2 R 0xg0\n", &[]).starts_with("error: t:2: address: \"0xg0\" is not"));
-    assert!(said("", &[]).contains("t: the trace has no request"));
-    assert!(said("1 R 0xffffffffff\n", &[]).contains("t:1: address: 0xffffffffff is beyond"));
-    assert!(said("1 R 0\n", &["--trace-format", "csv"]).contains("dramsim3"));
-    assert!(said("1 R 0\n", &["--mix", "W2"]).contains("--mix"));
+    assert!(
+        message("1 R 0x40\n2 R 0xg0\n", &[]).starts_with("error: t:2: address: \"0xg0\" is not")
+    );
+    assert!(message("", &[]).contains("t: the trace has no request"));
+    assert!(message("1 R 0xffffffffff\n", &[]).contains("t:1: address: 0xffffffffff is beyond"));
+    assert!(message("1 R 0\n", &["--trace-format", "csv"]).contains("dramsim3"));
+    assert!(message("1 R 0\n", &["--mix", "W2"]).contains("--mix"));
     let output = simulate(folder.path(), &["--device", "ddr3-1600", "--trace", "none"]);
     assert!(refused(&output).contains("none: No such file"));
 }
@@ -79,8 +81,8 @@ fn commands_are_drawn() {
     let plain = point(&simulate(folder.path(), &args));
     let drawn = simulate(folder.path(), &[&args[..], &["--command-trace", "c.json"]].concat());
     assert_eq!(point(&drawn), plain);
-    let said = String::from_utf8_lossy(&drawn.stderr).into_owned();
-    assert!(said.contains("commands of a channel are in c.json"), "{said}");
+    let message = String::from_utf8_lossy(&drawn.stderr).into_owned();
+    assert!(message.contains("commands of a channel are in c.json"), "{message}");
     let text = fs::read_to_string(folder.path().join("c.json")).unwrap();
     let picture: Value = serde_json::from_str(&text).unwrap();
     let events = picture["traceEvents"].as_array().unwrap();

@@ -7,7 +7,10 @@ mod place;
 #[path = "terminal/screen.rs"]
 mod screen;
 
-use interleaf_linux::{process::memory_cgroup::MemoryCgroup, root::Root};
+use interleaf_linux::{
+    process::{cgroup::Trees, memory_cgroup::MemoryCgroup},
+    root::Root,
+};
 use place::{DRAM, MIB, Place, compiled, ends, library, refused, started, sweep, text, until};
 use screen::{Screen, ended};
 use serde_json::Value;
@@ -16,7 +19,7 @@ use std::{
     io::{self, BufRead, Write},
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::Path,
-    process::Command,
+    process::{Command, Stdio},
 };
 
 /// The conventional user id of a user without rights.
@@ -47,7 +50,7 @@ fn a_program_has_three_times_the_budget() {
 }
 
 #[test]
-fn faults_are_served_in_the_thread_that_takes_them_where_that_is_asked_for() {
+fn faults_are_served_in_the_faulting_thread_on_request() {
     let place = Place::new();
     let output = place.extended(&["--faults", "signal"], &[sweep(), MIB, "3"]).output().unwrap();
     let stderr = text(&output.stderr);
@@ -57,7 +60,7 @@ fn faults_are_served_in_the_thread_that_takes_them_where_that_is_asked_for() {
 }
 
 #[test]
-fn how_a_command_ends_is_passed_on() {
+fn the_exit_status_of_the_command_is_passed_on() {
     let place = Place::new();
     let output = place.extended(&[], &["sh", "-c", "echo out; exit 42"]).output().unwrap();
     assert_eq!((output.status.code(), text(&output.stdout)), (Some(42), "out\n".into()));
@@ -68,7 +71,7 @@ fn how_a_command_ends_is_passed_on() {
 }
 
 #[test]
-fn a_signal_is_passed_on_and_nothing_is_left() {
+fn a_signal_is_passed_on_and_all_files_are_removed() {
     for (signal, number) in [("-TERM", 15), ("-INT", 2)] {
         let place = Place::new();
         let mut command = place.extended(&[], &[sweep(), MIB, "2", "60000"]);
@@ -82,7 +85,7 @@ fn a_signal_is_passed_on_and_nothing_is_left() {
 }
 
 #[test]
-fn what_the_killed_leave_is_found_by_the_next() {
+fn the_next_session_removes_leftovers_of_killed_ones() {
     let place = Place::new();
     let mut command = place.extended(&[], &[sweep(), MIB, "2", "1500"]);
     let (mut child, mut lines) = started(&mut command);
@@ -100,7 +103,7 @@ fn what_the_killed_leave_is_found_by_the_next() {
 /// The exit of a killed program does not wait until the blocks of its store are freed, which can
 /// take minutes: the releaser process frees them.
 #[test]
-fn the_file_of_a_store_is_released_by_a_process_that_nobody_waits_for() {
+fn the_file_of_a_store_is_released_in_the_background() {
     let place = Place::new();
     let mut command = place.extended(&[], &[sweep(), MIB, "2", "60000"]);
     let (mut child, _lines) = started(&mut command);
@@ -178,7 +181,7 @@ fn parts_of_the_budget_move() {
 }
 
 #[test]
-fn one_after_the_other_they_have_all_of_it() {
+fn processes_in_sequence_each_have_the_whole_budget() {
     let place = Place::new();
     let three = format!("{0} 20 2 && {0} 20 2 && exec {0} 20 2", sweep());
     let output = place.extended(&[], &["sh", "-c", &three]).output().unwrap();
@@ -192,7 +195,7 @@ fn one_after_the_other_they_have_all_of_it() {
 }
 
 #[test]
-fn what_is_started_under_one_name_shares_one_budget() {
+fn commands_with_one_session_name_share_one_budget() {
     let place = Place::new();
     let options = ["--session", "job", "--processes", "2"];
     let mut first = place.extended(&options, &[sweep(), MIB, "2", "1500"]);
@@ -246,7 +249,7 @@ fn a_session_is_watched_from_outside() {
 
 /// The terminal that shows a session hangs up.
 #[test]
-fn a_terminal_that_hangs_up_ends_the_watching() {
+fn a_hang_up_of_the_terminal_ends_the_monitor() {
     let place = Place::new();
     let mut command = place.extended(&[], &[sweep(), MIB, "2", "60000"]);
     let (mut child, _lines) = started(&mut command);
@@ -259,7 +262,7 @@ fn a_terminal_that_hangs_up_ends_the_watching() {
 }
 
 #[test]
-fn what_cannot_be_extended_is_refused() {
+fn programs_that_cannot_be_extended_are_refused() {
     let place = Place::new();
     let refuses = |words: &[&str], problem: &str, hint: &str| {
         refused(&place.extended(&[], words).output().unwrap(), problem, hint);
@@ -288,7 +291,7 @@ fn what_cannot_be_extended_is_refused() {
 
 /// Programs for another C library, another processor or an unknown loader are refused.
 #[test]
-fn what_is_made_for_something_else_is_refused() {
+fn programs_for_other_libraries_and_processors_are_refused() {
     let place = Place::new();
     let refuses = |program: &Path, problem: &str, hint: &str| {
         let words = [program.to_str().unwrap(), "1", "1"];
@@ -314,7 +317,7 @@ fn what_is_made_for_something_else_is_refused() {
 /// that merely depends on a device library, as every MPI program does, gets a warning. The check
 /// follows launchers such as `env` and `nice`.
 #[test]
-fn what_is_pinned_is_refused() {
+fn programs_with_device_memory_are_refused() {
     let place = Place::new();
     let library = |name: &str, options: &[&str]| {
         let made = compiled("nothing", "nothing.c", &[&["-shared", "-fPIC"], options].concat());
@@ -331,7 +334,7 @@ fn what_is_pinned_is_refused() {
         made.to_str().unwrap().to_string()
     };
     let (gpu, mpi) = (program("gpu", "-lcuda"), program("mpi", "-lmpi"));
-    let pins = "is linked with libcuda.so: what it pins for a GPU cannot be paged";
+    let pins = "is linked with libcuda.so: memory that it pins for a GPU cannot be paged";
     let refuses = |words: &[&str]| {
         let output = place.extended(&[], words).output().unwrap();
         refused(&output, pins, "run it without; or --force");
@@ -340,7 +343,7 @@ fn what_is_pinned_is_refused() {
     refuses(&["env", "-u", "NOTHING", "nice", "-n", "1", &gpu, MIB, "1"]);
     let runs: [(&[&str], &str, &str); 2] = [
         (&["--force"], &gpu, pins),
-        (&[], &mpi, "brings libibverbs.so with it: what it pins for RDMA is not paged"),
+        (&[], &mpi, "brings libibverbs.so with it: memory that it pins for RDMA is not paged"),
     ];
     for (options, program, told) in runs {
         let output = place.extended(options, &[program, MIB, "1"]).output().unwrap();
@@ -353,7 +356,7 @@ fn what_is_pinned_is_refused() {
 
 /// Each missing feature or permission is named, together with its remedy.
 #[test]
-fn what_the_system_refuses_is_told() {
+fn refusals_of_the_system_are_reported() {
     let place = Place::new();
     let limited = |limits: &str| {
         let mut shell = Command::new("sh");
@@ -377,7 +380,7 @@ fn what_the_system_refuses_is_told() {
 /// A user without rights learns which right is missing and how to grant it; with the right, the
 /// command runs. Only root can test this, as another user.
 #[test]
-fn a_user_without_rights_is_told_which_is_missing() {
+fn a_missing_right_is_named() {
     let folder = tempfile::Builder::new().prefix("interleaf-user-").tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     for name in ["", "run", "store"] {
@@ -429,8 +432,44 @@ fn a_static_program_gets_swap_that_is_steered() {
     assert_eq!(place.left(), 0, "its swap file is gone");
 }
 
+/// The tool is killed while its program runs: `--restore` moves the program out of the group and
+/// its pages out of swap, and the program goes on.
 #[test]
-fn a_dry_run_says_what_it_found_and_runs_nothing() {
+fn restore_undoes_the_swap_and_the_group_of_a_killed_tool() {
+    let place = Place::new();
+    let fixed = compiled("fixed-killed", "sweep.c", &["-static"]);
+    let mut command = place.interleaf(&["--dram", DRAM, "--force", "--store"]);
+    command.arg(place.at("store")).arg("--").arg(&fixed).args([MIB, "1000000"]);
+    let mut tool = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let root = Root::live();
+    let tree = Trees::read(&root).unwrap().unwrap().memory.unwrap();
+    let group = tree.group(&format!("interleaf-extend-{}", tool.id()));
+    let swap = format!(".interleaf-swap-{}-", tool.id());
+    let has_swap = || fs::read_to_string("/proc/swaps").unwrap().contains(&swap);
+    let mut processes = vec![];
+    until("the program is in its group, and uses swap", || {
+        assert!(tool.try_wait().unwrap().is_none(), "the tool has ended");
+        processes = group.processes(&root).unwrap();
+        processes.retain(|process| *process != tool.id());
+        !processes.is_empty() && has_swap()
+    });
+    tool.kill().unwrap();
+    tool.wait().unwrap();
+    assert!(has_swap() && group.is_there(&root), "a killed tool undoes nothing");
+    let restored =
+        Command::new(env!("CARGO_BIN_EXE_interleaf")).args(["run", "--restore"]).output();
+    let restored = restored.unwrap();
+    let program = processes[0].to_string();
+    let runs = Path::new("/proc").join(&program).exists();
+    assert!(Command::new("kill").args(["-KILL", &program]).status().unwrap().success());
+    assert_eq!(restored.status.code(), Some(0), "{}", text(&restored.stderr));
+    assert!(!has_swap() && !group.is_there(&root), "{}", text(&restored.stdout));
+    assert!(runs, "the program goes on");
+    assert_eq!(place.left(), 0, "its swap file is gone");
+}
+
+#[test]
+fn a_dry_run_lists_its_checks_and_runs_nothing() {
     let place = Place::new();
     let output = place.extended_dry(&["--dry-run", "--json"], &["sh", "-c", "echo ran"]);
     let plan: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
@@ -468,7 +507,7 @@ fn an_estimate_measures_the_store_and_leaves_nothing_there() {
 
 /// The size of an allocation decides whether the pager extends it; a report lists the others.
 #[test]
-fn what_stays_outside_the_budget_is_told() {
+fn memory_outside_the_budget_is_reported() {
     let place = Place::new();
     let pieces = compiled("pieces", "pieces.c", &[]);
     let run = |options: &[&str], count: &str, bytes: &str| {
@@ -502,7 +541,7 @@ fn what_stays_outside_the_budget_is_told() {
 
 /// In a real control group with a limit, each verb that allocates memory refuses an excessive size.
 #[test]
-fn what_a_control_group_does_not_allow_is_refused() {
+fn a_budget_above_the_groups_limit_is_refused() {
     let root = Root::live();
     let group = match MemoryCgroup::new(&root, Some(96 << 20)) {
         Ok(group) => group,

@@ -8,7 +8,7 @@ mod place;
 
 use interleaf_vm::{
     Series,
-    harness::{said_by, step},
+    harness::{guest_record_changed, step},
 };
 use serde_json::Value;
 use std::{ffi::OsString, fs};
@@ -27,7 +27,7 @@ fn a_machine_has_four_times_the_memory_that_there_is() {
     let stats = folder.path().join("stats.json");
     let store = folder.path().join("store");
     fs::create_dir(&store).unwrap();
-    let record = said_by(Series::Of(6, 12), "one-node", &steps, &|boot| {
+    let record = guest_record_changed(Series::Of(6, 12), "one-node", &steps, &|boot| {
         let mut words: Vec<OsString> = vec!["env".into(), place::preload()];
         words.push(env!("CARGO_BIN_EXE_interleaf").into());
         words.extend(["extend", "--dram", DRAM, "--store"].map(OsString::from));

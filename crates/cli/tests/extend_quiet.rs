@@ -74,7 +74,7 @@ fn private_kib(mib: &str) -> u64 {
 
 /// With the same budget, the metadata of additional footprint takes at most 0.5 % of it.
 #[test]
-fn what_is_not_in_dram_takes_half_a_percent_of_it_at_most() {
+fn metadata_takes_at_most_half_a_percent_of_the_footprint() {
     let (few, many) = (private_kib("64"), private_kib("320"));
     let most = 256 * 1024 / 200;
     assert!(many <= few + most, "{few} KiB with 64 MiB, {many} with 320, at most {most} more");
@@ -108,7 +108,7 @@ fn a_store_is_private() {
 /// A process that shares budget and store with another reads zeros in DRAM that the other used
 /// before; memory that it freed and allocated again reads as zeros, too.
 #[test]
-fn nobody_sees_what_another_has_had() {
+fn memory_of_another_process_reads_as_zeros() {
     let place = Place::new();
     let secret = compiled("secret", "secret.c", &[]);
     let secret = secret.to_str().unwrap();

@@ -14,7 +14,7 @@ fn program() -> String {
 }
 
 #[test]
-fn shared_memory_is_extended_if_it_is_asked_for() {
+fn shared_memory_is_extended_on_request() {
     let place = Place::new();
     let served = |options: &[&str]| {
         let output = place.extended(options, &[&program(), MIB, ""]).output().unwrap();
@@ -35,7 +35,7 @@ fn shared_memory_is_extended_if_it_is_asked_for() {
 
 /// A process with shared memory can outlive the command and the session's keeper.
 #[test]
-fn who_is_left_is_served_to_the_end() {
+fn remaining_processes_are_served_to_the_end() {
     let place = Place::new();
     let (file, said) = (place.at("file"), place.at("said"));
     let words = [&program(), MIB, file.to_str().unwrap(), "orphan"];
@@ -57,7 +57,7 @@ fn who_is_left_is_served_to_the_end() {
 
 /// A process whose server was killed aborts, and never reads zeros in place of its data.
 #[test]
-fn who_is_not_served_any_more_ends() {
+fn processes_without_a_server_end() {
     let place = Place::new();
     let mut command = place.extended(&["--shared"], &[&program(), MIB, "", "stay"]);
     let (mut child, _lines) = started(&mut command);
@@ -68,5 +68,5 @@ fn who_is_not_served_any_more_ends() {
     assert_eq!(child.wait().unwrap().code(), Some(128 + 6), "SIGABRT");
     let mut said = String::new();
     child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert!(said.contains("who serves shared memory has gone"), "{said}");
+    assert!(said.contains("the server of shared memory has ended"), "{said}");
 }

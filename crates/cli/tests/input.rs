@@ -20,13 +20,13 @@ fn run(folder: &Path, args: &[&str]) -> Output {
     Command::new(PROGRAM).args(args).current_dir(folder).stdin(Stdio::null()).output().unwrap()
 }
 
-fn told(output: &Output) -> String {
+fn message(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stdout));
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 #[test]
-fn what_is_no_regular_file_is_refused_by_every_verb() {
+fn every_verb_refuses_input_that_is_no_regular_file() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let mode = rustix::fs::Mode::from_raw_mode(0o600);
@@ -51,15 +51,15 @@ fn what_is_no_regular_file_is_refused_by_every_verb() {
             &["simulate", "dimm", "--device", "rdimm-6400-2r", "--trace", name],
             &["balance", "--config", name, "--dry-run"],
         ] {
-            let told = told(&run(folder.path(), args));
+            let message = message(&run(folder.path(), args));
             let expected = format!("{name}: it is a {kind}, not a regular file");
-            assert!(told.contains(&expected), "{args:?}: {told}");
+            assert!(message.contains(&expected), "{args:?}: {message}");
         }
     }
 }
 
 #[test]
-fn a_limit_is_told() {
+fn an_exceeded_limit_is_named() {
     let folder = tempfile::tempdir().unwrap();
     fs::File::create(folder.path().join("large")).unwrap().set_len(1 << 40).unwrap();
     for (args, limit) in [
@@ -67,9 +67,9 @@ fn a_limit_is_told() {
         (&["predict", "--platform", "xeon6-cz122", "--demand", "large"], "64 MiB"),
         (&["simulate", "dimm", "--device", "rdimm-6400-2r", "--trace", "large"], "2 GiB"),
     ] {
-        let told = told(&run(folder.path(), args));
+        let message = message(&run(folder.path(), args));
         let expected = format!("large: it is larger than {limit}, the limit for such a file");
-        assert!(told.contains(&expected), "{args:?}: {told}");
+        assert!(message.contains(&expected), "{args:?}: {message}");
     }
 }
 
@@ -88,12 +88,12 @@ fn pipes_of_a_shell_are_read() {
         let mut shell = Command::new("bash");
         let output = shell.args(["-c", &script]).current_dir(folder.path()).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success() && text.starts_with("weights,"), "{script}: {told}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && text.starts_with("weights,"), "{script}: {message}");
     }
     let script = format!("head -c 300M /dev/zero | '{program}' report -");
     let output = Command::new("bash").args(["-c", &script]).output().unwrap();
-    assert!(told(&output).contains("-: it is larger than 256 MiB"), "{}", told(&output));
+    assert!(message(&output).contains("-: it is larger than 256 MiB"), "{}", message(&output));
 }
 
 #[test]
@@ -103,15 +103,15 @@ fn a_link_out_of_a_captured_machine_shows_nothing() {
     fs::write(folder.path().join("secret"), "MemTotal: secret words\n").unwrap();
     symlink(folder.path().join("secret"), folder.path().join("root/proc/meminfo")).unwrap();
     for verb in [&["show"][..], &["doctor"], &["balance", "--dry-run"]] {
-        let told = told(&run(folder.path(), &[verb, &["--root", "root"]].concat()));
+        let message = message(&run(folder.path(), &[verb, &["--root", "root"]].concat()));
         let expected = "/proc/meminfo: cannot be read: a symlink leads out of the root";
-        assert!(told.contains(expected) && !told.contains("words"), "{verb:?}: {told}");
+        assert!(message.contains(expected) && !message.contains("words"), "{verb:?}: {message}");
     }
 }
 
 /// Implausible ratings of the firmware are ignored, with a warning that names them.
 #[test]
-fn implausible_ratings_are_told() {
+fn implausible_ratings_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines");
     let root = folder.path().join("root");

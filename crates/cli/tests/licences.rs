@@ -74,7 +74,7 @@ fn refused(licence: &str, allowed: &[String]) -> Option<String> {
     };
     let allowed: Vec<Licensee> =
         allowed.iter().map(|name| Licensee::parse(name).unwrap()).collect();
-    let is_allowed = expression.evaluate(|asked| allowed.iter().any(|it| it.satisfies(asked)));
+    let is_allowed = expression.evaluate(|licence| allowed.iter().any(|it| it.satisfies(licence)));
     (!is_allowed).then(|| format!("\"{licence}\" is not allowed"))
 }
 
@@ -93,7 +93,7 @@ fn every_licence_and_source_is_allowed() {
     for node in nodes {
         let package = packages[text(node, "id")];
         let (name, version) = (text(package, "name"), text(package, "version"));
-        let mut fault = |what: String| faults.push(format!("{name} {version}: {what}"));
+        let mut fault = |problem: String| faults.push(format!("{name} {version}: {problem}"));
         if banned.iter().any(|it| it == name) {
             fault("deny.toml bans it".into());
         }
@@ -211,7 +211,7 @@ fn third_party() -> String {
 }
 
 #[test]
-fn the_notices_are_those_of_what_is_linked() {
+fn notices_match_the_linked_crates() {
     let (file, made) = (root().join("THIRD-PARTY-LICENSES"), third_party());
     if env::var_os("INTERLEAF_LICENCES").is_some_and(|it| it == "overwrite") {
         fs::write(&file, &made).unwrap();

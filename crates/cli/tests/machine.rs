@@ -38,10 +38,10 @@ const FILES: [(&str, &str); 19] = [
 ];
 
 fn machine(folder: &Path) {
-    put(folder, &FILES);
+    write_files(folder, &FILES);
 }
 
-fn put(folder: &Path, files: &[(&str, &str)]) {
+fn write_files(folder: &Path, files: &[(&str, &str)]) {
     for (path, text) in files {
         let path = folder.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -54,10 +54,10 @@ fn put(folder: &Path, files: &[(&str, &str)]) {
 fn diagnosed(files: &[(&str, &str)]) -> impl Fn(&str) -> String + use<> {
     let folder = tempfile::tempdir().unwrap();
     machine(folder.path());
-    put(folder.path(), files);
+    write_files(folder.path(), files);
     let root = folder.path().to_str().unwrap();
     let json: serde_json::Value =
-        serde_json::from_str(&said(&["doctor", "--root", root, "--json"])).unwrap();
+        serde_json::from_str(&printed(&["doctor", "--root", root, "--json"])).unwrap();
     move |name| {
         let all = json["capabilities"].as_array().unwrap();
         let found = all.iter().find(|capability| capability["name"] == name).unwrap();
@@ -70,7 +70,7 @@ fn interleaf(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_interleaf")).args(arguments).output().unwrap()
 }
 
-fn said(arguments: &[&str]) -> String {
+fn printed(arguments: &[&str]) -> String {
     let output = interleaf(arguments);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
@@ -81,25 +81,25 @@ fn show_has_the_nodes_with_the_fastest_first() {
     let folder = tempfile::tempdir().unwrap();
     machine(folder.path());
     let root = folder.path().to_str().unwrap();
-    let text = said(&["show", "--root", root]);
+    let text = printed(&["show", "--root", root]);
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let lines: Vec<String> = text.lines().map(words).collect();
     assert!(lines.contains(&"0 0-3 1 GiB 4 KiB 500.0 - 100 0 - 22".to_string()), "{text}");
     assert!(lines.contains(&"1 - 2 GiB 8 KiB 200.0 - - 0 - 9".to_string()), "{text}");
     let json: serde_json::Value =
-        serde_json::from_str(&said(&["show", "--root", root, "--json"])).unwrap();
+        serde_json::from_str(&printed(&["show", "--root", root, "--json"])).unwrap();
     assert_eq!(json["schema"], "interleaf.show/1");
     assert_eq!(json["nodes"][1]["capacity_bytes"], 2u64 << 30);
     assert_eq!(json["automatic_weights"], true);
 }
 
 #[test]
-fn doctor_finds_who_else_moves_pages() {
+fn doctor_reports_other_movers_of_pages() {
     let folder = tempfile::tempdir().unwrap();
     machine(folder.path());
     let root = folder.path().to_str().unwrap();
     let json: serde_json::Value =
-        serde_json::from_str(&said(&["doctor", "--root", root, "--json"])).unwrap();
+        serde_json::from_str(&printed(&["doctor", "--root", root, "--json"])).unwrap();
     assert_eq!(json["schema"], "interleaf.doctor/1");
     let find = |name: &str| {
         let all = json["capabilities"].as_array().unwrap();
@@ -107,8 +107,8 @@ fn doctor_finds_who_else_moves_pages() {
     };
     let rival = find("no other mover of pages");
     assert_eq!(rival["status"], "rival");
-    let what = rival["what"].as_str().unwrap();
-    assert!(what.contains("numa_balancing") && what.contains("damon_stat"), "{what}");
+    let text = rival["what"].as_str().unwrap();
+    assert!(text.contains("numa_balancing") && text.contains("damon_stat"), "{text}");
     assert_eq!(find("weighted interleaving")["what"], "weights 0: 22, 1: 9");
     assert_eq!(find("several memory nodes")["status"], "present");
     assert_eq!(find("bandwidth counters")["status"], "missing");
@@ -119,23 +119,23 @@ fn doctor_finds_who_else_moves_pages() {
 }
 
 #[test]
-fn doctor_does_not_take_what_nobody_told_for_missing() {
-    let says = diagnosed(&[]);
+fn doctor_reports_unknown_capabilities_as_unknown() {
+    let status_of = diagnosed(&[]);
     for name in ["DAMON actions", "DAMON destinations", "DAMON goals"] {
-        let said = says(name);
-        assert!(said.starts_with("unknown: ") && said.contains("doctor --probe"), "{said}");
+        let status = status_of(name);
+        assert!(status.starts_with("unknown: ") && status.contains("doctor --probe"), "{status}");
     }
     for name in ["sizes of nodes", "setting weights", "moving pages", "control groups", "io_uring"]
     {
-        assert!(says(name).starts_with("unknown: "), "{}", says(name));
+        assert!(status_of(name).starts_with("unknown: "), "{}", status_of(name));
     }
     for name in ["memory pressure", "swap"] {
-        assert!(says(name).starts_with("missing: "), "{}", says(name));
+        assert!(status_of(name).starts_with("missing: "), "{}", status_of(name));
     }
 }
 
 #[test]
-fn doctor_tells_what_moves_pages_and_how() {
+fn doctor_names_each_mover_of_pages_and_its_effect() {
     let name = "no other mover of pages";
     let balancing = |value| diagnosed(&[("proc/sys/kernel/numa_balancing", value)])(name);
     assert!(!balancing("0\n").contains("numa_balancing"), "{}", balancing("0\n"));
@@ -143,7 +143,7 @@ fn doctor_tells_what_moves_pages_and_how() {
     for (value, does) in ["1\n", "2\n", "3\n"].into_iter().zip(all) {
         assert!(balancing(value).contains(&format!("numa_balancing={does}")), "{does}");
     }
-    let says = diagnosed(&[
+    let movers = diagnosed(&[
         ("proc/sys/vm/zone_reclaim_mode", "1\n"),
         ("proc/12/comm", "numad\n"),
         ("proc/13/comm", "numad\n"),
@@ -155,50 +155,53 @@ fn doctor_tells_what_moves_pages_and_how() {
         ("sys/kernel/mm/damon/admin/kdamonds/1/contexts/0/schemes/0/action", "pageout\n"),
         ("sys/kernel/mm/numa/demotion_enabled", "true\n"),
     ])(name);
-    for what in [
+    for text in [
         "zone_reclaim_mode=1",
         "sysctl vm.zone_reclaim_mode=0",
-        "somebody has set up a DAMON thread that is off",
-        "somebody runs a DAMON thread (vaddr: pageout)",
+        "another program has set up a DAMON thread that is off",
+        "another program runs a DAMON thread (vaddr: pageout)",
     ] {
-        assert!(says.contains(what), "no {what} in {says}");
+        assert!(movers.contains(text), "no {text} in {movers}");
     }
-    assert_eq!(says.matches("numad moves").count(), 1, "{says}");
-    assert!(!says.contains("numad-like"), "{says}");
+    assert_eq!(movers.matches("numad moves").count(), 1, "{movers}");
+    assert!(!movers.contains("numad-like"), "{movers}");
 }
 
 #[test]
-fn doctor_tells_what_this_user_may() {
+fn doctor_reports_the_rights_of_the_user() {
     let user = |user: u32, bits: &str| {
         let status = format!("Name:\tx\nUid:\t{user}\t{user}\t{user}\t{user}\nCapEff:\t{bits}\n");
         diagnosed(&[("proc/self/status", &status), ("proc/vmstat", "pgmigrate_success 1\n")])
     };
-    let is = |says: &dyn Fn(&str) -> String, name: &str, begin: &str| {
-        assert!(says(name).starts_with(begin), "{}", says(name));
+    let is = |status_of: &dyn Fn(&str) -> String, name: &str, begin: &str| {
+        assert!(status_of(name).starts_with(begin), "{}", status_of(name));
     };
     let root = user(0, "000001ffffffffff");
     is(&root, "setting weights", "present: ");
     is(&root, "moving pages", "present: those of every process");
     let nobody = user(1000, "0000000000000000");
     is(&nobody, "setting weights", "missing: only root may -> run it as root");
-    is(&nobody, "moving pages", "missing: only those of this user's processes, and only what one");
+    is(&nobody, "moving pages", "missing: only unshared pages of this user's processes");
     assert!(nobody("moving pages").contains("setcap cap_sys_nice,cap_sys_ptrace=ep"));
     is(&user(1000, "0000000000000002"), "setting weights", "present: ");
     is(&user(1000, "0000000000880000"), "moving pages", "present: ");
     is(&user(1000, "0000000000800000"), "moving pages", "missing: only those of this user's proc");
-    is(&user(1000, "0000000000080000"), "moving pages", "missing: only what one process alone has");
+    is(&user(1000, "0000000000080000"), "moving pages", "missing: only unshared pages");
     let old = diagnosed(&[("proc/vmstat", "numa_hit 1\n")]);
     is(&old, "moving pages", "missing: the kernel does not move pages");
 }
 
 #[test]
-fn doctor_checks_what_the_kernel_and_the_firmware_say() {
+fn doctor_checks_kernel_and_firmware_values() {
     // The nodes above have 3 GiB.
     let sizes = |text| diagnosed(&[("proc/meminfo", text)])("sizes of nodes");
     assert!(sizes("MemTotal: 3145728 kB\n").starts_with("present: 3072 MiB"));
     assert!(sizes("MemTotal: 3145000 kB\n").starts_with("present: "), "read one after the other");
-    let told = sizes("MemTotal: 25165824 kB\n");
-    assert!(told.starts_with("unknown: the nodes tell 3072 MiB, the machine has 24576"), "{told}");
+    let message = sizes("MemTotal: 25165824 kB\n");
+    assert!(
+        message.starts_with("unknown: the nodes have 3072 MiB, the machine has 24576"),
+        "{message}"
+    );
     let node = "sys/devices/system/node/node1/access0/initiators";
     let (bandwidth, latency) = (format!("{node}/read_bandwidth"), format!("{node}/read_latency"));
     let rated = |bandwidth_mibps, latency_ns| {
@@ -206,10 +209,10 @@ fn doctor_checks_what_the_kernel_and_the_firmware_say() {
         diagnosed(&files)("rated bandwidths")
     };
     assert!(rated("1\n", "250\n").starts_with("present: "));
-    let what = "missing: the firmware does not rate node 1 -> ";
-    assert!(rated("0\n", "0\n").starts_with(what), "{}", rated("0\n", "0\n"));
-    let what = "missing: the firmware does not rate node 1, but for a latency: 250 ns of node 1 ->";
-    assert!(rated("0\n", "250\n").starts_with(what), "{}", rated("0\n", "250\n"));
+    let text = "missing: the firmware does not rate node 1 -> ";
+    assert!(rated("0\n", "0\n").starts_with(text), "{}", rated("0\n", "0\n"));
+    let text = "missing: the firmware does not rate node 1, but for a latency: 250 ns of node 1 ->";
+    assert!(rated("0\n", "250\n").starts_with(text), "{}", rated("0\n", "250\n"));
 }
 
 #[test]
@@ -221,7 +224,7 @@ fn doctor_looks_at_control_groups_and_swap() {
     let two = "24 1 0:21 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
     let one = "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
     let both = format!("{one}{two}");
-    for (mounts, controllers, says) in [
+    for (mounts, controllers, expected) in [
         ("", "", "missing: none that are mounted have memory or cpuset -> "),
         (two, "cpuset memory\n", "present: version 2 with memory and cpuset -> nothing"),
         (two, "memory\n", "present: version 2 with memory, without cpuset -> nothing"),
@@ -229,7 +232,11 @@ fn doctor_looks_at_control_groups_and_swap() {
         (one, "", "present: version 1 with memory, without cpuset -> nothing"),
         (&both, "cpuset", "present: version 1 with memory, version 2 with cpuset (both versions"),
     ] {
-        assert!(groups(mounts, controllers).starts_with(says), "{}", groups(mounts, controllers));
+        assert!(
+            groups(mounts, controllers).starts_with(expected),
+            "{}",
+            groups(mounts, controllers)
+        );
     }
     let header = "Filename\tType\tSize\tUsed\tPriority\n";
     let swap = |text: &str, zswap| {
@@ -255,7 +262,7 @@ fn a_captured_machine_is_not_probed() {
 }
 
 #[test]
-fn a_capture_does_not_tell_what_else_runs() {
+fn a_capture_has_no_names_of_other_programs() {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (folder.path().join("machine"), folder.path().join("capture"));
     machine(&from);
@@ -263,20 +270,20 @@ fn a_capture_does_not_tell_what_else_runs() {
         fs::create_dir_all(from.join("proc").join(process)).unwrap();
         fs::write(from.join("proc").join(process).join("comm"), name).unwrap();
     }
-    said(&["doctor", "--root", from.to_str().unwrap(), "--capture", to.to_str().unwrap()]);
+    printed(&["doctor", "--root", from.to_str().unwrap(), "--capture", to.to_str().unwrap()]);
     assert!(to.join("proc/12/comm").exists());
     assert!(!to.join("proc/13").exists());
 }
 
 #[test]
-fn a_capture_says_the_same_as_the_machine() {
+fn a_capture_gives_the_output_of_the_machine() {
     let folder = tempfile::tempdir().unwrap();
     machine(&folder.path().join("machine"));
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
     let (machine, capture) = (path("machine"), path("capture"));
-    let doctor = said(&["doctor", "--root", &machine, "--capture", &capture]);
-    assert_eq!(said(&["doctor", "--root", &capture]), doctor);
-    assert_eq!(said(&["show", "--root", &capture]), said(&["show", "--root", &machine]));
+    let doctor = printed(&["doctor", "--root", &machine, "--capture", &capture]);
+    assert_eq!(printed(&["doctor", "--root", &capture]), doctor);
+    assert_eq!(printed(&["show", "--root", &capture]), printed(&["show", "--root", &machine]));
     let again = interleaf(&["doctor", "--root", &machine, "--capture", &capture]);
     assert_eq!(again.status.code(), Some(2));
     let stderr = String::from_utf8(again.stderr).unwrap();
@@ -301,7 +308,7 @@ fn a_folder_that_is_no_machine_is_refused() {
 
 #[test]
 fn this_machine_can_be_shown() {
-    let text = said(&[]);
+    let text = printed(&[]);
     assert!(text.contains("capacity"), "{text}");
-    assert!(said(&["doctor"]).contains("weighted interleaving"));
+    assert!(printed(&["doctor"]).contains("weighted interleaving"));
 }

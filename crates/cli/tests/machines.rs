@@ -40,14 +40,14 @@ fn machines() -> BTreeSet<String> {
 }
 
 #[test]
-fn machines_are_told_what_they_can_do() {
+fn output_for_each_captured_machine_matches() {
     // Only this test uses or changes the working directory.
     env::set_current_dir(folder()).unwrap();
     trycmd::TestCases::new().case("*.trycmd");
 }
 
 /// Runs the tool on the machine below `root` and returns its answer or error.
-fn said(words: &[&str], root: &Path) -> String {
+fn printed(words: &[&str], root: &Path) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
     let output = command.arg("--root").arg(root).args(words).output().unwrap();
     String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
@@ -60,12 +60,12 @@ fn a_capture_of_each_machine_is_as_good_as_the_machine() {
         let machine = folder.join(&name);
         let captures = tempfile::tempdir().unwrap();
         let capture = captures.path().join("capture");
-        said(&["doctor", "--capture", capture.to_str().unwrap()], &machine);
+        printed(&["doctor", "--capture", capture.to_str().unwrap()], &machine);
         assert!(capture.is_dir(), "{name}");
         for (verb, rest) in VERBS {
             let words: Vec<&str> =
                 verb.split(' ').chain(["--json"]).chain(rest.split_whitespace()).collect();
-            assert_eq!(said(&words, &capture), said(&words, &machine), "{name}");
+            assert_eq!(printed(&words, &capture), printed(&words, &machine), "{name}");
         }
     }
 }

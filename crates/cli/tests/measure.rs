@@ -21,7 +21,7 @@ fn interleaf(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_interleaf")).args(words).output().unwrap()
 }
 
-fn said(words: &[&str]) -> String {
+fn stdout_of(words: &[&str]) -> String {
     let output = interleaf(words);
     assert!(output.status.success(), "{words:?}\n{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
@@ -30,7 +30,7 @@ fn said(words: &[&str]) -> String {
 /// Runs a small measurement and returns its document.
 fn measured(words: &[&str]) -> Value {
     let words = [&["measure"], words, &SMALL, &["-q", "--json"]].concat();
-    serde_json::from_str(&said(&words)).unwrap()
+    serde_json::from_str(&stdout_of(&words)).unwrap()
 }
 
 fn read(path: &Path) -> Value {
@@ -38,7 +38,7 @@ fn read(path: &Path) -> Value {
 }
 
 #[test]
-fn a_record_says_what_was_measured_and_how() {
+fn a_record_has_measurement_machine_and_settings() {
     let document = measured(&["bandwidth", "--mix", "R,W6", "--buffer", "4MB", "--seed", "7"]);
     assert_eq!(document["schema"], "interleaf.measure/1");
     assert_eq!((&document["what"], &document["stopped"]), (&"bandwidth".into(), &"done".into()));
@@ -92,9 +92,10 @@ fn a_curve_becomes_a_platform_that_predict_takes() {
     let delays: Vec<&Value> =
         document["points"].as_array().unwrap().iter().map(|point| &point["delay_ns"]).collect();
     assert_eq!(delays, [&Value::Null, &5000.0.into(), &0.0.into()]);
-    let shown = said(&["show", "--platform", &toml]);
+    let shown = stdout_of(&["show", "--platform", &toml]);
     assert!(shown.contains("measured"), "{shown}");
-    let text = said(&["predict", "--platform", &toml, "--mix", "R", "--weights", "1", "--json"]);
+    let text =
+        stdout_of(&["predict", "--platform", &toml, "--mix", "R", "--weights", "1", "--json"]);
     let predicted: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(predicted["platform"], "mine");
     let bandwidth = predicted["rows"][0]["bandwidth_gbps"].as_f64().unwrap();
@@ -112,7 +113,7 @@ fn a_record_is_reported_and_compared() {
     let record = at("record.json");
     let words =
         ["measure", "bandwidth", "--mix", "R,W5,W10", "--buffer", "4MB", "-q", "-o", &record];
-    let table = said(&[&words[..], &SMALL].concat());
+    let table = stdout_of(&[&words[..], &SMALL].concat());
     assert!(table.contains("Bandwidth by mix") && table.contains("W10"), "{table}");
     for (name, has) in [
         ("r.html", "Bandwidth by mix"),
@@ -120,7 +121,7 @@ fn a_record_is_reported_and_compared() {
         ("r.csv", "program_gbps"),
         ("r.svg", "<svg"),
     ] {
-        said(&["report", &record, "-o", &at(name)]);
+        stdout_of(&["report", &record, "-o", &at(name)]);
         let text = fs::read_to_string(at(name)).unwrap();
         assert!(text.contains(has), "{name}");
     }
@@ -132,7 +133,7 @@ fn a_record_is_reported_and_compared() {
     }
     fs::write(&record, first.to_string()).unwrap();
     // A record does not differ from itself.
-    let same = said(&["compare", &record, &record, "--same"]);
+    let same = stdout_of(&["compare", &record, &record, "--same"]);
     assert!(same.contains("better in 0, worse in 0, the same in 3"), "{same}");
     let mut other = first.clone();
     let twice = 2.0 * other["points"][0]["program_gbps"].as_f64().unwrap();
@@ -161,7 +162,7 @@ fn a_record_is_reported_and_compared() {
     assert!(why.contains("hint: measure with --repeat 3"), "{why}");
     let of_compare = at("compared.json");
     interleaf(&["compare", &record, &at("other.json"), "-o", &of_compare]);
-    assert!(said(&["report", &of_compare, "--format", "markdown"]).contains("B against A"));
+    assert!(stdout_of(&["report", &of_compare, "--format", "markdown"]).contains("B against A"));
     other["points"] = Value::Array(vec![]);
     fs::write(at("empty.json"), other.to_string()).unwrap();
     let output = interleaf(&["compare", &record, &at("empty.json")]);
@@ -199,15 +200,16 @@ fn a_signal_leaves_a_whole_record() {
 }
 
 #[test]
-fn a_dry_run_measures_nothing_and_says_what_it_would() {
+fn a_dry_run_measures_nothing_and_prints_the_plan() {
     let machine = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines/epyc-cxl");
     let root = machine.to_str().unwrap();
     let words = ["measure", "interleave", "--root", root, "--dry-run", "--weights", "1:0,3:1"];
-    let text = said(&words);
+    let text = stdout_of(&words);
     let node = "/sys/kernel/mm/mempolicy/weighted_interleave/node0";
     assert!(text.contains("bandwidth of R, W2, W5, W10 under 3:1"), "{text}");
     assert!(text.contains(&format!("{node}: 1 -> 3")), "{text}");
-    let document: Value = serde_json::from_str(&said(&[&words[..], &["--json"]].concat())).unwrap();
+    let document: Value =
+        serde_json::from_str(&stdout_of(&[&words[..], &["--json"]].concat())).unwrap();
     assert_eq!(document["stopped"], "dry run");
     assert_eq!(document["points"].as_array().unwrap().len(), 0);
     assert_eq!(document["kernel_settings"][0]["path"], node);
@@ -262,7 +264,7 @@ fn sizes_exceed_large_last_level_caches() {
         let root = machine.path().to_str().unwrap();
         let planned = |words: &[&str]| {
             let words = [&["measure"], words, &["--root", root, "--dry-run", "--json"]].concat();
-            serde_json::from_str::<Value>(&said(&words)).unwrap()
+            serde_json::from_str::<Value>(&stdout_of(&words)).unwrap()
         };
         for quick in [&["idle"][..], &["idle", "--quick"], &["--quick"], &["loaded"]] {
             let document = planned(quick);
@@ -293,7 +295,7 @@ fn sizes_exceed_large_last_level_caches() {
     let machine = with_caches(&[]);
     let root = machine.path().to_str().unwrap();
     let words = ["measure", "idle", "--root", root, "--dry-run", "--json"];
-    let document: Value = serde_json::from_str(&said(&words)).unwrap();
+    let document: Value = serde_json::from_str(&stdout_of(&words)).unwrap();
     assert_eq!(document["settings"]["chase_bytes"], 200_000_000);
     assert_eq!(document["settings"]["last_level_bytes"], Value::Null);
 }
@@ -330,17 +332,17 @@ fn records_of_other_tools_are_read_and_written() {
         Inject\tLatency\tBandwidth\nDelay\t(ns)\tMB/sec\n==========================\n \
         00000\t260.93\t225410.2\n 00300\t110.00\t120000.0\n 00500\t95.00\t20000.0\n";
     fs::write(&text, printed).unwrap();
-    said(&["report", &text, "-o", &toml]);
-    let best = said(&["predict", "--platform", &toml, "--mix", "R", "--json"]);
+    stdout_of(&["report", &text, "-o", &toml]);
+    let best = stdout_of(&["predict", "--platform", &toml, "--mix", "R", "--json"]);
     let best: Value = serde_json::from_str(&best).unwrap();
     assert_eq!(best["rows"][0]["bandwidth_gbps"], 225.41);
-    said(&["report", &text, "--format", "mess", "-o", &curves]);
-    let again = said(&["report", &curves, "--format", "mlc"]);
+    stdout_of(&["report", &text, "--format", "mess", "-o", &curves]);
+    let again = stdout_of(&["report", &curves, "--format", "mlc"]);
     for figures in ["260.93\t 225410.0", "110.00\t 120000.0", " 95.00\t  20000.0"] {
         assert!(again.contains(figures), "{again}");
     }
-    assert!(said(&["report", &text, "--format", "markdown"]).contains("measured by"));
-    let compared = said(&["compare", &text, &curves, "--json"]);
+    assert!(stdout_of(&["report", &text, "--format", "markdown"]).contains("measured by"));
+    let compared = stdout_of(&["compare", &text, &curves, "--json"]);
     assert_eq!(
         serde_json::from_str::<Value>(&compared).unwrap()["rows"][0]["beyond_spread"],
         false
@@ -351,7 +353,7 @@ fn records_of_other_tools_are_read_and_written() {
 
 /// Bandwidth of counters is recorded beside that of the program: here of a recording with 410 GB/s.
 #[test]
-fn what_counters_saw_is_told_apart() {
+fn bandwidth_of_counters_is_recorded_separately() {
     let folder = tempfile::tempdir().unwrap();
     let recording = folder.path().join("counters.csv");
     let columns = "time_s,domain,tier,read_bytes,written_bytes,inserts,occupancy_ns";

@@ -22,13 +22,13 @@ fn interleaf(options: &[&str], words: &[&str]) -> Command {
     command
 }
 
-fn said(options: &[&str], words: &[&str]) -> Output {
+fn measure_app(options: &[&str], words: &[&str]) -> Output {
     interleaf(options, words).output().unwrap()
 }
 
 /// Runs a command under `options` and returns the document.
 fn document(options: &[&str], words: &[&str]) -> Value {
-    let output = said(&[&["--json"], options].concat(), words);
+    let output = measure_app(&[&["--json"], options].concat(), words);
     serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {output:?}"))
 }
 
@@ -61,17 +61,17 @@ fn recording(path: &Path, gbps: impl IntoIterator<Item = f64>, read_share: f64) 
 }
 
 #[test]
-fn what_the_command_writes_and_how_it_ends_is_passed_on() {
-    let output = said(&[], &["sh", "-c", "echo out; echo err >&2; exit 42"]);
+fn output_and_exit_status_of_the_command_are_passed_on() {
+    let output = measure_app(&[], &["sh", "-c", "echo out; echo err >&2; exit 42"]);
     assert_eq!(output.status.code(), Some(42));
     assert_eq!(String::from_utf8(output.stdout.clone()).unwrap(), "out\n");
-    let told = stderr(&output);
+    let message = stderr(&output);
     for expected in ["err\n", "exit status 42", "bandwidth ", "top-down ", "memory "] {
-        assert!(told.contains(expected), "{told}");
+        assert!(message.contains(expected), "{message}");
     }
-    let quiet = said(&["-q"], &["sh", "-c", "kill -9 $$"]);
+    let quiet = measure_app(&["-q"], &["sh", "-c", "kill -9 $$"]);
     assert_eq!((quiet.status.code(), stderr(&quiet)), (Some(128 + 9), String::new()));
-    let json = said(&["--json"], &["sh", "-c", "echo out; exit 3"]);
+    let json = measure_app(&["--json"], &["sh", "-c", "echo out; exit 3"]);
     assert_eq!((json.status.code(), stderr(&json).contains("out\n")), (Some(3), true));
     let document: Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(document["schema"], "interleaf.measure/1");
@@ -83,7 +83,7 @@ fn what_the_command_writes_and_how_it_ends_is_passed_on() {
 }
 
 #[test]
-fn every_quantity_is_told_or_why_not() {
+fn every_quantity_has_a_value_or_a_reason() {
     let app = &document(&[], &["sleep", "0.3"])["app"];
     let names: Vec<&str> = app["quantities"]
         .as_array()
@@ -113,7 +113,7 @@ fn every_quantity_is_told_or_why_not() {
 
 /// CPU time of a grandchild of the command counts, after the end of all processes.
 #[test]
-fn what_children_used_is_the_commands() {
+fn resources_of_children_count_for_the_command() {
     let busy = "(sh -c 'i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done'); exit 0";
     let app = &document(&["--every", "10s"], &["sh", "-c", busy])["app"];
     let cpu_s = app["whole"]["cpu_s"].as_f64().unwrap();
@@ -302,18 +302,18 @@ fn a_recording_of_a_run_can_be_replayed() {
 }
 
 #[test]
-fn a_demand_that_is_none_is_not_written() {
+fn an_invalid_demand_is_not_written() {
     let folder = tempfile::tempdir().unwrap();
     let demand = folder.path().join("demand.toml");
     let option = ["--demand", demand.to_str().unwrap()];
-    let failed = said(&option, &["sh", "-c", "exit 7"]);
+    let failed = measure_app(&option, &["sh", "-c", "exit 7"]);
     assert!(stderr(&failed).contains("no demand is written: the command failed"));
     assert_eq!(
         (failed.status.code(), demand.exists()),
         (Some(7), false),
         "its status is passed on"
     );
-    let well = said(&option, &["sleep", "0.2"]);
+    let well = measure_app(&option, &["sleep", "0.2"]);
     assert_eq!(well.status.code(), Some(0), "{}", stderr(&well));
     let text = fs::read_to_string(&demand).unwrap();
     assert!(text.contains("name = \"sleep\"") && text.contains("threads = 1\n"), "{text}");
@@ -321,7 +321,7 @@ fn a_demand_that_is_none_is_not_written() {
 
 /// Ctrl-C and other signals are passed to the command; the samples so far are written.
 #[test]
-fn signals_are_passed_on_and_what_was_seen_is_written() {
+fn signals_are_passed_on_and_samples_so_far_are_written() {
     let folder = tempfile::tempdir().unwrap();
     for (signal, number) in [("-INT", 2), ("-TERM", 15)] {
         let (record, demand) = (folder.path().join("run.json"), folder.path().join("d.toml"));

@@ -34,7 +34,7 @@ fn monitor(socket: &Path) -> Command {
 }
 
 /// Accepts a monitor and sends a period.
-fn told(listener: &UnixListener, time_s: f64, reason: &str) -> UnixStream {
+fn send_period(listener: &UnixListener, time_s: f64, reason: &str) -> UnixStream {
     let (mut stream, _) = listener.accept().unwrap();
     stream.write_all(period(time_s, reason).as_bytes()).unwrap();
     stream
@@ -47,27 +47,27 @@ fn a_restart_is_waited_for() {
     let first = UnixListener::bind(&path).unwrap();
     let mut child = monitor(&path).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
-    let mut stream = told(&first, 6.0, "begun");
+    let mut errors = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut stream = send_period(&first, 6.0, "begun");
     let line = lines.next().unwrap().unwrap();
     assert!(line.contains("node0 65 (70.0), node2 35 (30.0)"), "{line}");
     assert!(line.ends_with("step: begun"), "{line}");
     stream.write_all(b"nonsense\n").unwrap();
-    assert!(said.next().unwrap().unwrap().contains("does not understand"));
+    assert!(errors.next().unwrap().unwrap().contains("does not understand"));
     // The daemon is killed within a line.
     stream.write_all(b"{\"schema\"").unwrap();
     drop((stream, first));
-    assert!(said.next().unwrap().unwrap().contains("waiting for it to come back"));
+    assert!(errors.next().unwrap().unwrap().contains("waiting for it to come back"));
     fs::remove_file(&path).unwrap();
     let second = UnixListener::bind(&path).unwrap();
-    let _stream = told(&second, 6.0, "begun again");
+    let _stream = send_period(&second, 6.0, "begun again");
     assert!(lines.next().unwrap().unwrap().ends_with("step: begun again"));
     child.kill().unwrap();
     child.wait().unwrap();
 }
 
 #[test]
-fn the_terminal_is_left_as_it_was() {
+fn the_terminal_is_restored() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sock");
     let listener = UnixListener::bind(&path).unwrap();
@@ -75,7 +75,7 @@ fn the_terminal_is_left_as_it_was() {
         let mut screen = Screen::open();
         let before = screen.modes();
         let mut child = screen.start(&mut monitor(&path));
-        let _stream = told(&listener, 6.0, "begun");
+        let _stream = send_period(&listener, 6.0, "begun");
         screen.until("\x1b[?1049h");
         screen.until("decisions");
         let during = screen.modes();
@@ -98,13 +98,13 @@ fn the_terminal_is_left_as_it_was() {
 
 /// The terminal hangs up, and no key can end the monitor any more.
 #[test]
-fn a_terminal_that_hangs_up_ends_it() {
+fn a_hang_up_of_the_terminal_ends_the_monitor() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sock");
     let listener = UnixListener::bind(&path).unwrap();
     let mut screen = Screen::open();
     let mut child = screen.start(&mut monitor(&path));
-    let _stream = told(&listener, 6.0, "begun");
+    let _stream = send_period(&listener, 6.0, "begun");
     screen.until("decisions");
     screen.hang_up();
     assert_eq!(ended(&mut child).code(), Some(2));

@@ -49,11 +49,11 @@ fn a_full_disk_leaves_the_old_record() {
          cat record.json; ls -A; cat /dev/shm/interleaf-$$; rm /dev/shm/interleaf-$$"
     );
     let Some(output) = on_a_small_disk(&script) else { return };
-    let said = String::from_utf8_lossy(&output.stdout);
+    let printed = String::from_utf8_lossy(&output.stdout);
     let expected =
         "2\nold\nfill\nmore\nrecord.json\nerror: record.json: cannot be written: No space";
-    assert!(said.starts_with(expected), "{said}{}", stderr(&output));
-    assert!(said.contains("hint: make room there"), "{said}");
+    assert!(printed.starts_with(expected), "{printed}{}", stderr(&output));
+    assert!(printed.contains("hint: make room there"), "{printed}");
 }
 
 /// The loop continues if the record or stdout cannot be written, and reports missing lines.
@@ -65,11 +65,11 @@ fn a_full_disk_does_not_end_the_loop() {
          rm fill; tail -n 1 record.jsonl | head -c 10; echo; {balance} > /dev/full; echo $?"
     );
     let Some(output) = on_a_small_disk(&script) else { return };
-    let (said, errors) = (String::from_utf8_lossy(&output.stdout), stderr(&output));
-    assert_eq!(said, "100\n{\"schema\":\n2\n", "{errors}");
+    let (printed, errors) = (String::from_utf8_lossy(&output.stdout), stderr(&output));
+    assert_eq!(printed, "100\n{\"schema\":\n2\n", "{errors}");
     for name in ["record.jsonl", "stdout"] {
-        let told = format!("interleaf: {name}: cannot be written: No space left on device");
-        assert_eq!(errors.matches(&told).count(), 1, "{errors}");
+        let message = format!("interleaf: {name}: cannot be written: No space left on device");
+        assert_eq!(errors.matches(&message).count(), 1, "{errors}");
     }
     assert!(errors.contains("error: record.jsonl: ") && errors.contains("periods are missing"));
     assert!(errors.contains("error: stdout: 100 periods are missing"), "{errors}");
@@ -82,9 +82,9 @@ fn a_record_has_whole_lines() {
     let script =
         format!("head -c 40k /dev/zero > fill; {balance} -o r.jsonl > /dev/null; cat r.jsonl");
     let Some(output) = on_a_small_disk(&script) else { return };
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(said.ends_with('\n') && said.lines().count() < 100, "{said}");
-    for line in said.lines() {
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(printed.ends_with('\n') && printed.lines().count() < 100, "{printed}");
+    for line in printed.lines() {
         serde_json::from_str::<serde_json::Value>(line).unwrap();
     }
 }
@@ -108,17 +108,20 @@ fn streams_are_written_in_place() {
             let mut command = Command::new("sh");
             command.args(["-c", &script]).current_dir(folder.path());
             let output = command.env("B", env!("CARGO_BIN_EXE_interleaf")).output().unwrap();
-            let said = String::from_utf8(output.stdout).unwrap();
-            assert!(said.starts_with("before\n") && said.ends_with("after\n"), "{target}: {said}");
-            assert!(said.contains(&document), "{target} {redirect}: {said}");
+            let printed = String::from_utf8(output.stdout).unwrap();
+            assert!(
+                printed.starts_with("before\n") && printed.ends_with("after\n"),
+                "{target}: {printed}"
+            );
+            assert!(printed.contains(&document), "{target} {redirect}: {printed}");
         }
     }
     let script = format!("mkfifo fifo; cat fifo & $B {words} -o fifo > /dev/null; wait; ls");
     let mut command = Command::new("sh");
     command.args(["-c", &script]).current_dir(folder.path());
     let output = command.env("B", env!("CARGO_BIN_EXE_interleaf")).output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(said, format!("{document}fifo\nfile\n"));
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(printed, format!("{document}fifo\nfile\n"));
 }
 
 #[test]

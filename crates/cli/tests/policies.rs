@@ -117,12 +117,12 @@ fn dmi_settles_near_the_best_static_ratio() {
         let outcomes = bar.seeds(PolicyKind::Dmi, 1..=12);
         let colloid = bar.seeds(PolicyKind::Colloid, 1..=12);
         for (at, (outcome, colloid)) in outcomes.iter().zip(&colloid).enumerate() {
-            let what = format!("{workload}, seed {}: regret {}", at + 1, regret(outcome));
-            assert!(outcome.converged_after_s.is_some(), "{what}");
-            assert!((0.0..=most).contains(&regret(outcome)), "{what}");
-            assert!(speedup(outcome) >= 1.0, "{what}");
+            let label = format!("{workload}, seed {}: regret {}", at + 1, regret(outcome));
+            assert!(outcome.converged_after_s.is_some(), "{label}");
+            assert!((0.0..=most).contains(&regret(outcome)), "{label}");
+            assert!(speedup(outcome) >= 1.0, "{label}");
             if workload != "stream" {
-                assert!(regret(outcome) <= regret(colloid), "{what}, colloid {}", regret(colloid));
+                assert!(regret(outcome) <= regret(colloid), "{label}, colloid {}", regret(colloid));
             }
         }
     }
@@ -140,9 +140,9 @@ fn guided_settles_in_a_few_periods() {
             for outcome in outcomes {
                 let regret = only(&outcome).regret_over_duration().unwrap();
                 let settled = outcome.converged_after_s;
-                let what = format!("{workload} with {curve_error}: {regret}, {settled:?}");
-                assert!(settled.is_some_and(|after| after <= 24.0), "{what}");
-                assert!(regret <= most && speedup(&outcome) > 1.2, "{what}");
+                let label = format!("{workload} with {curve_error}: {regret}, {settled:?}");
+                assert!(settled.is_some_and(|after| after <= 24.0), "{label}");
+                assert!(regret <= most && speedup(&outcome) > 1.2, "{label}");
             }
         }
     }
@@ -163,8 +163,8 @@ fn with_right_curves_and_true_counters_guided_finds_the_top() {
         let points = |first: u16| f64::from(first) / 100.0;
         let all = (0..=100).map(|first| reaches(load, &[points(first), points(100 - first)]));
         let most = all.fold(0.0, f64::max);
-        let there = reaches(load, &outcome.periods.last().unwrap().reached);
-        assert!(there > 0.997 * most, "{workload}: {there} of {most} GB/s");
+        let reached = reaches(load, &outcome.periods.last().unwrap().reached);
+        assert!(reached > 0.997 * most, "{workload}: {reached} of {most} GB/s");
     }
 }
 
@@ -188,11 +188,11 @@ fn unsaturated_stays_local() {
         for policy in [PolicyKind::Dmi, PolicyKind::Guided] {
             for outcome in bar.seeds(policy, 1..=4) {
                 let speedup = speedup(&outcome);
-                let what = format!("{workload}, {threads} threads, {policy}");
-                assert!(speedup >= 0.98, "{what}: {speedup}");
+                let label = format!("{workload}, {threads} threads, {policy}");
+                assert!(speedup >= 0.98, "{label}: {speedup}");
                 let footprint = bar.scenario.tasks[0].footprint_bytes as f64;
                 let moved = outcome.moved_bytes as f64 / footprint;
-                assert!(policy != PolicyKind::Guided || moved < 0.01, "{what}: {moved} moved");
+                assert!(policy != PolicyKind::Guided || moved < 0.01, "{label}: {moved} moved");
             }
         }
     }
@@ -243,7 +243,7 @@ fn demand_that_shifts_is_followed() {
 // --- Agreement of the runners -------------------------------------------------------------------
 
 #[test]
-fn a_trial_is_what_the_arena_runs() {
+fn the_arena_and_a_trial_have_the_same_outcome() {
     let bar = Bar::new("lbm", THREADS, 0.02);
     let (policy, settings) = (PolicyKind::Guided, Settings::default());
     let trial = Trial { policy, points: None, curve_error: 0.2, settings };
@@ -252,7 +252,7 @@ fn a_trial_is_what_the_arena_runs() {
 }
 
 #[test]
-fn the_number_of_threads_leaves_no_trace() {
+fn the_number_of_threads_does_not_change_the_output() {
     let simulate = |threads: &str, policy: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
         command.args(["simulate", "machine", "--platform", "gnr120-cz122", "--workload", "lbm"]);

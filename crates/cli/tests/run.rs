@@ -19,7 +19,7 @@ fn interleaf(options: &[&str], words: &[&str]) -> Command {
     command
 }
 
-fn said(options: &[&str], words: &[&str]) -> Output {
+fn run(options: &[&str], words: &[&str]) -> Output {
     interleaf(options, words).output().unwrap()
 }
 
@@ -40,15 +40,15 @@ fn kill(child: &Child, signal: &str) {
 }
 
 #[test]
-fn what_the_command_writes_and_how_it_ends_is_passed_on() {
-    let output = said(&[], &["sh", "-c", "echo out; echo err >&2; exit 42"]);
+fn output_and_exit_status_of_the_command_are_passed_on() {
+    let output = run(&[], &["sh", "-c", "echo out; echo err >&2; exit 42"]);
     assert_eq!(output.status.code(), Some(42));
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "out\n");
     let stderr = String::from_utf8(output.stderr).unwrap();
     let lines: Vec<&str> = stderr.lines().collect();
     assert_eq!(lines[0], "interleaf: interleaving, node 0: 1 (as numactl --interleave=0)");
     assert!(lines.contains(&"err"), "{stderr}");
-    let quiet = said(&["-q"], &["sh", "-c", "kill -9 $$"]);
+    let quiet = run(&["-q"], &["sh", "-c", "kill -9 $$"]);
     assert_eq!((quiet.status.code(), quiet.stderr.len()), (Some(128 + 9), 0));
 }
 
@@ -79,7 +79,7 @@ fn every_signal_that_would_end_us_is_passed_on() {
 /// The command gets exactly the signal dispositions of the tool's caller, also of SIGPIPE, which
 /// Rust's runtime ignores in the tool itself.
 #[test]
-fn what_is_ignored_stays_ignored_for_the_command() {
+fn ignored_signals_stay_ignored_for_the_command() {
     let masks = |ignored: &str, by: &[&str]| {
         let trap = if ignored.is_empty() { "" } else { &format!("trap '' {ignored}; ") };
         let script = format!("{trap}exec \"$@\"");
@@ -123,7 +123,7 @@ fn a_signal_that_was_ignored_at_the_start_ends_nothing() {
 }
 
 #[test]
-fn who_ignores_its_children_learns_how_the_command_ended() {
+fn the_status_is_known_with_sigchld_ignored() {
     // bash, because dash does not pass an ignored SIGCHLD on to its children.
     let mut command = Command::new("bash");
     with_default_signals(&mut command);
@@ -134,7 +134,7 @@ fn who_ignores_its_children_learns_how_the_command_ended() {
 
 #[test]
 fn children_of_children_are_under_the_policy() {
-    let output = said(&["-q"], &["sh", "-c", "sh -c 'cat /proc/self/numa_maps'"]);
+    let output = run(&["-q"], &["sh", "-c", "sh -c 'cat /proc/self/numa_maps'"]);
     let maps = String::from_utf8(output.stdout.clone()).unwrap();
     let stack: Vec<&str> = maps.lines().filter(|line| line.contains(" stack")).collect();
     assert_eq!(stack.len(), 1, "{output:?}");
@@ -142,7 +142,7 @@ fn children_of_children_are_under_the_policy() {
 }
 
 #[test]
-fn the_document_says_what_was_placed() {
+fn the_document_has_the_placed_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("run.json");
     let placed = |document: &Value| document["memory"]["placed_bytes"]["0"].as_u64().unwrap_or(0);
@@ -151,7 +151,7 @@ fn the_document_says_what_was_placed() {
     let seen = [1, 10, 60].into_iter().find_map(|seconds| {
         let script = "(head -c 64000000 /dev/zero; sleep \"$0\") | tail -c 64000000 | wc -c";
         let words = ["sh", "-c", script, &seconds.to_string()];
-        let output = said(&["-o", file.to_str().unwrap()], &words);
+        let output = run(&["-o", file.to_str().unwrap()], &words);
         assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), "64000000");
         let document: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
         (placed(&document) > 64_000_000).then_some(document)
@@ -170,16 +170,16 @@ fn the_document_says_what_was_placed() {
 }
 
 #[test]
-fn one_thing_stands_on_stdout() {
+fn stdout_has_the_document_or_the_output_of_the_command() {
     let command = ["echo", "hi"];
     for options in [&["--json"][..], &["-o", "-"]] {
-        let output = said(options, &command);
+        let output = run(options, &command);
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{stderr}");
         assert!(stderr.contains(": stdout is the command's"), "{stderr}");
     }
     for options in [&["--json"][..], &["-o", "-"], &["--json", "-o", "-"]] {
-        let output = said(&[&["--dry-run"], options].concat(), &command);
+        let output = run(&[&["--dry-run"], options].concat(), &command);
         let document: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(document["schema"], "interleaf.run/1", "{options:?}");
     }

@@ -59,7 +59,7 @@ fn the_alerts_fire_when_they_should() {
 }
 
 #[test]
-fn what_the_daemon_relies_on_is_in_the_unit() {
+fn the_unit_has_the_settings_that_the_daemon_needs() {
     let unit = unit();
     let lines = [
         "Type=notify",
@@ -98,9 +98,9 @@ fn systemd_understands_the_unit() {
         }
         verified => verified.unwrap(),
     };
-    let said = String::from_utf8_lossy(&verified.stderr);
-    let ours: Vec<&str> = said.lines().filter(|line| line.contains("interleaf")).collect();
-    assert!(verified.status.success() && ours.is_empty(), "{said}");
+    let message = String::from_utf8_lossy(&verified.stderr);
+    let ours: Vec<&str> = message.lines().filter(|line| line.contains("interleaf")).collect();
+    assert!(verified.status.success() && ours.is_empty(), "{message}");
     let threshold = format!("--threshold={EXPOSURE_MAX}");
     let rated = analyze(&["security", "--offline=true", &threshold]).unwrap();
     assert!(rated.status.success(), "{}", String::from_utf8_lossy(&rated.stdout));

@@ -63,14 +63,14 @@ fn too_few_requests_are_an_error_that_names_the_least() {
 
 /// At a low load fewer requests have a high latency, so fewer requests suffice.
 #[test]
-fn the_least_goes_with_the_load() {
+fn the_minimum_of_requests_depends_on_the_load() {
     let args = ["--device", "rdimm-6400-2r", "--channels", "1", "--load", "1GB/s"];
     assert!(dimm(&[&args[..], &["--requests", "288"]].concat()).status.success());
     assert!(!dimm(&[&args[..], &["--requests", "287"]].concat()).status.success());
 }
 
 #[test]
-fn a_short_run_is_noted_and_has_no_number_that_is_none() {
+fn a_short_run_has_a_note_and_no_null_numbers() {
     let args = ["--device", "rdimm-6400-2r", "--channels", "1", "--mix", "R,W6"];
     for (requests, notes) in [("3120", 1), ("13000", 0)] {
         let document = document(&[&args[..], &["--requests", requests]].concat());
@@ -85,7 +85,7 @@ fn a_short_run_is_noted_and_has_no_number_that_is_none() {
 
 /// A trace with a single request is a valid run.
 #[test]
-fn a_trace_of_one_request_has_no_number_that_is_none() {
+fn a_trace_of_one_request_has_no_null_numbers() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("trace");
     for line in ["0 R 0\n", "0 W 0\n"] {
@@ -97,10 +97,10 @@ fn a_trace_of_one_request_has_no_number_that_is_none() {
     }
 }
 
-/// The default of outstanding lines is the documented one for any module; other values are in the
-/// result.
+/// Every module has the documented default of outstanding lines. The result has the number, and the
+/// command has the option unless it is the default.
 #[test]
-fn faster_modules_have_as_many_outstanding_lines() {
+fn all_modules_have_the_same_default_of_outstanding_lines() {
     let run = |device: &str, more: &[&str]| {
         let args = ["--device", device, "--channels", "2", "--requests", "30000"];
         document(&[&args[..], more].concat())
@@ -119,7 +119,7 @@ fn faster_modules_have_as_many_outstanding_lines() {
 /// The figure of shares has one quantity on its axis, the domain in the name of each series, and
 /// the own tiers of each domain.
 #[test]
-fn shares_on_two_sockets_are_told_socket_by_socket() {
+fn shares_on_two_sockets_are_drawn_per_socket() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (record, page) = (path("record.json"), path("page.html"));
@@ -164,7 +164,7 @@ fn shares_on_two_sockets_are_told_socket_by_socket() {
 /// The memory power in platform files is the line fitted to the simulation of their modules, and
 /// both agree at the highest load.
 #[test]
-fn platforms_draw_what_the_simulation_of_their_modules_says() {
+fn platform_power_matches_the_simulated_modules() {
     let mut sweeps: BTreeMap<&str, Value> = BTreeMap::new();
     for (platform, device, channels, outstanding) in [
         ("xeon6-cz122", "rdimm-6400-2r", 12.0, "288"),
@@ -187,7 +187,7 @@ fn platforms_draw_what_the_simulation_of_their_modules_says() {
         // All channels have equal load: simulate one.
         let simulated = sweeps.entry(device).or_insert_with(|| {
             let one = ["--device", device, "--channels", "1", "--outstanding", outstanding];
-            let sweep = ["--load", "sweep", "--mix", "R,W3,W5", "--requests", "30000"];
+            let sweep = ["--load", "sweep", "--mix", "R,W3,W5", "--requests", "150000"];
             document(&[&one[..], &sweep].concat())
         });
         let line = &simulated["tier_power"];

@@ -97,7 +97,7 @@ fn line_ends(text: &[u8]) -> Vec<usize> {
 }
 
 #[test]
-fn what_was_cut_off_is_made_up_for() {
+fn a_truncated_sweep_is_completed() {
     let folder = Folder::new();
     let whole = folder.whole("2");
     let ends = line_ends(&whole);
@@ -143,7 +143,7 @@ fn rows_that_are_there_are_kept_in_any_order() {
 }
 
 #[test]
-fn a_finished_record_is_left_as_it_is() {
+fn a_finished_sweep_is_not_rewritten() {
     let folder = Folder::new();
     let whole = folder.whole("2");
     let path = folder.path("whole-2.csv");

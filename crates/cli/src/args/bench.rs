@@ -6,7 +6,7 @@ use interleaf_model::units::{Bytes, Time};
 use interleaf_workload::{memory::Hint, stream::Loop};
 use std::path::PathBuf;
 
-/// Runs the workloads of the studies of memory that is extended by storage.
+/// Runs the workloads of published studies of memory extended by storage.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
     List(BenchListArgs),
@@ -23,20 +23,20 @@ pub(crate) struct BenchListArgs {
     pub(crate) json: bool,
 }
 
-/// Installs what a recipe of an application needs, by apt-get.
+/// Installs the packages that the recipe of an application needs, with apt-get.
 #[derive(Debug, Args)]
 pub(crate) struct BenchInstallArgs {
     /// The recipe (`interleaf bench list` lists them)
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// Only print what would be run
+    /// Only print the commands
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
 
-/// Runs a workload, checks what it computed, and says how fast it was. Filling the arrays is no
-/// part of what is measured. The arrays come from the ordinary allocator, so that what extends a
-/// program extends this one too.
+/// Runs a workload, checks its results, and reports its speed. Filling the arrays is not measured.
+/// The arrays are allocated with the ordinary allocator, so that `interleaf extend` extends their
+/// memory.
 ///
 /// Examples:
 ///   interleaf bench run stream --footprint 512MiB
@@ -49,50 +49,51 @@ pub(crate) struct BenchRunArgs {
     /// The workload, or the recipe of an application (`interleaf bench list` lists them)
     #[arg(value_name = "NAME")]
     pub(crate) workload: String,
-    /// Bytes of all arrays together
+    /// Total size of all arrays
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "512MiB")]
     pub(crate) footprint: Bytes,
     /// Threads
     #[arg(long, value_name = "N", value_parser = threads, default_value = "1")]
     pub(crate) threads: u32,
-    /// Rounds that are measured, at least; each is whole
+    /// Minimum number of measured rounds
     #[arg(long, value_name = "N", value_parser = rounds, default_value = "3")]
     pub(crate) rounds: u32,
-    /// More rounds until so much time is over
+    /// Add rounds until this time has passed
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub(crate) seconds: Option<Time>,
-    /// Rounds beforehand that do not count
+    /// Rounds before the measurement
     #[arg(long, value_name = "N", value_parser = warm_up, default_value = "0")]
     pub(crate) warm_up: u32,
     /// Memory of the arrays: the ordinary allocator, mappings of their own, or mapped unnamed files
     /// in a folder
     #[arg(long, value_name = "heap|mmap|file:DIR", value_parser = place, default_value = "heap")]
     pub(crate) memory: Place,
-    /// With --memory mmap or file:DIR, what the kernel is told of how they are used
+    /// With --memory mmap or file:DIR, the advice to the kernel (madvise)
     #[arg(long, value_name = "ADVICE", value_parser = hints(), default_value = "normal")]
     pub(crate) advice: String,
-    /// Of stream: one of its loops alone [default: triad is measured, the others once behind it]
+    /// Of stream: a single loop [default: triad is measured, and the other loops run once
+    /// afterwards]
     #[arg(long = "loop", value_name = "LOOP", value_parser = loops())]
     pub(crate) only: Option<String>,
-    /// Of stride: from one access to the next
+    /// Of stride: distance from one access to the next
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "64KiB")]
     pub(crate) stride: Bytes,
-    /// Of random and polynomial: write what was read and changed back
+    /// Of random and polynomial: modify the elements
     #[arg(long)]
     pub(crate) write: bool,
-    /// Of gemm-tiled: rows and columns of a tile
+    /// Of gemm-tiled and lu-tiled: rows and columns of a tile
     #[arg(long, value_name = "N", value_parser = tile, default_value = "512")]
     pub(crate) tile: u32,
-    /// Of polynomial: its degree; a quarter of it are the operations for each byte
+    /// Of polynomial: its degree; the arithmetic intensity is degree / 4 operations per byte
     #[arg(long, value_name = "N", value_parser = degree, default_value = "64")]
     pub(crate) degree: u32,
-    /// Of random: where its sequence begins
+    /// Of random: seed of the sequence
     #[arg(long, value_name = "N", value_parser = seed, default_value = "1")]
     pub(crate) seed: u64,
-    /// Do not look at the results
+    /// Do not check the results
     #[arg(long)]
     pub(crate) no_verify: bool,
-    /// Also count what the drive under this folder reads and writes meanwhile
+    /// Also count the reads and writes of the drive under this folder
     #[arg(long, value_name = "DIR")]
     pub(crate) drive: Option<PathBuf>,
     /// Print a JSON document (interleaf.bench/1)
@@ -128,7 +129,7 @@ fn loops() -> PossibleValuesParser {
     PossibleValuesParser::new(Loop::ALL.iter().map(|(name, _)| *name))
 }
 
-/// A whole number between two, or what to write instead.
+/// A whole number in a range; an error names the range.
 pub(super) fn whole(text: &str, least: u32, most: u32, example: u32) -> Result<u32, String> {
     let number = text.parse().ok().filter(|number| (least..=most).contains(number));
     number.ok_or_else(|| {
@@ -156,7 +157,7 @@ fn seconds(text: &str) -> Result<Time, String> {
     quantity(text, "10s")
 }
 
-/// The arguments of `interleaf bench run` in some words.
+/// The arguments of `interleaf bench run` in the form of separate words.
 #[cfg(test)]
 pub(crate) fn bench_run(words: &[&str]) -> BenchRunArgs {
     use clap::FromArgMatches as _;

@@ -6,11 +6,11 @@ use clap::{Args, builder::PossibleValuesParser};
 use interleaf_model::units::{Bytes, Time};
 use std::path::PathBuf;
 
-/// Runs patterns on DRAM, on the pager, on swap and on mapped files, in turn, all with the same
-/// budget of DRAM and the same drive, and says how each does against DRAM. Swap and mapped files
-/// are held by a control group to the memory that the pager used, which is a matter for root, as a
-/// swap file is; all that is made or set is gone or as it was afterwards, after Ctrl-C too. With -o
-/// the record is written after every round.
+/// Runs patterns in turn on DRAM, on the pager, on swap and on mapped files, all with the same
+/// budget of DRAM and the same drive, and compares them with DRAM. A control group limits swap and
+/// mapped files to the memory that the pager used; the group and the swap file need root.
+/// Afterwards, also after Ctrl-C, everything is removed or restored. With -o the record is written
+/// after every round.
 ///
 /// Examples:
 ///   sudo interleaf bench compare --store /nvme --dram 512MiB --workload stream
@@ -20,7 +20,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct BenchCompareArgs {
-    /// A folder on the drive that extends DRAM: its files are gone afterwards
+    /// A folder on the drive that extends DRAM; the files in it are removed afterwards
     #[arg(long, value_name = "DIR")]
     pub(crate) store: PathBuf,
     /// The budget of DRAM
@@ -37,7 +37,7 @@ pub(crate) struct BenchCompareArgs {
     /// Runs of each; medians are reported
     #[arg(long, value_name = "N", value_parser = rounds, default_value = "3")]
     pub(crate) rounds: u32,
-    /// Memory of the patterns, in this order in every round, but dram and pager before the others
+    /// Memory of the patterns, in this order in every round, except that dram and pager come first
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = ways(),
         default_value = "dram,pager,swap,swap-tuned,mmap")]
     pub(crate) ways: Vec<String>,
@@ -48,13 +48,13 @@ pub(crate) struct BenchCompareArgs {
     /// budget; otherwise the group has as much memory as the pager used
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "16MiB")]
     pub(crate) slack: Bytes,
-    /// A run that takes longer, with all that is before it, is ended
+    /// Time limit of a run, including its preparation
     #[arg(long, value_name = "TIME", value_parser = limit, default_value = "60s")]
     pub(crate) limit: Time,
-    /// Start each run by this command, such as taskset or nice
+    /// Start each run with this command, such as taskset or nice
     #[arg(long, value_name = "COMMAND")]
     pub(crate) by: Option<String>,
-    /// Do not measure what the drive itself can do
+    /// Do not measure the drive itself
     #[arg(long)]
     pub(crate) no_drive: bool,
     #[command(flatten)]

@@ -1,7 +1,7 @@
 //! The command line of `interleaf extend`.
 
 use super::{pid, quantity};
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use interleaf_launch::extend::{ALLOC_MIN, DRAM_MIN, Dram};
 use interleaf_model::units::Bytes;
 use interleaf_pager::{kernel::uffd::FaultMode, session::Children};
@@ -35,30 +35,32 @@ const DRAM_MAX: u64 = 15 << 40;
 ///   interleaf extend --dram 8GiB --store /mnt/nvme --dry-run -- ./solver     check only
 ///   interleaf extend --dram 32GiB --store /mnt/nvme -- mpirun -n 4 ./solver
 ///   interleaf extend --monitor                                    watch a running session
+///   interleaf extend --plan run.json --footprint 24GiB            other budgets and drives
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
+#[command(group = ArgGroup::new("forecast").args(["estimate", "plan"]))]
 pub(crate) struct ExtendArgs {
-    /// The budget: as much of the large allocations is in DRAM at the same time; 8GiB, or 50% of
-    /// the memory that this process can have (of the machine, and within its control groups)
+    /// The budget: the part of the large allocations that is in DRAM at a time; 8GiB, or 50% of the
+    /// memory available to this process (of the machine, within its control groups)
     #[arg(long, value_name = "SIZE", value_parser = dram,
-        required_unless_present_any = ["clean", "monitor", "serve", "release"])]
+        required_unless_present_any = ["clean", "monitor", "serve", "release", "plan"])]
     pub(crate) dram: Option<Dram>,
     /// Store: a folder on a fast drive, or a block device; several are striped
     #[arg(long, value_name = "PATH",
-        required_unless_present_any = ["clean", "monitor", "serve", "release"])]
+        required_unless_present_any = ["clean", "monitor", "serve", "release", "plan"])]
     pub(crate) store: Vec<PathBuf>,
-    /// Allocations from this size on are extended, and smaller ones (from 128 KiB on) once they are
-    /// as much together; what is less stays in ordinary memory, outside the budget [default: an
-    /// eighth of --dram, at most 64MiB]
+    /// Allocations of this size and larger are extended, and smaller ones (from 128 KiB) once their
+    /// total reaches this size; other allocations stay in ordinary memory, outside the budget
+    /// [default: an eighth of --dram, at most 64MiB]
     #[arg(long, value_name = "SIZE", value_parser = min_alloc)]
     pub(crate) min_alloc: Option<Bytes>,
-    /// Budget of processes that the command starts: a share of the same budget, one of their own
-    /// that is as large, or none
+    /// Budget of processes that the command starts: a share of the same budget, a separate budget
+    /// of the same size, or none
     #[arg(long, value_name = "WHICH", value_enum, default_value = "inherit")]
     pub(crate) children: ChildrenChoice,
-    /// Extend shared anonymous memory too (mmap of MAP_SHARED | MAP_ANONYMOUS), which a process and
-    /// its children have together. Not where devices or other processes write into it while it is
-    /// mapped (O_DIRECT reads, process_vm_writev, RDMA): such writes can be lost
+    /// Extend shared anonymous memory too (mmap of MAP_SHARED | MAP_ANONYMOUS), which a process
+    /// shares with its children. Do not use it if devices or other processes write into this memory
+    /// (O_DIRECT reads, process_vm_writev, RDMA): such writes can be lost
     #[arg(long)]
     pub(crate) shared: bool,
     /// Serve the shared memory of the session in this folder
@@ -67,42 +69,41 @@ pub(crate) struct ExtendArgs {
     /// Release the store files of the session in this folder
     #[arg(long, value_name = "FOLDER", hide = true)]
     pub(crate) release: Option<PathBuf>,
-    /// Fault handler: a thread of the pager, or the faulting thread in a signal handler, which
-    /// costs half as much for a page in DRAM. But system calls that access an unmapped page then
-    /// fail with EFAULT: read(2) into a large array does
+    /// Fault handler: a thread of the pager, or a signal handler in the faulting thread, which
+    /// halves the cost of a fault on a page in DRAM. With the signal handler, system calls that
+    /// access an unmapped page fail with EFAULT, such as read(2) into a large array
     #[arg(long, value_name = "WHERE", value_enum, default_value = "thread")]
     pub(crate) faults: FaultsChoice,
     /// Number of processes that share the budget evenly from the start [default: the ranks of an
     /// MPI job on this node, else 1]
     #[arg(long, value_name = "N", value_parser = processes)]
     pub(crate) processes: Option<u32>,
-    /// Share the budget with everything else that is started under this name; ranks of an MPI job
-    /// do so without being told
+    /// Share the budget with all commands that are started with this name; ranks of an MPI job do
+    /// so by default
     #[arg(long, value_name = "NAME", value_parser = session)]
     pub(crate) session: Option<String>,
     /// Write statistics as JSON (interleaf.extend/1) to FILE when the command has ended
     #[arg(long, value_name = "FILE")]
     pub(crate) stats: Option<PathBuf>,
-    /// With a command, say every second on stderr what is done; without one, watch the session that
-    /// runs, or the one of the process PID
+    /// With a command, print statistics on stderr every second; without a command, watch the
+    /// running session, or the session of the process PID
     #[arg(long, value_name = "PID", require_equals = true, value_parser = pid)]
     pub(crate) monitor: Option<Option<u32>>,
-    /// Measure the stores for some seconds and say what speed they allow; runs nothing
+    /// Measure the stores for some seconds and predict the speed; does not run the command
     #[arg(long, conflicts_with_all = ["dry_run", "clean", "monitor", "stats"])]
     pub(crate) estimate: bool,
-    /// With --estimate, how much the program will touch
-    #[arg(long, value_name = "SIZE", value_parser = super::size, requires = "estimate")]
-    pub(crate) footprint: Option<Bytes>,
-    /// Only check whether it can be done, and say what would be
+    #[command(flatten)]
+    pub(crate) planning: PlanArgs,
+    /// Change nothing; check the requirements, and print the plan
     #[arg(long, conflicts_with_all = ["clean", "monitor", "stats"])]
     pub(crate) dry_run: bool,
-    /// Remove what sessions have left that were killed, and do nothing else
+    /// Remove files and settings of killed sessions, and do nothing else
     #[arg(long, conflicts_with_all = ["dram", "store", "monitor", "stats", "command"])]
     pub(crate) clean: bool,
-    /// Run it although something speaks against it that may not matter
+    /// Run the command despite failed checks that may not matter
     #[arg(long)]
     pub(crate) force: bool,
-    /// Say nothing but what went wrong
+    /// Print only errors
     #[arg(long, short = 'q', conflicts_with = "monitor")]
     pub(crate) quiet: bool,
     /// Print a JSON document; not while a command has stdout
@@ -110,17 +111,37 @@ pub(crate) struct ExtendArgs {
     pub(crate) json: bool,
     /// The command and its arguments
     #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true,
-        required_unless_present_any = ["clean", "monitor", "estimate", "serve", "release"])]
+        required_unless_present_any = ["clean", "monitor", "estimate", "serve", "release", "plan"])]
     pub(crate) command: Vec<OsString>,
+}
+
+/// The inputs of a forecast without a run.
+#[derive(Debug, Args)]
+pub(crate) struct PlanArgs {
+    /// With --estimate or --plan, the memory that the program will touch
+    #[arg(long, value_name = "SIZE", value_parser = super::size, requires = "forecast")]
+    pub(crate) footprint: Option<Bytes>,
+    /// Predict efficiency at other budgets and on other drives from a run, without running the
+    /// command: the file of --stats, a record of `bench compare`, a trace, or several of them
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["dram", "dry_run", "clean", "monitor",
+        "stats", "command"])]
+    pub(crate) plan: Vec<PathBuf>,
+    /// With --plan, a drive by name or file [default: all of devices/drives and the NVRAM cards];
+    /// --store measures the drive of the run
+    #[arg(long, value_name = "NAME|FILE", requires = "plan")]
+    pub(crate) drive: Vec<String>,
+    /// With --plan, draw the traffic by budget as FILE, an SVG picture
+    #[arg(long, value_name = "FILE", requires = "plan")]
+    pub(crate) plot: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ChildrenChoice {
     /// A part of the same budget
     Inherit,
-    /// A budget of their own
+    /// A separate budget
     Own,
-    /// Nothing
+    /// No budget: not extended
     None,
 }
 
@@ -138,7 +159,7 @@ impl From<ChildrenChoice> for Children {
 pub(crate) enum FaultsChoice {
     /// A thread of the pager
     Thread,
-    /// The thread that touches
+    /// The faulting thread
     Signal,
 }
 

@@ -3,7 +3,7 @@
 use super::{AppArgs, WeightsChoice, quantity, rate, seed, threads, weights_choice};
 use clap::{Args, Subcommand, ValueEnum};
 use interleaf_measure::{
-    interleave::Way,
+    interleave::Method,
     isa::{Isa, IsaError},
     region::Pages,
     traffic::Traffic,
@@ -15,21 +15,22 @@ use interleaf_model::{
 use std::path::PathBuf;
 
 /// Measures the memory of this machine: latency and bandwidth, idle and under load, of each node
-/// and each mix of traffic, at the limit of the hardware. Without a word behind it, all of what a
-/// server is judged by in at most three minutes: the matrix of nodes, idle latency with that of
-/// the caches, bandwidth by mix, the curve of latency against load, and how latency is spread.
+/// and each mix of traffic, at the limit of the hardware. Without a subcommand, makes the usual
+/// measurements of a server in at most three minutes: the matrix of nodes, idle latency of memory
+/// and caches, bandwidth by mix, the curve of latency against load, and the distribution of
+/// latencies.
 ///
 /// The mixes are those of Intel's MLC: R reads, W2 is 2 reads to 1 write at the memory controller,
-/// W5 is 1 to 1, W10 is 2 to 1 with stores past the caches, and so on; bandwidth is told as the
-/// program has it, and as a controller would see it.
+/// W5 is 1 to 1, W10 is 2 to 1 with non-temporal stores, and so on. Bandwidth is reported for the
+/// program's loads and stores, and for the resulting traffic at the memory controller.
 ///
-/// A record (-o) carries the machine, the spread of repeats, who else was at work, and a verdict on
-/// its own quality. It is saved after every point. `interleaf report` makes pages and pictures of
-/// it, `interleaf compare` puts two side by side, --export-curves makes a platform of it that
-/// `interleaf predict --platform` takes.
+/// A record (-o) has the machine, the spread of repetitions, the activity of other programs, and a
+/// verdict on its quality. The record is saved after every point. `interleaf report` turns a record
+/// into pages and plots, `interleaf compare` compares two, and --export-curves writes a platform
+/// for `interleaf predict --platform`.
 ///
 /// Examples:
-///   interleaf measure -o server.json                      all of it
+///   interleaf measure -o server.json                      the usual measurements
 ///   interleaf measure --quick                             the same in half a minute, coarser
 ///   interleaf measure bandwidth --mix R,W2,W5             three mixes
 ///   interleaf measure idle --pages small --stride 128B
@@ -40,7 +41,7 @@ use std::path::PathBuf;
 #[command(verbatim_doc_comment, args_conflicts_with_subcommands = true)]
 pub(crate) struct MeasureArgs {
     #[command(subcommand)]
-    pub(crate) what: Option<Measure>,
+    pub(crate) measurement: Option<Measure>,
     #[command(flatten)]
     pub(crate) chase: ChaseArgs,
     #[command(flatten)]
@@ -54,22 +55,22 @@ pub(crate) struct MeasureArgs {
 /// The measurement.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Measure {
-    /// Latency without load: of a chase within blocks that the TLB covers and of one over all, and
-    /// of each cache by a sweep of sizes, from which the true size of the last one follows
+    /// Idle latency: of a pointer chase within blocks that the TLB covers, of one over all memory,
+    /// and of each cache by a sweep of sizes, which shows the actual size of the last-level cache
     Idle {
         #[command(flatten)]
         chase: ChaseArgs,
         #[command(flatten)]
         common: CommonArgs,
     },
-    /// Bandwidth by mix, of all threads together
+    /// Bandwidth of each mix, of all threads together
     Bandwidth {
         #[command(flatten)]
         traffic: TrafficArgs,
         #[command(flatten)]
         common: CommonArgs,
     },
-    /// Latency while other threads load the memory, from none to all they can: the curve
+    /// Latency while other threads load the memory, from no load to the highest: the curve
     Loaded {
         #[command(flatten)]
         chase: ChaseArgs,
@@ -115,9 +116,9 @@ pub(crate) struct InterleaveArgs {
     /// Placement of pages: by the kernel's weights, which only root may set and which are
     /// restored, or page by page [default: the kernel's where they may be set]
     #[arg(long, value_enum)]
-    pub(crate) way: Option<WayChoice>,
-    /// Also measure the curve of latency against load of the first mix under each weights, and say
-    /// which are best at each load
+    pub(crate) way: Option<MethodChoice>,
+    /// Also measure the curve of latency against load of the first mix for each choice of weights,
+    /// and report the best weights at each load
     #[arg(long)]
     pub(crate) loads: bool,
     #[command(flatten)]
@@ -131,18 +132,18 @@ pub(crate) struct InterleaveArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum WayChoice {
-    /// Weighted interleaving, with the weights set meanwhile
+pub(crate) enum MethodChoice {
+    /// Weighted interleaving by the kernel, whose weights are set during the measurement
     Kernel,
-    /// Each page where it is to be, as it is touched
+    /// Page by page, by the thread that touches the page
     Pages,
 }
 
-impl From<WayChoice> for Way {
-    fn from(choice: WayChoice) -> Self {
+impl From<MethodChoice> for Method {
+    fn from(choice: MethodChoice) -> Self {
         match choice {
-            WayChoice::Kernel => Self::Kernel,
-            WayChoice::Pages => Self::Pages,
+            MethodChoice::Kernel => Self::Kernel,
+            MethodChoice::Pages => Self::Pages,
         }
     }
 }
@@ -150,10 +151,10 @@ impl From<WayChoice> for Way {
 /// Options of latency.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ChaseArgs {
-    /// The memory that is chased through [default: 200MB; 40MB with --quick]
+    /// Memory of the pointer chase [default: 200MB; 40MB with --quick]
     #[arg(long, value_name = "SIZE", value_parser = buffer)]
     pub(crate) chase: Option<Bytes>,
-    /// From one access to the next in memory, before their order is shuffled [default: 64B]
+    /// Distance of neighbouring accesses in memory [default: 64B]
     #[arg(long, value_name = "SIZE", value_parser = stride)]
     pub(crate) stride: Option<Bytes>,
 }
@@ -168,14 +169,14 @@ pub(crate) struct TrafficArgs {
     /// for a curve, R,W2,W5,W10 for interleave]
     #[arg(long, value_name = "R,W2|all", value_parser = mixes)]
     pub(crate) mix: Option<Mixes>,
-    /// Mixes by the part of the controller's bytes that are reads, percent: a range in steps, or a
-    /// list such as 50,75,100
+    /// Mixes by the share of reads in the traffic of the memory controller, percent: a range in
+    /// steps, or a list such as 50,75,100
     #[arg(long, value_name = "50..100/10", value_parser = read_shares, conflicts_with = "mix")]
     pub(crate) read_share: Option<Mixes>,
-    /// Lines in random order in place of one after the other
+    /// Access lines in random order instead of sequentially
     #[arg(long)]
     pub(crate) random: bool,
-    /// Memory of each thread, for each buffer that its mix has [default: 100MB; 40MB with --quick]
+    /// Memory of each thread for each buffer of its mix [default: 100MB; 40MB with --quick]
     #[arg(long, value_name = "SIZE", value_parser = buffer)]
     pub(crate) buffer: Option<Bytes>,
 }
@@ -184,11 +185,11 @@ pub(crate) struct TrafficArgs {
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct LoadArgs {
     /// Pauses of the loading threads after each 32 lines, such as 10us,1us,200ns,0ns [default:
-    /// found as the curve bends]
+    /// chosen during the measurement to show the knee]
     #[arg(long, value_name = "TIME,TIME", value_parser = delay, value_delimiter = ',',
         conflicts_with = "rate")]
     pub(crate) delays: Vec<Time>,
-    /// Load by how much traffic there is, such as 5GB/s,20GB/s, as the program has it
+    /// Loads as bandwidths of the program, such as 5GB/s,20GB/s
     #[arg(long, value_name = "BANDWIDTH", value_parser = rate, value_delimiter = ',')]
     pub(crate) rate: Vec<Bandwidth>,
 }
@@ -199,19 +200,19 @@ pub(crate) struct CommonArgs {
     /// The CPUs to use, as numactl takes them: 0-3,!2 or +0-1 or all [default: those of --cpu-node]
     #[arg(long, value_name = "CPUS", conflicts_with = "cpu_node")]
     pub(crate) cpus: Option<String>,
-    /// The node whose CPUs are used [default: the first that has some; for matrix each]
+    /// The node whose CPUs are used [default: the first node with CPUs; for matrix all]
     #[arg(long, value_name = "N")]
     pub(crate) cpu_node: Option<u32>,
     /// The nodes whose memory is measured, as numactl takes them: 0,2 or 0-3,!2 or all [default:
     /// the nearest; for matrix and interleave all]
     #[arg(long, value_name = "NODES")]
     pub(crate) nodes: Option<String>,
-    /// The instructions by which memory is read and written: sse2, avx2, avx512, neon, sve
-    /// [default: the fastest there are]
+    /// The instruction set of loads and stores: sse2, avx2, avx512, neon, sve [default: the fastest
+    /// of this machine]
     #[arg(long, value_name = "ISA", value_parser = isa)]
     pub(crate) isa: Option<Isa>,
-    /// The pages of what is measured: small ones, huge ones where the kernel finds some, or huge
-    /// ones that were reserved [default: huge]
+    /// Page size: small, transparent huge pages where available, or reserved huge pages (hugetlbfs)
+    /// [default: huge]
     #[arg(long, value_enum)]
     pub(crate) pages: Option<PagesChoice>,
     /// Time of a point, all repeats together [default: 1s; 100ms with --quick]
@@ -223,26 +224,26 @@ pub(crate) struct CommonArgs {
     /// The seed of all random orders
     #[arg(long, value_name = "N", value_parser = seed, default_value = "1")]
     pub(crate) seed: u64,
-    /// Everything in at most half a minute, coarser
+    /// A coarser measurement, in at most half a minute
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Count bandwidth by a recording (docs/counters.md), two readings a point, in place of the
+    /// Take bandwidth from a recording (docs/counters.md), two readings per point, in place of the
     /// machine's counters
     #[arg(long, value_name = "FILE")]
     pub(crate) replay: Option<PathBuf>,
-    /// Only say what would be measured, and what would be set in the kernel for it
+    /// Change nothing; print the planned measurements and kernel settings
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Write the curves as a platform, FILE.toml with FILE.csv beside it, or as the CSV alone
     #[arg(long, value_name = "FILE.toml|FILE.csv")]
     pub(crate) export_curves: Option<PathBuf>,
-    /// Say nothing but the result and what went wrong
+    /// Print only the result and errors
     #[arg(long, short = 'q')]
     pub(crate) quiet: bool,
     /// Print a JSON document (interleaf.measure/1)
     #[arg(long)]
     pub(crate) json: bool,
-    /// Record the JSON document in FILE, anew after each point
+    /// Record the JSON document in FILE, rewritten after each point
     #[arg(short = 'o', long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
@@ -251,9 +252,9 @@ pub(crate) struct CommonArgs {
 pub(crate) enum PagesChoice {
     /// The smallest
     Small,
-    /// Huge ones where the kernel finds some
+    /// Transparent huge pages where available
     Huge,
-    /// Huge ones that an administrator has reserved
+    /// Reserved huge pages (hugetlbfs)
     Reserved,
 }
 
@@ -271,9 +272,9 @@ impl From<PagesChoice> for Pages {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Mixes(pub(crate) Vec<Traffic>);
 
-/// The least memory that is measured: less is in the caches nearest to the core.
+/// The minimum memory of a measurement: less fits into private caches.
 const BUFFER_MIN: u64 = 64 << 10;
-/// The most: far above any machine.
+/// The maximum: far above any machine.
 const BUFFER_MAX: u64 = 1 << 50;
 
 fn buffer(text: &str) -> Result<Bytes, String> {

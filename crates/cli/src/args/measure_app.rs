@@ -18,22 +18,23 @@ const EVERY_S: [f64; 2] = [0.01, 60.0];
 
 /// Records the machine while an application runs
 ///
-/// Runs a command and tells what the machine did meanwhile: bandwidth of DRAM and CXL over time,
-/// their read share and latency, where the slots of its cores went, energy, where its pages were,
-/// storage, memory and CPUs. What this machine or this user cannot tell is "not available", with
-/// the reason. No setting is changed. Exits as the command does: with its status, or with 128 and
-/// the number of its signal. Ctrl-C goes to the command; what was seen until then is told.
+/// Runs a command and reports the use of the machine during the run: bandwidth of DRAM and CXL over
+/// time, read share and latency, pipeline slots of the cores (top-down analysis), energy, placement
+/// of its pages, storage, memory and CPUs. Values that cannot be measured on this machine or by
+/// this user are "not available", with the reason. No setting is changed. Exits with the status of
+/// the command, or with 128 plus the number of its signal. Ctrl-C goes to the command; the samples
+/// up to then are reported.
 ///
-/// With --demand it writes a file that `interleaf predict --demand FILE` reads: profile on the
-/// machine that you have, predict for one that you have not.
+/// With --demand it writes a file that `interleaf predict --demand FILE` reads: profile on one
+/// machine, predict for another.
 ///
-/// Bandwidth, latency and energy are the machine's, whoever caused them: let nothing else run. CPU
-/// time, slots, memory and storage are the command's and those of all that it starts.
+/// Bandwidth, latency and energy are those of the whole machine: run nothing else. CPU time, slots,
+/// memory and storage are those of the command and its descendants.
 ///
 /// Examples:
 ///   interleaf measure app -- ./solver input.dat
 ///   interleaf measure app -o run.json -- ./solver     (then interleaf report run.json -o run.html)
-///   interleaf measure app --dry-run -- ./solver       (what could be told here, and why not more)
+///   interleaf measure app --dry-run -- ./solver       (values that can be measured here)
 ///   interleaf measure app --demand mine.toml -- numactl --membind 0 ./solver
 ///   interleaf predict --platform xeon6-cz122 --demand mine.toml
 ///   interleaf measure app -- interleaf run --weights 3:1 -- ./solver
@@ -51,15 +52,16 @@ pub(crate) struct AppArgs {
     /// Time between two samples, 10ms to 60s
     #[arg(long, value_name = "TIME", value_parser = every, default_value = "200ms")]
     pub(crate) every: Time,
-    /// Write what the command asked of memory to FILE, for `predict` and `simulate`; it takes that
+    /// Write the command's demand for memory to FILE, for `predict` and `simulate`; assumes that
     /// its pages were on the first tier
     #[arg(long, value_name = "FILE")]
     pub(crate) demand: Option<PathBuf>,
-    /// With --demand, the threads that worked [default: the most that were seen to run at once]
+    /// With --demand, the number of working threads [default: the most that ran at the same time in
+    /// a sample]
     #[arg(long, value_name = "N", value_parser = threads, requires = "demand")]
     pub(crate) threads: Option<u32>,
-    /// With --demand, the platform that this machine is, by name or as a file [default: whichever
-    /// is asked about is taken for this machine]
+    /// With --demand, the platform of this machine, by name or as a file [default: the platform of
+    /// a prediction is assumed to be this machine]
     #[arg(long, value_name = "NAME|FILE", requires = "demand")]
     pub(crate) platform: Option<String>,
     /// With --demand, the workload's name [default: that of the program]
@@ -68,23 +70,23 @@ pub(crate) struct AppArgs {
     /// Read bandwidth from a socket that programs write to, in place of counters
     #[arg(long, value_name = "SOCKET")]
     pub(crate) feed: Option<PathBuf>,
-    /// Read bandwidth from a recording (docs/counters.md), one reading each time the command is
-    /// looked at, in place of counters
+    /// Read bandwidth from a recording (docs/counters.md), one reading per sample, in place of
+    /// counters
     #[arg(long, value_name = "FILE", conflicts_with = "feed")]
     pub(crate) replay: Option<PathBuf>,
-    /// Record what the counters say in FILE, for --replay
+    /// Record the counters in FILE, for --replay
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]
     pub(crate) record: Option<PathBuf>,
-    /// Run nothing; only say what could be told, and why not the rest
+    /// Run nothing; print the values that could be measured, and why others could not
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Say nothing but what went wrong
+    /// Print only errors
     #[arg(long, short = 'q')]
     pub(crate) quiet: bool,
-    /// Print a JSON document (interleaf.measure/1); what the command writes goes to stderr then
+    /// Print a JSON document (interleaf.measure/1); the command's output then goes to stderr
     #[arg(long)]
     pub(crate) json: bool,
-    /// Record the JSON document in FILE, anew every few seconds
+    /// Record the JSON document in FILE, rewritten every few seconds
     #[arg(short = 'o', long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }

@@ -4,8 +4,8 @@ use super::OutputArgs;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
-/// Turns a document that was recorded with `-o FILE` into something to read. No machine is needed.
-/// The output of Intel's MLC and the memory_curves.csv of the Mess benchmark are records too.
+/// Renders a document that was recorded with `-o FILE`, on any machine. The output of Intel's MLC
+/// and the memory_curves.csv of the Mess benchmark are records too.
 ///
 /// Examples:
 ///   interleaf report server.json -o server.html
@@ -28,13 +28,13 @@ pub(crate) struct ReportArgs {
     pub(crate) output: PathBuf,
 }
 
-/// Puts two records side by side: each point that both have, whether they differ by more than the
-/// noise of both, and what is not alike of machines and settings. No machine is needed. Exit status
-/// 1: with --same, good points differ by more than noise; 2: no point can tell.
+/// Compares two records, on any machine: the common points, those that differ by more than the
+/// noise of both, and differences of machines and settings. Exit status 1: with --same, good points
+/// differ by more than noise; 2: no point can be compared.
 ///
 /// Examples:
 ///   interleaf compare before.json after.json
-///   interleaf compare before.json after.json --same     in a script: is all as it was?
+///   interleaf compare before.json after.json --same     in a script: exit status 1 on a difference
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct CompareArgs {
@@ -53,18 +53,18 @@ pub(crate) struct CompareArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ReportFormat {
-    /// One page with interactive plots that needs nothing else
+    /// A self-contained page with interactive plots
     Html,
     /// Tables in Markdown
     Markdown,
     /// One table in CSV
     Csv,
-    /// One figure as a picture
+    /// One figure as an image
     Svg,
     /// Of a measurement: a platform for other verbs, FILE.toml with its curves beside it
     Platform,
-    /// Of a measurement: its curves as the Mess benchmark has them
+    /// Of a measurement: its curves in the format of the Mess benchmark
     Mess,
-    /// Of a measurement: what Intel's MLC would have printed
+    /// Of a measurement: text in the format of Intel's MLC
     Mlc,
 }

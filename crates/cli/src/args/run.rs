@@ -12,14 +12,14 @@ use std::{ffi::OsString, path::PathBuf};
 pub(super) const EXAMPLE: &str =
     "write for example interleaf run --weights 3:1 -- ./solver input.dat";
 
-/// Runs a command with its pages spread over the memory nodes, and the pages of all that it starts;
-/// or spreads the pages of a program that runs already. What has to be set in the kernel for it is
-/// put back when the command ends, however it ends. Says which memory escaped the placement, and
-/// why. Exits as the command does: with its status, or with 128 and the number of its signal.
-/// Signals go to the command; one that is ignored when this starts, as under nohup, stays ignored.
+/// Runs a command and its descendants with their pages spread over the memory nodes, or spreads the
+/// pages of a running program. Kernel settings are restored when the command ends, however it ends.
+/// Reports memory that is not placed as requested, and the reason. Exits with the status of the
+/// command, or with 128 plus the number of its signal. Signals go to the command; signals that are
+/// ignored at the start, as under nohup, stay ignored.
 ///
-/// With --policy the pages are moved while it runs, as `interleaf balance` does it, but only those
-/// of the command and of what it starts.
+/// With --policy, pages are migrated during the run, as by `interleaf balance`, but only those of
+/// the command and its descendants.
 ///
 /// Weights are for the tiers of the machine, the fastest first, or for its nodes
 /// (`interleaf show`).
@@ -50,36 +50,36 @@ pub(crate) struct RunArgs {
     /// With --policy, read bandwidth from a socket that programs write to, in place of counters
     #[arg(long, value_name = "SOCKET", requires = "policy", conflicts_with = "weights")]
     pub(crate) feed: Option<PathBuf>,
-    /// With --policy, the span after which it decides [default: 6s]
+    /// With --policy, the period of its decisions [default: 6s]
     #[arg(long, value_name = "TIME", value_parser = time, requires = "policy",
         conflicts_with = "weights")]
     pub(crate) period: Option<Time>,
-    /// With --policy, how pages move [default: the best way there is]
+    /// With --policy, the method of page migration [default: the best available]
     #[arg(long, value_name = "auto|vaddr|pages", requires = "policy", conflicts_with = "weights")]
     pub(crate) way: Option<String>,
-    /// With --policy, a platform whose curves it believes, by name or as a file [default: what the
-    /// firmware rates the nodes at]
+    /// With --policy, a platform whose curves it uses, by name or as a file [default: the
+    /// firmware's ratings of the nodes]
     #[arg(long, value_name = "NAME|FILE", requires = "policy", conflicts_with = "weights")]
     pub(crate) platform: Option<String>,
-    /// With --policy, switch off what else moves pages or holds DAMON while it runs
+    /// With --policy, switch off other features that move pages or use DAMON during the run
     #[arg(long, requires = "policy", conflicts_with = "weights")]
     pub(crate) stop_rivals: bool,
     /// The command and its arguments
     #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) command: Vec<OsString>,
-    /// A process that runs already: its pages are moved, and those of all that it started
+    /// A running process: its pages are migrated, and those of its descendants
     #[arg(long, value_name = "PID", value_parser = pid, value_delimiter = ',')]
     pub(crate) pid: Vec<u32>,
     /// Highest migration rate
     #[arg(long, value_name = "BANDWIDTH", value_parser = rate, default_value = "4GB/s")]
     pub(crate) migration_rate: Bandwidth,
-    /// Put back what a process that was killed has left, and do nothing else
+    /// Restore the settings that a killed process has left changed, and do nothing else
     #[arg(long, conflicts_with_all = ["weights", "policy", "output"])]
     pub(crate) restore: bool,
-    /// Only say what would be done, and what would be put back
+    /// Change nothing; print the planned actions, and the settings that would be restored
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Say nothing but what went wrong
+    /// Print only errors
     #[arg(long, short = 'q')]
     pub(crate) quiet: bool,
     /// Print a JSON document (interleaf.run/1); not while a command has stdout

@@ -1,23 +1,25 @@
 //! The command line of `interleaf simulate`.
 
-use super::{LoadChoice, MachineArgs, OutputArgs, load, mix, seed};
+use super::{CardArgs, MachineArgs, OutputArgs};
 use clap::{Args, Subcommand, ValueEnum};
+use interleaf_job::option::{LoadChoice, load, mix, seed, uncore};
 use interleaf_model::mix::Mix;
 use interleaf_sim::dimm::trace::Format;
 use std::path::PathBuf;
 
-/// Simulates what one does not own, or does not want to try on what one owns.
+/// Simulates memory modules or a whole machine.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Simulate {
     Machine(Box<MachineArgs>),
     Dimm(Box<DimmArgs>),
+    Card(Box<CardArgs>),
 }
 
-/// Simulates memory modules command by command, under the load of a server: how much they give, how
-/// long each line takes, and what that costs in energy.
+/// Simulates memory modules command by command, under the load of a server: bandwidth, latency and
+/// energy.
 ///
-/// Cores have so many lines on their way and ask for the next as they come; --load holds them to
-/// less. All channels together are loaded and reported on.
+/// Cores keep a constant number of lines outstanding, and request the next line when one arrives;
+/// --load limits their rate. All channels are loaded and reported together.
 ///
 /// Examples:
 ///   interleaf simulate dimm --device rdimm-6400-2r --mix R,W2,W5
@@ -29,9 +31,14 @@ pub(crate) enum Simulate {
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct DimmArgs {
-    /// A module by name, or a file (FILE:NAME where it has several); `list` for all there are
-    #[arg(long, value_name = "NAME|FILE")]
-    pub(crate) device: String,
+    /// A module by name, or a file (FILE:NAME if it has several); `list` lists all modules
+    #[arg(long, value_name = "NAME|FILE", required_unless_present = "server")]
+    pub(crate) device: Option<String>,
+    /// A server by name, in place of modules: its modules, channels, cores and the bandwidth of
+    /// their fabric; `list` lists all servers
+    #[arg(long, value_name = "NAME", conflicts_with_all =
+        ["device", "density", "width", "channels", "uncore_ns", "outstanding"])]
+    pub(crate) server: Option<String>,
     /// The density of its devices [default: 16Gb of DDR5]
     #[arg(long, value_name = "16Gb|24Gb|32Gb")]
     pub(crate) density: Option<String>,
@@ -41,7 +48,7 @@ pub(crate) struct DimmArgs {
     /// Traffic mixes, named as MLC names them (R, W2, W5, W10, ...), or read shares (0.62)
     #[arg(long, value_name = "MIX", value_parser = mix, value_delimiter = ',', default_value = "R")]
     pub(crate) mix: Vec<Mix>,
-    /// Each core its lines in order, any lines, or any lines of which one in ten is in one bank
+    /// Order of lines: each core in sequence, random, or random with one line in ten in one bank
     #[arg(long, value_name = "PATTERN", default_value = "stream")]
     pub(crate) pattern: PatternChoice,
     /// Demand on all channels: the highest bandwidth, a sweep up to it, or a bandwidth
@@ -51,31 +58,31 @@ pub(crate) struct DimmArgs {
     #[arg(long, value_name = "N", default_value_t = 12,
         value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) channels: u32,
-    /// Lines that are read or written at each point, over all channels, after those that fill the
-    /// queues; at least a refresh interval and each outstanding line once
+    /// Lines that are read or written at each point on all channels, after the lines that fill the
+    /// queues; the minimum is a refresh interval and each outstanding line once
     #[arg(long, value_name = "N", default_value_t = 1_000_000,
         value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000))]
     pub(crate) requests: u64,
-    /// Latency between a core and the controller, there and back, in ns
+    /// Round-trip latency between a core and the controller, in ns
     #[arg(long, value_name = "NS", default_value_t = 65.0, value_parser = uncore)]
     pub(crate) uncore_ns: f64,
-    /// Outstanding lines of each channel at most [default: 144 of each sub-channel, so 288 of
-    /// DDR5, whatever the module's rate]
+    /// Maximum number of outstanding lines of each channel [default: 144 for each sub-channel, so
+    /// 288 for DDR5, at any rate of the module]
     #[arg(long, value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) outstanding: Option<u32>,
     /// The seed of all randomness
     #[arg(long, value_name = "N", value_parser = seed, default_value = "1")]
     pub(crate) seed: u64,
-    /// Say how long the simulation took, too; the document is then another each time
+    /// Report the duration of the simulation, too; the document then differs from run to run
     #[arg(long)]
     pub(crate) timing: bool,
     /// Take requests from a file in place of a load: lines such as "12.5 R 0x1f40" (ns since the
-    /// start, R or W, address), the compact form of them, or what Ramulator and DRAMsim3 read
+    /// start, R or W, address), their compact form, or a trace of Ramulator or DRAMsim3
     #[arg(long, value_name = "FILE",
         conflicts_with_all = ["mix", "pattern", "load", "requests", "curves"])]
     pub(crate) trace: Option<PathBuf>,
-    /// Format of the trace [default: as its first line shows]
+    /// Format of the trace [default: detected from its first line]
     #[arg(long, value_name = "text|binary|ramulator|dramsim3", requires = "trace")]
     pub(crate) trace_format: Option<Format>,
     /// Write the requests of the trace in the compact form, too
@@ -91,15 +98,10 @@ pub(crate) struct DimmArgs {
     pub(crate) output: OutputArgs,
 }
 
-/// In which order lines are asked for.
+/// The order of requested lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PatternChoice {
     Random,
     Stream,
     HotBank,
-}
-
-fn uncore(text: &str) -> Result<f64, String> {
-    let ns = text.parse::<f64>().ok().filter(|ns| (0.0..=10_000.0).contains(ns));
-    ns.ok_or_else(|| format!("\"{text}\" is no number of nanoseconds from 0 to 10000"))
 }

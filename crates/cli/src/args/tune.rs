@@ -9,13 +9,13 @@ use interleaf_model::{
 use regex_lite::Regex;
 use std::{ffi::OsString, path::PathBuf};
 
-/// Finds the best static weights for a command on this machine, in few runs of it: all on the first
-/// tier, then as rated bandwidths or curves propose, then where something better may still be; and
-/// again, until it is known whether what differs is noise. What has to be set in the kernel for a
-/// run is put back after it. Exit status 1: no weights are better than all on the first tier by
-/// more than --worth.
+/// Finds the best static weights for a command on this machine in few runs: with all pages on the
+/// first tier, then with weights proposed by rated bandwidths or curves, then with weights that may
+/// be better still. Runs are repeated until differences can be told from noise. Kernel settings are
+/// restored after each run. Exit status 1: no weights are better than all pages on the first tier
+/// by more than --worth.
 ///
-/// With more than two tiers, those behind the first share the rest as they are proposed to.
+/// With more than two tiers, the tiers after the first divide the rest in the proposed ratio.
 ///
 /// Examples:
 ///   interleaf tune -- ./solver input.dat
@@ -34,49 +34,49 @@ pub(crate) struct TuneArgs {
         required = true
     )]
     pub(crate) command: Vec<OsString>,
-    /// Only these weights, and all on the first tier to compare with
+    /// Run only these weights, and all pages on the first tier for comparison
     #[arg(long, value_name = "3:1,2:1", value_parser = weights, value_delimiter = ',')]
     pub(crate) weights: Vec<Weights>,
     /// The nodes to spread pages over, the fastest first, as numactl takes them: 0,2 or 0-3,!2
     /// [default: those of the tiers]
     #[arg(long, value_name = "NODES")]
     pub(crate) nodes: Option<String>,
-    /// A platform whose curves propose the first weights, by name or as a file [default: what the
-    /// firmware rates the nodes at]
+    /// A platform whose curves propose the first weights, by name or as a file [default: the
+    /// firmware's ratings of the nodes]
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) platform: Option<String>,
-    /// The most runs, those to warm up left aside
+    /// Maximum number of runs, without warm-up runs
     #[arg(long, value_name = "N", value_parser = runs, default_value = "8")]
     pub(crate) runs: usize,
-    /// By how much weights have to be better to count
+    /// Smallest improvement that makes weights worthwhile
     #[arg(long, value_name = "PERCENT", value_parser = worth, default_value = "2%")]
     pub(crate) worth: Percent,
-    /// Compare a number that the command prints: of the last match of this pattern the first
-    /// group [default: the time that the command takes]
+    /// Compare a number that the command prints: the first group of the last match of this pattern
+    /// [default: the runtime of the command]
     #[arg(long, value_name = "REGEX", value_parser = metric)]
     pub(crate) metric: Option<Regex>,
-    /// The number is a rate, and more of it is better
+    /// A higher number is better
     #[arg(long, requires = "metric")]
     pub(crate) higher_is_better: bool,
-    /// Runs beforehand that do not count: they fill caches
+    /// Warm-up runs, which are not measured: they fill caches
     #[arg(long, value_name = "N", value_parser = warm_up, default_value = "0")]
     pub(crate) warm_up: usize,
-    /// Highest migration rate, by a kernel without weighted interleaving
+    /// Highest migration rate, on a kernel without weighted interleaving
     #[arg(long, value_name = "BANDWIDTH", value_parser = rate, default_value = "4GB/s")]
     pub(crate) migration_rate: Bandwidth,
-    /// Only say what would be run first, and what would be set for it
+    /// Change nothing; print the first run and its kernel settings
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Say nothing but the result and what went wrong
+    /// Print only the result and errors
     #[arg(long, short = 'q')]
     pub(crate) quiet: bool,
     /// Print a JSON document (interleaf.tune/1)
     #[arg(long)]
     pub(crate) json: bool,
-    /// Record the JSON document in FILE, anew after each run
+    /// Record the JSON document in FILE, rewritten after each run
     #[arg(short = 'o', long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Append what the command writes to FILE [default: it goes to stderr]
+    /// Append the output of the command to FILE [default: stderr]
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
 }

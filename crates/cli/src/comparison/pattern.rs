@@ -1,6 +1,9 @@
 //! The patterns of `interleaf bench compare`: workloads with their arguments.
 
-use interleaf_workload::kind::Kind;
+use interleaf_workload::{
+    kind::{Kind, Setting},
+    memory::Memory,
+};
 
 #[derive(Debug)]
 pub(crate) struct Pattern {
@@ -15,6 +18,21 @@ pub(crate) struct Pattern {
 }
 
 impl Pattern {
+    /// The setting of its workload, as far as the order of accesses depends on it.
+    pub(crate) fn setting(&self, footprint: u64) -> Setting {
+        Setting {
+            footprint,
+            threads: 1,
+            memory: Memory::Heap,
+            only: None,
+            stride: 64 << 10,
+            is_writing: self.arguments.contains(&"--write"),
+            tile: if self.kind == Kind::LuTiled { 256 } else { 512 },
+            degree: 1,
+            seed: 1,
+        }
+    }
+
     /// True if a prefetcher can predict the next access.
     pub(crate) fn is_predictable(&self) -> bool {
         self.kind != Kind::Random
@@ -45,7 +63,7 @@ const fn pattern(
 }
 
 /// All patterns.
-pub(crate) const PATTERNS: [Pattern; 12] = [
+pub(crate) const PATTERNS: [Pattern; 20] = [
     pattern(
         "stream",
         Kind::Stream,
@@ -67,7 +85,7 @@ pub(crate) const PATTERNS: [Pattern; 12] = [
     pattern("fft-3d", Kind::Fft3d, ONE, EITHER, true),
     pattern("gemm", Kind::Gemm, ONE, EITHER, true),
     pattern("gemm-tiled", Kind::GemmTiled, ONE, EITHER, true),
-    // Operations per byte: 2, 16, 64.
+    // Operations per byte: 2, 4, 16, 64, 256.
     pattern(
         "polynomial-2",
         Kind::Polynomial,
@@ -86,6 +104,26 @@ pub(crate) const PATTERNS: [Pattern; 12] = [
         "polynomial-64",
         Kind::Polynomial,
         &["--degree", "256", "--write", "--warm-up", "1", "--rounds", "1"],
+        IN_ORDER,
+        true,
+    ),
+    pattern("lu", Kind::Lu, ONE, EITHER, true),
+    pattern("lu-plain", Kind::LuPlain, ONE, EITHER, true),
+    pattern("lu-tiled", Kind::LuTiled, &["--tile", "256", "--rounds", "1"], EITHER, true),
+    pattern("cholesky", Kind::Cholesky, ONE, EITHER, true),
+    pattern("qft", Kind::Qft, FILLED, EITHER, true),
+    pattern("gas", Kind::Gas, FILLED, IN_ORDER, true),
+    pattern(
+        "polynomial-4",
+        Kind::Polynomial,
+        &["--degree", "16", "--write", "--warm-up", "1", "--rounds", "2"],
+        IN_ORDER,
+        true,
+    ),
+    pattern(
+        "polynomial-256",
+        Kind::Polynomial,
+        &["--degree", "1024", "--write", "--warm-up", "1", "--rounds", "1"],
         IN_ORDER,
         true,
     ),

@@ -49,7 +49,7 @@ fn config(args: &BalanceArgs) -> Result<Config, Failure> {
         policy: args.policy.as_deref(),
         period: args.period,
         feed: args.feed.as_deref(),
-        way: args.way.as_deref(),
+        actuator: args.way.as_deref(),
         curves: args.curves.as_deref(),
         stop_rivals: args.stop_rivals,
     };

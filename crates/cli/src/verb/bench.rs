@@ -1,13 +1,13 @@
 //! `interleaf bench`: lists, installs, runs and compares workloads.
 
-mod compare;
+pub(super) mod compare;
 mod process;
 mod recipe;
 mod run;
 
 use crate::args::{Bench, BenchListArgs};
 use interleaf_console::{Failure, output};
-use interleaf_record::bench::{EntryDocument, ListDocument};
+use interleaf_record::bench::{EntryDocument, EntryKind, ListDocument};
 use interleaf_workload::kind::Kind;
 use std::process::ExitCode;
 
@@ -25,14 +25,14 @@ pub(super) fn run(bench: &Bench) -> Result<ExitCode, Failure> {
 
 fn list(args: &BenchListArgs) -> Result<(), Failure> {
     let entry = |(name, kind, does): &(&str, Kind, &str)| EntryDocument {
-        kind: "built-in".into(),
+        kind: EntryKind::BuiltIn,
         name: name.to_string(),
         does: does.to_string(),
         rate_unit: kind.unit().text().into(),
     };
     let mut workloads: Vec<EntryDocument> = Kind::ALL.iter().map(entry).collect();
     workloads.extend(recipe::all()?.into_iter().map(|recipe| EntryDocument {
-        kind: "recipe".into(),
+        kind: EntryKind::Recipe,
         name: recipe.name,
         does: recipe.does,
         rate_unit: recipe.result_unit,

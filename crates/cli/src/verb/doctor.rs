@@ -27,8 +27,8 @@ use std::path::Path;
 pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure> {
     let root = system::open_root(root)?;
     let machine = Machine::read(&root).map_err(system::read_failure)?;
-    let asked = if args.probe { Some(ask(&root)?) } else { None };
-    let mut found = capabilities(&root, &machine, asked.as_ref()).map_err(system::read_failure)?;
+    let probed = if args.probe { Some(probe_damon(&root)?) } else { None };
+    let mut found = capabilities(&root, &machine, probed.as_ref()).map_err(system::read_failure)?;
     if root.is_live() {
         found.iter_mut().for_each(tried);
     }
@@ -77,7 +77,7 @@ fn tried(capability: &mut Capability) {
 
 /// Probes the features of DAMON. A refused probe is a finding; wrong options and a probe that
 /// failed half-way are failures.
-fn ask(root: &Root) -> Result<Result<Probed, ProbeError>, Failure> {
+fn probe_damon(root: &Root) -> Result<Result<Probed, ProbeError>, Failure> {
     if !root.is_live() {
         return Err(Failure::new(
             "--probe asks a kernel, and a captured machine has none",
@@ -87,6 +87,6 @@ fn ask(root: &Root) -> Result<Result<Probed, ProbeError>, Failure> {
     // Use a root of its own: files that the probe creates for a moment do not belong in a capture.
     match probe(&Root::live()) {
         Err(ProbeError::Root(why)) if !why.is_permission() => Err(system::read_failure(why)),
-        asked => Ok(asked),
+        probed => Ok(probed),
     }
 }

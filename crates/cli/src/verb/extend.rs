@@ -4,14 +4,14 @@ mod monitor;
 
 use crate::args::{EXTEND_EXAMPLE, ExtendArgs};
 use interleaf_console::{Failure, output};
-use interleaf_launch::extend::{self, Dram, ExtendOptions, Job, Prepared};
+use interleaf_launch::extend::{self, Dram, ExtendOptions, ForecastOptions, Job, Prepared};
 use std::{path::Path, process::ExitCode};
 
 pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {
     if root.is_some() {
         return Err(Failure::new(
             "nothing is extended on a captured machine",
-            "leave --root out; `interleaf doctor --root DIR` says what that machine can do",
+            "leave --root out; `interleaf doctor --root DIR` lists the features of that machine",
         ));
     }
     if let Some(folder) = &args.serve {
@@ -22,6 +22,9 @@ pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Fa
     }
     if args.clean {
         return extend::clean(args.quiet).map(|()| ExitCode::SUCCESS);
+    }
+    if !args.planning.plan.is_empty() {
+        return plan(args).map(|()| ExitCode::SUCCESS);
     }
     let job = Job::find();
     check_complete(args, args.session.is_some() || job.is_some())?;
@@ -62,12 +65,32 @@ fn options(args: &ExtendArgs) -> ExtendOptions {
         faults: args.faults.into(),
         processes: args.processes,
         session: args.session.clone(),
-        footprint: args.footprint,
+        footprint: args.planning.footprint,
         force: args.force,
         watch: args.monitor.is_some(),
         statistics: args.stats.is_some(),
         quiet: args.quiet,
     }
+}
+
+/// Prints the forecast for other budgets and drives.
+fn plan(args: &ExtendArgs) -> Result<(), Failure> {
+    output::check_writable(args.planning.plot.as_deref())?;
+    let document = extend::forecast(&ForecastOptions {
+        files: args.planning.plan.clone(),
+        drives: args.planning.drive.clone(),
+        stores: args.store.clone(),
+        footprint: args.planning.footprint,
+    })?;
+    if let Some((target, figure)) = args.planning.plot.as_ref().zip(document.figures.first()) {
+        let picture = interleaf_report::svg::picture(figure)
+            .map_err(|why| Failure::new(format!("--plot: {why}"), "leave --plot out"))?;
+        output::file(target, &picture)?;
+    }
+    output::data(&match args.json {
+        true => interleaf_record::json(&document),
+        false => interleaf_report::extend::forecast(&document),
+    })
 }
 
 /// Refuses missing or contradictory options.

@@ -5,16 +5,16 @@ mod app;
 use super::export;
 use crate::args::{
     ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, Measure, MeasureArgs, TrafficArgs,
-    WeightsChoice,
 };
 use interleaf_campaign::{
-    CampaignEnd, ChaseOptions, InterleaveOptions, LoadOptions, Options, TrafficOptions, What,
+    CampaignEnd, ChaseOptions, InterleaveOptions, LoadOptions, Measurement, Options, TrafficOptions,
 };
 use interleaf_console::{
     Failure, output,
     support::{self, OutputOptions},
     system,
 };
+use interleaf_job::option::WeightsChoice;
 use interleaf_launch::signal_status;
 use interleaf_measure::region::Pages;
 use interleaf_model::{units::Time, weights::Weights};
@@ -24,7 +24,7 @@ use std::{path::Path, process::ExitCode, time::Duration};
 const RATIO_MAX: u16 = 10;
 
 pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {
-    if let Some(Measure::App(args)) = &args.what {
+    if let Some(Measure::App(args)) = &args.measurement {
         return app::run(args, root);
     }
     let root = system::open_root(root)?;
@@ -35,7 +35,7 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
     if !common.dry_run && !root.is_live() {
         return Err(Failure::new(
             "nothing can be measured on a captured machine",
-            "add --dry-run to see what would be measured there, or leave --root out",
+            "add --dry-run to list the measurements there, or leave --root out",
         ));
     }
     let (document, end) = interleaf_campaign::run(&options(&subject), &root)?;
@@ -59,7 +59,7 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
 
 /// A subject of `interleaf measure` with its groups of options.
 struct Subject<'a> {
-    what: What,
+    measurement: Measurement,
     chase: Option<&'a ChaseArgs>,
     traffic: Option<&'a TrafficArgs>,
     load: Option<&'a LoadArgs>,
@@ -68,35 +68,38 @@ struct Subject<'a> {
 }
 
 fn subject(args: &MeasureArgs) -> Subject<'_> {
-    let of = |what, chase, traffic, load, common| Subject {
-        what,
+    let of = |measurement, chase, traffic, load, common| Subject {
+        measurement,
         chase,
         traffic,
         load,
         interleave: None,
         common,
     };
-    match &args.what {
+    match &args.measurement {
         None | Some(Measure::App(_)) => {
             let (chase, traffic, load) = (&args.chase, &args.traffic, &args.load);
-            of(What::All, Some(chase), Some(traffic), Some(load), &args.common)
+            of(Measurement::All, Some(chase), Some(traffic), Some(load), &args.common)
         }
-        Some(Measure::Idle { chase, common }) => of(What::Idle, Some(chase), None, None, common),
+        Some(Measure::Idle { chase, common }) => {
+            of(Measurement::Idle, Some(chase), None, None, common)
+        }
         Some(Measure::Bandwidth { traffic, common }) => {
-            of(What::Bandwidth, None, Some(traffic), None, common)
+            of(Measurement::Bandwidth, None, Some(traffic), None, common)
         }
         Some(Measure::Loaded { chase, traffic, load, common }) => {
-            of(What::Loaded, Some(chase), Some(traffic), Some(load), common)
+            of(Measurement::Loaded, Some(chase), Some(traffic), Some(load), common)
         }
         Some(Measure::Histogram { chase, traffic, load, common }) => {
-            of(What::Histogram, Some(chase), Some(traffic), Some(load), common)
+            of(Measurement::Histogram, Some(chase), Some(traffic), Some(load), common)
         }
         Some(Measure::Matrix { chase, traffic, common }) => {
-            of(What::Matrix, Some(chase), Some(traffic), None, common)
+            of(Measurement::Matrix, Some(chase), Some(traffic), None, common)
         }
         Some(Measure::Interleave(args)) => {
             let (chase, traffic, load) = (&args.chase, &args.traffic, &args.load);
-            let of_all = of(What::Interleave, Some(chase), Some(traffic), Some(load), &args.common);
+            let of_all =
+                of(Measurement::Interleave, Some(chase), Some(traffic), Some(load), &args.common);
             Subject { interleave: Some(args), ..of_all }
         }
     }
@@ -123,11 +126,11 @@ fn options(subject: &Subject<'_>) -> Options {
     };
     let interleave = |args: &InterleaveArgs| InterleaveOptions {
         weights: args.weights.as_ref().map(weights),
-        way: args.way.map(Into::into),
+        method: args.way.map(Into::into),
         loads: args.loads,
     };
     Options {
-        what: subject.what,
+        measurement: subject.measurement,
         chase: subject.chase.map(chase).unwrap_or_default(),
         traffic: subject.traffic.map(traffic).unwrap_or_default(),
         load: subject.load.map(load).unwrap_or_default(),

@@ -48,6 +48,10 @@ fn rendered(
             interleaf_report::dimm::markdown(document)
         }
         (ReportFormat::Csv, Document::Dimm(document)) => interleaf_report::dimm::csv(document),
+        (ReportFormat::Markdown, Document::Card(document)) => {
+            interleaf_report::card::markdown(document)
+        }
+        (ReportFormat::Csv, Document::Card(document)) => interleaf_report::card::csv(document),
         (ReportFormat::Markdown, Document::Measure(document)) => {
             interleaf_report::measure::markdown(document)
         }
@@ -90,7 +94,7 @@ fn rendered(
             ));
         }
         (ReportFormat::Svg, _) => {
-            let figures = figures(document);
+            let figures = document.figures();
             let hint = "choose another one with --figure, or --format html";
             interleaf_report::svg::picture(chosen(&figures, figure.unwrap_or("1"))?)
                 .map_err(|why| Failure::new(why, hint))?
@@ -125,21 +129,6 @@ fn by_ending(path: &Path) -> Result<ReportFormat, Failure> {
             format!("end the name with one of {}, or give --format", endings.join(", ")),
         )
     })
-}
-
-fn figures(document: &Document) -> Vec<Figure> {
-    match document {
-        Document::Predict(document) => document.figures(),
-        Document::Machine(document) => document.figures(),
-        Document::Dimm(document) => document.figures(),
-        Document::Measure(document) => document.figures(),
-        Document::Compare(_) => vec![],
-        Document::Profile(document) => document.figures(),
-        Document::Bench(document) => document.figures(),
-        Document::Reproduce(document) => {
-            document.studies.iter().flat_map(|study| study.figures.clone()).collect()
-        }
-    }
 }
 
 fn chosen<'a>(figures: &'a [Figure], name: &str) -> Result<&'a Figure, Failure> {

@@ -1,5 +1,7 @@
 //! `interleaf reproduce`: compares published studies with our figures.
 
+mod imdt;
+
 use crate::args::ReproduceArgs;
 use interleaf_console::{Failure, output, support};
 use interleaf_record::{
@@ -9,7 +11,12 @@ use interleaf_record::{
 
 pub(super) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     support::check_outputs(args.output.options(), args.report.as_deref())?;
-    let studies = interleaf_study::reproduce(&args.study)?;
+    let mut studies = interleaf_study::reproduce(&args.study)?;
+    if args.study == interleaf_study::imdt::NAME && !args.predicted {
+        for study in &mut studies {
+            imdt::measure(args, study)?;
+        }
+    }
     let document = ReproduceDocument { schema: SCHEMA.into(), studies };
     support::print_document(
         args.output.options(),

@@ -4,7 +4,7 @@ use crate::args::RunArgs;
 use interleaf_console::{Failure, output, system};
 use interleaf_daemon::SteerOptions;
 use interleaf_launch::{
-    placed::{self, Job, settings},
+    placed::{self, PlacedCommand, settings},
     processes::{self, MoveOptions},
     restore,
 };
@@ -18,7 +18,7 @@ use interleaf_linux::{
 use interleaf_record::run::RunDocument;
 use std::{path::Path, process::ExitCode};
 
-/// Placement audits take at most one part in this many of the command's time.
+/// The reciprocal of the largest fraction of the command's time that placement audits may take.
 const AUDIT_COST: u32 = 20;
 
 pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {
@@ -42,12 +42,12 @@ pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failu
         return move_processes(args, &machine, &placement, &mut document);
     }
     if args.dry_run {
-        give(args, &document, interleaf_report::run::dry_run)?;
+        write_document(args, &document, interleaf_report::run::dry_run)?;
         return Ok(ExitCode::SUCCESS);
     }
     system::check_live(&root)?;
     check_stdout(args)?;
-    let job = Job {
+    let job = PlacedCommand {
         root: &root,
         command: &args.command,
         output: None,
@@ -57,7 +57,7 @@ pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     };
     let signals = Signals::hold().map_err(system::signal_failure)?;
     let ended = placed::run_placed(&job, &signals, &placement, &mut document, None)?;
-    give(args, &document, |_| String::new())?;
+    write_document(args, &document, |_| String::new())?;
     Ok(ended.exit_code())
 }
 
@@ -75,10 +75,10 @@ fn by_policy(args: &RunArgs, root: Root) -> Result<ExitCode, Failure> {
     let (document, ended) =
         interleaf_daemon::run_steered(&steer_options(args), &root, words(args))?;
     let Some(ended) = ended else {
-        give(args, &document, interleaf_report::run::dry_run)?;
+        write_document(args, &document, interleaf_report::run::dry_run)?;
         return Ok(ExitCode::SUCCESS);
     };
-    give(args, &document, |_| String::new())?;
+    write_document(args, &document, |_| String::new())?;
     Ok(ended.exit_code())
 }
 
@@ -89,7 +89,7 @@ fn steer_options(args: &RunArgs) -> SteerOptions {
         policy: args.policy.clone(),
         period: args.period,
         feed: args.feed.clone(),
-        way: args.way.clone(),
+        actuator: args.way.clone(),
         platform: args.platform.clone(),
         stop_rivals: args.stop_rivals,
         migration_rate: args.migration_rate,
@@ -108,9 +108,9 @@ fn move_processes(
     let options =
         MoveOptions { pids: args.pid.clone(), rate: args.migration_rate, dry_run: args.dry_run };
     let is_reached = processes::move_processes(&options, placement, document)?;
-    give(args, document, interleaf_report::run::moved)?;
+    write_document(args, document, interleaf_report::run::moved)?;
     if let Some(rival) = processes::rival(machine).filter(|_| !args.dry_run) {
-        output::note(args.quiet, rival);
+        output::note(args.quiet, &rival.to_string());
     }
     Ok(if is_reached { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
@@ -122,8 +122,8 @@ fn words(args: &RunArgs) -> Vec<String> {
 
 /// Refuses a document on stdout: the command writes there.
 fn check_stdout(args: &RunArgs) -> Result<(), Failure> {
-    for (given, option) in [(args.json, "--json"), (is_recorded_on_stdout(args), "-o -")] {
-        if given {
+    for (is_set, option) in [(args.json, "--json"), (is_recorded_on_stdout(args), "-o -")] {
+        if is_set {
             return Err(Failure::new(
                 format!("{option}: stdout is the command's"),
                 "record the document with -o FILE",
@@ -134,7 +134,7 @@ fn check_stdout(args: &RunArgs) -> Result<(), Failure> {
 }
 
 /// Records and prints the document as the options say; stdout gets either the record or the text.
-fn give(
+fn write_document(
     args: &RunArgs,
     document: &RunDocument,
     text: impl FnOnce(&RunDocument) -> String,

@@ -32,8 +32,8 @@ fn machine(args: &ShowArgs, root: Option<&Path>) -> Result<(), Failure> {
     }
     let mut text = interleaf_report::machine::text(&document);
     if machine.memory_nodes().len() < 2 {
-        text += "\nAll memory is on one node: there is nothing to interleave here. What other \
-                 machines would give:\n\n";
+        text += "\nAll memory is on one node: there is nothing to interleave here. Predictions \
+             for other machines:\n\n";
         text += &catalogue_text();
     }
     output::data(&text)

@@ -1,56 +1,34 @@
-//! `interleaf simulate`: simulates a policy on a machine, or a memory module.
+//! `interleaf simulate`: simulates a policy on a machine, memory modules, or NVRAM cards.
 
+mod card;
 mod dimm;
 mod sweep;
 
-pub(super) use dimm::dimm;
+pub(super) use {card::card, dimm::dimm};
 
+use super::progress::Bar;
 use crate::args::MachineArgs;
-use core::time::Duration;
 use interleaf_console::{Failure, output, support};
-use interleaf_model::{control::Settings, policy::PolicyKind, units::Time};
-use interleaf_record::{
-    Document,
-    simulate::{SimulateDocument, TrialParameters},
-};
-use interleaf_sim::machine::{Arena, Outcome, Scenario, ScenarioError, Trial};
-
-/// Default simulated time, s.
-const DURATION_S: f64 = 600.0;
-
-/// Steps of the progress bar for each policy.
-const STEPS: u64 = 100;
+use interleaf_job::machine::{self, MachineJob, ScenarioChanges};
+use interleaf_model::units::Time;
+use interleaf_record::Document;
+use interleaf_sim::machine::{Scenario, ScenarioError};
 
 pub(super) fn machine(args: &MachineArgs) -> Result<(), Failure> {
     support::check_outputs(args.output.options(), args.report.as_deref())?;
     if let Some(file) = &args.sweep {
         return sweep::run(file, args.output.output.as_deref());
     }
-    let policy: PolicyKind = args.policy.parse().map_err(|why: String| Failure::new(why, ""))?;
-    if args.weights.is_some() && policy != PolicyKind::Static {
-        return Err(Failure::new(
-            format!("--weights goes with --policy static: {policy} finds its own"),
-            "leave --weights out, or ask for --policy static",
-        ));
-    }
-    let (scenario, duration) = scenario(args)?;
-    let names = scenario.platform.tier_names();
-    let points = match &args.weights {
-        None => None,
-        Some(weights) => {
-            let weights = weights.clone().for_tiers(&names).map_err(|why| {
-                Failure::new(why.to_string(), "give one weight for each tier, 0 keeps one out")
-            })?;
-            Some(weights.as_slice().to_vec())
-        }
+    let (scenario, own_duration) = scenario(args)?;
+    let job = MachineJob {
+        scenario,
+        duration: machine::duration(args.duration, own_duration),
+        policy: args.policy.parse().map_err(|why: String| Failure::new(why, ""))?,
+        weights: args.weights.clone(),
+        curve_error: args.curve_error,
+        compare: args.compare,
     };
-    let trial = Trial {
-        policy,
-        points,
-        curve_error: args.curve_error.part(),
-        settings: Settings::default(),
-    };
-    let document = document(&scenario, duration, &trial, args.compare)?;
+    let document = job.run(&Bar::default())?;
     support::print_document(
         args.output.options(),
         &interleaf_record::json(&document),
@@ -67,61 +45,18 @@ pub(super) fn machine(args: &MachineArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs the trial, and with `compare` also every other policy.
-fn document(
-    scenario: &Scenario,
-    duration: Duration,
-    trial: &Trial,
-    compare: bool,
-) -> Result<SimulateDocument, Failure> {
-    let others: Vec<PolicyKind> = PolicyKind::ALL
-        .iter()
-        .map(|(kind, ..)| *kind)
-        .filter(|kind| compare && *kind != trial.policy)
-        .collect();
-    let steps = STEPS * (1 + others.len() as u64);
-    let progress = output::progress(steps, "the best static weights");
-    let arena = Arena::new(scenario, duration);
-    let run = |trial: &Trial| -> Result<Outcome, Failure> {
-        progress.set_message(trial.policy.to_string());
-        let begun = progress.position();
-        let mut run = arena.start(trial).map_err(interleaf_catalog::curve_failure)?;
-        while run.period().is_some() {
-            progress.set_position(begun + (run.progress() * STEPS as f64) as u64);
-        }
-        Ok(arena.outcome(run))
-    };
-    let outcome = run(trial)?;
-    let policy = trial.policy.to_string();
-    let stated = TrialParameters {
-        policy: &policy,
-        duration_s: duration.as_secs_f64(),
-        curve_error: trial.curve_error,
-    };
-    let mut document = SimulateDocument::new(scenario, &stated, &outcome);
-    for policy in others {
-        let outcome = run(&Trial { policy, points: None, ..trial.clone() })?;
-        document.add_comparison(scenario, &policy.to_string(), &outcome);
-    }
-    progress.finish_and_clear();
-    Ok(document)
-}
-
 /// Reads the scenario and its duration.
-fn scenario(args: &MachineArgs) -> Result<(Scenario, Duration), Failure> {
+fn scenario(args: &MachineArgs) -> Result<(Scenario, Option<Time>), Failure> {
     let (mut scenario, own_duration) = match &args.scenario {
         Some(name) => of_file(args, name)?,
         None => (of_workload(args)?, None),
     };
-    if let Some(rate) = &args.migration_rate {
-        scenario.migration.bandwidth_gbps = rate.gbps();
-    }
-    if let Some(noise) = &args.counter_noise {
-        scenario.counter_noise = noise.part();
-    }
-    if let Some(seed) = args.seed {
-        scenario.seed = seed;
-    }
+    let changes = ScenarioChanges {
+        migration_rate: args.migration_rate,
+        counter_noise: args.counter_noise,
+        seed: args.seed,
+    };
+    changes.apply(&mut scenario);
     scenario.check().map_err(|why| {
         let failure = Failure::new(why.to_string(), why.hint());
         match (why, &args.demand) {
@@ -137,8 +72,7 @@ fn scenario(args: &MachineArgs) -> Result<(Scenario, Duration), Failure> {
             _ => failure,
         }
     })?;
-    let duration = args.duration.or(own_duration).map_or(DURATION_S, Time::seconds);
-    Ok((scenario, Duration::from_secs_f64(duration)))
+    Ok((scenario, own_duration))
 }
 
 fn of_file(args: &MachineArgs, name: &str) -> Result<(Scenario, Option<Time>), Failure> {
@@ -152,7 +86,8 @@ fn of_file(args: &MachineArgs, name: &str) -> Result<(Scenario, Option<Time>), F
             ));
         }
     }
-    interleaf_catalog::scenario(name, args.platform.as_deref())
+    let platform = args.platform.as_deref().map(interleaf_catalog::platform).transpose()?;
+    interleaf_catalog::scenario(name, platform)
 }
 
 fn of_workload(args: &MachineArgs) -> Result<Scenario, Failure> {

@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_told_from_sequences() {
+    fn keys_are_distinguished_from_escape_sequences() {
         for (bytes, expected) in [
             (&b""[..], &[][..]),
             (b"q", &[Key::Quit]),

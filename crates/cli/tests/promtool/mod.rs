@@ -31,6 +31,6 @@ pub(crate) fn run(args: &[&str], stdin: &str) -> Option<Output> {
 /// Runs `promtool` and asserts that it reports no problem.
 pub(crate) fn finds_nothing_wrong(args: &[&str], stdin: &str) {
     let Some(output) = run(args, stdin) else { return };
-    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "promtool {}: {said}\n{stdin}", args.join(" "));
+    let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "promtool {}: {printed}\n{stdin}", args.join(" "));
 }

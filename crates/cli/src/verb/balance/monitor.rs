@@ -20,7 +20,7 @@ use std::{
     thread,
     time::Duration,
 };
-use view::{Link, View};
+use view::{BalanceView, Link};
 
 /// Interval between attempts to reconnect to a daemon.
 const RETRY: Duration = Duration::from_millis(500);
@@ -32,29 +32,29 @@ const TICK: Duration = Duration::from_millis(200);
 const LINE_MAX: u64 = 1 << 16;
 
 /// A message of the thread that reads the socket.
-enum Told {
+enum Message {
     /// The connection is open; the daemon repeats its history first.
-    Here,
+    Connected,
     Period(Box<BalancePeriod>),
     /// A line that is no valid period.
-    Strange,
-    Gone,
+    Unreadable,
+    Disconnected,
 }
 
 /// Watches the daemon until a key or a signal ends the monitor.
 pub(super) fn monitor(socket: Option<&Path>, json: bool) -> Result<(), Failure> {
     let socket = socket.unwrap_or(Path::new(SOCKET));
     let first = UnixStream::connect(socket).map_err(|why| connect_failure(socket, &why))?;
-    let (to, told) = channel();
+    let (to, messages) = channel();
     let path = PathBuf::from(socket);
     thread::Builder::new()
         .name("watch".into())
         .spawn(move || watch(first, &path, &to))
         .map_err(|why| connect_failure(socket, &why))?;
     if json || !terminal::is_there() {
-        return plain(&told, json);
+        return plain(&messages, json);
     }
-    let mut live = Live { view: View::new(socket.display().to_string()), told };
+    let mut live = LiveBalance { view: BalanceView::new(socket.display().to_string()), messages };
     terminal::show(&mut live, TICK, "interleaf balance --monitor")
 }
 
@@ -78,12 +78,13 @@ fn connect_failure(socket: &Path, why: &io::Error) -> Failure {
 }
 
 /// Passes on the daemon's messages and reconnects, until the receiver is dropped.
-fn watch(first: UnixStream, socket: &Path, to: &Sender<Told>) {
+fn watch(first: UnixStream, socket: &Path, to: &Sender<Message>) {
     let mut stream = Some(first);
     loop {
         match stream.take().map_or_else(|| UnixStream::connect(socket), Ok) {
             Ok(stream) => {
-                if pass_on(stream, to).and_then(|()| to.send(Told::Gone).ok()).is_none() {
+                if pass_on(stream, to).and_then(|()| to.send(Message::Disconnected).ok()).is_none()
+                {
                     return;
                 }
             }
@@ -93,8 +94,8 @@ fn watch(first: UnixStream, socket: &Path, to: &Sender<Told>) {
 }
 
 /// Passes on messages until the connection ends; returns `None` when the receiver was dropped.
-fn pass_on(stream: UnixStream, to: &Sender<Told>) -> Option<()> {
-    to.send(Told::Here).ok()?;
+fn pass_on(stream: UnixStream, to: &Sender<Message>) -> Option<()> {
+    to.send(Message::Connected).ok()?;
     let mut reader = BufReader::new(stream);
     loop {
         let mut line = vec![];
@@ -104,38 +105,39 @@ fn pass_on(stream: UnixStream, to: &Sender<Told>) -> Option<()> {
             Ok(_) | Err(_) => return Some(()),
         }
         let period = serde_json::from_slice(&line);
-        to.send(period.map_or(Told::Strange, |period| Told::Period(Box::new(period)))).ok()?;
+        to.send(period.map_or(Message::Unreadable, |period| Message::Period(Box::new(period))))
+            .ok()?;
     }
 }
 
 /// Prints a line for each period.
-fn plain(told: &Receiver<Told>, json: bool) -> Result<(), Failure> {
-    for told in told {
-        match told {
-            Told::Here => {}
-            Told::Period(period) if json => {
+fn plain(messages: &Receiver<Message>, json: bool) -> Result<(), Failure> {
+    for message in messages {
+        match message {
+            Message::Connected => {}
+            Message::Period(period) if json => {
                 let line = interleaf_record::json_line(&period);
                 output::data(&(line + "\n"))?;
             }
-            Told::Period(period) => {
+            Message::Period(period) => {
                 output::data(&(interleaf_report::balance::line(&period) + "\n"))?
             }
-            Told::Strange => output::message(&format!("interleaf: {}", view::STRANGE)),
-            Told::Gone => output::message(&format!("interleaf: {}", view::GONE)),
+            Message::Unreadable => output::message(&format!("interleaf: {}", view::STRANGE)),
+            Message::Disconnected => output::message(&format!("interleaf: {}", view::GONE)),
         }
     }
     Ok(())
 }
 
 /// The view on a terminal, with the source of its data.
-struct Live {
-    view: View,
-    told: Receiver<Told>,
+struct LiveBalance {
+    view: BalanceView,
+    messages: Receiver<Message>,
 }
 
-impl terminal::View for Live {
+impl terminal::View for LiveBalance {
     fn update(&mut self) -> bool {
-        self.told.try_iter().for_each(|told| self.view.receive(told));
+        self.messages.try_iter().for_each(|message| self.view.receive(message));
         true
     }
 
@@ -148,17 +150,17 @@ impl terminal::View for Live {
     }
 }
 
-impl View {
-    fn receive(&mut self, told: Told) {
-        match told {
-            Told::Here => {
+impl BalanceView {
+    fn receive(&mut self, message: Message) {
+        match message {
+            Message::Connected => {
                 // Drop the history: the daemon repeats its own.
                 self.history = History::default();
-                self.link = Link::Here;
+                self.link = Link::Connected;
             }
-            Told::Period(period) => self.history.add(*period),
-            Told::Strange => self.link = Link::Strange,
-            Told::Gone => self.link = Link::Gone,
+            Message::Period(period) => self.history.add(*period),
+            Message::Unreadable => self.link = Link::Unreadable,
+            Message::Disconnected => self.link = Link::Disconnected,
         }
     }
 }

@@ -12,12 +12,12 @@ use crate::{
         way::Way,
     },
 };
-use child::{Bench, RunOutcome};
+use child::{Comparison, RunOutcome};
 use interleaf_console::{Failure, output, support};
 use interleaf_linux::{launch::command::Signals, root::Root};
 use interleaf_record::bench_compare::{BenchCompareDocument, BenchRow, Budget};
 use series::Series;
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Instant};
 
 pub(super) fn run(args: &BenchCompareArgs) -> Result<ExitCode, Failure> {
     output::check_writable(args.output.output.as_deref())?;
@@ -25,7 +25,7 @@ pub(super) fn run(args: &BenchCompareArgs) -> Result<ExitCode, Failure> {
     let held = Signals::hold();
     let signals =
         held.map_err(|why| Failure::new(format!("signals cannot be held: {why}"), "report it"))?;
-    let bench = Bench::new(&root, &signals, args)?;
+    let bench = Comparison::new(&root, &signals, args)?;
     let budget = Budget { dram_bytes: args.dram.get(), slack_bytes: args.slack.get() };
     let mut document = BenchCompareDocument::new(budget, args.threads, &args.store, &root);
     let measured = measure(&bench, args, &mut document);
@@ -50,9 +50,44 @@ pub(super) fn run(args: &BenchCompareArgs) -> Result<ExitCode, Failure> {
     }))
 }
 
+/// Runs comparisons for a study, until `deadline`. A round that has begun is finished.
+///
+/// # Errors
+/// When the budget cannot be enforced, or a signal has arrived.
+pub(in crate::verb) fn documents(
+    all: &[BenchCompareArgs],
+    deadline: Instant,
+) -> Result<Vec<BenchCompareDocument>, Failure> {
+    let root = Root::live();
+    let held = Signals::hold();
+    let signals =
+        held.map_err(|why| Failure::new(format!("signals cannot be held: {why}"), "report it"))?;
+    let mut documents = vec![];
+    for args in all {
+        let bench = Comparison::new(&root, &signals, args)?;
+        let budget = Budget { dram_bytes: args.dram.get(), slack_bytes: args.slack.get() };
+        let mut document = BenchCompareDocument::new(budget, args.threads, &args.store, &root);
+        'patterns: for pattern in chosen(args) {
+            for ratio in &args.ratio {
+                if Instant::now() >= deadline {
+                    break 'patterns;
+                }
+                rounds(&bench, args, pattern, *ratio, &mut document)?;
+                if let Some(signal) = bench.signal() {
+                    let problem = format!("ended by signal {signal}");
+                    return Err(Failure::new(problem, "nothing is left behind"));
+                }
+            }
+        }
+        bench.check_restored()?;
+        documents.push(document);
+    }
+    Ok(documents)
+}
+
 /// Runs all patterns at all footprints.
 fn measure(
-    bench: &Bench<'_>,
+    bench: &Comparison<'_>,
     args: &BenchCompareArgs,
     document: &mut BenchCompareDocument,
 ) -> Result<(), Failure> {
@@ -89,7 +124,7 @@ fn chosen(args: &BenchCompareArgs) -> Vec<&'static Pattern> {
 /// fio, so that interference affects all of them equally. After each round the document and the
 /// interim record have its rows.
 fn rounds(
-    bench: &Bench<'_>,
+    bench: &Comparison<'_>,
     args: &BenchCompareArgs,
     pattern: &'static Pattern,
     ratio: f64,
@@ -119,7 +154,7 @@ fn rounds(
 
 /// Runs each way once, until a signal arrives.
 fn round(
-    bench: &Bench<'_>,
+    bench: &Comparison<'_>,
     pattern: &'static Pattern,
     ratio: f64,
     all: &mut [Series],

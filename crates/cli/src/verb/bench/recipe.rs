@@ -5,6 +5,7 @@ use super::process::Drive;
 use crate::args::{BenchInstallArgs, BenchRunArgs};
 use interleaf_console::{Failure, output};
 use interleaf_linux::{launch::command::Signals, place::mempolicy::Policy, root::Root};
+use interleaf_model::format::names::suggestion;
 use interleaf_record::{
     bench::{BenchDocument, SCHEMA},
     rounded,
@@ -83,7 +84,11 @@ pub(super) fn install(args: &BenchInstallArgs) -> Result<ExitCode, Failure> {
         let names: Vec<&str> = recipes.iter().map(|recipe| recipe.name.as_str()).collect();
         return Err(Failure::new(
             format!("there is no recipe \"{}\"", args.name),
-            format!("write one of {}; workloads of our own need nothing", names.join(", ")),
+            format!(
+                "{}write one of {}; workloads of our own need nothing",
+                suggestion(&args.name, &names),
+                names.join(", ")
+            ),
         ));
     };
     let words = [&["install".to_string(), "-y".into()], &recipe.packages[..]].concat();
@@ -206,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_recipe_says_all_that_is_needed() {
+    fn each_recipe_is_complete() {
         let recipes = all().unwrap();
         assert!(recipes.len() >= 4, "{recipes:?}");
         for recipe in recipes {
@@ -222,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_result_counts_and_a_missing_one_is_told() {
+    fn the_last_result_counts_and_a_missing_result_is_an_error() {
         let recipe = find("lammps").unwrap().unwrap();
         let args = crate::args::bench_run(&["lammps"]);
         let text =

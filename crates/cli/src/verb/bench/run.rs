@@ -7,7 +7,7 @@ use interleaf_linux::{
     process::available::{available, swap},
     root::Root,
 };
-use interleaf_model::units::Bytes;
+use interleaf_model::{format::names::suggestion, units::Bytes};
 use interleaf_record::{
     bench::{BenchDocument, LoopDocument, SCHEMA},
     rounded,
@@ -31,7 +31,8 @@ pub(super) fn run(args: &BenchRunArgs) -> Result<ExitCode, Failure> {
         Failure::new(
             format!("there is no workload \"{}\"", args.workload),
             format!(
-                "write one of {}; `interleaf bench list` has applications too",
+                "{}write one of {}; `interleaf bench list` has applications too",
+                suggestion(&args.workload, &names),
                 names.join(", ")
             ),
         )
@@ -174,6 +175,8 @@ fn document(
         rate_unit: unit.text().into(),
         bytes_moved: measured.work.bytes,
         flops: measured.work.flops,
+        flops_per_byte: (measured.work.flops > 0)
+            .then(|| rounded(measured.work.flops as f64 / measured.work.bytes.max(1) as f64)),
         accesses: measured.work.accesses,
         round_seconds: interleaf_record::all_rounded(&measured.seconds),
         loops: kernel.beside().into_iter().map(beside).collect(),

@@ -13,7 +13,7 @@ use interleaf_pager::session::Session;
 use interleaf_record::extend::{ExtendDocument, SessionProcesses};
 use ratatui::Frame;
 use std::time::{Duration, Instant};
-use view::View;
+use view::StatisticsView;
 
 /// Interval between reads of the ledger.
 const TICK: Duration = Duration::from_millis(500);
@@ -24,11 +24,11 @@ const LINE: u32 = 2;
 /// Watches the session of process `pid`, or the only session of the user, until the session ends.
 pub(super) fn monitor(pid: Option<u32>, json: bool) -> Result<(), Failure> {
     let session = find(pid)?;
-    let watch = Watch::new(&session);
+    let watch = SessionSampler::new(&session);
     if json || !terminal::is_there() {
         return plain(watch, json);
     }
-    let mut live = Live { watch, view: View::default() };
+    let mut live = LiveStatistics { watch, view: StatisticsView::default() };
     terminal::show(&mut live, TICK, "interleaf extend --monitor")
 }
 
@@ -71,13 +71,13 @@ fn find(pid: Option<u32>) -> Result<Session, Failure> {
     }
 }
 
-struct Watch<'a> {
+struct SessionSampler<'a> {
     session: &'a Session,
     seen: SessionProcesses,
     since: Instant,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> SessionSampler<'a> {
     fn new(session: &'a Session) -> Self {
         Self { session, seen: SessionProcesses::default(), since: Instant::now() }
     }
@@ -97,7 +97,7 @@ impl<'a> Watch<'a> {
 }
 
 /// Prints a line each second.
-fn plain(mut watch: Watch<'_>, json: bool) -> Result<(), Failure> {
+fn plain(mut watch: SessionSampler<'_>, json: bool) -> Result<(), Failure> {
     let signals = Signals::hold().map_err(system::signal_failure)?;
     while let Some(document) = watch.poll() {
         if json {
@@ -115,12 +115,12 @@ fn plain(mut watch: Watch<'_>, json: bool) -> Result<(), Failure> {
 }
 
 /// The view on a terminal, with the source of its data.
-struct Live<'a> {
-    watch: Watch<'a>,
-    view: View,
+struct LiveStatistics<'a> {
+    watch: SessionSampler<'a>,
+    view: StatisticsView,
 }
 
-impl terminal::View for Live<'_> {
+impl terminal::View for LiveStatistics<'_> {
     fn update(&mut self) -> bool {
         let document = self.watch.poll();
         let runs = document.is_some();

@@ -15,7 +15,7 @@ use interleaf_linux::{
 };
 use interleaf_record::{
     measure::{MeasuredMachine, SCHEMA},
-    profile::{AppDocument, ProfileDocument},
+    profile::{AppDocument, AppKind, ProfileDocument},
 };
 use sources::Sources;
 use std::{
@@ -27,7 +27,7 @@ use std::{
     process::{ExitCode, ExitStatus},
     time::Duration,
 };
-use watch::Watch;
+use watch::AppSampler;
 
 pub(super) fn run(args: &AppArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {
     let root = system::open_root(root)?;
@@ -41,16 +41,17 @@ pub(super) fn run(args: &AppArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     let described = MeasuredMachine::new(&machine, &hardware);
     let mut document = document(args, &root, &machine, described, &sources);
     if args.dry_run {
-        give(args, &document, interleaf_report::profile::dry_run)?;
+        write_document(args, &document, interleaf_report::profile::dry_run)?;
         return Ok(ExitCode::SUCCESS);
     }
     let signals = Signals::hold().map_err(system::signal_failure)?;
-    let (status, came) = match signals.come() {
+    let (status, arrived_signal) = match signals.come() {
         Some(signal) => return Ok(interleaf_launch::signal_status(signal)),
         None => measured(args, &root, &signals, sources, &mut document)?,
     };
     let wanted = args.demand.as_deref().map(|path| (path, args));
-    let demand = wanted.map(|(path, args)| demand::write(path, args, &mut document, came));
+    let demand =
+        wanted.map(|(path, args)| demand::write(path, args, &mut document, arrived_signal));
     // Write the record even if the demand cannot be written.
     if let Some(target) = &args.output {
         output::file(target, &interleaf_record::json(&document))?;
@@ -124,7 +125,7 @@ fn document(
         machine: described,
         points: vec![],
         app: AppDocument {
-            kind: "app".into(),
+            kind: AppKind::App,
             command: args.command.iter().map(|it| it.to_string_lossy().into_owned()).collect(),
             dry_run: args.dry_run,
             exit_code: None,
@@ -161,7 +162,7 @@ fn measured(
         )),
         false => None,
     };
-    let mut watch = Watch::new(args, root, sources)?;
+    let mut watch = AppSampler::new(args, root, sources)?;
     let policy = Policy::Default;
     let mut running = signals
         .start_into(stderr.as_ref(), &policy, program, arguments)
@@ -169,7 +170,7 @@ fn measured(
     watch.attach(running.pid());
     let bar = live_line(args);
     let every = Duration::from_secs_f64(args.every.seconds());
-    let mut pause = every.min(watch::FIRST_LOOK);
+    let mut pause = every.min(watch::FIRST_SAMPLE);
     loop {
         let ended = running.has_ended(pause);
         watch.sample(running.pid(), running.age(), ended);
@@ -187,7 +188,7 @@ fn measured(
     let app = &mut document.app;
     (app.exit_code, app.signal) = (status.code(), status.signal());
     watch.finish(running.elapsed(), document);
-    Ok((status, running.came()))
+    Ok((status, running.arrived_signal()))
 }
 
 /// Creates a progress line for the time of the run, if stderr is a terminal that the command does
@@ -206,7 +207,7 @@ fn exit(status: ExitStatus) -> ExitCode {
 }
 
 /// Records and prints a document as the options say.
-fn give(
+fn write_document(
     args: &AppArgs,
     document: &ProfileDocument,
     text: impl FnOnce(&ProfileDocument) -> String,

@@ -125,7 +125,7 @@ fn rendered_or_refused(name: &str, value: &Value, not_finite: &Regex) -> bool {
     for format in [ReportFormat::Markdown, ReportFormat::Csv] {
         made.push(rendered(format, &document, None).unwrap());
     }
-    for figure in figures(&document) {
+    for figure in document.figures() {
         made.extend(interleaf_report::svg::picture(&figure).ok());
     }
     if let Document::Measure(record) = &document {

@@ -9,7 +9,7 @@ mod header;
 mod record;
 
 use core::time::Duration;
-use file::{Case, Sweep, What};
+use file::{Case, Load, Sweep};
 use interleaf_console::{Failure, output};
 use interleaf_model::{control::Settings, units::Time};
 use interleaf_sim::machine::{Arena, Outcome, Scenario, StaticBest, Trial, static_best};
@@ -79,13 +79,14 @@ fn scenario(sweep: &Sweep, case: &Case) -> Result<Scenario, Failure> {
         Some(name) => why.within(&sweep.place("platform", name)),
         None => why,
     };
-    let mut scenario = match &case.what {
-        What::Scenario(name) => {
-            platform.map(interleaf_catalog::platform).transpose().map_err(of_platform)?;
+    let mut scenario = match &case.load {
+        Load::Scenario(name) => {
+            let platform =
+                platform.map(interleaf_catalog::platform).transpose().map_err(of_platform)?;
             let of_scenario = |why: Failure| why.within(&sweep.place("scenario", name));
             interleaf_catalog::scenario(name.get_ref(), platform).map_err(of_scenario)?.0
         }
-        What::Workload { name, threads } => {
+        Load::Workload { name, threads } => {
             let Some(platform) = platform else {
                 let place = sweep.place("workload", name);
                 let hint = "add platform = [\"NAME\"]";

@@ -18,7 +18,7 @@ use ratatui::{
 use std::collections::VecDeque;
 
 pub(super) const GONE: &str = "the daemon has gone; waiting for it to come back";
-pub(super) const STRANGE: &str = "the daemon tells what this version does not understand";
+pub(super) const STRANGE: &str = "the daemon sends a message that this version does not understand";
 
 /// A colour for each tier, fastest first, reused cyclically for further tiers.
 const COLOURS: [Color; 6] =
@@ -27,13 +27,14 @@ const COLOURS: [Color; 6] =
 /// The state of the connection to the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Link {
-    Here,
-    Gone,
-    Strange,
+    Connected,
+    Disconnected,
+    /// The last line was no valid period.
+    Unreadable,
 }
 
 /// The data of the view.
-pub(super) struct View {
+pub(super) struct BalanceView {
     pub(super) socket: String,
     pub(super) link: Link,
     pub(super) history: History,
@@ -43,9 +44,9 @@ pub(super) struct View {
 
 type Periods = VecDeque<BalancePeriod>;
 
-impl View {
+impl BalanceView {
     pub(super) fn new(socket: String) -> Self {
-        Self { socket, link: Link::Here, history: History::default(), domain: 0 }
+        Self { socket, link: Link::Connected, history: History::default(), domain: 0 }
     }
 
     pub(super) fn next_domain(&mut self) {
@@ -84,12 +85,12 @@ impl View {
     /// Returns the message before the first period.
     fn waiting(&self) -> Line<'_> {
         match self.link {
-            Link::Here => {
+            Link::Connected => {
                 let socket = &self.socket;
                 Line::from(format!("{socket}: the daemon's first period has not ended yet"))
             }
-            Link::Gone => Line::from(GONE),
-            Link::Strange => Line::from(STRANGE),
+            Link::Disconnected => Line::from(GONE),
+            Link::Unreadable => Line::from(STRANGE),
         }
     }
 
@@ -100,9 +101,9 @@ impl View {
             Span::raw(format!("  {}  {} s", last.domain, number(last.time_s))),
         ];
         let warning = match self.link {
-            Link::Here => None,
-            Link::Gone => Some(GONE),
-            Link::Strange => Some(STRANGE),
+            Link::Connected => None,
+            Link::Disconnected => Some(GONE),
+            Link::Unreadable => Some(STRANGE),
         };
         let style = Style::new().add_modifier(Modifier::REVERSED);
         spans.extend(warning.into_iter().flat_map(|it| [Span::raw("  "), Span::styled(it, style)]));
@@ -252,7 +253,7 @@ mod tests {
         }
     }
 
-    fn drawn(view: &View, width: u16, height: u16) -> String {
+    fn drawn(view: &BalanceView, width: u16, height: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(|frame| view.draw(frame)).unwrap();
         terminal.backend().to_string()
@@ -266,8 +267,8 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_shows_all_of_it() {
-        let mut view = View::new("/run/x.sock".into());
+    fn a_terminal_shows_all_values() {
+        let mut view = BalanceView::new("/run/x.sock".into());
         for step in 1..=20 {
             view.history.add(period(6.0 * f64::from(step), "node0", 100 - step as u16));
         }
@@ -291,7 +292,7 @@ mod tests {
     #[test]
     fn charts_follow_their_numbers() {
         let draw = |last: u16| {
-            let mut view = View::new(String::new());
+            let mut view = BalanceView::new(String::new());
             view.history.add(period(6.0, "node0", 100));
             view.history.add(period(12.0, "node0", last));
             drawn(&view, 100, 30)
@@ -303,7 +304,7 @@ mod tests {
 
     #[test]
     fn domains_are_shown_in_turn() {
-        let mut view = View::new(String::new());
+        let mut view = BalanceView::new(String::new());
         view.history.add(period(6.0, "node0", 80));
         view.history.add(period(6.0, "node1", 60));
         has(&drawn(&view, 80, 24), &["interleaf balance node0"]);
@@ -315,10 +316,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said() {
-        let mut view = View::new("/run/x.sock".into());
+    fn missing_values_are_shown_as_missing() {
+        let mut view = BalanceView::new("/run/x.sock".into());
         has(&drawn(&view, 80, 24), &["/run/x.sock: the daemon's first period has not ended yet"]);
-        view.link = Link::Gone;
+        view.link = Link::Disconnected;
         has(&drawn(&view, 80, 24), &[GONE]);
         let unknown = BalancePeriod {
             reached_share: None,
@@ -336,7 +337,7 @@ mod tests {
     /// Drawing does not panic at any size of the terminal.
     #[test]
     fn any_size_will_do() {
-        let mut view = View::new(String::new());
+        let mut view = BalanceView::new(String::new());
         view.history.add(period(6.0, "node0", 80));
         for (width, height) in [(1, 1), (3, 40), (200, 2), (10, 10), (20, 7), (300, 100)] {
             drawn(&view, width, height);

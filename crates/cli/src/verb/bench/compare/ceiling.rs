@@ -1,17 +1,16 @@
 //! The ceiling: the highest speed of a pattern with this budget and this drive.
 
-use super::{child::Bench, drive};
+use super::{child::Comparison, drive};
 use crate::comparison::pattern::Pattern;
 use interleaf_console::Failure;
+use interleaf_plan::{access::Carried, belady::carried};
 use interleaf_record::{
     bench_compare::{BenchRow, CeilingDocument, DriveRateDocument},
     rounded,
 };
 use interleaf_workload::{
-    belady::{Carried, carried},
-    kind::{Kind, Setting},
-    memory::Memory,
-    trace::trace,
+    kind::Kind,
+    trace::{rounds, trace},
 };
 
 /// Computes the ceiling of a pattern at a footprint, from the runs at that footprint. The time of a
@@ -19,7 +18,7 @@ use interleaf_workload::{
 /// optimal replacement moves. `measured` is the best fio rate of the earlier rounds; this function
 /// runs fio once more.
 pub(super) fn find(
-    bench: &Bench<'_>,
+    bench: &Comparison<'_>,
     pattern: &Pattern,
     ratio: f64,
     rows: &[BenchRow],
@@ -58,7 +57,7 @@ pub(super) fn find(
 }
 
 /// Returns the most memory that any way had: optimal replacement transfers least with it.
-fn memory(bench: &Bench<'_>, rows: &[BenchRow]) -> u64 {
+fn memory(bench: &Comparison<'_>, rows: &[BenchRow]) -> u64 {
     let budget = bench.args().dram.get();
     let extended = rows.iter().filter(|row| row.way != "dram");
     extended.filter_map(|row| row.used_max_bytes).fold(budget, u64::max)
@@ -99,21 +98,12 @@ fn document(
 fn least(pattern: &Pattern, footprint: u64, memory: u64) -> Option<Carried> {
     let block = match pattern.kind {
         Kind::Stride | Kind::Random => 4 << 10,
-        Kind::Gemm | Kind::GemmTiled | Kind::Fft3d => 16 << 10,
+        Kind::Gemm | Kind::GemmTiled | Kind::Fft3d | Kind::Lu | Kind::LuPlain => 16 << 10,
         _ => 64 << 10,
     };
-    let setting = Setting {
-        footprint,
-        threads: 1,
-        memory: Memory::Heap,
-        only: None,
-        stride: 64 << 10,
-        is_writing: pattern.arguments.contains(&"--write"),
-        tile: 512,
-        degree: 0,
-        seed: 1,
-    };
+    let setting = pattern.setting(footprint);
     let trace = trace(pattern.kind, &setting, footprint, block)?;
     let Carried { read, written } = carried(&trace, memory as usize / block);
-    Some(Carried { read: read * block as u64, written: written * block as u64 })
+    let bytes = |blocks: u64| blocks * block as u64 / u64::from(rounds(pattern.kind));
+    Some(Carried { read: bytes(read), written: bytes(written) })
 }

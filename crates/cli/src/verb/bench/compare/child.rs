@@ -42,7 +42,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Footprints are multiples of this size, bytes.
 const UNIT: u64 = 1 << 20;
 
-pub(super) struct Bench<'a> {
+pub(super) struct Comparison<'a> {
     root: &'a Root,
     signals: &'a Signals,
     args: &'a BenchCompareArgs,
@@ -76,7 +76,7 @@ pub(crate) struct Done {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Run<'a> {
+struct PlannedRun<'a> {
     pattern: &'a Pattern,
     footprint: u64,
     way: Way,
@@ -84,7 +84,7 @@ struct Run<'a> {
     limit: Option<u64>,
 }
 
-impl<'a> Bench<'a> {
+impl<'a> Comparison<'a> {
     pub(super) fn new(
         root: &'a Root,
         signals: &'a Signals,
@@ -141,7 +141,7 @@ impl<'a> Bench<'a> {
             Err(_) if limit.is_none() => None,
             Err(why) => return Err(no_group(&why)),
         };
-        let run = Run { pattern, footprint, way, hint, limit };
+        let run = PlannedRun { pattern, footprint, way, hint, limit };
         if !way.is_swapping() {
             // No setting changes, so root is not needed.
             return self.in_group(&run, group.as_ref());
@@ -163,7 +163,7 @@ impl<'a> Bench<'a> {
     /// Runs a pattern with a swap file and the settings of its way, all recorded in the journal.
     fn with_swap(
         &self,
-        run: &Run<'_>,
+        run: &PlannedRun<'_>,
         journal: &mut Journal<'_>,
         group: Option<&MemoryCgroup<'_>>,
     ) -> Result<RunOutcome, Failure> {
@@ -218,7 +218,7 @@ impl<'a> Bench<'a> {
 
     fn in_group(
         &self,
-        run: &Run<'_>,
+        run: &PlannedRun<'_>,
         group: Option<&MemoryCgroup<'_>>,
     ) -> Result<RunOutcome, Failure> {
         let failed = |what: &str, why: io::Error| {
@@ -251,7 +251,7 @@ impl<'a> Bench<'a> {
             let _ = running.status();
             return Ok(RunOutcome::TooLong);
         };
-        if let Some(signal) = running.came() {
+        if let Some(signal) = running.arrived_signal() {
             self.signal.set(Some(signal));
             return Ok(RunOutcome::Signal(signal));
         }
@@ -300,8 +300,8 @@ impl<'a> Bench<'a> {
     }
 
     /// Returns the command of the run.
-    fn command(&self, run: &Run<'_>, stats: &Path) -> Vec<OsString> {
-        let Run { pattern, footprint, way, hint, .. } = *run;
+    fn command(&self, run: &PlannedRun<'_>, stats: &Path) -> Vec<OsString> {
+        let PlannedRun { pattern, footprint, way, hint, .. } = *run;
         let mut words: Vec<OsString> = vec![];
         if way == Way::Pager {
             words.push(self.program.clone().into());

@@ -1,6 +1,6 @@
 //! The drive's bandwidth for the mix of reads and writes of a pattern, measured with `fio`.
 
-use super::child::Bench;
+use super::child::Comparison;
 use crate::comparison::pattern::Pattern;
 use interleaf_console::Failure;
 use interleaf_record::bench_compare::{BenchRow, DriveRateDocument};
@@ -56,7 +56,7 @@ struct Direction {
 
 /// Measures the best rate of the drive for a pattern with this read share.
 pub(super) fn rate(
-    bench: &Bench<'_>,
+    bench: &Comparison<'_>,
     pattern: &Pattern,
     footprint: u64,
     read_share: f64,
@@ -125,7 +125,7 @@ pub(super) fn at_least_reached(
     }
 }
 
-fn fio(bench: &Bench<'_>, file: &Scratch, words: &[&str]) -> Result<Printed, Failure> {
+fn fio(bench: &Comparison<'_>, file: &Scratch, words: &[&str]) -> Result<Printed, Failure> {
     let by = bench.args().by.as_deref().unwrap_or("").split_whitespace();
     let mut all: Vec<String> = by.map(String::from).collect();
     let fixed =
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn no_way_moves_more_than_the_drive_can() {
+    fn no_way_exceeds_the_bandwidth_of_the_drive() {
         let fio = DriveRateDocument { by: "fio".into(), bandwidth_gbps: 1.0, read_share: 1.0 };
         let rows = [
             row("dram", 1 << 40, 1.0),

@@ -14,13 +14,13 @@ pub(super) struct Series {
     pattern: &'static Pattern,
     ratio: f64,
     way: Way,
-    runs: Vec<Run>,
+    runs: Vec<MeasuredRun>,
     /// Errors, each with the advice of its run.
     problems: Vec<(Option<&'static str>, String)>,
 }
 
 #[derive(Debug)]
-struct Run {
+struct MeasuredRun {
     hint: Option<&'static str>,
     document: BenchDocument,
     used_max: Option<u64>,
@@ -55,7 +55,7 @@ impl Series {
         match ended {
             RunOutcome::Done(done) => {
                 let Done { document, used_max, limit, pager } = *done;
-                self.runs.push(Run { hint, document, used_max, limit, pager });
+                self.runs.push(MeasuredRun { hint, document, used_max, limit, pager });
             }
             RunOutcome::TooLong => self.problems.push((hint, "it took too long".into())),
             RunOutcome::Failed(why) => self.problems.push((hint, why)),
@@ -65,14 +65,14 @@ impl Series {
 
     /// Returns the advice of the fastest run.
     fn best(&self) -> Option<Option<&'static str>> {
-        let rate = |run: &&Run| run.document.rate;
+        let rate = |run: &&MeasuredRun| run.document.rate;
         let best = self.runs.iter().max_by(|a, b| rate(a).total_cmp(&rate(b)));
         best.map(|run| run.hint)
     }
 
     pub(super) fn document(&self) -> BenchRow {
         let best = self.best().flatten();
-        let runs: Vec<&Run> = self.runs.iter().filter(|run| run.hint == best).collect();
+        let runs: Vec<&MeasuredRun> = self.runs.iter().filter(|run| run.hint == best).collect();
         let of = |value: &dyn Fn(&BenchDocument) -> Option<f64>| {
             median(runs.iter().filter_map(|run| value(&run.document)).collect())
         };
@@ -81,7 +81,7 @@ impl Series {
             of(&|it| Some(bytes(it)? as f64 / rounds(it))).map(|bytes| bytes as u64)
         };
         let last = runs.last().map(|run| &run.document);
-        let tried = |run: &Run| {
+        let tried = |run: &MeasuredRun| {
             let hint = run.hint?.to_string();
             Some(TriedDocument { hint, rate: run.document.rate })
         };

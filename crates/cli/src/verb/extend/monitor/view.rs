@@ -17,11 +17,11 @@ const KEPT: usize = 1000;
 
 /// The samples of the statistics, newest last.
 #[derive(Default)]
-pub(super) struct View {
+pub(super) struct StatisticsView {
     seen: VecDeque<ExtendDocument>,
 }
 
-impl View {
+impl StatisticsView {
     pub(super) fn add(&mut self, document: ExtendDocument) {
         if self.seen.len() == KEPT {
             self.seen.pop_front();
@@ -157,7 +157,7 @@ mod tests {
         }
     }
 
-    fn drawn(view: &View, width: u16, height: u16) -> String {
+    fn drawn(view: &StatisticsView, width: u16, height: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(|frame| view.draw(frame)).unwrap();
         let text = terminal.backend().to_string();
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_terminal_shows_the_budget_the_drive_and_the_processes() {
-        let mut view = View::default();
+        let mut view = StatisticsView::default();
         view.add(document(1.0, 0));
         view.add(document(2.0, 1 << 30));
         view.add(document(4.0, 2 << 30));
@@ -188,7 +188,7 @@ mod tests {
     /// Drawing does not panic at any size of the terminal.
     #[test]
     fn any_size_will_do() {
-        let mut view = View::default();
+        let mut view = StatisticsView::default();
         for (width, height) in [(1, 1), (3, 40), (200, 2), (10, 10), (20, 7), (300, 100)] {
             drawn(&view, width, height);
             view.add(document(f64::from(width), u64::from(height) << 20));

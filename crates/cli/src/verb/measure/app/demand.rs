@@ -3,7 +3,7 @@
 use crate::args::AppArgs;
 use interleaf_console::{Failure, output};
 use interleaf_model::{
-    demand::{Demand, Hotness, Metric, Phase, Run},
+    demand::{Demand, Hotness, LocalRun, Metric, Phase},
     format::demand_toml,
     mix::Mix,
     provenance::{Figure, Provenance},
@@ -22,14 +22,14 @@ const READ_SHARE_RANGE: (f64, f64) = (0.5, 1.0);
 /// Least bandwidth of a phase, GB/s: a demand must be positive even when idle.
 const GBPS_LEAST: f64 = 0.001;
 
-/// Writes the demand of a run. `came` is the signal that ended the run, if any.
+/// Writes the demand of a run. `arrived_signal` is the signal that ended the run, if any.
 pub(super) fn write(
     path: &Path,
     args: &AppArgs,
     document: &mut ProfileDocument,
-    came: Option<i32>,
+    arrived_signal: Option<i32>,
 ) -> Result<(), Failure> {
-    let demand = demand(args, document, came)?;
+    let demand = demand(args, document, arrived_signal)?;
     output::file(path, &(head(document) + &demand_toml::text(&demand)))?;
     document.app.demand_file = Some(path.display().to_string());
     Ok(())
@@ -73,13 +73,13 @@ fn head(document: &ProfileDocument) -> String {
 fn demand(
     args: &AppArgs,
     document: &ProfileDocument,
-    came: Option<i32>,
+    arrived_signal: Option<i32>,
 ) -> Result<Demand, Failure> {
     let app = &document.app;
     let (Some(whole), Some(runtime_s)) = (&app.whole, app.runtime_s) else {
         return Err(Failure::new("the command did not run", "see why"));
     };
-    if app.exit_code != Some(0) && came.is_none() {
+    if app.exit_code != Some(0) && arrived_signal.is_none() {
         return Err(Failure::new(
             "no demand is written: the command failed, so this run says little of it",
             "mend the command, or end it with Ctrl-C when enough was seen",
@@ -102,7 +102,7 @@ fn demand(
     let mix = Mix::new(share.unwrap_or(READ_SHARE), false)
         .map_err(|why| Failure::new(why.to_string(), "report it, with the record of -o"))?;
     let seen = whole.threads_running_max.clamp(1, app.cpus.max(1)) as u32;
-    let local = Run {
+    let local = LocalRun {
         threads: args.threads.unwrap_or(seen),
         result: runtime_s.max(1e-6),
         bandwidth_gbps: counted.map(|gbps| gbps.max(GBPS_LEAST)),
@@ -185,7 +185,7 @@ mod tests {
                 footprint: None,
                 outstanding_lines_per_thread: None,
                 metric: Metric::Runtime,
-                local: vec![Run {
+                local: vec![LocalRun {
                     threads: 1,
                     result: 1.0,
                     bandwidth_gbps: None,

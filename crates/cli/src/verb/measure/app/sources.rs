@@ -19,7 +19,10 @@ use interleaf_observe::{
     source::Source,
     usage,
 };
-use interleaf_record::profile::{ProfileTier, QuantityDocument};
+use interleaf_record::{
+    TierKindName,
+    profile::{ProfileTier, QuantityDocument},
+};
 use std::path::Path;
 
 /// The available sources beside `/proc`.
@@ -41,7 +44,7 @@ pub(super) struct Sources<'a> {
 struct Traffic<'a> {
     source: Option<Box<dyn Source + 'a>>,
     tier_of: Vec<usize>,
-    said: [QuantityDocument; 2],
+    quantities: [QuantityDocument; 2],
 }
 
 impl<'a> Sources<'a> {
@@ -54,14 +57,14 @@ impl<'a> Sources<'a> {
             (None, Some(path)) => replayed(path, &tiers, &nodes)?,
             (None, None) => counted(root, machine, &layout, args.dry_run),
         };
-        let monitor = match traffic.said[0].is_available {
+        let monitor = match traffic.quantities[0].is_available {
             true => None,
-            false => monitor(root, &mut traffic.said[0], args.dry_run),
+            false => monitor(root, &mut traffic.quantities[0], args.dry_run),
         };
-        let (topdown, said_of_slots) = slots(root, args.dry_run);
-        let (energy, said_of_energy) = energy(root)?;
-        let mut quantities: Vec<QuantityDocument> = traffic.said.into();
-        quantities.extend([said_of_slots, said_of_energy]);
+        let (topdown, slots_quantity) = slots(root, args.dry_run);
+        let (energy, energy_quantity) = energy(root)?;
+        let mut quantities: Vec<QuantityDocument> = traffic.quantities.into();
+        quantities.extend([slots_quantity, energy_quantity]);
         let source = match (traffic.source, &args.record) {
             (Some(source), Some(path)) => Some(recorded(source, path)?),
             (None, Some(_)) if !args.dry_run => {
@@ -90,12 +93,12 @@ fn tiers(machine: &Machine, layout: &Layout) -> (Vec<ProfileTier>, Vec<(u32, usi
     let mut tiers: Vec<ProfileTier> = with_kinds
         .map(|(nodes, tier)| ProfileTier {
             name: tier.name.clone(),
-            kind: tier.kind.to_string(),
+            kind: tier.kind.into(),
             nodes: nodes.iter().collect(),
         })
         .collect();
     if tiers.is_empty() {
-        tiers.push(ProfileTier { name: "memory".into(), kind: "dram".into(), nodes: vec![0] });
+        tiers.push(ProfileTier { name: "memory".into(), kind: TierKindName::Dram, nodes: vec![0] });
     }
     let nodes = tiers.iter().enumerate();
     let nodes = nodes.flat_map(|(at, tier)| tier.nodes.iter().map(move |node| (*node, at)));
@@ -110,48 +113,52 @@ fn missing(why: &str, remedy: &str) -> [QuantityDocument; 2] {
 /// Opens the hardware counters of the memory controllers.
 fn counted<'a>(root: &Root, machine: &Machine, layout: &Layout, dry_run: bool) -> Traffic<'a> {
     let tier_of: Vec<usize> = (0..layout.tiers.len()).collect();
-    let without = |said| Traffic { source: None, tier_of: vec![], said };
+    let without = |quantities| Traffic { source: None, tier_of: vec![], quantities };
     let planned = match plan(root, machine, layout) {
         Ok(planned) => planned,
         Err(why) => return without(missing(&why.to_string(), &why.hint())),
     };
-    let said = said_of(&planned);
+    let quantities = quantities_of(&planned);
     if dry_run {
-        return Traffic { source: None, tier_of, said };
+        return Traffic { source: None, tier_of, quantities };
     }
     match Counters::open(planned, root) {
-        Ok(counters) => Traffic { source: Some(Box::new(counters)), tier_of, said },
+        Ok(counters) => Traffic { source: Some(Box::new(counters)), tier_of, quantities },
         Err(why) => without(missing(&why.to_string(), why.hint())),
     }
 }
 
-/// Opens the cache monitoring of the command (resctrl), when no other source exists; `said`
+/// Opens the cache monitoring of the command (resctrl), when no other source exists; `quantity`
 /// receives the source or the reason for its absence.
-fn monitor<'a>(root: &'a Root, said: &mut QuantityDocument, dry_run: bool) -> Option<Monitor<'a>> {
+fn monitor<'a>(
+    root: &'a Root,
+    quantity: &mut QuantityDocument,
+    dry_run: bool,
+) -> Option<Monitor<'a>> {
     let opened = match dry_run {
         true => resctrl::probe(root).map(|()| None),
         false => Monitor::open(root, std::process::id()).map(Some),
     };
     match opened {
         Ok(monitor) => {
-            let what = "resctrl: bytes between caches and memory of the command alone, of all \
+            let source = "resctrl: bytes between caches and memory of the command alone, of all \
                         tiers, reads and writes together";
-            *said = QuantityDocument::available(&said.name, what);
+            *quantity = QuantityDocument::available(&quantity.name, source);
             monitor
         }
         Err(why) => {
-            said.what += &format!("; nor do caches: {why}");
+            quantity.what += &format!("; nor do caches: {why}");
             None
         }
     }
 }
 
 /// Describes the quantities that a plan of counters covers.
-fn said_of(plan: &Plan) -> [QuantityDocument; 2] {
+fn quantities_of(plan: &Plan) -> [QuantityDocument; 2] {
     let events =
         |of: &[Quantity]| plan.events.iter().filter(|event| of.contains(&event.quantity)).count();
-    let without = |what: &str| {
-        let missing = plan.missing.iter().filter(|it| it.contains(what));
+    let without = |quantity: &str| {
+        let missing = plan.missing.iter().filter(|it| it.contains(quantity));
         missing.map(|it| format!("; not counted: {it}")).collect::<String>()
     };
     let tables = plan.tables.join(" and ");
@@ -162,7 +169,7 @@ fn said_of(plan: &Plan) -> [QuantityDocument; 2] {
         0 => QuantityDocument::missing(
             name,
             format!("the table of {tables} has no event for it here"),
-            "docs/counters.md says what is known of which CPU",
+            "docs/counters.md lists the counters of each CPU",
         ),
         _ => QuantityDocument::available(
             name,
@@ -175,16 +182,17 @@ fn said_of(plan: &Plan) -> [QuantityDocument; 2] {
 /// Opens a socket to which programs write their traffic.
 fn fed<'a>(path: &Path, layout: &Layout, dry_run: bool) -> Result<Traffic<'a>, Failure> {
     let tier_of: Vec<usize> = (0..layout.tiers.len()).collect();
-    let what = format!("what programs write to the socket {}", path.display());
-    let said = ["bandwidth", "latency"].map(|name| QuantityDocument::available(name, &what));
+    let source = format!("traffic that programs write to the socket {}", path.display());
+    let quantities =
+        ["bandwidth", "latency"].map(|name| QuantityDocument::available(name, &source));
     if dry_run {
-        return Ok(Traffic { source: None, tier_of, said });
+        return Ok(Traffic { source: None, tier_of, quantities });
     }
     let (domains, tiers) = (layout.domains.len(), layout.tiers.len());
     let feed = Feed::listen(path, Access::default(), domains, tiers).map_err(|why| {
-        Failure::new(why.to_string(), "name another path, or stop who listens there")
+        Failure::new(why.to_string(), "name another path, or stop the program that listens there")
     })?;
-    Ok(Traffic { source: Some(Box::new(feed)), tier_of, said })
+    Ok(Traffic { source: Some(Box::new(feed)), tier_of, quantities })
 }
 
 /// Opens a recording of the tiers or, as `balance` records them, of the nodes in order of their
@@ -195,7 +203,7 @@ fn replayed<'a>(
     nodes: &[(u32, usize)],
 ) -> Result<Traffic<'a>, Failure> {
     let replay = Replay::open(path).map_err(|why| {
-        Failure::new(why.to_string(), "docs/counters.md says what a recording has")
+        Failure::new(why.to_string(), "docs/counters.md has the format of a recording")
     })?;
     let tier_of: Vec<usize> = match replay.tiers() {
         count if count == tiers.len() => (0..count).collect(),
@@ -212,9 +220,10 @@ fn replayed<'a>(
             ));
         }
     };
-    let what = replay.describe();
-    let said = ["bandwidth", "latency"].map(|name| QuantityDocument::available(name, &what));
-    Ok(Traffic { source: Some(Box::new(replay)), tier_of, said })
+    let source = replay.describe();
+    let quantities =
+        ["bandwidth", "latency"].map(|name| QuantityDocument::available(name, &source));
+    Ok(Traffic { source: Some(Box::new(replay)), tier_of, quantities })
 }
 
 /// Wraps a source so that its readings are recorded, too.
@@ -241,13 +250,13 @@ fn slots(root: &Root, dry_run: bool) -> (Option<Topdown>, QuantityDocument) {
     if dry_run {
         let (table, levels) = (&planned.table, planned.levels());
         let s = if levels == 1 { "" } else { "s" };
-        let what = format!("the slots of cores by the table of {table}, {levels} level{s}");
-        return (None, QuantityDocument::available(name, what));
+        let source = format!("the slots of cores by the table of {table}, {levels} level{s}");
+        return (None, QuantityDocument::available(name, source));
     }
     match Topdown::open(planned, root) {
         Ok(topdown) => {
-            let what = topdown.describe();
-            (Some(topdown), QuantityDocument::available(name, what))
+            let source = topdown.describe();
+            (Some(topdown), QuantityDocument::available(name, source))
         }
         Err(why) => (None, QuantityDocument::missing(name, why.to_string(), why.hint())),
     }
@@ -257,16 +266,16 @@ fn slots(root: &Root, dry_run: bool) -> (Option<Topdown>, QuantityDocument) {
 fn energy(root: &Root) -> Result<(Option<Meter>, QuantityDocument), Failure> {
     let name = "energy";
     let zones = Meter::zones(root).map_err(system::read_failure)?;
-    let said = |zones: &[String]| format!("RAPL: {}", zones.join(", "));
+    let text = |zones: &[String]| format!("RAPL: {}", zones.join(", "));
     // A captured machine has a single reading, thus no difference.
     if !root.is_live() && !zones.is_empty() {
-        return Ok((None, QuantityDocument::available(name, said(&zones))));
+        return Ok((None, QuantityDocument::available(name, text(&zones))));
     }
     if root.is_live()
         && let Some(meter) = Meter::open(Root::live()).map_err(system::read_failure)?
     {
-        let what = said(&meter.names().map(String::from).collect::<Vec<_>>());
-        return Ok((Some(meter), QuantityDocument::available(name, what)));
+        let source = text(&meter.names().map(String::from).collect::<Vec<_>>());
+        return Ok((Some(meter), QuantityDocument::available(name, source)));
     }
     let (why, remedy) = match zones.is_empty() {
         false => ("the meters of RAPL may not be read by this user", "run it as root"),
@@ -289,7 +298,7 @@ pub(super) fn of_processes(root: &Root, machine: &Machine) -> Vec<QuantityDocume
         }
         (false, false) => QuantityDocument::missing(
             "placement",
-            "the kernel does not tell where pages are (/proc/self/numa_maps)",
+            "the kernel does not report the placement of pages (/proc/self/numa_maps)",
             "it takes a kernel with CONFIG_NUMA and CONFIG_PROC_PAGE_MONITOR",
         ),
     };

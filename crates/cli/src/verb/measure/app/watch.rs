@@ -11,47 +11,50 @@ use interleaf_observe::{
     source::{Reading, SourceError},
     usage::{self, MachineTime, Usage},
 };
-use interleaf_record::profile::{
-    ProfileDocument, QuantityDocument, RunTotals, SampleDocument, Samples, TrafficDocument,
+use interleaf_record::{
+    profile::{
+        ProfileDocument, QuantityDocument, RunTotals, SampleDocument, Samples, TrafficDocument,
+    },
+    warning::Warning,
 };
 use std::time::{Duration, Instant};
 
 /// Latest time of the first sample after the start, so that a short command is sampled, too.
-pub(super) const FIRST_LOOK: Duration = Duration::from_millis(30);
+pub(super) const FIRST_SAMPLE: Duration = Duration::from_millis(30);
 
-/// Placement samples may stall the command, and process samples use a CPU, for at most one part in
-/// this many of the command's time.
-const LOOK_COST: u32 = 20;
+/// The reciprocal of the largest fraction of the command's time that samples may take: placement
+/// samples can stall the command, and process samples use a CPU.
+const SAMPLE_COST: u32 = 20;
 
 /// Interval between writes of the interim record.
 const SAVE: Duration = Duration::from_secs(10);
 
 /// Share of the machine's CPU time above which a warning reports other programs, and that above
 /// which a warning reports time stolen by the hypervisor.
-const OTHERS_TOLD: f64 = 0.05;
-const STOLEN_TOLD: f64 = 0.01;
+const OTHERS_REPORTED: f64 = 0.05;
+const STOLEN_REPORTED: f64 = 0.01;
 
 /// Least share of time with counted slots; below it a warning reports that they are scaled up.
 const COUNTED_LEAST: f64 = 0.5;
 
-pub(super) struct Watch<'a> {
+pub(super) struct AppSampler<'a> {
     root: &'a Root,
     sources: Sources<'a>,
     samples: Samples,
     last: SampleDocument,
     usage: Usage,
     /// Ages of the command at the last sample, and at the last sample of its processes.
-    looked: Duration,
-    usage_looked: Duration,
+    sampled: Duration,
+    usage_sampled: Duration,
     /// Ages at which the next samples of processes, and of their mappings, are due.
     usage_due: Duration,
     maps_due: Duration,
     saved: Duration,
     machine: Option<MachineTime>,
-    warnings: Vec<String>,
+    warnings: Vec<Warning>,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> AppSampler<'a> {
     /// Starts right before the command does.
     pub(super) fn new(
         args: &AppArgs,
@@ -72,8 +75,8 @@ impl<'a> Watch<'a> {
             samples: Samples::new(),
             last: SampleDocument::default(),
             usage: Usage::default(),
-            looked: Duration::ZERO,
-            usage_looked: Duration::ZERO,
+            sampled: Duration::ZERO,
+            usage_sampled: Duration::ZERO,
             usage_due: Duration::ZERO,
             maps_due: Duration::ZERO,
             saved: Duration::ZERO,
@@ -89,7 +92,7 @@ impl<'a> Watch<'a> {
             return;
         };
         self.sources.monitor = None;
-        self.warn(format!("resctrl: {why}"));
+        self.warn(source_failed("resctrl", &why));
     }
 
     pub(super) fn last(&self) -> &SampleDocument {
@@ -101,12 +104,12 @@ impl<'a> Watch<'a> {
     pub(super) fn sample(&mut self, pid: u32, age: Duration, ended: bool) {
         let mut sample = SampleDocument {
             time_s: interleaf_record::rounded(age.as_secs_f64()),
-            span_s: (age - self.looked).as_secs_f64(),
+            span_s: (age - self.sampled).as_secs_f64(),
             tiers: vec![TrafficDocument::default(); self.sources.tiers.len()],
             energy_j: vec![None; self.sources.energy_domains().len()],
             ..SampleDocument::default()
         };
-        self.looked = age;
+        self.sampled = age;
         self.take_traffic(&mut sample);
         if let Some(meter) = &mut self.sources.energy
             && let Ok(joules) = meter.read_each()
@@ -116,22 +119,22 @@ impl<'a> Watch<'a> {
         match self.sources.topdown.as_mut().map(|topdown| topdown.read()) {
             None => {}
             Some(Ok(slots)) => sample.slots = Some(slots.into()),
-            Some(Err(why)) => self.warn(format!("slots: {why}")),
+            Some(Err(why)) => self.warn(source_failed("slots", &why)),
         }
         if ended || age >= self.usage_due {
             let start = Instant::now();
             if let Err(why) = self.take_usage(&mut sample, pid) {
-                self.warn(format!("processes: {why}"));
+                self.warn(source_failed("processes", &why));
             }
-            sample.looked_s = (age - self.usage_looked).as_secs_f64();
-            (self.usage_looked, self.usage_due) = (age, age + start.elapsed() * LOOK_COST);
+            sample.looked_s = (age - self.usage_sampled).as_secs_f64();
+            (self.usage_sampled, self.usage_due) = (age, age + start.elapsed() * SAMPLE_COST);
         }
         if !ended && age >= self.maps_due {
             let start = Instant::now();
             if let Err(why) = self.take_placement(&mut sample, pid) {
-                self.warn(format!("placement: {why}"));
+                self.warn(source_failed("placement", &why));
             }
-            self.maps_due = age + start.elapsed() * LOOK_COST;
+            self.maps_due = age + start.elapsed() * SAMPLE_COST;
         }
         // Keep the last process sample until the next one is due.
         let processes = if sample.looked_s > 0.0 { &sample } else { &self.last };
@@ -144,9 +147,9 @@ impl<'a> Watch<'a> {
         self.samples.push(sample);
     }
 
-    fn warn(&mut self, what: String) {
-        if !self.warnings.contains(&what) {
-            self.warnings.push(what);
+    fn warn(&mut self, warning: Warning) {
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
         }
     }
 
@@ -156,7 +159,7 @@ impl<'a> Watch<'a> {
                 Ok(bytes) => {
                     (sample.command_bytes, sample.counted_s) = (bytes, sample.span_s);
                 }
-                Err(why) => self.warn(format!("resctrl: {why}")),
+                Err(why) => self.warn(source_failed("resctrl", &why)),
             }
         }
         let Some(source) = &mut self.sources.traffic else { return };
@@ -170,12 +173,12 @@ impl<'a> Watch<'a> {
                 }
             }
             Err(why) => {
-                let what = match &why {
-                    SourceError::Ended { .. } => format!("{why}, before the command was"),
-                    _ => format!("bandwidth is not counted any more: {why}"),
+                let warning = match &why {
+                    SourceError::Ended { .. } => Warning::RecordingEnded { error: why.to_string() },
+                    _ => source_failed("bandwidth is not counted any more", &why),
                 };
                 self.sources.traffic = None;
-                self.warn(what);
+                self.warn(warning);
             }
         }
     }
@@ -253,13 +256,17 @@ impl<'a> Watch<'a> {
         let app = &mut document.app;
         app.samples = self.samples.list().to_vec();
         app.summarise(elapsed.as_secs_f64(), beside);
-        app.warnings = self.warnings;
-        tell(document);
+        app.warnings = self.warnings.iter().map(ToString::to_string).collect();
+        add_warnings(document);
     }
 }
 
+fn source_failed(subject: &'static str, error: &impl ToString) -> Warning {
+    Warning::SourceFailed { subject, error: error.to_string() }
+}
+
 /// Adds warnings to the document.
-fn tell(document: &mut ProfileDocument) {
+fn add_warnings(document: &mut ProfileDocument) {
     let app = &mut document.app;
     let Some(whole) = &app.whole else { return };
     let cpus = app.cpus.max(1) as f64;
@@ -268,20 +275,17 @@ fn tell(document: &mut ProfileDocument) {
         .iter()
         .any(|it| it.is_available && ["bandwidth", "energy"].contains(&it.name.as_str()));
     let mut warnings = vec![];
-    if let Some(others) = whole.other_cpus_used.filter(|others| *others > OTHERS_TOLD * cpus) {
-        let theirs = if counts { ": what is the machine's is theirs too" } else { "" };
-        warnings.push(format!("other programs used {others:.2} CPUs meanwhile{theirs}"));
+    if let Some(others) = whole.other_cpus_used.filter(|others| *others > OTHERS_REPORTED * cpus) {
+        warnings.push(Warning::OtherPrograms { cpus: others, are_counted: counts });
     }
-    if let Some(stolen) = whole.stolen_cpus.filter(|stolen| *stolen > STOLEN_TOLD * cpus) {
-        warnings.push(format!("the host of this virtual machine took {stolen:.2} CPUs meanwhile"));
+    if let Some(stolen) = whole.stolen_cpus.filter(|stolen| *stolen > STOLEN_REPORTED * cpus) {
+        warnings.push(Warning::HypervisorTook { cpus: stolen });
     }
     if let Some(topdown) = whole.topdown.as_ref().filter(|it| it.counted_share < COUNTED_LEAST) {
-        let percent = 100.0 * topdown.counted_share;
-        warnings.push(format!("slots were counted {percent:.0} % of the time, and scaled up"));
+        warnings.push(Warning::SlotsScaled { share: topdown.counted_share });
     }
     if whole.hidden_processes > 0 {
-        let what = "could not be looked at: they are of other users";
-        warnings.push(format!("{} processes {what}", whole.hidden_processes));
+        warnings.push(Warning::HiddenProcesses { count: whole.hidden_processes });
     }
     let nothing = [
         ("bandwidth", whole.bandwidth_gbps.is_none(), "no reading had bytes in it"),
@@ -295,7 +299,7 @@ fn tell(document: &mut ProfileDocument) {
         (
             "placement",
             whole.tiers.iter().all(|tier| tier.resident_bytes.is_none()),
-            "the command ended before it was looked at",
+            "the command ended before its first sample",
         ),
         ("storage I/O", whole.storage_read_bytes.is_none(), "its account could not be read"),
     ];
@@ -304,14 +308,14 @@ fn tell(document: &mut ProfileDocument) {
             not_counted(&mut app.quantities, name, why);
         }
     }
-    app.warnings.extend(warnings);
+    app.warnings.extend(warnings.iter().map(ToString::to_string));
 }
 
 /// Marks a quantity as missing, with the reason why nothing was counted.
 fn not_counted(quantities: &mut [QuantityDocument], name: &str, why: &str) {
     let quantity = quantities.iter_mut().find(|it| it.name == name && it.is_available);
     if let Some(quantity) = quantity {
-        let what = format!("nothing was counted: {why} ({})", quantity.what);
-        *quantity = QuantityDocument::missing(name, what, "look at it for longer");
+        let problem = format!("nothing was counted: {why} ({})", quantity.what);
+        *quantity = QuantityDocument::missing(name, problem, "run it for longer");
     }
 }

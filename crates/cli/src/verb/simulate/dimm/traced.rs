@@ -1,8 +1,9 @@
 //! `interleaf simulate dimm --trace`.
 
-use super::{drawing, together};
+use super::drawing;
 use crate::args::DimmArgs;
 use interleaf_console::{Failure, output};
+use interleaf_job::dimm::together;
 use interleaf_record::dimm::DimmDocument;
 use interleaf_sim::dimm::{
     energy,

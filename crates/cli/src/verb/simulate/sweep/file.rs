@@ -1,10 +1,10 @@
 //! Sweep files: lists of values, whose every combination is simulated.
 
 use super::header::HEADER;
-use crate::args::{CURVE_ERROR_MAX, THREADS_MAX};
 use interleaf_console::Failure;
+use interleaf_job::option::{CURVE_ERROR_MAX, THREADS_MAX};
 use interleaf_model::{
-    format::{FileError, toml_text::TomlText},
+    format::{FileError, names::suggestion, toml_text::TomlText},
     policy::PolicyKind,
     units::{Bandwidth, Bytes, Percent, Time},
 };
@@ -59,7 +59,7 @@ pub(super) struct Sweep {
     pub(super) duration: Time,
     pub(super) page_groups: Option<usize>,
     platforms: Vec<Option<Spanned<String>>>,
-    what: Vec<What>,
+    loads: Vec<Load>,
     policies: Vec<PolicyKind>,
     footprints: Vec<Option<Spanned<Bytes>>>,
     noises: Vec<Option<Percent>>,
@@ -70,7 +70,7 @@ pub(super) struct Sweep {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum What {
+pub(super) enum Load {
     /// A built-in workload that runs alone.
     Workload {
         name: Spanned<String>,
@@ -84,7 +84,7 @@ pub(super) enum What {
 pub(super) struct Case {
     pub(super) number: usize,
     pub(super) platform: Option<Spanned<String>>,
-    pub(super) what: What,
+    pub(super) load: Load,
     pub(super) policy: PolicyKind,
     pub(super) footprint: Option<Spanned<Bytes>>,
     pub(super) counter_noise: Option<Percent>,
@@ -95,11 +95,11 @@ pub(super) struct Case {
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.what {
-            What::Workload { name, threads: Some(threads) } => {
+        match &self.load {
+            Load::Workload { name, threads: Some(threads) } => {
                 write!(f, "{} with {} threads", name.get_ref(), threads.get_ref())?;
             }
-            What::Workload { name, .. } | What::Scenario(name) => f.write_str(name.get_ref())?,
+            Load::Workload { name, .. } | Load::Scenario(name) => f.write_str(name.get_ref())?,
         }
         match &self.platform {
             Some(platform) => write!(f, " on {}", platform.get_ref()),
@@ -128,14 +128,14 @@ impl Sweep {
             },
             duration: match &read.duration {
                 Some(span) => duration(&toml, span)?,
-                None => Time::from_seconds(super::super::DURATION_S),
+                None => Time::from_seconds(interleaf_job::machine::DURATION_S),
             },
             page_groups: match &read.page_groups {
                 Some(groups) => Some(toml.whole("page_groups", groups, 1..=GROUPS_MAX)?),
                 None => None,
             },
             platforms: or_none(&read.platform, |name| Ok(name.clone()))?,
-            what: what(&toml, &read)?,
+            loads: loads(&toml, &read)?,
             policies: policies(&toml, &read)?,
             footprints: footprints(&toml, &read)?,
             noises: or_none(&read.counter_noise, |noise| {
@@ -164,7 +164,7 @@ impl Sweep {
 
     /// Returns the number of grounds: combinations of platform, footprint and workload.
     pub(super) fn grounds(&self) -> usize {
-        product([self.platforms.len(), self.what.len(), self.footprints.len()])
+        product([self.platforms.len(), self.loads.len(), self.footprints.len()])
     }
 
     fn cases_of_ground(&self) -> usize {
@@ -197,7 +197,7 @@ impl Sweep {
             counter_noise: self.noises[pick(self.noises.len())],
             policy: self.policies[pick(self.policies.len())],
             footprint: self.footprints[pick(self.footprints.len())].clone(),
-            what: self.what[pick(self.what.len())].clone(),
+            load: self.loads[pick(self.loads.len())].clone(),
             platform: self.platforms[pick(self.platforms.len())].clone(),
         }
     }
@@ -218,15 +218,15 @@ impl Sweep {
 
     /// Formats the position of the value that makes `case` impossible.
     pub(super) fn place_of(&self, case: &Case, why: &ScenarioError) -> String {
-        match (why, &case.what, &case.footprint) {
+        match (why, &case.load, &case.footprint) {
             (
                 ScenarioError::TooManyThreads { .. },
-                What::Workload { threads: Some(threads), .. },
+                Load::Workload { threads: Some(threads), .. },
                 _,
             ) => self.place("threads", threads),
             (ScenarioError::TooLarge { .. }, _, Some(size)) => self.place("footprint", size),
-            (_, What::Workload { name, .. }, _) => self.place("workload", name),
-            (_, What::Scenario(name), _) => self.place("scenario", name),
+            (_, Load::Workload { name, .. }, _) => self.place("workload", name),
+            (_, Load::Scenario(name), _) => self.place("scenario", name),
         }
     }
 }
@@ -276,7 +276,7 @@ fn or_none<V, T>(
     values.iter().map(|value| read(value).map(Some)).collect()
 }
 
-fn what(toml: &TomlText<'_>, read: &SweepFile) -> Result<Vec<What>, FileError> {
+fn loads(toml: &TomlText<'_>, read: &SweepFile) -> Result<Vec<Load>, FileError> {
     let threads = or_none(&read.threads, |threads| {
         let count = toml.whole("threads", threads, 1..=THREADS_MAX)?;
         Ok(Spanned::new(threads.span(), count))
@@ -287,25 +287,26 @@ fn what(toml: &TomlText<'_>, read: &SweepFile) -> Result<Vec<What>, FileError> {
         return Err(toml.error("threads", threads, problem, hint));
     }
     let known = interleaf_catalog::workload_names();
-    let mut what = vec![];
+    let mut loads = vec![];
     for name in &read.workload {
         if !known.contains(name.get_ref()) {
             let problem = format!("there is no workload \"{}\"", name.get_ref());
-            let hint = format!("the workloads are {}", known.join(", "));
+            let similar = suggestion(name.get_ref(), &known);
+            let hint = format!("{similar}the workloads are {}", known.join(", "));
             return Err(toml.error("workload", name, problem, hint));
         }
-        let with = |threads: &Option<Spanned<u32>>| What::Workload {
+        let with = |threads: &Option<Spanned<u32>>| Load::Workload {
             name: name.clone(),
             threads: threads.clone(),
         };
-        what.extend(threads.iter().map(with));
+        loads.extend(threads.iter().map(with));
     }
-    what.extend(read.scenario.iter().map(|name| What::Scenario(name.clone())));
-    if what.is_empty() {
+    loads.extend(read.scenario.iter().map(|name| Load::Scenario(name.clone())));
+    if loads.is_empty() {
         let hint = "add workload = [\"cloverleaf\"], or scenario = [\"shifting-demand\"]";
         return Err(toml.file_error("workload", "there is nothing to run", hint));
     }
-    Ok(what)
+    Ok(loads)
 }
 
 fn policies(toml: &TomlText<'_>, read: &SweepFile) -> Result<Vec<PolicyKind>, FileError> {
@@ -423,7 +424,7 @@ mod tests {
         // Cases of a ground have the same scenario and platform.
         for case in &cases {
             let first = sweep.case(sweep.first_of(sweep.ground(case.number)));
-            assert_eq!((&first.what, &first.platform), (&case.what, &case.platform));
+            assert_eq!((&first.load, &first.platform), (&case.load, &case.platform));
         }
     }
 }

@@ -39,19 +39,19 @@ impl Record {
         let mut rows = BTreeMap::new();
         let mut file = None;
         if let Some(target) = target {
-            let there = match fs::read(target) {
-                Ok(there) => there,
+            let present = match fs::read(target) {
+                Ok(present) => present,
                 Err(why) if why.kind() == ErrorKind::NotFound => vec![],
                 Err(why) => return Err(output::file_failure(target, &why)),
             };
             // A sweep that was stopped at once leaves a truncated header: start over.
-            if !header().as_bytes().starts_with(&there) {
-                rows = read(target, &there, &sweep)?;
+            if !header().as_bytes().starts_with(&present) {
+                rows = read(target, &present, &sweep)?;
                 rows.retain(|case, rows| *case < cases && rows.lines().count() == rows_of(*case));
             }
             // Drop cases whose rows are incomplete.
             let text = header() + &rows.values().cloned().collect::<String>();
-            write(target, &there, &text)?;
+            write(target, &present, &text)?;
             file = Some(output::growing(target, Existing::Append)?);
         }
         let before = (0..cases).map(|case| rows.contains_key(&case)).collect();
@@ -87,8 +87,8 @@ impl Record {
         let state = self.state();
         let text = header() + &state.rows.values().cloned().collect::<String>();
         if let Some(target) = &self.target {
-            let there = fs::read(target).map_err(|why| output::file_failure(target, &why))?;
-            write(target, &there, &text)?;
+            let present = fs::read(target).map_err(|why| output::file_failure(target, &why))?;
+            write(target, &present, &text)?;
         }
         Ok(text)
     }
@@ -100,15 +100,15 @@ impl Record {
 }
 
 /// Reads the complete rows of an existing record, by case. `sweep` is the expected fingerprint.
-fn read(target: &Path, there: &[u8], sweep: &str) -> Result<BTreeMap<usize, String>, Failure> {
-    let other = |what: &str| {
+fn read(target: &Path, present: &[u8], sweep: &str) -> Result<BTreeMap<usize, String>, Failure> {
+    let other = |problem: &str| {
         Failure::new(
-            format!("{}: {what}", target.display()),
-            "name another file, or remove this one if nobody needs it",
+            format!("{}: {problem}", target.display()),
+            "name another file, or remove this one",
         )
     };
     // A truncated name may end within a UTF-8 sequence.
-    let text = String::from_utf8_lossy(there);
+    let text = String::from_utf8_lossy(present);
     let Some(rest) = text.strip_prefix(&header()) else {
         return Err(other("it is there already, and holds no sweep"));
     };
@@ -122,7 +122,8 @@ fn read(target: &Path, there: &[u8], sweep: &str) -> Result<BTreeMap<usize, Stri
         }
         if last != sweep {
             return Err(other(
-                "it holds another sweep: the sweep file, or what it names, has changed since",
+                "it holds another sweep: the sweep file, or a file that it names, has changed \
+                 since",
             ));
         }
         let case = row.split(',').next().and_then(|case| case.parse().ok());
@@ -133,9 +134,9 @@ fn read(target: &Path, there: &[u8], sweep: &str) -> Result<BTreeMap<usize, Stri
     Ok(rows)
 }
 
-/// Writes `text` to `target` unless its content, `there`, is equal.
-fn write(target: &Path, there: &[u8], text: &str) -> Result<(), Failure> {
-    if there == text.as_bytes() {
+/// Writes `text` to `target` unless its content, `present`, is equal.
+fn write(target: &Path, present: &[u8], text: &str) -> Result<(), Failure> {
+    if present == text.as_bytes() {
         return Ok(());
     }
     output::file(target, text)

@@ -1,0 +1,117 @@
+//! The runs of `interleaf reproduce imdt` on this machine: workloads of the study at several
+//! footprints on DRAM, the pager, swap and mapped files, with several numbers of threads.
+
+use crate::{
+    args::{BenchCompareArgs, OutputArgs, ReproduceArgs},
+    comparison::pattern::PATTERNS,
+    verb::bench::compare,
+};
+use interleaf_console::{Failure, output};
+use interleaf_launch::extend;
+use interleaf_model::units::{Bytes, Time};
+use interleaf_record::reproduce::StudyDocument;
+use interleaf_study::imdt::{MeasuredRun, with_measured};
+use std::{
+    slice,
+    time::{Duration, Instant},
+};
+
+/// The budgets of DRAM, bytes.
+const DRAM: u64 = 256 << 20;
+const QUICK_DRAM: u64 = 24 << 20;
+
+/// Footprints in units of the budget.
+const RATIOS: [f64; 6] = [0.25, 0.5, 1.0, 1.5, 2.0, 4.0];
+const QUICK_RATIOS: [f64; 4] = [0.5, 1.5, 2.0, 4.0];
+
+/// The workloads, with polynomials of all intensities for the heat map.
+const WORKLOADS: [&str; 13] = [
+    "stream",
+    "gemm-tiled",
+    "lu-tiled",
+    "fft-3d",
+    "gas",
+    "lu",
+    "lu-plain",
+    "cholesky",
+    "qft",
+    "polynomial-4",
+    "polynomial-16",
+    "polynomial-64",
+    "polynomial-256",
+];
+
+/// The first workloads are those of the quick form.
+const QUICK: usize = 5;
+
+/// Threads in units of the cores: 22, 44 and 88 in the study, with 22 cores on each of two sockets.
+const THREADS: [u32; 3] = [1, 2, 4];
+
+/// When no further footprint begins: within three minutes, and within half a day.
+const DEADLINE: Duration = Duration::from_secs(12 * 3600);
+const QUICK_DEADLINE: Duration = Duration::from_secs(140);
+
+/// The longest run, seconds.
+const LIMIT_S: f64 = 600.0;
+const QUICK_LIMIT_S: f64 = 10.0;
+
+/// Measures this machine, and adds the results to the study. If it cannot be measured, a remark of
+/// the study has the reason.
+pub(super) fn measure(args: &ReproduceArgs, study: &mut StudyDocument) -> Result<(), Failure> {
+    let deadline = Instant::now() + if args.quick { QUICK_DEADLINE } else { DEADLINE };
+    let measured = extend::measured_drive(slice::from_ref(&args.store), false)
+        .and_then(|drive| Ok((drive, compare::documents(&comparisons(args), deadline)?)));
+    let (drive, documents) = match measured {
+        Ok(measured) => measured,
+        Err(why) => {
+            output::message(&format!("this machine is not measured: {why}"));
+            study.remarks.push(format!("this machine was not measured: {why}"));
+            return Ok(());
+        }
+    };
+    if let Some(document) = documents.iter().find(|document| document.has_wrong_result()) {
+        let rows = document.rows.iter().filter(|row| row.rate.is_some() && !row.verified);
+        let names: Vec<String> =
+            rows.map(|row| format!("{} on {}", row.pattern, row.way)).collect();
+        return Err(Failure::new(format!("wrong results: {}", names.join(", ")), "report it"));
+    }
+    let settings = |name: &str| {
+        let pattern = PATTERNS.iter().find(|pattern| pattern.name == name)?;
+        Some((pattern.kind, pattern.setting(0)))
+    };
+    let runs: Vec<MeasuredRun<'_>> = documents
+        .iter()
+        .map(|document| MeasuredRun { document, settings: &settings, drive: &drive })
+        .collect();
+    with_measured(study, &runs)
+}
+
+/// The arguments of `bench compare`, one comparison for each number of threads.
+fn comparisons(args: &ReproduceArgs) -> Vec<BenchCompareArgs> {
+    let cores = std::thread::available_parallelism().map_or(1, |it| it.get() as u32);
+    let threads = match args.quick {
+        true => vec![1],
+        false => THREADS.map(|times| times * cores).to_vec(),
+    };
+    // A control group and a swap file need root.
+    let ways: &[&str] = match rustix::process::geteuid().is_root() {
+        true => &["dram", "pager", "swap", "mmap"],
+        false => &["dram", "pager"],
+    };
+    let words = |words: &[&str]| words.iter().map(ToString::to_string).collect();
+    let comparison = |threads: u32| BenchCompareArgs {
+        store: args.store.clone(),
+        dram: Bytes::new(if args.quick { QUICK_DRAM } else { DRAM }),
+        workload: words(if args.quick { &WORKLOADS[..QUICK] } else { &WORKLOADS }),
+        ratio: if args.quick { QUICK_RATIOS.to_vec() } else { RATIOS.to_vec() },
+        rounds: if args.quick { 1 } else { 3 },
+        ways: words(ways),
+        threads,
+        slack: Bytes::new(16 << 20),
+        limit: Time::from_seconds(if args.quick { QUICK_LIMIT_S } else { LIMIT_S }),
+        by: None,
+        no_drive: true,
+        output: OutputArgs { json: false, csv: false, output: None },
+    };
+    threads.into_iter().map(comparison).collect()
+}

@@ -1,0 +1,84 @@
+//! `interleaf simulate card --serve`: the card behind the NVMe driver of a virtual machine.
+
+use crate::args::{CardLoadArgs, LatencyChoice};
+use interleaf_card_server::{
+    Clock, Event, Latency, ServeError, ServeOptions, Storage, guest_clock::socket_of, serve,
+};
+use interleaf_console::{Failure, output};
+use interleaf_job::card::cards;
+use std::{path::Path, process::ExitCode, sync::Arc};
+
+/// Serves the card on `socket` until a signal ends the process.
+pub(super) fn run(args: &CardLoadArgs, socket: &Path) -> Result<ExitCode, Failure> {
+    let [card] = &cards(&args.card)?[..] else {
+        return Err(Failure::new(
+            "--serve: a socket has one card",
+            "give one --card, and start another server on another socket for another card",
+        ));
+    };
+    let slow_down = args.slow_down.unwrap_or(1);
+    let paced = |clock| Latency::Card { card: Box::new(card.clone()), slow_down, clock };
+    let options = ServeOptions {
+        storage: args.contents.clone().map_or(Storage::Memory, Storage::File),
+        latency: match args.latency {
+            None | Some(LatencyChoice::None) => Latency::None,
+            Some(LatencyChoice::Real) => paced(Clock::Host),
+            Some(LatencyChoice::Guest) => paced(Clock::Guest),
+        },
+        listener: Arc::new(|event| output::message(&event_text(&event))),
+        ..ServeOptions::of(card, socket)
+    };
+    if socket.symlink_metadata().is_ok() {
+        return Err(refused(ServeError::Exists(socket.to_path_buf())));
+    }
+    let path = socket.display();
+    let (waiting, plugin) = if args.latency == Some(LatencyChoice::Guest) {
+        let clock = socket_of(socket);
+        let plugin = format!(
+            "-icount shift=1,sleep=off -rtc clock=vm -plugin \
+             libinterleaf_qemu_clock.so,socket={},device=card ",
+            clock.display()
+        );
+        ("\"id\":\"card\",\"x-no-posted-writes\":true,", plugin)
+    } else {
+        ("", String::new())
+    };
+    output::message(&format!(
+        "{} waits on {path} for QEMU: {plugin}-device '{{\"driver\":\"vfio-user-pci\",{waiting}\
+         \"socket\":{{\"type\":\"unix\",\"path\":\"{path}\"}}}}' (docs/cards.md); Ctrl-C ends it",
+        card.name,
+    ));
+    serve(&options).map_err(refused)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn refused(why: ServeError) -> Failure {
+    let hint = match &why {
+        ServeError::Exists(_) => "name a path that does not exist",
+        _ => "name a socket in a folder that you may write to; `--contents` names a regular file",
+    };
+    Failure::new(format!("--serve: {why}"), hint)
+}
+
+fn event_text(event: &Event) -> String {
+    match event {
+        Event::Connected => "QEMU has connected".into(),
+        Event::Disconnected(None) => "QEMU has disconnected".into(),
+        Event::Disconnected(Some(why)) => format!("QEMU has disconnected: {why}"),
+        Event::MemoryNotShared => "the guest's memory is not shared: start QEMU with -object \
+                                   memory-backend-memfd,id=m,size=SIZE,share=on and -machine \
+                                   memory-backend=m"
+            .into(),
+        Event::ClockMissing => {
+            "the guest has rung a doorbell and nothing tells its time: start QEMU \
+                                with -plugin libinterleaf_qemu_clock.so (docs/cards.md)"
+                .into()
+        }
+        Event::PowerLost(bytes) => {
+            format!("the power failed, with {bytes} bytes in the volatile write cache")
+        }
+        Event::ControllerFailed => "a queue of the guest is in memory that does not exist: the \
+                                    controller waits for a reset"
+            .into(),
+    }
+}

@@ -1,0 +1,367 @@
+//! `simulate card`: documents and pages, job files, power failures, the memory test, a card as a
+//! tier of a platform, and the commands of `docs/cards.md`.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use serde_json::Value;
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+fn interleaf(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_interleaf")).args(args).output().unwrap()
+}
+
+fn card(args: &[&str]) -> Output {
+    interleaf(&[&["simulate", "card"], args].concat())
+}
+
+fn text(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn document(args: &[&str]) -> Value {
+    serde_json::from_str(&text(&card(&[args, &["--json"]].concat()))).unwrap()
+}
+
+fn number(value: &Value, field: &str) -> f64 {
+    value[field].as_f64().unwrap_or_else(|| panic!("no {field} in {value}"))
+}
+
+const BOTH: [&str; 2] = ["--card", "flashtec-dram,all-mram"];
+
+#[test]
+fn the_documented_fields_are_there() {
+    let load = ["--rw", "randwrite", "--iodepth", "1,32", "--runtime", "2ms"];
+    let document = document(&[&BOTH[..], &load, &["--power-fail-sweep", "50"]].concat());
+    assert_eq!(document["schema"], "interleaf.simulate.card/1");
+    let points = document["points"].as_array().unwrap();
+    assert_eq!(points.len(), 4);
+    for point in points {
+        let clat = &point["clat_us"];
+        let names = ["min", "p50", "p99", "p99_99", "p99_9999", "max"];
+        let rising: Vec<f64> = names.iter().map(|name| number(clat, name)).collect();
+        assert!(rising.is_sorted(), "{clat}");
+        // Little's law, within the I/Os at both ends of the measurement.
+        let outstanding = number(point, "iops") * 1e-6 * number(&point["lat_us"], "mean");
+        let depth = number(point, "iodepth");
+        assert!((outstanding / depth - 1.0).abs() < 0.02, "{outstanding} of {depth}");
+        let bandwidth = number(point, "iops") * 4096.0 * 1e-9;
+        assert!((number(point, "bandwidth_gbps") / bandwidth - 1.0).abs() < 1e-4, "{point}");
+        let counts = point["clat_histogram"]["counts"].as_array().unwrap().iter();
+        assert_eq!(counts.map(|count| count.as_u64().unwrap()).sum::<u64>(), point["ios"]);
+    }
+    assert_eq!(
+        (&points[0]["bound_by"], &points[1]["bound_by"]),
+        (&"depth".into(), &"link down".into())
+    );
+    let power = &document["power_failure"];
+    assert_eq!((&power["failures"], &power["lost_writes"]), (&200.into(), &0.into()));
+    assert!(number(power, "flush_energy_j") > 1.0, "the DRAM card saves its memory: {power}");
+    assert!(document["timing"].is_null());
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes() {
+    let run = |threads: &str, seed: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
+        let load = ["--rw", "randrw", "--iodepth", "1..16", "--runtime", "2ms", "--seed", seed];
+        command.args([&["simulate", "card"], &BOTH[..], &load, &["--json"]].concat());
+        text(&command.env("RAYON_NUM_THREADS", threads).output().unwrap())
+    };
+    assert_eq!(run("1", "7"), run("4", "7"));
+    assert_ne!(run("1", "7"), run("1", "8"));
+}
+
+/// Directions of a mix, each with its latencies; a record is rendered in each format.
+#[test]
+fn a_record_is_rendered() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (record, page) = (path("cards.json"), path("cards.html"));
+    let load = ["--rw", "randrw", "--rwmixread", "70", "--iodepth", "1..64", "--runtime", "2ms"];
+    let shown = text(&card(&[&BOTH[..], &load, &["-o", &record, "--report", &page]].concat()));
+    let first = shown.lines().next().unwrap();
+    assert!(first.contains("all-mram has") && first.contains("against flashtec-dram"), "{first}");
+    assert!(shown.contains("thousand IOPS, against queue depth"), "{shown}");
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(html.contains(&format!("<p><b>{}</b></p>", first)), "the page begins with the result");
+    for figure in ["-iops", "-latency", "-distribution"] {
+        assert!(html.contains(&format!("Plotly.newPlot(\"{figure}\"")), "no figure {figure}");
+    }
+    assert!(html.contains("\"type\":\"log\""), "a logarithmic axis");
+    for (format, part) in [("md", "| card"), ("csv", "card,job,rw"), ("svg", "<svg")] {
+        let target = path(&format!("cards.{format}"));
+        text(&interleaf(&["report", &record, "-o", &target]));
+        assert!(fs::read_to_string(&target).unwrap().contains(part), "{format}");
+    }
+    let document: Value = serde_json::from_str(&fs::read_to_string(&record).unwrap()).unwrap();
+    let directions = document["points"][0]["directions"].as_array().unwrap();
+    let ios = |at: usize| number(&directions[at], "ios");
+    assert!((ios(0) / (ios(0) + ios(1)) - 0.7).abs() < 0.05, "{directions:?}");
+}
+
+/// Jobs of a group have a point each, and latencies in fio's form.
+#[test]
+fn a_job_file_is_simulated() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mixed.fio");
+    let file = "[global]\nruntime=2ms\n[log]\nrw=write\nbs=512\n[database]\nrw=randread\n\
+                iodepth=8\n[scan]\nstonewall\nrw=read\nbs=128k\n";
+    fs::write(&path, file).unwrap();
+    let path = path.to_str().unwrap();
+    let document = document(&["--card", "all-mram", path]);
+    let points = document["points"].as_array().unwrap();
+    let named: Vec<String> =
+        points.iter().map(|point| format!("{} {}", point["job"], point["group"])).collect();
+    assert_eq!(named, ["\"log\" 1", "\"database\" 1", "\"scan\" 2"]);
+    assert!(points.iter().all(|point| number(point, "ios") > 50.0), "{named:?}");
+    let shown = text(&card(&["--card", "all-mram", "--job", path, "--runtime", "1ms"]));
+    for part in ["database: randread, 4 KiB, depth 8", "slat (usec): min=", "99.9999th=["] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+}
+
+/// A capacitor with half of its energy does not save the whole DRAM: the loss is reported with its
+/// blocks, and the exit status is 1.
+#[test]
+fn a_capacitor_that_is_too_small_loses_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../devices/cards");
+    let whole = fs::read_to_string(source.join("flashtec-dram.toml")).unwrap();
+    let half = whole.replace("\"12.5 F\"", "\"6.25 F\"");
+    assert_ne!(whole, half);
+    let file = folder.path().join("half.toml");
+    fs::write(&file, half).unwrap();
+    let load = ["--rw", "randwrite", "--iodepth", "32", "--runtime", "2ms"];
+    let args = ["--card", file.to_str().unwrap(), "--power-fail-at", "1ms"];
+    let output = card(&[&args[..], &load, &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let failure = &document["power_failures"][0];
+    let lost = number(failure, "lost_writes");
+    let acknowledged = number(failure, "acknowledged_writes");
+    assert!(lost > 0.1 * acknowledged && lost < 0.9 * acknowledged, "{lost} of {acknowledged}");
+    assert_eq!((&failure["torn_writes"], &failure["unreported_blocks"]), (&0.into(), &0.into()));
+    let cause = failure["blocks"][0]["cause"].as_str().unwrap();
+    assert!(cause.contains("capacitor was empty"), "{failure}");
+    let shown = card(&[&args[..], &load].concat());
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("acknowledged writes were lost"), "{shown}");
+}
+
+#[test]
+fn the_test_of_the_board() {
+    let pattern = ["--start", "0x80", "--pattern", "BADC0FFE"];
+    let shown = text(&card(&[&["test"], &BOTH[..], &pattern, &["--debug"]].concat()));
+    assert_eq!(shown.matches("read 0x80 0xBADC0FFE").count(), 2, "{shown}");
+    assert_eq!(shown.matches("power cycle\n").count(), 2, "{shown}");
+    // March C- finds an inversion coupling that walking ones cannot find.
+    let fault = ["--stop", "0xfffc", "--fault", "coupling-inversion:0x80.3/0x100.3=up", "--json"];
+    for (algorithm, status) in [("march-c-", 1), ("walking-ones", 0)] {
+        let args = ["test", "--card", "all-mram", "--algorithm", algorithm];
+        let output = card(&[&args[..], &fault].concat());
+        assert_eq!(output.status.code(), Some(status), "{algorithm}");
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(document["schema"], "interleaf.simulate.card.test/1");
+        assert_eq!(document["cards"][0]["passed"], status == 0);
+        if status == 1 {
+            assert_eq!(document["cards"][0]["first"][0]["address"], "0x100");
+        }
+    }
+}
+
+#[test]
+fn the_cost_is_one_table() {
+    let prices = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../devices/prices/example.toml");
+    let example = text(&card(&["cost", "--example-prices"]));
+    assert_eq!(example, fs::read_to_string(&prices).unwrap());
+    let args = [&["cost"], &BOTH[..], &["--prices", prices.to_str().unwrap()]].concat();
+    let document = document(&args);
+    let values = |quantity: &str| {
+        let rows = document["rows"].as_array().unwrap();
+        rows.iter().find(|row| row["quantity"] == quantity).unwrap()["values"].clone()
+    };
+    assert!(values("energy of a save")[1].is_null(), "STT-MRAM needs no save");
+    assert!(values("life with wear levelling")[0].is_null(), "DRAM does not wear out");
+    let per_gb = values("price of a GB");
+    assert!(per_gb[1].as_f64() > per_gb[0].as_f64(), "{per_gb}");
+    let with_refresh = values("power without I/O")[0].as_f64().unwrap();
+    assert!(with_refresh > values("the same without refresh")[0].as_f64().unwrap());
+}
+
+/// A platform in `folder` with a card as a tier, whose curves have this access.
+fn platform_with(folder: &Path, access: &str) -> String {
+    let path = |name: &str| folder.join(name);
+    let curves = path("card.csv");
+    let options = ["--card", "all-mram", "--access", access, "--runtime", "2ms", "--ramp-time"];
+    text(&card(&[&options[..], &["100us", "--curves", curves.to_str().unwrap()]].concat()));
+    let written = fs::read_to_string(&curves).unwrap();
+    for mix in ["1/random,", "0.5/random,", "0/random,"] {
+        assert!(written.lines().filter(|line| line.starts_with(mix)).count() >= 4, "{written}");
+    }
+    let platforms = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../platforms");
+    fs::copy(platforms.join("xeon6-rdimm-6400/dram.csv"), path("dram.csv")).unwrap();
+    let platform = fs::read_to_string(platforms.join("xeon6-rdimm-6400.toml")).unwrap();
+    let tier = "[[tier]]\nname = \"card\"\nkind = \"nvram\"\ncapacity = \"1GiB\"\n\
+                curves = \"card.csv\"\n";
+    let platform = platform.replace("xeon6-rdimm-6400/dram.csv", "dram.csv") + "\n" + tier;
+    fs::write(path("platform.toml"), platform).unwrap();
+    path("platform.toml").to_str().unwrap().into()
+}
+
+/// The prediction for all pages in DRAM, one in 65 on the card, and all on the card.
+fn predicted(platform: &str) -> Vec<Value> {
+    let weights = ["--weights", "1:0,64:1,0:1", "--json"];
+    let args = [&["predict", "--platform", platform, "--mix", "R"], &weights[..]].concat();
+    let document: Value = serde_json::from_str(&text(&interleaf(&args))).unwrap();
+    document["rows"].as_array().unwrap().clone()
+}
+
+/// Curves of a card are those of a tier: a platform with the card predicts a workload.
+#[test]
+fn a_card_is_a_tier() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = &platform_with(folder.path(), "storage");
+    let rows = predicted(file);
+    let bandwidth = |row: usize| number(&rows[row], "bandwidth_gbps");
+    // The card alone gives the bandwidth of its link.
+    assert!(bandwidth(2) > 6.5 && bandwidth(2) < 7.88, "{rows:?}");
+    assert!(bandwidth(0) > 50.0 * bandwidth(2) && bandwidth(1) > bandwidth(2), "{rows:?}");
+    let machine = [
+        "simulate",
+        "machine",
+        "--platform",
+        file,
+        "--workload",
+        "hpcg",
+        "--policy",
+        "static",
+        "--duration",
+        "20s",
+        "--footprint",
+        "512MiB",
+        "--json",
+    ];
+    let document: Value = serde_json::from_str(&text(&interleaf(&machine))).unwrap();
+    assert_eq!(document["schema"], "interleaf.simulate.machine/1");
+}
+
+/// The BAR is a tier whose idle latency is that of a load, a round trip on the link.
+#[test]
+fn the_bar_of_a_card_is_a_tier() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = predicted(&platform_with(folder.path(), "memory"));
+    let bandwidth = |row: usize| number(&rows[row], "bandwidth_gbps");
+    // Completions of 64 bytes in packets of 84.
+    assert!(bandwidth(2) > 1.0 && bandwidth(2) < 7.88 * 64.0 / 84.0, "{rows:?}");
+    assert!(bandwidth(0) > 50.0 * bandwidth(2) && bandwidth(1) > bandwidth(2), "{rows:?}");
+    let curves = fs::read_to_string(folder.path().join("card.csv")).unwrap();
+    let idle = curves.lines().find(|line| line.starts_with("1/random,")).unwrap();
+    let latency: f64 = idle.split(',').nth(2).unwrap().parse().unwrap();
+    assert!((400.0..600.0).contains(&latency), "{idle}");
+    assert!(idle.contains("--access memory"), "{idle}");
+}
+
+/// Both cards have curves for each mix, as storage and as memory, with the bandwidth and the idle
+/// latency of their access.
+#[test]
+fn storage_and_memory_have_curves_for_each_mix() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("curves.csv").display().to_string();
+    for card in ["flashtec-dram", "all-mram"] {
+        for access in ["storage", "memory"] {
+            let words = ["simulate", "card", "--card", card, "--access", access];
+            text(&interleaf(&[&words[..], &["--runtime", "2ms", "--curves", &file]].concat()));
+            let curves = fs::read_to_string(&file).unwrap();
+            for mix in ["0/random,", "0.5/random,", "1/random,"] {
+                let rows = curves.lines().filter(|line| line.starts_with(mix));
+                let numbers = rows.map(|row| {
+                    let mut cells = row.split(',').skip(1).map(|cell| cell.parse::<f64>());
+                    [cells.next().unwrap().unwrap(), cells.next().unwrap().unwrap()]
+                });
+                let points: Vec<[f64; 2]> = numbers.collect();
+                let most = points.iter().map(|point| point[0]).fold(0.0, f64::max);
+                let idle_ns = points[0][1];
+                let name = format!("{card} {access} {mix} {points:?}");
+                if access == "storage" {
+                    assert!(most > 6.0 && (3000.0..6000.0).contains(&idle_ns), "{name}");
+                } else {
+                    assert!(most > 1.0 && idle_ns < 600.0, "{name}");
+                }
+            }
+        }
+    }
+}
+
+/// Loads and stores have the document, text and page of I/Os, and durable stores have their cost.
+#[test]
+fn loads_and_stores_are_simulated() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let times = ["--runtime", "200us", "--ramp-time", "20us"];
+    let of = |access: &str, more: &[&str]| {
+        let all = [&BOTH[..], &["--access", access], &times, more].concat();
+        document(&all)["points"].as_array().unwrap().clone()
+    };
+    let stores = of("memory", &["--rw", "randwrite"]);
+    let durable = of("memory", &["--rw", "randwrite", "--fsync", "1"]);
+    for (store, durable) in stores.iter().zip(&durable) {
+        assert_eq!((&store["access"], &store["bs_bytes"]), (&"memory".into(), &64.into()));
+        assert!(store["sync_us"].is_null() && durable["fsync"] == 1, "{durable}");
+        // A posted store waits for its own packet, a read-back for the round trip.
+        assert!(number(&store["clat_us"], "mean") < 0.12, "{store}");
+        let sync = number(&durable["sync_us"], "mean");
+        assert!(sync > 0.4, "{durable}");
+        // A store and its read-back follow each other.
+        let both = sync + number(&durable["clat_us"], "mean");
+        let rate = 1e-6 * number(durable, "iops");
+        assert!((rate * both - 1.0).abs() < 0.05, "{rate} {both}");
+        assert!(number(store, "iops") > 3.0 * number(durable, "iops"), "{store}");
+    }
+    // STT-MRAM is durable after the precharge, DRAM as soon as it is written.
+    let syncs = [0, 1].map(|card| number(&durable[card]["sync_us"], "mean"));
+    assert!(syncs[1] > syncs[0] + 0.02, "{syncs:?}");
+    let peer = of("peer", &["--rw", "randread", "--iodepth", "16"]);
+    for point in &peer {
+        assert_eq!((&point["access"], &point["bs_bytes"]), (&"peer".into(), &4096.into()));
+        let gbps = number(point, "bandwidth_gbps");
+        assert!(gbps > 6.0 && gbps < 7.88 * 256.0 / 276.0, "{point}");
+        assert_eq!(point["bound_by"], "link up");
+    }
+    let (record, page) = (path("bar.json"), path("bar.html"));
+    let load = ["--access", "memory", "--rw", "randwrite", "--fsync", "4"];
+    let outputs = ["-o", &record, "--report", &page];
+    let shown = text(&card(&[&BOTH[..], &load, &times, &outputs].concat()));
+    for part in ["randwrite, 64 B, memory access, fsync 4", "sync us", "sync (usec): min="] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    assert!(!shown.contains("slat (usec)"), "{shown}");
+    assert!(fs::read_to_string(&page).unwrap().contains(">sync us"), "no read-backs");
+    let rendered = path("bar.csv");
+    text(&interleaf(&["report", &record, "-o", &rendered]));
+    assert!(fs::read_to_string(&rendered).unwrap().contains(",memory,4,"));
+}
+
+/// The commands of the page run, in one folder and in their order.
+#[test]
+fn the_commands_of_the_page_run() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cards.md");
+    let page = fs::read_to_string(page).unwrap();
+    let blocks: Vec<&str> =
+        page.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    assert!(blocks.len() >= 5, "{} blocks", blocks.len());
+    let folder = tempfile::tempdir().unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_interleaf")).parent().unwrap();
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
+    for block in blocks.iter().filter(|block| !block.contains("--serve")) {
+        let mut shell = Command::new("bash");
+        shell.args(["-euo", "pipefail", "-c", block]).current_dir(folder.path());
+        let output = shell.env("PATH", &path).output().unwrap();
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{block}\n{message}");
+    }
+}

@@ -1,0 +1,94 @@
+//! The Python package: its tests (pytest), its types (mypy) and its lints (ruff), with the native
+//! module of this build. A tool that is not installed is skipped with a note, or is an error with
+//! `INTERLEAF_PYTHON=required`. The interpreter is that of `PYTHON`, or else `python3`; the tools,
+//! in the versions of `python/requirements-test.txt`, are modules of it.
+//! Distributed engines are tested by `tests/python-sweeps`.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    env,
+    ffi::OsString,
+    fs,
+    io::{self, Write as _},
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// The folder of the built command, with the libraries beside it.
+fn built() -> PathBuf {
+    Path::new(env!("CARGO_BIN_EXE_interleaf")).parent().unwrap().to_path_buf()
+}
+
+/// A folder with the package: links to its sources and to the native module.
+fn package() -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python");
+    let package = folder.join("interleaf");
+    fs::create_dir_all(&package).unwrap();
+    for entry in fs::read_dir(&package).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_symlink() {
+            fs::remove_file(path).unwrap();
+        }
+    }
+    for entry in fs::read_dir(root().join("python/interleaf")).unwrap() {
+        let entry = entry.unwrap();
+        if entry.path().is_file() {
+            symlink(entry.path(), package.join(entry.file_name())).unwrap();
+        }
+    }
+    let mut library = built().join("libinterleaf_python.so");
+    if !library.exists() {
+        library = built().join("deps/libinterleaf_python.so");
+    }
+    symlink(library, package.join("_core.abi3.so")).unwrap();
+    folder
+}
+
+fn interpreter() -> OsString {
+    env::var_os("PYTHON").unwrap_or_else(|| "python3".into())
+}
+
+/// Runs a module of the interpreter in the root of the tree; `needed` are modules that it imports.
+fn passes(needed: &[&str], arguments: &[&str]) {
+    let imports = format!("import {}", needed.join(", "));
+    let known = Command::new(interpreter()).args(["-c", &imports]).output();
+    if !known.as_ref().is_ok_and(|output| output.status.success()) {
+        let text = format!("not tested: python3 with {}: not installed\n", needed.join(", "));
+        let is_required = env::var("INTERLEAF_PYTHON").is_ok_and(|it| it == "required");
+        assert!(!is_required, "{text}");
+        io::stderr().write_all(text.as_bytes()).unwrap();
+        return;
+    }
+    let output = Command::new(interpreter())
+        .arg("-m")
+        .args(arguments)
+        .current_dir(root())
+        .env("PYTHONPATH", package())
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("MPLBACKEND", "agg")
+        .env("INTERLEAF_COMMAND", env!("CARGO_BIN_EXE_interleaf"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "python3 -m {}:\n{said}", arguments.join(" "));
+}
+
+#[test]
+fn the_package_and_the_command_agree() {
+    passes(&["numpy", "pytest"], &["pytest", "-p", "no:cacheprovider", "python/tests"]);
+}
+
+#[test]
+fn types_and_lints_hold() {
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mypy").display().to_string();
+    passes(&["mypy", "numpy"], &["mypy", "--cache-dir", &cache]);
+    passes(&["ruff"], &["ruff", "check", "--no-cache", "python", "packaging/build_wheel.py"]);
+    let format = ["ruff", "format", "--no-cache", "--check", "python", "packaging/build_wheel.py"];
+    passes(&["ruff"], &format);
+}
