@@ -9,13 +9,9 @@
 
 use divan::{Bencher, counter::ItemsCount};
 use interleaf_pager::{
-    advice::Advice,
-    cache::Settings,
-    kernel::uffd::FaultMode,
-    pager::Pager,
-    prefetch::Limits,
-    store::{FileStore, Options},
+    advice::Advice, cache::Settings, kernel::uffd::FaultMode, pager::Pager, prefetch::Limits,
 };
+use interleaf_store::{FileStore, Options};
 use std::{
     mem::zeroed,
     ptr,
