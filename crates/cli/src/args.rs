@@ -122,8 +122,8 @@ pub(crate) struct ShowArgs {
 }
 
 /// Shows the capabilities of this machine: available (yes), missing with the reason and a remedy
-/// (no), or unknown (?), and other programs that move pages (RIVAL). Changes nothing, except with
-/// --probe.
+/// (no), or unknown (?), and other programs that move pages (CONFLICT). Changes nothing, except
+/// with --probe.
 ///
 /// Examples:
 ///   interleaf doctor                           this machine, as far as this user may see it

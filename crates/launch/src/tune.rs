@@ -65,8 +65,8 @@ pub struct TuneOptions {
     pub platform: Option<String>,
     /// The most runs, not counting warm-up runs.
     pub runs: usize,
-    /// The least improvement that is worth different weights.
-    pub worth: Percent,
+    /// The least improvement for which other weights are chosen.
+    pub min_gain: Percent,
     /// The pattern of the metric in the output; `None` to compare run times.
     pub metric: Option<Regex>,
     /// True if a higher metric is better.
@@ -111,7 +111,7 @@ pub fn tune(options: &TuneOptions, root: &Root) -> Result<(TuneDocument, SearchE
         proposal: proposal.weights.clone(),
         only: (!options.weights.is_empty()).then(|| options.weights.clone()),
         runs: options.runs,
-        worth: options.worth.part(),
+        min_gain: options.min_gain.part(),
         noise: NOISE,
     };
     let mut document = TuneDocument::new(request(options), &search, &proposal.source);

@@ -52,7 +52,7 @@ impl MixError {
         let names: Vec<_> = NAMED.iter().map(|(name, ..)| *name).collect();
         format!(
             "write one of {} (reads and writes as MLC counts them), or a read share such as 0.62 \
-             or 0.62nt, with /random behind it for random order",
+             or 0.62nt, followed by /random for random order",
             names.join(", ")
         )
     }

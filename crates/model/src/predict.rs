@@ -94,11 +94,11 @@ pub struct Prediction {
     /// The best weights whose pages fit, as an index into `rows`; `None` when none fit.
     pub best: Option<usize>,
     /// The inputs of the prediction, each with the weakest provenance of its figures.
-    pub leans_on: Vec<(String, Provenance)>,
+    pub inputs: Vec<(String, Provenance)>,
 }
 
 impl Prediction {
-    fn new(threads: f64, rows: Vec<Row>, leans_on: Vec<(String, Provenance)>) -> Self {
+    fn new(threads: f64, rows: Vec<Row>, inputs: Vec<(String, Provenance)>) -> Self {
         let mut best: Option<usize> = None;
         for (at, row) in rows.iter().enumerate().filter(|(_, row)| row.too_small.is_none()) {
             // Among equals, the weights with the largest share on the first tier win.
@@ -111,14 +111,14 @@ impl Prediction {
                 best = Some(at);
             }
         }
-        Self { threads, rows, best, leans_on }
+        Self { threads, rows, best, inputs }
     }
 }
 
 /// Provenance of the tiers that `rows` use and of the constants of `platform`.
 fn platform_provenance(platform: &Platform, rows: &[Row]) -> Vec<(String, Provenance)> {
     let used = |tier: usize| rows.iter().any(|row| row.weights.as_slice()[tier] > 0);
-    let mut leans_on: Vec<_> = platform
+    let mut inputs: Vec<_> = platform
         .tiers
         .iter()
         .enumerate()
@@ -128,13 +128,13 @@ fn platform_provenance(platform: &Platform, rows: &[Row]) -> Vec<(String, Proven
             (format!("curves of {}", tier.name), weakest.unwrap_or(Provenance::Assumed))
         })
         .collect();
-    if leans_on.len() > 1 {
+    if inputs.len() > 1 {
         let streams = platform.interleaving.figure.provenance;
-        leans_on.push(("page streams".into(), streams));
+        inputs.push(("page streams".into(), streams));
         for coupling in &platform.couplings {
             let [from, to] = [coupling.from, coupling.to].map(|at| &platform.tiers[at].name);
-            leans_on.push((format!("coupling of {from} to {to}"), coupling.figure.provenance));
+            inputs.push((format!("coupling of {from} to {to}"), coupling.figure.provenance));
         }
     }
-    leans_on
+    inputs
 }

@@ -64,7 +64,7 @@ pub struct Search {
     /// The most runs.
     pub runs: usize,
     /// The least gain that counts, as a fraction: 0.02.
-    pub worth: f64,
+    pub min_gain: f64,
     /// The expected standard deviation of a run, as a fraction of its value.
     pub noise: f64,
 }
@@ -111,8 +111,8 @@ pub struct Finding {
     pub value: Estimate,
     /// The value of the first tier alone, divided by that of the best weights.
     pub speedup: Estimate,
-    /// True if the best weights gain at least [`Search::worth`] over the first tier alone, beyond
-    /// noise.
+    /// True if the best weights gain at least [`Search::min_gain`] over the first tier alone,
+    /// beyond noise.
     pub is_better: bool,
     /// The standard deviation of a run, as a fraction of its value.
     pub noise: f64,
@@ -205,7 +205,7 @@ impl Search {
         shares.extend(proposed.iter().map(|of| (1.0 - share) * part(of)));
         // Near a share the value changes at most in proportion to the distance, by the bounds of a
         // curve; this tolerance would be zero at a share of 0 or 1.
-        let near = (self.worth / 2.0 * share.min(1.0 - share)).max(NEAR_LEAST);
+        let near = (self.min_gain / 2.0 * share.min(1.0 - share)).max(NEAR_LEAST);
         let simple = |round: u16| {
             let parts = shares.iter().map(|share| libm::round(share * f64::from(round)) as u16);
             let weights = Weights::new(parts.collect()).ok()?;
@@ -285,7 +285,7 @@ impl<'a> Judged<'a> {
         let best = curve.least();
         let least_share = self.points.iter().map(|point| point.share).fold(1.0, f64::min);
         let reach = if least_share > LEAST_SHARE { REACH * least_share } else { 0.0 };
-        let enough = best * (1.0 - self.search.worth);
+        let enough = best * (1.0 - self.search.min_gain);
         let candidate = |step: u32| {
             let share = f64::from(step) / f64::from(STEPS);
             if share < reach || curve.bound(share) >= enough {
@@ -309,20 +309,20 @@ impl<'a> Judged<'a> {
         if let Some(once) = [self.best, self.first].into_iter().find(|at| runs(*at) == 1) {
             return Ok(once);
         }
-        let worth = libm::log1p(self.search.worth);
+        let min_gain = libm::log1p(self.search.min_gain);
         let gain = self.behind(self.first);
         // Half of the interval that all remaining runs would give.
         let most = self
             .noise
             .half(runs(self.best) + self.left.div_ceil(2), runs(self.first) + self.left / 2);
-        let futile = gain < worth && most > worth;
+        let futile = gain < min_gain && most > min_gain;
         if self.best != self.first {
             let half = self.half(self.first);
-            if gain - half <= 0.0 && gain + half >= worth {
+            if gain - half <= 0.0 && gain + half >= min_gain {
                 return if futile { Err(Stop::Noise) } else { Ok(fewer(self.best, self.first)) };
             }
         }
-        let doubt = |at: &usize| self.half(*at) - self.behind(*at) - worth;
+        let doubt = |at: &usize| self.half(*at) - self.behind(*at) - min_gain;
         let rivals = (0..self.points.len()).filter(|at| *at != self.best && doubt(at) > 0.0);
         match rivals.max_by(|a, b| doubt(a).total_cmp(&doubt(b))) {
             Some(_) if futile => Err(Stop::Noise),
@@ -350,7 +350,7 @@ impl<'a> Judged<'a> {
             low: libm::exp(log - half),
             high: libm::exp(log + half),
         };
-        let is_better = gain > libm::log1p(self.search.worth) && gain > half;
+        let is_better = gain > libm::log1p(self.search.min_gain) && gain > half;
         Finding {
             best: best.weights.clone(),
             value: around(best.mean(), self.noise.half_of_one(best.logs.len())),

@@ -52,7 +52,7 @@ impl Noise {
 
 fn search(proposal: &str) -> Search {
     let proposal = proposal.parse().expect("these are weights");
-    Search { proposal, only: None, runs: 8, worth: 0.02, noise: 0.01 }
+    Search { proposal, only: None, runs: 8, min_gain: 0.02, noise: 0.01 }
 }
 
 /// Runs a search to its end: the result, and the runs.

@@ -119,7 +119,7 @@ impl PredictDocument {
                 }
             }),
             load_curve: load_curve.iter().map(LoadPointDocument::new).collect(),
-            provenance: ProvenanceDocument::new(&prediction.leans_on),
+            provenance: ProvenanceDocument::new(&prediction.inputs),
         }
     }
 

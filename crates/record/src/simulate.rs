@@ -376,7 +376,7 @@ impl WorkloadDocument {
 /// The provenance of the inputs of the simulation.
 fn input_provenance(scenario: &Scenario) -> Vec<(String, Provenance)> {
     let platform = &scenario.platform;
-    let mut leans_on: Vec<(String, Provenance)> = platform
+    let mut inputs: Vec<(String, Provenance)> = platform
         .tiers
         .iter()
         .map(|tier| {
@@ -384,14 +384,14 @@ fn input_provenance(scenario: &Scenario) -> Vec<(String, Provenance)> {
             (format!("curves of {}", tier.name), weakest.unwrap_or(Provenance::Assumed))
         })
         .collect();
-    leans_on.push(("page streams".into(), platform.interleaving.figure.provenance));
+    inputs.push(("page streams".into(), platform.interleaving.figure.provenance));
     for input in ["footprints", "migration rate and stall", "counter noise"] {
-        leans_on.push((input.into(), Provenance::Assumed));
+        inputs.push((input.into(), Provenance::Assumed));
     }
     if let Some(power) = &platform.power {
-        leans_on.push(("power".into(), power.figure.provenance));
+        inputs.push(("power".into(), power.figure.provenance));
     }
-    leans_on
+    inputs
 }
 
 fn notes(scenario: &Scenario) -> Vec<String> {

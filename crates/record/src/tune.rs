@@ -26,7 +26,8 @@ pub struct TuneDocument {
     pub metric: Option<String>,
     pub higher_is_better: bool,
     /// The least relative gain that counts as better.
-    pub worth: f64,
+    #[serde(rename = "worth")]
+    pub min_gain: f64,
     pub runs_max: usize,
     pub warm_up: usize,
     pub proposal: ProposalDocument,
@@ -37,7 +38,7 @@ pub struct TuneDocument {
     pub runs: Vec<TrialDocument>,
     /// The best weights so far; null before the first run.
     pub best: Option<TuneBest>,
-    /// True if the best weights gain at least `worth` over the first tier alone, beyond noise.
+    /// True if the best weights gain at least `min_gain` over the first tier alone, beyond noise.
     pub is_better: bool,
     /// Relative standard deviation of a run.
     pub noise: Option<f64>,
@@ -55,7 +56,7 @@ pub enum TuneStop {
     /// Nothing was run.
     #[serde(rename = "dry run")]
     DryRun,
-    /// No other weights are better by `worth`.
+    /// No other weights are better by `min_gain`.
     Settled,
     /// More runs would not tell the differences from noise.
     Noise,
@@ -206,7 +207,7 @@ impl TuneDocument {
             command: request.command,
             metric: request.metric,
             higher_is_better: request.higher_is_better,
-            worth: search.worth,
+            min_gain: search.min_gain,
             runs_max: search.runs,
             warm_up: request.warm_up,
             proposal: ProposalDocument {
@@ -263,12 +264,12 @@ impl TuneDocument {
     /// Sets the final result and the reason to stop.
     pub fn finish(&mut self, finding: &Finding) {
         self.update(Some(finding));
-        let worth = 100.0 * self.worth;
+        let min_gain = 100.0 * self.min_gain;
         match finding.stop {
             Stop::Settled => {
                 self.stop(
                     TuneStop::Settled,
-                    format!("no other weights are better by {worth} % or more"),
+                    format!("no other weights are better by {min_gain} % or more"),
                 );
             }
             Stop::Noise => {

@@ -81,14 +81,14 @@ pub fn doctor(document: &DoctorDocument) -> String {
     let mut text = String::new();
     for capability in &document.capabilities {
         let mark = match capability.status {
-            CapabilityStatus::Present => "yes  ",
-            CapabilityStatus::Missing => "no   ",
-            CapabilityStatus::Unknown => "?    ",
-            CapabilityStatus::Rival => "RIVAL",
+            CapabilityStatus::Present => "yes",
+            CapabilityStatus::Missing => "no",
+            CapabilityStatus::Unknown => "?",
+            CapabilityStatus::Rival => "CONFLICT",
         };
-        text += &format!("{mark}  {:<26}{}\n", capability.name, capability.what);
+        text += &format!("{mark:<10}{:<26}{}\n", capability.name, capability.what);
         if let Some(hint) = &capability.remedy {
-            text += &format!("{:33}{hint}\n", "");
+            text += &format!("{:36}{hint}\n", "");
         }
     }
     text

@@ -208,7 +208,7 @@ pub fn provenance(document: &PredictDocument) -> String {
     let lists = lists.iter().filter(|(_, list)| !list.is_empty());
     let lists: Vec<String> =
         lists.map(|(word, list)| format!("{word}: {}", list.join(", "))).collect();
-    format!("leans on {}", lists.join("; "))
+    format!("inputs: {}", lists.join("; "))
 }
 
 fn load_table(document: &PredictDocument) -> Table {

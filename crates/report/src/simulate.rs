@@ -178,8 +178,8 @@ fn workloads(document: &SimulateDocument) -> Table {
         "speed-up",
         "best static",
         "s",
-        "behind it",
-        "to the end",
+        "slowdown",
+        "slowdown over all",
         "kJ a run",
     ]);
     for workload in &document.workloads {
@@ -214,7 +214,7 @@ fn comparison(document: &SimulateDocument) -> Table {
         "workload",
         "s",
         "speed-up",
-        "behind best",
+        "slowdown",
         "settled s",
         "weights",
         "moved GB",

@@ -99,7 +99,7 @@ fn table(document: &TuneDocument) -> Table {
 
 /// The best weights with their speed-up and its uncertainty, or that no weights are better.
 fn conclusion(document: &TuneDocument, best: &TuneBest) -> String {
-    let (name, worth) = (weights_text(&best.weights), 100.0 * document.worth);
+    let (name, min_gain) = (weights_text(&best.weights), 100.0 * document.min_gain);
     let around = (best.speedup_high - best.speedup_low) / 2.0;
     let stopped_early = matches!(document.stopped, TuneStop::Signal | TuneStop::Failed);
     let so_far = if stopped_early { "so far, " } else { "" };
@@ -116,6 +116,6 @@ fn conclusion(document: &TuneDocument, best: &TuneBest) -> String {
         String::new()
     };
     format!(
-        "{so_far}no weights are better than all on the first tier by more than {worth} %{seen}\n"
+        "{so_far}no weights are better than all on the first tier by more than {min_gain} %{seen}\n"
     )
 }

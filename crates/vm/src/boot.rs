@@ -17,6 +17,7 @@ use crate::{
     initramfs::Initramfs,
     kernel::{Kernel, Series},
     outcome::{Outcome, Record},
+    program,
     qemu::Unpacked,
     topology::Topology,
 };
@@ -66,7 +67,8 @@ pub struct Boot<'a> {
     pub topology: &'a Topology,
     /// The guest program, as [`crate::program::build`] builds it from `interleaf-guest`.
     pub guest: &'a Path,
-    /// Other static programs, by name in the guest's `/bin`. Default: none.
+    /// Other programs, by name in the guest's `/bin`, which get the shared libraries that they are
+    /// linked with. Default: none.
     pub programs: Vec<(&'a str, &'a Path)>,
     /// Other text files, by path in the guest. Default: none.
     pub files: Vec<(String, PathBuf)>,
@@ -178,6 +180,9 @@ impl<'a> Boot<'a> {
         }
         for (name, file) in &self.programs {
             initramfs.program(&format!("/bin/{name}"), file)?;
+            for library in program::libraries(file)? {
+                initramfs.program(&library, Path::new(&library))?;
+            }
         }
         for (path, file) in &self.files {
             initramfs.text(path, &fs::read_to_string(file)?);

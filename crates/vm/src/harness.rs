@@ -158,10 +158,14 @@ pub fn guest() -> &'static PathBuf {
     GUEST.get_or_init(|| built("interleaf-guest", "guest"))
 }
 
-/// Path of the program `interleaf`, built once.
+/// Path of the program `interleaf`: that of `INTERLEAF_GUEST_PROGRAM` in the environment, or else
+/// a static one, built once.
 fn interleaf() -> &'static PathBuf {
     static INTERLEAF: OnceLock<PathBuf> = OnceLock::new();
-    INTERLEAF.get_or_init(|| built("interleaf", "interleaf"))
+    INTERLEAF.get_or_init(|| match env::var_os("INTERLEAF_GUEST_PROGRAM") {
+        Some(path) => path.into(),
+        None => built("interleaf", "interleaf"),
+    })
 }
 
 fn built(package: &str, program: &str) -> PathBuf {

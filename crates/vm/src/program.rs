@@ -1,7 +1,6 @@
-//! Static programs for the guest, which has no shared libraries.
-//!
-//! Cargo links the C library into them, and builds in a separate target folder because the flags
-//! differ from those of the tests. Later builds find the programs up to date.
+//! Programs for the guest. Those built here are static: Cargo links the C library into them, and
+//! builds in a separate target folder because the flags differ from those of the tests. Later
+//! builds find the programs up to date. Other programs bring the shared libraries of the host.
 
 use std::{
     env, io,
@@ -70,4 +69,16 @@ pub fn build(package: &str, program: &str, folder: &Path) -> io::Result<PathBuf>
         return Err(io::Error::other(format!("cargo build of {program}: {message}")));
     }
     Ok(folder.join(target).join(PROFILE).join(program))
+}
+
+/// The paths of the shared libraries with which a program of this host is linked, its loader
+/// included; none if it is static.
+///
+/// # Errors
+///
+/// `ldd` cannot be started.
+pub fn libraries(program: &Path) -> io::Result<Vec<String>> {
+    let output = Command::new("ldd").arg(program).output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.split_whitespace().filter(|word| word.starts_with('/')).map(Into::into).collect())
 }

@@ -13,13 +13,13 @@ use std::{ffi::OsString, path::PathBuf};
 /// first tier, then with weights proposed by rated bandwidths or curves, then with weights that may
 /// be better still. Runs are repeated until differences can be told from noise. Kernel settings are
 /// restored after each run. Exit status 1: no weights are better than all pages on the first tier
-/// by more than --worth.
+/// by more than --min-gain.
 ///
 /// With more than two tiers, the tiers after the first divide the rest in the proposed ratio.
 ///
 /// Examples:
 ///   interleaf tune -- ./solver input.dat
-///   interleaf tune --warm-up 1 --runs 12 --worth 1% -o tune.json -- ./solver input.dat
+///   interleaf tune --warm-up 1 --runs 12 --min-gain 1% -o tune.json -- ./solver input.dat
 ///   interleaf tune --metric 'Triad: +([0-9.]+)' --higher-is-better -- ./stream
 ///   interleaf tune --weights 3:1,2:1,1:1 --nodes 0,2 -- ./solver input.dat
 ///   interleaf tune --platform xeon6-cz122 --dry-run -- ./solver input.dat
@@ -49,8 +49,14 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "N", value_parser = runs, default_value = "8")]
     pub(crate) runs: usize,
     /// Smallest improvement that makes weights worthwhile
-    #[arg(long, value_name = "PERCENT", value_parser = worth, default_value = "2%")]
-    pub(crate) worth: Percent,
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        alias = "worth",
+        value_parser = min_gain,
+        default_value = "2%"
+    )]
+    pub(crate) min_gain: Percent,
     /// Compare a number that the command prints: the first group of the last match of this pattern
     /// [default: the runtime of the command]
     #[arg(long, value_name = "REGEX", value_parser = metric)]
@@ -91,10 +97,10 @@ fn warm_up(text: &str) -> Result<usize, String> {
     runs.ok_or_else(|| "it is no whole number from 0 to 100: write one such as 1".into())
 }
 
-fn worth(text: &str) -> Result<Percent, String> {
-    let worth: Percent = quantity(text, "2%")?;
-    if (0.001..=0.5).contains(&worth.part()) {
-        return Ok(worth);
+fn min_gain(text: &str) -> Result<Percent, String> {
+    let min_gain: Percent = quantity(text, "2%")?;
+    if (0.001..=0.5).contains(&min_gain.part()) {
+        return Ok(min_gain);
     }
     Err(format!("{text} is not between 0.1% and 50%: write a percentage such as 2%"))
 }

@@ -35,7 +35,7 @@ fn options(args: &TuneArgs) -> TuneOptions {
         nodes: args.nodes.clone(),
         platform: args.platform.clone(),
         runs: args.runs,
-        worth: args.worth,
+        min_gain: args.min_gain,
         metric: args.metric.clone(),
         higher_is_better: args.higher_is_better,
         warm_up: args.warm_up,

@@ -129,8 +129,8 @@ impl MixLoadAt<'_> {
 
     /// Combines `rows`, in this order, into a prediction.
     pub fn prediction(&self, rows: Vec<Row>) -> Prediction {
-        let leans_on = platform_provenance(self.platform, &rows);
-        Prediction::new(self.load.threads, rows, leans_on)
+        let inputs = platform_provenance(self.platform, &rows);
+        Prediction::new(self.load.threads, rows, inputs)
     }
 }
 

@@ -88,16 +88,16 @@ impl<'a> Forecast<'a> {
     }
 
     fn prediction(&self, threads: f64, rows: Vec<Row>) -> Prediction {
-        let mut leans_on = platform_provenance(self.platform, &rows);
-        leans_on.push((format!("demand of {}", self.demand.name), self.demand.figure.provenance));
+        let mut inputs = platform_provenance(self.platform, &rows);
+        inputs.push((format!("demand of {}", self.demand.name), self.demand.figure.provenance));
         let (low, high) = self.demand.read_share_range;
         if high > low {
-            leans_on.push(("read share of the traffic".into(), Provenance::Assumed));
+            inputs.push(("read share of the traffic".into(), Provenance::Assumed));
         }
         if self.demand.outstanding_lines_per_thread.is_some() {
-            leans_on.push(("lines outstanding".into(), Provenance::Assumed));
+            inputs.push(("lines outstanding".into(), Provenance::Assumed));
         }
-        Prediction::new(threads, rows, leans_on)
+        Prediction::new(threads, rows, inputs)
     }
 
     fn row(&self, local: &Local, weights: &Weights) -> Row {

@@ -76,7 +76,7 @@ fn ratio(id: &str, title: &str, experiment: &Experiment) -> Result<Figure, Failu
         y_label: "on DRAM, %".into(),
         categories: vec![],
         series,
-        caption: "Each point is a decision; it says why where the mouse points.".into(),
+        caption: "Each point is a decision; hover over it to read its reason.".into(),
     })
 }
 
