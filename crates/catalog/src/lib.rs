@@ -153,7 +153,8 @@ pub fn drive_names() -> Vec<String> {
 
 /// Returns the built-in drive with this name, the drive of a card, or the drive in this file.
 pub fn drive(name: &str) -> Result<Drive, Failure> {
-    let known = drive_names().join(", ");
+    let names = drive_names();
+    let known = names.join(", ");
     let of_drive = |why: DriveError| {
         Failure::new(why.to_string(), format!("see devices/drives, which has {known}"))
     };
@@ -163,7 +164,7 @@ pub fn drive(name: &str) -> Result<Drive, Failure> {
     if let Ok(card) = card::by_name(name) {
         return card_drive(&card);
     }
-    let hint = format!("name a drive file, or one of {known}");
+    let hint = format!("{}name a drive file, or one of {known}", suggestion(name, &names));
     Drive::parse(name, &text(Path::new(name), &hint)?).map_err(of_drive)
 }
 

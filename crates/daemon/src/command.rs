@@ -124,7 +124,7 @@ fn config(options: &SteerOptions, command: &[String]) -> Result<Config, Failure>
 fn prepare(config: &Config, root: &Root) -> Result<Setup, Failure> {
     let mut setup = Setup::read(config, root)?;
     if let Some(warning) = setup.ignored_ratings() {
-        output::message(&format!("interleaf: {warning}"));
+        output::message(&format!("interleaf: warning: {warning}"));
     }
     setup.scope = Scope::Processes(vec![]);
     setup.choice(config)?;

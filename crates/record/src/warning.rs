@@ -160,7 +160,7 @@ impl Warning {
                 "the firmware does not rate the bandwidth of nodes {nodes}: all count as alike"
             ),
             Self::ImplausibleRatings { figures } => format!(
-                "warning: ratings of the firmware (HMAT or CDAT) that no memory has count as \
+                "ratings of the firmware (HMAT or CDAT) that no memory has count as \
                  unrated: {figures}"
             ),
         }

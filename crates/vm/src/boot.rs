@@ -37,10 +37,12 @@ const ACCELERATOR: &str = "tcg,thread=single";
 /// crashed, most in `kmalloc`.
 const PROCESSOR: &str = "qemu64,-cx16";
 
-/// The guest's clock counts executed instructions, 2 ns each (`shift=1`, about the speed of an
-/// emulated processor), and skips idle time. Load on the host therefore changes no duration in the
-/// guest, and a guest that sleeps costs nothing.
-const VIRTUAL_CLOCK: &[&str] = &["-icount", "shift=1,sleep=off", "-rtc", "clock=vm"];
+/// The guest's clock counts executed instructions and skips idle time. Load on the host therefore
+/// changes no duration in the guest, and a guest that sleeps costs nothing. An instruction takes
+/// 2^`shift` ns.
+fn virtual_clock(shift: u32) -> [String; 4] {
+    ["-icount".into(), format!("shift={shift},sleep=off"), "-rtc".into(), "clock=vm".into()]
+}
 
 /// A kernel that waits for ever for its second processor when the clock counts instructions.
 const HOST_CLOCK: Series = Series::Of(6, 1);
@@ -85,6 +87,10 @@ pub struct Boot<'a> {
     /// The plugin `interleaf-qemu-clock`, with which the device follows the guest's clock, which
     /// then counts instructions. Default: none.
     pub clock: Option<&'a Path>,
+    /// An instruction takes 2^`clock_shift` ns of the guest's clock. Where programs compute all the
+    /// time, a larger shift makes an emulated minute shorter. Default: 1, about the speed of an
+    /// emulated processor.
+    pub clock_shift: u32,
     /// A folder whose files, all as programs, are at the same paths in the guest. Default: none.
     pub root: Option<PathBuf>,
     /// Kernel modules, by name in the guest's `/modules`. Default: none.
@@ -111,6 +117,7 @@ impl<'a> Boot<'a> {
             limit: LIMIT,
             device: None,
             clock: None,
+            clock_shift: 1,
             root: None,
             modules: vec![],
             until: None,
@@ -227,7 +234,12 @@ impl<'a> Boot<'a> {
             .arg("-serial")
             .arg(format!("file:{}", folder.join("console").display()))
             .args(["-chardev", "stdio,id=guest,signal=off", "-serial", "chardev:guest"])
-            .args(if self.has_virtual_clock() { VIRTUAL_CLOCK } else { &[] })
+            .args(
+                self.has_virtual_clock()
+                    .then(|| virtual_clock(self.clock_shift))
+                    .into_iter()
+                    .flatten(),
+            )
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

@@ -28,7 +28,7 @@ pub fn guest_record(series: Series, topology: &str, steps: &str) -> Option<Recor
     guest_record_changed(series, topology, steps, &|_| {})
 }
 
-/// As [`guest_record`], with additional text files, by path in the guest.
+/// As [`guest_record_changed`], with additional text files, by path in the guest.
 ///
 /// # Panics
 ///
@@ -39,6 +39,7 @@ pub fn guest_record_with_files(
     topology: &str,
     steps: &str,
     texts: &[(&str, String)],
+    change: &dyn Fn(&mut Boot<'_>),
 ) -> Option<Record> {
     let folder = tempfile::tempdir().unwrap_or_else(|why| panic!("{why}"));
     let written = texts.iter().enumerate().map(|(at, (path, text))| {
@@ -47,7 +48,10 @@ pub fn guest_record_with_files(
         ((*path).to_string(), file)
     });
     let files: Vec<_> = written.collect();
-    guest_record_changed(series, topology, steps, &|boot| boot.files.extend(files.iter().cloned()))
+    guest_record_changed(series, topology, steps, &|boot| {
+        boot.files.extend(files.iter().cloned());
+        change(boot);
+    })
 }
 
 /// As [`guest_record`], for a boot that `change` has modified, for example with files or flags.
