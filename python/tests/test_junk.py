@@ -189,12 +189,13 @@ def test_several_arguments_take_junk(name):
         accepted(call, {**good, **{argument: generator.choice(JUNK) for argument in names}})
 
 
-def test_junk_of_sweeps(tmp_path):
+def test_junk_of_sweeps(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     pytest.importorskip("pyarrow")
     good = {"function": "predict", "design": [{"mix": "R"}], "platform": X, "weights": "3:1"}
     for argument in ("function", "design", "engine", "workers", "output", "batch", "progress"):
         for junk in JUNK:
-            if junk in ("é" * 300, "a\0b", "R", "3:1", "2ms") and argument == "output":
+            if argument == "output" and isinstance(junk, str) and junk == "/":
                 continue
             accepted(interleaf.sweep, {**good, "output": tmp_path, argument: junk})
 
