@@ -18,7 +18,6 @@ from pathlib import Path
 
 import maturin
 from maturin import (
-    build_sdist,
     get_requires_for_build_editable,
     get_requires_for_build_sdist,
     get_requires_for_build_wheel,
@@ -48,7 +47,9 @@ FILES = {
 def collect() -> None:
     """Build the command and the libraries, and put them into the data of the wheel."""
     target = os.environ.get("INTERLEAF_TARGET", "")
-    command = ["cargo", "zigbuild" if "." in target else "build", "--release", "--locked"]
+    command = ["cargo", "zigbuild" if "." in target else "build", "--release"]
+    # A source distribution has no benchmarks: its lock file loses them, and changes nothing else.
+    command += [] if (ROOT / "PKG-INFO").exists() else ["--locked"]
     command += ["--target", target] if target else []
     for package in PACKAGES:
         command += ["--package", package]
@@ -69,6 +70,13 @@ def build_wheel(
     """Build the wheel."""
     collect()
     return maturin.build_wheel(wheel_directory, config_settings, metadata_directory)
+
+
+def build_sdist(sdist_directory: str, config_settings: dict[str, object] | None = None) -> str:
+    """Build the source distribution, which has no data of a wheel."""
+    # Maturin wants the folder of the data to exist.
+    DATA.mkdir(parents=True, exist_ok=True)
+    return maturin.build_sdist(sdist_directory, config_settings)
 
 
 def build_editable(

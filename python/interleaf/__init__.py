@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from . import _core, plot, simulate
 from ._balance import Balance, BalancePeriod
-from ._design import Design, Range, cases, grid, latin_hypercube
+from ._design import Design, Range, cases, grid, latin_hypercube, read_design
 from ._design import random as random_design
 from ._errors import InputError, InputTypeError
 from ._memory import ExtendedArray, ExtendedMemory, ExtendedMemoryError, extended_array
@@ -74,6 +74,7 @@ __all__ = [
     "predict",
     "random_design",
     "read",
+    "read_design",
     "reproduce",
     "simulate",
     "sweep",

@@ -10,10 +10,14 @@ from dataclasses import dataclass, fields
 from types import TracebackType
 
 from ._errors import InputError
+from ._options import number, path_of
 from ._records import _immutable
 
 #: The socket of a daemon without another setting.
 SOCKET = "/run/interleaf/balance.sock"
+
+#: The longest wait for a period, s: a year.
+TIMEOUT_MAX_S = 366 * 86400.0
 
 #: The longest line, bytes: as for the monitor of the command.
 LINE_MAX = 1 << 16
@@ -56,16 +60,20 @@ class Balance:
     def __init__(
         self, path: str | os.PathLike[str] = SOCKET, *, timeout_s: float | None = None
     ) -> None:
+        name = path_of("path", path)
+        if timeout_s is not None and not 0 < number("timeout_s", timeout_s) <= TIMEOUT_MAX_S:
+            hint = f"give seconds above 0 and at most {TIMEOUT_MAX_S:.0f}"
+            raise InputError(f"timeout_s = {timeout_s}", hint)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(timeout_s)
         try:
-            self._socket.connect(os.fspath(path))
+            self._socket.connect(name)
         except PermissionError:
             self._socket.close()
             raise InputError(
                 f"{path}: only the user who runs the daemon may watch it", "watch as that user"
             ) from None
-        except OSError as why:
+        except (OSError, ValueError) as why:
             self._socket.close()
             hint = "start it with `interleaf balance`, or name its socket"
             raise InputError(f"{path}: no daemon is there to be watched: {why}", hint) from None

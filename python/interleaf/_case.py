@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import os
+import pickle
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from types import CodeType
 
 from . import _core, simulate
 from ._errors import InputError, InputTypeError
@@ -20,6 +23,9 @@ Row = dict[str, str | float | None]
 #: A function of a sweep: it returns a record, or a row of numbers and texts.
 Target = Callable[..., object]
 
+#: Of classes, functions and objects: an address in memory, or no more than the name.
+_DEFAULT_REPR = (object.__repr__, type.__repr__, type(lambda: None).__repr__)
+
 #: The functions that a sweep can name.
 TARGETS: dict[str, Target] = {
     "predict": predict,
@@ -32,7 +38,7 @@ TARGETS: dict[str, Target] = {
 _PLATFORM = "platform"
 
 
-def target_of(given: str | Target) -> Target:
+def target_of(given: object) -> Target:
     """Return the function of a name such as ``simulate.machine``, or the function itself."""
     if isinstance(given, str):
         if given not in TARGETS:
@@ -68,25 +74,63 @@ def _digest(kind: str, value: object) -> str:
 
 def content_hash(target: Target, arguments: Mapping[str, object]) -> str:
     """Return the hash of a case: of the function, the version, and all that its arguments name."""
-    parts: list[list[str]] = [[label_of(target), _core.VERSION]]
+    own = "" if target in TARGETS.values() else code_hash(target)
+    parts: list[list[str]] = [[label_of(target), _core.VERSION, own]]
     for name in sorted(arguments):
         value = arguments[name]
         if value is None:
             continue
         shown = argument_text(name, value)
         try:
-            digest = _digest(name, value)
+            digest = code_hash(value) if _is_own(value) else _digest(name, value)
         except (InputError, TypeError):
             digest = ""
         parts.append([name, shown, digest])
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
+def _is_own(value: object) -> bool:
+    """Return whether a value is a class, a function, or an object such as a policy."""
+    return isinstance(value, type) or callable(value) or hasattr(value, "decide")
+
+
+def code_hash(value: object) -> str:
+    """Return a hash of a function, a class, or an object: of its code and its state.
+
+    The state is that of its pickle: an object that has none counts by its code only.
+    """
+    kind = value if isinstance(value, type) or inspect.isroutine(value) else type(value)
+    found = hashlib.sha256(_code(kind).encode())
+    if kind is not value:
+        try:
+            found.update(pickle.dumps(value, protocol=4))
+        except Exception:
+            found.update(b"no pickle")
+    return found.hexdigest()
+
+
+@lru_cache(maxsize=256)
+def _code(kind: object) -> str:
+    try:
+        return inspect.getsource(kind)  # type: ignore[arg-type]
+    except (OSError, TypeError):
+        own = [kind, *(vars(kind).values() if isinstance(kind, type) else ())]
+        codes = (getattr(item, "__code__", None) for item in own)
+        return "".join(_instructions(code) for code in codes if isinstance(code, CodeType))
+
+
+def _instructions(code: CodeType) -> str:
+    constants = (
+        _instructions(item) if isinstance(item, CodeType) else repr(item) for item in code.co_consts
+    )
+    return f"{code.co_code.hex()}{code.co_names}({','.join(constants)})"
+
+
 def argument_text(name: str, value: object) -> str:
     """Return an argument as the text of its column."""
     if isinstance(value, os.PathLike):
         return str(os.fspath(value))
-    if isinstance(value, type) or callable(value):
+    if _is_own(value) and type(value).__repr__ in _DEFAULT_REPR:
         return str(getattr(value, "__qualname__", type(value).__name__))
     try:
         return text(name, value)

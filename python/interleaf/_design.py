@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from . import _core
 from ._errors import InputError, InputTypeError
+from ._options import items, number, path_of, whole, word
+
+#: Arguments of a sweep file that are whole numbers.
+_WHOLE = ("threads", "seed", "page_groups")
 
 #: The most cases of a design.
 CASES_MAX = 10_000_000
@@ -36,7 +42,15 @@ class Range:
     whole: bool = False
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+        for name in ("low", "high"):
+            value = getattr(self, name)
+            number(f"{name} of a range", value)
+        word("unit of a range", self.unit)
+        if self.whole and math.ceil(self.low) > math.floor(self.high):
+            raise InputError(
+                f"there is no whole number from {self.low} to {self.high}", "widen the range"
+            )
+        if not self.low < self.high:
             raise InputError(f"a range from {self.low} to {self.high}", "give low < high")
         if self.log and self.low <= 0:
             raise InputError(f"a logarithmic range from {self.low}", "give a low end above 0")
@@ -65,6 +79,15 @@ class Design:
 
     names: tuple[str, ...]
     rows: tuple[tuple[object, ...], ...]
+
+    def __post_init__(self) -> None:
+        hint = "give names, and a row of values for each case"
+        names = tuple(word("names", name) for name in items("names", self.names, hint))
+        rows = tuple(tuple(items("rows", row, hint)) for row in items("rows", self.rows, hint))
+        if any(len(row) != len(names) for row in rows):
+            raise InputError(f"a row has not {len(names)} values", hint)
+        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "rows", rows)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -95,7 +118,10 @@ def cases(given: Iterable[Mapping[str, object]]) -> Design:
     Raises:
         InputTypeError: A case is not a mapping of names to values.
     """
-    listed = list(given)
+    hint = "give a design, or a list of dictionaries"
+    if isinstance(given, Mapping):
+        raise InputTypeError("design is one case", hint)
+    listed = items("design", given, hint)
     names: dict[str, None] = {}
     for at, case in enumerate(listed):
         if not isinstance(case, Mapping):
@@ -107,13 +133,37 @@ def cases(given: Iterable[Mapping[str, object]]) -> Design:
     return Design(tuple(names), rows)
 
 
+def read_design(path: str | os.PathLike[str]) -> Design:
+    """Read the cases of a sweep file, as ``interleaf simulate machine --sweep`` simulates them.
+
+    The design is for ``simulate.machine``; docs/simulate.md describes the file.
+
+    Args:
+        path: A TOML file with the schema ``interleaf.sweep/1``.
+
+    Returns:
+        Every combination of the lists, in the order of the command; equal to :func:`grid` of the
+        same lists.
+
+    Raises:
+        InputError: The file cannot be read, or a field of it is invalid.
+    """
+    columns = _core.read_sweep(path_of("sweep", path))
+    names = tuple(name for name, _ in columns)
+    values = [
+        [int(text) if text is not None and name in _WHOLE else text for text in texts]
+        for name, texts in columns
+    ]
+    return Design(names, tuple(zip(*values, strict=True)))
+
+
 def random(count: int, *, design_seed: int = 1, **ranges: object) -> Design:
     """Return ``count`` cases with independent uniform values of lists and ranges.
 
     ``design_seed`` is the seed of the design; ``seed`` is an argument like any other.
     """
     _check_count(count)
-    parts = np.random.default_rng(design_seed).random((count, len(ranges)))
+    parts = np.random.default_rng(_design_seed(design_seed)).random((count, len(ranges)))
     return _at(parts, ranges)
 
 
@@ -125,7 +175,7 @@ def latin_hypercube(count: int, *, design_seed: int = 1, **ranges: object) -> De
     like any other.
     """
     _check_count(count)
-    generator = np.random.default_rng(design_seed)
+    generator = np.random.default_rng(_design_seed(design_seed))
     strata = [generator.permutation(count) for _ in ranges]
     offsets = generator.random((count, len(ranges)))
     parts = (np.stack(strata, axis=1) + offsets) / count if ranges else offsets
@@ -151,12 +201,19 @@ def _list(name: str, given: object) -> Sequence[object]:
         raise InputTypeError(f"{name} is a range", "give a list, or a random design")
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
         return (given,)
-    values = tuple(given)
+    values = tuple(itertools.islice(given, CASES_MAX + 1))
+    _check_count(max(len(values), 1))
     if not values:
         raise InputError(f"{name} is an empty list", "give at least one value")
     return values
 
 
+def _design_seed(seed: object) -> int:
+    if whole("design_seed", seed) < 0:
+        raise InputError(f"design_seed = {seed!r}", "give a whole number from 0")
+    return whole("design_seed", seed)
+
+
 def _check_count(count: int) -> None:
-    if not 1 <= count <= CASES_MAX:
+    if not 1 <= whole("count", count) <= CASES_MAX:
         raise InputError(f"the design has {count} cases", f"give 1 to {CASES_MAX}")

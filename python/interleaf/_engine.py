@@ -12,6 +12,7 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExec
 from typing import Any, Protocol
 
 from ._errors import InputError, InputTypeError
+from ._options import whole
 
 #: Seconds between two looks for signals and progress while no batch ends.
 WAIT_S = 0.5
@@ -137,7 +138,7 @@ def engine_of(engine: object, workers: int | None) -> Engine:
     Raises:
         InputError: There is no engine of that name, or ``workers`` is below 1.
     """
-    if workers is not None and (not isinstance(workers, int) or workers < 1):
+    if workers is not None and whole("workers", workers) < 1:
         raise InputError(f"workers = {workers!r}", "give a whole number from 1")
     slots = workers or len(os.sched_getaffinity(0))
     if isinstance(engine, Executor):

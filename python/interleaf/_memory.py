@@ -20,14 +20,21 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ._errors import InputError, InputTypeError
+from ._options import items, path_of, whole
 
 LIBRARY = "libinterleaf_memory.so"
 
 #: The names of hints, with their numbers in ``interleaf.h``.
 ADVICE = {"normal": 0, "random": 1, "sequential": 2, "will_need": 3, "done_with": 4}
 
+#: The address space of a process, bytes.
+BYTES_MAX = 1 << 47
+
 _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _UNITS |= {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+_SHAPE = "give whole numbers from 0"
 
 
 class ExtendedMemoryError(OSError):
@@ -116,11 +123,11 @@ def parse_size(name: str, value: int | str) -> int:
             raise InputError(
                 f"{name} = {value!r}", f"write a number with one of {', '.join(_UNITS)}"
             )
-        size = int(float(match[1]) * _UNITS[match[2]])
+        size = int(min(float(match[1]) * _UNITS[match[2]], BYTES_MAX + 1.0))
     else:
         raise InputTypeError(f"{name} is of type {type(value).__name__}", "write a size: 8GiB")
-    if size <= 0:
-        raise InputError(f"{name} = {value!r}", "give a size above 0")
+    if not 0 < size <= BYTES_MAX:
+        raise InputError(f"{name} = {value!r}", "give a size above 0 and at most 128TiB")
     return size
 
 
@@ -142,7 +149,9 @@ class ExtendedMemory:
         store: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     ) -> None:
         budget = parse_size("dram", dram)
-        stores = [store] if isinstance(store, (str, os.PathLike)) else list(store)
+        is_one = isinstance(store, (str, os.PathLike))
+        given = [store] if is_one else items("store", store, "name a folder on a drive")
+        stores = [path_of("store", name) for name in given]
         if not stores:
             raise InputError("store is empty", "name a folder on a drive")
         self._library = _library()
@@ -161,16 +170,22 @@ class ExtendedMemory:
             shape: The shape of the array.
             dtype: The type of its elements; no Python objects.
         """
-        kind = np.dtype(dtype)
+        try:
+            kind = np.dtype(dtype)
+        except (TypeError, ValueError) as why:
+            raise InputTypeError(f"dtype: {why}", "give a type of numbers") from None
         if kind.hasobject:
             raise InputTypeError(f"dtype {kind} has Python objects", "give a type of numbers")
-        lengths = (shape,) if isinstance(shape, int) else tuple(shape)
-        if any(not isinstance(length, int) or length < 0 for length in lengths):
-            raise InputError(f"shape = {shape!r}", "give whole numbers from 0")
+        listed = [shape] if hasattr(shape, "__index__") else items("shape", shape, _SHAPE)
+        lengths = tuple(whole("shape", length) for length in listed)
+        if any(length < 0 for length in lengths):
+            raise InputError(f"shape = {shape!r}", _SHAPE)
         count = 1
         for length in lengths:
             count *= length
         bytes_ = max(count * kind.itemsize, 1)
+        if bytes_ > BYTES_MAX:
+            raise InputError(f"shape = {shape!r}: {bytes_} bytes", "give at most 128TiB")
         address = ctypes.c_void_p()
         status = self._library.interleaf_alloc(
             self._pager, ctypes.c_size_t(bytes_), ctypes.c_size_t(0), ctypes.byref(address)
@@ -190,7 +205,9 @@ class ExtendedMemory:
 
     def advise(self, array: NDArray[Any], advice: str) -> None:
         """Give a hint about the pages of an array of this memory, or of a contiguous part of it."""
-        if advice not in ADVICE:
+        if not isinstance(array, np.ndarray):
+            raise InputTypeError(f"array is of type {type(array).__name__}", "give an array")
+        if not isinstance(advice, str) or advice not in ADVICE:
             raise InputError(f"advice = {advice!r}", f"write one of {', '.join(ADVICE)}")
         if not array.flags.c_contiguous:
             raise InputError("the array is not contiguous", "give a contiguous part")

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from . import _core
 from ._errors import InputError, InputTypeError
+from ._options import items, number, path_of, plain, whole, word
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,7 +40,7 @@ class Mix:
     random: bool = field(compare=False)
 
     def __init__(self, name: str | float | Mix) -> None:
-        shown, read_share, nontemporal, random = _core.mix(str(name))
+        shown, read_share, nontemporal, random = _core.mix(plain("mix", str(name)))
         object.__setattr__(self, "name", shown)
         object.__setattr__(self, "read_share", read_share)
         object.__setattr__(self, "nontemporal", nontemporal)
@@ -69,7 +70,7 @@ class Weights:
         if isinstance(value, Weights):
             text = str(value)
         elif isinstance(value, str):
-            text = value
+            text = plain("weights", value)
         elif isinstance(value, Iterable):
             text = ":".join(str(weight) for weight in value)
         else:
@@ -129,16 +130,16 @@ class Curve:
     ) -> None:
         try:
             pairs = tuple((float(bandwidth), float(latency)) for bandwidth, latency in points)
-        except (TypeError, ValueError) as why:
+        except (TypeError, ValueError, OverflowError) as why:
             raise InputTypeError(
                 f"points: {why}", "give pairs of bandwidth in GB/s and latency in ns"
             ) from None
         _core.curve_limits(list(pairs))
         object.__setattr__(self, "points", pairs)
         object.__setattr__(self, "mix", Mix(mix))
-        object.__setattr__(self, "domain", domain)
-        object.__setattr__(self, "provenance", provenance)
-        object.__setattr__(self, "source", source)
+        object.__setattr__(self, "domain", None if domain is None else word("domain", domain))
+        object.__setattr__(self, "provenance", _provenance(provenance))
+        object.__setattr__(self, "source", word("source", source))
 
     @property
     def idle_latency_ns(self) -> float:
@@ -169,13 +170,17 @@ class Curve:
         Returns:
             Bandwidth in GB/s and latency in ns, shape ``(n, 2)``.
         """
-        given = np.atleast_1d(np.asarray(in_flight_bytes, dtype=np.float64))
+        try:
+            given = np.atleast_1d(np.asarray(in_flight_bytes, dtype=np.float64))
+        except (TypeError, ValueError, OverflowError) as why:
+            raise InputTypeError(f"in_flight_bytes: {why}", "give numbers of bytes") from None
         if not np.all(np.isfinite(given)) or np.any(given < 0):
             raise InputError("in_flight_bytes has a value that is not 0 or above", "give bytes")
         return np.array(_core.curve_at(list(self.points), given.tolist())).reshape(-1, 2)
 
     def scaled(self, factor: float) -> Curve:
         """Return the curve with all bandwidths multiplied by ``factor``."""
+        factor = number("factor", factor)
         points = [(factor * bandwidth, latency) for bandwidth, latency in self.points]
         return Curve(
             points,
@@ -209,7 +214,15 @@ class Tier:
     curves: tuple[Curve, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "curves", tuple(self.curves))
+        word("name", self.name)
+        word("kind", self.kind)
+        object.__setattr__(self, "capacity_bytes", whole("capacity_bytes", self.capacity_bytes))
+        hint = "give one curve for each domain and mix"
+        curves = items("curves", self.curves, hint)
+        for at, curve in enumerate(curves):
+            if not isinstance(curve, Curve):
+                raise InputTypeError(f"curves[{at}] is of type {type(curve).__name__}", hint)
+        object.__setattr__(self, "curves", tuple(curves))
 
     def curve(self, mix: str | float | Mix = "R") -> Curve:
         """Return the curve of exactly this mix.
@@ -223,6 +236,16 @@ class Tier:
                 return curve
         known = ", ".join(str(curve.mix) for curve in self.curves)
         raise InputError(f"{self.name} has no curve of {wanted}", f"its curves are of {known}")
+
+
+#: Where a figure is from.
+_PROVENANCE = ("measured", "published", "simulated", "assumed")
+
+
+def _provenance(given: object) -> str:
+    if word("provenance", given) not in _PROVENANCE:
+        raise InputError(f"provenance = {given!r}", f"write one of {', '.join(_PROVENANCE)}")
+    return str(given)
 
 
 class _Parsed(Generic[_T]):
@@ -264,7 +287,7 @@ class Platform(_Parsed["_core.PlatformHandle"]):
         if not isinstance(name, (str, os.PathLike)):
             kind = type(name).__name__
             raise InputTypeError(f"platform is of type {kind}", "name a platform or its file")
-        handle = _core.PlatformHandle.find(os.fspath(name))
+        handle = _core.PlatformHandle.find(path_of("platform", name))
         label, text, curves = handle.texts()
         self._set(handle, (label, text, tuple(sorted(curves.items()))))
 
@@ -277,8 +300,14 @@ class Platform(_Parsed["_core.PlatformHandle"]):
             curves: The text of each file of curves, by its path in ``text``.
             label: The name of the text in errors.
         """
+        if not isinstance(curves, Mapping):
+            kind = type(curves).__name__
+            raise InputTypeError(f"curves are of type {kind}", "give the text of each file by path")
+        for path, csv in curves.items():
+            word(f"curves[{path!r}]", csv)
+            word("a path in curves", path)
         platform = cls.__new__(cls)
-        handle = _core.PlatformHandle.parse(label, text, dict(curves))
+        handle = _core.PlatformHandle.parse(word("label", label), word("text", text), dict(curves))
         platform._set(handle, (label, text, tuple(sorted(curves.items()))))
         return platform
 
@@ -308,12 +337,16 @@ class Platform(_Parsed["_core.PlatformHandle"]):
             f"name = {_toml(name)}",
             f"source = {_toml(source)}",
             "[cpu]",
-            f"cores = {int(cores)}",
-            f"outstanding_lines_per_core = {float(outstanding_lines_per_core)!r}",
-            f"uncore_latency_ns = {float(uncore_latency_ns)!r}",
+            f"cores = {whole('cores', cores)}",
+            "outstanding_lines_per_core = "
+            f"{number('outstanding_lines_per_core', outstanding_lines_per_core)!r}",
+            f"uncore_latency_ns = {number('uncore_latency_ns', uncore_latency_ns)!r}",
         ]
         texts: dict[str, str] = {}
-        for at, tier in enumerate(tiers):
+        for at, tier in enumerate(items("tiers", tiers, "give tiers, the fastest first")):
+            if not isinstance(tier, Tier):
+                kind = type(tier).__name__
+                raise InputTypeError(f"tiers[{at}] is of type {kind}", "give a Tier")
             path = f"tier{at}.csv"
             lines += ["[[tier]]", f"name = {_toml(tier.name)}", f"kind = {_toml(tier.kind)}"]
             lines += [f'capacity = "{int(tier.capacity_bytes)}B"', f'curves = "{path}"']
@@ -386,7 +419,7 @@ class Demand(_Parsed["_core.DemandHandle"]):
         if not isinstance(workload, str):
             kind = type(workload).__name__
             raise InputTypeError(f"workload is of type {kind}", "name a workload")
-        self._parsed(_core.DemandHandle.workload(workload))
+        self._parsed(_core.DemandHandle.workload(plain("workload", workload)))
 
     def _parsed(self, handle: _core.DemandHandle) -> None:
         self._set(handle, handle.texts())
@@ -395,14 +428,15 @@ class Demand(_Parsed["_core.DemandHandle"]):
     def read(cls, path: str | os.PathLike[str]) -> Demand:
         """Read a demand file (``interleaf measure app --demand FILE`` writes one)."""
         demand = cls.__new__(cls)
-        demand._parsed(_core.DemandHandle.read(os.fspath(path)))
+        demand._parsed(_core.DemandHandle.read(path_of("demand", path)))
         return demand
 
     @classmethod
     def parse(cls, text: str, label: str = "demand") -> Demand:
         """Parse the text of a demand file."""
         demand = cls.__new__(cls)
-        demand._parsed(_core.DemandHandle.parse(label, text))
+        handle = _core.DemandHandle.parse(word("label", label), word("text", text))
+        demand._parsed(handle)
         return demand
 
     def __reduce__(self) -> tuple[Callable[..., Demand], tuple[object, ...]]:
@@ -449,9 +483,7 @@ def names(kind: str) -> tuple[str, ...]:
 
 
 def _toml(text: object) -> str:
-    if not isinstance(text, str):
-        raise InputTypeError(f"a name is of type {type(text).__name__}", "give text")
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    escaped = word("a name", text).replace("\\", "\\\\").replace('"', '\\"')
     return '"' + "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in escaped) + '"'
 
 

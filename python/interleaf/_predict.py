@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, TypedDict, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,16 +13,20 @@ from numpy.typing import NDArray
 from . import _core
 from ._errors import InputError
 from ._model import Demand, FloatArray, Mix, Platform, Weights
-from ._options import texts
+from ._options import called, items, texts, whole
 from ._records import Prediction
 
 if TYPE_CHECKING:
     import pandas
     import polars
     import pyarrow
+    from typing_extensions import Unpack
 
 #: Called with done steps, all steps and the name of the task.
 Progress = Callable[[int, int, str], object]
+
+#: The most choices of weights that :func:`every_ratio` returns.
+RATIOS_MAX = 10_000_000
 
 WeightsLike = str | Weights | Iterable[str | Weights]
 
@@ -98,17 +102,23 @@ class PredictionArray:
         return pyarrow.table(self.columns())
 
 
+class _Options(TypedDict, total=False):
+    """The options of a prediction beside its weights."""
+
+    mix: str | float | Mix | None
+    workload: str | Demand | None
+    demand: str | os.PathLike[str] | Demand | None
+    threads: int | str | None
+    load: str
+    progress: Progress | None
+
+
 @overload
 def predict(
     platform: str | os.PathLike[str] | Platform,
     *,
-    mix: str | float | Mix | None = ...,
-    workload: str | Demand | None = ...,
-    demand: str | os.PathLike[str] | Demand | None = ...,
-    threads: int | str | None = ...,
     weights: WeightsLike | None = ...,
-    load: str = ...,
-    progress: Progress | None = ...,
+    **options: Unpack[_Options],
 ) -> Prediction: ...
 
 
@@ -116,13 +126,8 @@ def predict(
 def predict(
     platform: str | os.PathLike[str] | Platform,
     *,
-    mix: str | float | Mix | None = ...,
-    workload: str | Demand | None = ...,
-    demand: str | os.PathLike[str] | Demand | None = ...,
-    threads: int | str | None = ...,
     weights: NDArray[np.integer],
-    load: str = ...,
-    progress: Progress | None = ...,
+    **options: Unpack[_Options],
 ) -> PredictionArray: ...
 
 
@@ -158,6 +163,7 @@ def predict(
     Raises:
         InputError: A value cannot be used; the message names the field.
     """
+    called("progress", progress)
     handle = _platform(platform)._handle
     traffic = _demand(workload, demand)
     options = texts(mix=mix, threads=threads, load=load)
@@ -174,10 +180,10 @@ def _weights_text(weights: WeightsLike) -> str:
         return weights
     if isinstance(weights, Weights):
         return str(weights)
-    items = list(weights)
-    if items and all(isinstance(item, int) for item in items):
-        return str(Weights(items))
-    return ",".join(str(Weights(item)) for item in items)
+    listed = items("weights", weights, 'write weights such as "3:1,2:1"')
+    if listed and all(isinstance(item, int) for item in listed):
+        return str(Weights(listed))
+    return ",".join(str(Weights(item)) for item in listed)
 
 
 def _array(
@@ -251,9 +257,14 @@ def every_ratio(tiers: int, limit: int) -> NDArray[np.uint8]:
         tiers: The number of tiers, 1 to 8.
         limit: The largest weight, 1 to 255.
     """
-    if not 1 <= tiers <= 8 or not 1 <= limit <= 255:
+    if not 1 <= whole("tiers", tiers) <= 8 or not 1 <= whole("limit", limit) <= 255:
         raise InputError(f"tiers={tiers}, limit={limit}", "give 1 to 8 tiers, a limit of 1 to 255")
-    grid = np.indices([limit + 1] * tiers, dtype=np.uint8).reshape(tiers, -1).T
+    if (limit + 1) ** tiers > RATIOS_MAX:
+        raise InputError(
+            f"tiers={tiers}, limit={limit}: there are {(limit + 1) ** tiers} choices",
+            f"give a lower limit: at most {RATIOS_MAX} choices",
+        )
+    grid = np.indices([int(limit) + 1] * int(tiers), dtype=np.uint8).reshape(int(tiers), -1).T
     return np.ascontiguousarray(grid[1:])
 
 

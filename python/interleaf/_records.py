@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from . import _core
 from ._errors import InputError
+from ._options import path_of, word
 
 if TYPE_CHECKING:
     import pandas
@@ -64,7 +65,7 @@ class Record:
     _data: dict[str, Any] | None
 
     def __init__(self, text: str) -> None:
-        object.__setattr__(self, "_text", text)
+        object.__setattr__(self, "_text", word("text", text))
         object.__setattr__(self, "_data", None)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -145,7 +146,7 @@ class Record:
             InputError: There is no such column.
         """
         columns = self.columns()
-        if column not in columns:
+        if word("column", column) not in columns:
             raise InputError(
                 f"there is no column {column!r}", f"the columns are {', '.join(columns)}"
             )
@@ -490,9 +491,9 @@ def read(path: str | os.PathLike[str]) -> Record:
     Raises:
         InputError: The file cannot be read, or a field is missing or out of range.
     """
-    return _typed(*_core.read_record(os.fspath(path)))
+    return _typed(*_core.read_record(path_of("path", path)))
 
 
 def parse(text: str, label: str = "record") -> Record:
     """Check the JSON text of a record; ``label`` names it in errors."""
-    return _typed(*_core.parse_record(label, text))
+    return _typed(*_core.parse_record(word("label", label), word("text", text)))

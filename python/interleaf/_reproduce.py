@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import _core
-from ._errors import InputTypeError
+from ._options import called, word
 from ._predict import Progress
 from ._records import Reproduction
 
@@ -18,6 +18,5 @@ def reproduce(study: str, *, progress: Progress | None = None) -> Reproduction:
     Raises:
         InputError: There is no such study.
     """
-    if not isinstance(study, str):
-        raise InputTypeError(f"study is of type {type(study).__name__}", "name a study, or all")
-    return Reproduction(_core.reproduce(study, progress))
+    called("progress", progress)
+    return Reproduction(_core.reproduce(word("study", study), progress))

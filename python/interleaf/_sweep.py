@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ._case import Row, Target, content_hash, run_batch, target_of
-from ._design import Case, Design, cases
+from ._case import TARGETS, Row, Target, content_hash, run_batch, target_of
+from ._design import Case, Design, cases, read_design
 from ._engine import Engine, engine_of
-from ._errors import InputError
+from ._errors import InputError, InputTypeError
+from ._options import called, path_of, whole
 from ._store import Store, part_name
 
 if TYPE_CHECKING:
@@ -100,8 +101,8 @@ class SweepResult:
 
 
 def sweep(
-    function: str | Target,
-    design: Design | Iterable[Mapping[str, object]],
+    function: str | os.PathLike[str] | Target,
+    design: Design | Iterable[Mapping[str, object]] | None = None,
     *,
     engine: object = "local",
     workers: int | None = None,
@@ -114,9 +115,10 @@ def sweep(
 
     Args:
         function: ``simulate.machine``, ``simulate.dimm``, ``simulate.card``, ``predict``, or a
-            function of your own that returns a record or a dictionary.
-        design: The cases: :func:`grid`, :func:`random_design`, :func:`latin_hypercube`, or a list
-            of dictionaries.
+            function of your own that returns a record or a dictionary. Without a design, the sweep
+            file of ``interleaf simulate machine --sweep``.
+        design: The cases: :func:`grid`, :func:`random_design`, :func:`latin_hypercube`,
+            :func:`read_design`, or a list of dictionaries.
         engine: ``local`` (threads), ``dask``, ``ray``, any ``concurrent.futures.Executor``, or a
             Dask client.
         workers: The number of cases that run at once. Default: one for each core.
@@ -134,15 +136,26 @@ def sweep(
     Raises:
         InputError: The design, the engine or the output cannot be used.
     """
+    if design is None:
+        function, design = "simulate.machine", _design_of_file(function)
     target = target_of(function)
     plan = _Plan(target, design if isinstance(design, Design) else cases(design), fixed, batch)
-    folder = tempfile.mkdtemp(prefix="interleaf-sweep-") if output is None else output
-    store = Store(folder)
+    if not isinstance(progress, bool):
+        called("progress", progress)
+    is_temporary = output is None
+    folder = tempfile.mkdtemp(prefix="interleaf-sweep-") if is_temporary else output
+    store = Store(path_of("output", folder))
     run = _Run(plan, store, _reporter(progress))
     missing = run.missing()
     if missing:
         run.compute(missing, engine_of(engine, workers))
     return SweepResult(store.path, tuple(plan.parts), run.computed, store)
+
+
+def _design_of_file(function: object) -> Design:
+    if isinstance(function, os.PathLike) or (isinstance(function, str) and function not in TARGETS):
+        return read_design(function)
+    raise InputTypeError("there is no design", "give the cases, or a sweep file in place of both")
 
 
 class _Plan:
@@ -156,7 +169,7 @@ class _Plan:
             raise InputError(
                 f"{', '.join(sorted(twice))} is in the design and beside it", "leave one out"
             )
-        if batch is not None and (not isinstance(batch, int) or not 1 <= batch <= 1_000_000):
+        if batch is not None and not 1 <= whole("batch", batch) <= 1_000_000:
             raise InputError(f"batch = {batch!r}", "give a whole number from 1 to 1000000")
         self.target = target
         self.names = design.names + tuple(fixed)

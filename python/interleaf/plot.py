@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from . import _core
-from ._errors import InputError
+from ._errors import InputError, InputTypeError
 from ._model import Curve
+from ._options import items
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,6 +33,8 @@ def colour(group: int) -> str:
 
 def _axes(ax: Axes | None) -> Axes:
     if ax is not None:
+        if not hasattr(ax, "set_xlabel"):
+            raise InputTypeError(f"ax is of type {type(ax).__name__}", "give axes of matplotlib")
         return ax
     try:
         from matplotlib import pyplot
@@ -113,7 +116,10 @@ def compare(records: Iterable[Record], figure: int | str = 0, ax: Axes | None = 
     Each record has a colour. The names of its series have the record's own title before them.
     """
     axes = _axes(ax)
-    for group, given in enumerate(records):
+    for group, given in enumerate(items("records", records, "give a list of records")):
+        if not hasattr(given, "figures"):
+            kind = type(given).__name__
+            raise InputTypeError(f"records[{group}] is of type {kind}", "give a record")
         for found in _chosen(given, figure):
             title = found["title"]
             series = [

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from . import _core
 from ._errors import InputError, InputTypeError
 from ._model import Demand, Mix, Platform, Weights
-from ._options import texts
+from ._options import called, items, path_of, texts, word
 from ._policy import (
     Observation,
     Policy,
@@ -78,12 +78,13 @@ def machine(
         InputError: A value cannot be used; the message names the field.
         Exception: Whatever a policy of your own raises.
     """
+    called("progress", progress)
     machine = optional_platform(platform)
     handle = None if machine is None else machine._handle
     traffic = _demand(workload, demand)
     traffic_handle = None if traffic is None else traffic._handle
     options = texts(
-        scenario=None if scenario is None else os.fspath(scenario),
+        scenario=None if scenario is None else path_of("scenario", scenario),
         threads=threads,
         weights=weights,
         duration=duration,
@@ -138,18 +139,17 @@ def dimm(
         outstanding: The most outstanding lines of each channel, 1 to 65536.
         uncore_ns: Round trip between core and controller, 0 to 10000 ns.
         seed: The seed of all randomness.
-        progress: Called about twenty times a second with done steps, all steps and the task.
+        progress: A function as that of :func:`machine`.
 
     Returns:
-        The record of ``interleaf simulate dimm``.
+        The record of ``interleaf simulate dimm``: bandwidth in GB/s, latency in ns.
 
     Raises:
-        InputError: A value cannot be used; the message names the field.
+        InputError: There is no such module, or an option is out of range.
     """
-    if not isinstance(device, str):
-        raise InputTypeError(f"device is of type {type(device).__name__}", "name a module")
+    called("progress", progress)
     options = texts(
-        device=device,
+        device=word("device", device),
         mix=mix,
         load=load,
         pattern=pattern,
@@ -205,18 +205,20 @@ def card(
         power_fail_at: Let the power fail at this time of the measurement.
         power_fail_sweep: The same at a number of random moments.
         seed: The seed of all randomness.
-        progress: Called about twenty times a second with done steps, all steps and the task.
+        progress: A function as that of :func:`machine`.
 
     Returns:
-        The record of ``interleaf simulate card``.
+        The record of ``interleaf simulate card``: I/Os per second, latency in us.
 
     Raises:
-        InputError: A value cannot be used; the message names the field.
+        InputError: There is no such card, or a word of fio has a value that it does not take.
     """
-    names = [card] if isinstance(card, str) else list(card)
-    if not names or not all(isinstance(name, str) for name in names):
+    called("progress", progress)
+    names = [card] if isinstance(card, str) else items("card", card, "name a card, or several")
+    if not names:
         raise InputTypeError(f"card is {card!r}", "name a card, or several")
-    files = [jobs] if isinstance(jobs, (str, os.PathLike)) else list(jobs)
+    is_one = isinstance(jobs, (str, os.PathLike))
+    files = [jobs] if is_one else items("jobs", jobs, "name fio job files")
     options = texts(
         rw=rw,
         bs=bs,
@@ -235,5 +237,6 @@ def card(
     )
     if norandommap:
         options["norandommap"] = "1"
-    paths = [os.fspath(path) for path in files]
-    return CardOutcome(_core.simulate_card(names, paths, options, progress))
+    cards = [word(f"card[{at}]", name) for at, name in enumerate(names)]
+    paths = [path_of(f"jobs[{at}]", path) for at, path in enumerate(files)]
+    return CardOutcome(_core.simulate_card(cards, paths, options, progress))

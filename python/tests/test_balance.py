@@ -49,6 +49,22 @@ def test_periods(tmp_path):
     assert periods[0].tier_latency_ns == (150.0, None)
 
 
+def test_periods_of_the_control_loop(command, tmp_path):
+    said = command("balance", "--platform", "gnr120-cz122", "--duration", "60s", "--json")
+    lines = [line for line in said.splitlines() if '"interleaf.balance/1"' in line]
+    path = tmp_path / "balance.sock"
+    thread = served(path, [line.encode() + b"\n" for line in lines])
+    with interleaf.Balance(path, timeout_s=60) as daemon:
+        periods = list(daemon)
+    thread.join()
+    assert len(periods) == len(lines) > 2
+    for period, line in zip(periods, lines, strict=True):
+        document = json.loads(line)
+        assert list(period.target_weights) == document["target_weights"]
+        assert period.bandwidth_gbps == document["bandwidth_gbps"]
+        assert period.reason == document["reason"]
+
+
 def test_a_line_that_is_no_period(tmp_path):
     path = tmp_path / "other.sock"
     thread = served(path, [b'{"time_s": 1}\n'])

@@ -1,5 +1,7 @@
 """Sweeps: designs, content, resumption, failed cases."""
 
+import csv
+import json
 import os
 import signal
 import subprocess
@@ -116,6 +118,115 @@ def test_a_sweep_goes_on_and_grows(tmp_path):
     assert [row["threads"] for row in larger.to_arrow().to_pylist()] == ["0", "1", "2", "3"]
     other = interleaf.sweep("predict", interleaf.grid(threads=[1, 2, 3]), mix="W2", **options)
     assert other.computed == 3
+
+
+FILE = """
+schema = "interleaf.sweep/1"
+duration = "5s"
+page_groups = 4096
+platform = ["gnr120-cz122"]
+workload = ["lbm"]
+threads = [30]
+scenario = ["shifting-demand"]
+policy = ["dmi", "guided"]
+counter_noise = ["2%"]
+curve_error = ["-20%"]
+seeds = 2
+"""
+
+#: Columns of the command's sweep, and the same ones here.
+COLUMNS = {
+    "policy": "policy",
+    "seed": "seed",
+    "workload": "result_workload",
+    "runtime_s": "runtime_s",
+    "speedup": "speedup",
+    "best_static_weights": "best_static_weights",
+    "regret": "regret",
+    "final_weights": "final_weights",
+    "migrated_bytes": "migrated_bytes",
+}
+
+
+def test_a_sweep_file_has_the_rows_of_the_command(command, tmp_path):
+    path = tmp_path / "sweep.toml"
+    path.write_text(FILE)
+    command("simulate", "machine", "--sweep", str(path), "-o", str(tmp_path / "sweep.csv"))
+    with open(tmp_path / "sweep.csv", newline="") as file:
+        said = list(csv.DictReader(file))
+    swept = interleaf.sweep(path, output=tmp_path / "sweep")
+    assert not swept.errors()
+    rows = swept.to_arrow().to_pylist()
+    assert len(rows) == len(said) > 8
+    for row, expected in zip(rows, said, strict=True):
+        for theirs, ours in COLUMNS.items():
+            shown, value = expected[theirs], row[ours]
+            if isinstance(value, float):
+                assert float(shown) == value, (theirs, expected, row)
+            else:
+                assert shown == (value or ""), (theirs, expected, row)
+
+
+def test_a_sweep_file_is_one_more_way_to_write_a_grid(tmp_path):
+    path = tmp_path / "sweep.toml"
+    lists = {
+        "platform": ["gnr120-cz122", "xeon6-cz122"],
+        "workload": ["lbm"],
+        "footprint": ["16GiB", "64GiB"],
+        "policy": ["dmi", "guided"],
+        "seed": [1, 2],
+    }
+    lines = [f"{name} = {json.dumps(values)}" for name, values in lists.items()]
+    path.write_text("\n".join(['schema = "interleaf.sweep/1"', 'duration = "60s"', *lines]))
+    assert interleaf.read_design(path) == interleaf.grid(**lists, duration="60s")
+    path.write_text("\n".join(['schema = "interleaf.sweep/1"', *lines, 'polcy = ["dmi"]']))
+    with pytest.raises(interleaf.InputError, match=r"sweep.toml:7"):
+        interleaf.sweep(path)
+
+
+class Pace:
+    """Moves the same share of pages in each period."""
+
+    def __init__(self, share):
+        self.share = share
+
+    def decide(self, observation):
+        second = min(observation.target[1] + self.share, 0.4)
+        return [1 - second, second]
+
+
+def test_policies_with_other_settings_are_other_cases(tmp_path):
+    swept = interleaf.sweep(
+        "simulate.machine",
+        interleaf.grid(policy=[Pace(0.1), Pace(0.02)]),
+        platform="gnr120-cz122",
+        workload="cloverleaf",
+        duration="20s",
+        page_groups=4096,
+        output=tmp_path,
+    )
+    first, second = swept.to_arrow().to_pylist()
+    assert first["error"] is second["error"] is None
+    assert first["case"] != second["case"]
+    assert first["final_weights"] != second["final_weights"]
+
+
+def _first(width):
+    return {"area": width}
+
+
+def _second(width):
+    return {"area": 2 * width}
+
+
+def test_a_changed_function_is_computed_again(tmp_path):
+    _second.__qualname__ = _first.__qualname__
+    design = interleaf.grid(width=[1, 2])
+    first = interleaf.sweep(_first, design, output=tmp_path)
+    assert interleaf.sweep(_first, design, output=tmp_path).computed == 0
+    second = interleaf.sweep(_second, design, output=tmp_path)
+    assert (first.computed, second.computed) == (2, 2)
+    assert [row["area"] for row in second.to_arrow().to_pylist()] == [2.0, 4.0]
 
 
 KILLED = """

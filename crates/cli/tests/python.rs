@@ -42,12 +42,14 @@ fn package() -> PathBuf {
             symlink(entry.path(), package.join(entry.file_name())).unwrap();
         }
     }
-    let mut library = built().join("libinterleaf_python.so");
-    if !library.exists() {
-        library = built().join("deps/libinterleaf_python.so");
-    }
-    symlink(library, package.join("_core.abi3.so")).unwrap();
+    symlink(library("libinterleaf_python.so"), package.join("_core.abi3.so")).unwrap();
     folder
+}
+
+/// A library of this build. Cargo puts a library of the command's tests beside those of its
+/// dependencies only, and keeps a copy of an earlier build where it puts the others.
+fn library(name: &str) -> PathBuf {
+    built().join("deps").join(name)
 }
 
 fn interpreter() -> OsString {
@@ -73,6 +75,7 @@ fn passes(needed: &[&str], arguments: &[&str]) {
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("MPLBACKEND", "agg")
         .env("INTERLEAF_COMMAND", env!("CARGO_BIN_EXE_interleaf"))
+        .env("INTERLEAF_MEMORY", library("libinterleaf_memory.so"))
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);

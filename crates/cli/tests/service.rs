@@ -1,4 +1,5 @@
 //! The systemd unit has the settings that the daemon needs, and systemd accepts it if installed.
+//! The manifest for Kubernetes has a configuration that the daemon takes, and the unit's rights.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -104,4 +105,29 @@ fn systemd_understands_the_unit() {
     let threshold = format!("--threshold={EXPOSURE_MAX}");
     let rated = analyze(&["security", "--offline=true", &threshold]).unwrap();
     assert!(rated.status.success(), "{}", String::from_utf8_lossy(&rated.stdout));
+}
+
+/// `kubernetes-validate --strict` and `hadolint` check the rest by hand (docs/install.md).
+#[test]
+fn the_manifest_for_kubernetes_is_like_the_unit() {
+    let manifest = fs::read_to_string(in_tree("packaging/kubernetes.yaml")).unwrap();
+    let (_, config) = manifest.split_once("  balance.toml: |\n").unwrap();
+    let config = config.split("\n---").next().unwrap();
+    let config: Vec<&str> = config.lines().map(|line| line.trim_start_matches("    ")).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("balance.toml");
+    fs::write(&path, config.join("\n")).unwrap();
+    let planned = Command::new(env!("CARGO_BIN_EXE_interleaf"))
+        .args(["balance", "--dry-run", "--stop-rivals", "--config"])
+        .arg(&path)
+        .arg("--root")
+        .arg(in_tree("tests/machines/linux-newest-two-nodes-hmat"))
+        .output()
+        .unwrap();
+    assert!(planned.status.success(), "{}", String::from_utf8_lossy(&planned.stderr));
+    let unit = unit();
+    let rights = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
+    let rights: Vec<String> =
+        rights.unwrap().split(' ').map(|it| format!("\"{}\"", it.replace("CAP_", ""))).collect();
+    assert!(manifest.contains(&format!("add: [{}]", rights.join(", "))), "{rights:?}");
 }

@@ -11,6 +11,7 @@ pub mod dimm;
 pub mod machine;
 pub mod option;
 pub mod predict;
+pub mod sweep;
 
 use interleaf_console::Failure;
 

@@ -108,12 +108,13 @@ fn predict_rows<'py>(
     platform: &PlatformHandle,
     demand: Option<&DemandHandle>,
     texts: Texts,
-    weights: Vec<u8>,
+    weights: &[u8],
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
     let request = Request::new(platform, demand, &texts);
     let request = request.map_err(|why| crate::error::exception(py, why))?;
     let tiers = request.platform.tiers.len();
+    let weights = weights.to_vec();
     let compute = move |steps: &call::Steps| -> Result<(Vec<u8>, Vec<u8>), Failure> {
         let weights = checked_rows(&weights, tiers)?;
         let rows = request.job()?.rows(&weights, steps, |row| values(&row))?;

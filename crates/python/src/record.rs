@@ -43,6 +43,15 @@ fn parsed(name: &str, text: &str) -> Result<Document, Failure> {
     interleaf_record::read(name, text).map_err(of_record)
 }
 
+/// The arguments of a sweep file.
+type Arguments = Vec<(&'static str, Vec<Option<String>>)>;
+
+/// Reads a sweep file; returns its arguments by name, with their text in each case.
+#[pyfunction]
+fn read_sweep(py: Python<'_>, path: String) -> PyResult<Arguments> {
+    call::short(py, || Ok(interleaf_job::sweep::Sweep::read(Path::new(&path))?.arguments()))
+}
+
 /// The figures of a record, as JSON.
 #[pyfunction]
 fn figures(py: Python<'_>, text: String) -> PyResult<String> {
@@ -90,6 +99,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("PALETTE", interleaf_report::PALETTE.to_vec())?;
     module.add_function(wrap_pyfunction!(read_record, module)?)?;
     module.add_function(wrap_pyfunction!(parse_record, module)?)?;
+    module.add_function(wrap_pyfunction!(read_sweep, module)?)?;
     module.add_function(wrap_pyfunction!(figures, module)?)?;
     module.add_function(wrap_pyfunction!(pictures, module)?)?;
     module.add_function(wrap_pyfunction!(page, module)?)?;

@@ -4,15 +4,17 @@
 //! end they are sorted, so that the file is the same on any number of cores. An interrupted sweep
 //! continues: rows that are already in the file are kept.
 
-mod file;
 mod header;
+mod progress;
 mod record;
 
 use core::time::Duration;
-use file::{Case, Load, Sweep};
+use header::HEADER;
 use interleaf_console::{Failure, output};
+use interleaf_job::sweep::{Case, Load, Sweep};
 use interleaf_model::{control::Settings, units::Time};
 use interleaf_sim::machine::{Arena, Outcome, Scenario, StaticBest, Trial, static_best};
+use progress::Progress;
 use rayon::prelude::*;
 use record::Record;
 use std::path::Path;
@@ -25,19 +27,18 @@ pub(super) fn run(path: &Path, target: Option<&Path>) -> Result<(), Failure> {
     let stream = |target: &Path| target == Path::new("-") || target.exists() && !target.is_file();
     let to_file = target.filter(|target| !stream(target));
     let rows_of = |case: usize| scenarios[sweep.ground(case)].tasks.len();
-    let made_from = sweep.fingerprint(&scenarios);
+    let made_from = fingerprint(&sweep, &scenarios);
     let record = Record::open(to_file, made_from, sweep.count(), &rows_of)?;
-    let grounds = grounds(scenarios, sweep.duration);
-    let progress = output::progress(sweep.count() as u64, &sweep.name);
-    progress.inc(record.done() as u64);
+    let grounds = grounds(scenarios, sweep.duration.value);
+    let progress = Progress::begin(path, &sweep.name, sweep.count(), record.done());
     let missing = (0..sweep.count()).into_par_iter().filter(|case| !record.has(*case));
     let done: Result<(), Failure> = missing.try_for_each(|number| {
         let case = sweep.case(number);
         record.add(number, rows(&case, &grounds[sweep.ground(number)])?)?;
-        progress.inc(1);
+        progress.advance();
         Ok(())
     });
-    progress.finish_and_clear();
+    progress.end();
     done?;
     let text = record.finish()?;
     match to_file {
@@ -48,6 +49,15 @@ pub(super) fn run(path: &Path, target: Option<&Path>) -> Result<(), Failure> {
         }
         None => output::file(target.unwrap_or(Path::new("-")), &text),
     }
+}
+
+/// Returns a fingerprint of the sweep, its scenarios and the tool's version (FNV-1a, 64 bits).
+fn fingerprint(sweep: &Sweep, scenarios: &[Scenario]) -> u64 {
+    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let add = |hash: u64, text: &str| text.bytes().fold(hash, mix);
+    let tool = [env!("CARGO_PKG_VERSION")].into_iter().chain(HEADER);
+    let hash = tool.fold(add(0xcbf2_9ce4_8422_2325, sweep.text()), add);
+    scenarios.iter().fold(hash, |hash, scenario| add(hash, &format!("{scenario:?}")))
 }
 
 /// The common part of cases that differ only in policy, noise, curve error, migration rate and
@@ -95,7 +105,7 @@ fn scenario(sweep: &Sweep, case: &Case) -> Result<Scenario, Failure> {
             let platform = interleaf_catalog::platform(platform).map_err(of_platform)?;
             let demand = interleaf_catalog::workload(name.get_ref())?;
             let threads = threads.as_ref().map(|threads| *threads.get_ref());
-            let footprint = case.footprint.as_ref().map(|size| *size.get_ref());
+            let footprint = case.footprint.as_ref().map(|size| size.get_ref().value);
             interleaf_catalog::single_workload(&platform, &demand, threads, footprint)?
         }
     };
@@ -111,21 +121,25 @@ fn scenario(sweep: &Sweep, case: &Case) -> Result<Scenario, Failure> {
 /// Simulates a case and returns a row for each of its workloads.
 fn rows(case: &Case, ground: &Ground) -> Result<Vec<Vec<String>>, Failure> {
     let mut scenario = Scenario { seed: case.seed, ..ground.scenario.clone() };
-    if let Some(noise) = case.counter_noise {
-        scenario.counter_noise = noise.part();
+    if let Some(noise) = &case.counter_noise {
+        scenario.counter_noise = noise.value.part();
     }
-    if let Some(rate) = case.migration_rate {
-        scenario.migration.bandwidth_gbps = rate.gbps();
+    if let Some(rate) = &case.migration_rate {
+        scenario.migration.bandwidth_gbps = rate.value.gbps();
     }
     let arena = Arena::with_best(&scenario, ground.duration, ground.best_static.clone());
     let trial = Trial {
         policy: case.policy,
         points: None,
-        curve_error: case.curve_error.part(),
+        curve_error: curve_error(case),
         settings: Settings::default(),
     };
     let outcome = arena.run(&trial).map_err(|why| Failure::new(why.to_string(), why.hint()))?;
     Ok((0..scenario.tasks.len()).map(|task| row(case, &scenario, &outcome, task)).collect())
+}
+
+fn curve_error(case: &Case) -> f64 {
+    case.curve_error.as_ref().map_or(0.0, |error| error.value.part())
 }
 
 fn row(case: &Case, scenario: &Scenario, outcome: &Outcome, at: usize) -> Vec<String> {
@@ -147,7 +161,7 @@ fn row(case: &Case, scenario: &Scenario, outcome: &Outcome, at: usize) -> Vec<St
         task.footprint_bytes.to_string(),
         case.policy.to_string(),
         scenario.counter_noise.to_string(),
-        case.curve_error.part().to_string(),
+        curve_error(case).to_string(),
         scenario.migration.bandwidth_gbps.to_string(),
         scenario.seed.to_string(),
         optional(done.runtime_s),

@@ -1,22 +1,28 @@
 //! Sweep files: lists of values, whose every combination is simulated.
+//!
+//! The command simulates the cases; the Python package makes a design of them, whose arguments are
+//! the texts of the file ([`Sweep::arguments`]).
 
-use super::header::HEADER;
+use crate::{
+    machine::DURATION_S as DURATION_S_DEFAULT,
+    option::{CURVE_ERROR_MAX, THREADS_MAX},
+};
 use interleaf_console::Failure;
-use interleaf_job::option::{CURVE_ERROR_MAX, THREADS_MAX};
 use interleaf_model::{
     format::{FileError, names::suggestion, toml_text::TomlText},
     policy::PolicyKind,
     units::{Bandwidth, Bytes, Percent, Time},
 };
 use interleaf_sim::machine::{
-    Scenario, ScenarioError,
+    ScenarioError,
     scenario::{BANDWIDTH_MAX_GBPS, DURATION_S, GROUPS_MAX, NOISE_MAX},
 };
 use serde::Deserialize;
 use std::{collections::BTreeSet, fmt, path::Path};
 use toml::Spanned;
 
-pub(super) const SCHEMA: &str = "interleaf.sweep/1";
+/// The schema of a sweep file.
+const SCHEMA: &str = "interleaf.sweep/1";
 
 /// Limit of the number of cases, far above any practical sweep.
 const CASES_MAX: usize = 1_000_000;
@@ -51,47 +57,97 @@ struct SweepFile {
     seeds: Option<Spanned<i64>>,
 }
 
+/// A quantity and the text that it was parsed from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Written<T> {
+    /// The quantity.
+    pub value: T,
+    text: String,
+}
+
 /// The lists of a sweep; each combination of their values is a case.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Sweep {
-    pub(super) file: String,
-    pub(super) name: String,
-    pub(super) duration: Time,
-    pub(super) page_groups: Option<usize>,
+pub struct Sweep {
+    file: String,
+    /// The name of the sweep.
+    pub name: String,
+    /// Simulated time of each case.
+    pub duration: Written<Time>,
+    /// Page groups of each case, in place of the scenario's.
+    pub page_groups: Option<usize>,
     platforms: Vec<Option<Spanned<String>>>,
     loads: Vec<Load>,
     policies: Vec<PolicyKind>,
-    footprints: Vec<Option<Spanned<Bytes>>>,
-    noises: Vec<Option<Percent>>,
-    curve_errors: Vec<Percent>,
-    rates: Vec<Option<Bandwidth>>,
+    footprints: Vec<Option<Spanned<Written<Bytes>>>>,
+    noises: Vec<Option<Written<Percent>>>,
+    curve_errors: Vec<Option<Written<Percent>>>,
+    rates: Vec<Option<Written<Bandwidth>>>,
     seeds: Vec<u64>,
     text: String,
 }
 
+/// The workloads of a case.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Load {
+pub enum Load {
     /// A built-in workload that runs alone.
     Workload {
+        /// The name of the workload.
         name: Spanned<String>,
+        /// Its threads. Default: the most that its runs had.
         threads: Option<Spanned<u32>>,
     },
+    /// A scenario by name, or its file.
     Scenario(Spanned<String>),
 }
 
-/// A combination of values.
+/// A combination of values; `None` for what the file does not give.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Case {
-    pub(super) number: usize,
-    pub(super) platform: Option<Spanned<String>>,
-    pub(super) load: Load,
-    pub(super) policy: PolicyKind,
-    pub(super) footprint: Option<Spanned<Bytes>>,
-    pub(super) counter_noise: Option<Percent>,
-    pub(super) curve_error: Percent,
-    pub(super) migration_rate: Option<Bandwidth>,
-    pub(super) seed: u64,
+pub struct Case {
+    /// Its number, from 0.
+    pub number: usize,
+    /// The platform by name, or its file.
+    pub platform: Option<Spanned<String>>,
+    /// The workloads.
+    pub load: Load,
+    /// The policy.
+    pub policy: PolicyKind,
+    /// Memory that the workload touches.
+    pub footprint: Option<Spanned<Written<Bytes>>>,
+    /// Standard deviation of a counter's reading.
+    pub counter_noise: Option<Written<Percent>>,
+    /// Error of the curves that the policy believes.
+    pub curve_error: Option<Written<Percent>>,
+    /// The highest migration rate.
+    pub migration_rate: Option<Written<Bandwidth>>,
+    /// The seed of all randomness.
+    pub seed: u64,
 }
+
+/// An argument of the cases: its name, and its text in a case that has it.
+type Argument = (&'static str, fn(&Case) -> Option<String>);
+
+/// The arguments in which cases differ, named as the options of a simulated machine.
+const ARGUMENTS: [Argument; 10] = [
+    ("platform", |case| case.platform.as_ref().map(|name| name.get_ref().clone())),
+    ("workload", |case| match &case.load {
+        Load::Workload { name, .. } => Some(name.get_ref().clone()),
+        Load::Scenario(_) => None,
+    }),
+    ("threads", |case| match &case.load {
+        Load::Workload { threads, .. } => threads.as_ref().map(|it| it.get_ref().to_string()),
+        Load::Scenario(_) => None,
+    }),
+    ("scenario", |case| match &case.load {
+        Load::Workload { .. } => None,
+        Load::Scenario(name) => Some(name.get_ref().clone()),
+    }),
+    ("footprint", |case| case.footprint.as_ref().map(|size| size.get_ref().text.clone())),
+    ("policy", |case| Some(case.policy.to_string())),
+    ("counter_noise", |case| case.counter_noise.as_ref().map(|it| it.text.clone())),
+    ("curve_error", |case| case.curve_error.as_ref().map(|it| it.text.clone())),
+    ("migration_rate", |case| case.migration_rate.as_ref().map(|it| it.text.clone())),
+    ("seed", |case| Some(case.seed.to_string())),
+];
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -109,7 +165,11 @@ impl fmt::Display for Case {
 }
 
 impl Sweep {
-    pub(super) fn read(path: &Path) -> Result<Self, Failure> {
+    /// Reads a sweep file.
+    ///
+    /// # Errors
+    /// The file cannot be read, a field is not of the grammar, or there are too many cases.
+    pub fn read(path: &Path) -> Result<Self, Failure> {
         let file = path.display().to_string();
         let text = interleaf_catalog::text(path, "name a sweep file; docs/simulate.md shows one")?;
         Ok(Self::parse(&file, &text)?)
@@ -128,7 +188,10 @@ impl Sweep {
             },
             duration: match &read.duration {
                 Some(span) => duration(&toml, span)?,
-                None => Time::from_seconds(interleaf_job::machine::DURATION_S),
+                None => Written {
+                    value: Time::from_seconds(DURATION_S_DEFAULT),
+                    text: format!("{DURATION_S_DEFAULT}s"),
+                },
             },
             page_groups: match &read.page_groups {
                 Some(groups) => Some(toml.whole("page_groups", groups, 1..=GROUPS_MAX)?),
@@ -141,7 +204,9 @@ impl Sweep {
             noises: or_none(&read.counter_noise, |noise| {
                 within(&toml, "counter_noise", noise, 0.0, NOISE_MAX)
             })?,
-            curve_errors: curve_errors(&toml, &read)?,
+            curve_errors: or_none(&read.curve_error, |error| {
+                within(&toml, "curve_error", error, -CURVE_ERROR_MAX, CURVE_ERROR_MAX)
+            })?,
             rates: or_none(&read.migration_rate, |rate| bandwidth(&toml, rate))?,
             seeds: seeds(&toml, &read)?,
             text: text.into(),
@@ -158,12 +223,13 @@ impl Sweep {
         Ok(sweep)
     }
 
-    pub(super) fn count(&self) -> usize {
+    /// Returns the number of cases.
+    pub fn count(&self) -> usize {
         self.grounds().saturating_mul(self.cases_of_ground())
     }
 
     /// Returns the number of grounds: combinations of platform, footprint and workload.
-    pub(super) fn grounds(&self) -> usize {
+    pub fn grounds(&self) -> usize {
         product([self.platforms.len(), self.loads.len(), self.footprints.len()])
     }
 
@@ -173,16 +239,17 @@ impl Sweep {
     }
 
     /// Returns the ground of a case: the values of a ground vary slowest in [`Self::case`].
-    pub(super) fn ground(&self, case: usize) -> usize {
+    pub fn ground(&self, case: usize) -> usize {
         case / self.cases_of_ground()
     }
 
-    pub(super) fn first_of(&self, ground: usize) -> usize {
+    /// Returns the first case of a ground.
+    pub fn first_of(&self, ground: usize) -> usize {
         ground * self.cases_of_ground()
     }
 
     /// Returns the combination with this number; the seed varies fastest.
-    pub(super) fn case(&self, number: usize) -> Case {
+    pub fn case(&self, number: usize) -> Case {
         let mut rest = number;
         let mut pick = |length: usize| {
             let at = rest % length;
@@ -192,9 +259,9 @@ impl Sweep {
         Case {
             number,
             seed: self.seeds[pick(self.seeds.len())],
-            migration_rate: self.rates[pick(self.rates.len())],
-            curve_error: self.curve_errors[pick(self.curve_errors.len())],
-            counter_noise: self.noises[pick(self.noises.len())],
+            migration_rate: self.rates[pick(self.rates.len())].clone(),
+            curve_error: self.curve_errors[pick(self.curve_errors.len())].clone(),
+            counter_noise: self.noises[pick(self.noises.len())].clone(),
             policy: self.policies[pick(self.policies.len())],
             footprint: self.footprints[pick(self.footprints.len())].clone(),
             load: self.loads[pick(self.loads.len())].clone(),
@@ -202,22 +269,30 @@ impl Sweep {
         }
     }
 
-    /// Returns a fingerprint of the sweep, its scenarios and the tool's version (FNV-1a, 64 bits).
-    pub(super) fn fingerprint(&self, scenarios: &[Scenario]) -> u64 {
-        let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        let add = |hash: u64, text: &str| text.bytes().fold(hash, mix);
-        let tool = [env!("CARGO_PKG_VERSION")].into_iter().chain(HEADER);
-        let hash = tool.fold(add(0xcbf2_9ce4_8422_2325, &self.text), add);
-        scenarios.iter().fold(hash, |hash, scenario| add(hash, &format!("{scenario:?}")))
+    /// Returns the text of the file.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns the arguments that the file gives, with their texts in each case by number. The
+    /// constant ones are last.
+    pub fn arguments(&self) -> Vec<(&'static str, Vec<Option<String>>)> {
+        let cases: Vec<Case> = (0..self.count()).map(|number| self.case(number)).collect();
+        let listed = ARGUMENTS.map(|(name, text)| (name, cases.iter().map(text).collect()));
+        let groups = self.page_groups.map(|groups| groups.to_string());
+        let constant = [("duration", Some(self.duration.text.clone())), ("page_groups", groups)]
+            .map(|(name, text)| (name, vec![text; cases.len()]));
+        let given = |(_, texts): &(&str, Vec<Option<String>>)| texts.iter().any(Option::is_some);
+        listed.into_iter().chain(constant).filter(given).collect()
     }
 
     /// Formats the position of a field and its value, for errors.
-    pub(super) fn place<T>(&self, field: &str, value: &Spanned<T>) -> String {
+    pub fn place<T>(&self, field: &str, value: &Spanned<T>) -> String {
         TomlText::new(&self.file, &self.text).place(field, value)
     }
 
     /// Formats the position of the value that makes `case` impossible.
-    pub(super) fn place_of(&self, case: &Case, why: &ScenarioError) -> String {
+    pub fn place_of(&self, case: &Case, why: &ScenarioError) -> String {
         match (why, &case.load, &case.footprint) {
             (
                 ScenarioError::TooManyThreads { .. },
@@ -326,7 +401,7 @@ fn policies(toml: &TomlText<'_>, read: &SweepFile) -> Result<Vec<PolicyKind>, Fi
 fn footprints(
     toml: &TomlText<'_>,
     read: &SweepFile,
-) -> Result<Vec<Option<Spanned<Bytes>>>, FileError> {
+) -> Result<Vec<Option<Spanned<Written<Bytes>>>>, FileError> {
     if let (Some(size), false) = (read.footprint.first(), read.scenario.is_empty()) {
         let problem = "a scenario has its own workloads, with footprints of their own";
         let hint = "leave it out, or change it in the scenario file";
@@ -338,15 +413,8 @@ fn footprints(
             let hint = "write the memory that it touches, such as \"32GiB\"";
             return Err(toml.error("footprint", value, "it is zero", hint));
         }
-        Ok(Spanned::new(value.span(), size))
+        Ok(Spanned::new(value.span(), written(size, value)))
     })
-}
-
-fn curve_errors(toml: &TomlText<'_>, read: &SweepFile) -> Result<Vec<Percent>, FileError> {
-    let errors = or_none(&read.curve_error, |error| {
-        within(toml, "curve_error", error, -CURVE_ERROR_MAX, CURVE_ERROR_MAX)
-    })?;
-    Ok(errors.into_iter().map(|error| error.unwrap_or(Percent::ZERO)).collect())
 }
 
 fn seeds(toml: &TomlText<'_>, read: &SweepFile) -> Result<Vec<u64>, FileError> {
@@ -366,20 +434,27 @@ fn seeds(toml: &TomlText<'_>, read: &SweepFile) -> Result<Vec<u64>, FileError> {
     }
 }
 
-fn duration(toml: &TomlText<'_>, value: &Spanned<String>) -> Result<Time, FileError> {
+fn written<T>(value: T, text: &Spanned<String>) -> Written<T> {
+    Written { value, text: text.get_ref().clone() }
+}
+
+fn duration(toml: &TomlText<'_>, value: &Spanned<String>) -> Result<Written<Time>, FileError> {
     let span: Time = toml.quantity("duration", value)?;
     if (DURATION_S[0]..=DURATION_S[1]).contains(&span.seconds()) {
-        return Ok(span);
+        return Ok(written(span, value));
     }
     let problem = format!("\"{}\" is not between 1ms and 24h", value.get_ref());
     Err(toml.error("duration", value, problem, "write a time such as \"600s\""))
 }
 
 /// Parses a migration rate.
-fn bandwidth(toml: &TomlText<'_>, value: &Spanned<String>) -> Result<Bandwidth, FileError> {
+fn bandwidth(
+    toml: &TomlText<'_>,
+    value: &Spanned<String>,
+) -> Result<Written<Bandwidth>, FileError> {
     let rate: Bandwidth = toml.quantity("migration_rate", value)?;
     if rate.gbps() > 0.0 && rate.gbps() <= BANDWIDTH_MAX_GBPS {
-        return Ok(rate);
+        return Ok(written(rate, value));
     }
     let problem = format!("\"{}\" is not above 0 and at most 100 TB/s", value.get_ref());
     Err(toml.error("migration_rate", value, problem, "write a bandwidth such as \"4GB/s\""))
@@ -391,10 +466,10 @@ fn within(
     value: &Spanned<String>,
     low: f64,
     high: f64,
-) -> Result<Percent, FileError> {
+) -> Result<Written<Percent>, FileError> {
     let percent: Percent = toml.quantity(field, value)?;
     if (low..=high).contains(&percent.part()) {
-        return Ok(percent);
+        return Ok(written(percent, value));
     }
     let (low, high) = (100.0 * low, 100.0 * high);
     let problem = format!("{percent} is not between {low}% and {high}%");

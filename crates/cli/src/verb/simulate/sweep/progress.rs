@@ -1,0 +1,95 @@
+//! The progress of a sweep: a bar, and for a long sweep the place where it would be sooner.
+
+use indicatif::ProgressBar;
+use interleaf_console::output;
+use std::{
+    path::Path,
+    sync::Once,
+    time::{Duration, Instant},
+};
+
+/// The rate of a sweep is known after this time.
+const KNOWN_AFTER: Duration = Duration::from_secs(30);
+
+/// A sweep with more time left than this is long: as long as it takes to start a cluster (assumed).
+const LONG: Duration = Duration::from_secs(1800);
+
+/// Counts the cases of a sweep as they end.
+pub(super) struct Progress {
+    bar: ProgressBar,
+    began: Instant,
+    /// Cases of an earlier run.
+    before: u64,
+    told: Once,
+    file: String,
+}
+
+impl Progress {
+    /// Begins the sweep in `file` with `done` of `cases` done.
+    pub(super) fn begin(file: &Path, name: &str, cases: usize, done: usize) -> Self {
+        let bar = output::progress(cases as u64, name);
+        bar.inc(done as u64);
+        Self {
+            bar,
+            began: Instant::now(),
+            before: done as u64,
+            told: Once::new(),
+            file: file.display().to_string(),
+        }
+    }
+
+    /// A case is done.
+    pub(super) fn advance(&self) {
+        self.bar.inc(1);
+        let (done, cases) = (self.bar.position(), self.bar.length().unwrap_or(0));
+        let own = done.saturating_sub(self.before);
+        let Some(left) = long(self.began.elapsed(), own, cases.saturating_sub(done)) else {
+            return;
+        };
+        self.told.call_once(|| self.bar.suspend(|| output::message(&advice(&self.file, left))));
+    }
+
+    /// The sweep ends, whole or not.
+    pub(super) fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// The time that `left` cases take, if it is long: `done` cases took `elapsed`.
+fn long(elapsed: Duration, done: u64, left: u64) -> Option<Duration> {
+    if elapsed < KNOWN_AFTER || done == 0 {
+        return None;
+    }
+    let seconds = elapsed.as_secs_f64() / done as f64 * left as f64;
+    let time = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+    (time > LONG).then_some(time)
+}
+
+/// The message of a long sweep.
+fn advice(file: &str, left: Duration) -> String {
+    let hours = left.as_secs_f64() / 3600.0;
+    format!(
+        "about {hours:.1} h are left on this machine. Dask, Ray or Slurm run the same file on \
+         several (docs/python.md): interleaf.sweep(\"{file}\", engine=\"dask\", output=\"FOLDER\")"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_sweep_is_told_of_other_engines() {
+        let second = Duration::from_secs(1);
+        // The first cases may be slower than the others.
+        assert_eq!(long(29 * second, 1, 1_000_000), None);
+        assert_eq!(long(60 * second, 0, 1_000_000), None);
+        // 1800 cases of a second each.
+        assert_eq!(long(60 * second, 60, 1800), None);
+        let left = long(60 * second, 60, 9000);
+        assert_eq!(left, Some(9000 * second));
+        let said = advice("noise.toml", 9000 * second);
+        assert!(said.starts_with("about 2.5 h are left"), "{said}");
+        assert!(said.contains("interleaf.sweep(\"noise.toml\", engine=\"dask\""), "{said}");
+    }
+}
