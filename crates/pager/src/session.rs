@@ -26,6 +26,7 @@ pub use join::ADDRESSES;
 
 use crate::{
     kernel::uffd::FaultMode,
+    nodes::NodeBudget,
     session::ledger::{BudgetLedger, Process},
 };
 use rustix::fs::{FlockOperation, flock};
@@ -62,6 +63,9 @@ pub struct SessionSettings {
     pub schema: String,
     /// The budget, bytes.
     pub dram_bytes: u64,
+    /// The nodes of the budget; empty if the kernel chooses where pages are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeBudget>,
     /// Folders, files or block devices that hold the pages which are not in DRAM.
     pub stores: Vec<PathBuf>,
     /// Smaller allocations are left to the C library and the kernel.
@@ -377,6 +381,7 @@ mod tests {
         SessionSettings {
             schema: SCHEMA.into(),
             dram_bytes: 64 << 20,
+            nodes: vec![],
             stores: vec!["/mnt".into()],
             min_alloc_bytes: 1 << 20,
             children: Children::Inherit,
