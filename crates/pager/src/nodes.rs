@@ -27,6 +27,8 @@ pub struct NodeBudget {
     /// The CPUs whose threads use the node: its own, and those of nodes without a budget that are
     /// nearer to this node than to others.
     pub cpus: Vec<u32>,
+    /// Memory that the node has for the budget, bytes.
+    pub available_bytes: u64,
     /// The fixed share of the budget, bytes; `None` if the shares follow the use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dram_bytes: Option<u64>,
@@ -39,8 +41,10 @@ pub struct Nodes {
     numbers: Vec<u32>,
     /// The node of each CPU.
     of_cpu: Vec<Node>,
-    /// The fixed share of each node, frames.
-    shares: Option<Vec<u32>>,
+    /// The fixed share of each node, or else the memory that it has, frames.
+    frames: Vec<u32>,
+    /// True if the shares are fixed.
+    is_fixed: bool,
 }
 
 impl Nodes {
@@ -62,13 +66,18 @@ impl Nodes {
             budget.cpus.iter().for_each(|cpu| of_cpu[*cpu as usize] = node);
         }
         let frames = |budget: &NodeBudget| {
-            let frames = budget.dram_bytes.unwrap_or(0) / PAGE_BYTES as u64;
+            let bytes = match is_fixed {
+                true => budget.dram_bytes.unwrap_or(0),
+                false => budget.available_bytes,
+            };
+            let frames = bytes / PAGE_BYTES as u64;
             u32::try_from(frames).unwrap_or(u32::MAX)
         };
         Self {
             numbers: budgets.iter().map(|budget| budget.node).collect(),
             of_cpu,
-            shares: is_fixed.then(|| budgets.iter().map(frames).collect()),
+            frames: budgets.iter().map(frames).collect(),
+            is_fixed,
         }
     }
 
@@ -79,10 +88,10 @@ impl Nodes {
 
     /// The division of a budget among the nodes.
     pub fn division(&self, frames: u32) -> Division {
-        match &self.shares {
-            Some(shares) => Division::fixed(shares),
-            None if self.numbers.is_empty() => Division::single(frames),
-            None => Division::by_use(frames, self.numbers.len()),
+        match (self.numbers.is_empty(), self.is_fixed) {
+            (true, _) => Division::single(frames),
+            (false, true) => Division::fixed(&self.frames),
+            (false, false) => Division::by_use(frames, &self.frames),
         }
     }
 
@@ -126,7 +135,7 @@ mod tests {
     use super::*;
 
     fn budget(node: u32, cpus: &[u32], dram_bytes: Option<u64>) -> NodeBudget {
-        NodeBudget { node, cpus: cpus.to_vec(), dram_bytes }
+        NodeBudget { node, cpus: cpus.to_vec(), available_bytes: 1 << 20, dram_bytes }
     }
 
     #[test]
@@ -135,7 +144,7 @@ mod tests {
         assert_eq!([0, 1, 2, 5].map(|cpu| nodes.of_cpu(cpu)), [0, 1, 0, 1]);
         assert_eq!(nodes.of_cpu(99), 0, "a CPU that was plugged in later");
         assert_eq!(nodes.numbers(), [0, 4]);
-        assert_eq!(nodes.division(100), Division::by_use(100, 2));
+        assert_eq!(nodes.division(100), Division::by_use(100, &[256, 256]));
     }
 
     #[test]

@@ -279,11 +279,18 @@ impl Session {
         !self.ledger.processes().is_empty()
     }
 
-    /// This session, if `settings` are the same but for keeper and command.
+    /// This session, if `settings` are the same but for keeper, command and the memory
+    /// that nodes have left.
     fn if_same(self, settings: &SessionSettings) -> Result<Self, SessionError> {
         let keeper = self.settings.keeper;
         let command = self.settings.command.clone();
-        match self.settings == (SessionSettings { keeper, command, ..settings.clone() }) {
+        let mut nodes = settings.nodes.clone();
+        for (node, ours) in nodes.iter_mut().zip(&self.settings.nodes) {
+            // It changes while the session runs.
+            node.available_bytes = ours.available_bytes;
+        }
+        let settings = SessionSettings { keeper, command, nodes, ..settings.clone() };
+        match self.settings == settings {
             true => Ok(self),
             false => Err(SessionError::Differs(self.folder)),
         }
@@ -415,8 +422,20 @@ mod tests {
     #[test]
     fn a_named_session_is_joined_with_the_same_settings() {
         let base = base();
-        let first = Session::begin(base.path(), Some("job"), &settings()).unwrap();
-        let same = SessionSettings { keeper: 1, command: vec!["rank 2".into()], ..settings() };
+        let node = |available_bytes| NodeBudget {
+            node: 0,
+            cpus: vec![0],
+            available_bytes,
+            dram_bytes: None,
+        };
+        let ours = SessionSettings { nodes: vec![node(1)], ..settings() };
+        let same = SessionSettings {
+            keeper: 1,
+            command: vec!["rank 2".into()],
+            nodes: vec![node(2)],
+            ..settings()
+        };
+        let first = Session::begin(base.path(), Some("job"), &ours).unwrap();
         let second = Session::begin(base.path(), Some("job"), &same).unwrap();
         assert_eq!(first.folder(), second.folder());
         second.ledger.set_first_process(42);
@@ -430,7 +449,7 @@ mod tests {
         let joined = |settings: &SessionSettings| {
             Session::joined(base.path(), "job", settings).map(|it| it.is_some())
         };
-        assert!(joined(&settings()).unwrap());
+        assert!(joined(&ours).unwrap());
         assert!(matches!(joined(&other), Err(SessionError::Differs(_))));
         second.end();
         assert!(!folder.exists());

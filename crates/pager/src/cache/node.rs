@@ -51,9 +51,15 @@ impl Division {
         Self { max: vec![frames], is_by_use: false }
     }
 
-    /// Each node may use all frames of the budget; the shares follow the demand.
-    pub fn by_use(frames: u32, nodes: usize) -> Self {
-        Self { max: vec![frames; nodes.clamp(1, NODES_MAX)], is_by_use: nodes > 1 }
+    /// Each node may use all frames of the budget, as far as it has them; the shares follow the
+    /// demand.
+    pub fn by_use(frames: u32, available: &[u32]) -> Self {
+        let available = &available[..available.len().min(NODES_MAX)];
+        // The frames of all nodes have to be numbered.
+        let numbers = u32::MAX / (available.len() as u32).max(1);
+        let numbers = numbers >> ORDER_MAX << ORDER_MAX;
+        let max = available.iter().map(|available| frames.min(*available).min(numbers));
+        Self { max: max.collect(), is_by_use: available.len() > 1 }
     }
 
     /// The share of each node is fixed.
@@ -149,10 +155,18 @@ impl Shares {
             (false, _) => u64::from(self.division.max[at]),
         };
         let weights: Vec<u64> = (0..self.shares.len()).map(of).collect();
-        let (mut weight_left, mut left) = (weights.iter().sum::<u64>(), u64::from(budget));
-        for (share, weight) in self.shares.iter_mut().zip(weights) {
-            let part = (left * weight).checked_div(weight_left).unwrap_or(0);
-            (*share, left, weight_left) = (part as u32, left - part, weight_left - weight);
+        let all: u64 = weights.iter().sum();
+        let mut left = budget;
+        for ((share, weight), max) in self.shares.iter_mut().zip(weights).zip(&self.division.max) {
+            let part = (u64::from(budget) * weight).checked_div(all).unwrap_or(0) as u32;
+            *share = part.min(*max);
+            left -= *share;
+        }
+        // Remainders, and parts that a node does not have.
+        for (share, max) in self.shares.iter_mut().zip(&self.division.max) {
+            let more = left.min(max - *share);
+            *share += more;
+            left -= more;
         }
     }
 
@@ -193,6 +207,9 @@ impl Shares {
     /// share exceeds its demand most. Returns whether there were any.
     fn take_for(&mut self, node: Node, spare: &[u32]) -> bool {
         let step = self.step();
+        if self.of(node) + step > self.division.max(node) {
+            return false;
+        }
         let others = || self.division.nodes().filter(|it| *it != node && self.of(*it) >= step);
         let surplus = |other: &Node| self.of(*other).saturating_sub(self.desired(*other));
         let by_spare = others().filter(|other| spare[usize::from(*other)] >= step);

@@ -186,11 +186,11 @@ impl Context {
         .map(drop)
     }
 
-    /// Publishes the counters of the pager and the number of resident pages.
-    pub(crate) fn publish(&self, counts: Counts, resident: u64) {
+    /// Publishes the counters of the pager and the number of resident pages of each node.
+    pub(crate) fn publish(&self, counts: Counts, by_node: &[u64]) {
         *lock(&self.counts) = counts;
         if let Some(slot) = &*lock(&self.slot) {
-            slot.publish(&counts, resident);
+            slot.publish(&counts, by_node);
         }
     }
 

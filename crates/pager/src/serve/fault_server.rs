@@ -14,7 +14,7 @@
 use crate::{
     cache::{
         Action, Cache, Counts, DirtyPages, Event, Failed, MapAttempt, PageFault, Span,
-        index::ExtentId,
+        index::ExtentId, node::Node,
     },
     fatal::fatal,
     kernel::{
@@ -360,7 +360,9 @@ impl FaultServer {
             let stalled = self.stalls.total().as_nanos();
             let stalled_ns = u64::try_from(stalled).unwrap_or(u64::MAX);
             let counts = Counts { stalled_ns, ..*self.cache.counts() };
-            self.context.publish(counts, self.cache.resident_frames().into());
+            let nodes = self.cache.division().nodes();
+            let resident = |node: Node| u64::from(self.cache.resident_frames_of(node));
+            self.context.publish(counts, &nodes.map(resident).collect::<Vec<_>>());
         }
         Ok(Some(is_busy))
     }

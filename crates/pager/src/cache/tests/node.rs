@@ -48,7 +48,7 @@ impl Simulation {
 }
 
 fn divisions() -> [Division; 2] {
-    [Division::by_use(BUDGET.frames, 2), Division::fixed(&[512, 512])]
+    [Division::by_use(BUDGET.frames, &[BUDGET.frames; 2]), Division::fixed(&[512, 512])]
 }
 
 #[test]
@@ -78,7 +78,8 @@ fn pages_move_to_the_other_node_when_their_thread_does() {
 
 #[test]
 fn a_thread_alone_uses_the_whole_budget_of_its_node() {
-    let mut simulation = Simulation::on_two_nodes(Division::by_use(BUDGET.frames, 2), 3);
+    let mut simulation =
+        Simulation::on_two_nodes(Division::by_use(BUDGET.frames, &[BUDGET.frames; 2]), 3);
     // The first thread has filled its array; the second works alone from now on.
     simulation.run(8 * ARRAY, |simulation, thread| (simulation.below(ARRAY) as Page, thread == 0));
     let mut at = ARRAY;
@@ -107,7 +108,7 @@ fn every_page_holds_its_last_content_while_threads_migrate_and_the_budget_change
     for seed in 0..20 {
         let settings = Settings { frames: 160, ..SETTINGS };
         let division = match seed % 2 {
-            0 => Division::by_use(settings.frames, 3),
+            0 => Division::by_use(settings.frames, &[160, 100, 160]),
             _ => Division::fixed(&[64, 0, 96]),
         };
         let mut simulation = Simulation::with_nodes(settings, division, 600, 4, seed);
