@@ -5,7 +5,8 @@
 //! port, and powers off. Under other names it provides programs for steps: `touch` places memory,
 //! `work` runs for a time that depends on the placement of its pages, `load` emulates a server's
 //! workload, `drain` sums the traffic that `load` feeds, `actuate` migrates pages of other
-//! processes with `interleaf_linux::place::actuator`, and `drive` uses an NVMe drive.
+//! processes with `interleaf_linux::place::actuator`, `drive` uses an NVMe drive, and `extend`
+//! extends the memory of its threads by the pager.
 //!
 //! - [`step`]: the language of `/steps`.
 //! - [`report`]: the language of the second serial port. The kernel logs to the first port, so
@@ -14,6 +15,7 @@
 pub mod actuate;
 pub mod drain;
 pub mod drive;
+pub mod extend;
 pub mod feed;
 mod files;
 pub mod init;

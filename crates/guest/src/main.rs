@@ -2,7 +2,7 @@
 
 use std::{env, io, path::Path, process::ExitCode};
 
-use interleaf_guest::{actuate, drain, drive, init, load, touch, work};
+use interleaf_guest::{actuate, drain, drive, extend, init, load, touch, work};
 
 fn main() -> ExitCode {
     let mut args = env::args();
@@ -11,6 +11,7 @@ fn main() -> ExitCode {
     match name {
         "drain" => drain::main(args, &mut io::stdout()),
         "drive" => drive::main(args, &mut io::stdout()),
+        "extend" => extend::main(args, &mut io::stdout()),
         "load" => load::main(args, &mut io::stdout()),
         "work" => work::main(args, &mut io::stdout()),
         "touch" => touch::main(args, &mut io::stdout()),

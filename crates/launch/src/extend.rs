@@ -13,6 +13,7 @@ mod failure;
 mod forecast;
 mod helper;
 mod job;
+mod nodes;
 mod outside;
 mod release;
 mod shared;
@@ -211,6 +212,7 @@ fn settings(options: &ExtendOptions, job: Option<&Job>) -> Result<SessionSetting
     Ok(SessionSettings {
         schema: SCHEMA.into(),
         dram_bytes,
+        nodes: nodes::budgets(&Root::live(), options.dram.as_ref())?,
         stores,
         min_alloc_bytes: budget::min_alloc(options, dram_bytes),
         children: options.children,

@@ -33,7 +33,8 @@
 //! regions.rs         the allocations of the program
 //! advise.rs          advice and pins of the program
 //! thrash.rs          threads that mostly wait for the drive, and the budget that would end it
-//! budget.rs          frames released to other processes
+//! budget.rs          frames released to other processes or nodes
+//! node.rs            frames of each NUMA node, and its share of the budget
 //! ```
 //!
 //! The steps that involve several parts are methods of [`Cache`]: `fault.rs` serves faults,
@@ -83,6 +84,8 @@ mod advise;
 
 mod budget;
 
+pub mod node;
+
 mod fork;
 
 pub(crate) use advise::pinned_max;
@@ -96,6 +99,7 @@ use durability::Durability;
 use evict::Reclaim;
 use extent::{Extent, ExtentState, WaitingFault};
 use fault_around::FaultAround;
+use node::{Division, Shares};
 use prefetch_queue::PrefetchQueue;
 use regions::Regions;
 use residency::Residency;
@@ -150,6 +154,7 @@ pub struct Cache {
     prefetch: PrefetchQueue,
     fault_around: FaultAround,
     advice: ProgramAdvice,
+    shares: Shares,
     released: Released,
     thrash: ThrashDetector,
     /// Faults on absent pages that wait for a free frame.
@@ -161,21 +166,30 @@ pub struct Cache {
 impl Cache {
     /// An empty cache over an empty store.
     pub fn new(settings: Settings) -> Self {
-        Self {
+        Self::with_nodes(settings, Division::single(settings.frames))
+    }
+
+    /// An empty cache over an empty store, with frames on several nodes.
+    pub fn with_nodes(settings: Settings, division: Division) -> Self {
+        let nodes = division.len();
+        let mut cache = Self {
             settings,
             counts: Counts::default(),
             regions: Regions::default(),
-            residency: Residency::new(settings.frames),
-            reclaim: Reclaim::new(settings.frames),
+            residency: Residency::new(division.clone()),
+            reclaim: Reclaim::new(settings.frames, nodes),
             durability: Durability::default(),
-            prefetch: PrefetchQueue::new(settings.prefetch),
+            prefetch: PrefetchQueue::new(settings.prefetch, nodes),
             fault_around: FaultAround::new(settings.order),
             advice: ProgramAdvice::default(),
-            released: Released::default(),
+            shares: Shares::new(division, settings.frames),
+            released: Released::new(nodes),
             thrash: ThrashDetector::default(),
             waiting: VecDeque::new(),
             is_frozen: false,
-        }
+        };
+        cache.resize(settings.frames);
+        cache
     }
 
     /// Sizes and limits.
@@ -198,7 +212,8 @@ impl Cache {
         let mut faults = None;
         match event {
             Event::Fault(fault) => {
-                self.on_fault(fault.page, fault.is_write, actions);
+                let PageFault { page, is_write, node, .. } = fault;
+                self.on_fault(WaitingFault { page, is_write, node }, actions);
                 faults = Some(fault);
             }
             Event::Filled(id, result) => self.on_filled(id, result, actions),
@@ -209,7 +224,7 @@ impl Cache {
             Event::Erased(first) => self.durability.end_erase(first),
             Event::Pinned(id) => return self.on_pinned(id, actions),
             Event::RetryPinned => {}
-            Event::Advised(pages, advice) => self.advise(&pages, advice, actions),
+            Event::Advised(pages, advice, node) => self.advise(&pages, advice, node, actions),
             Event::Budget(frames) => self.resize(frames),
             Event::Freeze => self.freeze(actions),
             Event::Thaw => self.thaw(actions),

@@ -16,6 +16,8 @@ pub mod prefetch;
 
 pub mod cache;
 
+pub mod nodes;
+
 mod ranges;
 
 mod fatal;

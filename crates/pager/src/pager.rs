@@ -9,10 +9,11 @@ use crate::{
         address_space::{AddressSpace, PrivateSpace},
         frames::Frames,
         handle::FaultHandle,
-        memory::Memory,
+        memory::{self, Memory},
         sigbus::{self, Registration},
         uffd::FaultMode,
     },
+    nodes::Nodes,
     page::PAGE_BYTES,
     serve::{
         arena::{Arena, Owner},
@@ -42,6 +43,33 @@ pub struct Pager {
     registration: Option<Registration>,
 }
 
+/// The address space of a pager's pages.
+enum Place {
+    /// Private memory of this process, with frames on these nodes.
+    Here(Nodes),
+    /// Memory that processes share.
+    Elsewhere(Box<dyn AddressSpace>),
+}
+
+/// The frames of a pager, and the nodes that they are bound to: none if the process has a memory
+/// policy, or may not use one of the nodes.
+fn placed_frames(
+    settings: Settings,
+    nodes: &Nodes,
+    memory: &Memory,
+) -> io::Result<(Frames, Nodes)> {
+    if !nodes.numbers().is_empty() && !memory::has_policy() {
+        let frames = Frames::new(&nodes.division(settings.frames), nodes.numbers());
+        if let Ok(frames) = frames
+            && memory::keep_on_nodes(&memory.addresses()).is_ok()
+        {
+            return Ok((frames, nodes.clone()));
+        }
+    }
+    let nodes = Nodes::single();
+    Ok((Frames::new(&nodes.division(settings.frames), &[])?, nodes))
+}
+
 /// Memory of any size, regardless of the budget.
 #[derive(Debug)]
 pub struct Region {
@@ -55,11 +83,13 @@ impl Pager {
     /// # Errors
     /// Without the right to `userfaultfd`, or when memory cannot be mapped.
     pub fn new(settings: Settings, bytes: usize, store: impl Store + 'static) -> io::Result<Self> {
-        Self::with_slot(settings, bytes, store, None, FaultMode::Thread)
+        Self::with_slot(settings, bytes, store, None, FaultMode::Thread, Nodes::single())
     }
 
     /// Starts a pager of a process that may share the budget with others: with its slot in the
-    /// ledger, and the number of frames that it begins with.
+    /// ledger, and the number of frames that it begins with. Frames are bound to `nodes`, unless
+    /// the process has a memory policy, which then decides where frames are, or may not use one of
+    /// the nodes.
     ///
     /// # Errors
     /// The errors of [`Pager::new`].
@@ -69,8 +99,9 @@ impl Pager {
         store: impl Store + 'static,
         slot: Option<(SlotGuard, u32)>,
         mode: FaultMode,
+        nodes: Nodes,
     ) -> io::Result<Self> {
-        Self::start(settings, bytes, Box::new(store), slot, mode, None)
+        Self::start(settings, bytes, Box::new(store), slot, mode, Place::Here(nodes))
     }
 
     /// Starts a pager for pages of another address space than this process's private memory.
@@ -81,7 +112,8 @@ impl Pager {
         store: impl Store + 'static,
         slot: (SlotGuard, u32),
     ) -> io::Result<Self> {
-        Self::start(settings, bytes, Box::new(store), Some(slot), FaultMode::Thread, Some(space))
+        let place = Place::Elsewhere(space);
+        Self::start(settings, bytes, Box::new(store), Some(slot), FaultMode::Thread, place)
     }
 
     fn start(
@@ -90,18 +122,22 @@ impl Pager {
         store: Box<dyn Store>,
         slot: Option<(SlotGuard, u32)>,
         mode: FaultMode,
-        space: Option<Box<dyn AddressSpace>>,
+        place: Place,
     ) -> io::Result<Self> {
         let memory = Memory::reserve(bytes)?;
-        let (frames, served) = match &space {
-            None => (Frames::new(settings.frames)?, Some(memory.addresses())),
-            Some(_) => (Frames::plain(settings.frames)?, None),
+        let (frames, nodes, served) = match &place {
+            Place::Here(nodes) => {
+                let (frames, nodes) = placed_frames(settings, nodes, &memory)?;
+                (frames, nodes, Some(memory.addresses()))
+            }
+            Place::Elsewhere(_) => (Frames::plain(settings.frames)?, Nodes::single(), None),
         };
         let handle = Arc::new(FaultHandle::new(served, &frames, mode)?);
-        let space = match space {
-            None => Box::new(PrivateSpace::new(Arc::clone(&handle))?),
-            Some(space) => space,
+        let space = match place {
+            Place::Here(_) => Box::new(PrivateSpace::new(Arc::clone(&handle))?),
+            Place::Elsewhere(space) => space,
         };
+        let mut cache = Cache::with_nodes(settings, nodes.division(settings.frames));
         let context = Arc::new(Context {
             handle: RwLock::new(Arc::clone(&handle)),
             arena: Mutex::new(Arena::new(memory.addresses())),
@@ -114,8 +150,8 @@ impl Pager {
             pinned_max: u64::from(cache::pinned_max(settings)),
             process: AtomicI32::new(getpid().as_raw_nonzero().get()),
             mode,
+            nodes,
         });
-        let mut cache = Cache::new(settings);
         if let Some((slot, frames)) = slot {
             cache.resize(frames);
             context.set_slot(slot)?;
@@ -243,7 +279,11 @@ impl Region {
             let at = |offset: usize| self.addresses.start + offset;
             let pages =
                 at(range.start) / PAGE_BYTES * PAGE_BYTES..at(end).next_multiple_of(PAGE_BYTES);
-            self.context.send(Request::Advise(self.context.pages(&pages), advice));
+            self.context.send(Request::Advise(
+                self.context.pages(&pages),
+                advice,
+                self.context.node_here(),
+            ));
         }
     }
 }

@@ -26,6 +26,7 @@ pub use join::ADDRESSES;
 
 use crate::{
     kernel::uffd::FaultMode,
+    nodes::NodeBudget,
     session::ledger::{BudgetLedger, Process},
 };
 use rustix::fs::{FlockOperation, flock};
@@ -62,6 +63,9 @@ pub struct SessionSettings {
     pub schema: String,
     /// The budget, bytes.
     pub dram_bytes: u64,
+    /// The nodes of the budget; empty if the kernel chooses where pages are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeBudget>,
     /// Folders, files or block devices that hold the pages which are not in DRAM.
     pub stores: Vec<PathBuf>,
     /// Smaller allocations are left to the C library and the kernel.
@@ -275,11 +279,18 @@ impl Session {
         !self.ledger.processes().is_empty()
     }
 
-    /// This session, if `settings` are the same but for keeper and command.
+    /// This session, if `settings` are the same but for keeper, command and the memory
+    /// that nodes have left.
     fn if_same(self, settings: &SessionSettings) -> Result<Self, SessionError> {
         let keeper = self.settings.keeper;
         let command = self.settings.command.clone();
-        match self.settings == (SessionSettings { keeper, command, ..settings.clone() }) {
+        let mut nodes = settings.nodes.clone();
+        for (node, ours) in nodes.iter_mut().zip(&self.settings.nodes) {
+            // It changes while the session runs.
+            node.available_bytes = ours.available_bytes;
+        }
+        let settings = SessionSettings { keeper, command, nodes, ..settings.clone() };
+        match self.settings == settings {
             true => Ok(self),
             false => Err(SessionError::Differs(self.folder)),
         }
@@ -377,6 +388,7 @@ mod tests {
         SessionSettings {
             schema: SCHEMA.into(),
             dram_bytes: 64 << 20,
+            nodes: vec![],
             stores: vec!["/mnt".into()],
             min_alloc_bytes: 1 << 20,
             children: Children::Inherit,
@@ -410,8 +422,20 @@ mod tests {
     #[test]
     fn a_named_session_is_joined_with_the_same_settings() {
         let base = base();
-        let first = Session::begin(base.path(), Some("job"), &settings()).unwrap();
-        let same = SessionSettings { keeper: 1, command: vec!["rank 2".into()], ..settings() };
+        let node = |available_bytes| NodeBudget {
+            node: 0,
+            cpus: vec![0],
+            available_bytes,
+            dram_bytes: None,
+        };
+        let ours = SessionSettings { nodes: vec![node(1)], ..settings() };
+        let same = SessionSettings {
+            keeper: 1,
+            command: vec!["rank 2".into()],
+            nodes: vec![node(2)],
+            ..settings()
+        };
+        let first = Session::begin(base.path(), Some("job"), &ours).unwrap();
         let second = Session::begin(base.path(), Some("job"), &same).unwrap();
         assert_eq!(first.folder(), second.folder());
         second.ledger.set_first_process(42);
@@ -425,7 +449,7 @@ mod tests {
         let joined = |settings: &SessionSettings| {
             Session::joined(base.path(), "job", settings).map(|it| it.is_some())
         };
-        assert!(joined(&settings()).unwrap());
+        assert!(joined(&ours).unwrap());
         assert!(matches!(joined(&other), Err(SessionError::Differs(_))));
         second.end();
         assert!(!folder.exists());

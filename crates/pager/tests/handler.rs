@@ -4,7 +4,9 @@
 #![expect(unsafe_code, reason = "an allocator that counts")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use interleaf_pager::{cache::Settings, kernel::uffd::FaultMode, pager::Pager, prefetch::Limits};
+use interleaf_pager::{
+    cache::Settings, kernel::uffd::FaultMode, nodes::Nodes, pager::Pager, prefetch::Limits,
+};
 use interleaf_store::FileStore;
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -54,7 +56,8 @@ const ROUNDS: u8 = 4;
 fn the_handler_allocates_nothing() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let store = FileStore::open(folder.path()).unwrap();
-    let pager = Pager::with_slot(SETTINGS, 1 << 30, store, None, FaultMode::Signal);
+    let pager =
+        Pager::with_slot(SETTINGS, 1 << 30, store, None, FaultMode::Signal, Nodes::single());
     let pager = pager.unwrap_or_else(|why| {
         panic!("userfaultfd is not to be had ({why}): this test needs root and Linux 6.8")
     });

@@ -97,7 +97,8 @@ fn start_in(folder: &Path) -> Result<Option<Extended>, String> {
         signal::unblock_sigbus()?;
     }
     let (cache, store) = (session.cache_settings()?, session.open_store()?);
-    let pager = Pager::with_slot(cache, ADDRESSES, store, Some(slot), settings.faults);
+    let pager =
+        Pager::with_slot(cache, ADDRESSES, store, Some(slot), settings.faults, session.nodes());
     let pager = pager.map_err(|why| format!("userfaultfd: {why}"))?;
     pager.publish_unextended(UNEXTENDED.load(Relaxed) as u64);
     let bytes_min = usize::try_from(settings.min_alloc_bytes).unwrap_or(usize::MAX);

@@ -63,6 +63,7 @@ fn extended_with(
     let settings = SessionSettings {
         schema: SCHEMA.into(),
         dram_bytes: MEMORY,
+        nodes: vec![],
         stores: vec![folder.into()],
         min_alloc_bytes: LEAST,
         children: Children::Inherit,

@@ -82,8 +82,18 @@ pub struct ProcessDocument {
     /// `min_alloc`.
     #[serde(default)]
     pub left_bytes: u64,
+    /// Resident pages of its regions by NUMA node, where the budget has several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeDocument>,
     #[serde(flatten)]
     pub counts: CountsDocument,
+}
+
+/// Resident pages on a NUMA node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeDocument {
+    pub node: u32,
+    pub resident_bytes: u64,
 }
 
 /// The processes of a session, including those that have exited.
@@ -134,7 +144,7 @@ impl ExtendDocument {
             stores: settings.stores.clone(),
             resident_max_bytes: None,
             total,
-            processes: seen.0.iter().map(ProcessDocument::from).collect(),
+            processes: seen.0.iter().map(|process| ProcessDocument::new(settings, process)).collect(),
         }
     }
 
@@ -180,9 +190,15 @@ impl From<Counts> for CountsDocument {
     }
 }
 
-impl From<&Process> for ProcessDocument {
-    fn from(process: &Process) -> Self {
+impl ProcessDocument {
+    fn new(settings: &SessionSettings, process: &Process) -> Self {
+        let nodes = settings.nodes.iter().zip(&process.by_node);
+        let nodes = nodes.map(|(budget, pages)| NodeDocument {
+            node: budget.node,
+            resident_bytes: pages * PAGE_BYTES,
+        });
         Self {
+            nodes: nodes.collect(),
             pid: process.identity.pid,
             name: process.name.clone(),
             dram_bytes: process.held * PAGE_BYTES,

@@ -5,6 +5,7 @@ use interleaf_model::units::Bytes;
 use interleaf_record::extend::{
     CountsDocument, EstimateDocument, ExtendDocument, ExtendPlanDocument, ForecastDocument,
 };
+use std::collections::BTreeMap;
 
 /// The counts of all processes, when the command has ended.
 pub fn ended(document: &ExtendDocument) -> String {
@@ -32,7 +33,20 @@ pub fn ended(document: &ExtendDocument) -> String {
         table.row(cells("all".into(), document.dram_bytes, &document.total));
     }
     let elapsed = number(document.elapsed_s);
-    format!("{dram} of DRAM, {elapsed} s\n{}{}", table.text(), outside(document))
+    let nodes = nodes(document).map_or(String::new(), |nodes| format!("resident by node: {nodes}\n"));
+    format!("{dram} of DRAM, {elapsed} s\n{}{nodes}{}", table.text(), outside(document))
+}
+
+/// Resident pages of all processes by node, where the budget has several:
+/// `node0 4 GiB, node1 3 GiB`.
+pub fn nodes(document: &ExtendDocument) -> Option<String> {
+    let mut sums = BTreeMap::new();
+    for node in document.processes.iter().flat_map(|process| &process.nodes) {
+        *sums.entry(node.node).or_insert(0) += node.resident_bytes;
+    }
+    let text = |(node, bytes): (&u32, &u64)| format!("node{node} {}", rounded(*bytes));
+    let all: Vec<String> = sums.iter().map(text).collect();
+    (!all.is_empty()).then(|| all.join(", "))
 }
 
 /// The report for a command none of whose processes used the budget.
@@ -108,8 +122,9 @@ fn part(of: u64, all: u64) -> String {
 pub fn line(document: &ExtendDocument) -> String {
     let CountsDocument { faults, read_bytes, written_bytes, stall_s, .. } = document.total;
     let held: u64 = document.processes.iter().map(|process| process.dram_bytes).sum();
+    let nodes = nodes(document).map_or(String::new(), |nodes| format!(" ({nodes})"));
     format!(
-        "{:.0} s: {} of {} DRAM, {faults} faults, {} read, {} written, {} s stalled",
+        "{:.0} s: {} of {} DRAM{nodes}, {faults} faults, {} read, {} written, {} s stalled",
         document.elapsed_s,
         Bytes::new(held),
         Bytes::new(document.dram_bytes),

@@ -54,7 +54,7 @@ const HOST_CLOCK: Series = Series::Of(6, 1);
 const COMMAND_LINE: &str = "console=ttyS0 panic=-1 oops=panic no_timer_check";
 
 /// Names in `/bin` that link to the guest's program.
-const PROGRAMS: [&str; 6] = ["actuate", "drain", "drive", "load", "touch", "work"];
+const PROGRAMS: [&str; 7] = ["actuate", "drain", "drive", "extend", "load", "touch", "work"];
 
 /// Sees each line of the guest's report, and `None` from time to time.
 pub type Watch<'a> = dyn Fn(Option<&Line>) -> bool + 'a;

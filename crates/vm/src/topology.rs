@@ -86,9 +86,10 @@ pub enum TopologyError {
 }
 
 /// The topologies in `crates/vm/topologies/`, by name.
-const NAMED: [(&str, &str); 7] = [
+const NAMED: [(&str, &str); 8] = [
     ("one-node", include_str!("../topologies/one-node.toml")),
     ("two-nodes-hmat", include_str!("../topologies/two-nodes-hmat.toml")),
+    ("two-sockets", include_str!("../topologies/two-sockets.toml")),
     ("four-nodes", include_str!("../topologies/four-nodes.toml")),
     ("three-tiers", include_str!("../topologies/three-tiers.toml")),
     ("no-hmat", include_str!("../topologies/no-hmat.toml")),

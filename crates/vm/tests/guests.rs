@@ -5,6 +5,7 @@ mod actuators;
 mod balance;
 mod boot;
 mod card;
+mod extend;
 mod faults;
 mod kernels;
 mod load;

@@ -57,7 +57,7 @@ pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Fa
 fn options(args: &ExtendArgs) -> ExtendOptions {
     ExtendOptions {
         command: args.command.clone(),
-        dram: args.dram,
+        dram: args.dram.clone(),
         stores: args.store.clone(),
         min_alloc: args.min_alloc,
         children: args.children.into(),
@@ -95,7 +95,7 @@ fn plan(args: &ExtendArgs) -> Result<(), Failure> {
 
 /// Refuses missing or contradictory options.
 fn check_complete(args: &ExtendArgs, is_joined: bool) -> Result<(), Failure> {
-    if let (Some(Dram::Percent(percent)), true) = (args.dram, is_joined) {
+    if let (Some(Dram::Percent(percent)), true) = (&args.dram, is_joined) {
         return Err(Failure::new(
             format!("--dram {percent}%: commands that share a session need the same budget"),
             "give it as a size, such as 8GiB",

@@ -54,7 +54,7 @@ const LAYERS: [(&str, &str); 30] = [
         "campaign card card_server catalog console daemon launch linux measure model observe \
           job pager plan record report sim study workload",
     ),
-    ("guest", "linux model"),
+    ("guest", "linux model pager store"),
     ("vm", "guest model sim"),
     ("qemu_clock", ""),
 ];

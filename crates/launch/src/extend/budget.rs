@@ -7,12 +7,14 @@ use interleaf_model::units::Bytes;
 use interleaf_pager::session::PAGE_BYTES;
 
 /// A budget of DRAM, as the user gives it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Dram {
     /// A size.
     Size(Bytes),
     /// A percentage of the memory that is available to this process.
     Percent(u8),
+    /// A size on each of some nodes, by their numbers.
+    ByNode(Vec<(u32, Bytes)>),
 }
 
 /// The least budget, bytes: pages in transfer and pages in use must fit.
@@ -31,10 +33,11 @@ const MIN_ALLOC_MAX: u64 = 64 << 20;
 
 /// Returns the budget, bytes; 0 without a budget.
 pub(super) fn dram(root: &Root, options: &ExtendOptions) -> Result<u64, Failure> {
-    let percent = match options.dram {
+    let percent = match &options.dram {
         None => return Ok(0),
         Some(Dram::Size(size)) => return Ok(size.get()),
-        Some(Dram::Percent(percent)) => percent,
+        Some(Dram::ByNode(shares)) => return Ok(shares.iter().map(|(_, size)| size.get()).sum()),
+        Some(Dram::Percent(percent)) => *percent,
     };
     let found = available(root, None).map_err(system::read_failure)?.ok_or_else(|| {
         Failure::new(

@@ -1,6 +1,6 @@
 //! Regions, advice and pins: the calls of a program about its memory.
 
-use super::{Action, Cache, Extent, ExtentState, Settings};
+use super::{Action, Cache, Extent, ExtentState, Settings, node::Node};
 use crate::{advice::Advice, page::Page, ranges::Ranges};
 use std::ops::Range;
 
@@ -78,12 +78,13 @@ impl Cache {
         &mut self,
         pages: &Range<Page>,
         advice: Advice,
+        node: Node,
         actions: &mut Vec<Action>,
     ) {
         match advice {
             Advice::Normal => self.advice.advised.set(pages, None),
             Advice::Random | Advice::Sequential => self.advice.advised.set(pages, Some(advice)),
-            Advice::WillNeed => self.prefetch.enqueue_advised(pages.clone()),
+            Advice::WillNeed => self.prefetch.enqueue_advised(pages.clone(), node),
             Advice::Cold => self.evict_cold(pages, actions),
             Advice::Pin => {
                 self.advice.pinned.set(pages, Some(()));

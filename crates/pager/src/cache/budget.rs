@@ -1,17 +1,24 @@
-//! A budget that changes at run time: frames released to other processes, and taken back.
+//! A budget that changes at run time: frames released to other processes or nodes, and taken back.
 
 use super::{
     Cache, Settings,
     frame_pool::{Frame, ORDER_MAX},
+    node::Node,
 };
 use crate::prefetch::Limits;
 
 /// Frames to reclaim at once for other processes: the drive has to take their dirty pages.
 const BACKLOG_MAX: u32 = 4096;
 
-/// Frames that other processes use for now.
-#[derive(Clone, Debug, Default)]
+/// Frames that other processes or nodes use for now, by node.
+#[derive(Clone, Debug)]
 pub(super) struct Released {
+    nodes: Vec<ReleasedOfNode>,
+}
+
+/// Frames of a node that others use for now.
+#[derive(Clone, Debug, Default)]
+struct ReleasedOfNode {
     /// Blocks taken from the pool.
     blocks: Vec<(Frame, u8)>,
     /// Frames of all blocks.
@@ -20,6 +27,23 @@ pub(super) struct Released {
     target: u32,
     /// Blocks that were reported to the caller.
     reported: usize,
+}
+
+impl Released {
+    pub(super) fn new(nodes: usize) -> Self {
+        Self { nodes: vec![ReleasedOfNode::default(); nodes] }
+    }
+
+    /// Frames of a node that others use for now.
+    fn frames(&self, node: Node) -> u32 {
+        self.nodes[usize::from(node)].frames
+    }
+
+    /// True if a node has released all frames that it has to, and has taken back its own.
+    pub(super) fn is_settled(&self, node: Node) -> bool {
+        let node = &self.nodes[usize::from(node)];
+        node.frames == node.target
+    }
 }
 
 impl Settings {
@@ -34,65 +58,113 @@ impl Cache {
     /// Sets the budget, at most that of the settings. A smaller one is reached by evictions
     /// ([`Cache::used_frames`]).
     pub fn resize(&mut self, frames: u32) {
-        self.released.target = self.settings.frames.saturating_sub(frames);
+        self.shares.resize(frames.min(self.settings.frames));
+        self.apply_shares();
         self.reclaim.loop_detector.resize(self.budget());
         if self.residency.is_unused() {
             self.release_frames();
         }
     }
 
-    /// Frames that are in use, or may be at any moment: all but the released ones.
-    pub const fn used_frames(&self) -> u32 {
-        self.settings.frames - self.released.frames
+    /// Each node has to release the frames that exceed its share.
+    pub(super) fn apply_shares(&mut self) {
+        for node in self.nodes() {
+            let target = self.division().max(node) - self.shares.of(node);
+            self.released.nodes[usize::from(node)].target = target;
+        }
+    }
+
+    /// Frames of a node that are in use, or may be at any moment: all but the released ones.
+    pub(super) fn used_frames_of(&self, node: Node) -> u32 {
+        self.division().max(node) - self.released.frames(node)
+    }
+
+    /// Frames that are in use, or may be at any moment.
+    pub fn used_frames(&self) -> u32 {
+        let used: u32 = self.nodes().map(|node| self.used_frames_of(node)).sum();
+        // Frames on their way from one node to another are this process's.
+        used.max(self.budget())
     }
 
     /// Frames that hold pages.
     pub fn resident_frames(&self) -> u32 {
-        self.used_frames().saturating_sub(self.residency.pool.free_frames())
+        self.nodes().map(|node| self.resident_frames_of(node)).sum()
     }
 
     /// The current budget, frames.
-    pub const fn budget(&self) -> u32 {
-        self.settings.frames - self.released.target
+    pub fn budget(&self) -> u32 {
+        self.shares.budget()
     }
 
-    /// Frames to reclaim beside the reserve, because they have to be released.
-    pub(super) fn release_backlog(&self) -> u32 {
-        self.released.target.saturating_sub(self.released.frames).min(BACKLOG_MAX)
+    /// The current share of a node, frames.
+    pub(super) fn budget_of(&self, node: Node) -> u32 {
+        self.shares.of(node)
+    }
+
+    /// Frames of a node to reclaim beside the reserve, because they have to be released.
+    pub(super) fn release_backlog(&self, node: Node) -> u32 {
+        let released = &self.released.nodes[usize::from(node)];
+        released.target.saturating_sub(released.frames).min(BACKLOG_MAX)
     }
 
     /// The blocks released since the last call, as first frames and orders.
-    pub fn newly_released(&mut self) -> &[(Frame, u8)] {
-        let reported = std::mem::replace(&mut self.released.reported, self.released.blocks.len());
-        &self.released.blocks[reported..]
+    pub fn newly_released(&mut self) -> Vec<(Frame, u8)> {
+        let mut new = vec![];
+        for ReleasedOfNode { blocks, reported, .. } in &mut self.released.nodes {
+            new.extend_from_slice(&blocks[*reported..]);
+            *reported = blocks.len();
+        }
+        new
     }
 
-    /// Releases free frames up to the target, or takes frames back.
+    /// Releases free frames up to the target of each node, then takes frames back.
     pub(super) fn release_frames(&mut self) {
+        for node in self.nodes() {
+            self.release_frames_of(node);
+        }
+        for node in self.nodes() {
+            self.take_back(node);
+        }
+    }
+
+    fn release_frames_of(&mut self, node: Node) {
+        let index = usize::from(node);
         // Faults that wait for a frame come first.
-        while self.released.frames < self.released.target && self.waiting.is_empty() {
-            let left = self.released.target - self.released.frames;
-            let max = left.ilog2().min(ORDER_MAX.into()) as u8;
-            let pool = &mut self.residency.pool;
-            let block = (0..=max).rev().find_map(|order| Some((pool.allocate(order)?, order)));
+        while self.released.nodes[index].frames < self.released.nodes[index].target
+            && !self.waiting.iter().any(|fault| fault.node == node)
+        {
+            let ReleasedOfNode { frames, target, .. } = &self.released.nodes[index];
+            let max = (target - frames).ilog2().min(ORDER_MAX.into()) as u8;
+            let residency = &mut self.residency;
+            let block =
+                (0..=max).rev().find_map(|order| Some((residency.allocate(node, order)?, order)));
             if let Some((frame, order)) = block {
-                self.released.blocks.push((frame, order));
-                self.released.frames += 1 << order;
-            } else if self.drop_oldest_inactive().is_none() {
+                self.released.nodes[index].blocks.push((frame, order));
+                self.released.nodes[index].frames += 1 << order;
+            } else if self.drop_oldest_inactive(node).is_none() {
                 return;
             }
         }
-        while self.released.frames > self.released.target {
-            let Some((frame, order)) = self.released.blocks.pop() else { return };
-            self.released.reported = self.released.reported.min(self.released.blocks.len());
-            if 1 << order <= self.released.frames - self.released.target {
-                self.released.frames -= 1 << order;
-                self.residency.pool.deallocate(frame, order);
+    }
+
+    /// Takes back frames of a node, as far as other nodes have released theirs.
+    fn take_back(&mut self, node: Node) {
+        let used: u32 = self.nodes().map(|node| self.used_frames_of(node)).sum();
+        let free = self.budget().saturating_sub(used);
+        let released = &mut self.released.nodes[usize::from(node)];
+        let mut left = released.frames.saturating_sub(released.target).min(free);
+        while left > 0 {
+            let Some((frame, order)) = released.blocks.pop() else { return };
+            released.reported = released.reported.min(released.blocks.len());
+            if 1 << order <= left {
+                left -= 1 << order;
+                released.frames -= 1 << order;
+                self.residency.deallocate(frame, order);
                 continue;
             }
             // Half of the block is reported twice, which does no harm.
             let order = order - 1;
-            self.released.blocks.extend([(frame + (1 << order), order), (frame, order)]);
+            released.blocks.extend([(frame + (1 << order), order), (frame, order)]);
         }
     }
 }

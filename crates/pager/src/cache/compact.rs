@@ -8,6 +8,7 @@ use super::{
     Action, Cache, ExtentState,
     frame_pool::{Frame, ORDER_MAX},
     index::ExtentId,
+    node::Node,
 };
 
 /// Fragmentation matters from this order on: 2^7 frames are 512 KiB.
@@ -49,9 +50,9 @@ impl FrameOwners {
 }
 
 impl Cache {
-    /// Empties the block of frames with the fewest in use.
-    pub(super) fn compact(&mut self, actions: &mut Vec<Action>) {
-        let Some((block, free)) = self.residency.pool.emptiest() else { return };
+    /// Empties the block of a node's frames with the fewest in use.
+    pub(super) fn compact(&mut self, node: Node, actions: &mut Vec<Action>) {
+        let Some((block, free)) = self.residency.emptiest(node) else { return };
         let frames = 1 << ORDER_MAX;
         if free * FREE_PART < frames {
             return;

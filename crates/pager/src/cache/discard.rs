@@ -64,7 +64,8 @@ impl Cache {
                 // Both halves of a prefetched extent count as prefetched.
                 let Extent { stream, .. } = whole;
                 if stream != 0 {
-                    self.prefetch.add_frames(stream, 1 << first.order);
+                    let node = self.node_of(first.frame);
+                    self.prefetch.add_frames(stream, node, 1 << first.order);
                 }
                 self.residency.push_ready(id);
             } else {

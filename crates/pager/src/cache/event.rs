@@ -5,6 +5,7 @@ use crate::{
     cache::{
         frame_pool::{Frame, ORDER_MAX},
         index::ExtentId,
+        node::Node,
     },
     page::Page,
 };
@@ -21,6 +22,8 @@ pub struct PageFault {
     pub offset: u16,
     /// True for a store.
     pub is_write: bool,
+    /// The node that the thread runs on.
+    pub node: Node,
 }
 
 /// An event that the cache reacts to.
@@ -44,8 +47,8 @@ pub enum Event {
     Pinned(ExtentId),
     /// Time to retry the eviction of pinned extents.
     RetryPinned,
-    /// The program gives advice about pages.
-    Advised(Range<Page>, Advice),
+    /// A thread that runs on this node gives advice about pages.
+    Advised(Range<Page>, Advice, Node),
     /// The process is about to fork: unmap all pages and write back the dirty ones, until
     /// [`Event::Thaw`].
     Freeze,

@@ -15,6 +15,7 @@ use super::{
     frame_pool::{Frame, ORDER_MAX},
     index::ExtentId,
     loop_detector::LoopDetector,
+    node::Node,
 };
 use crate::{page::Page, prefetch::is_history_stream};
 use std::ops::Range;
@@ -84,6 +85,14 @@ pub(super) struct Reclaim {
     pub(super) loop_detector: LoopDetector,
     /// Frames mapped in loops so far.
     loop_frames: u64,
+    /// The last victim was pinned.
+    is_victim_pinned: bool,
+    nodes: Vec<ReclaimOfNode>,
+}
+
+/// State of eviction on a node.
+#[derive(Clone, Copy, Debug, Default)]
+struct ReclaimOfNode {
     /// Frames that became protected by bimodal insertion, and for which the oldest protected ones
     /// have to go.
     inserted_frames: u32,
@@ -91,25 +100,36 @@ pub(super) struct Reclaim {
     reserve: u32,
     /// An allocation failed for want of contiguous frames.
     is_fragmented: bool,
-    /// The last victim was pinned.
-    is_victim_pinned: bool,
 }
 
 impl Reclaim {
-    pub(super) const fn new(frames: u32) -> Self {
+    pub(super) fn new(frames: u32, nodes: usize) -> Self {
         Self {
             loop_detector: LoopDetector::new(frames),
             loop_frames: 0,
-            inserted_frames: 0,
-            reserve: 0,
-            is_fragmented: false,
             is_victim_pinned: false,
+            nodes: vec![ReclaimOfNode::default(); nodes],
         }
     }
 
-    /// Notes that an extent is mapped, of a cache of `frames` frames; true if it belongs in the
-    /// probationary queue. `has_room` if it fits into the protected share.
-    pub(super) fn on_map(&mut self, extent: &Extent, frames: u32, has_room: bool) -> bool {
+    fn node_mut(&mut self, node: Node) -> &mut ReclaimOfNode {
+        &mut self.nodes[usize::from(node)]
+    }
+
+    /// Frames that a node keeps free or inactive.
+    pub(super) fn reserve(&self, node: Node) -> u32 {
+        self.nodes[usize::from(node)].reserve
+    }
+
+    /// Notes that an extent is mapped in frames of a node, of a cache of `frames` frames; true if
+    /// it belongs in the probationary queue. `has_room` if it fits into the protected share.
+    pub(super) fn on_map(
+        &mut self,
+        extent: &Extent,
+        node: Node,
+        frames: u32,
+        has_room: bool,
+    ) -> bool {
         let span = extent.span();
         self.loop_detector.on_map(&span.pages());
         let is_loop = self.loop_detector.is_loop();
@@ -125,13 +145,14 @@ impl Reclaim {
         let is_long = self.loop_detector.is_long_loop();
         let one_in = if is_long { LONG_BIMODAL_ONE_IN } else { BIMODAL_ONE_IN };
         let is_inserted = is_bimodal_sample(span.page, round, one_in);
-        self.inserted_frames += extent.frames() * u32::from(is_inserted);
+        self.node_mut(node).inserted_frames += extent.frames() * u32::from(is_inserted);
         !is_inserted
     }
 
     /// A refault: pages were touched while they were inactive, or being evicted.
-    pub(super) fn on_refault(&mut self, frames: u32) {
-        self.reserve = self.reserve.saturating_sub(frames);
+    pub(super) fn on_refault(&mut self, node: Node, frames: u32) {
+        let node = self.node_mut(node);
+        node.reserve = node.reserve.saturating_sub(frames);
         self.loop_detector.on_refault(frames);
     }
 
@@ -147,26 +168,34 @@ impl Reclaim {
 }
 
 impl Cache {
-    /// Fills up the reserve, so that frames are free before they are needed.
+    /// Fills up the reserve of each node, so that frames are free before they are needed.
     pub(super) fn reclaim_frames(&mut self, actions: &mut Vec<Action>) {
-        if std::mem::take(&mut self.reclaim.is_fragmented) {
-            self.compact(actions);
+        self.move_shares();
+        for node in self.nodes() {
+            self.reclaim_frames_of(node, actions);
+        }
+    }
+
+    fn reclaim_frames_of(&mut self, node: Node, actions: &mut Vec<Action>) {
+        if std::mem::take(&mut self.reclaim.node_mut(node).is_fragmented) {
+            self.compact(node, actions);
         }
         if self.is_store_stuck() && self.waiting.is_empty() {
             // No write-back would succeed, and no thread needs a frame.
             return;
         }
-        let max = self.reserve_max();
-        self.reclaim.reserve = self.reclaim.reserve.min(max);
-        let reserve = self.reclaim.reserve + self.release_backlog();
-        while self.residency.reclaimable_frames() < reserve {
-            if let Some(id) = self.stale_prefetch() {
+        let max = self.reserve_max(node);
+        let of_node = self.reclaim.node_mut(node);
+        of_node.reserve = of_node.reserve.min(max);
+        let reserve = of_node.reserve + self.release_backlog(node);
+        while self.residency.reclaimable_frames(node) < reserve {
+            if let Some(id) = self.stale_prefetch(node) {
                 self.drop_prefetched(id);
-            } else if let Some(pages) = self.protected_sample(max) {
+            } else if let Some(pages) = self.protected_sample(node, max) {
                 self.evict_all(self.residency.all_in(&pages), actions);
-            } else if let Some(id) = self.victim(max) {
+            } else if let Some(id) = self.victim(node, max) {
                 self.evict_block(id, actions);
-            } else if let Some(id) = self.residency.oldest_prefetched() {
+            } else if let Some(id) = self.residency.oldest_prefetched(node) {
                 self.drop_prefetched(id);
             } else {
                 return;
@@ -174,115 +203,119 @@ impl Cache {
         }
     }
 
-    fn reserve_max(&self) -> u32 {
+    fn reserve_max(&self, node: Node) -> u32 {
         let is_long = self.reclaim.loop_detector.is_long_loop();
         let part = if is_long { LONG_RESERVE_PART } else { RESERVE_PART };
-        let part = (self.budget() / part).min(RESERVE_MAX);
+        let frames = self.budget_of(node);
+        let part = (frames / part).min(RESERVE_MAX);
         let early = self.reclaim.loop_detector.early_eviction_share();
-        let inactive = f64::from(self.budget() / INACTIVE_PART) * early;
-        (part + inactive as u32).max(2 << self.settings.order) + self.release_backlog()
+        let inactive = f64::from(frames / INACTIVE_PART) * early;
+        (part + inactive as u32).max(2 << self.settings.order) + self.release_backlog(node)
     }
 
-    /// Frames are allocated: the reserve grows.
-    fn grow_reserve(&mut self, frames: u32) {
-        let reserve = self.reclaim.reserve + frames * RESERVE_GROWTH;
-        self.reclaim.reserve = reserve.min(self.reserve_max());
+    /// Frames of a node are allocated: its reserve grows.
+    fn grow_reserve(&mut self, node: Node, frames: u32) {
+        let max = self.reserve_max(node);
+        let of_node = self.reclaim.node_mut(node);
+        of_node.reserve = (of_node.reserve + frames * RESERVE_GROWTH).min(max);
     }
 
-    /// Allocates 2^`order_max` contiguous frames, and drops inactive extents for them; fewer if
-    /// free frames are many but fragmented. `None` if it is better to wait for evictions under way.
-    pub(super) fn allocate(&mut self, order_max: u8) -> Option<(Frame, u8)> {
-        self.grow_reserve(1 << order_max);
+    /// Allocates 2^`order_max` contiguous frames of a node, and drops inactive extents for them;
+    /// fewer if free frames are many but fragmented. `None` if it is better to wait for evictions
+    /// under way.
+    pub(super) fn allocate(&mut self, node: Node, order_max: u8) -> Option<(Frame, u8)> {
+        self.grow_reserve(node, 1 << order_max);
         for order in (0..=order_max).rev() {
-            while self.residency.pool.free_frames() < FRAGMENTED_FACTOR << order {
-                if let Some(frame) = self.residency.pool.allocate(order) {
+            while self.residency.free_frames(node) < FRAGMENTED_FACTOR << order {
+                if let Some(frame) = self.residency.allocate(node, order) {
                     return Some((frame, order));
                 }
-                if self.drop_oldest_inactive().is_none() {
+                if self.drop_oldest_inactive(node).is_none() {
                     break;
                 }
             }
-            if let Some(frame) = self.residency.pool.allocate(order) {
+            if let Some(frame) = self.residency.allocate(node, order) {
                 return Some((frame, order));
             }
-            let are_evicting = self.residency.evicting_frames() >= 1 << order;
-            if self.residency.pool.free_frames() < FRAGMENTED_FACTOR << order
+            let are_evicting = self.residency.evicting_frames(node) >= 1 << order;
+            if self.residency.free_frames(node) < FRAGMENTED_FACTOR << order
                 && are_evicting
                 && !self.reclaim.is_victim_pinned
             {
                 return None;
             }
-            self.reclaim.is_fragmented |= order >= CONTIGUOUS_ORDER_MIN;
+            self.reclaim.node_mut(node).is_fragmented |= order >= CONTIGUOUS_ORDER_MIN;
         }
         None
     }
 
-    /// Frames that protected extents may fill in a loop; the others are the reserve, prefetched
-    /// pages, and probationary extents.
-    fn protected_max(&self, reserve: u32) -> u32 {
-        let frames = self.budget();
+    /// Frames of a node that protected extents may fill in a loop; the others are the reserve,
+    /// prefetched pages, and probationary extents.
+    fn protected_max(&self, node: Node, reserve: u32) -> u32 {
+        let frames = self.budget_of(node);
         let of_streams = (self.prefetch.active_streams() + 1) << self.prefetch_order_max();
         let (part, max_part, prefetched) = match self.reclaim.loop_detector.is_long_loop() {
             // The limit of prefetched frames: their number varies, and pages that make room for a
             // moment are read again.
             true => {
-                let prefetched = self.prefetched_frames_max();
+                let prefetched = self.prefetched_frames_max(node);
                 (LONG_PROBATIONARY_PART, LONG_PROBATIONARY_MAX_PART, prefetched)
             }
-            false => (PROBATIONARY_PART, PROBATIONARY_MAX_PART, self.prefetch.frames()),
+            false => (PROBATIONARY_PART, PROBATIONARY_MAX_PART, self.prefetch.frames(node)),
         };
         let probationary = (frames / part).max(of_streams.min(frames / max_part));
         frames.saturating_sub(reserve + prefetched + probationary)
     }
 
-    /// True if an extent of a long loop fits into the protected share.
-    pub(super) fn has_room_to_protect(&self, frames: u32) -> bool {
+    /// True if an extent of a long loop fits into the protected share of its node.
+    pub(super) fn has_room_to_protect(&self, node: Node, frames: u32) -> bool {
         if !self.reclaim.loop_detector.is_long_loop() {
             return false;
         }
-        let max = self.protected_max(self.reserve_max());
-        self.residency.protected_frames() + PROTECT_SLACK * frames <= max
+        let max = self.protected_max(node, self.reserve_max(node));
+        self.residency.protected_frames(node) + PROTECT_SLACK * frames <= max
             && !self.reclaim.loop_detector.is_releasing_protected()
     }
 
     /// True if protected extents are within their share, so that probationary ones are the victims.
-    fn is_protected_within_share(&self, reserve: u32) -> bool {
-        self.residency.protected_frames() <= self.protected_max(reserve)
+    fn is_protected_within_share(&self, node: Node, reserve: u32) -> bool {
+        self.residency.protected_frames(node) <= self.protected_max(node, reserve)
             && !self.reclaim.loop_detector.is_releasing_protected()
     }
 
     /// Protected pages to evict as a sample, if a sample is due: as many as the longest extent
     /// has, since smaller pieces would leave gaps in which no long transfer fits.
-    fn protected_sample(&self, reserve: u32) -> Option<Range<Page>> {
-        let oldest = self.residency.oldest_protected();
-        let oldest = oldest.filter(|_| self.is_protected_within_share(reserve))?;
+    fn protected_sample(&self, node: Node, reserve: u32) -> Option<Range<Page>> {
+        let oldest = self.residency.oldest_protected(node);
+        let oldest = oldest.filter(|_| self.is_protected_within_share(node, reserve))?;
         let order = self.prefetch_order_max();
-        let is_time = self.residency.oldest_probationary().is_some()
+        let is_time = self.residency.oldest_probationary(node).is_some()
             && self.reclaim.loop_detector.is_time_to_sample(1 << order);
         let start = self.residency.extent(oldest).span().page >> order << order;
         is_time.then_some(start..start + (1 << order))
     }
 
-    /// Chooses the victim among mapped extents. In a long loop, the newest protected extent is the
-    /// one that is used last; the oldest are replaced by bimodal insertion. A pinned victim is
-    /// mapped again and is then the newest: the oldest is next.
-    fn victim(&mut self, reserve: u32) -> Option<ExtentId> {
-        let probationary = self.residency.oldest_probationary();
+    /// Chooses the victim among mapped extents of a node. In a long loop, the newest protected
+    /// extent is the one that is used last; the oldest are replaced by bimodal insertion. A pinned
+    /// victim is mapped again and is then the newest: the oldest is next.
+    fn victim(&mut self, node: Node, reserve: u32) -> Option<ExtentId> {
+        let probationary = self.residency.oldest_probationary(node);
         let is_long = self.reclaim.loop_detector.is_long_loop();
         if !is_long {
-            self.reclaim.inserted_frames = 0;
+            self.reclaim.node_mut(node).inserted_frames = 0;
         }
-        let first = probationary.filter(|_| self.is_protected_within_share(reserve));
-        let oldest = self.residency.oldest_protected();
-        let Reclaim { inserted_frames, is_victim_pinned, .. } = self.reclaim;
+        let first = probationary.filter(|_| self.is_protected_within_share(node, reserve));
+        let oldest = self.residency.oldest_protected(node);
+        let is_victim_pinned = self.reclaim.is_victim_pinned;
+        let inserted_frames = self.reclaim.node_mut(node).inserted_frames;
         let protected = match is_long && inserted_frames == 0 && !is_victim_pinned {
-            true => self.residency.newest_protected(),
+            true => self.residency.newest_protected(node),
             false => oldest,
         };
         let victim = first.or(protected).or(probationary)?;
         if Some(victim) == oldest && first.is_none() {
             let frames = self.residency.extent(victim).frames();
-            self.reclaim.inserted_frames = self.reclaim.inserted_frames.saturating_sub(frames);
+            self.reclaim.node_mut(node).inserted_frames = inserted_frames.saturating_sub(frames);
         }
         Some(victim)
     }
@@ -319,9 +352,9 @@ impl Cache {
         self.unmap(id, actions);
     }
 
-    /// Drops the oldest inactive extent; `None` if there is none.
-    pub(super) fn drop_oldest_inactive(&mut self) -> Option<()> {
-        let id = self.residency.oldest_inactive()?;
+    /// Drops the oldest inactive extent of a node; `None` if there is none.
+    pub(super) fn drop_oldest_inactive(&mut self, node: Node) -> Option<()> {
+        let id = self.residency.oldest_inactive(node)?;
         self.drop_inactive(id);
         Some(())
     }

@@ -1,7 +1,10 @@
 //! The state of one extent. As many extents as frames may exist, therefore it is small.
 
 use super::Span;
-use crate::{cache::frame_pool::Frame, page::Page};
+use crate::{
+    cache::{frame_pool::Frame, node::Node},
+    page::Page,
+};
 
 /// States of an extent, drawn in [`crate::cache`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +22,8 @@ pub(super) enum ExtentState {
 pub(super) struct WaitingFault {
     pub(super) page: Page,
     pub(super) is_write: bool,
+    /// The node that the thread runs on.
+    pub(super) node: Node,
 }
 
 /// No thread waits for the extent.
@@ -39,6 +44,8 @@ pub(super) struct Extent {
     pub(super) state: ExtentState,
     /// The waiting thread wants to write.
     is_wait_for_write: bool,
+    /// The node that the waiting thread runs on.
+    waiting_node: Node,
     /// The content in DRAM may differ from the store.
     pub(super) is_dirty: bool,
     /// Mapped by a scan of a loop: in the probationary queue, not in the protected one.
@@ -66,6 +73,7 @@ impl Extent {
             order: span.order,
             state,
             is_wait_for_write: false,
+            waiting_node: 0,
             is_dirty: false,
             is_probationary: false,
             is_pinned: false,
@@ -94,18 +102,20 @@ impl Extent {
     }
 
     /// Notes that a thread waits for a page of the extent.
-    pub(super) const fn add_waiter(&mut self, page: Page, is_write: bool) {
+    pub(super) const fn add_waiter(&mut self, fault: WaitingFault) {
+        let WaitingFault { page, is_write, node } = fault;
         let waiting_page = (page - self.page as Page) as u16;
         // A probe maps one page only: two threads that wait for two pages end it.
         self.is_probe &= self.waiting_page == NO_WAITER || self.waiting_page == waiting_page;
         self.waiting_page = waiting_page;
         self.is_wait_for_write |= is_write;
+        self.waiting_node = node;
     }
 
     pub(super) fn waiting_fault(&self) -> Option<WaitingFault> {
         let page = Page::from(self.page) + Page::from(self.waiting_page);
-        let is_write = self.is_wait_for_write;
-        (self.waiting_page != NO_WAITER).then_some(WaitingFault { page, is_write })
+        let (is_write, node) = (self.is_wait_for_write, self.waiting_node);
+        (self.waiting_page != NO_WAITER).then_some(WaitingFault { page, is_write, node })
     }
 
     pub(super) const fn clear_waiter(&mut self) {

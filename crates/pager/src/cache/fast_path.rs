@@ -1,7 +1,7 @@
 //! The fast path: a thread maps a ready extent itself when it faults, without the pager's thread.
 //! The decisions that follow from its faults are made later, for several faults at once.
 
-use super::{Action, Cache, ExtentState, PageFault, Span, index::ExtentId};
+use super::{Action, Cache, ExtentState, PageFault, Span, WaitingFault, index::ExtentId};
 use crate::page::Page;
 
 /// The answer to a thread that faults, on the fast path.
@@ -49,8 +49,8 @@ impl Cache {
         actions: &mut Vec<Action>,
     ) {
         // Map all extents first, so that none is chosen as a victim.
-        for PageFault { page, is_write, .. } in faults.clone() {
-            self.on_fault(page, is_write, actions);
+        for PageFault { page, is_write, node, .. } in faults.clone() {
+            self.on_fault(WaitingFault { page, is_write, node }, actions);
         }
         self.make_progress(faults, actions);
     }

@@ -1,6 +1,8 @@
 //! Serving faults: at once if the page is resident, else as soon as a frame is free.
 
-use super::{Action, Cache, ExtentState, WaitingFault, frame_pool::ORDER_MAX};
+use super::{
+    Action, Cache, ExtentState, WaitingFault, frame_pool::ORDER_MAX, index::ExtentId, node::Node,
+};
 use crate::{advice::Advice, page::Page};
 
 /// A fault in an untouched huge page fills the whole huge page with zeros while more than this part
@@ -9,31 +11,33 @@ const FREE_FOR_ZEROS_PART: u32 = 4;
 
 impl Cache {
     /// Counts a fault, and serves it or lets it wait.
-    pub(super) fn on_fault(&mut self, page: Page, is_write: bool, actions: &mut Vec<Action>) {
+    pub(super) fn on_fault(&mut self, fault: WaitingFault, actions: &mut Vec<Action>) {
         self.counts.faults += 1;
+        let page = fault.page;
         let (region, clock) = (self.regions.containing(page).start, self.load_clock());
         self.fault_around.size_mut(region).on_fault(page, clock);
-        self.serve_fault(page, is_write, actions);
+        self.serve_fault(fault, actions);
     }
 
     /// Serves a fault on a resident page, or lets it wait.
-    fn serve_fault(&mut self, page: Page, is_write: bool, actions: &mut Vec<Action>) {
+    fn serve_fault(&mut self, fault: WaitingFault, actions: &mut Vec<Action>) {
+        let WaitingFault { page, is_write, .. } = fault;
         if self.durability.is_poisoned(page) {
             // Poisoned after the thread had faulted, or in the parent of this process.
             actions.extend([Action::Poison(page), Action::Wake(page, 1)]);
             return;
         }
         let Some(id) = self.residency.find(page) else {
-            self.waiting.push_back(WaitingFault { page, is_write });
+            self.waiting.push_back(fault);
             return;
         };
         let extent = self.residency.extent_mut(id);
-        let (frames, span, stream) = (extent.frames(), extent.span(), extent.stream);
+        let (span, stream) = (extent.span(), extent.stream);
         match extent.state {
-            ExtentState::Filling => extent.add_waiter(page, is_write),
+            ExtentState::Filling => extent.add_waiter(fault),
             ExtentState::Unmapping | ExtentState::Writing => {
-                extent.add_waiter(page, is_write);
-                self.reclaim.on_refault(frames);
+                extent.add_waiter(fault);
+                self.count_refault(id);
             }
             ExtentState::Ready => {
                 self.counts.minor_faults += 1;
@@ -44,7 +48,7 @@ impl Cache {
                     self.split_probe(id, page);
                     self.residency.push_ready(id);
                 } else if stream == 0 {
-                    self.reclaim.on_refault(frames);
+                    self.count_refault(id);
                 }
                 self.map(id, is_write, actions);
                 if !is_probe {
@@ -60,35 +64,67 @@ impl Cache {
         }
     }
 
-    /// Loads the pages of waiting faults, as far as frames are free.
+    /// Counts a refault: pages were touched while they were inactive, or being evicted.
+    pub(super) fn count_refault(&mut self, id: ExtentId) {
+        let extent = self.residency.extent(id);
+        let (frames, node) = (extent.frames(), self.node_of(extent.span().frame));
+        self.reclaim.on_refault(node, frames);
+        self.shares.count_demand(node, frames);
+    }
+
+    /// Loads the pages of waiting faults, as far as frames of their nodes are free.
     pub(super) fn serve_waiting(&mut self, actions: &mut Vec<Action>) {
-        while let Some(fault) = self.waiting.pop_front() {
-            let WaitingFault { page, is_write } = fault;
+        // Faults that wait for a frame of a node do not delay those of other nodes.
+        for node in self.nodes() {
+            self.serve_waiting_of(node, actions);
+        }
+    }
+
+    fn serve_waiting_of(&mut self, node: Node, actions: &mut Vec<Action>) {
+        while let Some(at) = self.waiting.iter().position(|fault| fault.node == node)
+            && let Some(fault) = self.waiting.remove(at)
+        {
+            let WaitingFault { page, .. } = fault;
             if self.durability.is_discarding(&(page..page + 1)) {
-                self.waiting.push_front(fault);
+                self.waiting.insert(at, fault);
                 return;
             } else if self.residency.find(page).is_some() || self.durability.is_poisoned(page) {
                 // A fault on a neighbouring page has loaded it since.
-                self.serve_fault(page, is_write, actions);
+                self.serve_fault(fault, actions);
                 continue;
             }
-            let (order, is_probe) = self.order_for_fault(page);
-            let Some(id) = self.load(page, order, 0, actions) else {
+            let (order, is_probe) = self.order_for_fault(page, node);
+            let Some(id) = self.load_for_fault(page, order, node, actions) else {
                 if self.is_store_stuck() {
                     self.poison(page, actions);
                     continue;
                 }
-                self.waiting.push_front(fault);
+                self.waiting.insert(at, fault);
                 return;
             };
             let extent = self.residency.extent_mut(id);
             extent.is_probe = is_probe;
-            extent.add_waiter(page, is_write);
+            extent.add_waiter(fault);
         }
     }
 
+    /// Loads an extent for a fault; on another node if the node has no page to evict.
+    fn load_for_fault(
+        &mut self,
+        page: Page,
+        order: u8,
+        node: Node,
+        actions: &mut Vec<Action>,
+    ) -> Option<ExtentId> {
+        if let Some(id) = self.load(page, order, 0, node, actions) {
+            return Some(id);
+        }
+        let node = self.fallback_node(node)?;
+        self.load(page, order, 0, node, actions)
+    }
+
     /// The order of the extent to load for a fault, and whether it is a probe.
-    fn order_for_fault(&mut self, page: Page) -> (u8, bool) {
+    fn order_for_fault(&mut self, page: Page, node: Node) -> (u8, bool) {
         if let Some(order) = self.prefetch.order_for_fault(page) {
             return (order, false);
         }
@@ -98,7 +134,7 @@ impl Cache {
         // Pages that were never stored are zeros, which cost no read.
         let start = page >> ORDER_MAX << ORDER_MAX;
         let are_frames_plenty =
-            self.residency.pool.free_frames() > self.budget() / FREE_FOR_ZEROS_PART;
+            self.residency.free_frames(node) > self.budget_of(node) / FREE_FOR_ZEROS_PART;
         if are_frames_plenty && !self.durability.has_stored(start..start + (1 << ORDER_MAX)) {
             return (ORDER_MAX, false);
         }

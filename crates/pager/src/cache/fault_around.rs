@@ -98,7 +98,7 @@ impl FaultAround {
 
 impl Cache {
     /// The time by which probes are judged.
-    pub(super) const fn load_clock(&self) -> LoadClock {
+    pub(super) fn load_clock(&self) -> LoadClock {
         LoadClock { loaded: self.residency.loaded_pages(), budget: self.budget() }
     }
 
@@ -125,7 +125,7 @@ impl Cache {
             self.residency.push_ready(other);
             let mut near = Extent::new(near, whole.state, 0);
             if let Some(fault) = whole.waiting_fault() {
-                near.add_waiter(fault.page, fault.is_write);
+                near.add_waiter(fault);
             }
             self.residency.replace(id, near);
         }

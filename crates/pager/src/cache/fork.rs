@@ -20,7 +20,7 @@ impl Cache {
     /// failed.
     pub fn is_quiescent(&self) -> bool {
         self.is_frozen
-            && self.residency.evicting_frames() == 0
+            && !self.residency.is_evicting()
             && self.durability.is_discard_idle()
             && self.residency.in_flight() == 0
     }
@@ -41,7 +41,7 @@ impl Cache {
             regions: self.regions.clone(),
             durability: self.durability.for_child(),
             advice: self.advice.for_child(),
-            ..Self::new(self.settings)
+            ..Self::with_nodes(self.settings, self.division().clone())
         })
     }
 

@@ -5,7 +5,7 @@
 //! stream that has its share waits until an eighth of it is used. The streams take turns. (How far
 //! ahead a stream may ask, and after which confidence, is decided in [`crate::prefetch`].)
 
-use super::{Action, Cache, PageFault, frame_pool::ORDER_MAX, index::ExtentId};
+use super::{Action, Cache, Extent, PageFault, frame_pool::ORDER_MAX, index::ExtentId, node::Node};
 use crate::{
     advice::Advice,
     page::Page,
@@ -76,11 +76,13 @@ struct QueuedPrefetch {
     /// The stream has its share of frames: it waits until a part is used, else each touched page
     /// would start a transfer of its own.
     is_at_share: bool,
+    /// The node of the thread that caused the prefetch, whose frames are loaded.
+    node: Node,
 }
 
 impl QueuedPrefetch {
     /// An empty queue of a stream.
-    const fn new(stream: u32, is_descending: bool) -> Self {
+    const fn new(stream: u32, is_descending: bool, node: Node) -> Self {
         Self {
             stream,
             ranges: VecDeque::new(),
@@ -88,12 +90,13 @@ impl QueuedPrefetch {
             is_probe: None,
             is_descending,
             is_at_share: false,
+            node,
         }
     }
 
     /// Ascending pages.
-    fn ascending(stream: u32, pages: Range<Page>) -> Self {
-        Self { ranges: [pages].into(), ..Self::new(stream, false) }
+    fn ascending(stream: u32, pages: Range<Page>, node: Node) -> Self {
+        Self { ranges: [pages].into(), ..Self::new(stream, false, node) }
     }
 
     /// True for the queue of this stream in this direction.
@@ -134,18 +137,18 @@ impl QueuedPrefetch {
 pub(super) struct PrefetchQueue {
     prefetcher: Prefetcher,
     queued: VecDeque<QueuedPrefetch>,
-    /// Frames of prefetched pages, loaded or being loaded, that were not touched yet.
-    frames: u32,
+    /// Frames of prefetched pages, loaded or being loaded, that were not touched yet, by node.
+    frames: Vec<u32>,
     /// The same by stream; a stream without frames has no entry.
     frames_by_stream: BTreeMap<u32, u32>,
 }
 
 impl PrefetchQueue {
-    pub(super) fn new(limits: Limits) -> Self {
+    pub(super) fn new(limits: Limits, nodes: usize) -> Self {
         Self {
             prefetcher: Prefetcher::new(limits),
             queued: VecDeque::new(),
-            frames: 0,
+            frames: vec![0; nodes],
             frames_by_stream: BTreeMap::new(),
         }
     }
@@ -160,9 +163,9 @@ impl PrefetchQueue {
         self.prefetcher.on_wasted(stream, pages);
     }
 
-    /// Frames of prefetched pages that were not touched yet.
-    pub(super) const fn frames(&self) -> u32 {
-        self.frames
+    /// Frames of a node with prefetched pages that were not touched yet.
+    pub(super) fn frames(&self, node: Node) -> u32 {
+        self.frames[usize::from(node)]
     }
 
     /// Streams with such frames.
@@ -174,13 +177,13 @@ impl PrefetchQueue {
         self.frames_by_stream.get(&stream).copied().unwrap_or(0)
     }
 
-    pub(super) fn add_frames(&mut self, stream: u32, frames: u32) {
-        self.frames += frames;
+    pub(super) fn add_frames(&mut self, stream: u32, node: Node, frames: u32) {
+        self.frames[usize::from(node)] += frames;
         *self.frames_by_stream.entry(stream).or_default() += frames;
     }
 
-    pub(super) fn remove_frames(&mut self, stream: u32, frames: u32) {
-        self.frames -= frames;
+    fn remove_frames(&mut self, stream: u32, node: Node, frames: u32) {
+        self.frames[usize::from(node)] -= frames;
         if let Some(has) = self.frames_by_stream.get_mut(&stream) {
             *has -= frames;
             if *has == 0 {
@@ -190,18 +193,19 @@ impl PrefetchQueue {
     }
 
     /// Queues pages that the program announced by `MADV_WILLNEED`.
-    pub(super) fn enqueue_advised(&mut self, pages: Range<Page>) {
-        self.queued.push_back(QueuedPrefetch::ascending(ADVISED_STREAM, pages));
+    pub(super) fn enqueue_advised(&mut self, pages: Range<Page>, node: Node) {
+        self.queued.push_back(QueuedPrefetch::ascending(ADVISED_STREAM, pages, node));
     }
 
-    /// Queues the pages of a prefetch that follows from a fault on `page`.
-    fn enqueue(&mut self, prefetch: &Prefetch, page: Page) {
+    /// Queues the pages of a prefetch that follows from a fault on `page`, for frames of a node.
+    fn enqueue(&mut self, prefetch: &Prefetch, page: Page, node: Node) {
         let stream = prefetch.stream;
         let ranges = prefetch.pages.iter().cloned();
         let is_descending = prefetch.pages.first().is_some_and(|range| range.end <= page);
         let prefetcher = &self.prefetcher;
         let same = self.queued.iter_mut().find(|it| it.is_of(stream, is_descending));
         if let Some(queued) = same {
+            queued.node = node;
             // Pages that the stream has passed are dropped.
             while let Some(range) = queued.ranges.front()
                 && !prefetcher.expects(queued.stream, range)
@@ -210,7 +214,7 @@ impl PrefetchQueue {
             }
             ranges.for_each(|range| queued.push(range));
         } else {
-            let mut queued = QueuedPrefetch::new(stream, is_descending);
+            let mut queued = QueuedPrefetch::new(stream, is_descending, node);
             ranges.for_each(|range| queued.push(range));
             // Drop the queues of streams that have ended, too.
             self.queued
@@ -222,13 +226,13 @@ impl PrefetchQueue {
     /// Queues pages again that the stream of the last fault expects next. A page of it was resident
     /// when it was asked for, was skipped for that reason, and evicted since: other skipped pages
     /// may be missing too.
-    fn enqueue_skipped(&mut self, page: Page) {
+    fn enqueue_skipped(&mut self, page: Page, node: Node) {
         let Some(Prefetch { stream, pages, .. }) = self.prefetcher.next_expected() else { return };
         let Some(first) = pages.first() else { return };
         let is_descending = first.end <= page;
         let same = self.queued.iter().position(|it| it.is_of(stream, is_descending));
         let index = same.unwrap_or_else(|| {
-            self.queued.push_back(QueuedPrefetch::new(stream, is_descending));
+            self.queued.push_back(QueuedPrefetch::new(stream, is_descending, node));
             self.queued.len() - 1
         });
         let ranges = &mut self.queued[index].ranges;
@@ -265,7 +269,7 @@ struct NextBlock {
 impl Cache {
     /// Queues the pages that the prefetcher predicts after the fault.
     pub(super) fn plan_prefetch(&mut self, fault: PageFault, actions: &mut Vec<Action>) {
-        let PageFault { thread, page, offset, .. } = fault;
+        let PageFault { thread, page, offset, node, .. } = fault;
         let extent = self.residency.find(page).map(|id| *self.residency.extent(id));
         let pages = extent.map_or(page..page + 1, |extent| extent.span().pages());
         let is_unexpected = extent.is_none_or(|extent| extent.is_filling_for_fault());
@@ -275,7 +279,7 @@ impl Cache {
         let Some(prefetch) = self.prefetch.prefetcher.on_fault(&fault) else {
             // Streams do not see faults on pages with MADV_RANDOM.
             if is_unexpected && advice != Advice::Random {
-                self.prefetch.enqueue_skipped(page);
+                self.prefetch.enqueue_skipped(page, node);
             }
             return;
         };
@@ -283,17 +287,28 @@ impl Cache {
             self.map_early(prefetch.stream, pages, actions);
         }
         if !prefetch.pages.is_empty() {
-            self.prefetch.enqueue(&prefetch, page);
+            self.prefetch.enqueue(&prefetch, page, node);
         }
     }
 
     /// Loads queued pages, of each stream a block in turn, as far as frames are free and the stream
     /// has not its share of them.
     pub(super) fn issue_prefetches(&mut self, actions: &mut Vec<Action>) {
-        let max = self.prefetched_frames_max();
+        for node in self.nodes() {
+            self.issue_prefetches_of(node, actions);
+        }
+    }
+
+    fn issue_prefetches_of(&mut self, node: Node, actions: &mut Vec<Action>) {
+        let max = self.prefetched_frames_max(node);
         let mut waiting = 0;
         while waiting < self.prefetch.queued.len() {
             let Some(mut queued) = self.prefetch.queued.pop_front() else { return };
+            if queued.node != node {
+                self.prefetch.queued.push_back(queued);
+                waiting += 1;
+                continue;
+            }
             let stream = queued.stream;
             let has = self.prefetch.frames_of(stream);
             let share = max / (self.prefetch.active_streams() + u32::from(has == 0));
@@ -314,10 +329,12 @@ impl Cache {
                 waiting += 1;
                 continue;
             }
-            if self.prefetch.frames + (1 << order) > max && !self.drop_for_stream(stream, max) {
+            if self.prefetch.frames(node) + (1 << order) > max
+                && !self.drop_for_stream(stream, node, max)
+            {
                 return;
             }
-            let Some(id) = self.load(page, order, stream, actions) else { return };
+            let Some(id) = self.load(page, order, stream, node, actions) else { return };
             if is_fault_around {
                 self.note_fault_around(id);
             }
@@ -326,9 +343,9 @@ impl Cache {
         }
     }
 
-    /// Frames that prefetched and untouched pages may hold.
-    pub(super) fn prefetched_frames_max(&self) -> u32 {
-        let frames = self.budget();
+    /// Frames of a node that prefetched and untouched pages may hold.
+    pub(super) fn prefetched_frames_max(&self, node: Node) -> u32 {
+        let frames = self.budget_of(node);
         let (part, min) = match self.reclaim.loop_detector.is_long_loop() {
             true => (LOOP_PREFETCHED_PART, LOOP_PREFETCHED_MIN),
             false => (PREFETCHED_PART, PREFETCHED_MIN),
@@ -352,11 +369,17 @@ impl Cache {
         let now = self.prefetch_time();
         let extent = self.residency.extent_mut(id);
         extent.prefetched_at = now;
-        let (stream, frames) = (extent.stream, extent.frames());
-        self.prefetch.add_frames(stream, frames);
+        let (stream, frames, frame) = (extent.stream, extent.frames(), extent.span().frame);
+        self.prefetch.add_frames(stream, self.node_of(frame), frames);
         let frames = u64::from(frames);
         self.counts.prefetched += frames;
         self.counts.history.prefetched += if is_history_stream(stream) { frames } else { 0 };
+    }
+
+    /// The frames of a prefetched extent do not count as prefetched any more.
+    pub(super) fn forget_prefetched(&mut self, extent: &Extent) {
+        let node = self.node_of(extent.span().frame);
+        self.prefetch.remove_frames(extent.stream, node, extent.frames());
     }
 
     /// An extent is loaded for the last queued prefetch, as fault-around of a single page: pages
@@ -434,13 +457,13 @@ impl Cache {
         is_part && u64::from(has) >= HUGE_PAGES_AHEAD * HUGE
     }
 
-    /// Drops the oldest prefetched extent for the sake of a stream, if its own stream no longer
-    /// expects it, or has more than its share by advice.
-    fn drop_for_stream(&mut self, stream: u32, max: u32) -> bool {
-        let Some(id) = self.residency.oldest_prefetched() else { return false };
+    /// Drops the oldest prefetched extent of a node for the sake of a stream, if its own stream no
+    /// longer expects it, or has more than its share by advice.
+    fn drop_for_stream(&mut self, stream: u32, node: Node, max: u32) -> bool {
+        let Some(id) = self.residency.oldest_prefetched(node) else { return false };
         let holder = self.residency.extent(id).stream;
         let may_drop =
-            self.is_over_share(holder, stream, max) || self.unexpected_prefetch().is_some();
+            self.is_over_share(holder, stream, max) || self.unexpected_prefetch(node).is_some();
         if may_drop {
             self.drop_prefetched(id);
         }
@@ -455,19 +478,19 @@ impl Cache {
             && self.prefetch.frames_of(ADVISED_STREAM) > max / (self.prefetch.active_streams() + 1)
     }
 
-    /// The oldest prefetched extent, if its stream no longer expects it.
-    fn unexpected_prefetch(&self) -> Option<ExtentId> {
-        let id = self.residency.oldest_prefetched()?;
+    /// The oldest prefetched extent of a node, if its stream no longer expects it.
+    fn unexpected_prefetch(&self, node: Node) -> Option<ExtentId> {
+        let id = self.residency.oldest_prefetched(node)?;
         let extent = *self.residency.extent(id);
         let pages = self.fault_around.pages_around(&self.regions, &extent.span().pages());
         (!self.prefetch.prefetcher.expects(extent.stream, &pages)).then_some(id)
     }
 
     /// The same, if it was prefetched long ago: a late thread may still touch a recent one.
-    pub(super) fn stale_prefetch(&self) -> Option<ExtentId> {
-        let since = self.residency.extent(self.residency.oldest_prefetched()?).prefetched_at;
+    pub(super) fn stale_prefetch(&self, node: Node) -> Option<ExtentId> {
+        let since = self.residency.extent(self.residency.oldest_prefetched(node)?).prefetched_at;
         let is_stale = self.prefetch_time().wrapping_sub(since) > STALE_AFTER;
-        is_stale.then(|| self.unexpected_prefetch()).flatten()
+        is_stale.then(|| self.unexpected_prefetch(node)).flatten()
     }
 
     /// The prefetch clock: loaded pages, in parts of the budget.
@@ -505,9 +528,10 @@ mod tests {
         let prefetch = Limits { initial: 16, max: 256 };
         let mut cache = Cache::new(Settings { frames: 4096, order: 0, prefetch });
         cache.add_region(0..FAR);
-        cache.on(Event::Advised(0..FAR, advice), &mut vec![]);
+        cache.on(Event::Advised(0..FAR, advice, 0), &mut vec![]);
         for page in pages {
-            let touched = Event::Fault(PageFault { thread: 1, page, offset: 0, is_write: false });
+            let touched =
+                Event::Fault(PageFault { node: 0, thread: 1, page, offset: 0, is_write: false });
             cache.on(touched, &mut vec![]);
         }
         let expected = cache.prefetch.prefetcher.next_expected().unwrap();
@@ -518,15 +542,15 @@ mod tests {
     fn skipped_pages_that_were_evicted_are_queued_again() {
         let (mut cache, Prefetch { stream, pages, .. }) = swept(Advice::Sequential, 0..1);
         let Range { start, end } = pages[0].clone();
-        cache.prefetch.queued = [QueuedPrefetch::ascending(stream, start + 5..end)].into();
-        cache.prefetch.enqueue_skipped(start - 1);
+        cache.prefetch.queued = [QueuedPrefetch::ascending(stream, start + 5..end, 0)].into();
+        cache.prefetch.enqueue_skipped(start - 1, 0);
         let ranges = &cache.prefetch.queued[0].ranges;
         assert_eq!(
             ranges.iter().take(2).collect::<Vec<_>>(),
             [&(start..start + 5), &(start + 5..end)]
         );
         // Pages are not queued twice.
-        cache.prefetch.enqueue_skipped(start - 1);
+        cache.prefetch.enqueue_skipped(start - 1, 0);
         assert_eq!(cache.prefetch.queued[0].ranges.front(), Some(&(start..start + 5)));
     }
 
@@ -535,13 +559,13 @@ mod tests {
         let (mut cache, Prefetch { stream, pages, .. }) =
             swept(Advice::Normal, (1..=6).map(|at| FAR - (at << ORDER_MAX)));
         let Range { start, end } = pages[0].clone();
-        let mut queued = QueuedPrefetch::new(stream, true);
+        let mut queued = QueuedPrefetch::new(stream, true, 0);
         queued.push(start..end - 5);
         cache.prefetch.queued = [queued].into();
-        cache.prefetch.enqueue_skipped(end);
+        cache.prefetch.enqueue_skipped(end, 0);
         assert_eq!(cache.prefetch.queued[0].ranges.front(), Some(&(end - 5..end)));
         cache.prefetch.queued.clear();
-        cache.prefetch.enqueue_skipped(end);
+        cache.prefetch.enqueue_skipped(end, 0);
         assert_eq!(cache.prefetch.queued[0].ranges, pages);
         assert!(cache.prefetch.queued[0].is_descending);
     }

@@ -3,12 +3,14 @@
 //! A mapped extent is in the *protected* or the *probationary* queue, or pinned and in none. A
 //! ready extent is in the queue of *inactive* extents, which were mapped and unmapped again, or in
 //! that of *prefetched* ones, which were never touched. Each queue begins with its oldest extent.
+//! Each NUMA node has queues of its own, of the extents in its frames.
 
 use super::{
     Extent, ExtentState, Span,
     compact::FrameOwners,
     frame_pool::{Frame, FramePool},
     index::{ExtentId, Index},
+    node::{Division, Node},
     queue::{ExtentQueue, Links},
 };
 use crate::page::Page;
@@ -17,17 +19,11 @@ use std::ops::Range;
 /// Extents examined on each side of a page to find the mapped pages around it.
 const MAPPED_AROUND_MAX: u32 = 64;
 
-/// The extents that are resident or on their way, with their frames and queues.
+/// Frames and queues of a node.
 #[derive(Clone, Debug)]
-pub(super) struct Residency {
-    /// Free frames.
-    pub(super) pool: FramePool,
-    index: Index,
-    extents: Vec<Extent>,
-    /// Entries of `extents` that hold no extent.
-    free_ids: Vec<ExtentId>,
-    owners: FrameOwners,
-    links: Links,
+struct NodeFrames {
+    /// Free frames, counted from the first of the node.
+    pool: FramePool,
     /// Mapped extents, but for the next.
     protected: ExtentQueue,
     protected_frames: u32,
@@ -40,6 +36,35 @@ pub(super) struct Residency {
     prefetched: ExtentQueue,
     /// Frames of extents that are being unmapped or written back.
     evicting_frames: u32,
+}
+
+impl NodeFrames {
+    /// All frames are free.
+    fn new(frames: u32) -> Self {
+        Self {
+            pool: FramePool::new(frames),
+            protected: ExtentQueue::new(),
+            protected_frames: 0,
+            probationary: ExtentQueue::new(),
+            inactive: ExtentQueue::new(),
+            inactive_frames: 0,
+            prefetched: ExtentQueue::new(),
+            evicting_frames: 0,
+        }
+    }
+}
+
+/// The extents that are resident or on their way, with their frames and queues.
+#[derive(Clone, Debug)]
+pub(super) struct Residency {
+    division: Division,
+    nodes: Vec<NodeFrames>,
+    index: Index,
+    extents: Vec<Extent>,
+    /// Entries of `extents` that hold no extent.
+    free_ids: Vec<ExtentId>,
+    owners: FrameOwners,
+    links: Links,
     /// Extents that are being filled or mapped.
     in_flight: u32,
     /// Pages loaded so far: the clock of fault-around and prefetch.
@@ -48,23 +73,18 @@ pub(super) struct Residency {
 
 impl Residency {
     /// No page is resident.
-    pub(super) fn new(frames: u32) -> Self {
+    pub(super) fn new(division: Division) -> Self {
+        let nodes = division.nodes().map(|node| NodeFrames::new(division.max(node))).collect();
         Self {
-            pool: FramePool::new(frames),
+            nodes,
             index: Index::default(),
             extents: vec![],
             free_ids: vec![],
-            owners: FrameOwners::new(frames),
+            owners: FrameOwners::new(division.frames()),
             links: Links::default(),
-            protected: ExtentQueue::new(),
-            protected_frames: 0,
-            probationary: ExtentQueue::new(),
-            inactive: ExtentQueue::new(),
-            inactive_frames: 0,
-            prefetched: ExtentQueue::new(),
-            evicting_frames: 0,
             in_flight: 0,
             loaded_pages: 0,
+            division,
         }
     }
 
@@ -74,6 +94,16 @@ impl Residency {
 
     pub(super) fn extent_mut(&mut self, id: ExtentId) -> &mut Extent {
         &mut self.extents[id as usize]
+    }
+
+    fn node(&self, node: Node) -> &NodeFrames {
+        &self.nodes[usize::from(node)]
+    }
+
+    /// The node of a frame, and the number of the frame in its pool.
+    fn pool_frame(&self, frame: Frame) -> (usize, Frame) {
+        let node = self.division.of(frame);
+        (usize::from(node), frame - self.division.first(node))
     }
 
     /// The extent of a page.
@@ -163,99 +193,144 @@ impl Residency {
         let span = self.extent(id).span();
         self.owners.clear(span.frame);
         self.index.set(span.page, span.order, None);
-        self.pool.deallocate(span.frame, span.order);
+        self.deallocate(span.frame, span.order);
         self.free_ids.push(id);
         span
     }
 
+    /// Allocates 2^`order` contiguous frames of a node; `None` if no such block is free.
+    pub(super) fn allocate(&mut self, node: Node, order: u8) -> Option<Frame> {
+        let frame = self.nodes[usize::from(node)].pool.allocate(order)?;
+        Some(self.division.first(node) + frame)
+    }
+
+    /// Frees frames that [`Residency::allocate`] allocated.
+    pub(super) fn deallocate(&mut self, frame: Frame, order: u8) {
+        let (node, frame) = self.pool_frame(frame);
+        self.nodes[node].pool.deallocate(frame, order);
+    }
+
+    /// Free frames of a node.
+    pub(super) fn free_frames(&self, node: Node) -> u32 {
+        self.node(node).pool.free_frames()
+    }
+
+    /// The aligned huge page of a node with the most free frames, but not all free.
+    pub(super) fn emptiest(&self, node: Node) -> Option<(Frame, u32)> {
+        let (frame, free) = self.node(node).pool.emptiest()?;
+        Some((self.division.first(node) + frame, free))
+    }
+
+    /// The queues of an extent's node, the links of all queues, and the extent.
+    fn queues(&mut self, id: ExtentId) -> (&mut NodeFrames, &mut Links, &Extent) {
+        let extent = &self.extents[id as usize];
+        let node = self.division.of(extent.span().frame);
+        (&mut self.nodes[usize::from(node)], &mut self.links, extent)
+    }
+
     /// Puts a ready extent at the end of the inactive or the prefetched queue.
     pub(super) fn push_ready(&mut self, id: ExtentId) {
-        let extent = &self.extents[id as usize];
+        let (node, links, extent) = self.queues(id);
         if extent.stream != 0 {
-            self.prefetched.push(&mut self.links, id);
+            node.prefetched.push(links, id);
         } else {
-            self.inactive_frames += extent.frames();
-            self.inactive.push(&mut self.links, id);
+            node.inactive_frames += extent.frames();
+            node.inactive.push(links, id);
         }
     }
 
     /// Takes a ready extent out of its queue.
     pub(super) fn remove_ready(&mut self, id: ExtentId) {
-        let extent = &self.extents[id as usize];
+        let (node, links, extent) = self.queues(id);
         if extent.stream != 0 {
-            self.prefetched.remove(&mut self.links, id);
+            node.prefetched.remove(links, id);
         } else {
-            self.inactive_frames -= extent.frames();
-            self.inactive.remove(&mut self.links, id);
+            node.inactive_frames -= extent.frames();
+            node.inactive.remove(links, id);
         }
     }
 
     /// Puts a mapped extent at the end of the protected or the probationary queue.
     pub(super) fn push_mapped(&mut self, id: ExtentId) {
-        let extent = &self.extents[id as usize];
+        let (node, links, extent) = self.queues(id);
         if extent.is_probationary {
-            self.probationary.push(&mut self.links, id);
+            node.probationary.push(links, id);
         } else {
-            self.protected_frames += extent.frames();
-            self.protected.push(&mut self.links, id);
+            node.protected_frames += extent.frames();
+            node.protected.push(links, id);
         }
     }
 
     /// Takes a mapped extent out of its queue.
     pub(super) fn remove_mapped(&mut self, id: ExtentId) {
-        let extent = &self.extents[id as usize];
+        let (node, links, extent) = self.queues(id);
         if extent.is_probationary {
-            self.probationary.remove(&mut self.links, id);
+            node.probationary.remove(links, id);
         } else {
-            self.protected_frames -= extent.frames();
-            self.protected.remove(&mut self.links, id);
+            node.protected_frames -= extent.frames();
+            node.protected.remove(links, id);
         }
     }
 
-    pub(super) fn oldest_protected(&self) -> Option<ExtentId> {
-        self.protected.first()
+    pub(super) fn oldest_protected(&self, node: Node) -> Option<ExtentId> {
+        self.node(node).protected.first()
     }
 
-    pub(super) fn newest_protected(&self) -> Option<ExtentId> {
-        self.protected.last()
+    pub(super) fn newest_protected(&self, node: Node) -> Option<ExtentId> {
+        self.node(node).protected.last()
     }
 
-    pub(super) fn oldest_probationary(&self) -> Option<ExtentId> {
-        self.probationary.first()
+    pub(super) fn oldest_probationary(&self, node: Node) -> Option<ExtentId> {
+        self.node(node).probationary.first()
     }
 
-    pub(super) fn oldest_inactive(&self) -> Option<ExtentId> {
-        self.inactive.first()
+    pub(super) fn oldest_inactive(&self, node: Node) -> Option<ExtentId> {
+        self.node(node).inactive.first()
     }
 
-    pub(super) fn oldest_prefetched(&self) -> Option<ExtentId> {
-        self.prefetched.first()
+    pub(super) fn oldest_prefetched(&self, node: Node) -> Option<ExtentId> {
+        self.node(node).prefetched.first()
     }
 
     /// Frames of the protected queue.
-    pub(super) const fn protected_frames(&self) -> u32 {
-        self.protected_frames
+    pub(super) fn protected_frames(&self, node: Node) -> u32 {
+        self.node(node).protected_frames
     }
 
     /// Frames that are free, or become free without a further read or unmap: inactive ones, and
     /// those whose eviction is under way.
-    pub(super) const fn reclaimable_frames(&self) -> u32 {
-        self.pool.free_frames() + self.inactive_frames + self.evicting_frames
+    pub(super) fn reclaimable_frames(&self, node: Node) -> u32 {
+        let NodeFrames { pool, inactive_frames, evicting_frames, .. } = self.node(node);
+        pool.free_frames() + *inactive_frames + *evicting_frames
     }
 
     /// Frames of extents that are being unmapped or written back.
-    pub(super) const fn evicting_frames(&self) -> u32 {
-        self.evicting_frames
+    pub(super) fn evicting_frames(&self, node: Node) -> u32 {
+        self.node(node).evicting_frames
     }
 
-    /// An unmap or a write-back of this many frames begins.
-    pub(super) const fn begin_eviction(&mut self, frames: u32) {
-        self.evicting_frames += frames;
+    /// True if an extent is being unmapped or written back.
+    pub(super) fn is_evicting(&self) -> bool {
+        self.nodes.iter().any(|node| node.evicting_frames > 0)
     }
 
-    /// An unmap or a write-back of this many frames has ended.
-    pub(super) const fn end_eviction(&mut self, frames: u32) {
-        self.evicting_frames -= frames;
+    /// True if frames of a node are used by extents that are not pinned, or will be.
+    pub(super) fn has_victims(&self, node: Node) -> bool {
+        let NodeFrames { protected, probationary, inactive, prefetched, .. } = self.node(node);
+        let mut queues = [protected, probationary, inactive, prefetched].into_iter();
+        queues.any(|queue| queue.first().is_some()) || self.is_evicting() || self.in_flight > 0
+    }
+
+    /// An unmap or a write-back of an extent begins.
+    pub(super) fn begin_eviction(&mut self, id: ExtentId) {
+        let (node, _, extent) = self.queues(id);
+        node.evicting_frames += extent.frames();
+    }
+
+    /// An unmap or a write-back of an extent has ended.
+    pub(super) fn end_eviction(&mut self, id: ExtentId) {
+        let (node, _, extent) = self.queues(id);
+        node.evicting_frames -= extent.frames();
     }
 
     /// Extents that are being filled or mapped.

@@ -4,7 +4,9 @@ mod budget;
 
 mod fast_path;
 
-use super::{index::ExtentId, *};
+mod node;
+
+use super::{index::ExtentId, node::Node, *};
 use crate::{advice::Advice, page::Page};
 use rand_pcg::{
     Pcg64Mcg,
@@ -43,6 +45,8 @@ struct Simulation {
     on_drive: BTreeSet<Page>,
     /// One extent in this many is pinned when it should be unmapped; 0 for none.
     pins_one_in: u64,
+    /// The node of each thread.
+    nodes: Vec<Node>,
     /// The fast path, if threads use it.
     fast_path: Option<fast_path::FastPath>,
 }
@@ -55,14 +59,32 @@ const TORN: u32 = u32::MAX - 1;
 
 impl Simulation {
     fn new(settings: Settings, pages: usize, threads: usize, seed: u64) -> Self {
-        let mut cache = Cache::new(settings);
+        let division = Division::single(settings.frames);
+        Self::with_nodes(settings, division, pages, threads, seed)
+    }
+
+    /// A machine with several nodes, on which the threads run in turn.
+    fn with_nodes(
+        settings: Settings,
+        division: Division,
+        pages: usize,
+        threads: usize,
+        seed: u64,
+    ) -> Self {
+        let nodes = division.nodes().cycle().take(threads).collect();
+        let has_frame = |frame: u32| {
+            let node = division.of(frame);
+            frame - division.first(node) < division.max(node)
+        };
+        let frames = (0..division.frames()).map(|frame| has_frame(frame).then_some(0)).collect();
+        let mut cache = Cache::with_nodes(settings, division);
         cache.add_region(0..pages as Page);
         Self {
             cache,
             random: Pcg64Mcg::seed_from_u64(seed),
             expected: vec![0; pages],
             mapped: vec![None; pages],
-            frames: vec![Some(0); settings.frames as usize],
+            frames,
             drive: vec![0; pages],
             clean: vec![0; pages],
             todo: vec![],
@@ -75,6 +97,7 @@ impl Simulation {
             reverts: false,
             on_drive: BTreeSet::new(),
             pins_one_in: 0,
+            nodes,
             fast_path: None,
         }
     }
@@ -149,6 +172,7 @@ impl Simulation {
                     page,
                     offset: 0,
                     is_write,
+                    node: self.nodes[thread],
                 }));
             }
         }
@@ -377,7 +401,7 @@ fn advice_changes_no_content() {
                 let start = simulation.below(300);
                 let end = (start + 1 + simulation.below(40)).min(300);
                 let advice = advice[simulation.below(advice.len())];
-                simulation.on(Event::Advised(start as Page..end as Page, advice));
+                simulation.on(Event::Advised(start as Page..end as Page, advice, 0));
             }
             mixed(simulation, thread)
         });
@@ -394,11 +418,11 @@ fn announced_pages_are_loaded_and_cold_ones_evicted() {
     });
     let absent =
         (0..1024).find(|page| simulation.cache.residency.find(*page).is_none()).unwrap() & !7;
-    simulation.on(Event::Advised(absent..absent + 8, Advice::WillNeed));
+    simulation.on(Event::Advised(absent..absent + 8, Advice::WillNeed, 0));
     simulation.settle();
     assert!((absent..absent + 8).all(|page| simulation.cache.residency.find(page).is_some()));
     let mapped = simulation.mapped.iter().position(Option::is_some).unwrap();
-    simulation.on(Event::Advised(mapped as Page..mapped as Page + 1, Advice::Cold));
+    simulation.on(Event::Advised(mapped as Page..mapped as Page + 1, Advice::Cold, 0));
     simulation.settle();
     assert!(simulation.mapped[mapped].is_none());
 }
@@ -406,11 +430,11 @@ fn announced_pages_are_loaded_and_cold_ones_evicted() {
 #[test]
 fn pages_pinned_by_advice_stay() {
     let mut simulation = Simulation::new(SETTINGS, 300, 1, 1);
-    simulation.on(Event::Advised(8..16, Advice::Pin));
+    simulation.on(Event::Advised(8..16, Advice::Pin, 0));
     (8..16).for_each(|page| simulation.run(20, |_, _| (page, true)));
     simulation.run(30_000, mixed);
     assert!(simulation.mapped[8..16].iter().all(Option::is_some));
-    simulation.on(Event::Advised(8..16, Advice::Unpin));
+    simulation.on(Event::Advised(8..16, Advice::Unpin, 0));
     simulation.run(30_000, |_, _| (0, false));
     simulation.run(30_000, |simulation, _| ((100 + simulation.below(200)) as Page, true));
     assert!(simulation.mapped[8..16].iter().all(Option::is_none));
@@ -605,7 +629,7 @@ fn stale_prefetches_are_dropped() {
     let mut touch = |page: Page| {
         simulation.touch(0, page, true);
         simulation.settle();
-        simulation.cache.prefetch.frames()
+        simulation.cache.prefetch.frames(0)
     };
     (0..2 * frames).for_each(|page| _ = touch(page));
     let swept: Vec<u32> = (0..frames).map(&mut touch).collect();

@@ -1,28 +1,32 @@
 //! Transitions of an extent between the states that [`crate::cache`] draws. Write-back, which
 //! follows an unmap, has a file of its own: `write_back.rs`.
 
-use super::{Action, Cache, Extent, ExtentState, Failed, Span, WaitingFault, index::ExtentId};
+use super::{
+    Action, Cache, Extent, ExtentState, Failed, Span, WaitingFault, index::ExtentId, node::Node,
+};
 use crate::{page::Page, prefetch::is_history_stream};
 use std::ops::Range;
 
 impl Cache {
-    /// Absent to Filling: loads an extent with `page` in it, for a stream or for a fault (0);
-    /// `None` while no frame is free.
+    /// Absent to Filling: loads an extent with `page` in it into frames of a node, for a stream or
+    /// for a fault (0); `None` while no frame of the node is free.
     pub(super) fn load(
         &mut self,
         page: Page,
         order: u8,
         stream: u32,
+        node: Node,
         actions: &mut Vec<Action>,
     ) -> Option<ExtentId> {
         if self.durability.is_unavailable(page) {
             return None;
         }
         let order_max = self.largest_loadable_order(page, order);
-        let (frame, order) = self.allocate(order_max)?;
+        let (frame, order) = self.allocate(node, order_max)?;
         let span = Span { page: page >> order << order, frame, order };
         self.residency.begin_flight();
         self.residency.count_loaded(1 << order);
+        self.shares.count_demand(node, 1 << order);
         let id = self.residency.add(Extent::new(span, ExtentState::Filling, stream));
         let is_stored = self.durability.has_stored(span.pages());
         if is_stored {
@@ -49,7 +53,7 @@ impl Cache {
         let extent = *self.residency.extent(id);
         if let Some(WaitingFault { page, .. }) = extent.waiting_fault() {
             if extent.stream != 0 && extent.is_probe {
-                self.prefetch.remove_frames(extent.stream, extent.frames());
+                self.forget_prefetched(&extent);
                 self.count_prefetch_hit(id);
             }
             self.split_probe(id, page);
@@ -63,7 +67,7 @@ impl Cache {
         let extent = *self.residency.extent(id);
         let span = extent.span();
         if extent.stream != 0 {
-            self.prefetch.remove_frames(extent.stream, extent.frames());
+            self.forget_prefetched(&extent);
         }
         self.remove(id);
         let Some(fault) = extent.waiting_fault() else { return };
@@ -73,8 +77,8 @@ impl Cache {
         }
         if span.order == 0 {
             self.poison(fault.page, actions);
-        } else if let Some(id) = self.load(fault.page, 0, 0, actions) {
-            self.residency.extent_mut(id).add_waiter(fault.page, fault.is_write);
+        } else if let Some(id) = self.load(fault.page, 0, 0, fault.node, actions) {
+            self.residency.extent_mut(id).add_waiter(fault);
         } else {
             self.waiting.push_front(fault);
         }
@@ -101,9 +105,11 @@ impl Cache {
     /// Ready to Mapping.
     pub(super) fn map(&mut self, id: ExtentId, is_write: bool, actions: &mut Vec<Action>) {
         self.remove_ready(id);
-        let has_room = self.has_room_to_protect(self.residency.extent(id).frames());
+        let extent = self.residency.extent(id);
+        let node = self.node_of(extent.span().frame);
+        let has_room = self.has_room_to_protect(node, extent.frames());
         let extent = self.residency.extent_mut(id);
-        extent.is_probationary = self.reclaim.on_map(extent, self.settings.frames, has_room);
+        extent.is_probationary = self.reclaim.on_map(extent, node, self.settings.frames, has_room);
         extent.state = ExtentState::Mapping;
         extent.is_claimed = false;
         extent.is_dirty |= is_write;
@@ -128,7 +134,7 @@ impl Cache {
         let extent = self.residency.extent_mut(id);
         extent.state = ExtentState::Unmapping;
         let (span, is_dirty) = (extent.span(), extent.is_dirty);
-        self.residency.begin_eviction(1 << span.order);
+        self.residency.begin_eviction(id);
         actions.push(Action::MoveOut { id, span, is_dirty });
     }
 
@@ -140,9 +146,9 @@ impl Cache {
 
     /// Takes a ready extent out of its queue.
     pub(super) fn remove_ready(&mut self, id: ExtentId) {
-        let extent = self.residency.extent(id);
+        let extent = *self.residency.extent(id);
         if extent.stream != 0 {
-            self.prefetch.remove_frames(extent.stream, extent.frames());
+            self.forget_prefetched(&extent);
         }
         self.residency.remove_ready(id);
     }
@@ -215,7 +221,7 @@ impl Cache {
             let is_ready = extent.state == ExtentState::Ready && !extent.is_probe;
             if is_ready && (extent.stream == 0 || extent.stream == stream) {
                 if extent.stream == 0 {
-                    self.reclaim.on_refault(extent.frames());
+                    self.count_refault(id);
                 }
                 self.map(id, false, actions);
             }

@@ -1,7 +1,7 @@
 //! Write-back: an unmapped extent with dirty pages is written to the store before it may become
 //! inactive and lose its frames.
 
-use super::{Action, Cache, DirtyPages, ExtentState, Failed, index::ExtentId};
+use super::{Action, Cache, DirtyPages, ExtentState, Failed, WaitingFault, index::ExtentId};
 
 impl Cache {
     /// Unmapping to Writing if the extent is dirty, else to Ready. An extent that a thread waits
@@ -15,12 +15,12 @@ impl Cache {
         self.reclaim.on_unmapped();
         let extent = self.residency.extent_mut(id);
         extent.is_dirty = !dirty.is_empty();
-        let (is_dirty, span, frames) = (extent.is_dirty, extent.span(), extent.frames());
+        let (is_dirty, span) = (extent.is_dirty, extent.span());
         let is_due = extent.waiting_fault().is_none() || self.is_frozen;
-        self.residency.end_eviction(frames);
+        self.residency.end_eviction(id);
         if is_dirty && is_due && !self.durability.is_fully_discarded(span) {
             self.residency.extent_mut(id).state = ExtentState::Writing;
-            self.residency.begin_eviction(frames);
+            self.residency.begin_eviction(id);
             self.counts.written += u64::from(dirty.count());
             actions.push(Action::Write(id, span, dirty));
         } else {
@@ -43,11 +43,11 @@ impl Cache {
             self.durability.on_write(span);
         } else {
             if extent.waiting_fault().is_none() {
-                extent.add_waiter(span.page, true);
+                extent.add_waiter(WaitingFault { page: span.page, is_write: true, node: 0 });
             }
             self.durability.on_failed_write(self.is_frozen);
         }
-        self.residency.end_eviction(1 << span.order);
+        self.residency.end_eviction(id);
         self.make_ready(id, actions);
     }
 
@@ -59,7 +59,7 @@ impl Cache {
             actions.push(Action::Drop(id, span));
             return;
         }
-        self.residency.end_eviction(1 << span.order);
+        self.residency.end_eviction(id);
         self.reclaim.on_pinned_victim();
         self.durability.set_unstored(self.is_frozen);
         let extent = self.residency.extent_mut(id);

@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "memory is mapped")]
 
 use crate::{
+    cache::node::Division,
     kernel::{
         memory::{self, Memory},
         uffd::Userfault,
@@ -36,8 +37,21 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    pub(crate) fn new(frames: u32) -> io::Result<Self> {
-        Self::with_memory(Memory::frames(frames as usize * PAGE_BYTES)?, false)
+    /// The frames of a division; those of each node are bound to the node with its number in
+    /// `numbers`.
+    ///
+    /// # Errors
+    /// When memory cannot be mapped, or this process may not use a node.
+    pub(crate) fn new(division: &Division, numbers: &[u32]) -> io::Result<Self> {
+        let memory = Memory::frames(division.frames() as usize * PAGE_BYTES)?;
+        for (node, number) in division.nodes().zip(numbers) {
+            let start = memory.start() + division.first(node) as usize * PAGE_BYTES;
+            let bytes = (division.max(node) as usize * PAGE_BYTES).next_multiple_of(HUGE_BYTES);
+            if bytes > 0 {
+                memory::bind(&(start..start + bytes), *number)?;
+            }
+        }
+        Self::with_memory(memory, false)
     }
 
     /// Frames whose pages are copied instead of moved; a frame has a page only while it holds

@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "memory is mapped")]
 
 use crate::page::HUGE_BYTES;
+use libc::{c_int, c_long, c_ulong};
 use rustix::{
     io,
     mm::{self, Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags},
@@ -148,6 +149,61 @@ pub(crate) fn is_resident(page: usize) -> bool {
 pub(crate) fn populate(address: usize) -> io::Result<()> {
     // SAFETY: the content stays the same.
     unsafe { mm::madvise(address as *mut _, HUGE_BYTES, Advice::LinuxPopulateWrite) }
+}
+
+/// Binds pages that are allocated at these addresses from now on to a node.
+///
+/// # Errors
+/// When this process may not use the node, or the kernel lacks NUMA.
+pub(crate) fn bind(pages: &Range<usize>, node: u32) -> io::Result<()> {
+    let mut mask = [0; NODE_MASK_WORDS];
+    let word = mask.get_mut((node / c_ulong::BITS) as usize).ok_or(io::Errno::INVAL)?;
+    *word |= 1 << (node % c_ulong::BITS);
+    set_policy(pages, libc::MPOL_BIND, &mask)
+}
+
+/// Keeps pages at these addresses on their nodes: with a policy of its own, memory is not moved by
+/// the kernel's NUMA balancing.
+///
+/// # Errors
+/// When the kernel lacks NUMA.
+pub(crate) fn keep_on_nodes(pages: &Range<usize>) -> io::Result<()> {
+    set_policy(pages, MPOL_LOCAL, &[])
+}
+
+/// `MPOL_LOCAL` of `linux/mempolicy.h`.
+const MPOL_LOCAL: c_int = 4;
+
+/// Mode flags in the result of `get_mempolicy(2)`, `MPOL_MODE_FLAGS` of `linux/mempolicy.h`.
+const MODE_FLAGS: c_int = 7 << 13;
+
+/// Words of a mask of 1024 nodes, the most that a kernel has.
+const NODE_MASK_WORDS: usize = 1024 / c_ulong::BITS as usize;
+
+fn set_policy(pages: &Range<usize>, mode: c_int, mask: &[c_ulong]) -> io::Result<()> {
+    // The kernel reads one bit less than the given number.
+    let bits = if mask.is_empty() { 0 } else { mask.len() * c_ulong::BITS as usize + 1 };
+    let (start, mode) = (pages.start, c_long::from(mode));
+    // SAFETY: the call reads the bits of the mask, and changes no content.
+    let outcome = unsafe {
+        libc::syscall(libc::SYS_mbind, start, pages.len(), mode, mask.as_ptr(), bits, 0_usize)
+    };
+    if outcome == 0 { Ok(()) } else { Err(errno()) }
+}
+
+/// True if the calling thread has a memory policy, which its parent has set.
+pub(crate) fn has_policy() -> bool {
+    let mut mode: c_int = libc::MPOL_DEFAULT;
+    let none = ptr::null::<c_ulong>();
+    // SAFETY: without a mask and an address the call writes one number.
+    let outcome = unsafe {
+        libc::syscall(libc::SYS_get_mempolicy, &raw mut mode, none, 0_usize, 0_usize, 0_usize)
+    };
+    outcome == 0 && mode & !MODE_FLAGS != libc::MPOL_DEFAULT
+}
+
+fn errno() -> io::Errno {
+    io::Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(io::Errno::INVAL)
 }
 
 /// `MADV_COLLAPSE` of `asm-generic/mman-common.h`, since 6.1.

@@ -4,12 +4,13 @@
 
 use crate::{
     advice::Advice,
-    cache::{Cache, Counts},
+    cache::{Cache, Counts, node::Node},
     kernel::{
         handle::FaultHandle,
         memory::{self, Memory},
         uffd::FaultMode,
     },
+    nodes::Nodes,
     page::{PAGE_BYTES, Page},
     ranges::Ranges,
     serve::arena::{Arena, Owner},
@@ -20,6 +21,7 @@ use interleaf_thread::{
     channel::{Receiver, Sender},
     lock,
 };
+use rustix::thread::sched_getcpu;
 use std::{
     io,
     ops::Range,
@@ -45,6 +47,8 @@ pub(crate) struct Context {
     /// The process that the memory belongs to.
     pub(crate) process: AtomicI32,
     pub(crate) mode: FaultMode,
+    /// The nodes of the frames.
+    pub(crate) nodes: Nodes,
 }
 
 /// A request to the fault server.
@@ -60,8 +64,8 @@ pub(crate) enum Request {
     Remove(Range<Page>),
     /// The ledger assigns a new share of the budget to this process.
     Budget,
-    /// Applies the program's advice about pages.
-    Advise(Range<Page>, Advice),
+    /// Applies the advice about pages that a thread on this node gives.
+    Advise(Range<Page>, Advice, Node),
     /// The process is about to fork.
     Freeze(Freeze),
     /// Ends the fault server.
@@ -99,6 +103,14 @@ pub enum Inherit {
 }
 
 impl Context {
+    /// The node that the calling thread runs on.
+    pub(crate) fn node_here(&self) -> Node {
+        match self.nodes.numbers().len() {
+            0 | 1 => 0,
+            _ => self.nodes.of_cpu(sched_getcpu()),
+        }
+    }
+
     /// The page that an address is in.
     pub(crate) fn page(&self, address: usize) -> Page {
         ((address - self.memory.start()) / PAGE_BYTES) as Page
@@ -139,6 +151,9 @@ impl Context {
         // SAFETY: the addresses belong to the reservation, and the mapping there is not needed any
         // more.
         unsafe { memory::reserve_again(pages) }?;
+        if !self.nodes.numbers().is_empty() {
+            memory::keep_on_nodes(pages)?;
+        }
         Ok(self.handle().userfault.register(pages)?)
     }
 
@@ -171,11 +186,11 @@ impl Context {
         .map(drop)
     }
 
-    /// Publishes the counters of the pager and the number of resident pages.
-    pub(crate) fn publish(&self, counts: Counts, resident: u64) {
+    /// Publishes the counters of the pager and the number of resident pages of each node.
+    pub(crate) fn publish(&self, counts: Counts, by_node: &[u64]) {
         *lock(&self.counts) = counts;
         if let Some(slot) = &*lock(&self.slot) {
-            slot.publish(&counts, resident);
+            slot.publish(&counts, by_node);
         }
     }
 

@@ -14,7 +14,7 @@
 use crate::{
     cache::{
         Action, Cache, Counts, DirtyPages, Event, Failed, MapAttempt, PageFault, Span,
-        index::ExtentId,
+        index::ExtentId, node::Node,
     },
     fatal::fatal,
     kernel::{
@@ -27,6 +27,7 @@ use crate::{
         uffd::{Fault, FaultMode},
         waiters::{MapOutcome, TryMap, Waiters},
     },
+    nodes::ThreadNodes,
     page::{HUGE_BYTES, PAGE_BYTES, Page},
     serve::{
         arena::{Arena, Owner},
@@ -140,6 +141,7 @@ pub(crate) struct FaultServer {
     error_log: ErrorLog,
     stalls: Stalls,
     cpu_sharing: CpuSharing,
+    thread_nodes: ThreadNodes,
     /// Threads that wait until pages from this one on are zeros.
     discards: Vec<(Page, Sender<()>)>,
     /// Pages that return to the arena once they are zeros.
@@ -188,7 +190,8 @@ impl TryMap for FaultServer {
         let moved = unsafe { self.handle.userfault.move_pages(to, frame, length, TRY_MAP_TRIES) };
         let done = moved.map_or_else(|(done, _)| done, |()| length);
         let Fault { thread, offset, is_write, .. } = fault;
-        let fault = PageFault { thread, page, offset, is_write };
+        let node = self.context.node_here();
+        let fault = PageFault { thread, page, offset, is_write, node };
         self.mapped.push(MappedExtent { fault, id, done });
         if done < length {
             // The fault server maps the rest, also by other means than a move.
@@ -222,7 +225,7 @@ impl FaultServer {
         cache: Cache,
         store: Box<dyn Store>,
     ) -> Self {
-        let count = cache.settings().frames;
+        let count = cache.division().frames();
         let waiters = match context.mode {
             FaultMode::Thread => None,
             FaultMode::Signal => Some(Arc::default()),
@@ -241,6 +244,7 @@ impl FaultServer {
             error_log: ErrorLog::default(),
             stalls: Stalls::default(),
             cpu_sharing: CpuSharing::default(),
+            thread_nodes: ThreadNodes::default(),
             discards: vec![],
             frees: vec![],
             freeze: None,
@@ -332,7 +336,9 @@ impl FaultServer {
                 None => {}
             }
             self.stalls.begin(page, now);
-            self.cache.on(Event::Fault(PageFault { thread, page, offset, is_write }), actions);
+            let node = self.thread_nodes.of(&self.context.nodes, thread, now);
+            let fault = PageFault { thread, page, offset, is_write, node };
+            self.cache.on(Event::Fault(fault), actions);
             self.execute(actions)?;
         }
         is_busy |= !actions.is_empty();
@@ -354,7 +360,9 @@ impl FaultServer {
             let stalled = self.stalls.total().as_nanos();
             let stalled_ns = u64::try_from(stalled).unwrap_or(u64::MAX);
             let counts = Counts { stalled_ns, ..*self.cache.counts() };
-            self.context.publish(counts, self.cache.resident_frames().into());
+            let nodes = self.cache.division().nodes();
+            let resident = |node: Node| u64::from(self.cache.resident_frames_of(node));
+            self.context.publish(counts, &nodes.map(resident).collect::<Vec<_>>());
         }
         Ok(Some(is_busy))
     }
@@ -381,7 +389,7 @@ impl FaultServer {
     fn release_frames(&mut self) {
         let mut has_released = false;
         for (frame, order) in self.cache.newly_released() {
-            let start = *frame as usize * PAGE_BYTES;
+            let start = frame as usize * PAGE_BYTES;
             self.frames.release(&(start..start + (PAGE_BYTES << order)));
             has_released = true;
         }
@@ -465,8 +473,8 @@ impl FaultServer {
                 }
                 Request::Remove(pages) => self.cache.remove_region(&pages),
                 Request::Budget => self.rebalance(actions),
-                Request::Advise(pages, advice) => {
-                    self.cache.on(Event::Advised(pages, advice), actions);
+                Request::Advise(pages, advice, node) => {
+                    self.cache.on(Event::Advised(pages, advice, node), actions);
                 }
                 Request::Freeze(freeze) if self.freeze.is_none() => {
                     self.freeze = Some(freeze);

@@ -139,7 +139,7 @@ impl Fork<'_> {
             context.follow_share(slot)?;
             cache.resize(u32::try_from(frames).unwrap_or(u32::MAX));
         }
-        let frames = Frames::new(cache.settings().frames)?;
+        let frames = Frames::new(cache.division(), context.nodes.numbers())?;
         let addresses = reserved(&self.arena, context);
         let handle = Arc::new(FaultHandle::new(addresses, &frames, context.mode)?);
         // The parent's fault server holds a reference too, which is never dropped in the child.

@@ -106,7 +106,11 @@ impl Pager {
 
     /// Passes the program's advice about pages of regions to the pager.
     pub fn advise(&self, pages: &Range<usize>, advice: Advice) {
-        self.context.send(Request::Advise(self.context.pages(pages), advice));
+        self.context.send(Request::Advise(
+            self.context.pages(pages),
+            advice,
+            self.context.node_here(),
+        ));
     }
 
     /// Pins pages of regions in memory; `false` when too many would be pinned.

@@ -3,6 +3,7 @@
 use super::{Children, Session};
 use crate::{
     cache::Settings,
+    nodes::Nodes,
     session::{
         identity::Identity,
         ledger::{OUTSIDE_BUDGET, SlotGuard},
@@ -46,6 +47,11 @@ impl Session {
         let options = Options { force: self.settings.force, ..Options::default() };
         let store = FileStore::open_all(&stores, options).map_err(|why| why.to_string())?;
         Ok(store.released_by(Some(Releaser::in_folder(self.folder()))))
+    }
+
+    /// The nodes of the process's frames.
+    pub fn nodes(&self) -> Nodes {
+        Nodes::new(&self.settings.nodes)
     }
 
     /// The settings of the process's cache. It has frames for the whole budget; the ledger limits

@@ -9,6 +9,7 @@
 //! target   its share of the budget, pages
 //! held     pages that it holds
 //! resident resident pages of its regions
+//! by_node  the same of each NUMA node of the budget
 //! unextended bytes of large allocations that are not extended
 //! counts   counters of its pager
 //! ```
@@ -21,7 +22,7 @@
 #![expect(unsafe_code, reason = "memory is shared with other processes")]
 
 use crate::{
-    cache::Counts,
+    cache::{Counts, node::NODES_MAX},
     prefetch::Tally,
     session::{
         fair_share::share,
@@ -63,7 +64,7 @@ pub const OUTSIDE_BUDGET: u64 = u64::MAX;
 const POLLS_MAX: u32 = 200;
 
 /// The version of the layout below.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// The layout of the file.
 #[repr(C)]
@@ -90,6 +91,7 @@ struct Slot {
     resident: AtomicU64,
     unextended_bytes: AtomicU64,
     counts: [AtomicU64; COUNTS],
+    by_node: [AtomicU64; NODES_MAX],
 }
 
 /// The ledger of a session.
@@ -122,6 +124,8 @@ pub struct Process {
     pub unextended_bytes: u64,
     /// Counters of the process's pager.
     pub counts: Counts,
+    /// Resident pages of each node of the budget, in their order.
+    pub by_node: [u64; NODES_MAX],
 }
 
 /// The slot of this process, which is cleared when the guard is dropped.
@@ -240,6 +244,7 @@ impl BudgetLedger {
         {
             word.store(0, SeqCst);
         }
+        slot.by_node.iter().for_each(|pages| pages.store(0, SeqCst));
         slot.owner.store(0, SeqCst);
         Some(process)
     }
@@ -332,6 +337,7 @@ impl Slot {
             resident: self.resident.load(SeqCst),
             unextended_bytes: self.unextended_bytes.load(SeqCst),
             counts: counts(&self.counts),
+            by_node: self.by_node.each_ref().map(|pages| pages.load(SeqCst)),
         }
     }
 }
@@ -435,9 +441,12 @@ impl SlotGuard {
         }
     }
 
-    /// Publishes the counters of the pager, and the number of resident pages.
-    pub fn publish(&self, counts: &Counts, resident: u64) {
-        self.slot().resident.store(resident, SeqCst);
+    /// Publishes the counters of the pager, and the number of resident pages of each node.
+    pub fn publish(&self, counts: &Counts, by_node: &[u64]) {
+        self.slot().resident.store(by_node.iter().sum(), SeqCst);
+        for (word, pages) in self.slot().by_node.iter().zip(by_node) {
+            word.store(*pages, SeqCst);
+        }
         for (word, count) in self.slot().counts.iter().zip(words(counts)) {
             word.store(count, SeqCst);
         }
@@ -589,7 +598,7 @@ mod tests {
         let identity = Identity::of(child.id()).unwrap().unwrap();
         let guard = Arc::clone(&ledger).join(identity, "sleep", 1000).unwrap();
         guard.grow(600);
-        guard.publish(&Counts { read: 7, stalled_ns: 9, ..Counts::default() }, 500);
+        guard.publish(&Counts { read: 7, stalled_ns: 9, ..Counts::default() }, &[500]);
         assert_eq!(ledger.recover(), []);
         child.kill().unwrap();
         child.wait().unwrap();
@@ -608,7 +617,7 @@ mod tests {
         let (_folder, ledger) = ledger(1000);
         let before = Arc::clone(&ledger).join(some(1), "sh", 1000).unwrap();
         before.grow(1000);
-        before.publish(&Counts { faults: 3, ..Counts::default() }, 0);
+        before.publish(&Counts { faults: 3, ..Counts::default() }, &[0]);
         let after = Arc::clone(&ledger).join(some(1), "solver", 1000).unwrap();
         assert_eq!((after.held(), after.grow(1000)), (0, 1000));
         assert_eq!((ledger.processes().len(), ledger.past_counts().faults), (1, 3));

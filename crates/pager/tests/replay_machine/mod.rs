@@ -107,7 +107,8 @@ impl ReplayMachine {
     /// Touches a page, which waits until the page is mapped.
     fn touch(&mut self, page: usize, offset: u16, is_write: bool) {
         if !self.is_mapped[page] {
-            self.on(Event::Fault(PageFault { thread: 1, page: page as Page, offset, is_write }));
+            let fault = PageFault { thread: 1, page: page as Page, offset, is_write, node: 0 };
+            self.on(Event::Fault(fault));
             let mut was_mapped = false;
             while let Some(action) = self.todo.pop_front() {
                 self.act(action);

@@ -7,8 +7,8 @@ const BUDGET_MIN: usize = 32;
 
 impl Simulation {
     /// Released frames lose their content.
-    fn release(&mut self) {
-        for (frame, order) in self.cache.newly_released().to_vec() {
+    pub(super) fn release(&mut self) {
+        for (frame, order) in self.cache.newly_released() {
             self.frames[frame as usize..][..1 << order].fill(None);
         }
     }

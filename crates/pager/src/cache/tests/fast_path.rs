@@ -25,7 +25,7 @@ impl Simulation {
             MapAttempt::AlreadyMapped => panic!("page {page} is not mapped"),
             MapAttempt::Move { id, span, .. } => {
                 let thread = thread as u32;
-                fast_path.log.push((PageFault { thread, page, offset: 0, is_write }, id));
+                fast_path.log.push((PageFault { node: 0, thread, page, offset: 0, is_write }, id));
                 fast_path.count += 1;
                 self.move_in(span);
                 assert!(self.mapped[page as usize].is_some());
@@ -75,7 +75,7 @@ fn threads_on_the_fast_path_see_the_last_content() {
             match simulation.random.next_u64() % 40 {
                 0 => simulation.discard(),
                 1 => simulation.commit_mapped(),
-                2 => simulation.on(Event::Advised(0..300, Advice::Cold)),
+                2 => simulation.on(Event::Advised(0..300, Advice::Cold, 0)),
                 _ => {}
             }
             mixed(simulation, thread)
@@ -94,7 +94,7 @@ fn no_extent_is_mapped_while_the_process_forks() {
     let mut simulation = Simulation::new(SETTINGS, 8, 1, 0);
     simulation.touch(0, 0, true);
     simulation.settle();
-    simulation.on(Event::Advised(0..8, Advice::Cold));
+    simulation.on(Event::Advised(0..8, Advice::Cold, 0));
     simulation.settle();
     assert!(matches!(simulation.cache.try_map(0), MapAttempt::Move { .. }));
     let mut simulation = Simulation::new(SETTINGS, 8, 1, 0);

@@ -86,7 +86,9 @@ impl StatisticsView {
 fn draw_budget(frame: &mut Frame<'_>, area: Rect, last: &ExtendDocument) {
     let held: u64 = last.processes.iter().map(|process| process.dram_bytes).sum();
     let share = (held as f64 / last.dram_bytes.max(1) as f64).clamp(0.0, 1.0);
-    let label = format!("{} of {}", Bytes::new(held), Bytes::new(last.dram_bytes));
+    let nodes = interleaf_report::extend::nodes(last);
+    let nodes = nodes.map_or(String::new(), |nodes| format!(" ({nodes})"));
+    let label = format!("{} of {}{nodes}", Bytes::new(held), Bytes::new(last.dram_bytes));
     let gauge = Gauge::default()
         .block(Block::bordered().title("DRAM"))
         .gauge_style(Style::new().fg(Color::Cyan))
@@ -152,6 +154,7 @@ mod tests {
                 dram_bytes: 6 << 30,
                 outside_bytes: None,
                 left_bytes: 0,
+                nodes: vec![],
                 counts,
             }],
         }

@@ -1,0 +1,288 @@
+//! NUMA nodes: the division of the frames among them, and their shares of the budget.
+//!
+//! Each node has a part of the frames, which is bound to its memory. A page is loaded into a frame
+//! of the node of the thread that faults, or of the thread whose stream prefetches it. A page that
+//! another node uses stays where it is while it is resident, and is loaded into a frame of that node
+//! after its eviction.
+//!
+//! Each node evicts for itself: its replacement queues and its reserve of free frames are its own.
+//! The shares of a budget either are fixed, or follow the *demand*: frames that a node does not use
+//! go to a node that needs them, and then the share of a node follows the pages that are loaded for
+//! it, or used again just before their eviction. A node whose threads wait for the drive takes
+//! frames from a node whose threads do not.
+//!
+//! A machine with one node is the special case of one part with all frames.
+
+use super::{
+    Cache,
+    frame_pool::{Frame, ORDER_MAX},
+};
+use std::ops::Range;
+
+/// A node, by its number among the nodes of the budget.
+pub type Node = u8;
+
+/// The most nodes of a budget.
+pub const NODES_MAX: usize = 16;
+
+/// A share changes by a huge page, or in a small budget by the share of each node divided by this
+/// number.
+const STEPS: u32 = 16;
+
+/// The demand is halved whenever as many pages were loaded as the budget has, divided by this
+/// number: shares follow within half a budget of loads.
+const DEMAND_PART: u32 = 8;
+
+/// A node with demand keeps its even share divided by this number.
+const SHARE_MIN_PART: u32 = 8;
+
+/// The division of a budget among nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Division {
+    /// The most frames that each node may use.
+    max: Vec<u32>,
+    /// Shares follow the demand.
+    is_by_use: bool,
+}
+
+impl Division {
+    /// All frames are one node's.
+    pub fn single(frames: u32) -> Self {
+        Self { max: vec![frames], is_by_use: false }
+    }
+
+    /// Each node may use all frames of the budget, as far as it has them; the shares follow the
+    /// demand.
+    pub fn by_use(frames: u32, available: &[u32]) -> Self {
+        let available = &available[..available.len().min(NODES_MAX)];
+        // The frames of all nodes have to be numbered.
+        let numbers = u32::MAX / (available.len() as u32).max(1);
+        let numbers = numbers >> ORDER_MAX << ORDER_MAX;
+        let max = available.iter().map(|available| frames.min(*available).min(numbers));
+        Self { max: max.collect(), is_by_use: available.len() > 1 }
+    }
+
+    /// The share of each node is fixed.
+    pub fn fixed(frames: &[u32]) -> Self {
+        Self { max: frames.iter().copied().take(NODES_MAX).collect(), is_by_use: false }
+    }
+
+    /// The nodes.
+    pub fn nodes(&self) -> Range<Node> {
+        0..self.max.len() as Node
+    }
+
+    /// Number of nodes.
+    pub const fn len(&self) -> usize {
+        self.max.len()
+    }
+
+    /// True without a node.
+    pub const fn is_empty(&self) -> bool {
+        self.max.is_empty()
+    }
+
+    /// The most frames that a node may use.
+    pub fn max(&self, node: Node) -> u32 {
+        self.max[usize::from(node)]
+    }
+
+    /// Frames from the first of a node to the first of the next: whole huge pages, so that no huge
+    /// page belongs to two nodes.
+    fn stride(&self) -> u32 {
+        let max = self.max.iter().copied().max().unwrap_or(0);
+        if self.max.len() > 1 { max.next_multiple_of(1 << ORDER_MAX) } else { max }
+    }
+
+    /// The first frame of a node.
+    pub fn first(&self, node: Node) -> Frame {
+        self.stride() * u32::from(node)
+    }
+
+    /// The node of a frame.
+    pub fn of(&self, frame: Frame) -> Node {
+        if self.max.len() > 1 { (frame / self.stride()) as Node } else { 0 }
+    }
+
+    /// Frame numbers of all nodes; some have no frame.
+    pub fn frames(&self) -> u32 {
+        self.stride() * self.max.len() as u32
+    }
+}
+
+/// The shares of the nodes, frames.
+#[derive(Clone, Debug)]
+pub(super) struct Shares {
+    division: Division,
+    /// The share of each node; all together are the budget.
+    shares: Vec<u32>,
+    /// Recent loads and refaults of each node, frames.
+    demand: Vec<u64>,
+    /// Loads since the demand was halved.
+    loads: u64,
+}
+
+impl Shares {
+    pub(super) fn new(division: Division, budget: u32) -> Self {
+        let nodes = division.len();
+        let mut shares =
+            Self { division, shares: vec![0; nodes], demand: vec![0; nodes], loads: 0 };
+        shares.divide(budget);
+        shares
+    }
+
+    /// The budget, frames.
+    pub(super) fn budget(&self) -> u32 {
+        self.shares.iter().sum()
+    }
+
+    /// The share of a node.
+    pub(super) fn of(&self, node: Node) -> u32 {
+        self.shares[usize::from(node)]
+    }
+
+    /// Divides a changed budget: in proportion to the shares by use, or to the fixed shares.
+    pub(super) fn resize(&mut self, budget: u32) {
+        if budget != self.budget() {
+            self.divide(budget);
+        }
+    }
+
+    fn divide(&mut self, budget: u32) {
+        let of = |at: usize| match (self.division.is_by_use, self.budget()) {
+            (true, 0) => 1,
+            (true, _) => u64::from(self.shares[at]),
+            (false, _) => u64::from(self.division.max[at]),
+        };
+        let weights: Vec<u64> = (0..self.shares.len()).map(of).collect();
+        let all: u64 = weights.iter().sum();
+        let mut left = budget;
+        for ((share, weight), max) in self.shares.iter_mut().zip(weights).zip(&self.division.max) {
+            let part = (u64::from(budget) * weight).checked_div(all).unwrap_or(0) as u32;
+            *share = part.min(*max);
+            left -= *share;
+        }
+        // Remainders, and parts that a node does not have.
+        for (share, max) in self.shares.iter_mut().zip(&self.division.max) {
+            let more = left.min(max - *share);
+            *share += more;
+            left -= more;
+        }
+    }
+
+    /// Counts frames that a node needs: loaded, or used again before their eviction.
+    pub(super) fn count_demand(&mut self, node: Node, frames: u32) {
+        if !self.division.is_by_use {
+            return;
+        }
+        self.demand[usize::from(node)] += u64::from(frames);
+        self.loads += u64::from(frames);
+        if self.loads > u64::from(self.budget() / DEMAND_PART) {
+            self.loads = 0;
+            self.demand.iter_mut().for_each(|demand| *demand /= 2);
+        }
+    }
+
+    /// Frames by which shares change.
+    fn step(&self) -> u32 {
+        let even = self.budget() / self.shares.len() as u32;
+        (1 << (even / STEPS).max(1).ilog2()).min(1 << ORDER_MAX)
+    }
+
+    /// The share that the demand calls for.
+    fn desired(&self, node: Node) -> u32 {
+        let all: u64 = self.demand.iter().sum();
+        let demand = self.demand[usize::from(node)];
+        let desired = u128::from(demand) * u128::from(self.budget());
+        let desired = desired.checked_div(all.into()).unwrap_or(0) as u32;
+        if demand > 0 { desired.max(self.min()) } else { 0 }
+    }
+
+    /// The least share of a node with demand.
+    fn min(&self) -> u32 {
+        self.budget() / self.shares.len() as u32 / SHARE_MIN_PART
+    }
+
+    /// Gives a node frames of another: frames that are `spare` there, or frames of the node whose
+    /// share exceeds its demand most. Returns whether there were any.
+    fn take_for(&mut self, node: Node, spare: &[u32]) -> bool {
+        let step = self.step();
+        if self.of(node) + step > self.division.max(node) {
+            return false;
+        }
+        let others = || self.division.nodes().filter(|it| *it != node && self.of(*it) >= step);
+        let surplus = |other: &Node| self.of(*other).saturating_sub(self.desired(*other));
+        let by_spare = others().filter(|other| spare[usize::from(*other)] >= step);
+        let by_spare = by_spare.max_by_key(|other| spare[usize::from(*other)]);
+        let by_demand = others().filter(|other| surplus(other) >= step);
+        let by_demand = by_demand.max_by_key(surplus);
+        let by_demand = by_demand.filter(|_| self.of(node) + step <= self.desired(node));
+        // A node without frames has no loads that would show its demand.
+        let by_need = others().max_by_key(|other| self.of(*other));
+        let by_need = by_need.filter(|_| self.of(node) < self.min());
+        let Some(from) = by_spare.or(by_demand).or(by_need) else { return false };
+        self.shares[usize::from(from)] -= step;
+        self.shares[usize::from(node)] += step;
+        true
+    }
+}
+
+impl Cache {
+    /// The nodes of the budget.
+    pub(super) fn nodes(&self) -> Range<Node> {
+        self.shares.division.nodes()
+    }
+
+    /// The division of the frames among nodes.
+    pub const fn division(&self) -> &Division {
+        &self.shares.division
+    }
+
+    /// The node of an extent's frames.
+    pub(super) fn node_of(&self, frame: Frame) -> Node {
+        self.shares.division.of(frame)
+    }
+
+    /// Moves shares between nodes by use, before a node evicts.
+    pub(super) fn move_shares(&mut self) {
+        if !self.shares.division.is_by_use {
+            return;
+        }
+        for node in self.nodes() {
+            // The frames of one step are released before the next step.
+            while self.is_short(node) && self.released.is_settled(node) {
+                let spare: Vec<u32> = self.nodes().map(|node| self.spare(node)).collect();
+                if !self.shares.take_for(node, &spare) {
+                    break;
+                }
+                self.apply_shares();
+                self.release_frames();
+            }
+        }
+    }
+
+    /// Free frames that a node needs neither for its reserve nor for other processes.
+    fn spare(&self, node: Node) -> u32 {
+        let needed = self.reclaim.reserve(node) + self.release_backlog(node);
+        self.residency.free_frames(node).saturating_sub(needed)
+    }
+
+    /// True if a node is about to evict for want of frames.
+    fn is_short(&self, node: Node) -> bool {
+        self.residency.reclaimable_frames(node) < self.reclaim.reserve(node)
+    }
+
+    /// The node on which a fault is served if its own has no page that could be evicted.
+    pub(super) fn fallback_node(&self, node: Node) -> Option<Node> {
+        if self.residency.has_victims(node) {
+            return None;
+        }
+        let others = self.nodes().filter(|other| *other != node && self.budget_of(*other) > 0);
+        others.max_by_key(|other| self.residency.reclaimable_frames(*other))
+    }
+
+    /// Frames of a node that hold pages.
+    pub fn resident_frames_of(&self, node: Node) -> u32 {
+        self.used_frames_of(node).saturating_sub(self.residency.free_frames(node))
+    }
+}

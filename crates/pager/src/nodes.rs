@@ -1,0 +1,162 @@
+//! The NUMA nodes of the machine as a pager uses them: their numbers, their CPUs, and their shares
+//! of the budget.
+
+use crate::{
+    cache::node::{Division, NODES_MAX, Node},
+    page::PAGE_BYTES,
+};
+use interleaf_procfs::{files::Files, stat::Stat};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
+
+/// The node of a thread is read anew after this time: the read takes some microseconds.
+const STALE_AFTER: Duration = Duration::from_millis(10);
+
+/// The nodes of this number of threads are remembered at most.
+const THREADS_MAX: usize = 4096;
+
+/// A node of a budget.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeBudget {
+    /// The number of the node.
+    pub node: u32,
+    /// The CPUs whose threads use the node: its own, and those of nodes without a budget that are
+    /// nearer to this node than to others.
+    pub cpus: Vec<u32>,
+    /// Memory that the node has for the budget, bytes.
+    pub available_bytes: u64,
+    /// The fixed share of the budget, bytes; `None` if the shares follow the use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dram_bytes: Option<u64>,
+}
+
+/// The nodes of a budget.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Nodes {
+    /// The number of each node; empty if all memory counts as one node.
+    numbers: Vec<u32>,
+    /// The node of each CPU.
+    of_cpu: Vec<Node>,
+    /// The fixed share of each node, or else the memory that it has, frames.
+    frames: Vec<u32>,
+    /// True if the shares are fixed.
+    is_fixed: bool,
+}
+
+impl Nodes {
+    /// All memory counts as one node: the kernel chooses where pages are allocated.
+    pub fn single() -> Self {
+        Self::default()
+    }
+
+    /// These nodes, at most [`NODES_MAX`]. A single node without a fixed share needs no placement.
+    pub fn new(budgets: &[NodeBudget]) -> Self {
+        let budgets = &budgets[..budgets.len().min(NODES_MAX)];
+        let is_fixed = budgets.iter().any(|budget| budget.dram_bytes.is_some());
+        if budgets.len() < 2 && !is_fixed {
+            return Self::single();
+        }
+        let cpus = budgets.iter().flat_map(|budget| budget.cpus.iter().copied());
+        let mut of_cpu = vec![0; cpus.max().map_or(0, |cpu| cpu as usize + 1)];
+        for (node, budget) in (0..).zip(budgets) {
+            budget.cpus.iter().for_each(|cpu| of_cpu[*cpu as usize] = node);
+        }
+        let frames = |budget: &NodeBudget| {
+            let bytes = match is_fixed {
+                true => budget.dram_bytes.unwrap_or(0),
+                false => budget.available_bytes,
+            };
+            let frames = bytes / PAGE_BYTES as u64;
+            u32::try_from(frames).unwrap_or(u32::MAX)
+        };
+        Self {
+            numbers: budgets.iter().map(|budget| budget.node).collect(),
+            of_cpu,
+            frames: budgets.iter().map(frames).collect(),
+            is_fixed,
+        }
+    }
+
+    /// The numbers of the nodes; empty if all memory counts as one node.
+    pub fn numbers(&self) -> &[u32] {
+        &self.numbers
+    }
+
+    /// The division of a budget among the nodes.
+    pub fn division(&self, frames: u32) -> Division {
+        match (self.numbers.is_empty(), self.is_fixed) {
+            (true, _) => Division::single(frames),
+            (false, true) => Division::fixed(&self.frames),
+            (false, false) => Division::by_use(frames, &self.frames),
+        }
+    }
+
+    /// The node of a CPU.
+    pub fn of_cpu(&self, cpu: usize) -> Node {
+        self.of_cpu.get(cpu).copied().unwrap_or(0)
+    }
+}
+
+/// The nodes on which threads of this process run.
+#[derive(Debug, Default)]
+pub(crate) struct ThreadNodes {
+    /// The node of each thread, and when it was read.
+    known: HashMap<u32, (Node, Instant)>,
+}
+
+impl ThreadNodes {
+    /// The node of a thread that has just faulted, and waits.
+    pub(crate) fn of(&mut self, nodes: &Nodes, thread: u32, now: Instant) -> Node {
+        if nodes.numbers.len() < 2 {
+            return 0;
+        }
+        if let Some((node, read_at)) = self.known.get(&thread)
+            && now.saturating_duration_since(*read_at) < STALE_AFTER
+        {
+            return *node;
+        }
+        if self.known.len() >= THREADS_MAX {
+            self.known.clear();
+        }
+        let line = Files::live().of_thread(thread, "stat").ok().flatten().unwrap_or_default();
+        let cpu = Stat::parse(&line).and_then(|stat| stat.cpu());
+        let node = cpu.map_or(0, |cpu| nodes.of_cpu(cpu));
+        self.known.insert(thread, (node, now));
+        node
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn budget(node: u32, cpus: &[u32], dram_bytes: Option<u64>) -> NodeBudget {
+        NodeBudget { node, cpus: cpus.to_vec(), available_bytes: 1 << 20, dram_bytes }
+    }
+
+    #[test]
+    fn cpus_belong_to_the_nodes_that_name_them() {
+        let nodes = Nodes::new(&[budget(0, &[0, 2], None), budget(4, &[1, 5], None)]);
+        assert_eq!([0, 1, 2, 5].map(|cpu| nodes.of_cpu(cpu)), [0, 1, 0, 1]);
+        assert_eq!(nodes.of_cpu(99), 0, "a CPU that was plugged in later");
+        assert_eq!(nodes.numbers(), [0, 4]);
+        assert_eq!(nodes.division(100), Division::by_use(100, &[256, 256]));
+    }
+
+    #[test]
+    fn fixed_shares_are_whole_frames() {
+        let nodes = [budget(0, &[0], Some(8192)), budget(1, &[1], Some(4097))];
+        assert_eq!(Nodes::new(&nodes).division(3), Division::fixed(&[2, 1]));
+        assert_eq!(Nodes::new(&nodes[..1]).numbers(), [0], "its memory is bound");
+    }
+
+    #[test]
+    fn one_node_is_not_placed() {
+        assert_eq!(Nodes::new(&[budget(0, &[0], None)]), Nodes::single());
+        assert_eq!(Nodes::single().division(7), Division::single(7));
+    }
+}

@@ -1,0 +1,92 @@
+//! The pager on a machine with two NUMA nodes: pages of a thread are on the thread's node, and no
+//! page is wrong when threads migrate. The store is in memory.
+
+use interleaf_vm::{
+    Series,
+    harness::{guest_record, on_each, shown},
+    outcome::Record,
+};
+
+/// `UFFDIO_MOVE` is there from 6.8 on.
+const WITH_MOVES: [Series; 3] = [Series::Of(6, 12), Series::Of(6, 17), Series::Newest];
+
+/// The least share of a thread's resident pages on its node.
+const LOCAL_MIN: f64 = 0.99;
+
+/// The pages of each thread after a round: its node, and the pages on nodes 0 and 1.
+fn placed(lines: &[String], round: u32) -> Vec<(usize, [f64; 2])> {
+    let of_round = |line: &String| {
+        let rest = line.strip_prefix(&format!("round {round} node "))?;
+        let (node, pages) = rest.split_once(" pages")?;
+        let mut counts = [0.0; 2];
+        for word in pages.split_whitespace() {
+            let (on, count) = word.split_once(':')?;
+            *counts.get_mut(on.parse::<usize>().ok()?)? = count.parse().ok()?;
+        }
+        Some((node.parse().ok()?, counts))
+    };
+    lines.iter().filter_map(of_round).collect()
+}
+
+/// Checks that both threads have their pages on their nodes after a round.
+fn assert_local(record: &Record, step: &str, round: u32) {
+    let placed = placed(shown(record, step), round);
+    assert_eq!(placed.len(), 2, "{record}");
+    for (node, pages) in placed {
+        let all = pages[0] + pages[1];
+        assert!(all > 1000.0 && pages[node] >= LOCAL_MIN * all, "{step}, round {round}\n{record}");
+    }
+}
+
+/// Two arrays of 16 MiB in a budget of 16 MiB.
+#[test]
+fn pages_are_on_the_node_of_their_thread() {
+    let runs = ["", " --fixed", " --signal"];
+    let runs = runs.map(|options| format!("run extend 16MiB --dram 16MiB --rounds 2{options}"));
+    on_each(&WITH_MOVES, |series| {
+        let Some(record) = guest_record(series, "two-sockets", &runs.join("\n")) else { return };
+        for step in &runs {
+            assert_local(&record, step, 1);
+            assert_local(&record, step, 2);
+        }
+    });
+}
+
+/// A thread on node 0 fills both arrays; pages of the second move when they next come in.
+#[test]
+fn pages_move_to_the_node_that_uses_them() {
+    let step = "run extend 16MiB --dram 16MiB --fill 0 --rounds 3";
+    on_each(&WITH_MOVES, |series| {
+        let Some(record) = guest_record(series, "two-sockets", step) else { return };
+        assert_local(&record, step, 3);
+    });
+}
+
+/// Threads migrate at random for 5 s of the guest's clock; the kernel's NUMA balancing is on.
+#[test]
+fn no_page_is_wrong_when_threads_migrate() {
+    let run = "run extend 16MiB --dram 16MiB --rounds 1 --migrate 5";
+    let steps = format!("write /proc/sys/kernel/numa_balancing 1\n{run}\n{run} --signal");
+    on_each(&WITH_MOVES, |series| {
+        let Some(record) = guest_record(series, "two-sockets", &steps) else { return };
+        for step in [run.to_string(), format!("{run} --signal")] {
+            let lines = shown(&record, &step);
+            assert!(lines.iter().any(|line| line.starts_with("intact after ")), "{record}");
+        }
+    });
+}
+
+/// A memory policy of the process has precedence: frames are on DRAM and an expander by their
+/// weights, 2 MiB at a time.
+#[test]
+fn weights_of_the_process_place_the_frames() {
+    let weights = [(0, 3), (1, 1)].map(|(node, weight)| {
+        format!("write /sys/kernel/mm/mempolicy/weighted_interleave/node{node} {weight}")
+    });
+    let step = "run extend 48MiB --dram 24MiB --rounds 1 --interleave 0,1";
+    let steps = format!("{}\n{step}", weights.join("\n"));
+    let Some(record) = guest_record(Series::Of(6, 12), "two-nodes-hmat", &steps) else { return };
+    let [(0, pages)] = placed(shown(&record, step), 1)[..] else { panic!("{record}") };
+    let share = pages[0] / (pages[0] + pages[1]);
+    assert!((0.65..0.85).contains(&share), "{share}\n{record}");
+}
