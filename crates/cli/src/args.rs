@@ -30,6 +30,7 @@ pub(crate) use run::RunArgs;
 pub(crate) use simulate::{DimmArgs, PatternChoice, Simulate};
 pub(crate) use tune::TuneArgs;
 
+use crate::comparison::pattern::STUDY_WORKLOADS;
 use clap::{ArgGroup, Args, CommandFactory, Parser, Subcommand, error::ErrorKind};
 use interleaf_console::{Failure, support::OutputOptions};
 use interleaf_job::option::{
@@ -294,6 +295,13 @@ pub(crate) struct ReproduceArgs {
     /// Of imdt: a folder on the drive that extends DRAM; its files are removed afterwards
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     pub(crate) store: PathBuf,
+    /// Of imdt: the budget of DRAM [default: 256MiB, with --quick 24MiB]
+    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "predicted")]
+    pub(crate) dram: Option<Bytes>,
+    /// Of imdt: only these of its workloads, as `bench compare` names them
+    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "predicted",
+        value_parser = clap::builder::PossibleValuesParser::new(STUDY_WORKLOADS))]
+    pub(crate) workload: Vec<String>,
 }
 
 fn pid(text: &str) -> Result<u32, String> {

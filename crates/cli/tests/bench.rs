@@ -338,3 +338,77 @@ fn a_recipe_has_its_install_command() {
     let text = said(&["bench", "install", "lammps", "--dry-run"]);
     assert_eq!(text, "apt-get install -y lammps\n");
 }
+
+#[test]
+fn a_study_is_measured_on_this_machine() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_compared = may_compare("the study of Memory Drive Technology on swap and mapped files");
+    let store = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let before = traces(store.path());
+    let folder = tempfile::tempdir().unwrap();
+    let (record, page) = (folder.path().join("record.json"), folder.path().join("page.html"));
+    let mut reproduce = command(&["reproduce", "imdt", "--quick", "--dram", "4MiB", "--workload"]);
+    reproduce.args(["stream,polynomial-16,polynomial-256", "--store"]).arg(store.path());
+    reproduce.arg("-o").arg(&record).arg("--report").arg(&page);
+    let output = reproduce.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}");
+    assert!(told.contains("[12/12]"), "the progress: {told}");
+    assert_eq!(traces(store.path()), before);
+    let document: Value = serde_json::from_str(&fs::read_to_string(&record).unwrap()).unwrap();
+    let study = &document["studies"][0];
+    let tables = study["tables"].as_array().unwrap();
+    let table = |what: &str| {
+        let is_it = |table: &&Value| {
+            let title = table["title"].as_str().unwrap();
+            title.starts_with("This machine: ") && title.ends_with(what)
+        };
+        tables.iter().find(is_it).unwrap_or_else(|| panic!("{what}: {told}"))["rows"].as_array()
+    };
+    let rows = table("budget 4 MiB, 1 thread: efficiency").unwrap();
+    assert_eq!(rows.len(), 3 * 4, "{rows:?}");
+    for row in rows {
+        let cells: Vec<&str> =
+            row.as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
+        let [_, ratio, dram, pager, swap, mapped, planner, ..] = cells[..] else { panic!("{row}") };
+        let is_number = |cell: &str| cell.parse::<f64>().is_ok_and(|it| it > 0.0);
+        assert!(dram.ends_with("/s") && is_number(pager) && is_number(planner), "{row}");
+        assert!(!is_compared || is_number(swap) && is_number(mapped), "{row}\n{told}");
+        assert!(["0.5", "1.5", "2", "4"].contains(&ratio), "{row}");
+    }
+    assert_eq!(table("polynomials with the pager (figure 2)").unwrap().len(), 2);
+    let page = fs::read_to_string(&page).unwrap();
+    let figures: Vec<&str> =
+        study["figures"].as_array().unwrap().iter().map(|it| it["id"].as_str().unwrap()).collect();
+    for id in ["figure-6-a", "measured-stream-1", "measured-figure-2-1", "measured-figure-7-1"] {
+        assert!(figures.contains(&id) && page.contains(&format!("imdt-{id}")), "{id}: {figures:?}");
+    }
+    let remarks = study["remarks"].to_string();
+    assert!(remarks.contains("at 6 footprints it has not seen"), "{remarks}");
+}
+
+#[test]
+fn a_signal_ends_a_study_with_what_was_measured() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let store = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let before = traces(store.path());
+    let record = tempfile::NamedTempFile::new().unwrap();
+    let mut study = command(&["reproduce", "imdt", "--dram", "16MiB", "--store"]);
+    study.arg(store.path()).arg("-o").arg(record.path()).stderr(Stdio::piped());
+    let mut child = study.spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let line = lines.find(|line| line.starts_with("stream at 2 x on ")).unwrap();
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let rest: Vec<String> = lines.collect();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{line}\n{rest:?}");
+    let text = fs::read_to_string(record.path()).unwrap();
+    let document: Value = serde_json::from_str(&text).unwrap();
+    let study = &document["studies"][0];
+    assert!(study["remarks"].to_string().contains("signal 2 ended the runs"), "{document}");
+    let has_runs = |table: &Value| {
+        table["title"].as_str().unwrap().starts_with("This machine")
+            && table["rows"][0][0] == "stream"
+    };
+    assert!(study["tables"].as_array().unwrap().iter().any(has_runs), "{rest:?}");
+    assert_eq!(traces(store.path()), before);
+}

@@ -104,13 +104,13 @@ fn errors_name_the_file_and_the_value() {
     };
     let (run, bad) =
         (statistics(folder.path()), file("bad.trace", "interleaf.trace/1 block_bytes=8\n"));
-    let other = file("other.json", "{\"schema\": \"interleaf.bench/1\"}");
+    let other = file("other.json", "{\"schema\": \"interleaf.predict/1\"}");
     let drive = file("drive.toml", "schema = \"interleaf.drive/1\"\n");
     for (path, words, part) in [
         (&run, vec![], "add --footprint SIZE"),
         (&run, vec!["--footprint", "16MiB"], "had a budget of 32 MiB"),
         (&bad, vec![], "bad.trace:1: "),
-        (&other, vec![], "no forecast is made of \"interleaf.bench/1\""),
+        (&other, vec![], "no forecast is made of \"interleaf.predict/1\""),
         (&run, vec!["--footprint", "64MiB", "--drive", drive.to_str().unwrap()], "missing field"),
         (&run, vec!["--footprint", "64MiB", "--drive", "optane"], "p4800x-4"),
     ] {

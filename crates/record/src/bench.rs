@@ -4,11 +4,12 @@
 //! kind of memory, and reads it. A rate counts as the workload does: `stream` counts bytes as
 //! STREAM does, others count the unit in `rate_unit`.
 
+use super::extend::CountsDocument;
 use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.bench/1";
 
-/// The result of a run: one JSON object.
+/// The result of a run: one JSON object with 21 fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BenchDocument {
     pub schema: String,
@@ -42,8 +43,20 @@ pub struct BenchDocument {
     pub major_faults: u64,
     /// Traffic of the drive meanwhile, of all programs; null when no drive was named.
     pub drive: Option<DriveTraffic>,
+    /// Counts of the pager in the measured rounds; null outside `interleaf extend`.
+    #[serde(default)]
+    pub extended: Option<ExtendedDocument>,
     /// Results of the loops of the workload, when it has several.
     pub loops: Vec<LoopDocument>,
+}
+
+/// A run under `interleaf extend`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExtendedDocument {
+    /// The budget of the session.
+    pub dram_bytes: u64,
+    #[serde(flatten)]
+    pub counts: CountsDocument,
 }
 
 /// Traffic of a drive during the run.

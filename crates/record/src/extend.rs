@@ -174,6 +174,25 @@ impl std::ops::Add for CountsDocument {
     }
 }
 
+impl std::ops::Sub for CountsDocument {
+    type Output = Self;
+
+    /// The counts since an earlier reading.
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            faults: self.faults.saturating_sub(earlier.faults),
+            soft_faults: self.soft_faults.saturating_sub(earlier.soft_faults),
+            prefetched_pages: self.prefetched_pages.saturating_sub(earlier.prefetched_pages),
+            prefetch_hits: self.prefetch_hits.saturating_sub(earlier.prefetch_hits),
+            prefetch_wasted: self.prefetch_wasted.saturating_sub(earlier.prefetch_wasted),
+            evicted_pages: self.evicted_pages.saturating_sub(earlier.evicted_pages),
+            read_bytes: self.read_bytes.saturating_sub(earlier.read_bytes),
+            written_bytes: self.written_bytes.saturating_sub(earlier.written_bytes),
+            stall_s: rounded((self.stall_s - earlier.stall_s).max(0.0)),
+        }
+    }
+}
+
 impl From<Counts> for CountsDocument {
     fn from(counts: Counts) -> Self {
         Self {

@@ -10,12 +10,14 @@
 //! [`measured`] adds runs on this machine, which `interleaf reproduce imdt` does.
 
 mod figures;
+mod hartree_fock;
 mod measured;
 mod node;
 
 pub use measured::{MeasuredRun, with_measured};
 
 use super::published::table;
+use hartree_fock::HartreeFock;
 use indicatif::ProgressBar;
 use interleaf_console::Failure;
 use interleaf_record::reproduce::{Published, ReproduceRow, StudyDocument, TableDocument};
@@ -55,6 +57,20 @@ struct PublishedEfficiency {
     low: f64,
     high: f64,
     words: String,
+}
+
+impl PublishedEfficiency {
+    fn middle(&self) -> f64 {
+        f64::midpoint(self.low, self.high)
+    }
+
+    /// The figure, or the range.
+    fn text(&self) -> String {
+        match self.low == self.high {
+            true => number(self.low),
+            false => format!("{}..{}", number(self.low), number(self.high)),
+        }
+    }
 }
 
 /// An ordering of the study: the first workload is more efficient than the second.
@@ -105,34 +121,47 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
         .collect();
     let predicted = predicted?;
     let published: Vec<PublishedEfficiency> = table("efficiency.csv", EFFICIENCY)?;
-    let rows = published.iter().map(|row| compared(row, &predicted)).collect();
+    let gamess = HartreeFock::new(node.drive);
+    let rows = published.iter().map(|row| compared(row, &predicted, &gamess)).collect();
     let fitted = vec![
-        "none: shares of the peak and of remote accesses are assumed in \
+        format!(
+            "Hartree-Fock: computing an integral takes {} times as long as adding it, from the \
+             gain of {} of small stacks with integrals in memory",
+            number(gamess.compute_ratio()),
+            hartree_fock::GAIN
+        ),
+        "of the other workloads none: shares of the peak and of remote accesses are assumed in \
          reproduce/imdt/workloads.csv, each with its basis"
             .into(),
     ];
     let mut study = StudyDocument::new(NAME, TITLE, SOURCE, rows, fitted);
     study.tables = vec![orderings(&predicted)];
+    study.tables.extend(degrees(&predicted));
     study.remarks = vec![
-        "LAMMPS and GAMESS have no workload here: run the recipes of `interleaf bench list`".into(),
+        "LAMMPS is a recipe of `interleaf bench list`; GAMESS is a formula here (figure 6)".into(),
         "the figures are those of the planner on the study's machine, whose drives are \
          devices/drives/p4800x-4.toml; `interleaf reproduce imdt` also measures this machine"
             .into(),
     ];
-    study.figures = figures::all(&predicted);
+    study.figures = figures::all(&predicted, &gamess, &published);
     Ok(study)
 }
 
-fn compared(published: &PublishedEfficiency, predicted: &[Predicted]) -> ReproduceRow {
+fn compared(
+    published: &PublishedEfficiency,
+    predicted: &[Predicted],
+    gamess: &HartreeFock,
+) -> ReproduceRow {
     let PublishedEfficiency { key, ratio, words, low, high, .. } = published;
-    let [ours, lru, optimal] = predicted
-        .iter()
-        .find(|it| it.key == *key)
-        .map_or([f64::NAN; 3], |it| it.efficiency(*ratio, DEGREE));
+    let [ours, lru, optimal] = match predicted.iter().find(|it| it.key == *key) {
+        Some(it) => it.efficiency(*ratio, DEGREE),
+        None => gamess.efficiency(key, *ratio),
+    };
     let what = format!("{}, {ratio} x DRAM", published.what);
     let unit = "of DRAM only";
     let between = Published::between(*low, *high);
-    let row = ReproduceRow::new(&published.section, what, unit, between, ours);
+    let row = ReproduceRow::new(&published.section, what, unit, between, ours)
+        .used_for_fit(key == hartree_fock::AGAINST_DIRECT && *ratio < 1.0);
     let note = format!("{words}; LRU {}, optimal replacement {}", number(lru), number(optimal));
     row.with_note(note).explained(|| reason(key, *ratio, ours < *low).into())
 }
@@ -163,11 +192,40 @@ fn reason(key: &str, ratio: f64, is_below: bool) -> &'static str {
         ("lu" | "lu-plain", ..) => {
             "the product may keep less of the matrix than random replacement does, as LRU would"
         }
+        (hartree_fock::KEY | hartree_fock::AGAINST_DIRECT, ..) => {
+            "the time of adding an integral is assumed, and so is the footprint of the largest \
+             stacks"
+        }
         ("gemm-tiled" | "lu-tiled", ..) => {
             "the time that the product's own software takes is not published, and not modelled"
         }
         _ => "not explained",
     }
+}
+
+/// Figure 2 as tables, for one stream and for two: efficiency by degree and footprint.
+fn degrees(predicted: &[Predicted]) -> Vec<TableDocument> {
+    let of = |key: &str, streams: &str| {
+        let polynomial = predicted.iter().find(|it| it.key == key)?;
+        let names = RATIOS.iter().map(|ratio| format!("{ratio} x"));
+        let rows = DEGREES.iter().map(|degree| {
+            let cells = RATIOS.iter().map(|at| number(polynomial.efficiency(*at, *degree)[0]));
+            [degree.to_string(), number(f64::from(*degree) / 4.0)]
+                .into_iter()
+                .chain(cells)
+                .collect()
+        });
+        Some(TableDocument {
+            title: format!("Efficiency of polynomials, {streams}, by footprint (figure 2)"),
+            header: ["degree".into(), "operations per byte".into()]
+                .into_iter()
+                .chain(names)
+                .collect(),
+            rows: rows.collect(),
+        })
+    };
+    let streams = [("polynomial-1", "one stream"), ("polynomial-2", "two streams")];
+    streams.into_iter().filter_map(|(key, streams)| of(key, streams)).collect()
 }
 
 /// Which orderings of the study hold.

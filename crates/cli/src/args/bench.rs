@@ -96,6 +96,9 @@ pub(crate) struct BenchRunArgs {
     /// Also count the reads and writes of the drive under this folder
     #[arg(long, value_name = "DIR")]
     pub(crate) drive: Option<PathBuf>,
+    /// Run nothing: write the blocks of memory that a round accesses to FILE, for `extend --plan`
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "output", "drive"])]
+    pub(crate) trace: Option<PathBuf>,
     /// Print a JSON document (interleaf.bench/1)
     #[arg(long)]
     pub(crate) json: bool,

@@ -5,6 +5,23 @@ use interleaf_workload::{
     memory::Memory,
 };
 
+/// The patterns of `reproduce imdt`, with polynomials of all intensities.
+pub(crate) const STUDY_WORKLOADS: [&str; 13] = [
+    "stream",
+    "gemm-tiled",
+    "lu-tiled",
+    "fft-3d",
+    "gas",
+    "polynomial-16",
+    "polynomial-256",
+    "lu",
+    "lu-plain",
+    "cholesky",
+    "qft",
+    "polynomial-4",
+    "polynomial-64",
+];
+
 #[derive(Debug)]
 pub(crate) struct Pattern {
     pub(crate) name: &'static str,

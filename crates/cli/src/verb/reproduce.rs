@@ -8,13 +8,15 @@ use interleaf_record::{
     Document,
     reproduce::{ReproduceDocument, SCHEMA},
 };
+use std::process::ExitCode;
 
-pub(super) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
+pub(super) fn run(args: &ReproduceArgs) -> Result<ExitCode, Failure> {
     support::check_outputs(args.output.options(), args.report.as_deref())?;
+    let mut signal = None;
     let mut studies = interleaf_study::reproduce(&args.study)?;
     if args.study == interleaf_study::imdt::NAME && !args.predicted {
         for study in &mut studies {
-            imdt::measure(args, study)?;
+            signal = imdt::measure(args, study)?;
         }
     }
     let document = ReproduceDocument { schema: SCHEMA.into(), studies };
@@ -31,5 +33,5 @@ pub(super) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         )?;
         output::message(&format!("the report is in {}", target.display()));
     }
-    Ok(())
+    Ok(signal.map_or(ExitCode::SUCCESS, |signal| ExitCode::from(128 + signal as u8)))
 }

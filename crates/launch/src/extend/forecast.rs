@@ -1,5 +1,5 @@
 //! `interleaf extend --plan`: the efficiency at other budgets and on other drives, from the
-//! statistics of runs (`--stats FILE`), a record of `bench compare`, or a trace.
+//! statistics of runs (`--stats FILE`), records of `bench run` or `bench compare`, or a trace.
 //!
 //! A trace gives the traffic at every budget. Without it the traffic of the runs is interpolated:
 //! one run gives a line to the footprint, where nothing is read, and each further run a point.
@@ -15,9 +15,11 @@ use interleaf_plan::{
     shards::{SAMPLE_BLOCKS, Sample},
 };
 use interleaf_record::{
+    bench::{self, BenchDocument},
     bench_compare::{self, BenchCompareDocument},
     extend::{
-        CurveRow, EnoughRow, ExtendDocument, FORECAST_SCHEMA, ForecastDocument, ForecastRow, SCHEMA,
+        CountsDocument, CurveRow, EnoughRow, ExtendDocument, FORECAST_SCHEMA, ForecastDocument,
+        ForecastRow, SCHEMA,
     },
     figure::{Figure, Scale, Series, SeriesKind},
     rounded,
@@ -35,8 +37,8 @@ const SAMPLE: usize = 4096;
 /// The efficiency that is enough.
 const ENOUGH: f64 = 0.9;
 
-const HINT: &str = "give the file of `extend --stats FILE`, a record of `bench compare -o FILE` or \
-                    a trace (docs/extend.md)";
+const HINT: &str = "give the file of `extend --stats FILE`, a record of `bench run -o FILE` or of \
+                    `bench compare -o FILE`, or a trace (docs/extend.md)";
 
 /// The inputs of a forecast.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +59,10 @@ pub struct ForecastOptions {
 #[derive(Debug, Default)]
 struct Inputs {
     runs: Vec<Run>,
+    /// Records of `bench run` with all data in DRAM: the name of the file, and the record.
+    in_dram: Vec<(String, BenchDocument)>,
+    /// Records of `bench run` under `extend`, one for each of `runs`.
+    extended: Vec<(String, BenchDocument)>,
     trace: Option<Trace>,
     footprint_bytes: Option<u64>,
     notes: Vec<String>,
@@ -71,6 +77,7 @@ pub fn forecast(options: &ForecastOptions) -> Result<ForecastDocument, Failure> 
     for path in &options.files {
         read(path, &mut inputs)?;
     }
+    use_time_in_dram(&mut inputs)?;
     let footprint = options.footprint.map(|footprint| footprint.get());
     let curve = curve(&mut inputs, footprint)?;
     let base = base(options, &inputs)?;
@@ -106,6 +113,11 @@ fn read(path: &Path, inputs: &mut Inputs) -> Result<(), Failure> {
             ));
             Ok(())
         }
+        Some(bench::SCHEMA) => {
+            let record: BenchDocument = serde_json::from_value(value).map_err(wrong)?;
+            of_bench(name.to_string(), record, inputs);
+            Ok(())
+        }
         Some(bench_compare::SCHEMA) => {
             let record: BenchCompareDocument = serde_json::from_value(value).map_err(wrong)?;
             of_comparison(&name.to_string(), &record, inputs)
@@ -117,10 +129,15 @@ fn read(path: &Path, inputs: &mut Inputs) -> Result<(), Failure> {
     }
 }
 
+/// Reads of single pages that a thread waited for.
+fn demand_reads(counts: &CountsDocument) -> f64 {
+    let major = counts.faults.saturating_sub(counts.soft_faults) as f64;
+    let demand = counts.read_bytes as f64 / PAGE_BYTES - counts.prefetched_pages as f64;
+    demand.clamp(0.0, major)
+}
+
 fn of_stats(stats: &ExtendDocument) -> Run {
     let total = &stats.total;
-    let major = total.faults.saturating_sub(total.soft_faults) as f64;
-    let demand = total.read_bytes as f64 / PAGE_BYTES - total.prefetched_pages as f64;
     Run {
         budget_bytes: stats.dram_bytes,
         seconds: stats.elapsed_s,
@@ -132,8 +149,60 @@ fn of_stats(stats: &ExtendDocument) -> Run {
             read_bytes: total.read_bytes as f64,
             written_bytes: total.written_bytes as f64,
         },
-        demand_reads: demand.clamp(0.0, major),
+        demand_reads: demand_reads(total),
     }
+}
+
+/// A round of a record of `bench run`: with extended memory, or in DRAM.
+fn of_bench(name: String, record: BenchDocument, inputs: &mut Inputs) {
+    inputs.footprint_bytes = Some(record.footprint_bytes);
+    let Some(extended) = record.extended else {
+        inputs.in_dram.push((name, record));
+        return;
+    };
+    let counts = extended.counts;
+    let rounds = record.round_seconds.len().max(1) as f64;
+    inputs.runs.push(Run {
+        budget_bytes: extended.dram_bytes,
+        seconds: record.seconds / rounds,
+        dram_s: None,
+        stall_s: counts.stall_s / rounds,
+        threads: record.threads,
+        traffic: Traffic {
+            read_bytes: counts.read_bytes as f64 / rounds,
+            written_bytes: counts.written_bytes as f64 / rounds,
+        },
+        demand_reads: demand_reads(&counts) / rounds,
+    });
+    inputs.extended.push((name, record));
+}
+
+/// Takes the compute time of runs from records in DRAM.
+fn use_time_in_dram(inputs: &mut Inputs) -> Result<(), Failure> {
+    let hint = "record both with `bench run`, with the same arguments, once under `extend`";
+    let Some((name, dram)) = inputs.in_dram.first() else { return Ok(()) };
+    let is_same = |other: &BenchDocument| {
+        (&other.workload, other.footprint_bytes, other.threads)
+            == (&dram.workload, dram.footprint_bytes, dram.threads)
+    };
+    if inputs.runs.is_empty() || inputs.runs.len() != inputs.extended.len() {
+        let problem = format!("{name}: extended: it is a run in DRAM, without one of the pager");
+        return Err(Failure::new(problem, hint));
+    }
+    let all = inputs.extended.iter().chain(&inputs.in_dram);
+    if let Some((other, record)) = all.into_iter().find(|(_, record)| !is_same(record)) {
+        let said = |it: &BenchDocument| {
+            let footprint = Bytes::new(it.footprint_bytes);
+            format!("{} of {footprint} with {} threads", it.workload, it.threads)
+        };
+        let problem = format!("{name} has {}, and {other} {}", said(dram), said(record));
+        return Err(Failure::new(problem, hint));
+    }
+    let rounds = dram.round_seconds.len().max(1) as f64;
+    for run in &mut inputs.runs {
+        run.dram_s = Some(dram.seconds / rounds);
+    }
+    Ok(())
 }
 
 /// The run of the pager with the smallest footprint that exceeds the budget.

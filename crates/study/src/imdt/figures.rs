@@ -1,7 +1,16 @@
-//! The figures of the study, as the planner computes them.
+//! The figures of the study: as the planner computes them for its machine, and as measured on this
+//! one. Points are the paper's figures, which are those of its text: its plots print no numbers.
 
-use super::{DEGREE, DEGREES, RATIOS, node::Predicted};
-use interleaf_record::figure::{Figure, Scale, Series, SeriesKind};
+use super::{
+    DEGREE, DEGREES, PublishedEfficiency, RATIOS,
+    hartree_fock::{self, HartreeFock, Times},
+    measured::{Curve, MeasuredPoint, SEEN},
+    node::Predicted,
+};
+use interleaf_record::{
+    bench_compare::BenchCompareDocument,
+    figure::{Figure, Scale, Series, SeriesKind},
+};
 
 /// Workloads of figure 3, figure 4, and figure 5.
 const CURVES: [(&str, &str, &[&str]); 3] = [
@@ -10,51 +19,113 @@ const CURVES: [(&str, &str, &[&str]); 3] = [
     ("figure-5", "Efficiency of applications (figure 5)", &["cholesky", "gas", "qft"]),
 ];
 
-pub(super) fn all(predicted: &[Predicted]) -> Vec<Figure> {
+const FOOTPRINT: &str = "footprint / DRAM";
+const EFFICIENCY: &str = "performance, of DRAM only";
+const INTENSITY: &str = "operations per byte";
+
+pub(super) fn all(
+    predicted: &[Predicted],
+    gamess: &HartreeFock,
+    published: &[PublishedEfficiency],
+) -> Vec<Figure> {
     let mut figures = vec![];
     for (key, streams) in [("polynomial-1", "one stream"), ("polynomial-2", "two streams")] {
         let Some(polynomial) = predicted.iter().find(|it| it.key == key) else { continue };
-        figures.push(degrees(polynomial, streams));
+        figures.push(degrees(polynomial, streams, published));
     }
-    figures.extend(CURVES.map(|(id, title, keys)| curves(predicted, id, title, keys)));
+    figures.extend(CURVES.map(|(id, title, keys)| curves(predicted, id, title, keys, published)));
+    figures.extend(stacks(gamess, published));
     figures.push(intensity(predicted));
     figures
 }
 
-fn figure(id: String, title: String, x_label: &str, y_label: &str, series: Vec<Series>) -> Figure {
+fn figure(id: &str, title: &str, axes: [&str; 2], series: Vec<Series>) -> Figure {
+    let [x_label, y_label] = axes.map(String::from);
     Figure {
-        id,
-        title,
-        x_label: x_label.into(),
-        y_label: y_label.into(),
+        id: id.into(),
+        title: title.into(),
+        x_label,
+        y_label,
         y_from: 0.0,
         scale: Scale::Linear,
         categories: vec![],
         series,
-        caption: "By the planner, for the machine of the study, with random replacement.".into(),
+        caption: "By the planner, for the machine of the study, with random replacement. Points \
+                  are the paper's figures."
+            .into(),
     }
 }
 
+/// The published figures of a workload, in the colour of `group`; `None` without any.
+fn paper(published: &[PublishedEfficiency], key: &str, group: usize) -> Option<Series> {
+    let own: Vec<&PublishedEfficiency> = published.iter().filter(|row| row.key == key).collect();
+    let points = own.iter().map(|row| (row.ratio, row.middle()));
+    let series = Series::new(format!("{key}, paper"), SeriesKind::Points, group, points)
+        .with_interval(own.iter().map(|row| (row.low, row.high)))
+        .with_labels(own.iter().map(|row| row.words.clone()).collect());
+    (!own.is_empty()).then_some(series)
+}
+
 /// Figure 2: a heat map in the paper, here a line for each footprint.
-fn degrees(polynomial: &Predicted, streams: &str) -> Figure {
-    let series = RATIOS.iter().enumerate().map(|(group, ratio)| {
-        let name = format!("{ratio} x DRAM");
-        Series::new(name, SeriesKind::Line, group, polynomial.by_degree(*ratio))
-    });
+fn degrees(polynomial: &Predicted, streams: &str, published: &[PublishedEfficiency]) -> Figure {
+    let mut series: Vec<Series> = RATIOS
+        .iter()
+        .enumerate()
+        .map(|(group, ratio)| {
+            let name = format!("{ratio} x DRAM");
+            Series::new(name, SeriesKind::Line, group, polynomial.by_degree(*ratio))
+        })
+        .collect();
+    for row in published.iter().filter(|row| row.key == polynomial.key) {
+        let name = format!("{} x DRAM, paper", row.ratio);
+        let point = (f64::from(DEGREE) / 4.0, row.middle());
+        let point = Series::new(name, SeriesKind::Points, series.len(), [point]);
+        series.push(point.with_interval([(row.low, row.high)]));
+    }
     let id = format!("figure-2-{}", polynomial.key);
     let title = format!("Efficiency of polynomials, {streams} (figure 2)");
-    let (x, y) = ("operations per byte", "performance, of DRAM only");
-    Figure { scale: Scale::LogX, ..figure(id, title, x, y, series.collect()) }
+    Figure { scale: Scale::LogX, ..figure(&id, &title, [INTENSITY, EFFICIENCY], series) }
 }
 
 /// Figures 3 to 5: efficiency by footprint.
-fn curves(predicted: &[Predicted], id: &str, title: &str, keys: &[&str]) -> Figure {
+fn curves(
+    predicted: &[Predicted],
+    id: &str,
+    title: &str,
+    keys: &[&str],
+    published: &[PublishedEfficiency],
+) -> Figure {
     let chosen = keys.iter().filter_map(|key| predicted.iter().find(|it| it.key == *key));
-    let series = chosen.enumerate().map(|(group, it)| {
-        Series::new(it.key.clone(), SeriesKind::Line, group, it.by_ratio(DEGREE))
+    let series = chosen.enumerate().flat_map(|(group, it)| {
+        let line = Series::new(it.key.clone(), SeriesKind::Line, group, it.by_ratio(DEGREE));
+        [Some(line), paper(published, &it.key, group)].into_iter().flatten()
     });
-    let (x, y) = ("footprint / DRAM", "performance, of DRAM only");
-    figure(id.into(), title.into(), x, y, series.collect())
+    figure(id, title, [FOOTPRINT, EFFICIENCY], series.collect())
+}
+
+/// Figure 6: seconds (A) and efficiency (B) of Hartree-Fock.
+fn stacks(gamess: &HartreeFock, published: &[PublishedEfficiency]) -> [Figure; 2] {
+    let times = RATIOS.map(|ratio| (ratio, gamess.times(ratio)));
+    let line = |name: &str, group: usize, of: fn(&Times) -> f64| {
+        let points = times.iter().map(|(ratio, times)| (*ratio, of(times)));
+        Series::new(name, SeriesKind::Line, group, points)
+    };
+    let seconds = vec![
+        line("direct", 0, |it| it.direct),
+        line("integrals in memory, DRAM only", 1, |it| it.in_core),
+        line("integrals in memory, with drives", 2, |it| it.extended[0]),
+    ];
+    let mut gains = vec![
+        line("in memory, of in memory with DRAM only", 0, |it| it.in_core / it.extended[0]),
+        line("in memory, of direct with DRAM only", 1, |it| it.direct / it.extended[0]),
+    ];
+    gains.extend(paper(published, hartree_fock::KEY, 0));
+    gains.extend(paper(published, hartree_fock::AGAINST_DIRECT, 1));
+    let (a, b) = ("Time of Hartree-Fock (figure 6 A)", "Efficiency of Hartree-Fock (figure 6 B)");
+    [
+        figure("figure-6-a", a, [FOOTPRINT, "time of ten iterations, s"], seconds),
+        figure("figure-6-b", b, [FOOTPRINT, "performance, of DRAM only"], gains),
+    ]
 }
 
 /// Figure 7: bandwidth of DRAM by arithmetic intensity.
@@ -70,7 +141,115 @@ fn intensity(predicted: &[Predicted]) -> Figure {
             series.push(Series::new(name, SeriesKind::Line, series.len(), points));
         }
     }
-    let title = "Bandwidth by arithmetic intensity (figure 7)".into();
-    let (x, y) = ("operations per byte", "bandwidth of DRAM, GB/s");
-    Figure { scale: Scale::LogXy, ..figure("figure-7".into(), title, x, y, series) }
+    let axes = [INTENSITY, "bandwidth of DRAM, GB/s"];
+    let caption = "By the planner, for the machine of the study. The paper: about 80 GB/s up to 16 \
+                   operations per byte, compute-bound from 64, and at most 10 GB/s with drives.";
+    Figure {
+        scale: Scale::LogXy,
+        caption: caption.into(),
+        ..figure("figure-7", "Bandwidth by arithmetic intensity (figure 7)", axes, series)
+    }
+}
+
+/// The figures of a run on this machine: polynomials by degree, each other workload by footprint,
+/// and the bandwidth of polynomials.
+pub(super) fn measured(
+    document: &BenchCompareDocument,
+    curves: &[Curve],
+    published: &[PublishedEfficiency],
+) -> Vec<Figure> {
+    let polynomials: Vec<&Curve> = curves.iter().filter(|it| it.intensity.is_some()).collect();
+    let mut figures = vec![];
+    if polynomials.len() > 1 {
+        figures.push(measured_degrees(document, &polynomials));
+        figures.push(measured_intensity(document, &polynomials));
+    }
+    let others = curves.iter().filter(|it| it.intensity.is_none());
+    figures.extend(others.map(|curve| measured_curve(document, curve, published)));
+    figures
+}
+
+fn of_machine(
+    document: &BenchCompareDocument,
+    id: &str,
+    title: &str,
+    axes: [&str; 2],
+    series: Vec<Series>,
+) -> Figure {
+    let threads = document.threads;
+    let plural = if threads == 1 { "" } else { "s" };
+    let id = format!("measured-{id}-{threads}");
+    let title = format!("{title}, this machine, {threads} thread{plural}");
+    let caption = "Measured on this machine. Points are the paper's figures, for its machine.";
+    Figure { caption: caption.into(), ..figure(&id, &title, axes, series) }
+}
+
+fn measured_curve(
+    document: &BenchCompareDocument,
+    curve: &Curve,
+    published: &[PublishedEfficiency],
+) -> Figure {
+    let line = |group: usize, (name, of): (&str, fn(&MeasuredPoint) -> Option<f64>)| {
+        let points = curve.points.iter().filter_map(|it| Some((it.ratio, of(it)?)));
+        Series::new(name, SeriesKind::Line, group, points)
+    };
+    let lines: [(&str, fn(&MeasuredPoint) -> Option<f64>); 4] = [
+        ("pager", |it| it.pager),
+        ("swap", |it| it.swap),
+        ("mapped file", |it| it.mmap),
+        ("planner, from the run at 2", |it| it.planned),
+    ];
+    let mut series: Vec<Series> =
+        lines.into_iter().enumerate().map(|(at, of)| line(at, of)).collect();
+    series.retain(|series| !series.x.is_empty());
+    series.extend(paper(published, &curve.pattern, lines.len()));
+    let found = CURVES.iter().find(|(_, _, keys)| keys.contains(&curve.pattern.as_str()));
+    let place = match found {
+        Some((id, ..)) => id.replace('-', " "),
+        None => "section 5.1.1".into(),
+    };
+    let title = format!("Efficiency of {} ({place})", curve.pattern);
+    of_machine(document, &curve.pattern, &title, ["footprint / budget", EFFICIENCY], series)
+}
+
+/// Figure 2 on this machine.
+fn measured_degrees(document: &BenchCompareDocument, polynomials: &[&Curve]) -> Figure {
+    let mut ratios: Vec<f64> =
+        polynomials.iter().flat_map(|it| it.points.iter().map(|point| point.ratio)).collect();
+    ratios.sort_by(f64::total_cmp);
+    ratios.dedup();
+    let series = ratios.iter().enumerate().map(|(group, ratio)| {
+        let points = polynomials.iter().filter_map(|it| {
+            let point = it.points.iter().find(|point| point.ratio == *ratio)?;
+            Some((it.intensity?, point.pager?))
+        });
+        Series::new(format!("{ratio} x budget"), SeriesKind::Line, group, points)
+    });
+    let title = "Efficiency of polynomials, two streams (figure 2)";
+    let axes = [INTENSITY, EFFICIENCY];
+    let figure = of_machine(document, "figure-2", title, axes, series.collect());
+    Figure { scale: Scale::LogX, ..figure }
+}
+
+/// Figure 7 on this machine: bytes of the arrays that are read and written in a second.
+fn measured_intensity(document: &BenchCompareDocument, polynomials: &[&Curve]) -> Figure {
+    let point = |it: &Curve| it.points.iter().find(|point| point.ratio == SEEN).cloned();
+    // A rate in GFLOP/s divided by operations per byte, for reads and for writes.
+    let dram = polynomials.iter().filter_map(|it| {
+        let intensity = it.intensity?;
+        Some((intensity, 2.0 * point(it)?.dram? / intensity))
+    });
+    let pager = polynomials.iter().filter_map(|it| {
+        let (intensity, point) = (it.intensity?, point(it)?);
+        Some((intensity, 2.0 * point.dram? * point.pager? / intensity))
+    });
+    let series = vec![
+        Series::new("DRAM only", SeriesKind::Line, 0, dram),
+        Series::new(format!("pager, {SEEN} x budget"), SeriesKind::Line, 1, pager),
+    ];
+    let title = "Bandwidth by arithmetic intensity (figure 7)";
+    let axes = [INTENSITY, "bandwidth of the arrays, GB/s"];
+    let caption = "Measured on this machine: polynomials that read and write each element.";
+    let figure = of_machine(document, "figure-7", title, axes, series);
+    Figure { scale: Scale::LogXy, caption: caption.into(), ..figure }
 }

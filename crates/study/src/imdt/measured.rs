@@ -5,7 +5,7 @@
 //! other footprints. Footprints differ and the budget is the same; efficiency depends on their
 //! ratio only.
 
-use super::{EFFICIENCY, PublishedEfficiency};
+use super::{EFFICIENCY, PublishedEfficiency, figures};
 use crate::published::table;
 use interleaf_console::Failure;
 use interleaf_plan::{
@@ -17,7 +17,6 @@ use interleaf_plan::{
 };
 use interleaf_record::{
     bench_compare::{BenchCompareDocument, BenchRow},
-    figure::{Figure, Scale, Series, SeriesKind},
     reproduce::{StudyDocument, TableDocument},
 };
 use interleaf_report::number;
@@ -27,7 +26,7 @@ use interleaf_workload::{
 };
 
 /// The ratio of footprint to budget that the planner has seen.
-const SEEN: f64 = 2.0;
+pub(super) const SEEN: f64 = 2.0;
 
 /// Bytes of a block of a trace, and budgets of its miss curve.
 const BLOCK: usize = 64 << 10;
@@ -44,6 +43,30 @@ pub struct MeasuredRun<'a> {
     pub drive: &'a Drive,
 }
 
+/// A workload at a footprint: its rate in DRAM, and the efficiency on each kind of memory.
+#[derive(Clone, Debug)]
+pub(super) struct MeasuredPoint {
+    /// The requested footprint in units of the budget.
+    pub(super) ratio: f64,
+    footprint_bytes: u64,
+    pub(super) dram: Option<f64>,
+    dram_unit: String,
+    pub(super) pager: Option<f64>,
+    pub(super) swap: Option<f64>,
+    pub(super) mmap: Option<f64>,
+    pub(super) planned: Option<f64>,
+}
+
+/// A workload at all footprints that were run.
+#[derive(Clone, Debug)]
+pub(super) struct Curve {
+    pub(super) pattern: String,
+    /// Operations per byte; polynomials only.
+    pub(super) intensity: Option<f64>,
+    /// In order of the footprint.
+    pub(super) points: Vec<MeasuredPoint>,
+}
+
 /// Adds tables and figures of runs on this machine to the study.
 ///
 /// # Errors
@@ -52,46 +75,113 @@ pub fn with_measured(study: &mut StudyDocument, runs: &[MeasuredRun<'_>]) -> Res
     let published: Vec<PublishedEfficiency> = table("efficiency.csv", EFFICIENCY)?;
     let mut errors = vec![];
     for run in runs {
-        let title = title(run.document);
-        let mut rows = vec![];
-        for pattern in patterns(run.document) {
-            rows.extend(pattern_rows(run, &pattern, &published, &mut errors));
+        let curves: Vec<Curve> =
+            patterns(run.document).into_iter().map(|pattern| curve(run, pattern)).collect();
+        for curve in &curves {
+            errors.extend(curve.points.iter().filter_map(MeasuredPoint::error).map(f64::abs));
         }
-        let header = [
-            "workload",
-            "ratio",
-            "DRAM",
-            "pager",
-            "swap",
-            "mapped file",
-            "planner",
-            "error",
-            "paper",
-            "remark",
-        ];
-        let header = header.map(String::from).into();
-        study.tables.push(TableDocument { title: title.clone(), header, rows });
-        study.figures.push(figure(run.document, title));
+        study.tables.push(efficiencies(run.document, &curves, &published));
+        study.tables.extend(degrees(run.document, &curves));
+        study.figures.extend(figures::measured(run.document, &curves, &published));
     }
     study.remarks.push(summary(&errors));
     Ok(())
 }
 
-fn title(document: &BenchCompareDocument) -> String {
+fn title(document: &BenchCompareDocument, what: &str) -> String {
     let threads = document.threads;
     let plural = if threads == 1 { "" } else { "s" };
     format!(
-        "This machine: {} ({} CPUs), budget {} MiB, {threads} thread{plural}: efficiency",
+        "This machine: {} ({} CPUs), budget {} MiB, {threads} thread{plural}: {what}",
         document.machine.cpu,
         document.machine.cpus,
         document.dram_bytes >> 20
     )
 }
 
-fn patterns(document: &BenchCompareDocument) -> Vec<String> {
-    let mut names: Vec<String> = document.rows.iter().map(|row| row.pattern.clone()).collect();
-    names.dedup();
+fn patterns(document: &BenchCompareDocument) -> Vec<&str> {
+    let mut names = vec![];
+    for row in &document.rows {
+        if !names.contains(&row.pattern.as_str()) {
+            names.push(row.pattern.as_str());
+        }
+    }
     names
+}
+
+/// The efficiencies of all workloads, a row for each footprint.
+fn efficiencies(
+    document: &BenchCompareDocument,
+    curves: &[Curve],
+    published: &[PublishedEfficiency],
+) -> TableDocument {
+    let header = [
+        "workload",
+        "ratio",
+        "DRAM",
+        "pager",
+        "swap",
+        "mapped file",
+        "planner",
+        "error",
+        "paper",
+        "remark",
+    ];
+    let text = |value: Option<f64>| value.map_or("-".into(), number);
+    let cells = |curve: &Curve, point: &MeasuredPoint| {
+        let paper = nearest(published, &curve.pattern, point.ratio);
+        vec![
+            curve.pattern.clone(),
+            number(point.footprint_bytes as f64 / document.dram_bytes as f64),
+            format!("{} {}", text(point.dram), point.dram_unit),
+            text(point.pager),
+            text(point.swap),
+            text(point.mmap),
+            text(point.planned),
+            point.error().map_or("-".into(), |error| format!("{:+.0} %", 100.0 * error)),
+            paper.map_or("-".into(), |it| format!("{} at {} x", it.text(), it.ratio)),
+            remark(paper, point.ratio, point.pager),
+        ]
+    };
+    let rows = curves.iter().flat_map(|it| it.points.iter().map(|point| cells(it, point)));
+    TableDocument {
+        title: title(document, "efficiency"),
+        header: header.map(String::from).into(),
+        rows: rows.collect(),
+    }
+}
+
+/// Figure 2 as a table: efficiency with the pager by degree and footprint; `None` with less than
+/// two polynomials.
+fn degrees(document: &BenchCompareDocument, curves: &[Curve]) -> Option<TableDocument> {
+    let polynomials: Vec<&Curve> = curves.iter().filter(|it| it.intensity.is_some()).collect();
+    if polynomials.len() < 2 {
+        return None;
+    }
+    let mut ratios: Vec<f64> =
+        polynomials.iter().flat_map(|it| it.points.iter().map(|point| point.ratio)).collect();
+    ratios.sort_by(f64::total_cmp);
+    ratios.dedup();
+    let names = ratios.iter().map(|ratio| format!("{ratio} x"));
+    let row = |it: &&Curve| {
+        let at = |ratio: &f64| it.points.iter().find(|point| point.ratio == *ratio)?.pager;
+        let cells = ratios.iter().map(|ratio| at(ratio).map_or("-".into(), number));
+        [number(it.intensity.unwrap_or(0.0))].into_iter().chain(cells).collect()
+    };
+    Some(TableDocument {
+        title: title(document, "polynomials with the pager (figure 2)"),
+        header: ["operations per byte".to_string()].into_iter().chain(names).collect(),
+        rows: polynomials.iter().map(row).collect(),
+    })
+}
+
+impl MeasuredPoint {
+    /// The error of the planner at a footprint that it has not seen.
+    fn error(&self) -> Option<f64> {
+        let is_seen = self.ratio == SEEN || self.ratio <= 1.0;
+        let error = self.planned? / self.pager.filter(|_| !is_seen)? - 1.0;
+        Some(error)
+    }
 }
 
 /// The errors of the planner over footprints that it has not seen.
@@ -112,6 +202,31 @@ fn summary(errors: &[f64]) -> String {
     )
 }
 
+/// The measured points of a pattern, with the planner's figures.
+fn curve(run: &MeasuredRun<'_>, pattern: &str) -> Curve {
+    let document = run.document;
+    let planner = planner(run, pattern);
+    let own = document.rows.iter().filter(|row| row.pattern == pattern && row.way == "dram");
+    let point = |dram: &BenchRow| {
+        let ratio = dram.ratio;
+        let of = |way: &str| find(document, pattern, ratio, way).and_then(|row| row.efficiency);
+        MeasuredPoint {
+            ratio,
+            footprint_bytes: dram.footprint_bytes,
+            dram: dram.rate,
+            dram_unit: dram.rate_unit.clone(),
+            pager: of("pager"),
+            swap: of("swap"),
+            mmap: of("mmap"),
+            planned: planner.as_ref().map(|it| it.efficiency(run, dram)),
+        }
+    };
+    let mut points: Vec<MeasuredPoint> = own.map(point).collect();
+    points.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
+    let intensity = pattern.strip_prefix("polynomial-").and_then(|it| it.parse().ok());
+    Curve { pattern: pattern.into(), intensity, points }
+}
+
 fn find<'a>(
     document: &'a BenchCompareDocument,
     pattern: &str,
@@ -120,42 +235,6 @@ fn find<'a>(
 ) -> Option<&'a BenchRow> {
     let is_it = |row: &&BenchRow| row.pattern == pattern && row.ratio == ratio && row.way == way;
     document.rows.iter().find(is_it)
-}
-
-/// The rows of a pattern, one for each footprint. Adds the planner's errors.
-fn pattern_rows(
-    run: &MeasuredRun<'_>,
-    pattern: &str,
-    published: &[PublishedEfficiency],
-    errors: &mut Vec<f64>,
-) -> Vec<Vec<String>> {
-    let document = run.document;
-    let planner = planner(run, pattern);
-    let mut rows = vec![];
-    for dram in document.rows.iter().filter(|row| row.pattern == pattern && row.way == "dram") {
-        let ratio = dram.ratio;
-        let of = |way: &str| find(document, pattern, ratio, way).and_then(|row| row.efficiency);
-        let text = |value: Option<f64>| value.map_or("-".into(), number);
-        let planned = planner.as_ref().map(|it| it.efficiency(run, dram));
-        let error = planned.zip(of("pager")).map(|(planned, measured)| planned / measured - 1.0);
-        if let Some(error) = error.filter(|_| ratio != SEEN && ratio > 1.0) {
-            errors.push(error.abs());
-        }
-        let paper = nearest(published, pattern, ratio);
-        rows.push(vec![
-            pattern.into(),
-            number(dram.footprint_bytes as f64 / document.dram_bytes as f64),
-            format!("{} {}", text(dram.rate), dram.rate_unit),
-            text(of("pager")),
-            text(of("swap")),
-            text(of("mmap")),
-            text(planned),
-            error.map_or("-".into(), |error| format!("{:+.0} %", 100.0 * error)),
-            paper.map_or("-".into(), |it| format!("{} at {} x", number(it.low), it.ratio)),
-            remark(paper, ratio, of("pager")),
-        ]);
-    }
-    rows
 }
 
 /// The published efficiency at the nearest footprint on the same side of the budget.
@@ -217,7 +296,7 @@ fn planner(run: &MeasuredRun<'_>, pattern: &str) -> Option<Planner> {
         traffic,
         demand_reads: demand_reads(kind, pager, traffic),
     };
-    let curve = curve(kind, &setting, dram.footprint_bytes).unwrap_or_else(|| line.clone());
+    let curve = miss_curve(kind, &setting, dram.footprint_bytes).unwrap_or_else(|| line.clone());
     let model = Model::of_run(&observed, &curve, run.drive);
     Some(Planner { model, kind, setting, compute_s: dram.round_s?, line })
 }
@@ -230,7 +309,7 @@ fn demand_reads(kind: Kind, pager: &BenchRow, traffic: Traffic) -> f64 {
 }
 
 /// The miss curve of a round with optimal replacement; `None` without a trace.
-fn curve(kind: Kind, setting: &Setting, footprint: u64) -> Option<MissCurve> {
+fn miss_curve(kind: Kind, setting: &Setting, footprint: u64) -> Option<MissCurve> {
     let touches = trace(kind, setting, footprint, BLOCK)?;
     let trace = Trace { block_bytes: BLOCK as u64, touches };
     let curve = MissCurve::of_trace(&trace, Replacement::Optimal, STEPS, SAMPLE);
@@ -250,7 +329,7 @@ impl Planner {
         let footprint = dram.footprint_bytes;
         let budget = run.document.dram_bytes;
         let model = Model { compute_s: dram.round_s.unwrap_or(self.compute_s), ..self.model };
-        let curve = curve(self.kind, &self.setting, footprint);
+        let curve = miss_curve(self.kind, &self.setting, footprint);
         let scaled = footprint as f64 / self.line.footprint_bytes().max(1) as f64;
         match curve {
             Some(curve) => model.forecast(&curve, run.drive, true, budget).efficiency,
@@ -262,26 +341,5 @@ impl Planner {
                 model.forecast(&self.line, run.drive, true, seen).efficiency
             }
         }
-    }
-}
-
-/// Efficiency by footprint, a line for each workload with the pager.
-fn figure(document: &BenchCompareDocument, title: String) -> Figure {
-    let series = patterns(document).into_iter().enumerate().map(|(group, pattern)| {
-        let own = document.rows.iter().filter(|row| row.pattern == pattern && row.way == "pager");
-        let points: Vec<(f64, f64)> =
-            own.filter_map(|row| Some((row.ratio, row.efficiency?))).collect();
-        Series::new(pattern, SeriesKind::Line, group, points)
-    });
-    Figure {
-        id: format!("measured-{}-threads", document.threads),
-        title,
-        x_label: "footprint / budget".into(),
-        y_label: "speed with the pager, of DRAM".into(),
-        y_from: 0.0,
-        scale: Scale::Linear,
-        categories: vec![],
-        series: series.collect(),
-        caption: "Measured on this machine.".into(),
     }
 }

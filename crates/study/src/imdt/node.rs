@@ -27,11 +27,15 @@ use interleaf_workload::{
 use serde::Deserialize;
 use std::collections::VecDeque;
 
-/// Two Xeon E5-2699 v4: 22 cores, 2.2 GHz, two FMAs on four doubles in a cycle (section 3.1).
-const PEAK_FLOPS: f64 = 2.0 * 22.0 * 2.2e9 * 16.0;
+/// Two Xeon E5-2699 v4: 22 cores, 2.2 GHz (section 3.1).
+pub(super) const CORES: f64 = 2.0 * 22.0;
+pub(super) const CYCLES: f64 = 2.2e9;
+
+/// Two FMAs on four doubles in a cycle.
+const PEAK_FLOPS: f64 = CORES * CYCLES * 16.0;
 
 /// Bandwidth of DRAM, bytes per second (section 5.1.1).
-const DRAM_RATE: f64 = 80e9;
+pub(super) const DRAM_RATE: f64 = 80e9;
 
 /// Bandwidth between the sockets, both directions, bytes per second (section 6).
 const REMOTE_RATE: f64 = 20e9;
@@ -61,7 +65,7 @@ pub(super) struct Workload {
 
 /// The node with drives.
 pub(super) struct StudyNode {
-    drive: Drive,
+    pub(super) drive: Drive,
 }
 
 /// A workload on the node: work of a pass, and its traffic by budget.

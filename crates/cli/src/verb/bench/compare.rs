@@ -50,39 +50,62 @@ pub(super) fn run(args: &BenchCompareArgs) -> Result<ExitCode, Failure> {
     }))
 }
 
-/// Runs comparisons for a study, until `deadline`. A round that has begun is finished.
+/// Comparisons for a study, as far as they were run.
+#[derive(Debug, Default)]
+pub(in crate::verb) struct Comparisons {
+    /// One for each element of the arguments that was begun.
+    pub(in crate::verb) documents: Vec<BenchCompareDocument>,
+    /// Footprints of patterns that were not begun before the deadline.
+    pub(in crate::verb) left_out: Vec<String>,
+    /// The signal that ended them.
+    pub(in crate::verb) signal: Option<i32>,
+}
+
+/// Runs comparisons for a study until a signal arrives, or until `deadline`, which also ends a run.
+/// All patterns at one footprint are run before the next footprint.
 ///
 /// # Errors
-/// When the budget cannot be enforced, or a signal has arrived.
-pub(in crate::verb) fn documents(
+/// When the budget cannot be enforced, or a setting cannot be restored.
+pub(in crate::verb) fn comparisons(
     all: &[BenchCompareArgs],
     deadline: Instant,
-) -> Result<Vec<BenchCompareDocument>, Failure> {
+) -> Result<Comparisons, Failure> {
     let root = Root::live();
     let held = Signals::hold();
     let signals =
         held.map_err(|why| Failure::new(format!("signals cannot be held: {why}"), "report it"))?;
-    let mut documents = vec![];
+    let steps = |args: &BenchCompareArgs| args.ratio.len() * chosen(args).len();
+    let total: usize = all.iter().map(steps).sum();
+    let mut done = 0;
+    let mut found = Comparisons::default();
     for args in all {
-        let bench = Comparison::new(&root, &signals, args)?;
+        let bench = Comparison::new(&root, &signals, args)?.until(deadline);
         let budget = Budget { dram_bytes: args.dram.get(), slack_bytes: args.slack.get() };
         let mut document = BenchCompareDocument::new(budget, args.threads, &args.store, &root);
-        'patterns: for pattern in chosen(args) {
-            for ratio in &args.ratio {
+        for ratio in &args.ratio {
+            for pattern in chosen(args) {
+                done += 1;
+                if found.signal.is_some() {
+                    continue;
+                }
                 if Instant::now() >= deadline {
-                    break 'patterns;
+                    let threads = args.threads;
+                    found.left_out.push(format!("{} at {ratio} x ({threads})", pattern.name));
+                    continue;
                 }
-                rounds(&bench, args, pattern, *ratio, &mut document)?;
-                if let Some(signal) = bench.signal() {
-                    let problem = format!("ended by signal {signal}");
-                    return Err(Failure::new(problem, "nothing is left behind"));
+                let ran = rounds(&bench, args, pattern, *ratio, &mut document, (done, total));
+                // Settings are restored even when a run failed.
+                if ran.is_err() {
+                    bench.check_restored()?;
                 }
+                ran?;
+                found.signal = bench.signal();
             }
         }
         bench.check_restored()?;
-        documents.push(document);
+        found.documents.push(document);
     }
-    Ok(documents)
+    Ok(found)
 }
 
 /// Runs all patterns at all footprints.
@@ -91,9 +114,13 @@ fn measure(
     args: &BenchCompareArgs,
     document: &mut BenchCompareDocument,
 ) -> Result<(), Failure> {
-    for pattern in chosen(args) {
+    let patterns = chosen(args);
+    let total = patterns.len() * args.ratio.len();
+    let mut done = 0;
+    for pattern in patterns {
         for ratio in &args.ratio {
-            rounds(bench, args, pattern, *ratio, document)?;
+            done += 1;
+            rounds(bench, args, pattern, *ratio, document, (done, total))?;
             if bench.signal().is_some() {
                 return Ok(());
             }
@@ -122,13 +149,15 @@ fn chosen(args: &BenchCompareArgs) -> Vec<&'static Pattern> {
 
 /// Runs all rounds of a pattern. Each round runs every way once and then measures the drive with
 /// fio, so that interference affects all of them equally. After each round the document and the
-/// interim record have its rows.
+/// interim record have its rows. `step` is the number of this pattern and footprint and that of all,
+/// for the messages.
 fn rounds(
     bench: &Comparison<'_>,
     args: &BenchCompareArgs,
     pattern: &'static Pattern,
     ratio: f64,
     document: &mut BenchCompareDocument,
+    step: (usize, usize),
 ) -> Result<(), Failure> {
     let mut ways: Vec<Way> = args.ways.iter().filter_map(|name| Way::from_name(name)).collect();
     // Bounded ways run last: their control group gets as much memory as the pager used.
@@ -137,7 +166,7 @@ fn rounds(
         ways.into_iter().map(|way| Series::new(pattern, ratio, way)).collect();
     let mut measured = None;
     for _ in 0..args.rounds {
-        let ended = round(bench, pattern, ratio, &mut all);
+        let ended = round(bench, pattern, ratio, &mut all, step);
         let rows: Vec<BenchRow> = all.iter().map(Series::document).collect();
         document.replace_rows(rows.clone(), None, pattern.moves_bytes());
         record(args, document)?;
@@ -158,6 +187,7 @@ fn round(
     pattern: &'static Pattern,
     ratio: f64,
     all: &mut [Series],
+    (step, steps): (usize, usize),
 ) -> Result<(), Failure> {
     for at in 0..all.len() {
         let memory = series::memory_of_pager(all);
@@ -170,7 +200,8 @@ fn round(
             let (name, way) = (pattern.name, series.way().name());
             let hint_text = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
             let said = outcome_text(&outcome);
-            output::message(&format!("{name} at {ratio} x on {way}{hint_text}: {said}"));
+            let at = format!("{name} at {ratio} x on {way}{hint_text}");
+            output::message(&format!("{at}: {said} [{step}/{steps}]"));
             series.add(hint, outcome);
         }
     }

@@ -1,9 +1,13 @@
-//! Resources used by a process, and the traffic of a drive.
+//! Resources used by a process, the counts of its pager, and the traffic of a drive.
 
 use interleaf_console::Failure;
 use interleaf_linux::root::Root;
-use interleaf_record::bench::DriveTraffic;
-use std::{os::unix::fs::MetadataExt as _, path::Path};
+use interleaf_pager::session::{Session, VARIABLE};
+use interleaf_record::{
+    bench::{DriveTraffic, ExtendedDocument},
+    extend::CountsDocument,
+};
+use std::{env, os::unix::fs::MetadataExt as _, path::Path};
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Used {
@@ -31,6 +35,31 @@ impl Used {
             major_faults: field(12).unwrap_or(0),
             resident_max_bytes: most.map(|kib| kib * 1024),
         }
+    }
+}
+
+/// The session of `interleaf extend` that this process runs in.
+pub(super) struct Extended {
+    session: Session,
+}
+
+impl Extended {
+    /// The session; `None` outside `interleaf extend`.
+    pub(super) fn find() -> Option<Self> {
+        let session = Session::open(Path::new(&env::var_os(VARIABLE)?)).ok()?;
+        Some(Self { session })
+    }
+
+    /// The counts of this process's pager so far.
+    pub(super) fn counts(&self) -> CountsDocument {
+        let pid = std::process::id();
+        let own = self.session.ledger.processes().into_iter().find(|it| it.identity.pid == pid);
+        own.map_or(CountsDocument::default(), |own| own.counts.into())
+    }
+
+    /// The counts since an earlier reading.
+    pub(super) fn document(&self, now: CountsDocument, then: CountsDocument) -> ExtendedDocument {
+        ExtendedDocument { dram_bytes: self.session.settings.dram_bytes, counts: now - then }
     }
 }
 

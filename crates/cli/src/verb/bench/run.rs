@@ -1,6 +1,6 @@
 //! `interleaf bench run`: runs a built-in workload.
 
-use super::process::{Drive, Used};
+use super::process::{Drive, Extended, Used};
 use crate::args::{BenchRunArgs, Place};
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
@@ -8,6 +8,7 @@ use interleaf_linux::{
     root::Root,
 };
 use interleaf_model::{format::names::suggestion, units::Bytes};
+use interleaf_plan::access::Trace;
 use interleaf_record::{
     bench::{BenchDocument, LoopDocument, SCHEMA},
     rounded,
@@ -18,8 +19,9 @@ use interleaf_workload::{
     memory::{Hint, Memory},
     run::{Length, Measured, measured, rate},
     stream::Loop,
+    trace::trace,
 };
-use std::{env, process::ExitCode, time::Duration};
+use std::{env, path::Path, process::ExitCode, time::Duration};
 
 pub(super) fn run(args: &BenchRunArgs) -> Result<ExitCode, Failure> {
     output::check_writable(args.output.as_deref())?;
@@ -37,22 +39,31 @@ pub(super) fn run(args: &BenchRunArgs) -> Result<ExitCode, Failure> {
             ),
         )
     })?;
+    if let Some(target) = &args.trace {
+        return write_trace(args, kind, target);
+    }
+    let extended = Extended::find();
     let mut kernel = kind.kernel(&setting(args)).map_err(|why| refused(&why))?;
     let length = Length {
         warm_up: args.warm_up,
         rounds: args.rounds,
         at_least: Duration::from_secs_f64(args.seconds.map_or(0.0, |time| time.seconds())),
     };
+    let now = || {
+        let done = drive.as_ref().map(|it| it.done(&root));
+        (Used::now(&root), done, extended.as_ref().map(Extended::counts))
+    };
     let mut before = None;
-    let begun = || before = Some((Used::now(&root), drive.as_ref().map(|it| it.done(&root))));
-    let measured = measured(kernel.as_mut(), &length, begun);
-    let (used, done) = (Used::now(&root), drive.as_ref().map(|it| it.done(&root)));
+    let measured = measured(kernel.as_mut(), &length, || before = Some(now()));
+    let (used, done, counts) = now();
     let mut document = document(args, kind, kernel.as_mut(), &measured);
-    if let Some((used_before, done_before)) = before {
+    if let Some((used_before, done_before, counts_before)) = before {
         document.cpu_s = rounded(used.cpu_s - used_before.cpu_s);
         document.major_faults = used.major_faults.saturating_sub(used_before.major_faults);
         let since = |(drive, (now, then)): (&Drive, _)| drive.document(now, then);
         document.drive = drive.as_ref().zip(done.zip(done_before)).map(since);
+        let since = |(it, (now, then)): (&Extended, _)| it.document(now, then);
+        document.extended = extended.as_ref().zip(counts.zip(counts_before)).map(since);
     }
     document.resident_max_bytes = used.resident_max_bytes;
     let wrong = if args.no_verify { None } else { kernel.verify().err() };
@@ -66,6 +77,22 @@ pub(super) fn run(args: &BenchRunArgs) -> Result<ExitCode, Failure> {
             "memory or what extends it has given back something else than was written: report it",
         )),
     }
+}
+
+/// Bytes of a block of a trace: small enough for the rows of a cube, which a block of a prefetch
+/// exceeds.
+const BLOCK: usize = 16 << 10;
+
+/// Writes the blocks that a round touches, without running it.
+fn write_trace(args: &BenchRunArgs, kind: Kind, target: &Path) -> Result<ExitCode, Failure> {
+    let touches = trace(kind, &setting(args), args.footprint.get(), BLOCK).ok_or_else(|| {
+        Failure::new(
+            format!("--trace: the order of accesses of {} is not known", args.workload),
+            "plan without a trace: the traffic is a line from that of the run then",
+        )
+    })?;
+    output::file(target, &Trace { block_bytes: BLOCK as u64, touches }.text())?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Refuses a footprint larger than the available memory and swap. Under `interleaf extend`, or in a

@@ -3,7 +3,7 @@
 
 use crate::{
     args::{BenchCompareArgs, OutputArgs, ReproduceArgs},
-    comparison::pattern::PATTERNS,
+    comparison::pattern::{PATTERNS, STUDY_WORKLOADS},
     verb::bench::compare,
 };
 use interleaf_console::{Failure, output};
@@ -20,56 +20,43 @@ use std::{
 const DRAM: u64 = 256 << 20;
 const QUICK_DRAM: u64 = 24 << 20;
 
-/// Footprints in units of the budget.
-const RATIOS: [f64; 6] = [0.25, 0.5, 1.0, 1.5, 2.0, 4.0];
-const QUICK_RATIOS: [f64; 4] = [0.5, 1.5, 2.0, 4.0];
+/// Footprints in units of the budget, in the order of the runs: the planner needs 2.
+const RATIOS: [f64; 6] = [2.0, 0.25, 0.5, 1.0, 1.5, 4.0];
+const QUICK_RATIOS: [f64; 4] = [2.0, 0.5, 4.0, 1.5];
 
-/// The workloads, with polynomials of all intensities for the heat map.
-const WORKLOADS: [&str; 13] = [
-    "stream",
-    "gemm-tiled",
-    "lu-tiled",
-    "fft-3d",
-    "gas",
-    "lu",
-    "lu-plain",
-    "cholesky",
-    "qft",
-    "polynomial-4",
-    "polynomial-16",
-    "polynomial-64",
-    "polynomial-256",
-];
-
-/// The first workloads are those of the quick form.
-const QUICK: usize = 5;
+/// The first of the workloads are those of the quick form.
+const QUICK: usize = 7;
 
 /// Threads in units of the cores: 22, 44 and 88 in the study, with 22 cores on each of two sockets.
 const THREADS: [u32; 3] = [1, 2, 4];
 
-/// When no further footprint begins: within three minutes, and within half a day.
+/// When a run is ended, and no further one begins: three minutes with the rest of the study, and
+/// half a day.
 const DEADLINE: Duration = Duration::from_secs(12 * 3600);
-const QUICK_DEADLINE: Duration = Duration::from_secs(140);
+const QUICK_DEADLINE: Duration = Duration::from_secs(150);
 
 /// The longest run, seconds.
 const LIMIT_S: f64 = 600.0;
 const QUICK_LIMIT_S: f64 = 10.0;
 
 /// Measures this machine, and adds the results to the study. If it cannot be measured, a remark of
-/// the study has the reason.
-pub(super) fn measure(args: &ReproduceArgs, study: &mut StudyDocument) -> Result<(), Failure> {
+/// the study has the reason. Returns the signal that ended it.
+pub(super) fn measure(
+    args: &ReproduceArgs,
+    study: &mut StudyDocument,
+) -> Result<Option<i32>, Failure> {
     let deadline = Instant::now() + if args.quick { QUICK_DEADLINE } else { DEADLINE };
     let measured = extend::measured_drive(slice::from_ref(&args.store), false)
-        .and_then(|drive| Ok((drive, compare::documents(&comparisons(args), deadline)?)));
-    let (drive, documents) = match measured {
+        .and_then(|drive| Ok((drive, compare::comparisons(&comparisons(args), deadline)?)));
+    let (drive, found) = match measured {
         Ok(measured) => measured,
         Err(why) => {
             output::message(&format!("this machine is not measured: {why}"));
             study.remarks.push(format!("this machine was not measured: {why}"));
-            return Ok(());
+            return Ok(None);
         }
     };
-    if let Some(document) = documents.iter().find(|document| document.has_wrong_result()) {
+    if let Some(document) = found.documents.iter().find(|document| document.has_wrong_result()) {
         let rows = document.rows.iter().filter(|row| row.rate.is_some() && !row.verified);
         let names: Vec<String> =
             rows.map(|row| format!("{} on {}", row.pattern, row.way)).collect();
@@ -79,11 +66,22 @@ pub(super) fn measure(args: &ReproduceArgs, study: &mut StudyDocument) -> Result
         let pattern = PATTERNS.iter().find(|pattern| pattern.name == name)?;
         Some((pattern.kind, pattern.setting(0)))
     };
-    let runs: Vec<MeasuredRun<'_>> = documents
+    let runs: Vec<MeasuredRun<'_>> = found
+        .documents
         .iter()
         .map(|document| MeasuredRun { document, settings: &settings, drive: &drive })
         .collect();
-    with_measured(study, &runs)
+    with_measured(study, &runs)?;
+    study.remarks.extend(found.signal.map(|signal| {
+        format!("signal {signal} ended the runs on this machine: its tables are not complete")
+    }));
+    if !found.left_out.is_empty() {
+        study.remarks.push(format!(
+            "left out, for the time was over (threads in brackets): {}",
+            found.left_out.join(", ")
+        ));
+    }
+    Ok(found.signal)
 }
 
 /// The arguments of `bench compare`, one comparison for each number of threads.
@@ -98,11 +96,17 @@ fn comparisons(args: &ReproduceArgs) -> Vec<BenchCompareArgs> {
         true => &["dram", "pager", "swap", "mmap"],
         false => &["dram", "pager"],
     };
+    let workloads: Vec<String> = STUDY_WORKLOADS
+        .iter()
+        .take(if args.quick { QUICK } else { STUDY_WORKLOADS.len() })
+        .map(ToString::to_string)
+        .collect();
+    let workloads = if args.workload.is_empty() { workloads } else { args.workload.clone() };
     let words = |words: &[&str]| words.iter().map(ToString::to_string).collect();
     let comparison = |threads: u32| BenchCompareArgs {
         store: args.store.clone(),
-        dram: Bytes::new(if args.quick { QUICK_DRAM } else { DRAM }),
-        workload: words(if args.quick { &WORKLOADS[..QUICK] } else { &WORKLOADS }),
+        dram: args.dram.unwrap_or(Bytes::new(if args.quick { QUICK_DRAM } else { DRAM })),
+        workload: workloads.clone(),
         ratio: if args.quick { QUICK_RATIOS.to_vec() } else { RATIOS.to_vec() },
         rounds: if args.quick { 1 } else { 3 },
         ways: words(ways),

@@ -47,6 +47,8 @@ pub(super) struct Comparison<'a> {
     signals: &'a Signals,
     args: &'a BenchCompareArgs,
     program: PathBuf,
+    /// When a run is ended, whatever its limit.
+    deadline: Option<Instant>,
     /// The signal that arrived during a run.
     signal: Cell<Option<i32>>,
 }
@@ -99,7 +101,12 @@ impl<'a> Comparison<'a> {
                 "name a folder on the drive that is to extend DRAM",
             ));
         }
-        Ok(Self { root, signals, args, program, signal: Cell::new(None) })
+        Ok(Self { root, signals, args, program, deadline: None, signal: Cell::new(None) })
+    }
+
+    /// Ends runs at `deadline`.
+    pub(super) fn until(self, deadline: Instant) -> Self {
+        Self { deadline: Some(deadline), ..self }
     }
 
     pub(super) fn args(&self) -> &'a BenchCompareArgs {
@@ -288,7 +295,8 @@ impl<'a> Comparison<'a> {
     ) -> io::Result<Option<ExitStatus>> {
         let limit = Duration::from_secs_f64(self.args.limit.seconds());
         let mut entered = group.is_none().then(Instant::now);
-        while entered.is_none_or(|entered| entered.elapsed() < limit) {
+        let is_late = || self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        while entered.is_none_or(|entered| entered.elapsed() < limit && !is_late()) {
             if let Some(status) = running.wait(LOOK)? {
                 return Ok(Some(status));
             }
