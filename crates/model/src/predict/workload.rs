@@ -97,7 +97,7 @@ impl<'a> Forecast<'a> {
         if self.demand.outstanding_lines_per_thread.is_some() {
             leans_on.push(("lines outstanding".into(), Provenance::Assumed));
         }
-        Prediction::new(threads, rows, leans_on)
+        Prediction::new(threads, rows, leans_on).with_undecided()
     }
 
     fn row(&self, local: &Local, weights: &Weights) -> Row {
