@@ -37,6 +37,9 @@ pub struct PredictDocument {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub load_curve: Vec<LoadPointDocument>,
     pub provenance: ProvenanceDocument,
+    /// Reasons to doubt the prediction, each with the run that would remove the doubt.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -120,6 +123,11 @@ impl PredictDocument {
             }),
             load_curve: load_curve.iter().map(LoadPointDocument::new).collect(),
             provenance: ProvenanceDocument::new(&prediction.inputs),
+            warnings: prediction
+                .undecided
+                .map(|at| undecided(&prediction.rows[at]))
+                .into_iter()
+                .collect(),
         }
     }
 
@@ -251,6 +259,18 @@ impl LoadPointDocument {
             best_latency_ns: rounded(point.best.1),
         }
     }
+}
+
+/// The warning that the runs of a workload do not tell whether DRAM limits it.
+fn undecided(row: &Row) -> String {
+    let [low, high] = interval(row.speedup);
+    format!(
+        "this may not be limited by memory: the runs agree with a program that DRAM limits and with \
+         one that limits itself (locks, barriers, bandwidth of caches), so that {} may give {low:.2} \
+         or {high:.2} times the speed. One run with a fifth of the pages on another tier (80:20) \
+         would tell",
+        row.weights
+    )
 }
 
 /// The threads in each domain; empty for one domain.

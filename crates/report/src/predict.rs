@@ -28,6 +28,7 @@ pub fn text(document: &PredictDocument, every_row: bool) -> String {
     }
     text += &notes(document);
     text += &best(document);
+    text += &warnings(document);
     text += &format!("{}\n", provenance(document));
     if !document.load_curve.is_empty() {
         text += &format!(
@@ -52,6 +53,7 @@ pub fn markdown(document: &PredictDocument) -> String {
         table(document, &all).markdown()
     );
     text += &best(document);
+    text += &warnings(document);
     text += &format!("\n{}\n", provenance(document));
     if !document.load_curve.is_empty() {
         text += &format!(
@@ -176,6 +178,10 @@ fn notes(document: &PredictDocument) -> String {
     notes.sort_unstable();
     notes.dedup();
     notes.iter().map(|note| format!("note: {note}\n")).collect()
+}
+
+fn warnings(document: &PredictDocument) -> String {
+    document.warnings.iter().map(|warning| format!("warning: {warning}\n")).collect()
 }
 
 fn best(document: &PredictDocument) -> String {

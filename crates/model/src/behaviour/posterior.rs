@@ -27,8 +27,9 @@ const BANDWIDTH_SPREAD: f64 = 0.04;
 /// bandwidth: includes contention of threads outside of memory.
 const RESULT_SPREAD: f64 = 0.06;
 
-/// Standard deviation of the logarithm of a speed-up with other weights.
-const SPEEDUP_SPREAD: f64 = 0.02;
+/// Standard deviation of the logarithm of a speed-up with other weights: the error of the model
+/// ([`crate::predict`]), and of two measured results.
+const SPEEDUP_SPREAD: f64 = 0.025;
 
 /// The number of times that the cube is filled, and the points of each time.
 const ROUNDS: usize = 4;

@@ -18,13 +18,49 @@ const LINES_SCALE: f64 = 0.2;
 /// compute-bound).
 const COMPUTE_BOUND_GBPS: (f64, f64) = (1.0, 20.0);
 
-/// The maximum of the contention: with 120 threads it doubles the compute time, as for programs
-/// that scale to half of the cores.
-const CONTENTION_MAX: f64 = 0.0084;
+/// The contention. Up to 0.0084 for most programs: with 120 threads it doubles the compute time, as
+/// for programs that scale to half of the cores. The tail has programs that limit themselves by
+/// locks, barriers or serial parts: at 0.05, 120 threads do the work of 18.
+const CONTENTION: BulkAndTail =
+    BulkAndTail { from: 0.0, bulk_to: 0.0084, tail_to: 0.05, tail: 0.03 };
 
-/// The bandwidth of access patterns relative to that of a measurement kernel. Saturating programs
-/// on the platform gnr120-cz122 span 0.66 (bwaves) to 0.96 (lbm).
-const PATTERN_FACTOR: (f64, f64) = (0.6, 1.0);
+/// The bandwidth of access patterns relative to that of a measurement kernel. Programs that are
+/// known to saturate DRAM on the platform gnr120-cz122 reach 0.84 (CloverLeaf) to 0.96 (lbm). The
+/// tail has patterns with many bank conflicts.
+const PATTERN_FACTOR: BulkAndTail =
+    BulkAndTail { from: 1.0, bulk_to: 0.8, tail_to: 0.6, tail: 0.3 };
+
+/// A distribution in two uniform parts: a bulk, and a tail beyond it.
+///
+/// The tails decide how a program is explained whose runs stop scaling far below the bandwidth of
+/// DRAM: by its access pattern, so that a second tier helps, or by its own contention, so that it
+/// does not. The runs with all pages on DRAM fit both. The weights of the tails and the end of the
+/// bulk were chosen by the likelihood of the speed-ups of seven workloads on two platforms
+/// (docs/model.md).
+#[derive(Clone, Copy, Debug)]
+struct BulkAndTail {
+    /// The end of the bulk away from the tail.
+    from: f64,
+    /// The value between bulk and tail.
+    bulk_to: f64,
+    /// The end of the tail.
+    tail_to: f64,
+    /// The probability of the tail, above 0 and below 1.
+    tail: f64,
+}
+
+impl BulkAndTail {
+    /// The value below or above which the fraction `part` (0 to 1) of the distribution lies, from
+    /// the end of the bulk.
+    fn at(&self, part: f64) -> f64 {
+        let bulk = 1.0 - self.tail;
+        if part < bulk {
+            self.from + (self.bulk_to - self.from) * part / bulk
+        } else {
+            self.bulk_to + (self.tail_to - self.bulk_to) * (part - bulk) / self.tail
+        }
+    }
+}
 
 /// The prior of a workload.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,9 +92,9 @@ impl Prior {
         Behaviour {
             lines_per_thread: self.lines_per_thread * libm::pow(odds / (1.0 - odds), LINES_SCALE),
             line_compute_ns: crate::units::LINE_BYTES / compute_bound_gbps,
-            contention: contention * CONTENTION_MAX,
+            contention: CONTENTION.at(contention),
             overlap,
-            pattern_factor: between(PATTERN_FACTOR, pattern),
+            pattern_factor: PATTERN_FACTOR.at(pattern),
             traffic_relief: relief,
             read_share: between(self.read_share, reads),
         }
@@ -93,6 +129,18 @@ mod tests {
             let demand = crate::format::demand_toml::parse("x", &format!("{key}{own}\n{text}"));
             let prior = demand.map(|demand| Prior::of(&demand, 48.0).lines_per_thread);
             assert_eq!(prior, Ok(expected), "{own}");
+        }
+    }
+
+    #[test]
+    fn a_tail_has_its_probability() {
+        for (table, bulk, ends) in
+            [(CONTENTION, 0.97, [0.0, 0.0084, 0.05]), (PATTERN_FACTOR, 0.7, [1.0, 0.8, 0.6])]
+        {
+            for (part, expected) in [0.0, bulk, 1.0].into_iter().zip(ends) {
+                let found = table.at(part);
+                assert!((found - expected).abs() < 1e-12, "{part}: {found}, not {expected}");
+            }
         }
     }
 

@@ -1,13 +1,14 @@
 //! A workload as a single behaviour, for simulation.
 //!
 //! A forecast averages over all behaviours that agree with a workload's runs. A simulation needs a
-//! single behaviour: the member whose predictions are nearest to that average.
+//! single behaviour: the member whose predictions are nearest to the median of all.
 
 use super::Forecast;
 use crate::{
     behaviour::{Behaviour, TrafficPerWork},
     equilibrium::{Load, solve},
     platform::Platform,
+    statistics,
     weights::Weights,
 };
 
@@ -15,7 +16,7 @@ use crate::{
 /// length of the shortest saturating run of the other programs on the same server.
 pub const RATE_RUN_S: f64 = 285.0;
 
-/// Points of a hundred on the first tier at which members are compared with the average.
+/// Points of a hundred on the first tier at which members are compared with the median.
 const COMPARED: [u16; 5] = [90, 80, 70, 60, 50];
 
 /// A workload with a number of threads, ready to simulate.
@@ -107,7 +108,7 @@ impl Program {
 }
 
 impl Forecast<'_> {
-    /// The workload with `threads` threads, as the single behaviour that is nearest to the average
+    /// The workload with `threads` threads, as the single behaviour that is nearest to the median
     /// of all behaviours that agree with the runs.
     pub fn program(&self, threads: f64) -> Program {
         let local = self.local(threads);
@@ -130,9 +131,12 @@ impl Forecast<'_> {
                 std::iter::once(local.reached_gbps[member][0]).chain(own).map(libm::log).collect()
             })
             .collect();
-        let mean =
-            |at: usize| answers.iter().map(|answer| answer[at]).sum::<f64>() / answers.len() as f64;
-        let mut centre: Vec<f64> = (0..=COMPARED.len()).map(mean).collect();
+        // The median: where the runs agree with two causes, no program is like their mean.
+        let median = |at: usize| {
+            let own = answers.iter().map(|answer| answer[at]).collect();
+            statistics::quantile(&statistics::sorted(own), 0.5)
+        };
+        let mut centre: Vec<f64> = (0..=COMPARED.len()).map(median).collect();
         if let Some(gbps) = local.counted_gbps {
             centre[0] = libm::log(gbps);
         }

@@ -97,7 +97,7 @@ impl<'a> Forecast<'a> {
         if self.demand.outstanding_lines_per_thread.is_some() {
             inputs.push(("lines outstanding".into(), Provenance::Assumed));
         }
-        Prediction::new(threads, rows, inputs)
+        Prediction::new(threads, rows, inputs).with_undecided()
     }
 
     fn row(&self, local: &Local, weights: &Weights) -> Row {
