@@ -9,7 +9,8 @@
 
 use divan::{Bencher, counter::ItemsCount};
 use interleaf_pager::{
-    advice::Advice, cache::Settings, kernel::uffd::FaultMode, pager::Pager, prefetch::Limits,
+    advice::Advice, cache::Settings, kernel::uffd::FaultMode, nodes::Nodes, pager::Pager,
+    prefetch::Limits,
 };
 use interleaf_store::{FileStore, Options};
 use std::{
@@ -193,7 +194,8 @@ fn pager(bencher: Bencher, mode: FaultMode) {
     let settings =
         Settings { frames: 16384, order: 0, prefetch: Limits { initial: 16, max: 2048 } };
     let store = FileStore::memory(1, Options::default()).expect("files in memory");
-    let pager = Pager::with_slot(settings, 1 << 30, store, None, mode).expect("userfaultfd");
+    let pager = Pager::with_slot(settings, 1 << 30, store, None, mode, Nodes::single())
+        .expect("userfaultfd");
     let mut region = pager.region(PIECES * PAGE).expect("addresses");
     region.advise(0..PIECES * PAGE, Advice::Random);
     region.bytes_mut().fill(1);

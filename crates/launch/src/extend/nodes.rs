@@ -38,9 +38,8 @@ pub(super) fn budgets(root: &Root, dram: Option<&Dram>) -> Result<Vec<NodeBudget
             shares.iter().map(find).collect::<Result<_, _>>()?
         }
         None => {
-            let own = |node: &&Node| {
-                !node.cpus.is_empty() && node.total_bytes > 0 && is_allowed(node.id)
-            };
+            let own =
+                |node: &&Node| !node.cpus.is_empty() && node.total_bytes > 0 && is_allowed(node.id);
             all.iter().filter(own).map(|node| (node, None)).collect()
         }
     };
