@@ -216,9 +216,10 @@ fn base(options: &ForecastOptions, inputs: &Inputs) -> Result<Drive, Failure> {
     if !options.stores.is_empty() {
         return super::measured_drive(&options.stores, false);
     }
-    let rate = inputs.runs.first().map_or(1e9, |run| {
-        run.traffic.bytes() / (run.seconds - run.compute_s()).max(1e-9)
-    });
+    let rate = inputs
+        .runs
+        .first()
+        .map_or(1e9, |run| run.traffic.bytes() / (run.seconds - run.compute_s()).max(1e-9));
     // Without traffic any rate gives the same forecast.
     let rate = rate.max(1.0);
     Ok(Drive {
