@@ -62,10 +62,10 @@ fn pages_move_to_the_node_that_uses_them() {
     });
 }
 
-/// Threads migrate at random for 5 s of the guest's clock; the kernel's NUMA balancing is on.
+/// Threads migrate at random for 2 s of the guest's clock; the kernel's NUMA balancing is on.
 #[test]
 fn no_page_is_wrong_when_threads_migrate() {
-    let run = "run extend 16MiB --dram 16MiB --rounds 1 --migrate 5";
+    let run = "run extend 16MiB --dram 16MiB --rounds 1 --migrate 2";
     let steps = format!("write /proc/sys/kernel/numa_balancing 1\n{run}\n{run} --signal");
     on_each(&WITH_MOVES, |series| {
         let Some(record) = guest_record(series, "two-sockets", &steps) else { return };

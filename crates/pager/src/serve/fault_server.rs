@@ -14,7 +14,7 @@
 use crate::{
     cache::{
         Action, Cache, Counts, DirtyPages, Event, Failed, MapAttempt, PageFault, Span,
-        index::ExtentId, node::Node,
+        index::ExtentId, node::NODES_MAX,
     },
     fatal::fatal,
     kernel::{
@@ -360,9 +360,11 @@ impl FaultServer {
             let stalled = self.stalls.total().as_nanos();
             let stalled_ns = u64::try_from(stalled).unwrap_or(u64::MAX);
             let counts = Counts { stalled_ns, ..*self.cache.counts() };
-            let nodes = self.cache.division().nodes();
-            let resident = |node: Node| u64::from(self.cache.resident_frames_of(node));
-            self.context.publish(counts, &nodes.map(resident).collect::<Vec<_>>());
+            let (nodes, mut by_node) = (self.cache.division().nodes(), [0; NODES_MAX]);
+            for node in nodes.clone() {
+                by_node[usize::from(node)] = u64::from(self.cache.resident_frames_of(node));
+            }
+            self.context.publish(counts, &by_node[..nodes.len()]);
         }
         Ok(Some(is_busy))
     }
