@@ -144,7 +144,11 @@ impl ExtendDocument {
             stores: settings.stores.clone(),
             resident_max_bytes: None,
             total,
-            processes: seen.0.iter().map(|process| ProcessDocument::new(settings, process)).collect(),
+            processes: seen
+                .0
+                .iter()
+                .map(|process| ProcessDocument::new(settings, process))
+                .collect(),
         }
     }
 

@@ -33,7 +33,8 @@ pub fn ended(document: &ExtendDocument) -> String {
         table.row(cells("all".into(), document.dram_bytes, &document.total));
     }
     let elapsed = number(document.elapsed_s);
-    let nodes = nodes(document).map_or(String::new(), |nodes| format!("resident by node: {nodes}\n"));
+    let nodes =
+        nodes(document).map_or(String::new(), |nodes| format!("resident by node: {nodes}\n"));
     format!("{dram} of DRAM, {elapsed} s\n{}{nodes}{}", table.text(), outside(document))
 }
 

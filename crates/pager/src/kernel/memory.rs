@@ -188,9 +188,8 @@ fn set_policy(pages: &Range<usize>, mode: c_int, mask: &[c_ulong]) -> io::Result
     };
     let (start, mode) = (pages.start, c_long::from(mode));
     // SAFETY: the call reads the bits of the mask, and changes no content.
-    let outcome = unsafe {
-        libc::syscall(libc::SYS_mbind, start, pages.len(), mode, mask, bits, 0_usize)
-    };
+    let outcome =
+        unsafe { libc::syscall(libc::SYS_mbind, start, pages.len(), mode, mask, bits, 0_usize) };
     if outcome == 0 { Ok(()) } else { Err(errno()) }
 }
 
