@@ -1,4 +1,4 @@
-//! `extend SIZE --dram SIZE [--fixed] [--signal] [--fill NODE] [--rounds N] [--migrate SECONDS]
+//! `extend SIZE --dram SIZE [--fixed] [--signal] [--rounds N] [--migrate SECONDS]
 //! [--interleave NODE,..]`
 //!
 //! Extends the memory of threads by a store in memory, with frames on all nodes that have CPUs: a
@@ -9,7 +9,6 @@
 //! - `--dram`: the budget of all threads.
 //! - `--fixed`: the nodes have fixed, even shares; without the option, shares follow the use.
 //! - `--signal`: threads serve their own faults.
-//! - `--fill`: one thread on this node fills all arrays.
 //! - `--rounds`: sweeps. Default: 3.
 //! - `--migrate`: after the rounds the threads sweep for this time, and each moves to a random CPU
 //!   after some pages. Prints `intact after 12 sweeps`.
@@ -56,8 +55,6 @@ struct ExtendArgs {
     dram: usize,
     is_fixed: bool,
     is_signal: bool,
-    /// The index of the node whose thread fills all arrays.
-    fill: Option<usize>,
     rounds: u64,
     migrate: Option<Duration>,
     policy: Option<Policy>,
@@ -72,7 +69,6 @@ impl ExtendArgs {
                 "--dram" => found.dram = size(&value()?)?,
                 "--fixed" => found.is_fixed = true,
                 "--signal" => found.is_signal = true,
-                "--fill" => found.fill = Some(number(&value()?)?),
                 "--rounds" => found.rounds = number(&value()?)?,
                 "--migrate" => found.migrate = Some(Duration::from_secs(number(&value()?)?)),
                 "--interleave" => {
@@ -126,18 +122,6 @@ fn extend(args: &ExtendArgs, out: &mut impl Write) -> io::Result<()> {
         Ok(Array { region: pager.region(args.size)?, node, cpus, sweeps: 0 })
     };
     let mut arrays: Vec<Array> = budgets.iter().map(array).collect::<io::Result<_>>()?;
-    if let Some(node) = args.fill {
-        let cpus = arrays.get(node).map(|array| array.cpus.clone());
-        let cpus = cpus.ok_or_else(|| io::Error::other("--fill: no such node"))?;
-        thread::scope(|scope| {
-            let arrays = &mut arrays;
-            let fill = move || {
-                stay_on(&cpus)?;
-                arrays.iter_mut().try_for_each(|array| array.sweep(&mut || Ok(())))
-            };
-            scope.spawn(fill).join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
-        })?;
-    }
     for round in 1..=args.rounds {
         in_threads(&mut arrays, &|array| {
             stay_on(&array.cpus)?;
@@ -260,13 +244,11 @@ mod tests {
             dram: 8 << 20,
             is_fixed: true,
             is_signal: true,
-            fill: Some(1),
             rounds: 5,
             migrate: Some(Duration::from_secs(2)),
             policy: Some(Policy::WeightedInterleave([0, 2].into_iter().collect())),
         };
-        let text =
-            "16MiB --dram 8MiB --fixed --signal --fill 1 --rounds 5 --migrate 2 --interleave 0,2";
+        let text = "16MiB --dram 8MiB --fixed --signal --rounds 5 --migrate 2 --interleave 0,2";
         assert_eq!(parse(text), Ok(all));
         for wrong in ["", "16MiB", "--dram 8MiB", "16MiB --dram 8MiB --migrate 2s"] {
             assert!(parse(wrong).is_err(), "{wrong}");

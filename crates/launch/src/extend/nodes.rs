@@ -48,7 +48,7 @@ pub(super) fn budgets(root: &Root, dram: Option<&Dram>) -> Result<Vec<NodeBudget
     }
     let mut budgets: Vec<NodeBudget> = chosen
         .iter()
-        .map(|(node, dram_bytes)| {
+        .map(|(node, dram_bytes)| -> Result<_, Failure> {
             let available = available(root, node.id).map_err(system::read_failure)?;
             Ok(NodeBudget {
                 node: node.id,
@@ -124,8 +124,8 @@ mod tests {
     #[test]
     fn nodes_with_cpus_share_a_plain_budget() {
         let nodes = found("linux-6.17-four-nodes", Dram::Size(size("256MiB"))).unwrap();
-        let found: Vec<_> = nodes.iter().map(|node| (node.node, &node.cpus[..])).collect();
-        assert_eq!(found, [(0, &[0][..]), (1, &[1][..])], "two of the four are expanders");
+        let by_node: Vec<_> = nodes.iter().map(|node| (node.node, &node.cpus[..])).collect();
+        assert_eq!(by_node, [(0, &[0][..]), (1, &[1][..])], "two of the four are expanders");
         assert!(nodes.iter().all(|node| node.dram_bytes.is_none()));
         assert!(nodes.iter().all(|node| (1 << 26..1 << 29).contains(&node.available_bytes)));
         let nodes = found("xeon6-two-sockets-cxl", Dram::Percent(50)).unwrap();

@@ -2,8 +2,8 @@
 //!
 //! Each node has a part of the frames, which is bound to its memory. A page is loaded into a frame
 //! of the node of the thread that faults, or of the thread whose stream prefetches it. A page that
-//! another node uses stays where it is while it is resident, and is loaded into a frame of that node
-//! after its eviction.
+//! another node uses stays where it is while it is resident, and is loaded into a frame of that
+//! node after its eviction.
 //!
 //! Each node evicts for itself: its replacement queues and its reserve of free frames are its own.
 //! The shares of a budget either are fixed, or follow the *demand*: frames that a node does not use

@@ -181,13 +181,15 @@ const MODE_FLAGS: c_int = 7 << 13;
 const NODE_MASK_WORDS: usize = 1024 / c_ulong::BITS as usize;
 
 fn set_policy(pages: &Range<usize>, mode: c_int, mask: &[c_ulong]) -> io::Result<()> {
-    // The kernel reads one bit less than the given number.
-    let bits = if mask.is_empty() { 0 } else { mask.len() * c_ulong::BITS as usize + 1 };
+    // The kernel reads one bit less than the given number. An empty mask has no address.
+    let (mask, bits) = match mask.is_empty() {
+        true => (ptr::null(), 0),
+        false => (mask.as_ptr(), mask.len() * c_ulong::BITS as usize + 1),
+    };
     let (start, mode) = (pages.start, c_long::from(mode));
     // SAFETY: the call reads the bits of the mask, and changes no content.
-    let outcome = unsafe {
-        libc::syscall(libc::SYS_mbind, start, pages.len(), mode, mask.as_ptr(), bits, 0_usize)
-    };
+    let outcome =
+        unsafe { libc::syscall(libc::SYS_mbind, start, pages.len(), mode, mask, bits, 0_usize) };
     if outcome == 0 { Ok(()) } else { Err(errno()) }
 }
 
@@ -243,4 +245,21 @@ pub(crate) unsafe fn lift_out(pages: &Range<usize>, to: usize) -> io::Result<()>
     unsafe { mm::mremap_fixed(start, length, length, flags, to as *mut _) }?;
     // SAFETY: as above.
     unsafe { protect(&(to..to + length), READ_WRITE.bits()) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn memory_is_bound_to_a_node_and_kept_there() {
+        let memory = Memory::frames(HUGE_BYTES).unwrap();
+        // A kernel without NUMA does not have the call.
+        let is_done = |outcome: io::Result<()>| matches!(outcome, Ok(()) | Err(io::Errno::NOSYS));
+        assert!(is_done(keep_on_nodes(&memory.addresses())));
+        assert!(is_done(bind(&memory.addresses(), 0)));
+        assert!(bind(&memory.addresses(), 1023).is_err(), "no machine has that node");
+        assert!(bind(&memory.addresses(), u32::MAX).is_err());
+    }
 }

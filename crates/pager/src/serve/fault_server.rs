@@ -14,7 +14,7 @@
 use crate::{
     cache::{
         Action, Cache, Counts, DirtyPages, Event, Failed, MapAttempt, PageFault, Span,
-        index::ExtentId, node::Node,
+        index::ExtentId, node::NODES_MAX,
     },
     fatal::fatal,
     kernel::{
@@ -142,10 +142,7 @@ pub(crate) struct FaultServer {
     stalls: Stalls,
     cpu_sharing: CpuSharing,
     thread_nodes: ThreadNodes,
-    /// Threads that wait until pages from this one on are zeros.
-    discards: Vec<(Page, Sender<()>)>,
-    /// Pages that return to the arena once they are zeros.
-    frees: Vec<Range<Page>>,
+    discards: Discards,
     /// A fork that waits until all pages are unmapped.
     freeze: Option<Freeze>,
     /// True if a page could not be unmapped because the kernel has pinned it.
@@ -157,6 +154,15 @@ pub(crate) struct FaultServer {
     mapped: Vec<MappedExtent>,
     /// The log that is being drained.
     draining: Vec<MappedExtent>,
+}
+
+/// Discards that are under way.
+#[derive(Debug, Default)]
+struct Discards {
+    /// Threads that wait until pages from this one on are zeros.
+    waiting: Vec<(Page, Sender<()>)>,
+    /// Pages that return to the arena once they are zeros.
+    frees: Vec<Range<Page>>,
 }
 
 /// An extent that the faulting thread has mapped by itself.
@@ -245,8 +251,7 @@ impl FaultServer {
             stalls: Stalls::default(),
             cpu_sharing: CpuSharing::default(),
             thread_nodes: ThreadNodes::default(),
-            discards: vec![],
-            frees: vec![],
+            discards: Discards::default(),
             freeze: None,
             has_pinned: false,
             waiters,
@@ -360,9 +365,11 @@ impl FaultServer {
             let stalled = self.stalls.total().as_nanos();
             let stalled_ns = u64::try_from(stalled).unwrap_or(u64::MAX);
             let counts = Counts { stalled_ns, ..*self.cache.counts() };
-            let nodes = self.cache.division().nodes();
-            let resident = |node: Node| u64::from(self.cache.resident_frames_of(node));
-            self.context.publish(counts, &nodes.map(resident).collect::<Vec<_>>());
+            let (nodes, mut by_node) = (self.cache.division().nodes(), [0; NODES_MAX]);
+            for node in nodes.clone() {
+                by_node[usize::from(node)] = u64::from(self.cache.resident_frames_of(node));
+            }
+            self.context.publish(counts, &by_node[..nodes.len()]);
         }
         Ok(Some(is_busy))
     }
@@ -439,8 +446,9 @@ impl FaultServer {
     /// Lets the process fork once no transfer is under way and all pages are unmapped, and waits
     /// until it has.
     fn continue_fork(&mut self, actions: &mut Vec<Action>) -> io::Result<()> {
-        let is_quiescent =
-            self.cache.is_quiescent() && self.transfers.are_done() && self.frees.is_empty();
+        let is_quiescent = self.cache.is_quiescent()
+            && self.transfers.are_done()
+            && self.discards.frees.is_empty();
         let Some(freeze) = self.freeze.take_if(|_| is_quiescent) else { return Ok(()) };
         let child = match self.cache.for_child() {
             Some(cache) => self.store.fork().map(|store| Child { cache, store }),
@@ -464,11 +472,11 @@ impl FaultServer {
             match request {
                 Request::Add(pages) => self.cache.add_region(pages),
                 Request::Free(pages) => {
-                    self.frees.push(pages.clone());
+                    self.discards.frees.push(pages.clone());
                     self.cache.on(Event::Discarded(pages), actions);
                 }
                 Request::Discard(pages, done) => {
-                    self.discards.push((pages.start, done));
+                    self.discards.waiting.push((pages.start, done));
                     self.cache.on(Event::Discarded(pages), actions);
                 }
                 Request::Remove(pages) => self.cache.remove_region(&pages),
@@ -498,14 +506,14 @@ impl FaultServer {
 
     /// Completes a discard: pages from this one on are zeros in DRAM and in the store.
     fn finish_discard(&mut self, page: Page, actions: &mut Vec<Action>) {
-        if let Some(at) = self.frees.iter().position(|pages| pages.start == page) {
-            let pages = self.frees.swap_remove(at);
+        if let Some(at) = self.discards.frees.iter().position(|pages| pages.start == page) {
+            let pages = self.discards.frees.swap_remove(at);
             self.cache.remove_region(&pages);
             self.publish_wanted();
             self.context.release(&self.context.addresses(&pages));
         }
-        if let Some(at) = self.discards.iter().position(|(first, _)| *first == page) {
-            self.discards.swap_remove(at).1.send(());
+        if let Some(at) = self.discards.waiting.iter().position(|(first, _)| *first == page) {
+            self.discards.waiting.swap_remove(at).1.send(());
         }
         self.cache.on(Event::Erased(page), actions);
     }

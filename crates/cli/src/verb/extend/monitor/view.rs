@@ -125,7 +125,7 @@ fn table(last: &ExtendDocument) -> Table<'_> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use interleaf_record::extend::SCHEMA;
+    use interleaf_record::extend::{NodeDocument, SCHEMA};
     use ratatui::{Terminal, backend::TestBackend};
 
     fn document(elapsed_s: f64, read_bytes: u64) -> ExtendDocument {
@@ -186,6 +186,18 @@ mod tests {
         ] {
             assert!(text.contains(words), "{words} is not in\n{text}");
         }
+    }
+
+    #[test]
+    fn nodes_are_shown_where_there_are_several() {
+        let on = |node, resident_bytes| NodeDocument { node, resident_bytes };
+        let mut last = document(1.0, 0);
+        last.processes[0].nodes = vec![on(0, 4 << 30), on(2, 1 << 30)];
+        last.processes.push(last.processes[0].clone());
+        let mut view = StatisticsView::default();
+        view.add(last);
+        let text = drawn(&view, 100, 30);
+        assert!(text.contains("12 GiB of 8 GiB (node0 8 GiB, node2 2 GiB)"), "{text}");
     }
 
     /// Drawing does not panic at any size of the terminal.
