@@ -66,9 +66,9 @@ const LAUNCHERS: [&str; 19] = [
 ];
 
 /// The remedies for a program in Go.
-const GO_HINT: &str = "a build without cgo (CGO_ENABLED=0) with --force: its pages go to swap that is \
-                       steered, which is slower by far and takes root; GOGC=20 lets the program \
-                       need less memory";
+const GO_HINT: &str = "a build without cgo (CGO_ENABLED=0) with --force: its pages go to swap that \
+                       is steered, which is slower by far and takes root; GOGC=20 lets the \
+                       program need less memory";
 
 /// The overcommit mode that counts reserved addresses as memory (proc_sys_vm(5)).
 const STRICT: u64 = 2;
@@ -168,8 +168,8 @@ fn program(name: &OsStr) -> Vec<CheckDocument> {
         Linked::Gnu if program.is_go => CheckDocument::warning(
             check,
             format!(
-                "{shown}: it is a Go program, whose runtime takes memory from the kernel by itself: \
-                 only its C code is extended"
+                "{shown}: it is a Go program, whose runtime takes memory from the kernel by \
+                 itself: only its C code is extended"
             ),
             GO_HINT,
         ),
@@ -177,8 +177,8 @@ fn program(name: &OsStr) -> Vec<CheckDocument> {
         Linked::Static if program.is_go => CheckDocument::waivable(
             check,
             format!(
-                "{shown}: it is a Go program, whose runtime takes memory from the kernel by itself, \
-                 and no library can go between"
+                "{shown}: it is a Go program, whose runtime takes memory from the kernel by \
+                 itself, and no library can go between"
             ),
             GO_HINT,
         ),
