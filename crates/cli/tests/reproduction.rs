@@ -316,3 +316,35 @@ fn nvram() {
     }
     assert_eq!(study["figures"].as_array().unwrap().len(), 4);
 }
+
+/// The text prints few numbers: "about" and "above" are ranges. LU without tiles and the quantum
+/// Fourier transform are not explained (their notes say what is assumed).
+#[test]
+fn imdt() {
+    let study = study("imdt");
+    let of = |name: &'static str| errors(&study, move |row| text(row, "section") == name);
+    for (section, rows, mean, most) in [
+        ("5.1.1", 2, 0.036, 0.071),
+        ("5.1.2", 3, 0.0, 0.0),
+        ("5.1.3", 2, 0.056, 0.112),
+        ("5.2.1", 4, 1.4, 3.54),
+        ("5.2.2", 2, 0.348, 0.61),
+        ("5.3.1", 1, 0.168, 0.168),
+        ("5.3.2", 2, 0.234, 0.31),
+        ("5.3.4", 2, 0.393, 0.785),
+        ("5.3.5", 4, 0.035, 0.076),
+    ] {
+        let found = of(section);
+        assert!(found.2 == rows && found.0 <= mean && found.1 <= most, "{section}: {found:?}");
+    }
+    let fitted = errors(&study, |row| row["used_for_fit"] == true);
+    assert!(fitted.2 == 1 && fitted.1 < 1e-9, "{fitted:?}");
+    let orderings = study["tables"][0]["rows"].as_array().unwrap();
+    let holding = orderings.iter().filter(|row| row[3] == "holds").count();
+    assert!(orderings.len() == 12 && holding >= 9, "{orderings:?}");
+    let figures = study["figures"].as_array().unwrap();
+    let ids: Vec<&str> = figures.iter().map(|figure| text(figure, "id")).collect();
+    let one = ["figure-3", "figure-4", "figure-5", "figure-6-a", "figure-6-b", "figure-7"];
+    let all = ["figure-2-polynomial-1", "figure-2-polynomial-2"].into_iter().chain(one);
+    assert_eq!(ids, all.collect::<Vec<_>>());
+}

@@ -9,9 +9,12 @@
 //!
 //! `h = 1` is perfect prefetching, `T = max(C, X)`; `h = 0` is a program that waits for each
 //! transfer. One run with a known `C` gives `h` if it took less than `C + D`, and `o` if it took
-//! more. Without a known `C`, it is the elapsed time without the stalls that the pager counted. The
-//! traffic of the run divided by that of the miss curve gives a factor for the replacement policy
-//! and for prefetched pages that were not used; it is applied at all budgets.
+//! more. Without a known `C`, it is the elapsed time without the stalls that the pager counted.
+//!
+//! Traffic of the run above that of the miss curve, by its replacement policy, by prefetched pages
+//! that were not used and by the write-back of earlier data, is proportional to the memory that
+//! does not fit: where little is missing, little can be replaced wrongly. A run below the curve has
+//! fewer passes than it: a factor for all budgets.
 //!
 //! A worked example: C = 1 s, D = 3 s at half of the footprint, T = 3.2 s. Then h = 0.8, and with
 //! three quarters in DRAM D = 1.5 s and T = 1 + 1.5 - 0.8 = 1.7 s: an efficiency of 0.59.
@@ -59,8 +62,10 @@ pub struct Model {
     pub overlap: f64,
     /// Software time for a byte of traffic, seconds.
     pub overhead_s: f64,
-    /// Traffic divided by that of the miss curve: reads, and writes.
+    /// Traffic divided by that of the miss curve, where it is less: reads, and writes.
     pub factors: [f64; 2],
+    /// Traffic above the miss curve for a byte that does not fit: reads, and writes.
+    pub extra: [f64; 2],
     /// Part of the read bytes that threads wait for, page by page.
     pub demand_share: f64,
     pub threads: u32,
@@ -81,6 +86,11 @@ pub struct Forecast {
     pub is_drive_bound: bool,
 }
 
+/// Bytes that do not fit into a budget.
+fn missing(curve: &MissCurve, budget_bytes: u64) -> f64 {
+    curve.footprint_bytes().saturating_sub(budget_bytes) as f64
+}
+
 impl Model {
     /// A program that overlaps all transfers with its work.
     pub fn overlapped(compute_s: f64, threads: u32) -> Self {
@@ -89,6 +99,7 @@ impl Model {
             overlap: 1.0,
             overhead_s: 0.0,
             factors: [1.0; 2],
+            extra: [0.0; 2],
             demand_share: 0.0,
             threads,
             drive_scale: 1.0,
@@ -100,9 +111,14 @@ impl Model {
         let threads = run.threads.max(1);
         let compute_s = run.compute_s();
         let expected = curve.at(run.budget_bytes);
+        let missing = missing(curve, run.budget_bytes);
         let factor = |measured: f64, expected: f64| match expected > 0.0 {
-            true => measured / expected,
+            true => (measured / expected).min(1.0),
             false => 1.0,
+        };
+        let extra = |measured: f64, expected: f64| match missing > 0.0 {
+            true => (measured - expected).max(0.0) / missing,
+            false => 0.0,
         };
         let Traffic { read_bytes, written_bytes } = run.traffic;
         let demand_share = match read_bytes > 0.0 {
@@ -113,6 +129,10 @@ impl Model {
             factors: [
                 factor(read_bytes, expected.read_bytes),
                 factor(written_bytes, expected.written_bytes),
+            ],
+            extra: [
+                extra(read_bytes, expected.read_bytes),
+                extra(written_bytes, expected.written_bytes),
             ],
             demand_share,
             ..Self::overlapped(compute_s, threads)
@@ -141,11 +161,15 @@ impl Model {
         streamed + drive.demand_s(demand / PAGE_BYTES, self.threads)
     }
 
-    /// The traffic at a budget, with the factors of the run.
+    /// The traffic at a budget, with the factors and the extra traffic of the run.
     pub fn traffic(&self, curve: &MissCurve, budget_bytes: u64) -> Traffic {
         let Traffic { read_bytes, written_bytes } = curve.at(budget_bytes);
-        let [read, written] = self.factors;
-        Traffic { read_bytes: read * read_bytes, written_bytes: written * written_bytes }
+        let ([read, written], [more_read, more_written]) = (self.factors, self.extra);
+        let missing = missing(curve, budget_bytes);
+        Traffic {
+            read_bytes: read * read_bytes + more_read * missing,
+            written_bytes: written * written_bytes + more_written * missing,
+        }
     }
 
     /// Runtime and efficiency at a budget. `is_same_drive`: the drive is the one of the run.
@@ -248,6 +272,19 @@ mod tests {
         let model = Model::of_run(&slow, &line(), &drive(1.0));
         assert_eq!((model.demand_share, model.overlap), (1.0, 0.0));
         assert!((model.overhead_s * PAGE_BYTES - 10e-6).abs() < 1e-9, "10 us for a fault");
+    }
+
+    #[test]
+    fn traffic_above_the_curve_is_in_proportion_to_what_does_not_fit() {
+        let (curve, drive) = (line(), drive(1.0));
+        let traffic = Traffic { read_bytes: 5.0 * GB, written_bytes: 1.0 * GB };
+        let model = Model::of_run(&Run { traffic, ..run(9.0) }, &curve, &drive);
+        let found = model.traffic(&curve, 4_500_000_000);
+        assert!((found.read_bytes - 2.5 * GB).abs() < 1.0, "{found:?}");
+        assert!((found.written_bytes - 0.5 * GB).abs() < 1.0, "{found:?}");
+        let less = Traffic { read_bytes: 1.5 * GB, written_bytes: 0.0 };
+        let model = Model::of_run(&Run { traffic: less, ..run(9.0) }, &curve, &drive);
+        assert_eq!((model.factors, model.extra), ([0.5, 1.0], [0.0; 2]));
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod figures;
 mod hartree_fock;
 mod measured;
 mod node;
+mod points;
 
 pub use measured::{MeasuredRun, with_measured};
 

@@ -65,6 +65,11 @@ const LAUNCHERS: [&str; 19] = [
     "timeout",
 ];
 
+/// The remedies for a program in Go.
+const GO_HINT: &str = "a build without cgo (CGO_ENABLED=0) with --force: its pages go to swap that \
+                       is steered, which is slower by far and takes root; GOGC=20 lets the \
+                       program need less memory";
+
 /// The overcommit mode that counts reserved addresses as memory (proc_sys_vm(5)).
 const STRICT: u64 = 2;
 
@@ -160,7 +165,23 @@ fn program(name: &OsStr) -> Vec<CheckDocument> {
             "run it as the user whose rights it gets, from a copy without set-user-ID and \
              capabilities",
         ),
+        Linked::Gnu if program.is_go => CheckDocument::warning(
+            check,
+            format!(
+                "{shown}: it is a Go program, whose runtime takes memory from the kernel by \
+                 itself: only its C code is extended"
+            ),
+            GO_HINT,
+        ),
         Linked::Gnu => CheckDocument::fine(check, shown),
+        Linked::Static if program.is_go => CheckDocument::waivable(
+            check,
+            format!(
+                "{shown}: it is a Go program, whose runtime takes memory from the kernel by \
+                 itself, and no library can go between"
+            ),
+            GO_HINT,
+        ),
         Linked::Static => CheckDocument::waivable(
             check,
             format!("{shown}: it is linked statically, and takes no library in between"),

@@ -397,7 +397,7 @@ fn curve_figure(rows: &[CurveRow]) -> Figure {
             Series::new("read", SeriesKind::Line, 0, points(|row| row.read_bytes)),
             Series::new("written", SeriesKind::Line, 1, points(|row| row.written_bytes)),
         ],
-        caption: "With the factor of the run for its replacement policy.".into(),
+        caption: "With the traffic of the run above optimal replacement.".into(),
     }
 }
 

@@ -33,6 +33,8 @@ pub struct Program {
     pub needs: Vec<String>,
     /// The dynamic loader; `None` for a static program.
     pub loader: Option<PathBuf>,
+    /// True for Go, whose runtime takes memory from the kernel by system calls of its own.
+    pub is_go: bool,
     /// True when the program gains rights that its caller lacks: the loader then ignores
     /// LD_PRELOAD.
     pub is_privileged: bool,
@@ -83,7 +85,8 @@ impl Program {
         let unread = |why| ProgramError::Unread { path: path.clone(), why };
         let (linked, loader, needs) = linked(&path).map_err(unread)?;
         let is_privileged = is_privileged(&path).map_err(unread)?;
-        Ok(Self { path, scripts, linked, needs, loader, is_privileged })
+        let is_go = is_go(&path).map_err(unread)?;
+        Ok(Self { path, scripts, linked, needs, loader, is_go, is_privileged })
     }
 
     /// All libraries that are loaded with it, as the loader's `--list` gives them without running
@@ -159,6 +162,14 @@ fn linked(path: &Path) -> io::Result<(Linked, Option<PathBuf>, Vec<String>)> {
         () => Linked::Other(loader.clone()),
     };
     Ok((linked, Some(loader), needs))
+}
+
+/// True if Go's linker made the program: it adds a section with the versions of its modules.
+fn is_go(path: &Path) -> io::Result<bool> {
+    let elf = ElfStream::<AnyEndian, _>::open_stream(File::open(path)?);
+    let mut elf = elf.map_err(io::Error::other)?;
+    // A program without a section table is not recognised.
+    Ok(elf.section_header_by_name(".go.buildinfo").is_ok_and(|section| section.is_some()))
 }
 
 /// The libraries that a program names; none without a section table.

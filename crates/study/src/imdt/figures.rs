@@ -4,8 +4,8 @@
 use super::{
     DEGREE, DEGREES, PublishedEfficiency, RATIOS,
     hartree_fock::{self, HartreeFock, Times},
-    measured::{Curve, MeasuredPoint, SEEN},
     node::Predicted,
+    points::{Curve, MeasuredPoint, SEEN},
 };
 use interleaf_record::{
     bench_compare::BenchCompareDocument,

@@ -5,7 +5,10 @@
 //! other footprints. Footprints differ and the budget is the same; efficiency depends on their
 //! ratio only.
 
-use super::{EFFICIENCY, PublishedEfficiency, figures};
+use super::{
+    EFFICIENCY, PublishedEfficiency, figures,
+    points::{Curve, MeasuredPoint, SEEN},
+};
 use crate::published::table;
 use interleaf_console::Failure;
 use interleaf_plan::{
@@ -25,9 +28,6 @@ use interleaf_workload::{
     trace::{rounds, trace},
 };
 
-/// The ratio of footprint to budget that the planner has seen.
-pub(super) const SEEN: f64 = 2.0;
-
 /// Bytes of a block of a trace, and budgets of its miss curve.
 const BLOCK: usize = 64 << 10;
 const STEPS: u32 = 24;
@@ -41,30 +41,6 @@ pub struct MeasuredRun<'a> {
     pub settings: &'a dyn Fn(&str) -> Option<(Kind, Setting)>,
     /// The drive of the store, measured.
     pub drive: &'a Drive,
-}
-
-/// A workload at a footprint: its rate in DRAM, and the efficiency on each kind of memory.
-#[derive(Clone, Debug)]
-pub(super) struct MeasuredPoint {
-    /// The requested footprint in units of the budget.
-    pub(super) ratio: f64,
-    footprint_bytes: u64,
-    pub(super) dram: Option<f64>,
-    dram_unit: String,
-    pub(super) pager: Option<f64>,
-    pub(super) swap: Option<f64>,
-    pub(super) mmap: Option<f64>,
-    pub(super) planned: Option<f64>,
-}
-
-/// A workload at all footprints that were run.
-#[derive(Clone, Debug)]
-pub(super) struct Curve {
-    pub(super) pattern: String,
-    /// Operations per byte; polynomials only.
-    pub(super) intensity: Option<f64>,
-    /// In order of the footprint.
-    pub(super) points: Vec<MeasuredPoint>,
 }
 
 /// Adds tables and figures of runs on this machine to the study.
@@ -173,15 +149,6 @@ fn degrees(document: &BenchCompareDocument, curves: &[Curve]) -> Option<TableDoc
         header: ["operations per byte".to_string()].into_iter().chain(names).collect(),
         rows: polynomials.iter().map(row).collect(),
     })
-}
-
-impl MeasuredPoint {
-    /// The error of the planner at a footprint that it has not seen.
-    fn error(&self) -> Option<f64> {
-        let is_seen = self.ratio == SEEN || self.ratio <= 1.0;
-        let error = self.planned? / self.pager.filter(|_| !is_seen)? - 1.0;
-        Some(error)
-    }
 }
 
 /// The errors of the planner over footprints that it has not seen.

@@ -1,0 +1,37 @@
+//! Measured efficiencies of workloads by footprint.
+
+/// The ratio of footprint to budget that the planner has seen.
+pub(super) const SEEN: f64 = 2.0;
+
+/// A workload at a footprint: its rate in DRAM, and the efficiency on each kind of memory.
+#[derive(Clone, Debug)]
+pub(super) struct MeasuredPoint {
+    /// The requested footprint in units of the budget.
+    pub(super) ratio: f64,
+    pub(super) footprint_bytes: u64,
+    pub(super) dram: Option<f64>,
+    pub(super) dram_unit: String,
+    pub(super) pager: Option<f64>,
+    pub(super) swap: Option<f64>,
+    pub(super) mmap: Option<f64>,
+    pub(super) planned: Option<f64>,
+}
+
+/// A workload at all footprints that were run.
+#[derive(Clone, Debug)]
+pub(super) struct Curve {
+    pub(super) pattern: String,
+    /// Operations per byte; polynomials only.
+    pub(super) intensity: Option<f64>,
+    /// In order of the footprint.
+    pub(super) points: Vec<MeasuredPoint>,
+}
+
+impl MeasuredPoint {
+    /// The error of the planner at a footprint that it has not seen.
+    pub(super) fn error(&self) -> Option<f64> {
+        let is_seen = self.ratio == SEEN || self.ratio <= 1.0;
+        let error = self.planned? / self.pager.filter(|_| !is_seen)? - 1.0;
+        Some(error)
+    }
+}
