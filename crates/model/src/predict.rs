@@ -20,7 +20,7 @@ pub const Z_OF_INTERVAL: f64 = 1.645;
 /// the workloads of `reproduce cxl-interleaving` and `reproduce gnr120-interleaving`, each
 /// workload with the same weight. `reproduce gnr120-interleaving` computes it anew without one
 /// workload at a time, and has the fraction of that workload's rows within the interval.
-pub const MODEL_SPREAD: f64 = 0.024;
+pub const MODEL_SPREAD: f64 = 0.025;
 
 /// The ends of an interval between which the cause of a limit is considered unknown: at most this
 /// speed-up at the lower end, which is next to nothing, and at least [`GAIN`] at the upper end.
