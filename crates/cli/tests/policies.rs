@@ -22,8 +22,8 @@ use std::{fs, ops::RangeInclusive, process::Command, sync::LazyLock};
 const THREADS: u32 = 119;
 const DURATION: Duration = Duration::from_secs(600);
 
-/// Workloads limited by bandwidth.
-const HUNGRY: [&str; 4] = ["cloverleaf", "lbm", "bwaves", "stream"];
+/// Workloads limited by bandwidth. The runs of bwaves do not tell what limits it (docs/model.md).
+const HUNGRY: [&str; 3] = ["cloverleaf", "lbm", "stream"];
 
 /// Enough page groups to resolve 0.1 % of the shares, and few enough to be fast.
 const PAGE_GROUPS: usize = 4096;

@@ -47,6 +47,22 @@ fn text<'a>(row: &'a Value, field: &str) -> &'a str {
     row[field].as_str().unwrap()
 }
 
+fn is_coverage(row: &Value) -> bool {
+    text(row, "section") == "coverage of the 90 % interval"
+}
+
+#[test]
+fn intervals_cover_what_they_say() {
+    for (name, rows) in [("cxl-interleaving", 1), ("gnr120-interleaving", 2)] {
+        let study = study(name);
+        // The published range is 0.86 to 0.94: with the workload left out, the coverage is inside.
+        let coverage = errors(&study, is_coverage);
+        assert!(coverage.1 <= 0.02 && coverage.2 == rows, "{name}: {coverage:?}");
+        let left_out = errors(&study, |row| text(row, "what").ends_with("workload left out"));
+        assert!(left_out.1 == 0.0 || left_out.2 == 0, "{name}: {left_out:?}");
+    }
+}
+
 #[test]
 fn cxl_interleaving() {
     let study = study("cxl-interleaving");
@@ -113,8 +129,8 @@ fn cz122() {
 #[test]
 fn gnr120_interleaving() {
     let study = study("gnr120-interleaving");
-    let all = errors(&study, |_| true);
-    assert!(all.2 == 48 && all.0 <= 0.0255 && all.1 <= 0.073, "{all:?}");
+    let all = errors(&study, |row| !is_coverage(row));
+    assert!(all.2 == 48 && all.0 <= 0.021 && all.1 <= 0.068, "{all:?}");
 }
 
 #[test]
@@ -123,12 +139,12 @@ fn dmi() {
     let section = |name: &'static str| move |row: &Value| text(row, "section") == name;
     // In the last period the placement differs: 62 % on DRAM in the prototype's log, 60 % here.
     let calibrator = errors(&study, section("the calibrator on CloverLeaf"));
-    assert!(calibrator.2 == 6 && calibrator.0 <= 0.0195, "{calibrator:?}");
+    assert!(calibrator.2 == 6 && calibrator.0 <= 0.0265, "{calibrator:?}");
     assert!(calibrator.1 <= 0.0715, "{calibrator:?}");
     let rising = errors(&study, |row| {
         section("the calibrator on CloverLeaf")(row) && text(row, "what") != "period 6"
     });
-    assert!(rising.2 == 5 && rising.0 <= 0.009 && rising.1 <= 0.016, "{rising:?}");
+    assert!(rising.2 == 5 && rising.0 <= 0.0195 && rising.1 <= 0.037, "{rising:?}");
 
     let ends = errors(&study, section("where it ends"));
     assert!(ends.2 == 5 && ends.0 <= 0.073 && ends.1 <= 0.274, "{ends:?}");
@@ -141,13 +157,16 @@ fn dmi() {
     assert!(shifting.2 == 2 && shifting.0 <= 0.0135 && shifting.1 <= 0.0265, "{shifting:?}");
 
     // The logged runs differ by up to 20 % between campaigns.
-    let of_lbm = section("speed-up of the prototype on lbm");
-    let lbm = errors(&study, of_lbm);
-    assert!(lbm.2 == 4 && lbm.0 <= 0.067, "{lbm:?}");
-    assert!(lbm.1 <= 0.121, "{lbm:?}");
+    let prototype = errors(&study, section("real runs: speed-up of the prototype"));
+    assert!(prototype.2 == 16 && prototype.0 <= 0.052 && prototype.1 <= 0.16, "{prototype:?}");
+    // Not explained: docs/model.md.
+    let colloid = errors(&study, section("real runs: speed-up of Colloid"));
+    assert!(colloid.2 == 17 && colloid.0 <= 0.112 && colloid.1 <= 0.25, "{colloid:?}");
+    let ratio = errors(&study, section("real runs: median ratio of the prototype"));
+    assert!(ratio.2 == 16 && ratio.0 <= 0.14 && ratio.1 <= 0.39, "{ratio:?}");
 
-    let all = errors(&study, |row| !of_lbm(row));
-    assert!(all.2 == 13 && all.0 <= 0.0389 && all.1 <= 0.274, "{all:?}");
+    let all = errors(&study, |row| !text(row, "section").starts_with("real runs"));
+    assert!(all.2 == 13 && all.0 <= 0.043 && all.1 <= 0.274, "{all:?}");
     assert_eq!(study["fitted_constants"].as_array().unwrap().len(), 2);
 }
 

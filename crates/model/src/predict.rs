@@ -17,7 +17,7 @@ pub const INTERVAL: f64 = 0.9;
 pub const Z_OF_INTERVAL: f64 = 1.645;
 
 /// The error of the model, as a standard deviation: the root mean square error of the speed-ups of
-/// the seven workloads of `reproduce cxl-interleaving` and `reproduce gnr120-interleaving`, each
+/// the workloads of `reproduce cxl-interleaving` and `reproduce gnr120-interleaving`, each
 /// workload with the same weight. `reproduce gnr120-interleaving` computes it anew without one
 /// workload at a time, and has the fraction of that workload's rows within the interval.
 pub const MODEL_SPREAD: f64 = 0.025;

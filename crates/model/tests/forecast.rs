@@ -54,7 +54,7 @@ fn several_thread_counts_say_more_than_one() {
     let mut blind = only(60);
     blind.local.iter_mut().for_each(|run| run.bandwidth_gbps = None);
     let blind = row(&platform, &blind, 60.0, "3:1");
-    assert!(width(&blind) > 1.5 * width(&many), "{:?}", blind.speedup);
+    assert!(width(&blind) > 1.3 * width(&many), "{:?}", blind.speedup);
 }
 
 #[test]

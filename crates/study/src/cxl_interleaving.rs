@@ -8,7 +8,10 @@
 mod constants;
 mod figures;
 
-use super::published::{best_constant, mean_and_max, table, weights};
+use super::{
+    coverage::{self, Case},
+    published::{best_constant, mean_and_max, table, weights},
+};
 use constants::{Constants, MlcPoint};
 use indicatif::ProgressBar;
 use interleaf_console::Failure;
@@ -92,6 +95,7 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
     rows.extend(figure_4_rows(&sweep));
     let speedups = speedups(&platform, &mut rows, progress)?;
     rows.extend(summary_rows(&platform, &speedups));
+    rows.push(coverage::row(&cases_of(&speedups)));
 
     let shipped = Constants::from_platform(&platform);
     let mut study = StudyDocument::new(
@@ -275,6 +279,28 @@ fn speedups(
     Ok(speedups)
 }
 
+/// The measured and the predicted speed-ups that were not used for fitting.
+pub(super) fn cases() -> Result<Vec<Case>, Failure> {
+    let platform = interleaf_catalog::platform("xeon6-cz122")?;
+    Ok(cases_of(&speedups(&platform, &mut vec![], &ProgressBar::hidden())?))
+}
+
+fn cases_of(speedups: &[Speedup]) -> Vec<Case> {
+    let predicted = speedups.iter().filter(|speedup| !speedup.used_for_fit);
+    let case = |speedup: &Speedup| Case {
+        workload: speedup.workload.into(),
+        measured: speedup.published,
+        ours: speedup.ours.speedup,
+        is_outlier: is_outlier(speedup),
+    };
+    predicted.map(case).collect()
+}
+
+/// True for the speed-up that the model does not explain ([`OUTLIER`]).
+fn is_outlier(speedup: &Speedup) -> bool {
+    speedup.workload == "xcompact3d" && speedup.weights.as_slice() == [2, 1]
+}
+
 /// Rows of the figures in the abstract.
 fn summary_rows(platform: &Platform, speedups: &[Speedup]) -> Vec<ReproduceRow> {
     let every = Weights::every_ratio(2, 10);
@@ -316,9 +342,6 @@ fn mlc_remark(study: &StudyDocument) -> String {
 
 fn remarks(speedups: &[Speedup]) -> Vec<String> {
     let predicted = || speedups.iter().filter(|speedup| !speedup.used_for_fit);
-    let is_outlier = |speedup: &&Speedup| {
-        speedup.workload == "xcompact3d" && speedup.weights.as_slice() == [2, 1]
-    };
     let line = |name: &str, chosen: Vec<&Speedup>| {
         let errors: Vec<f64> =
             chosen.iter().map(|s| s.ours.speedup.mean / s.published - 1.0).collect();

@@ -1,18 +1,17 @@
 //! Dynamic memory interleaving (DMI): the experiments of the slides, on a simulated server.
 //!
 //! Each of six workloads runs alone under seven policies, then two programs with shifting demand
-//! run together. The published figures are the calibrator's bandwidths, the final ratios, and
-//! speed-ups of the prototype on lbm.
+//! run together. The published figures are the calibrator's bandwidths, the final ratios, and the
+//! real runs of the prototype and of Colloid (`real_runs`).
 
 mod figures;
+mod real_runs;
 
 use super::published::table;
 use core::time::Duration;
 use indicatif::ProgressBar;
 use interleaf_console::Failure;
-use interleaf_model::{
-    control::Settings, platform::Platform, policy::PolicyKind, weights::Weights,
-};
+use interleaf_model::{control::Settings, policy::PolicyKind, weights::Weights};
 use interleaf_record::{
     predict::weights_text,
     reproduce::{Published, ReproduceRow, StudyDocument, TableDocument},
@@ -26,8 +25,8 @@ use serde::Deserialize;
 pub(super) const NAME: &str = "dmi";
 
 /// Steps of the progress bar: one for each workload alone, one for shifting demand, one for each
-/// run of lbm.
-pub(super) const STEPS: u64 = (WORKLOADS.len() + 1 + LBM_THREADS.len()) as u64;
+/// group of real runs.
+pub(super) const STEPS: u64 = (WORKLOADS.len() + 1 + real_runs::GROUPS) as u64;
 
 const TITLE: &str = "Dynamic memory interleaving, simulated";
 const SOURCE: &str = "slides \"Dynamic memory interleaving for tiered memory\" (Micron, 7 August \
@@ -41,9 +40,6 @@ const OUTCOMES: &str = include_str!("../../../reproduce/dmi/outcomes.csv");
 const WORKLOADS: [&str; 6] = ["cloverleaf", "lbm", "bwaves", "pr", "bfs", "bc"];
 
 const THREADS: u32 = 119;
-
-/// Threads of the logged runs of lbm, in the order of the table.
-const LBM_THREADS: [u32; 4] = [30, 60, 90, 119];
 
 /// Policies in the order of the figures.
 const POLICIES: [PolicyKind; 7] = [
@@ -126,40 +122,21 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
     progress.inc(1);
 
     let mut rows = calibrator(&alone[0])?;
-    rows.extend(outcomes(&alone, &shifting, &prototype_on_lbm(&platform, progress)?)?);
+    rows.extend(outcomes(&alone, &shifting)?);
+    let (real_runs, on_colloid) = real_runs::rows(&platform, progress)?;
+    rows.extend(real_runs);
     let fitted = vec![
         "how the threads of each workload behave, from its runs with all pages on DRAM".into(),
         "constants of interleaving: as fitted on xeon6-cz122".into(),
     ];
     let mut study = StudyDocument::new(NAME, TITLE, SOURCE, rows, fitted);
     study.remarks = remarks(&alone, &shifting);
+    study.remarks.push(on_colloid);
     study.figures = figures::all(&alone, &shifting)?;
     study.tables = alone.iter().chain([&shifting]).map(side_by_side).collect();
     study.tables.push(decisions("bwaves under dmi", alone[2].outcome(PolicyKind::Dmi)?));
     study.tables.push(decisions("shifting demand under dmi", shifting.outcome(PolicyKind::Dmi)?));
     Ok(study)
-}
-
-/// Returns the speed-ups of lbm with the prototype over all pages on DRAM, at the thread counts of
-/// the logged runs; `None` for a run that did not start.
-fn prototype_on_lbm(
-    platform: &Platform,
-    progress: &ProgressBar,
-) -> Result<Vec<Option<f64>>, Failure> {
-    let demand = interleaf_catalog::workload("lbm")?;
-    let speedup = |threads: &u32| {
-        let task = Task::new(platform, platform, &demand, *threads);
-        let scenario = Scenario::new("lbm", platform.clone(), vec![task]);
-        let settings = Settings::default();
-        let policy = PolicyKind::DmiPrototype;
-        let trial = Trial { policy, points: None, curve_error: 0.0, settings };
-        // The logs have no static weights: skip the search for the best.
-        let outcome = Arena::with_best(&scenario, DURATION, None).run(&trial);
-        progress.inc(1);
-        let outcome = outcome.map_err(|why| Failure::new(why.to_string(), why.hint()))?;
-        Ok(outcome.tasks[0].speedup())
-    };
-    LBM_THREADS.par_iter().map(speedup).collect()
 }
 
 /// Rows of the calibrator's bandwidth on CloverLeaf, by period.
@@ -187,11 +164,7 @@ fn calibrator(cloverleaf: &Experiment) -> Result<Vec<ReproduceRow>, Failure> {
 }
 
 /// Rows of the final ratios, regrets and speed-ups.
-fn outcomes(
-    alone: &[Experiment],
-    shifting: &Experiment,
-    lbm: &[Option<f64>],
-) -> Result<Vec<ReproduceRow>, Failure> {
+fn outcomes(alone: &[Experiment], shifting: &Experiment) -> Result<Vec<ReproduceRow>, Failure> {
     let log = alone[0].outcome(PolicyKind::DmiPrototype)?;
     let points = |target: &[f64]| 100.0 * target[0];
     let behind = |experiment: &Experiment| -> Result<f64, Failure> {
@@ -202,7 +175,7 @@ fn outcomes(
         Ok(1.0 / (1.0 + regret))
     };
     let published: Vec<OutcomeRow> = table("outcomes.csv", OUTCOMES)?;
-    let mut ours = vec![
+    let ours = [
         log.last_change() as f64,
         log.periods.iter().map(|period| points(&period.target)).fold(100.0, f64::min),
         log.periods.last().map_or(f64::NAN, |period| points(&period.target)),
@@ -211,7 +184,6 @@ fn outcomes(
         over_static(0)?,
         over_static(1)?,
     ];
-    ours.extend(lbm.iter().map(|speedup| speedup.unwrap_or(f64::NAN)));
     if ours.len() != published.len() {
         let problem = format!("outcomes.csv has {} rows, not {}", published.len(), ours.len());
         return Err(Failure::new(problem, "the table is part of the program: report it"));
@@ -219,7 +191,6 @@ fn outcomes(
     let rows = published.iter().zip(ours).map(|(published, ours)| {
         let section = match published.source.as_str() {
             "slides" => "shifting demand",
-            "runs" => "speed-up of the prototype on lbm",
             _ => "where it ends",
         };
         let range = Published::between(published.low, published.high);
@@ -227,7 +198,6 @@ fn outcomes(
         let note = Some(published.note.clone()).filter(|note| !note.is_empty());
         ReproduceRow { note, ..row }.explained(|| {
             match published.source.as_str() {
-                "runs" => "not explained: the logged runs have no static ratio to compare with",
                 "logs" => {
                     "follows from period 6: the simulated server has its summit before, so that \
                      the search turns there"

@@ -4,7 +4,11 @@
 //! The published logs have runtimes and counted traffic at several weights. The model is fitted
 //! only to the runs with all pages on DRAM, and predicts the speed-up at the other weights.
 
-use super::published::{mean_and_max, table, weights};
+use super::{
+    coverage::{self, Case},
+    cxl_interleaving,
+    published::{mean_and_max, table, weights},
+};
 use indicatif::ProgressBar;
 use interleaf_console::Failure;
 use interleaf_model::{
@@ -66,6 +70,7 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
     let mut rows = vec![];
     let mut figures = vec![];
     let mut remarks = vec![];
+    let mut cases = vec![];
     for workload in WORKLOADS {
         let demand = interleaf_catalog::workload(workload)?;
         let forecast = Forecast::new(&platform, &platform, &demand);
@@ -90,10 +95,21 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
             let (threads, local_pct) = (row.threads, row.local_pct);
             points.push(WeightsPoint { threads, local_pct, published: speedup, ours });
         }
+        cases.extend(points.iter().map(|point| Case {
+            workload: workload.into(),
+            measured: point.published,
+            ours: point.ours.speedup,
+            is_outlier: false,
+        }));
         figures.push(figure(workload, &points));
-        remarks.push(remark(workload, &points));
+        remarks.push(workload_remark(workload, &points));
         progress.inc(1);
     }
+    rows.push(coverage::row(&cases));
+    cases.extend(cxl_interleaving::cases()?);
+    let (left_out, remark) = coverage::left_out(&cases);
+    rows.push(left_out);
+    remarks.push(remark);
     let fitted = vec![
         "how the threads of each workload behave, from its runs with all pages on DRAM".into(),
         "constants of interleaving: as fitted on xeon6-cz122".into(),
@@ -115,7 +131,7 @@ fn reason(published: f64, [counted, ours]: [f64; 2]) -> String {
     format!("not explained: the counted traffic rose {counted:.2} times, ours {ours:.2}")
 }
 
-fn remark(workload: &str, points: &[WeightsPoint]) -> String {
+fn workload_remark(workload: &str, points: &[WeightsPoint]) -> String {
     let errors: Vec<f64> =
         points.iter().map(|point| point.ours.speedup.mean / point.published - 1.0).collect();
     let (mean, max) = mean_and_max(&errors);

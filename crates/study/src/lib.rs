@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod coverage;
 mod cxl_interleaving;
 mod cz122;
 mod dmi;

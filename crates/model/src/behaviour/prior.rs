@@ -35,7 +35,7 @@ const PATTERN_FACTOR: BulkAndTail =
 /// The tails decide how a program is explained whose runs stop scaling far below the bandwidth of
 /// DRAM: by its access pattern, so that a second tier helps, or by its own contention, so that it
 /// does not. The runs with all pages on DRAM fit both. The weights of the tails and the end of the
-/// bulk were chosen by the likelihood of the speed-ups of seven workloads on two platforms
+/// bulk were chosen by the errors of the speed-ups of eight workloads on two platforms
 /// (docs/model.md).
 #[derive(Clone, Copy, Debug)]
 struct BulkAndTail {

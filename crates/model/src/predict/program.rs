@@ -19,6 +19,10 @@ pub const RATE_RUN_S: f64 = 285.0;
 /// Points of a hundred on the first tier at which members are compared with the median.
 const COMPARED: [u16; 5] = [90, 80, 70, 60, 50];
 
+/// The weight of the bandwidth on the first tier, which was counted, beside each speed-up, which is
+/// predicted.
+const COUNTED_WEIGHT: f64 = 10.0;
+
 /// A workload with a number of threads, ready to simulate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
@@ -141,7 +145,8 @@ impl Forecast<'_> {
             centre[0] = libm::log(gbps);
         }
         let distance = |answer: &Vec<f64>| -> f64 {
-            answer.iter().zip(&centre).map(|(a, b)| (a - b) * (a - b)).sum()
+            let square = |at: usize| (answer[at] - centre[at]) * (answer[at] - centre[at]);
+            COUNTED_WEIGHT * square(0) + (1..centre.len()).map(square).sum::<f64>()
         };
         let nearest = (0..answers.len())
             .min_by(|a, b| distance(&answers[*a]).total_cmp(&distance(&answers[*b])))
