@@ -37,7 +37,7 @@ const QUICK_DEADLINE: Duration = Duration::from_secs(150);
 
 /// The longest run, seconds.
 const LIMIT_S: f64 = 600.0;
-const QUICK_LIMIT_S: f64 = 5.0;
+const QUICK_LIMIT_S: f64 = 10.0;
 
 /// Measures this machine, and adds the results to the study. If it cannot be measured, a remark of
 /// the study has the reason. Returns the signal that ended it.
