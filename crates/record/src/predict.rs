@@ -265,9 +265,9 @@ impl LoadPointDocument {
 fn undecided(row: &Row) -> String {
     let [low, high] = interval(row.speedup);
     format!(
-        "this may not be limited by memory: the runs agree with a program that DRAM limits and with \
-         one that limits itself (locks, barriers, bandwidth of caches), so that {} may give {low:.2} \
-         or {high:.2} times the speed. One run with a fifth of the pages on another tier (80:20) \
+        "this may not be limited by memory: the runs agree with a program that DRAM limits and \
+         with one that limits itself (locks, barriers, bandwidth of caches), so that {} may give \
+         {low:.2} or {high:.2} times the speed. One run with a fifth of the pages on another tier (80:20) \
          would tell",
         row.weights
     )

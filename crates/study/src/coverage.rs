@@ -80,8 +80,9 @@ pub(super) fn left_out(cases: &[Case]) -> (ReproduceRow, String) {
         workloads.iter().map(|workload| 100.0 * spread_without(Some(workload))).collect();
     let spreads = statistics::sorted(spreads);
     let remark = format!(
-        "both studies of weights, {} workloads, each with the model's error of the others ({:.1} to \
-         {:.1} %; of all {:.1} %, in use {:.1} %): mean error {:.1} %, max {:.1} % over {} speed-ups \
+        "both studies of weights, {} workloads, each with the model's error of the others \
+         ({:.1} to {:.1} %; of all {:.1} %, in use {:.1} %): mean error {:.1} %, max {:.1} % over \
+         {} speed-ups \
          without the outlier of xcompact3d",
         workloads.len(),
         spreads[0],

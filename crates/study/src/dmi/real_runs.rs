@@ -64,7 +64,7 @@ impl Group<'_> {
 }
 
 /// The speed-up and the median points on DRAM of a simulated run.
-struct Simulated {
+struct SimulatedRun {
     speedup: f64,
     points: f64,
 }
@@ -110,9 +110,9 @@ fn remark(platform: &Platform, groups: &[Group<'_>]) -> Result<String, Failure> 
         .collect::<Result<Vec<f64>, Failure>>()?;
     let (mean, max) = mean_and_max(&errors);
     Ok(format!(
-        "real runs of Colloid gain about the same at any load from 60 threads on: they are those of \
-         {:.0} points on DRAM (mean error {:.1} %, max {:.1} %), while the simulated policy goes on \
-         until latencies are equal; which limit holds the real one there is not known",
+        "real runs of Colloid gain about the same at any load from 60 threads on: they are those \
+         of {:.0} points on DRAM (mean error {:.1} %, max {:.1} %), while the simulated policy \
+         goes on until latencies are equal; which limit holds the real one there is not known",
         100.0 * COLLOID_SHARE,
         100.0 * mean,
         100.0 * max
@@ -184,7 +184,7 @@ fn simulate(
     platform: &Platform,
     run: &RunRow,
     policy: impl Fn(&[TierLayout]) -> Box<dyn Policy>,
-) -> Result<Simulated, Failure> {
+) -> Result<SimulatedRun, Failure> {
     let demand = interleaf_catalog::workload(&run.workload)?;
     // The server has 120 cores.
     let threads = run.threads.min(platform.cpu.cores);
@@ -200,7 +200,7 @@ fn simulate(
         let problem = format!("{} did not start on {PLATFORM}", run.workload);
         Failure::new(problem, "the table is part of the program: report it")
     })?;
-    Ok(Simulated { speedup, points: median_points(&outcome) })
+    Ok(SimulatedRun { speedup, points: median_points(&outcome) })
 }
 
 /// The median of the target points on the first tier during the first run.
