@@ -22,9 +22,18 @@ except KeyboardInterrupt:
 """
 
 
+def accept_interrupts():
+    """Undo an ignored SIGINT, which a shell leaves to the programs that it starts in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_an_interrupt_ends_a_long_call():
     child = subprocess.Popen(
-        [sys.executable, "-c", LONG], stdout=subprocess.PIPE, text=True, env=os.environ
+        [sys.executable, "-c", LONG],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ,
+        preexec_fn=accept_interrupts,
     )
     try:
         assert child.stdout.readline() == "running\n"

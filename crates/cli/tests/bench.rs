@@ -380,7 +380,8 @@ fn a_study_is_measured_on_this_machine() {
         assert!(dram.ends_with("/s") && (is_measured || is_slow), "{row}");
         let is_beside = is_number(swap) && is_number(mapped);
         assert!(is_beside || is_slow || !is_compared, "{row}\n{told}");
-        assert!(["0.5", "1.5", "2", "4"].contains(&ratio), "{row}");
+        let ratio: f64 = ratio.parse().unwrap();
+        assert!([0.5, 1.5, 2.0, 4.0].contains(&ratio), "{row}");
     }
     assert_eq!(table("polynomials with the pager (figure 2)").unwrap().len(), 2);
     let page = fs::read_to_string(&page).unwrap();
