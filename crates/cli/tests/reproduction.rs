@@ -139,12 +139,12 @@ fn dmi() {
     let section = |name: &'static str| move |row: &Value| text(row, "section") == name;
     // In the last period the placement differs: 62 % on DRAM in the prototype's log, 60 % here.
     let calibrator = errors(&study, section("the calibrator on CloverLeaf"));
-    assert!(calibrator.2 == 6 && calibrator.0 <= 0.0265, "{calibrator:?}");
-    assert!(calibrator.1 <= 0.0715, "{calibrator:?}");
+    assert!(calibrator.2 == 6 && calibrator.0 <= 0.0262, "{calibrator:?}");
+    assert!(calibrator.1 <= 0.063, "{calibrator:?}");
     let rising = errors(&study, |row| {
         section("the calibrator on CloverLeaf")(row) && text(row, "what") != "period 6"
     });
-    assert!(rising.2 == 5 && rising.0 <= 0.0195 && rising.1 <= 0.037, "{rising:?}");
+    assert!(rising.2 == 5 && rising.0 <= 0.0188 && rising.1 <= 0.036, "{rising:?}");
 
     let ends = errors(&study, section("where it ends"));
     assert!(ends.2 == 5 && ends.0 <= 0.073 && ends.1 <= 0.274, "{ends:?}");
@@ -154,19 +154,19 @@ fn dmi() {
     assert!(places.2 == 4 && places.0 <= 0.023 && places.1 <= 0.072, "{places:?}");
 
     let shifting = errors(&study, section("shifting demand"));
-    assert!(shifting.2 == 2 && shifting.0 <= 0.0135 && shifting.1 <= 0.0265, "{shifting:?}");
+    assert!(shifting.2 == 2 && shifting.0 <= 0.0185 && shifting.1 <= 0.023, "{shifting:?}");
 
     // The logged runs differ by up to 20 % between campaigns.
     let prototype = errors(&study, section("real runs: speed-up of the prototype"));
-    assert!(prototype.2 == 16 && prototype.0 <= 0.052 && prototype.1 <= 0.16, "{prototype:?}");
+    assert!(prototype.2 == 16 && prototype.0 <= 0.0515 && prototype.1 <= 0.154, "{prototype:?}");
     // Not explained: docs/model.md.
     let colloid = errors(&study, section("real runs: speed-up of Colloid"));
     assert!(colloid.2 == 17 && colloid.0 <= 0.112 && colloid.1 <= 0.25, "{colloid:?}");
     let ratio = errors(&study, section("real runs: median ratio of the prototype"));
-    assert!(ratio.2 == 16 && ratio.0 <= 0.14 && ratio.1 <= 0.39, "{ratio:?}");
+    assert!(ratio.2 == 16 && ratio.0 <= 0.1285 && ratio.1 <= 0.381, "{ratio:?}");
 
     let all = errors(&study, |row| !text(row, "section").starts_with("real runs"));
-    assert!(all.2 == 13 && all.0 <= 0.043 && all.1 <= 0.274, "{all:?}");
+    assert!(all.2 == 13 && all.0 <= 0.0427 && all.1 <= 0.274, "{all:?}");
     assert_eq!(study["fitted_constants"].as_array().unwrap().len(), 2);
 }
 
@@ -205,7 +205,7 @@ fn a_report_needs_nothing_else() {
     interleaf(&["report", &record, "-o", &again]);
     assert_eq!(html, std::fs::read_to_string(&again).unwrap());
     let csv = interleaf(&["report", &record, "--format", "csv"]);
-    assert_eq!(csv.lines().count(), 1 + 113);
+    assert_eq!(csv.lines().count(), 1 + 114);
     let markdown = interleaf(&["report", &record, "--format", "markdown"]);
     assert!(markdown.starts_with("# Weighted interleaving"));
     for figure in ["mlc", "load", "workloads"] {

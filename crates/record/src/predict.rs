@@ -267,8 +267,8 @@ fn undecided(row: &Row) -> String {
     format!(
         "this may not be limited by memory: the runs agree with a program that DRAM limits and \
          with one that limits itself (locks, barriers, bandwidth of caches), so that {} may give \
-         {low:.2} or {high:.2} times the speed. One run with a fifth of the pages on another tier (80:20) \
-         would tell",
+         {low:.2} or {high:.2} times the speed. One run with a fifth of the pages on another tier \
+         (80:20) would tell",
         row.weights
     )
 }

@@ -184,16 +184,19 @@ fn of_machine(
     Figure { caption: caption.into(), ..figure(&id, &title, axes, series) }
 }
 
+/// A line of a figure: its name, and its value at a point.
+type Line = (&'static str, fn(&MeasuredPoint) -> Option<f64>);
+
 fn measured_curve(
     document: &BenchCompareDocument,
     curve: &Curve,
     published: &[PublishedEfficiency],
 ) -> Figure {
-    let line = |group: usize, (name, of): (&str, fn(&MeasuredPoint) -> Option<f64>)| {
+    let line = |group: usize, (name, of): Line| {
         let points = curve.points.iter().filter_map(|it| Some((it.ratio, of(it)?)));
         Series::new(name, SeriesKind::Line, group, points)
     };
-    let lines: [(&str, fn(&MeasuredPoint) -> Option<f64>); 4] = [
+    let lines: [Line; 4] = [
         ("pager", |it| it.pager),
         ("swap", |it| it.swap),
         ("mapped file", |it| it.mmap),
