@@ -146,8 +146,8 @@ mod tests {
         input::read(&platform, &root.join(format!("workloads/{workload}.toml"))).unwrap()
     }
 
-    /// The emulation's one behaviour agrees with the mean over all behaviours in the forecast, and
-    /// has the same best weights.
+    /// The emulation's one behaviour, which is nearest to the median of all, agrees with their mean
+    /// in the forecast, and has the same best weights.
     #[test]
     fn the_emulation_agrees_with_the_forecast() {
         for workload in ["lbm", "stream", "cloverleaf"] {
@@ -161,7 +161,7 @@ mod tests {
                 all.iter().map(|weights| emulated.reached(0, &weights.shares())).collect();
             for (row, reached) in prediction.rows.iter().zip(&reached) {
                 let ratio = reached.speed / row.speedup.mean;
-                assert!((ratio - 1.0).abs() < 0.03, "{workload}, {}: {ratio}", row.weights);
+                assert!((ratio - 1.0).abs() < 0.04, "{workload}, {}: {ratio}", row.weights);
                 let ratio = reached.bandwidth_gbps() / row.bandwidth_gbps.mean;
                 assert!((ratio - 1.0).abs() < 0.05, "{workload}, {}: {ratio}", row.weights);
             }

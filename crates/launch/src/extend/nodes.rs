@@ -154,6 +154,7 @@ mod tests {
             found("linux-6.17-four-nodes", shares(&[(node, text)])).unwrap_err()
         };
         assert!(refused(7, "64MiB").contains("--dram node7=...: the machine has no such node"));
-        assert!(refused(1, "1TiB").contains("--dram node1=1TiB: the node has "));
+        let message = refused(1, "1TiB");
+        assert!(message.contains("--dram node1=1 TiB: the node has "), "{message}");
     }
 }
