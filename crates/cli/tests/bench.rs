@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "extend/place.rs"]
+mod place;
+
 use interleaf_linux::{
     launch::command::with_default_signals, process::memory_cgroup::MemoryCgroup, root::Root,
 };
@@ -350,6 +353,7 @@ fn a_study_is_measured_on_this_machine() {
     let mut reproduce = command(&["reproduce", "imdt", "--quick", "--dram", "4MiB", "--workload"]);
     reproduce.args(["stream,polynomial-4,polynomial-16", "--store"]).arg(store.path());
     reproduce.arg("-o").arg(&record).arg("--report").arg(&page);
+    reproduce.env("INTERLEAF_PRELOAD", place::library());
     let output = reproduce.output().unwrap();
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{told}");
