@@ -1,6 +1,6 @@
 //! Choices of a run that are no property of the card.
 
-/// How the host learns of completions, and which of its costs count.
+/// Detection of completions by the host (interrupts or polling), and the driver costs that count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostMode {
     /// The processor of each queue waits for interrupts.
@@ -120,7 +120,7 @@ impl Ideal {
 /// Choices of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// How the host learns of completions.
+    /// Detection of completions by the host.
     pub host: HostMode,
     /// Arbitration among submission queues.
     pub arbitration: Arbitration,

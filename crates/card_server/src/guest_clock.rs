@@ -115,10 +115,10 @@ impl GuestClock {
     }
 }
 
-/// How long a connection may take for its first byte.
+/// Time limit of the first byte of a connection.
 const KIND_LIMIT: Duration = Duration::from_secs(5);
 
-/// How long a plugin may take to set its timer, on a machine that is busy otherwise; half of the
+/// Time limit of a plugin that sets its timer, on a machine that is busy otherwise; half of the
 /// time after which QEMU gives up the connection (`x-msg-timeout`, docs/cards.md).
 const ARM_LIMIT: Duration = Duration::from_secs(30);
 

@@ -35,7 +35,7 @@ use crate::{
     pacer::{Clock, Latency, Pacer},
 };
 
-/// Where the contents of the card are.
+/// The storage of the card's contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Storage {
     /// In memory: lost when the server ends.
@@ -51,7 +51,7 @@ pub struct ServeOptions {
     pub socket: PathBuf,
     /// The controller.
     pub settings: NvmeSettings,
-    /// Where the contents are.
+    /// The storage of the contents.
     pub storage: Storage,
     /// Generation of the PCIe link, 1 to 5.
     pub link_generation: u8,

@@ -218,7 +218,7 @@ impl Array {
         Ok(())
     }
 
-    /// Where the resident pages are.
+    /// The NUMA nodes of the resident pages.
     fn placed(&self) -> io::Result<Pages> {
         let start = self.region.bytes().as_ptr().addr() as u64;
         let pages = self.region.bytes().len() / PAGE_BYTES;

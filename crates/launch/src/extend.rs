@@ -108,7 +108,7 @@ pub struct Prepared {
     settings: SessionSettings,
     /// The name of the session.
     name: Option<String>,
-    library: PathBuf,
+    preload_library: PathBuf,
 }
 
 /// The result of an extended command.
@@ -131,7 +131,7 @@ pub fn prepare(options: &ExtendOptions, job: Option<Job>) -> Result<Prepared, Fa
     let name = options.session.clone().or(job.map(|job| job.name));
     let checks = check::checks(options, &settings, name.as_deref(), &library);
     let plan = ExtendPlanDocument::new(&settings, checks, options.force);
-    Ok(Prepared { plan, settings, name, library })
+    Ok(Prepared { plan, settings, name, preload_library: library })
 }
 
 /// Measures the stores, and adds the estimate to the plan.
@@ -169,7 +169,7 @@ pub fn run(options: &ExtendOptions, prepared: &Prepared) -> Result<Extended, Fai
     let signals = Signals::hold().map_err(system::signal_failure)?;
     let session = Session::begin(&base, prepared.name.as_deref(), &prepared.settings);
     let session = session.map_err(session_failure)?;
-    let (ended, document) = run_extended(options, &signals, &session, &prepared.library)?;
+    let (ended, document) = run_extended(options, &signals, &session, &prepared.preload_library)?;
     let left = session.end();
     if !left.is_empty() {
         let names: Vec<String> = left

@@ -27,7 +27,7 @@ impl Doorbells {
     }
 }
 
-/// What the server answers to a time of the guest.
+/// The reply of the card's server to a message with the guest's time.
 pub(crate) struct Answer {
     /// When to tell the time again, ns; `None`: after the next doorbell.
     pub(crate) next: Option<u64>,

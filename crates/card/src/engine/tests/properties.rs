@@ -1,4 +1,5 @@
-//! What holds in every run.
+//! Invariants of every run: Little's law, conservation of requests, bytes and credits, and
+//! throughput that rises with the depth.
 
 use super::*;
 use crate::{
