@@ -378,13 +378,19 @@ fn a_study_is_measured_on_this_machine() {
     for row in rows {
         let cells: Vec<&str> =
             row.as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
-        let [_, ratio, dram, pager, swap, mapped, planner, ..] = cells[..] else { panic!("{row}") };
+        let [program, ratio, dram, pager, swap, mapped, planner, ..] = cells[..] else {
+            panic!("{row}")
+        };
+        let ratio: f64 = ratio.parse().unwrap();
         let is_number = |cell: &str| cell.parse::<f64>().is_ok_and(|it| it > 0.0);
         let is_measured = is_number(pager) && is_number(planner);
         assert!(dram.ends_with("/s") && (is_measured || is_slow), "{row}");
-        let is_beside = is_number(swap) && is_number(mapped);
+        // Where swap on a slow drive cannot keep up with so small a group, the kernel kills its
+        // program, and the figure of swap is missing.
+        let is_killed = swap == "-"
+            && told.contains(&format!("{program} at {ratio} x on swap: failed: killed, as by"));
+        let is_beside = (is_number(swap) || is_killed) && is_number(mapped);
         assert!(is_beside || is_slow || !is_compared, "{row}\n{told}");
-        let ratio: f64 = ratio.parse().unwrap();
         assert!([0.5, 1.5, 2.0, 4.0].contains(&ratio), "{row}");
     }
     assert_eq!(table("polynomials with the pager (figure 2)").unwrap().len(), 2);

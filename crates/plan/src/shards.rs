@@ -55,9 +55,11 @@ impl Sample {
             let scaled = distance.map(|distance| (distance as f64 / self.rate).round() as usize);
             histogram.add(scaled, weight);
         }
-        // SHARDS-adj.
-        let missing = self.accesses as f64 - self.touches.len() as f64 * weight;
-        histogram.add(Some(0), missing);
+        if self.rate < 1.0 {
+            // SHARDS-adj.
+            let missing = self.accesses as f64 - self.touches.len() as f64 * weight;
+            histogram.add(Some(0), missing);
+        }
         histogram
     }
 }
