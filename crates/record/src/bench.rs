@@ -103,4 +103,7 @@ pub struct EntryDocument {
     pub kind: EntryKind,
     pub does: String,
     pub rate_unit: String,
+    /// The better direction of the rate: higher or lower.
+    #[serde(default)]
+    pub better: String,
 }

@@ -43,7 +43,9 @@ pub fn text(document: &BenchDocument) -> String {
 pub fn list(document: &ListDocument) -> String {
     let mut table = Table::new(&["workload", "rate in", "what it does"]);
     for entry in &document.workloads {
-        table.row([entry.name.clone(), entry.rate_unit.clone(), entry.does.clone()]);
+        let direction = if entry.better == "lower" { " (lower is better)" } else { "" };
+        let unit = format!("{}{direction}", entry.rate_unit);
+        table.row([entry.name.clone(), unit, entry.does.clone()]);
     }
     table.text()
 }

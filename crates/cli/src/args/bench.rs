@@ -18,17 +18,29 @@ pub(crate) enum Bench {
 /// Lists the workloads.
 #[derive(Debug, Args)]
 pub(crate) struct BenchListArgs {
+    /// List the recipes of this folder in place of the built-in ones
+    #[arg(long, value_name = "DIR")]
+    pub(crate) recipes: Option<PathBuf>,
     /// Print a JSON document (interleaf.bench.list/1)
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// Installs the packages that the recipe of an application needs, with apt-get.
+/// Installs what the recipe of an application needs: packages with apt-get, Python packages with pip
+/// in a virtual environment of the recipe (~/.local/share/interleaf/recipes/NAME).
+///
+/// Examples:
+///   interleaf bench install faiss
+///   interleaf bench install llama --dry-run
+///   interleaf bench install ./my-application.toml
 #[derive(Debug, Args)]
 pub(crate) struct BenchInstallArgs {
-    /// The recipe (`interleaf bench list` lists them)
+    /// The recipe (`interleaf bench list` lists them), or a recipe file
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
+    /// Find the recipe in this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) recipes: Option<PathBuf>,
     /// Only print the commands
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -46,9 +58,13 @@ pub(crate) struct BenchInstallArgs {
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct BenchRunArgs {
-    /// The workload, or the recipe of an application (`interleaf bench list` lists them)
+    /// The workload, the recipe of an application (`interleaf bench list` lists them), or a recipe
+    /// file
     #[arg(value_name = "NAME")]
     pub(crate) workload: String,
+    /// Find recipes in this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) recipes: Option<PathBuf>,
     /// Total size of all arrays
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "512MiB")]
     pub(crate) footprint: Bytes,
@@ -158,13 +174,4 @@ fn degree(text: &str) -> Result<u32, String> {
 
 fn seconds(text: &str) -> Result<Time, String> {
     quantity(text, "10s")
-}
-
-/// The arguments of `interleaf bench run` in the form of separate words.
-#[cfg(test)]
-pub(crate) fn bench_run(words: &[&str]) -> BenchRunArgs {
-    use clap::FromArgMatches as _;
-    let command = BenchRunArgs::augment_args(clap::Command::new("run").no_binary_name(true));
-    let matches = command.try_get_matches_from(words).expect("they are right");
-    BenchRunArgs::from_arg_matches(&matches).expect("they are right")
 }

@@ -8,13 +8,14 @@ mod run;
 use crate::args::{Bench, BenchListArgs};
 use interleaf_console::{Failure, output};
 use interleaf_record::bench::{EntryDocument, EntryKind, ListDocument};
+use interleaf_recipe::Better;
 use interleaf_workload::kind::Kind;
 use std::process::ExitCode;
 
 pub(super) fn run(bench: &Bench) -> Result<ExitCode, Failure> {
     match bench {
         Bench::List(args) => list(args).map(|()| ExitCode::SUCCESS),
-        Bench::Run(args) => match recipe::find(&args.workload)? {
+        Bench::Run(args) => match interleaf_recipe::find(&args.workload, args.recipes.as_deref())? {
             Some(recipe) => recipe::run(&recipe, args),
             None => run::run(args),
         },
@@ -29,13 +30,15 @@ fn list(args: &BenchListArgs) -> Result<(), Failure> {
         name: name.to_string(),
         does: does.to_string(),
         rate_unit: kind.unit().text().into(),
+        better: Better::Higher.text().into(),
     };
     let mut workloads: Vec<EntryDocument> = Kind::ALL.iter().map(entry).collect();
-    workloads.extend(recipe::all()?.into_iter().map(|recipe| EntryDocument {
+    workloads.extend(interleaf_recipe::all(args.recipes.as_deref())?.into_iter().map(|recipe| EntryDocument {
         kind: EntryKind::Recipe,
         name: recipe.name,
         does: recipe.does,
         rate_unit: recipe.result_unit,
+        better: recipe.better.text().into(),
     }));
     let document = ListDocument { schema: "interleaf.bench.list/1".into(), workloads };
     match args.json {

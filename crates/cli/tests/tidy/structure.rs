@@ -41,6 +41,7 @@ const LAYERS: [(&str, &str); 30] = [
     ("capi", "pager store"),
     ("console", "linux model"),
     ("catalog", "card console linux model plan sim"),
+    ("recipe", "catalog console model"),
     ("record", "card linux measure model observe pager sim"),
     ("report", "model record sim"),
     ("study", "card catalog console model plan record report sim workload"),
@@ -52,7 +53,7 @@ const LAYERS: [(&str, &str); 30] = [
     (
         "cli",
         "campaign card card_server catalog console daemon launch linux measure model observe \
-          job pager plan record report sim study workload",
+          job pager plan recipe record report sim study workload",
     ),
     ("guest", "linux model pager store"),
     ("vm", "guest model sim"),

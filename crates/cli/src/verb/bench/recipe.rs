@@ -1,154 +1,179 @@
-//! Recipes of real applications, as data: installation, command, scaling with the footprint, and
-//! the patterns of the result in the output.
+//! Applications: their packages are installed, and they are run at a footprint.
 
 use super::process::Drive;
 use crate::args::{BenchInstallArgs, BenchRunArgs};
 use interleaf_console::{Failure, output};
-use interleaf_linux::{launch::command::Signals, place::mempolicy::Policy, root::Root};
-use interleaf_model::format::names::suggestion;
+use interleaf_linux::{
+    launch::command::Signals,
+    place::mempolicy::Policy,
+    root::Root,
+};
+use interleaf_recipe::{Outcome, Recipe, SYSTEM_PYTHON};
 use interleaf_record::{
-    bench::{BenchDocument, SCHEMA},
+    bench::{BenchDocument, LoopDocument, SCHEMA},
     rounded,
 };
-use regex_lite::Regex;
-use serde::Deserialize;
 use std::{
     env,
     ffi::OsString,
-    fs,
-    io::{Read as _, Seek as _},
-    path::Path,
-    process::{Command, ExitCode},
+    fs::{self, File},
+    io::{self, Read as _, Seek as _},
+    path::{Path, PathBuf},
+    process::{Command, ExitCode, ExitStatus},
     time::Duration,
 };
-
-/// The schema of recipe files.
-const RECIPE: &str = "interleaf.recipe/1";
 
 /// Interval between checks for the end of the application.
 const LOOK: Duration = Duration::from_secs(3600);
 
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Recipe {
-    schema: String,
-    pub(crate) name: String,
-    pub(crate) does: String,
-    /// Package names of Debian and Ubuntu.
-    packages: Vec<String>,
-    /// Programs and files that the application needs.
-    programs: Vec<String>,
-    /// The command, run in a folder with the files; `{n}` stands for the problem size.
-    command: Vec<String>,
-    /// `{n}` is the footprint divided by this value, ...
-    bytes_per_item: f64,
-    /// ... raised to this power.
-    power: f64,
-    /// Regular expression; the result is the first group of its last match in the output.
-    result: String,
-    pub(crate) result_unit: String,
-    /// Regular expression of the checksum, which must be equal in every run.
-    check: String,
-    file: Vec<File>,
+/// The mark of a complete environment, with the requirements that were installed.
+const MARK: &str = "requirements";
+
+/// The folder of the Python environments of recipes, as the XDG Base Directory Specification has it.
+fn environments() -> PathBuf {
+    let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share"));
+    let data = env::var_os("XDG_DATA_HOME").filter(|it| !it.is_empty()).map(PathBuf::from);
+    data.or_else(home).unwrap_or_else(|| "/var/lib".into()).join("interleaf/recipes")
 }
 
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    name: String,
-    text: String,
-}
-
-/// Parses all built-in recipes.
-pub(crate) fn all() -> Result<Vec<Recipe>, Failure> {
-    interleaf_catalog::recipes().map(|(name, text)| parse(&name, text)).collect()
-}
-
-fn parse(name: &str, text: &str) -> Result<Recipe, Failure> {
-    let wrong = |why: String| Failure::new(format!("{name}: {why}"), "report it");
-    let recipe: Recipe = toml::from_str(text).map_err(|why| wrong(why.to_string()))?;
-    if recipe.schema != RECIPE {
-        return Err(wrong(format!("schema: \"{}\" is not {RECIPE}", recipe.schema)));
+/// The Python interpreter of a recipe.
+fn python(recipe: &Recipe) -> PathBuf {
+    match recipe.has_environment() {
+        true => environments().join(&recipe.name).join("bin/python"),
+        false => SYSTEM_PYTHON.into(),
     }
-    Ok(recipe)
 }
 
-/// Finds the recipe with this name.
-pub(super) fn find(name: &str) -> Result<Option<Recipe>, Failure> {
-    Ok(all()?.into_iter().find(|recipe| recipe.name == name))
+/// The first program that is missing, or the environment if it is missing or out of date.
+fn missing(recipe: &Recipe) -> Option<String> {
+    if let Some(program) = recipe.programs.iter().find(|name| !is_there(name)) {
+        return Some(format!("there is no {program}"));
+    }
+    let environment = environments().join(&recipe.name);
+    let installed = fs::read_to_string(environment.join(MARK)).unwrap_or_default();
+    let is_complete = !recipe.has_environment() || installed == recipe.requirements();
+    (!is_complete).then(|| format!("its Python packages are not installed in {}", environment.display()))
 }
 
 pub(super) fn install(args: &BenchInstallArgs) -> Result<ExitCode, Failure> {
-    let recipes = all()?;
-    let Some(recipe) = recipes.iter().find(|recipe| recipe.name == args.name) else {
-        let names: Vec<&str> = recipes.iter().map(|recipe| recipe.name.as_str()).collect();
-        return Err(Failure::new(
-            format!("there is no recipe \"{}\"", args.name),
-            format!(
-                "{}write one of {}; workloads of our own need nothing",
-                suggestion(&args.name, &names),
-                names.join(", ")
-            ),
-        ));
+    let folder = args.recipes.as_deref();
+    let Some(recipe) = interleaf_recipe::find(&args.name, folder)? else {
+        return Err(interleaf_recipe::unknown(&args.name, &interleaf_recipe::all(folder)?));
     };
-    let words = [&["install".to_string(), "-y".into()], &recipe.packages[..]].concat();
+    let environment = environments().join(&recipe.name);
+    let words = |words: &[&str]| words.iter().map(|it| (*it).to_string()).collect::<Vec<_>>();
+    let pip = environment.join("bin/pip").display().to_string();
+    let pip = words(&[&pip, "install", "--disable-pip-version-check"]);
+    let mut commands = vec![];
+    if !recipe.packages.is_empty() {
+        commands.push([&words(&["apt-get", "install", "-y"]), &recipe.packages[..]].concat());
+    }
+    if recipe.has_environment() {
+        let place = environment.display().to_string();
+        commands.push(words(&[SYSTEM_PYTHON, "-m", "venv", "--clear", &place]));
+    }
+    if !recipe.pip.is_empty() {
+        commands.push([&pip[..], &recipe.pip].concat());
+    }
+    if !recipe.pip_alone.is_empty() {
+        commands.push([&pip[..], &words(&["--no-deps"]), &recipe.pip_alone].concat());
+    }
     if args.dry_run {
-        output::data(&format!("apt-get {}\n", words.join(" ")))?;
+        let lines: String = commands.iter().map(|it| format!("{}\n", it.join(" "))).collect();
+        output::data(&lines)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let hint = format!("install {} by the means of your system", recipe.packages.join(", "));
-    match Command::new("apt-get").args(&words).status() {
-        Ok(status) if status.success() => Ok(ExitCode::SUCCESS),
-        Ok(status) => Err(Failure::new(format!("apt-get ended with {status}"), hint)),
-        Err(why) => Err(Failure::new(format!("apt-get cannot be run: {why}"), hint)),
+    if missing(&recipe).is_none() {
+        output::message(&format!("{} is installed", recipe.name));
+        return Ok(ExitCode::SUCCESS);
+    }
+    for command in &commands {
+        install_step(&recipe, command)?;
+    }
+    if recipe.has_environment() {
+        let mark = environment.join(MARK);
+        fs::write(&mark, recipe.requirements()).map_err(|why| {
+            Failure::new(format!("{}: {why}", mark.display()), "see that there is room")
+        })?;
+    }
+    match missing(&recipe) {
+        None => Ok(ExitCode::SUCCESS),
+        Some(what) => Err(Failure::new(
+            format!("{}: after the installation {what}", recipe.name),
+            "see whether its packages have other names on this system",
+        )),
+    }
+}
+
+/// Runs one command of the installation. Packages of the system are passed over where the programs
+/// are there already, so that a user without privileges can install the others.
+fn install_step(recipe: &Recipe, command: &[String]) -> Result<(), Failure> {
+    let [program, arguments @ ..] = command else { return Ok(()) };
+    let is_apt = program == "apt-get";
+    if is_apt && !recipe.programs.is_empty() && recipe.programs.iter().all(|name| is_there(name)) {
+        return Ok(());
+    }
+    let hint = match is_apt {
+        true => format!(
+            "run apt-get update first, as root; elsewhere install {} by the means of your system",
+            recipe.packages.join(", ")
+        ),
+        false => "see its messages above; apt-get install python3-venv if that is missing".into(),
+    };
+    match Command::new(program).args(arguments).status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(Failure::new(format!("{program} ended with {status}"), hint)),
+        Err(why) => Err(Failure::new(format!("{program} cannot be run: {why}"), hint)),
     }
 }
 
 /// Runs an application. The time is the one that the application itself reports, without its start.
 pub(super) fn run(recipe: &Recipe, args: &BenchRunArgs) -> Result<ExitCode, Failure> {
     output::check_writable(args.output.as_deref())?;
-    if let Some(missing) = recipe.programs.iter().find(|name| !is_there(name)) {
-        return Err(Failure::new(
-            format!("{}: there is no {missing}", recipe.name),
-            format!("interleaf bench install {}", recipe.name),
-        ));
+    if let Some(what) = missing(recipe) {
+        let hint = format!("interleaf bench install {}", args.workload);
+        return Err(Failure::new(format!("{}: {what}", recipe.name), hint));
     }
+    let items = recipe.items(args.footprint.get())?;
     let root = Root::live();
     let drive = args.drive.as_deref().map(|folder| Drive::find(&root, folder)).transpose()?;
-    let failed = |why: std::io::Error| {
+    let failed = |why: io::Error| {
         Failure::new(format!("{}: {why}", recipe.name), "see that there is room in /tmp")
     };
     let folder = tempfile::tempdir().map_err(failed)?;
-    for file in &recipe.file {
+    for file in &recipe.files {
         fs::write(folder.path().join(&file.name), &file.text).map_err(failed)?;
     }
-    let items = (args.footprint.get() as f64 / recipe.bytes_per_item).powf(recipe.power);
-    let words = recipe.command.iter().map(|it| it.replace("{n}", &format!("{items:.0}")));
-    // Run the application in the folder of its files.
-    let mut all: Vec<OsString> = vec!["-C".into(), folder.path().into()];
-    all.extend(words.map(OsString::from));
-    let mut said = tempfile::tempfile().map_err(failed)?;
+    let python = python(recipe).display().to_string();
+    let commands = recipe.commands(items, args.threads, &python);
+    let said = tempfile::tempfile().map_err(failed)?;
     let signals = Signals::hold().map_err(failed)?;
-    let before = drive.as_ref().map(|drive| drive.done(&root));
-    let running = signals.start_into(Some(&said), &Policy::Default, &"env".into(), &all);
-    let mut running = running
-        .map_err(|why| Failure::new(why.to_string(), "see that it runs without this tool"))?;
-    let status = loop {
-        if let Some(status) = running.wait(LOOK).map_err(failed)? {
-            break status;
+    let start = |words: &[String]| -> Result<Duration, Failure> {
+        // `env` runs the application in the folder of its files.
+        let mut all: Vec<OsString> = vec!["-C".into(), folder.path().into()];
+        all.extend(commands.environment.iter().map(|(name, value)| format!("{name}={value}").into()));
+        all.extend(words.iter().map(OsString::from));
+        let running = signals.start_into(Some(&said), &Policy::Default, &"env".into(), &all);
+        let mut running = running
+            .map_err(|why| Failure::new(why.to_string(), "see that it runs without this tool"))?;
+        let status = loop {
+            if let Some(status) = running.wait(LOOK).map_err(failed)? {
+                break status;
+            }
+        };
+        match status.success() {
+            true => Ok(running.elapsed()),
+            false => Err(ended(recipe, words, &said, status)),
         }
     };
-    let after = drive.as_ref().map(|drive| drive.done(&root));
-    let mut text = String::new();
-    said.rewind().and_then(|()| said.read_to_string(&mut text)).map_err(failed)?;
-    if !status.success() {
-        output::message(&text);
-        return Err(Failure::new(
-            format!("{} ended with {status}", recipe.name),
-            format!("interleaf bench install {}, if something is missing", recipe.name),
-        ));
+    for words in &commands.prepare {
+        start(words)?;
     }
-    let mut document = document(recipe, args, &text, running.elapsed())?;
+    let before = drive.as_ref().map(|drive| drive.done(&root));
+    let elapsed = start(&commands.command)?;
+    let after = drive.as_ref().map(|drive| drive.done(&root));
+    let outcome = recipe.outcome(&text_of(&said).map_err(failed)?)?;
+    let mut document = document(recipe, args, outcome, elapsed);
     let since = |(drive, (now, then)): (&Drive, _)| drive.document(now, then);
     document.drive = drive.as_ref().zip(after.zip(before)).map(since);
     let json = interleaf_record::json(&document);
@@ -160,40 +185,52 @@ pub(super) fn run(recipe: &Recipe, args: &BenchRunArgs) -> Result<ExitCode, Fail
     Ok(ExitCode::SUCCESS)
 }
 
-/// Parses the output of an application. The result is not verified here: the checksum must equal
-/// that of a run on DRAM.
+/// Everything that the commands of a run printed.
+fn text_of(mut said: &File) -> io::Result<String> {
+    let mut bytes = vec![];
+    said.rewind()?;
+    said.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The failure of a command of a run, after its output.
+fn ended(recipe: &Recipe, words: &[String], said: &File, status: ExitStatus) -> Failure {
+    output::message(&text_of(said).unwrap_or_default());
+    let program = words.first().map_or("", String::as_str);
+    let hint = format!("see its output above; interleaf bench install {}", recipe.name);
+    Failure::new(format!("{}: {program} ended with {status}", recipe.name), hint)
+}
+
+/// The result of an application. The checksum must equal that of a run on DRAM.
 fn document(
     recipe: &Recipe,
     args: &BenchRunArgs,
-    text: &str,
+    outcome: Outcome,
     elapsed: Duration,
-) -> Result<BenchDocument, Failure> {
-    let found = |pattern: &str| {
-        let regex = Regex::new(pattern).ok()?;
-        let last = regex.captures_iter(text).last()?;
-        last.get(1).map(|it| it.as_str().to_string())
-    };
-    let missing = |what: &str, pattern: &str| {
-        let problem = format!("{}: what it printed has no {what} ({pattern})", recipe.name);
-        Failure::new(problem, "see whether another version of it prints something else")
-    };
-    let value: Option<f64> = found(&recipe.result).and_then(|value| value.parse().ok());
-    let value = value.ok_or_else(|| missing("result", &recipe.result))?;
-    let check = found(&recipe.check).ok_or_else(|| missing("check", &recipe.check))?;
-    let seconds = if recipe.result_unit == "s" { value } else { elapsed.as_secs_f64() };
-    Ok(BenchDocument {
+) -> BenchDocument {
+    let is_time = recipe.result_unit == "s";
+    let seconds = if is_time { outcome.value } else { elapsed.as_secs_f64() };
+    let figures = outcome.figures.into_iter().map(|figure| LoopDocument {
+        name: figure.name,
+        seconds: rounded(seconds),
+        rate: rounded(figure.value),
+        rate_unit: figure.unit,
+    });
+    BenchDocument {
         schema: SCHEMA.into(),
         workload: recipe.name.clone(),
         footprint_bytes: args.footprint.get(),
-        threads: 1,
+        threads: args.threads,
         memory: "its own".into(),
         seconds: rounded(seconds),
-        rate: rounded(value),
+        rate: rounded(outcome.value),
         rate_unit: recipe.result_unit.clone(),
         round_seconds: vec![rounded(seconds)],
-        checksum: check,
+        checksum: outcome.checksum,
+        verified: outcome.is_verified,
+        loops: figures.collect(),
         ..BenchDocument::default()
-    })
+    }
 }
 
 /// True if the program exists: at its path, or in a folder of `PATH`.
@@ -203,38 +240,4 @@ fn is_there(name: &str) -> bool {
     }
     let paths = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&paths).any(|folder| folder.join(name).exists())
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use super::*;
-
-    #[test]
-    fn each_recipe_is_complete() {
-        let recipes = all().unwrap();
-        assert!(recipes.len() >= 4, "{recipes:?}");
-        for recipe in recipes {
-            let name = &recipe.name;
-            assert!(recipe.command.iter().any(|word| word.contains("{n}")), "{name}");
-            assert!(!recipe.packages.is_empty() && !recipe.programs.is_empty(), "{name}");
-            assert!(Regex::new(&recipe.result).is_ok() && Regex::new(&recipe.check).is_ok());
-            assert!(recipe.bytes_per_item > 0.0 && recipe.power > 0.0, "{name}");
-            for file in &recipe.file {
-                assert!(recipe.command.contains(&file.name), "{name}: {}", file.name);
-            }
-        }
-    }
-
-    #[test]
-    fn the_last_result_counts_and_a_missing_result_is_an_error() {
-        let recipe = find("lammps").unwrap().unwrap();
-        let args = crate::args::bench_run(&["lammps"]);
-        let text =
-            "Loop time of 1.5 on\n        20   0.7  -5.6   0  -4.62   0.1\nLoop time of 2.5 on";
-        let document = document(&recipe, &args, text, Duration::ZERO).unwrap();
-        assert_eq!((document.rate, document.checksum.as_str()), (2.5, "-4.62"));
-        assert!(!document.verified);
-        assert!(super::document(&recipe, &args, "nothing", Duration::ZERO).is_err());
-    }
 }

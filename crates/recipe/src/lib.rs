@@ -1,0 +1,370 @@
+//! Recipes of real applications, as data: the packages, the command, its scaling with the
+//! footprint, and the patterns of the results in its output.
+//!
+//! The recipes of `workloads/recipes/` are built in; a user's recipe is a file of the same kind, in
+//! any folder ([`in_folder`]). Nothing is installed or started here: [`Recipe::commands`] are the
+//! commands to be run, [`Recipe::outcome`] reads their output.
+
+#![forbid(unsafe_code)]
+
+mod outcome;
+
+pub use outcome::{Figure, Outcome};
+
+use interleaf_console::Failure;
+use interleaf_model::format::names::suggestion;
+use regex_lite::Regex;
+use serde::Deserialize;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, iter,
+    path::Path,
+};
+
+/// The schema of recipe files.
+const SCHEMA: &str = "interleaf.recipe/1";
+
+/// The interpreter of a recipe that installs no Python packages.
+pub const SYSTEM_PYTHON: &str = "/usr/bin/python3";
+
+/// A recipe that has been checked: its patterns are regular expressions with a group, its files are
+/// plain names, and its commands have no unknown placeholder.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recipe {
+    schema: String,
+    pub name: String,
+    pub does: String,
+    /// Package names of Debian and Ubuntu.
+    #[serde(default)]
+    pub packages: Vec<String>,
+    /// Requirements of pip, installed in a virtual environment of the recipe.
+    #[serde(default)]
+    pub pip: Vec<String>,
+    /// Requirements of pip that are installed without their dependencies.
+    #[serde(default)]
+    pub pip_alone: Vec<String>,
+    /// Programs and files that the application needs, besides its Python packages.
+    #[serde(default)]
+    pub programs: Vec<String>,
+    /// Variables of the environment, with the placeholders of `command`.
+    #[serde(default)]
+    environment: BTreeMap<String, String>,
+    /// Commands before the application, untimed.
+    #[serde(default)]
+    prepare: Vec<Vec<String>>,
+    /// The command, run in a folder with the files. `{n}` is the problem size, `{threads}` the
+    /// number of threads, `{python}` the interpreter.
+    command: Vec<String>,
+    #[serde(default)]
+    scale: Scale,
+    /// Bytes of an item of the problem.
+    bytes_per_item: f64,
+    /// With the scale `power`, {n} is the number of items raised to this power.
+    #[serde(default = "one")]
+    power: f64,
+    /// The smallest problem that the application accepts.
+    #[serde(default = "one")]
+    least: f64,
+    /// The result is the first group of the last match in the output.
+    result: String,
+    pub result_unit: String,
+    pub better: Better,
+    /// The first group of the last match is the checksum, equal in every run of the same problem.
+    check: String,
+    /// The output of a run that verified its own result has a match.
+    #[serde(default)]
+    verified: Option<String>,
+    /// Other figures of the output.
+    #[serde(default, rename = "figure")]
+    figures: Vec<FigurePattern>,
+    #[serde(default, rename = "file")]
+    pub files: Vec<File>,
+}
+
+/// The way from the footprint to the size of the problem.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scale {
+    /// The number of items, raised to a power.
+    #[default]
+    Power,
+    /// The binary logarithm of the number of items, rounded down.
+    Log2,
+}
+
+/// The direction of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Better {
+    Higher,
+    Lower,
+}
+
+impl Better {
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Higher => "higher",
+            Self::Lower => "lower",
+        }
+    }
+}
+
+/// A further figure that the application prints.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FigurePattern {
+    name: String,
+    pattern: String,
+    unit: String,
+}
+
+/// A file that is written into the folder of a run.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct File {
+    pub name: String,
+    pub text: String,
+}
+
+/// The commands of one run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Commands {
+    pub environment: Vec<(String, String)>,
+    pub prepare: Vec<Vec<String>>,
+    pub command: Vec<String>,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+/// Variables that set the number of threads of the usual libraries.
+const THREAD_VARIABLES: [&str; 4] =
+    ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"];
+
+/// The placeholders of commands and of the environment.
+const PLACEHOLDERS: [&str; 3] = ["{n}", "{threads}", "{python}"];
+
+/// Parses all built-in recipes.
+///
+/// # Errors
+/// The first field that is invalid.
+pub fn built_in() -> Result<Vec<Recipe>, Failure> {
+    interleaf_catalog::recipes().map(|(name, text)| Recipe::parse(&name, text)).collect()
+}
+
+/// Parses the recipes `*.toml` of a folder, in the order of their names.
+///
+/// # Errors
+/// When the folder or a file cannot be read, has no recipe, or a field is invalid; two recipes of
+/// one name.
+pub fn in_folder(folder: &Path) -> Result<Vec<Recipe>, Failure> {
+    let hint = "name a folder with recipe files (*.toml)";
+    let failed = |why: String| Failure::new(format!("{}: {why}", folder.display()), hint);
+    let entries = fs::read_dir(folder).map_err(|why| failed(why.to_string()))?;
+    let paths = entries.map(|entry| entry.map(|entry| entry.path()));
+    let mut paths = paths.collect::<Result<Vec<_>, _>>().map_err(|why| failed(why.to_string()))?;
+    paths.retain(|path| path.extension().is_some_and(|it| it == "toml"));
+    paths.sort();
+    if paths.is_empty() {
+        return Err(failed("it has no recipe".into()));
+    }
+    let recipes: Vec<Recipe> = paths.iter().map(|path| in_file(path)).collect::<Result<_, _>>()?;
+    let mut names = BTreeSet::new();
+    match recipes.iter().find(|recipe| !names.insert(&recipe.name)) {
+        Some(twice) => Err(failed(format!("two recipes have the name \"{}\"", twice.name))),
+        None => Ok(recipes),
+    }
+}
+
+/// Parses the recipe in a file.
+///
+/// # Errors
+/// When the file cannot be read, or its first field that is invalid.
+pub fn in_file(path: &Path) -> Result<Recipe, Failure> {
+    let text = interleaf_catalog::text(path, "name a recipe file, as in workloads/recipes")?;
+    Recipe::parse(&path.display().to_string(), &text)
+}
+
+/// The recipes of a folder, or else the built-in ones.
+///
+/// # Errors
+/// Those of [`in_folder`].
+pub fn all(folder: Option<&Path>) -> Result<Vec<Recipe>, Failure> {
+    folder.map_or_else(built_in, in_folder)
+}
+
+/// Finds the recipe with this name. A name with a slash or with the suffix `.toml` is a file.
+///
+/// # Errors
+/// Those of [`all`]; [`in_file`]'s for a file.
+pub fn find(name: &str, folder: Option<&Path>) -> Result<Option<Recipe>, Failure> {
+    if name.contains('/') || name.ends_with(".toml") {
+        return in_file(Path::new(name)).map(Some);
+    }
+    Ok(all(folder)?.into_iter().find(|recipe| recipe.name == name))
+}
+
+/// The failure for a name that no recipe has.
+pub fn unknown(name: &str, recipes: &[Recipe]) -> Failure {
+    let names: Vec<&str> = recipes.iter().map(|recipe| recipe.name.as_str()).collect();
+    Failure::new(
+        format!("there is no recipe \"{name}\""),
+        format!(
+            "{}write one of {}, or name a recipe file; built-in workloads need nothing",
+            suggestion(name, &names),
+            names.join(", ")
+        ),
+    )
+}
+
+impl Recipe {
+    /// Parses and checks the text of a recipe file.
+    ///
+    /// # Errors
+    /// The file, the line or field, the value and what is allowed.
+    pub fn parse(label: &str, text: &str) -> Result<Self, Failure> {
+        let recipe: Self = toml::from_str(text).map_err(|why| {
+            let line = why.span().map(|span| 1 + text[..span.start].matches('\n').count());
+            let place = line.map_or_else(String::new, |line| format!(":{line}"));
+            let hint = "see docs/recipes.md for the fields of a recipe";
+            Failure::new(format!("{label}{place}: {}", why.message()), hint)
+        })?;
+        match recipe.check_fields() {
+            Ok(()) => Ok(recipe),
+            Err((field, why)) => Err(Failure::new(
+                format!("{label}: {field}: {why}"),
+                "see docs/recipes.md for the fields of a recipe",
+            )),
+        }
+    }
+
+    /// Returns the first field that is invalid, and the reason.
+    fn check_fields(&self) -> Result<(), (String, String)> {
+        let wrong = |field: &str, why: String| Err((field.to_string(), why));
+        if self.schema != SCHEMA {
+            return wrong("schema", format!("\"{}\" is not {SCHEMA}", self.schema));
+        }
+        let is_plain = |text: &str| {
+            let is_good = |it: char| it.is_ascii_alphanumeric() || "-_.".contains(it);
+            !text.is_empty() && !text.starts_with('.') && text.chars().all(is_good)
+        };
+        if !is_plain(&self.name) {
+            let why = "write letters, digits, \"-\", \"_\" and \".\" only";
+            return wrong("name", format!("\"{}\" is not a plain name: {why}", self.name));
+        }
+        for File { name, .. } in &self.files {
+            if !is_plain(name) {
+                return wrong("file.name", format!("\"{name}\" is not a plain file name"));
+            }
+        }
+        let numbers = [
+            ("bytes_per_item", self.bytes_per_item, 1e-3, 1e15),
+            ("power", self.power, 0.01, 10.0),
+            ("least", self.least, 1.0, 1e15),
+        ];
+        for (field, value, least, most) in numbers {
+            if !(least..=most).contains(&value) {
+                return wrong(field, format!("{value} is not between {least} and {most}"));
+            }
+        }
+        let commands = iter::once(("command", &self.command));
+        for (field, words) in commands.chain(self.prepare.iter().map(|words| ("prepare", words))) {
+            if words.is_empty() {
+                return wrong(field, "it is empty: write a program and its arguments".into());
+            }
+        }
+        let words = self.command.iter().chain(self.prepare.iter().flatten());
+        let words = words.chain(self.environment.values());
+        if !words.clone().any(|word| word.contains("{n}")) {
+            return wrong("command", "it has no {n}: the footprint would change nothing".into());
+        }
+        if let Some(word) = words.clone().find(|word| has_unknown_placeholder(word)) {
+            let known = PLACEHOLDERS.join(", ");
+            return wrong("command", format!("\"{word}\" has a placeholder that is none of {known}"));
+        }
+        if self.figures.iter().any(|figure| figure.name.is_empty() || figure.unit.is_empty()) {
+            return wrong("figure", "a figure needs a name and a unit".into());
+        }
+        let groups = [("result", &self.result), ("check", &self.check)].into_iter();
+        for (field, pattern) in
+            groups.chain(self.figures.iter().map(|figure| ("figure.pattern", &figure.pattern)))
+        {
+            let regex = Regex::new(pattern)
+                .map_err(|why| (field.to_string(), format!("'{pattern}': {why}")))?;
+            if regex.captures_len() < 2 {
+                return wrong(field, format!("'{pattern}' has no group (...) for the value"));
+            }
+        }
+        if let Some(pattern) = &self.verified
+            && let Err(why) = Regex::new(pattern)
+        {
+            return wrong("verified", format!("'{pattern}': {why}"));
+        }
+        Ok(())
+    }
+
+    /// True if the recipe installs Python packages.
+    pub fn has_environment(&self) -> bool {
+        !self.pip.is_empty() || !self.pip_alone.is_empty()
+    }
+
+    /// The requirements of pip as lines: the content of the mark of a complete environment.
+    pub fn requirements(&self) -> String {
+        let alone = self.pip_alone.iter().map(|it| format!("{it} # without dependencies\n"));
+        self.pip.iter().map(|it| format!("{it}\n")).chain(alone).collect()
+    }
+
+    /// The size of the problem for a footprint in bytes.
+    ///
+    /// # Errors
+    /// When the footprint is too small for the application.
+    pub fn items(&self, footprint_bytes: u64) -> Result<f64, Failure> {
+        let items = footprint_bytes as f64 / self.bytes_per_item;
+        let size = match self.scale {
+            Scale::Power => items.powf(self.power).round(),
+            Scale::Log2 => (items.log2() + 1e-9).floor(),
+        };
+        if size >= self.least {
+            return Ok(size);
+        }
+        let least = match self.scale {
+            Scale::Power => (self.least - 0.5).powf(self.power.recip()),
+            Scale::Log2 => self.least.exp2(),
+        };
+        let mib = (least * self.bytes_per_item / f64::from(1 << 20)).ceil();
+        Err(Failure::new(
+            format!("{}: the footprint of {footprint_bytes} bytes is too small", self.name),
+            format!("give --footprint {mib:.0}MiB or more"),
+        ))
+    }
+
+    /// The commands of a run with this problem size, number of threads and Python interpreter.
+    pub fn commands(&self, items: f64, threads: u32, python: &str) -> Commands {
+        let fill = |word: &String| {
+            let word = word.replace("{n}", &format!("{items:.0}"));
+            word.replace("{threads}", &threads.to_string()).replace("{python}", python)
+        };
+        let fill_all = |words: &Vec<String>| words.iter().map(fill).collect::<Vec<_>>();
+        let libraries = THREAD_VARIABLES.map(|name| (name.to_string(), threads.to_string()));
+        let own = self.environment.iter().map(|(name, value)| (name.clone(), fill(value)));
+        Commands {
+            environment: libraries.into_iter().chain(own).collect(),
+            prepare: self.prepare.iter().map(fill_all).collect(),
+            command: fill_all(&self.command),
+        }
+    }
+}
+
+/// True if a word has something in braces that looks like a placeholder and is none.
+fn has_unknown_placeholder(word: &str) -> bool {
+    let rest = PLACEHOLDERS.iter().fold(word.to_string(), |rest, known| rest.replace(known, ""));
+    rest.match_indices('{').any(|(at, _)| {
+        let inside = rest[at + 1..].split_once('}').map(|(inside, _)| inside);
+        inside.is_some_and(|it| !it.is_empty() && it.chars().all(|it| it.is_ascii_lowercase()))
+    })
+}
+
+#[cfg(test)]
+mod tests;

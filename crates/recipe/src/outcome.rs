@@ -1,0 +1,71 @@
+//! Results in the output of an application.
+
+use crate::Recipe;
+use interleaf_console::Failure;
+use regex_lite::Regex;
+
+/// The results of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// The result, in the unit of the recipe; finite.
+    pub value: f64,
+    /// Equal in every run of the same problem.
+    pub checksum: String,
+    /// True if the application verified its result; false if it has no such check.
+    pub is_verified: bool,
+    pub figures: Vec<Figure>,
+}
+
+/// A further figure of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    pub name: String,
+    pub value: f64,
+    pub unit: String,
+}
+
+impl Recipe {
+    /// Reads the results in the output of the application.
+    ///
+    /// # Errors
+    /// When the output has no result, no checksum, a figure less, a value that is not a finite
+    /// number, or no mark of a verified result where the recipe has one.
+    pub fn outcome(&self, output: &str) -> Result<Outcome, Failure> {
+        let value = self.number("result", &self.result, output)?;
+        let checksum = self.text("checksum", &self.check, output)?;
+        let figure = |it: &crate::FigurePattern| {
+            let value = self.number(&it.name, &it.pattern, output)?;
+            Ok(Figure { name: it.name.clone(), value, unit: it.unit.clone() })
+        };
+        let figures = self.figures.iter().map(figure).collect::<Result<_, Failure>>()?;
+        if let Some(pattern) = &self.verified
+            && !Regex::new(pattern).is_ok_and(|regex| regex.is_match(output))
+        {
+            return Err(Failure::new(
+                format!("{}: its output does not say that the result is right", self.name),
+                format!("the pattern is '{pattern}'; run it by hand with a smaller --footprint"),
+            ));
+        }
+        Ok(Outcome { value, checksum, is_verified: self.verified.is_some(), figures })
+    }
+
+    fn number(&self, name: &str, pattern: &str, output: &str) -> Result<f64, Failure> {
+        let text = self.text(name, pattern, output)?;
+        text.parse().ok().filter(|value: &f64| value.is_finite()).ok_or_else(|| {
+            let problem = format!("{}: the {name} \"{text}\" is not a number", self.name);
+            Failure::new(problem, format!("the pattern is '{pattern}'"))
+        })
+    }
+
+    /// The first group of the last match.
+    fn text(&self, name: &str, pattern: &str, output: &str) -> Result<String, Failure> {
+        let found = Regex::new(pattern).ok().and_then(|regex| {
+            let last = regex.captures_iter(output).last()?;
+            last.get(1).map(|it| it.as_str().to_string())
+        });
+        found.ok_or_else(|| {
+            let problem = format!("{}: its output has no {name} ({pattern})", self.name);
+            Failure::new(problem, "see whether another version of it prints something else")
+        })
+    }
+}
