@@ -98,7 +98,9 @@ pub fn markdown(document: &CompareDocument) -> String {
 pub fn html(document: &CompareDocument) -> String {
     let verdict = escaped(&verdict(document));
     let (differences, rows) = (differences(document).html(), rows(document).html());
-    format!("<p><b>{verdict}</b></p>\n{rows}<h2>Machines and settings</h2>\n{differences}")
+    format!(
+        "<p class=\"answer\">{verdict}</p>\n{rows}<h2>Machines and settings</h2>\n{differences}"
+    )
 }
 
 /// The document as CSV.

@@ -2,7 +2,7 @@
 //!
 //! Each module renders one document of `interleaf_record`, from the document alone: a record of
 //! another machine, or of years ago, is rendered like a new one. All modules share [`table`],
-//! [`chart`] (terminal), [`svg`] and [`html`] (a page with plotly.js). `interleaf_record` decides
+//! [`chart`] (terminal), [`svg`] and [`html`]. `interleaf_record` decides
 //! which figures a document has; this crate draws them.
 
 #![forbid(unsafe_code)]

@@ -17,7 +17,8 @@ pub fn text(document: &PredictDocument, every_row: bool) -> String {
     let shown: Vec<&PredictRow> =
         document.rows.iter().filter(|row| few || is_shown(document, row)).collect();
     let mut text = format!(
-        "{} on {}, {}\n\n{}\n",
+        "{}\n\n{} on {}, {}\n\n{}\n",
+        verdict(document),
         document.workload,
         document.platform,
         threads(document),
@@ -27,7 +28,6 @@ pub fn text(document: &PredictDocument, every_row: bool) -> String {
         text += &format!("{} ratios were tried; --weights all shows each\n", document.rows.len());
     }
     text += &notes(document);
-    text += &best(document);
     text += &warnings(document);
     text += &format!("{}\n", provenance(document));
     if !document.load_curve.is_empty() {
@@ -46,13 +46,13 @@ pub fn text(document: &PredictDocument, every_row: bool) -> String {
 pub fn markdown(document: &PredictDocument) -> String {
     let all: Vec<&PredictRow> = document.rows.iter().collect();
     let mut text = format!(
-        "# {} on {}\n\n{}\n\n{}\n",
+        "# {} on {}\n\n{}\n\n{}\n\n{}\n",
         document.workload,
         document.platform,
+        verdict(document),
         threads(document),
         table(document, &all).markdown()
     );
-    text += &best(document);
     text += &warnings(document);
     text += &format!("\n{}\n", provenance(document));
     if !document.load_curve.is_empty() {
@@ -184,21 +184,21 @@ fn warnings(document: &PredictDocument) -> String {
     document.warnings.iter().map(|warning| format!("warning: {warning}\n")).collect()
 }
 
-fn best(document: &PredictDocument) -> String {
+/// The best weights and their speed-up, in a line.
+pub fn verdict(document: &PredictDocument) -> String {
+    let first = &document.tiers[0];
     let Some(best) = &document.best else {
-        return "no choice of weights fits\n".into();
+        return "no choice of weights fits".into();
     };
-    let [low, high] = best.speedup_interval;
     let weights = weights_text(&best.weights);
-    let first = Weights::first_tier(document.tiers.len());
-    if best.weights == first.as_slice() {
-        return format!("best: {weights}, all pages on {}\n", document.tiers[0]);
+    if best.weights == Weights::first_tier(document.tiers.len()).as_slice() {
+        return format!("{weights} is best: all pages on {first}");
     }
-    let gain = format!("{:.3} times as fast as all pages on {}", best.speedup, document.tiers[0]);
-    if low < high {
-        format!("best: {weights}, {gain} (90 %: {low:.3} to {high:.3})\n")
-    } else {
-        format!("best: {weights}, {gain}\n")
+    let [low, high] = best.speedup_interval;
+    let gain = format!("{weights} is best: {:.2} times {first} alone", best.speedup);
+    match low < high {
+        true => format!("{gain} (90 %: {low:.2} to {high:.2})"),
+        false => gain,
     }
 }
 
