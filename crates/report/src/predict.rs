@@ -1,6 +1,10 @@
 //! `interleaf.predict/1` as text, Markdown and CSV.
 
-use super::{chart, number, table::Table};
+use super::{
+    chart, number,
+    screen::{Meaning, painted},
+    table::Table,
+};
 use interleaf_model::weights::Weights;
 use interleaf_record::predict::{PredictDocument, PredictRow, weights_text};
 
@@ -18,7 +22,7 @@ pub fn text(document: &PredictDocument, every_row: bool) -> String {
         document.rows.iter().filter(|row| few || is_shown(document, row)).collect();
     let mut text = format!(
         "{}\n\n{} on {}, {}\n\n{}\n",
-        verdict(document),
+        painted(Meaning::Answer, &verdict(document)),
         document.workload,
         document.platform,
         threads(document),
@@ -28,7 +32,9 @@ pub fn text(document: &PredictDocument, every_row: bool) -> String {
         text += &format!("{} ratios were tried; --weights all shows each\n", document.rows.len());
     }
     text += &notes(document);
-    text += &warnings(document);
+    for warning in warnings(document).lines() {
+        text += &format!("{}\n", painted(Meaning::Doubtful, warning));
+    }
     text += &format!("{}\n", provenance(document));
     if !document.load_curve.is_empty() {
         text += &format!(
@@ -36,9 +42,9 @@ pub fn text(document: &PredictDocument, every_row: bool) -> String {
             load_table(document).text()
         );
     }
-    for figure in document.figures() {
-        text += &format!("\n{}", chart::text(&figure));
-    }
+    let charts = document.figures();
+    let charts = charts.iter().map(chart::text).filter(|chart| !chart.is_empty());
+    text += &charts.map(|chart| format!("\n{chart}")).collect::<String>();
     text
 }
 

@@ -1,6 +1,6 @@
 //! Axes of a picture: the range of their values, and the values that are labelled.
 
-use crate::number;
+use crate::short_number;
 
 /// An axis: positions from `from` to `to`, drawn from coordinate `start` to `end`. On a logarithmic
 /// axis the positions are powers of ten.
@@ -65,7 +65,7 @@ impl Axis {
             return ticks;
         }
         let value = |position: f64| if self.is_log { libm::pow(10.0, position) } else { position };
-        let end = |position: f64| Tick { position, label: number(value(position)) };
+        let end = |position: f64| Tick { position, label: short_number(value(position)) };
         vec![end(self.from), end(self.to)]
     }
 
@@ -87,7 +87,7 @@ impl Axis {
             let is_plain = position.abs() < 1e6 && decimals < 5;
             // Adding 0 turns -0 into 0.
             let plain = format!("{:.decimals$}", position + 0.0);
-            Tick { position, label: if is_plain { plain } else { number(position) } }
+            Tick { position, label: if is_plain { plain } else { short_number(position) } }
         };
         (0..=(last - first).max(0.0) as usize).map(tick).collect()
     }
