@@ -44,7 +44,10 @@ pub fn contents(document: &Document) -> (String, String) {
         }
         Document::Dimm(document) => {
             let figures = drawn(&document.figures(), "");
-            (dimm::title(document), format!("{figures}{}", dimm::html_tables(document)))
+            let answer = escaped(&dimm::verdict(document));
+            let tables = dimm::html_tables(document);
+            let body = format!("<p class=\"answer\">{answer}</p>\n{figures}{tables}");
+            (dimm::title(document), body)
         }
         Document::Card(document) => {
             let verdict = escaped(&card::verdict(document));
@@ -75,8 +78,9 @@ pub fn contents(document: &Document) -> (String, String) {
         Document::Reproduce(document) => {
             let studies = document.studies.iter().map(|study| {
                 format!(
-                    "<h2>{}</h2>\n<p class=\"source\">{}</p>\n{}{}",
+                    "<h2>{}</h2>\n<p class=\"answer\">{}</p>\n<p class=\"source\">{}</p>\n{}{}",
                     escaped(&study.title),
+                    escaped(&reproduce::verdict(study)),
                     escaped(&study.source),
                     drawn(&study.figures, &study.name),
                     reproduce::html_tables(study),
