@@ -5,8 +5,10 @@ mod bench;
 mod bench_compare;
 mod card;
 mod extend;
+mod help;
 mod measure;
 mod measure_app;
+mod nearest;
 mod report;
 mod run;
 mod simulate;
@@ -31,7 +33,9 @@ pub(crate) use simulate::{DimmArgs, PatternChoice, Simulate};
 pub(crate) use tune::TuneArgs;
 
 use crate::comparison::pattern::STUDY_WORKLOADS;
-use clap::{ArgGroup, Args, CommandFactory, Parser, Subcommand, error::ErrorKind};
+use clap::{
+    ArgGroup, Args, CommandFactory, FromArgMatches as _, Parser, Subcommand, error::ErrorKind,
+};
 use interleaf_console::{Failure, support::OutputOptions};
 use interleaf_job::option::{
     LoadChoice, WeightsChoice, curve_error, load, mix, noise, quantity, rate, seed, size, threads,
@@ -47,28 +51,30 @@ use std::{ffi::OsString, path::PathBuf, sync::LazyLock};
 
 const VERBS: &str = "\
 Look:
-  show       the memory of this machine, or the tiers of a platform and where their figures are from
-  doctor     features of this machine, a remedy for each missing one, and other page movers
-  measure    latency and bandwidth of this machine's memory, idle and loaded, by node, mix, weights
+  show       memory of this machine, or tiers of a platform with their sources
+  doctor     features of this machine, and a remedy for each missing one
+  measure    latency and bandwidth of memory, idle and loaded, by node and mix
 
 Decide:
-  predict    bandwidth, latency and runtime at each choice of weights, and the best
-  tune       the best static weights for a command on this machine, in a few runs of it
-  compare    two records side by side: the differences, and which of them exceed noise
+  predict    bandwidth, latency, runtime at each choice of weights; the best
+  tune       the best static weights for a command, in a few runs of it
+  compare    two records: their differences, and which of them exceed noise
 
 Act:
-  run        a command under a placement of its pages, or the pages of a program that runs already
+  run        a command, or a program that runs already, under a placement
   balance    pages all the time: observes, decides, moves them
-  extend     a command that needs more memory than the machine has: DRAM is a cache over a drive
+  extend     a command that needs more memory than DRAM: a drive extends it
 
 Try and prove:
-  simulate   a policy on a machine, memory modules or NVRAM cards, without the hardware
+  simulate   policies, memory modules or NVRAM cards, without the hardware
   bench      workloads of any footprint whose results are checked
   reproduce  a published study: its figure, ours, the error
-  report     a recorded document as one HTML page, as Markdown, as CSV or as a picture
+  report     a record as a page, as Markdown, as CSV or as a picture
 
-Sizes, bandwidths and times take units (64MiB, 150GB/s, 600s). With --json stdout holds the
-document and nothing else. Exit status: 0 done, 1 the answer is no, 2 error.";
+`interleaf help VERB` or `interleaf VERB --help` has examples and all options,
+`interleaf VERB -h` is short. Sizes, bandwidths and times take units (64MiB,
+150GB/s, 600s). With --json stdout holds the document and nothing else.
+Exit status: 0 done, 1 the answer is no, 2 error.";
 
 /// The version, with the commit if the build has one in `INTERLEAF_COMMIT`: `0.1.0 (1a2b3c4)`.
 static VERSION: LazyLock<String> = LazyLock::new(|| match option_env!("INTERLEAF_COMMIT") {
@@ -323,32 +329,36 @@ fn study_name() -> clap::builder::PossibleValuesParser {
 
 /// The definition of the command line.
 pub(crate) fn command() -> clap::Command {
-    Cli::command()
+    help::refilled(Cli::command())
 }
 
 /// The command line in `arguments`.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, Failure> {
-    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let arguments = help::help_verb(arguments.into_iter().collect());
     let verb = verb_of(&arguments);
-    Cli::try_parse_from(arguments).map_err(|error| match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            Failure::Shown(error.render().to_string())
+    let matches = command().try_get_matches_from(arguments);
+    matches.and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|error| {
+        match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+                Failure::Shown(error.render().to_string())
+            }
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                let problem =
+                    format!("{verb} does not say what to {}", verb.replace("interleaf ", ""));
+                let label = match verb.ends_with("measure") {
+                    true => format!("{verb} app -- COMMAND"),
+                    false => format!("{verb} machine, {verb} dimm or {verb} card"),
+                };
+                Failure::new(problem, format!("write {label}; `{verb} --help` tells more"))
+            }
+            _ => refused(&error, &verb),
         }
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let problem = format!("{verb} does not say what to {}", verb.replace("interleaf ", ""));
-            let label = match verb.ends_with("measure") {
-                true => format!("{verb} app -- COMMAND"),
-                false => format!("{verb} machine, {verb} dimm or {verb} card"),
-            };
-            Failure::new(problem, format!("write {label}; `{verb} --help` tells more"))
-        }
-        _ => refused(&error, &verb),
     })
 }
 
 /// The command with the verb at the start of `arguments`, and its subcommand if one is named.
 fn verb_of(arguments: &[OsString]) -> String {
-    let mut command = Cli::command();
+    let mut command = command();
     let mut words = vec!["interleaf".to_string()];
     for argument in arguments.iter().skip(1).map(|argument| argument.to_string_lossy()) {
         let Some(known) = command.find_subcommand(argument.as_ref()) else { break };
@@ -382,7 +392,9 @@ fn refused(error: &clap::Error, verb: &str) -> Failure {
         .map(str::trim)
         .filter(|line| !line.is_empty())
         .partition(|line| !line.starts_with("tip:") && !line.starts_with("[possible values"));
-    let mut hints: Vec<String> = tips.iter().map(|tip| hint(tip)).collect();
+    let own = nearest::nearest(error, verb);
+    let tips = tips.iter().filter(|tip| own.is_none() || !nearest::is_about_names(tip));
+    let mut hints: Vec<String> = tips.map(|tip| hint(tip)).chain(own).collect();
     // Parsers of this crate write `PROBLEM: write HINT`.
     let mut problem = problem.join(" ");
     if error.kind() == ErrorKind::ValueValidation

@@ -11,6 +11,7 @@ mod comparison;
 mod verb;
 
 use interleaf_console::output;
+use interleaf_report::screen::{self, Screen};
 use std::{ffi::OsString, process::ExitCode};
 
 /// The definition of the command line, from which manual pages and completions are made.
@@ -20,6 +21,12 @@ pub fn command() -> clap::Command {
 
 /// Runs the command line `arguments`, whose first element is the name of the program.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let variable = |name: &str| std::env::var(name).ok();
+    screen::set(Screen {
+        width: output::terminal_width(),
+        has_colour: output::has_colour(variable),
+        has_unicode: output::has_unicode(variable),
+    });
     let done = args::parse(arguments).and_then(verb::run);
     match done {
         Ok(status) => status,

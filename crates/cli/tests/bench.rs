@@ -161,7 +161,7 @@ fn a_comparison_is_a_document_that_can_be_rendered() {
     // A footprint within the budget needs no transfer.
     assert_eq!(document["ceilings"][0]["least_read_bytes"], 0);
     for (format, has) in [
-        ("html", "Plotly.newPlot"),
+        ("html", "<figure id="),
         ("markdown", "| stream"),
         ("csv", "pattern,ratio"),
         ("svg", "<svg"),

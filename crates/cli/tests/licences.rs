@@ -24,8 +24,7 @@ const NOTICES: [&str; 6] = ["license", "licence", "copying", "copyright", "notic
 const HEAD: &str = "\
 Notices of the crates that are linked into interleaf, libinterleaf_preload.so and
 libinterleaf_memory. Their licences ask that these texts go with the binaries. The Rust standard
-library, which is linked in too, is under MIT or Apache-2.0; pages of `interleaf report` contain
-plotly.js, Copyright Plotly, Inc., under MIT.
+library, which is linked in too, is under MIT or Apache-2.0.
 ";
 
 fn root() -> PathBuf {

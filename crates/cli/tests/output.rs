@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "terminal/screen.rs"]
+mod screen;
+
+use screen::Screen;
 use std::{
     fs,
     io::{self, Write as _},
@@ -149,4 +153,62 @@ fn a_mounted_file_is_overwritten() {
     );
     let Some(output) = on_a_small_disk(&script) else { return };
     assert_eq!(String::from_utf8_lossy(&output.stdout), "old\n{", "{}", stderr(&output));
+}
+
+/// Characters of a line without colours and carriage return, which the terminal adds.
+fn columns(line: &str) -> usize {
+    let parts: Vec<&str> = line.trim_end_matches('\r').split("\u{1b}[").collect();
+    let colours = parts[1..].iter().map(|part| part.split_once('m').unwrap().1.chars().count());
+    parts[0].chars().count() + colours.sum::<usize>()
+}
+
+#[test]
+fn texts_fit_the_terminal() {
+    let drawn = |columns: u16, variables: &[(&str, &str)]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
+        command.args(["predict", "--platform", "xeon6-cz122", "--workload", "hpcg"]);
+        command.env_remove("NO_COLOR").env("TERM", "xterm").env("LC_ALL", "C.UTF-8");
+        command.envs(variables.iter().copied());
+        Screen::of_width(columns).all_of(&mut command)
+    };
+    let braille = |text: &str| text.chars().any(|c| ('\u{2801}'..='\u{28ff}').contains(&c));
+    let header = |text: &str| text.lines().find(|line| line.contains("weights")).unwrap().len();
+    let wide = drawn(160, &[]);
+    assert!(
+        wide.starts_with("\u{1b}[1m") && wide.contains(" is best: ") && braille(&wide),
+        "{wide}"
+    );
+    for width in [160_u16, 80, 50] {
+        let text = drawn(width, &[]);
+        let fits = |line: &str| columns(line) <= usize::from(width) || !line.starts_with(' ');
+        assert!(text.lines().all(fits), "{width}:\n{text}");
+    }
+    let narrow = drawn(50, &[]);
+    assert!(
+        narrow.contains("not shown at this width: ") && !wide.contains("not shown"),
+        "{narrow}"
+    );
+    assert!(header(&narrow) < header(&wide), "{narrow}");
+    for variable in [("NO_COLOR", "1"), ("TERM", "dumb")] {
+        let text = drawn(80, &[variable]);
+        assert!(!text.contains('\u{1b}') && braille(&text), "{text}");
+    }
+    let ascii = drawn(80, &[("LC_ALL", "C")]);
+    assert!(!braille(&ascii) && ascii.contains("***"), "{ascii}");
+}
+
+#[test]
+fn help_names_a_verb_in_either_order() {
+    let help = |words: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_interleaf")).args(words).output().unwrap();
+        assert!(output.status.success(), "{words:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(help(&["help", "simulate", "card"]), help(&["simulate", "card", "--help"]));
+    assert_eq!(help(&["help"]), help(&["--help"]));
+    let (short, long) = (help(&["predict", "-h"]), help(&["help", "predict"]));
+    assert!(long.contains("Examples:") && !short.contains("Examples:"), "{short}");
+    let first = help(&["-h"]);
+    let verbs = first.split("--root").next().unwrap();
+    assert!(verbs.lines().all(|line| line.chars().count() < 80), "{verbs}");
 }

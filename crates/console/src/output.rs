@@ -5,7 +5,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use interleaf_linux::replace::{self, Durability, Existing};
 use std::{
     fs::{self, File},
-    io::{self, ErrorKind, Write},
+    io::{self, ErrorKind, IsTerminal as _, Write},
     path::Path,
     process::ExitCode,
 };
@@ -18,6 +18,33 @@ pub fn data(text: &str) -> Result<(), Failure> {
         ErrorKind::BrokenPipe => Failure::BrokenPipe,
         _ => Failure::new(format!("stdout: {why}"), "write to a file with -o FILE instead"),
     })
+}
+
+/// The width of the terminal that stdout is, in characters; `None` for a pipe or a file.
+pub fn terminal_width() -> Option<usize> {
+    const UNKNOWN: usize = 80;
+    if !io::stdout().is_terminal() {
+        return None;
+    }
+    let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout());
+    let columns = size.ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
+    Some(columns.unwrap_or(UNKNOWN))
+}
+
+/// True if texts may have colours: on a terminal, unless `NO_COLOR` is set or `TERM` is `dumb`.
+pub fn has_colour(variable: impl Fn(&str) -> Option<String>) -> bool {
+    let is_off = variable("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let term = variable("TERM").unwrap_or_default();
+    terminal_width().is_some() && !is_off && term != "dumb" && !term.is_empty()
+}
+
+/// True if the locale has UTF-8. The first of these variables that is set and not empty decides
+/// (POSIX, 8.2).
+pub fn has_unicode(variable: impl Fn(&str) -> Option<String>) -> bool {
+    let names = ["LC_ALL", "LC_CTYPE", "LANG"];
+    let locale = names.iter().filter_map(|name| variable(name)).find(|value| !value.is_empty());
+    let locale = locale.unwrap_or_default().to_ascii_lowercase();
+    locale.ends_with("utf-8") || locale.ends_with("utf8")
 }
 
 /// Lines on stdout for a service that continues when a line cannot be written.
@@ -169,5 +196,23 @@ fn bar(length: u64, label: &str, template: &str) -> ProgressBar {
     match ProgressStyle::with_template(template) {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_locale_decides_about_characters() {
+        let with = |all: &str, lang: &str| {
+            has_unicode(|name| match name {
+                "LC_ALL" => Some(all.to_string()),
+                "LANG" => Some(lang.to_string()),
+                _ => None,
+            })
+        };
+        assert!(with("", "en_US.UTF-8") && with("C.utf8", "C"));
+        assert!(!with("C", "en_US.UTF-8") && !with("", "") && !with("POSIX", ""));
     }
 }

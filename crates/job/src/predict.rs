@@ -73,8 +73,23 @@ impl PredictJob<'_> {
                 }
                 _ => vec![],
             };
-            Ok(PredictDocument::new(self.platform, self.subject(), &at.prediction(rows), &sweep))
+            let prediction = at.prediction(rows);
+            let mut document =
+                PredictDocument::new(self.platform, self.subject(), &prediction, &sweep);
+            document.warnings.extend(self.too_many_threads());
+            Ok(document)
         })
+    }
+
+    /// A warning if the user asks for more threads than the platform has cores.
+    fn too_many_threads(&self) -> Option<String> {
+        let cores = self.platform.cpu.cores;
+        let threads = self.threads.filter(|threads| *threads > cores)?;
+        Some(format!(
+            "{threads} threads are more than the {cores} cores of {}: each is predicted as if it \
+             had a core of its own",
+            self.platform.name
+        ))
     }
 
     /// Predicts each of `weights` with full precision, and maps each row by `map`, in their order.

@@ -1,7 +1,9 @@
 //! A comparison of two measurements (`interleaf.compare/1`) as text, Markdown, HTML and CSV.
 
 use super::{
-    number, signed_percent,
+    number,
+    screen::{Meaning, painted},
+    signed_percent,
     table::{Table, escaped},
 };
 use interleaf_record::compare::{CompareDocument, Verdict};
@@ -9,8 +11,11 @@ use interleaf_record::compare::{CompareDocument, Verdict};
 /// The document as text for a terminal.
 pub fn text(document: &CompareDocument) -> String {
     let (first, second) = (&document.first, &document.second);
-    let mut text =
-        format!("A: {} ({})\nB: {} ({})\n", first.name, first.quality, second.name, second.quality);
+    let mut text = painted(Meaning::Answer, &verdict(document)) + "\n\n";
+    text += &format!(
+        "A: {} ({})\nB: {} ({})\n",
+        first.name, first.quality, second.name, second.quality
+    );
     let differences = differences(document);
     text += &match document.differences.is_empty() {
         true => "\nthe machines and settings are alike\n".to_string(),
@@ -24,7 +29,7 @@ pub fn text(document: &CompareDocument) -> String {
             text += &format!("\nonly in {which}: {}\n", only.join("; "));
         }
     }
-    format!("{text}\n{}\n", verdict(document))
+    text
 }
 
 fn differences(document: &CompareDocument) -> Table {
@@ -98,7 +103,9 @@ pub fn markdown(document: &CompareDocument) -> String {
 pub fn html(document: &CompareDocument) -> String {
     let verdict = escaped(&verdict(document));
     let (differences, rows) = (differences(document).html(), rows(document).html());
-    format!("<p><b>{verdict}</b></p>\n{rows}<h2>Machines and settings</h2>\n{differences}")
+    format!(
+        "<p class=\"answer\">{verdict}</p>\n{rows}<h2>Machines and settings</h2>\n{differences}"
+    )
 }
 
 /// The document as CSV.

@@ -4,13 +4,15 @@ use super::{
     chart,
     curve_file::CurveFile,
     number,
+    screen::{Meaning, painted},
     table::{Table, escaped},
 };
 use interleaf_record::dimm::DimmDocument;
 
 /// The document as text for a terminal.
 pub fn text(document: &DimmDocument) -> String {
-    let mut text = format!("{}\n\n{}", setting(document), table(document).text());
+    let answer = painted(Meaning::Answer, &verdict(document));
+    let mut text = format!("{answer}\n\n{}\n\n{}", setting(document), table(document).text());
     text += &remarks(document).iter().map(|remark| format!("{remark}\n")).collect::<String>();
     if document.points.iter().any(|point| point.offered_gbps.is_some()) {
         let charts = document.figures();
@@ -47,6 +49,23 @@ pub fn html_tables(document: &DimmDocument) -> String {
     format!("<p class=\"source\">{}</p>\n{table}{remarks}", escaped(&setting(document)))
 }
 
+/// The highest bandwidth and its latency, in a line.
+pub fn verdict(document: &DimmDocument) -> String {
+    let points = document.points.iter();
+    let most = points.max_by(|a, b| a.bandwidth_gbps.total_cmp(&b.bandwidth_gbps));
+    most.map_or("no point was simulated".into(), |point| {
+        format!(
+            "{} x {} carry {} GB/s of {}, {:.0} % of their peak, at {} ns",
+            document.channels,
+            document.device,
+            number(point.bandwidth_gbps),
+            point.mix,
+            100.0 * point.bus_utilisation,
+            number(point.latency_ns.mean),
+        )
+    })
+}
+
 /// The simulated modules and load.
 fn setting(document: &DimmDocument) -> String {
     format!(
@@ -65,10 +84,12 @@ fn setting(document: &DimmDocument) -> String {
 }
 
 fn table(document: &DimmDocument) -> Table {
-    let mut table = Table::new(&[
+    let columns = [
         "mix", "offered", "GB/s", "of peak", "mean ns", "p50", "p80", "p99", "p99.9", "max",
         "row hits", "W", "pJ/bit", "GB/s/W",
-    ]);
+    ];
+    let minor = ["GB/s/W", "p80", "p99.9", "row hits", "max", "pJ/bit", "p50", "of peak", "W"];
+    let mut table = Table::new(&columns).with_minor(&minor);
     let percent = |part: f64| format!("{:.1} %", 100.0 * part);
     let optional = |value: Option<f64>, none: &str| value.map_or(none.to_string(), number);
     for point in &document.points {

@@ -2,7 +2,7 @@
 //!
 //! Each module renders one document of `interleaf_record`, from the document alone: a record of
 //! another machine, or of years ago, is rendered like a new one. All modules share [`table`],
-//! [`chart`] (terminal), [`svg`] and [`html`] (a page with plotly.js). `interleaf_record` decides
+//! [`chart`] and [`screen`] (terminal), [`svg`] and [`html`]. `interleaf_record` decides
 //! which figures a document has; this crate draws them.
 
 #![forbid(unsafe_code)]
@@ -25,6 +25,7 @@ pub mod predict;
 pub mod profile;
 pub mod reproduce;
 pub mod run;
+pub mod screen;
 pub mod show;
 pub mod simulate;
 pub mod svg;
@@ -41,7 +42,8 @@ pub fn colour(group: usize) -> &'static str {
     PALETTE[group % PALETTE.len()]
 }
 
-/// `value` with three or four significant digits.
+/// `value` with three or four significant digits, as people write it: with an exponent below 10^-4
+/// only.
 pub fn number(value: f64) -> String {
     let size = value.abs();
     let decimals = match size {
@@ -49,9 +51,21 @@ pub fn number(value: f64) -> String {
         _ if size >= 100.0 => 1,
         _ if size >= 10.0 => 2,
         _ if size >= 0.1 => 3,
-        _ => return format!("{value:.3e}"),
+        _ if size >= 1e-2 => 4,
+        _ if size >= 1e-3 => 5,
+        _ if size >= 1e-4 => 6,
+        _ => return format!("{value:.2e}"),
     };
     format!("{value:.decimals$}")
+}
+
+/// As [`number`], without zeros at the end: for labels of axes.
+pub fn short_number(value: f64) -> String {
+    let text = number(value);
+    match text.contains('.') && !text.contains('e') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_string(),
+        false => text,
+    }
 }
 
 /// A fraction as percent with one decimal and a sign.
@@ -59,4 +73,27 @@ pub fn signed_percent(part: f64) -> String {
     // Adding 0 turns -0 into 0, so that a value rounded to zero is not shown as "-0.0".
     let tenths = (1000.0 * part).round() + 0.0;
     format!("{:+.1} %", tenths / 10.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_people_write_them() {
+        for (value, text, short) in [
+            (0.0, "0", "0"),
+            (0.03, "0.0300", "0.03"),
+            (0.00451, "0.00451", "0.00451"),
+            (0.0001, "0.000100", "0.0001"),
+            (0.000_012_34, "1.23e-5", "1.23e-5"),
+            (0.5, "0.500", "0.5"),
+            (16.0, "16.00", "16"),
+            (256.04, "256.0", "256"),
+            (-1234.5, "-1234", "-1234"),
+            (1000.0, "1000", "1000"),
+        ] {
+            assert_eq!((number(value).as_str(), short_number(value).as_str()), (text, short));
+        }
+    }
 }

@@ -1,6 +1,12 @@
 //! A machine (`interleaf show`) and its capabilities (`interleaf doctor`) as text.
 
-use super::{number, table::Table};
+mod verdict;
+
+use super::{
+    number,
+    screen::{self, Meaning, painted},
+    table::Table,
+};
 use interleaf_model::units::Bytes;
 use interleaf_record::machine::{CapabilityStatus, DoctorDocument, MachineDocument};
 
@@ -76,20 +82,46 @@ fn nodes(document: &MachineDocument) -> String {
     table.text()
 }
 
+/// The column behind the names of capabilities.
+const NAME_END: usize = 36;
+
+/// The text in lines that end before `width`, from the second on behind `indent` blanks.
+fn indented(text: &str, indent: usize, width: Option<usize>) -> String {
+    let Some(width) = width else { return text.to_string() };
+    let room = width.saturating_sub(indent).max(20);
+    let (mut lines, mut length) = (String::new(), 0);
+    for word in text.split(' ') {
+        let more = word.chars().count();
+        if length > 0 && length + 1 + more > room {
+            lines += &format!("\n{:indent$}", "");
+            length = 0;
+        } else if length > 0 {
+            lines.push(' ');
+            length += 1;
+        }
+        lines += word;
+        length += more;
+    }
+    lines
+}
+
 /// The capabilities of a machine as text for a terminal.
 pub fn doctor(document: &DoctorDocument) -> String {
-    let mut text = String::new();
+    let width = screen::current().width;
+    let mut text = painted(Meaning::Answer, &verdict::summary(document)) + "\n\n";
     for capability in &document.capabilities {
-        let mark = match capability.status {
-            CapabilityStatus::Present => "yes",
-            CapabilityStatus::Missing => "no",
-            CapabilityStatus::Unknown => "?",
-            CapabilityStatus::Rival => "CONFLICT",
+        let (mark, meaning) = match capability.status {
+            CapabilityStatus::Present => ("yes", Meaning::Good),
+            CapabilityStatus::Missing => ("no", Meaning::Bad),
+            CapabilityStatus::Unknown => ("?", Meaning::Doubtful),
+            CapabilityStatus::Rival => ("CONFLICT", Meaning::Bad),
         };
-        text += &format!("{mark:<10}{:<26}{}\n", capability.name, capability.what);
+        let mark = painted(meaning, &format!("{mark:<10}"));
+        let what = indented(&capability.what, NAME_END, width);
+        text += &format!("{mark}{:<26}{what}\n", capability.name);
         if let Some(hint) = &capability.remedy {
-            text += &format!("{:36}{hint}\n", "");
+            text += &format!("{:NAME_END$}{}\n", "", indented(hint, NAME_END, width));
         }
     }
-    text
+    format!("{text}\n{}", verdict::text(document))
 }

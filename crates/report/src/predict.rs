@@ -1,6 +1,10 @@
 //! `interleaf.predict/1` as text, Markdown and CSV.
 
-use super::{chart, number, table::Table};
+use super::{
+    chart, number,
+    screen::{Meaning, painted},
+    table::Table,
+};
 use interleaf_model::weights::Weights;
 use interleaf_record::predict::{PredictDocument, PredictRow, weights_text};
 
@@ -17,7 +21,8 @@ pub fn text(document: &PredictDocument, every_row: bool) -> String {
     let shown: Vec<&PredictRow> =
         document.rows.iter().filter(|row| few || is_shown(document, row)).collect();
     let mut text = format!(
-        "{} on {}, {}\n\n{}\n",
+        "{}\n\n{} on {}, {}\n\n{}\n",
+        painted(Meaning::Answer, &verdict(document)),
         document.workload,
         document.platform,
         threads(document),
@@ -27,8 +32,9 @@ pub fn text(document: &PredictDocument, every_row: bool) -> String {
         text += &format!("{} ratios were tried; --weights all shows each\n", document.rows.len());
     }
     text += &notes(document);
-    text += &best(document);
-    text += &warnings(document);
+    for warning in warnings(document).lines() {
+        text += &format!("{}\n", painted(Meaning::Doubtful, warning));
+    }
     text += &format!("{}\n", provenance(document));
     if !document.load_curve.is_empty() {
         text += &format!(
@@ -36,9 +42,9 @@ pub fn text(document: &PredictDocument, every_row: bool) -> String {
             load_table(document).text()
         );
     }
-    for figure in document.figures() {
-        text += &format!("\n{}", chart::text(&figure));
-    }
+    let charts = document.figures();
+    let charts = charts.iter().map(chart::text).filter(|chart| !chart.is_empty());
+    text += &charts.map(|chart| format!("\n{chart}")).collect::<String>();
     text
 }
 
@@ -46,13 +52,13 @@ pub fn text(document: &PredictDocument, every_row: bool) -> String {
 pub fn markdown(document: &PredictDocument) -> String {
     let all: Vec<&PredictRow> = document.rows.iter().collect();
     let mut text = format!(
-        "# {} on {}\n\n{}\n\n{}\n",
+        "# {} on {}\n\n{}\n\n{}\n\n{}\n",
         document.workload,
         document.platform,
+        verdict(document),
         threads(document),
         table(document, &all).markdown()
     );
-    text += &best(document);
     text += &warnings(document);
     text += &format!("\n{}\n", provenance(document));
     if !document.load_curve.is_empty() {
@@ -184,21 +190,21 @@ fn warnings(document: &PredictDocument) -> String {
     document.warnings.iter().map(|warning| format!("warning: {warning}\n")).collect()
 }
 
-fn best(document: &PredictDocument) -> String {
+/// The best weights and their speed-up, in a line.
+pub fn verdict(document: &PredictDocument) -> String {
+    let first = &document.tiers[0];
     let Some(best) = &document.best else {
-        return "no choice of weights fits\n".into();
+        return "no choice of weights fits".into();
     };
-    let [low, high] = best.speedup_interval;
     let weights = weights_text(&best.weights);
-    let first = Weights::first_tier(document.tiers.len());
-    if best.weights == first.as_slice() {
-        return format!("best: {weights}, all pages on {}\n", document.tiers[0]);
+    if best.weights == Weights::first_tier(document.tiers.len()).as_slice() {
+        return format!("{weights} is best: all pages on {first}");
     }
-    let gain = format!("{:.3} times as fast as all pages on {}", best.speedup, document.tiers[0]);
-    if low < high {
-        format!("best: {weights}, {gain} (90 %: {low:.3} to {high:.3})\n")
-    } else {
-        format!("best: {weights}, {gain}\n")
+    let [low, high] = best.speedup_interval;
+    let gain = format!("{weights} is best: {:.2} times {first} alone", best.speedup);
+    match low < high {
+        true => format!("{gain} (90 %: {low:.2} to {high:.2})"),
+        false => gain,
     }
 }
 

@@ -72,8 +72,7 @@ pub fn csv(document: &ReproduceDocument) -> String {
 
 /// A study as HTML, without its figures.
 pub fn html_tables(study: &StudyDocument) -> String {
-    let mut html = format!("<p><b>{}</b></p>\n", super::table::escaped(&verdict(study)));
-    html += &summary(study).html();
+    let mut html = summary(study).html();
     let items = lines(study);
     let items = items.iter().map(|line| format!("<li>{}</li>\n", super::table::escaped(line)));
     html += &format!("<ul>\n{}</ul>\n", items.collect::<String>());
@@ -142,7 +141,8 @@ fn summary(study: &StudyDocument) -> Table {
     table
 }
 
-fn verdict(study: &StudyDocument) -> String {
+/// The errors of the study, in a line.
+pub fn verdict(study: &StudyDocument) -> String {
     let printed = study.rows.iter().filter(|row| row.published != Published::NotPrinted);
     let predicted = printed.clone().filter(|row| !row.used_for_fit).count();
     format!(

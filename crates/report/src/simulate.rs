@@ -1,6 +1,11 @@
 //! `interleaf.simulate.machine/1` as text, Markdown, HTML and CSV.
 
-use super::{chart, number, signed_percent, table::Table};
+use super::{
+    chart, number,
+    screen::{Meaning, painted},
+    short_number, signed_percent,
+    table::Table,
+};
 use interleaf_model::units::Bytes;
 use interleaf_record::{
     figure::{Figure, SeriesKind},
@@ -18,15 +23,19 @@ pub fn title(document: &SimulateDocument) -> String {
 
 /// The document as text for a terminal.
 pub fn text(document: &SimulateDocument) -> String {
-    let mut text = format!("{}\n{}\n", title(document), setting(document));
+    let mut text = painted(Meaning::Answer, &verdict(document)) + "\n";
+    text += &format!("\n{}\n{}\n", title(document), setting(document));
     text += &format!("\n{}", periods(document, false).text());
     let (search, until_s) = search(document);
-    text += &format!("\nthe first {} s: {}", number(until_s), chart::text(&search));
+    let chart = chart::text(&search);
+    if !chart.is_empty() {
+        text += &format!("\nthe first {} s: {chart}", short_number(until_s));
+    }
     text += &format!("\n{}", workloads(document).text());
     if !document.comparison.is_empty() {
         text += &format!("\n{}", comparison(document).text());
     }
-    text += &format!("\n{}\n", verdict(document));
+    text += "\n";
     text + &lines(document).iter().map(|line| format!("{line}\n")).collect::<String>()
 }
 
@@ -209,16 +218,9 @@ fn ended(workload: &WorkloadDocument) -> String {
 
 /// All policies and workloads, by workload and then by decreasing speed-up.
 fn comparison(document: &SimulateDocument) -> Table {
-    let mut table = Table::new(&[
-        "policy",
-        "workload",
-        "s",
-        "speed-up",
-        "slowdown",
-        "settled s",
-        "weights",
-        "moved GB",
-    ]);
+    let columns =
+        ["policy", "workload", "s", "speed-up", "slowdown", "settled s", "weights", "moved GB"];
+    let mut table = Table::new(&columns).with_minor(&["moved GB", "settled s", "s"]);
     let own = document.periods.last().map(|period| period.target_weights.as_slice());
     type Row<'a> = (&'a str, &'a WorkloadDocument, Option<f64>, &'a [u16], u64);
     let mut rows: Vec<Row<'_>> = document
@@ -294,11 +296,31 @@ pub fn verdict(document: &SimulateDocument) -> String {
         })
         .collect();
     format!(
-        "{} {settled}: {}; {:.1} GB moved",
+        "{}{} {settled}: {}; {:.1} GB moved",
+        best_policy(document),
         document.policy,
         gains.join("; "),
         document.migrated_bytes_total as f64 * 1e-9
     )
+}
+
+/// The best of the compared policies, by the geometric mean of the speed-ups of the workloads; empty
+/// without a comparison.
+fn best_policy(document: &SimulateDocument) -> String {
+    let mean = |workloads: &[WorkloadDocument]| {
+        let speedups: Option<Vec<f64>> = workloads.iter().map(|it| it.speedup).collect();
+        let logs = speedups?.into_iter().map(libm::log).sum::<f64>();
+        Some(libm::exp(logs / workloads.len().max(1) as f64))
+    };
+    let own = (&document.policy, mean(&document.workloads));
+    let others = document.comparison.iter().map(|other| (&other.policy, mean(&other.workloads)));
+    let rated: Vec<(&String, f64)> =
+        others.chain([own]).filter_map(|(policy, mean)| Some((policy, mean?))).collect();
+    let best = rated.iter().max_by(|a, b| a.1.total_cmp(&b.1));
+    let Some((policy, speedup)) = best.filter(|_| rated.len() > 1) else { return String::new() };
+    let first = document.tiers.first().map_or("", String::as_str);
+    let count = rated.len();
+    format!("{policy} is best of {count} policies: {speedup:.2} times {first} alone; ")
 }
 
 /// The first local tier of the domain of `workload`.

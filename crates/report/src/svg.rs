@@ -1,102 +1,414 @@
-//! Figures as SVG pictures, for papers and pages.
+//! Figures as SVG pictures: files for papers and parts of pages.
+//!
+//! A picture has, from the top: title, label of the vertical axis, plot, label of the horizontal
+//! axis, legend. Colours are attributes, which style sheets override: a page has light and dark
+//! ones. A point has its values in an element `title`, which browsers show on hover.
 
-use super::{colour, number};
+mod axis;
+
+use super::{colour, number, table::escaped};
+use axis::Axis;
 use interleaf_record::figure::{Figure, Scale, Series, SeriesKind};
-use plotters::{
-    coord::{Shift, types::RangedCoordf64},
-    prelude::*,
-    style::text_anchor::{HPos, Pos, VPos},
-};
+use std::fmt::Write as _;
 
-const SIZE: (u32, u32) = (960, 540);
-const FONT: &str = "sans-serif";
-const TEXT: i32 = 16;
+/// Size of texts; titles are larger.
+const TEXT: f64 = 14.0;
+const TITLE: f64 = 18.0;
+const LINE: f64 = 20.0;
 
-/// The drawing area with the axes.
-type Plane<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+/// Width of a character as a part of the size of its font, an upper end for mixed text.
+const CHARACTER: f64 = 0.56;
 
-/// The figure as SVG.
+const MARGIN: f64 = 16.0;
+
+/// A line has markers, and labels beside them, up to this number of points.
+const MARKED: usize = 45;
+
+/// At most this number of points of a series show their values on hover.
+const HINTS: usize = 60;
+
+/// Dashes of lines that share a colour, in order.
+const DASHES: [&str; 4] = ["", "7 4", "2 3", "9 3 2 3"];
+
+/// The width of a picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Width {
+    /// For screens and paper.
+    Wide,
+    /// For telephones.
+    Narrow,
+}
+
+impl Width {
+    /// Width of the picture and height of its plot.
+    fn size(self) -> (f64, f64) {
+        match self {
+            Self::Wide => (960.0, 380.0),
+            Self::Narrow => (440.0, 300.0),
+        }
+    }
+}
+
+/// The figure as an SVG file.
 ///
 /// # Errors
 /// A text that says why the figure cannot be drawn.
 pub fn picture(figure: &Figure) -> Result<String, String> {
-    let mut text = String::new();
-    let area = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
-    let drawn = draw(figure, &area).and_then(|()| area.present().map_err(|why| why.to_string()));
-    drop(area);
-    drawn.map_err(|why| format!("the figure {} cannot be drawn: {why}", figure.id))?;
-    Ok(text)
+    drawn(figure, Width::Wide, true)
 }
 
-fn draw(figure: &Figure, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<(), String> {
-    let failed = |why: DrawingAreaErrorKind<std::io::Error>| why.to_string();
-    area.fill(&WHITE).map_err(failed)?;
-    let scale = figure.scale;
-    let scaled: Vec<Series> = figure.series.iter().map(|series| positions(series, scale)).collect();
-    let x: Vec<f64> = scaled.iter().flat_map(|series| &series.x).copied().collect();
+/// The figure as a part of a page, without background.
+///
+/// # Errors
+/// A text that says why the figure cannot be drawn.
+pub fn part(figure: &Figure, width: Width) -> Result<String, String> {
+    drawn(figure, width, false)
+}
+
+fn drawn(figure: &Figure, width: Width, is_file: bool) -> Result<String, String> {
+    let failed = |why: String| format!("the figure {} cannot be drawn: {why}", figure.id);
+    let sheet = Sheet::new(figure, width).map_err(failed)?;
+    let (across, down) = (sheet.width, sheet.height);
+    let size = if is_file {
+        format!("width=\"{across:.0}\" height=\"{down:.0}\" ")
+    } else {
+        String::new()
+    };
+    let paper = if is_file { "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n" } else { "" };
+    let body = sheet.body(figure);
+    Ok(format!(
+        "<svg {size}viewBox=\"0 0 {across:.0} {down:.0}\" xmlns=\"http://www.w3.org/2000/svg\" \
+         role=\"img\" aria-label=\"{}\" font-family=\"sans-serif\" font-size=\"{TEXT}\" \
+         fill=\"#1b1b1b\">\n{paper}{body}</svg>\n",
+        escaped(&figure.title),
+    ))
+}
+
+/// Positions of the parts of a picture.
+struct Sheet {
+    width: f64,
+    height: f64,
+    title: Vec<String>,
+    x: Axis,
+    y: Axis,
+    /// Series at their positions along the axes.
+    series: Vec<Series>,
+    names: Names,
+    with_hints: bool,
+}
+
+/// Names below the axis of a figure with categories.
+struct Names {
+    is_turned: bool,
+    height: f64,
+}
+
+impl Sheet {
+    fn new(figure: &Figure, width: Width) -> Result<Self, String> {
+        let (across, plot) = width.size();
+        let series: Vec<Series> =
+            figure.series.iter().map(|series| positions(series, figure.scale)).collect();
+        let (x, y) = ranges(figure, &series)?;
+        let x = Axis::new(x, figure.scale.is_x_log())?;
+        let y = Axis::new(y, figure.scale.is_y_log())?;
+        let longest =
+            y.ticks(5).iter().map(|tick| text_width(&tick.label, TEXT)).fold(0.0, f64::max);
+        let (left, right) = (longest.min(0.3 * across) + 14.0, across - MARGIN - 8.0);
+        let slot = (right - left) / figure.categories.len().max(1) as f64;
+        let names = Names::new(&figure.categories, slot);
+        let title = wrapped(&figure.title, across - 2.0 * MARGIN, TITLE);
+        let top = 12.0 + 24.0 * title.len() as f64 + LINE + 8.0;
+        let legend = legend_rows(figure, across - 2.0 * MARGIN).len() as f64;
+        let height = top + plot + names.height + LINE + 8.0 + LINE * legend + 10.0;
+        Ok(Self {
+            width: across,
+            height,
+            title,
+            x: x.drawn_between(left, right),
+            y: y.drawn_between(top + plot, top),
+            series,
+            names,
+            with_hints: width == Width::Wide,
+        })
+    }
+
+    fn body(&self, figure: &Figure) -> String {
+        let mut svg = String::new();
+        for (at, line) in self.title.iter().enumerate() {
+            let y = 26.0 + 24.0 * at as f64;
+            put_text(&mut svg, (MARGIN, y), &format!("font-size=\"{TITLE}\""), line);
+        }
+        let width = self.width - 2.0 * MARGIN;
+        let label = shortened(&figure.y_label, width, TEXT);
+        put_text(&mut svg, (MARGIN, self.y.end() - 12.0), "class=\"label\"", &label);
+        self.draw_axes(&mut svg, figure);
+        let below = self.y.start() + self.names.height + LINE;
+        let middle = 0.5 * (self.x.start() + self.x.end());
+        let label = shortened(&figure.x_label, width, TEXT);
+        put_text(&mut svg, (middle, below), "class=\"label\" text-anchor=\"middle\"", &label);
+        let bars = self.series.iter().filter(|series| series.kind == SeriesKind::Bars).count();
+        let mut bar = 0;
+        let mut labels = vec![];
+        for kind in [SeriesKind::Bars, SeriesKind::Line, SeriesKind::Points] {
+            for (at, series) in self.series.iter().enumerate().filter(|(_, it)| it.kind == kind) {
+                let _ = writeln!(svg, "<g {}>", colour_of(series.group));
+                match kind {
+                    SeriesKind::Bars => {
+                        self.draw_bars(&mut svg, series, figure, [bar, bars]);
+                        bar += 1;
+                    }
+                    SeriesKind::Line => {
+                        self.draw_line(&mut svg, series, dash(&figure.series, at));
+                        self.draw_labels(&mut svg, series, &mut labels);
+                        self.draw_hints(&mut svg, series, &figure.series[at]);
+                    }
+                    SeriesKind::Points => {
+                        self.draw_points(&mut svg, series);
+                        self.draw_hints(&mut svg, series, &figure.series[at]);
+                    }
+                }
+                svg.push_str("</g>\n");
+            }
+        }
+        self.draw_legend(&mut svg, figure, below + LINE + 8.0);
+        svg
+    }
+
+    fn draw_axes(&self, svg: &mut String, figure: &Figure) {
+        let (left, right) = (self.x.start(), self.x.end());
+        let (top, bottom) = (self.y.end(), self.y.start());
+        svg.push_str("<g class=\"grid\" stroke=\"#e0e0e0\">");
+        for tick in self.y.ticks(5) {
+            let y = self.y.at(tick.position);
+            let _ = write!(svg, "<path d=\"M{left:.1} {y:.1}H{right:.1}\"/>");
+        }
+        svg.push_str("</g>\n<g text-anchor=\"end\">");
+        for tick in self.y.ticks(5) {
+            put_text(svg, (left - 6.0, self.y.at(tick.position) + 5.0), "", &tick.label);
+        }
+        svg.push_str("</g>\n");
+        let _ = writeln!(
+            svg,
+            "<path class=\"axis\" d=\"M{left:.1} {top:.1}V{bottom:.1}H{right:.1}\" fill=\"none\" \
+             stroke=\"#707070\"/>"
+        );
+        if figure.categories.is_empty() {
+            let wanted = ((right - left) / 90.0) as usize;
+            svg.push_str("<g text-anchor=\"middle\">");
+            for tick in self.x.ticks(wanted.max(2)) {
+                put_text(svg, (self.x.at(tick.position), bottom + 18.0), "", &tick.label);
+            }
+            svg.push_str("</g>\n");
+            return;
+        }
+        for (at, name) in figure.categories.iter().enumerate() {
+            let x = self.x.at(at as f64);
+            if self.names.is_turned {
+                let name = shortened(name, self.names.height - 12.0, TEXT);
+                let turned = format!("transform=\"rotate(90 {:.1} {:.1})\"", x - 5.0, bottom + 8.0);
+                put_text(svg, (x - 5.0, bottom + 8.0), &turned, &name);
+            } else {
+                put_text(svg, (x, bottom + 18.0), "text-anchor=\"middle\"", name);
+            }
+        }
+    }
+
+    fn draw_bars(
+        &self,
+        svg: &mut String,
+        series: &Series,
+        figure: &Figure,
+        [bar, bars]: [usize; 2],
+    ) {
+        let slot = self.x.at(1.0) - self.x.at(0.0);
+        let width = 0.8 * slot / bars as f64;
+        let base = self.y.at(self.y.base());
+        for (at, (x, y)) in pairs(series).enumerate() {
+            let left = self.x.at(x) - 0.4 * slot + width * bar as f64;
+            let end = self.y.at(y);
+            let _ = write!(
+                svg,
+                "<rect x=\"{left:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" \
+                 fill=\"currentColor\">",
+                end.min(base),
+                0.92 * width,
+                (end - base).abs(),
+            );
+            let name = figure.categories.get(x as usize).map_or("", String::as_str);
+            let hint = format!("{}, {name}: {}", series.name, number(y));
+            let _ = write!(svg, "<title>{}</title></rect>", escaped(&hint));
+            self.draw_whisker(svg, left + 0.46 * width, series, at);
+        }
+    }
+
+    /// The interval of a point, if the series has intervals.
+    fn draw_whisker(&self, svg: &mut String, x: f64, series: &Series, at: usize) {
+        let (Some(low), Some(high)) = (series.low.get(at), series.high.get(at)) else { return };
+        let (low, high, left) = (self.y.at(*low), self.y.at(*high), x - 3.0);
+        let _ = writeln!(
+            svg,
+            "<path class=\"axis\" d=\"M{x:.1} {low:.1}V{high:.1}M{left:.1} {low:.1}h6M{left:.1} \
+             {high:.1}h6\" stroke=\"#444\" fill=\"none\"/>"
+        );
+    }
+
+    fn draw_line(&self, svg: &mut String, series: &Series, dash: &str) {
+        if !series.low.is_empty() {
+            let low = series.x.iter().zip(&series.low);
+            let high = series.x.iter().zip(&series.high).rev();
+            let band = self.path(low.chain(high).map(|(x, y)| (*x, *y)));
+            let _ = writeln!(svg, "<path d=\"{band}Z\" fill=\"currentColor\" opacity=\".15\"/>");
+        }
+        let dash =
+            if dash.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dash}\"") };
+        let path = self.path(pairs(series));
+        let _ = writeln!(
+            svg,
+            "<path d=\"{path}\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"2\" \
+             stroke-linejoin=\"round\"{dash}/>"
+        );
+    }
+
+    /// The path through points; points that fall on the same place are drawn once.
+    fn path(&self, points: impl Iterator<Item = (f64, f64)>) -> String {
+        let (mut path, mut last) = (String::new(), String::new());
+        for (x, y) in points {
+            let point = format!("{:.1} {:.1}", self.x.at(x), self.y.at(y));
+            if point != last {
+                let _ = write!(path, "{}{point}", if path.is_empty() { "M" } else { "L" });
+                last = point;
+            }
+        }
+        path
+    }
+
+    fn draw_points(&self, svg: &mut String, series: &Series) {
+        for (at, (x, y)) in pairs(series).enumerate() {
+            let (x, y) = (self.x.at(x), self.y.at(y));
+            self.draw_whisker(svg, x, series, at);
+            let _ =
+                write!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5\" fill=\"currentColor\"/>");
+        }
+        svg.push('\n');
+    }
+
+    /// Markers and labels of a line with few points. A label is drawn where it changes, unless it
+    /// would cover another one; `taken` has the boxes of labels.
+    fn draw_labels(&self, svg: &mut String, series: &Series, taken: &mut Vec<[f64; 4]>) {
+        if series.x.len() > MARKED {
+            return;
+        }
+        for (at, (x, y)) in pairs(series).enumerate() {
+            let (x, y) = (self.x.at(x), self.y.at(y));
+            let _ =
+                write!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"currentColor\"/>");
+            let Some(label) = series.labels.get(at) else { continue };
+            if at > 0 && series.labels[at - 1] == *label {
+                continue;
+            }
+            let width = text_width(label, TEXT - 1.0);
+            let right = x + 6.0 + width > self.width;
+            let left = if right { x - 6.0 - width } else { x + 6.0 };
+            let below = if y + LINE > self.y.start() { y - 8.0 } else { y + 14.0 };
+            let place = [left, below - TEXT, left + width, below];
+            let is_free = |it: &[f64; 4]| {
+                place[2] < it[0] || it[2] < place[0] || place[3] < it[1] || it[3] < place[1]
+            };
+            if left >= 0.0 && taken.iter().all(is_free) {
+                put_text(svg, (left, below), "fill=\"currentColor\" font-size=\"13\"", label);
+                taken.push(place);
+            }
+        }
+        svg.push('\n');
+    }
+
+    /// Invisible circles around points, which show the values on hover.
+    fn draw_hints(&self, svg: &mut String, series: &Series, figure: &Series) {
+        if !self.with_hints {
+            return;
+        }
+        let stride = series.x.len().div_ceil(HINTS).max(1);
+        svg.push_str("<g fill=\"none\" pointer-events=\"all\">");
+        let is_same = figure.x.len() == series.x.len();
+        for (at, (x, y)) in pairs(series).enumerate().step_by(stride) {
+            let values = if is_same { (figure.x[at], figure.y[at]) } else { (x, y) };
+            let label = series.labels.get(at).map_or(String::new(), |label| format!(" {label}"));
+            let hint =
+                format!("{}{label}: {} at {}", series.name, number(values.1), number(values.0));
+            let _ = write!(
+                svg,
+                "<circle cx=\"{:.0}\" cy=\"{:.0}\" r=\"8\"><title>{}</title></circle>",
+                self.x.at(x),
+                self.y.at(y),
+                escaped(&hint)
+            );
+        }
+        svg.push_str("</g>\n");
+    }
+
+    fn draw_legend(&self, svg: &mut String, figure: &Figure, top: f64) {
+        for (row, entries) in legend_rows(figure, self.width - 2.0 * MARGIN).iter().enumerate() {
+            let y = top + LINE * row as f64;
+            for (at, x, name) in entries {
+                let (series, x) = (&figure.series[*at], MARGIN + x);
+                let _ = write!(svg, "<g {}>", colour_of(series.group));
+                let middle = y - 5.0;
+                let _ = match series.kind {
+                    SeriesKind::Line => write!(
+                        svg,
+                        "<path d=\"M{x:.1} {middle:.1}h24\" stroke=\"currentColor\" \
+                         stroke-width=\"2\" stroke-dasharray=\"{}\"/>",
+                        dash(&figure.series, *at)
+                    ),
+                    SeriesKind::Points => write!(
+                        svg,
+                        "<circle cx=\"{:.1}\" cy=\"{middle:.1}\" r=\"5\" fill=\"currentColor\"/>",
+                        x + 12.0
+                    ),
+                    SeriesKind::Bars => write!(
+                        svg,
+                        "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"24\" height=\"12\" \
+                         fill=\"currentColor\"/>",
+                        middle - 6.0
+                    ),
+                };
+                svg.push_str("</g>");
+                put_text(svg, (x + 30.0, y), "", name);
+            }
+        }
+    }
+}
+
+impl Names {
+    fn new(names: &[String], slot: f64) -> Self {
+        let widths = names.iter().map(|name| text_width(name, TEXT));
+        let longest = widths.fold(0.0, f64::max);
+        let is_turned = longest + 8.0 > slot;
+        let height = if is_turned { longest.min(220.0) + 12.0 } else { LINE };
+        Self { is_turned, height: if names.is_empty() { LINE } else { height } }
+    }
+}
+
+/// Ranges of the horizontal and the vertical axis.
+fn ranges(figure: &Figure, series: &[Series]) -> Result<([f64; 2], [f64; 2]), String> {
+    let least = |values: &[f64]| values.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = |values: &[f64]| values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let x: Vec<f64> = series.iter().flat_map(|series| &series.x).copied().collect();
     let y = |series: &Series| [&series.y[..], &series.low, &series.high].concat();
-    let y: Vec<f64> = scaled.iter().flat_map(y).collect();
-    let bars = !figure.categories.is_empty();
+    let y: Vec<f64> = series.iter().flat_map(y).collect();
     if x.is_empty() {
         return Err("it has no points".into());
     }
-    let (left, right) = (least(&x), most(&x));
-    let pad = if bars { 0.6 } else { 0.01 * span(left, right) };
-    let bottom = if scale.is_y_log() { least(&y) } else { figure.y_from };
-    let height = if bars { 1.25 } else { 1.08 } * span(bottom, most(&y));
-    let mut plane = ChartBuilder::on(area)
-        .caption(&figure.title, (FONT, 22))
-        .margin(12)
-        .x_label_area_size(if bars { 150 } else { 46 })
-        .y_label_area_size(62)
-        .build_cartesian_2d(left - pad..right + pad, bottom..bottom + height)
-        .map_err(failed)?;
-    let plain = |at: &f64| match scale.is_x_log() {
-        true => number(libm::pow(10.0, *at)),
-        false => format!("{at:.0}"),
+    let across = match figure.categories.len() {
+        0 => {
+            let pad = 0.01 * (most(&x) - least(&x));
+            [least(&x) - pad, most(&x) + pad]
+        }
+        names => [-0.6, names as f64 - 0.4],
     };
-    let style = TextStyle::from((FONT, TEXT).into_font());
-    let mut mesh = plane.configure_mesh();
-    let short = |at: &f64| match scale.is_y_log() {
-        true => number(libm::pow(10.0, *at)),
-        false if *at >= 10.0 => format!("{at:.0}"),
-        false => format!("{at:.1}"),
-    };
-    mesh.light_line_style(TRANSPARENT)
-        .y_label_formatter(&short)
-        .y_desc(&figure.y_label)
-        .axis_desc_style(style.clone())
-        .y_label_style(style);
-    if bars {
-        mesh.x_labels(0).disable_x_mesh();
-    } else {
-        mesh.x_desc(&figure.x_label).x_label_formatter(&plain);
-    }
-    mesh.draw().map_err(failed)?;
-    draw_names(&plane, area, &figure.categories)?;
-    let of_kind = |kind| scaled.iter().filter(move |series| series.kind == kind);
-    let groups = of_kind(SeriesKind::Bars).count();
-    for (at, series) in of_kind(SeriesKind::Bars).enumerate() {
-        draw_bars(&mut plane, series, at, groups)?;
-    }
-    for series in of_kind(SeriesKind::Line) {
-        draw_line(&mut plane, series)?;
-    }
-    for series in of_kind(SeriesKind::Points) {
-        draw_points(&mut plane, series)?;
-    }
-    plane
-        .configure_series_labels()
-        .position(if bars {
-            SeriesLabelPosition::UpperRight
-        } else {
-            SeriesLabelPosition::LowerMiddle
-        })
-        .background_style(WHITE.mix(0.85))
-        .border_style(BLACK.mix(0.3))
-        .label_font((FONT, TEXT - 2))
-        .draw()
-        .map_err(failed)
+    let bottom = if figure.scale.is_y_log() { least(&y) } else { figure.y_from.min(least(&y)) };
+    let top = most(&y).max(bottom);
+    Ok((across, [bottom, top + 0.05 * (top - bottom)]))
 }
 
 /// The series at the positions of its points along the axes; an interval is not drawn along a
@@ -112,100 +424,145 @@ fn positions(series: &Series, scale: Scale) -> Series {
     Series { x, y, low: vec![], high: vec![], labels, ..series.clone() }
 }
 
-fn least(values: &[f64]) -> f64 {
-    values.iter().copied().fold(f64::INFINITY, f64::min)
-}
-
-fn most(values: &[f64]) -> f64 {
-    values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
-}
-
-/// The length of an axis, at least 10^-6 of its ends: on a shorter axis the step between marks is
-/// lost in rounding, and the plotting library would loop forever.
-fn span(from: f64, to: f64) -> f64 {
-    (to - from).max(1e-6 * from.abs().max(to.abs())).max(1e-9)
-}
-
-/// Names under the bars, rotated to start at the axis. The library would centre them on the axis.
-fn draw_names(
-    plane: &Plane<'_, '_>,
-    area: &DrawingArea<SVGBackend<'_>, Shift>,
-    names: &[String],
-) -> Result<(), String> {
-    let turned = TextStyle::from((FONT, TEXT - 2).into_font().transform(FontTransform::Rotate90))
-        .pos(Pos::new(HPos::Left, VPos::Center));
-    for (at, name) in names.iter().enumerate() {
-        let (x, y) = plane.backend_coord(&(at as f64, 0.0));
-        let text = Text::new(name.clone(), (x, y + 8), turned.clone());
-        area.draw(&text).map_err(|why| why.to_string())?;
-    }
-    Ok(())
-}
-
-fn rgb(group: usize) -> RGBColor {
-    let part = |at: usize| u8::from_str_radix(&colour(group)[at..at + 2], 16).unwrap_or(0);
-    RGBColor(part(1), part(3), part(5))
-}
-
 fn pairs(series: &Series) -> impl Iterator<Item = (f64, f64)> {
     series.x.iter().copied().zip(series.y.iter().copied())
 }
 
-fn draw_line(plane: &mut Plane<'_, '_>, series: &Series) -> Result<(), String> {
-    let colour = rgb(series.group);
-    if !series.low.is_empty() {
-        let lower = series.x.iter().copied().zip(series.low.iter().copied());
-        let upper = series.x.iter().copied().zip(series.high.iter().copied()).rev();
-        let edge: Vec<(f64, f64)> = lower.chain(upper).collect();
-        let shade = Polygon::new(edge, colour.mix(0.13));
-        plane.draw_series([shade]).map_err(|why| why.to_string())?;
+/// Class and colour of a group of series.
+fn colour_of(group: usize) -> String {
+    format!("class=\"s{}\" color=\"{}\"", group % super::PALETTE.len(), colour(group))
+}
+
+/// The dash of a line: lines before it with the same colour have the others.
+fn dash(series: &[Series], at: usize) -> &'static str {
+    let is_alike =
+        |it: &&Series| it.kind == SeriesKind::Line && colour(it.group) == colour(series[at].group);
+    DASHES[series[..at].iter().filter(is_alike).count() % DASHES.len()]
+}
+
+/// Entries of the legend by row: index of the series, horizontal place, name.
+fn legend_rows(figure: &Figure, width: f64) -> Vec<Vec<(usize, f64, String)>> {
+    let mut rows: Vec<Vec<(usize, f64, String)>> = vec![];
+    let mut end = f64::INFINITY;
+    for (at, series) in figure.series.iter().enumerate() {
+        let name = shortened(&series.name, width - 30.0, TEXT);
+        let needs = 30.0 + text_width(&name, TEXT) + 20.0;
+        if end + needs - 20.0 > width {
+            rows.push(vec![]);
+            end = 0.0;
+        }
+        if let Some(row) = rows.last_mut() {
+            row.push((at, end, name));
+        }
+        end += needs;
     }
-    let drawn = plane.draw_series(LineSeries::new(pairs(series), colour.stroke_width(2)));
-    let key = move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2));
-    drawn.map_err(|why| why.to_string())?.label(&series.name).legend(key);
-    // Show a label where it changes.
-    let mut last = "";
-    for (point, label) in pairs(series).zip(&series.labels) {
-        if label != last {
-            let text = Text::new(label.clone(), point, (FONT, TEXT - 3).into_font().color(&colour));
-            let mark = Circle::new(point, 3, colour.filled());
-            plane.draw_series([text]).map_err(|why| why.to_string())?;
-            plane.draw_series([mark]).map_err(|why| why.to_string())?;
-            last = label;
+    rows
+}
+
+fn text_width(text: &str, size: f64) -> f64 {
+    text.chars().count() as f64 * CHARACTER * size
+}
+
+/// The text, cut with an ellipsis where it is wider than `width`.
+fn shortened(text: &str, width: f64, size: f64) -> String {
+    let fits = (width / (CHARACTER * size)).max(2.0) as usize;
+    if text.chars().count() <= fits {
+        return text.to_string();
+    }
+    text.chars().take(fits - 1).chain(['…']).collect()
+}
+
+/// The words of a text in lines of at most `width`, three at most.
+fn wrapped(text: &str, width: f64, size: f64) -> Vec<String> {
+    let mut lines: Vec<String> = vec![];
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if text_width(line, size) + text_width(word, size) + size < width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(shortened(word, width, size)),
         }
     }
-    Ok(())
+    lines.truncate(3);
+    lines
 }
 
-fn draw_points(plane: &mut Plane<'_, '_>, series: &Series) -> Result<(), String> {
-    let colour = rgb(series.group);
-    let marks = pairs(series).map(|point| Circle::new(point, 5, colour.filled()));
-    let drawn = plane.draw_series(marks).map_err(|why| why.to_string())?;
-    let key = move |(x, y)| Circle::new((x + 9, y), 5, colour.filled());
-    drawn.label(&series.name).legend(key);
-    Ok(())
+fn put_text(svg: &mut String, (x, y): (f64, f64), attributes: &str, text: &str) {
+    let space = if attributes.is_empty() { "" } else { " " };
+    let _ =
+        write!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\"{space}{attributes}>{}</text>", escaped(text));
 }
 
-fn draw_bars(
-    plane: &mut Plane<'_, '_>,
-    series: &Series,
-    at: usize,
-    groups: usize,
-) -> Result<(), String> {
-    let colour = rgb(series.group);
-    let width = 0.8 / groups as f64;
-    let left = |x: f64| x - 0.4 + width * at as f64;
-    let bars = pairs(series).map(|(x, y)| {
-        Rectangle::new([(left(x), 0.0), (left(x) + 0.92 * width, y)], colour.filled())
-    });
-    let drawn = plane.draw_series(bars).map_err(|why| why.to_string())?;
-    let key = move |(x, y)| Rectangle::new([(x, y - 6), (x + 14, y + 6)], colour.filled());
-    drawn.label(&series.name).legend(key);
-    let whiskers =
-        series.x.iter().zip(series.low.iter().zip(&series.high)).map(|(x, (low, high))| {
-            let middle = left(*x) + 0.46 * width;
-            PathElement::new([(middle, *low), (middle, *high)], BLACK.stroke_width(1))
-        });
-    plane.draw_series(whiskers).map_err(|why| why.to_string())?;
-    Ok(())
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure(series: Vec<Series>, categories: &[&str]) -> Figure {
+        Figure {
+            id: "a".into(),
+            title: "Loaded latency of both tiers, <measured> & predicted, with all mixes".into(),
+            x_label: "load, GB/s".into(),
+            y_label: "latency, ns".into(),
+            y_from: 0.0,
+            scale: Scale::Linear,
+            categories: categories.iter().map(ToString::to_string).collect(),
+            series,
+            caption: String::new(),
+        }
+    }
+
+    fn line(name: &str, group: usize) -> Series {
+        Series::new(name, SeriesKind::Line, group, [(0.0, 100.0), (40.0, 120.0), (50.0, 400.0)])
+    }
+
+    /// The horizontal places of all texts and circles.
+    fn places(svg: &str) -> Vec<f64> {
+        let of = |key: &str| {
+            let parts = svg.split(key).skip(1).map(|rest| rest.split('"').next());
+            parts.filter_map(|part| part?.parse::<f64>().ok()).collect::<Vec<_>>()
+        };
+        [of("<text x=\""), of(" cx=\"")].concat()
+    }
+
+    #[test]
+    fn nothing_is_drawn_outside_of_either_width() {
+        let figure = figure(vec![line("local", 0), line("a name of some length", 1)], &[]);
+        for width in [Width::Wide, Width::Narrow] {
+            let svg = part(&figure, width).unwrap_or_else(|why| panic!("{why}"));
+            let end = width.size().0;
+            let places = places(&svg);
+            assert!(places.len() > 10 && places.iter().all(|x| (0.0..=end).contains(x)), "{svg}");
+            assert!(svg.contains("&lt;measured&gt; &amp;"), "{svg}");
+        }
+    }
+
+    #[test]
+    fn a_point_has_its_values_and_lines_of_one_colour_differ() {
+        let labelled = line("mixes", 0).with_labels(vec!["1:1".into(), "1:1".into(), "2:1".into()]);
+        let svg = picture(&figure(vec![labelled, line("other", 7)], &[])).unwrap_or_default();
+        assert!(svg.contains("<title>mixes 2:1: 400.0 at 50.00</title>"), "{svg}");
+        assert_eq!(
+            svg.matches(">1:1</text>").count(),
+            1,
+            "a label is drawn where it changes: {svg}"
+        );
+        assert_eq!(svg.matches("stroke-dasharray=\"7 4\"").count(), 2, "line and legend: {svg}");
+    }
+
+    #[test]
+    fn bars_start_at_zero_and_have_their_interval() {
+        let bars = Series::new("ours", SeriesKind::Bars, 0, [(0.0, 1.0), (1.0, 2.0)])
+            .with_interval([(0.5, 1.5), (1.5, 2.5)]);
+        let names = ["a", "a name that is too long to be drawn in the narrow space below its bar"];
+        let svg = picture(&figure(vec![bars], &names)).unwrap_or_default();
+        assert_eq!(svg.matches("h6M").count(), 2, "{svg}");
+        assert!(svg.contains("rotate(90") && svg.contains("ours, a: 1.000"), "{svg}");
+    }
+
+    #[test]
+    fn a_figure_without_points_is_refused() {
+        let empty = figure(vec![Series::new("s", SeriesKind::Line, 0, [])], &[]);
+        assert!(picture(&empty).unwrap_err().ends_with("it has no points"));
+    }
 }

@@ -1,23 +1,33 @@
 //! Tables: one set of cells, shown in a terminal, in Markdown, in HTML or as CSV.
 
-use comfy_table::{CellAlignment, ContentArrangement, presets};
+mod layout;
+
+use crate::screen;
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Width, presets};
+use layout::Column;
 
 /// A table of texts with a header.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     header: Vec<String>,
     rows: Vec<Vec<String>>,
+    /// Columns that a narrow terminal does without, the first to leave out first.
+    minor: Vec<String>,
 }
 
 impl Table {
     /// A table without rows.
     pub fn new(header: &[&str]) -> Self {
-        Self { header: header.iter().map(ToString::to_string).collect(), rows: vec![] }
+        Self {
+            header: header.iter().map(ToString::to_string).collect(),
+            rows: vec![],
+            minor: vec![],
+        }
     }
 
     /// As [`Table::new`], for a computed header.
     pub fn with_header(header: Vec<String>) -> Self {
-        Self { header, rows: vec![] }
+        Self { header, rows: vec![], minor: vec![] }
     }
 
     /// Adds a row.
@@ -25,19 +35,77 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// The table as lines of text, with columns of numbers aligned to the right.
+    /// The same table with the columns that a narrow terminal does without, the first to leave out
+    /// first. All others are left out from the right, after these.
+    pub fn with_minor(self, columns: &[&str]) -> Self {
+        Self { minor: columns.iter().map(ToString::to_string).collect(), ..self }
+    }
+
+    /// The table as lines of text, with columns of numbers aligned to the right. On a terminal it
+    /// is as wide as that: texts are wrapped, and columns left out, which a line below names.
     pub fn text(&self) -> String {
-        self.drawn(presets::NOTHING)
+        match screen::current().width {
+            Some(width) => self.text_within(width),
+            None => self.drawn(presets::NOTHING, &vec![None; self.header.len()]),
+        }
+    }
+
+    fn text_within(&self, width: usize) -> String {
+        let columns: Vec<Column> = (0..self.header.len()).map(|at| self.measured(at)).collect();
+        let widths = layout::widths(&columns, &self.by_importance(), width);
+        let kept: Vec<usize> = (0..self.header.len()).filter(|at| widths[*at].is_some()).collect();
+        let cells = |row: &Vec<String>| {
+            kept.iter().map(|at| row.get(*at).cloned().unwrap_or_default()).collect()
+        };
+        let table = Self {
+            header: cells(&self.header),
+            rows: self.rows.iter().map(cells).collect(),
+            minor: vec![],
+        };
+        let fixed: Vec<Option<usize>> = kept.iter().map(|at| widths[*at]).collect();
+        let text = table.drawn(presets::NOTHING, &fixed);
+        let missing = (0..self.header.len()).filter(|at| widths[*at].is_none());
+        let missing: Vec<&str> = missing.map(|at| self.header[at].as_str()).collect();
+        match missing.is_empty() {
+            true => text,
+            false => format!("{text} (not shown at this width: {})\n", missing.join(", ")),
+        }
+    }
+
+    /// Columns by decreasing importance.
+    fn by_importance(&self) -> Vec<usize> {
+        let minor = |at: &usize| self.minor.iter().position(|name| *name == self.header[*at]);
+        let mut order: Vec<usize> = (0..self.header.len()).collect();
+        // Stable: columns that are not minor keep their order.
+        order.sort_by_key(|at| minor(at).map_or(0, |place| self.minor.len() - place));
+        order
+    }
+
+    fn measured(&self, column: usize) -> Column {
+        let cells = || {
+            let rows = self.rows.iter().filter_map(move |row| row.get(column));
+            std::iter::once(&self.header[column]).chain(rows)
+        };
+        let widest = |parts: &mut dyn Iterator<Item = usize>| parts.max().unwrap_or(0).max(1);
+        let natural = widest(&mut cells().map(|cell| cell.chars().count()));
+        let words = cells().flat_map(|cell| cell.split(' ')).map(|word| word.chars().count());
+        let least = if self.is_numeric(column) { natural } else { widest(&mut { words }) };
+        Column { natural, least }
     }
 
     /// The table as Markdown.
     pub fn markdown(&self) -> String {
-        self.drawn(presets::ASCII_MARKDOWN)
+        self.drawn(presets::ASCII_MARKDOWN, &vec![None; self.header.len()])
     }
 
-    fn drawn(&self, preset: comfy_table::TableStyle) -> String {
+    /// The table with columns of fixed widths, and those without a width as wide as their texts.
+    fn drawn(&self, preset: comfy_table::TableStyle, widths: &[Option<usize>]) -> String {
         let mut table = comfy_table::Table::new();
-        table.load_style(preset).set_content_arrangement(ContentArrangement::Disabled);
+        let is_fixed = widths.iter().any(Option::is_some);
+        table.load_style(preset).set_content_arrangement(match is_fixed {
+            true => ContentArrangement::Dynamic,
+            false => ContentArrangement::Disabled,
+        });
         table.set_header(&self.header);
         for row in &self.rows {
             table.add_row(row);
@@ -45,6 +113,10 @@ impl Table {
         for (at, column) in table.column_iter_mut().enumerate() {
             if self.is_numeric(at) {
                 column.set_cell_alignment(CellAlignment::Right);
+            }
+            if let Some(width) = widths.get(at).copied().flatten() {
+                let width = u16::try_from(width + 2).unwrap_or(u16::MAX);
+                column.set_constraint(ColumnConstraint::Absolute(Width::Fixed(width)));
             }
         }
         let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_string()).collect();
@@ -91,4 +163,33 @@ impl Table {
 /// `text` with the special characters of HTML escaped.
 pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let mut table =
+            Table::new(&["policy", "workload", "speed-up", "settled s", "why it stopped"]);
+        let why = "the bandwidth of the second tier is exhausted, and latency rises";
+        let cells = ["guided", "cloverleaf", "1.291", "120", why];
+        table.row(cells.map(String::from));
+        table.with_minor(&["settled s"])
+    }
+
+    #[test]
+    fn a_table_fits_and_no_word_is_cut() {
+        let whole = table().drawn(presets::NOTHING, &[None; 5]);
+        for width in [160, 100, 80, 60, 52] {
+            let text = table().text_within(width);
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{width}:\n{text}");
+            for word in whole.split_whitespace().filter(|word| !"settled120s".contains(word)) {
+                assert!(text.split_whitespace().any(|it| it == word), "{width}: {word}\n{text}");
+            }
+        }
+        assert_eq!(table().text_within(160), whole);
+        let narrow = table().text_within(52);
+        assert!(narrow.ends_with(" (not shown at this width: settled s)\n"), "{narrow}");
+    }
 }

@@ -1,6 +1,10 @@
 //! The search for the best static weights (`interleaf.tune/1`) as text.
 
-use super::{number, table::Table};
+use super::{
+    number,
+    screen::{Meaning, painted},
+    table::Table,
+};
 use interleaf_record::{
     tune::{TrialDocument, TuneBest, TuneDocument, TuneStop},
     weights_text,
@@ -16,8 +20,10 @@ pub fn trial(trial: &TrialDocument) -> String {
 /// The document as text for a terminal.
 pub fn text(document: &TuneDocument) -> String {
     let proposal = &document.proposal;
+    let answer = document.best.as_ref().map(|best| conclusion(document, best));
+    let answer = answer.map_or(String::new(), |answer| painted(Meaning::Answer, &answer) + "\n\n");
     let mut text =
-        format!("proposed: {}, by {}\n", weights_text(&proposal.weights), proposal.source);
+        format!("{answer}proposed: {}, by {}\n", weights_text(&proposal.weights), proposal.source);
     if document.dry_run {
         return text + &plan(document);
     }
@@ -29,7 +35,7 @@ pub fn text(document: &TuneDocument) -> String {
     if let Some(noise) = document.noise {
         text += &format!("noise of a run: {:.1} %\n", 100.0 * noise);
     }
-    text + &document.best.as_ref().map(|best| conclusion(document, best)).unwrap_or_default()
+    text
 }
 
 fn runs(count: usize) -> String {
@@ -105,8 +111,8 @@ fn conclusion(document: &TuneDocument, best: &TuneBest) -> String {
     let so_far = if stopped_early { "so far, " } else { "" };
     if document.is_better {
         return format!(
-            "{so_far}{name} is best: {:.3} times as fast as all on the first tier, \u{b1} \
-             {around:.3} (nine times in ten)\n",
+            "{so_far}{name} is best: {:.3} times the first tier alone, \u{b1} {around:.3} (nine times \
+             in ten)",
             best.speedup
         );
     }
@@ -116,6 +122,6 @@ fn conclusion(document: &TuneDocument, best: &TuneBest) -> String {
         String::new()
     };
     format!(
-        "{so_far}no weights are better than all on the first tier by more than {min_gain} %{seen}\n"
+        "{so_far}no weights are better than all on the first tier by more than {min_gain} %{seen}"
     )
 }

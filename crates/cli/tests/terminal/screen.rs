@@ -24,7 +24,12 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
+    #[allow(dead_code, reason = "not every test has this width")]
     pub(crate) fn open() -> Self {
+        Self::of_width(100)
+    }
+
+    pub(crate) fn of_width(columns: u16) -> Self {
         let keyboard =
             openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&keyboard).unwrap();
@@ -35,7 +40,7 @@ impl Screen {
         // The terminal must not become the controlling terminal of this process.
         options.read(true).write(true).custom_flags(rustix::fs::OFlags::NOCTTY.bits() as i32);
         let terminal = options.open(name).unwrap();
-        let size = Winsize { ws_row: 30, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+        let size = Winsize { ws_row: 30, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&terminal, size).unwrap();
         Self { terminal: Some(terminal), keyboard: File::from(keyboard), text: String::new() }
     }
@@ -65,6 +70,7 @@ impl Screen {
     }
 
     /// Waits until the text is drawn.
+    #[allow(dead_code, reason = "not every test waits")]
     pub(crate) fn until(&mut self, text: &str) {
         let begun = Instant::now();
         while !self.text.contains(text) {
@@ -78,6 +84,24 @@ impl Screen {
         }
     }
 
+    /// Returns the text that a command draws until it ends.
+    #[allow(dead_code, reason = "not every test looks at all")]
+    pub(crate) fn all_of(mut self, command: &mut Command) -> String {
+        let mut child = self.start(command);
+        let begun = Instant::now();
+        loop {
+            let is_over = child.try_wait().unwrap().is_some();
+            assert!(begun.elapsed() < PATIENCE, "it does not end: {:?}", self.text);
+            let mut bytes = [0; 4096];
+            match self.keyboard.read(&mut bytes) {
+                Ok(count) => self.text += &String::from_utf8_lossy(&bytes[..count]),
+                Err(why) if why.kind() == ErrorKind::WouldBlock && is_over => return self.text,
+                Err(why) if why.kind() == ErrorKind::WouldBlock => thread::sleep(PAUSE),
+                Err(why) => panic!("{why}: {:?}", self.text),
+            }
+        }
+    }
+
     /// Hangs up the terminal, as the end of a connection does.
     #[allow(dead_code, reason = "not every test hangs up")]
     pub(crate) fn hang_up(self) {
@@ -86,6 +110,7 @@ impl Screen {
 }
 
 /// Waits for the end of a process, and kills it after a time limit.
+#[allow(dead_code, reason = "not every test waits")]
 pub(crate) fn ended(child: &mut Child) -> ExitStatus {
     let begun = Instant::now();
     loop {

@@ -8,11 +8,14 @@ const LEAST: f64 = 0.6;
 /// Characters of a beginning that a user may have left incomplete.
 const BEGINNING: usize = 3;
 
-/// Returns the known name that is most similar to `wrong`, or that begins with it, unless none
-/// resembles it.
+/// Returns the known name that is most similar to `wrong` in any letter case, or that begins with
+/// it, unless none resembles it.
 pub fn similar<'a>(wrong: &str, known: &'a [impl AsRef<str>]) -> Option<&'a str> {
+    let wrong = wrong.to_lowercase();
+    let wrong = wrong.as_str();
     let known = || known.iter().map(AsRef::as_ref);
-    let rated = known().map(|name| (strsim::normalized_damerau_levenshtein(wrong, name), name));
+    let rated = known()
+        .map(|name| (strsim::normalized_damerau_levenshtein(wrong, &name.to_lowercase()), name));
     let best = rated.filter(|(similarity, _)| *similarity >= LEAST);
     let best = best.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name);
     let is_beginning = wrong.chars().count() >= BEGINNING;
@@ -39,7 +42,7 @@ mod tests {
             ("xeon6-rdim-6400", Some("xeon6-rdimm-6400")),
             ("xeon6", Some("xeon6-cz122")),
             ("x", None),
-            ("LBM", None),
+            ("LBM", Some("lbm")),
             ("", None),
             ("quantum", None),
         ] {

@@ -161,6 +161,21 @@ fn documents_are_rendered_as_they_were_recorded() {
     );
 }
 
+/// A page is mailed and stored with results: it has a limit of its size, and loads nothing.
+#[test]
+fn a_page_of_each_kind_is_below_one_megabyte() {
+    for (name, value) in documents() {
+        let document = interleaf_record::read(&name, &value.to_string()).unwrap();
+        let page = interleaf_report::html::page(&document);
+        assert!(page.len() < 1_000_000, "{name}: {} bytes", page.len());
+        assert_eq!(page.matches("<svg").count(), 2 * document.figures().len(), "{name}");
+        for word in ["<script", " src=", "<link ", "url(", "@import"] {
+            assert!(!page.contains(word), "{name}: {word}");
+        }
+        assert!(page.contains("prefers-color-scheme: dark") && page.contains("@media print"));
+    }
+}
+
 /// Each field is changed alone.
 #[test]
 fn a_document_with_one_change_is_refused_or_rendered() {

@@ -1,0 +1,141 @@
+//! Axes of a picture: the range of their values, and the values that are labelled.
+
+use crate::short_number;
+
+/// An axis: positions from `from` to `to`, drawn from coordinate `start` to `end`. On a logarithmic
+/// axis the positions are powers of ten.
+pub(super) struct Axis {
+    from: f64,
+    to: f64,
+    start: f64,
+    end: f64,
+    is_log: bool,
+}
+
+/// A labelled position of an axis.
+#[derive(Debug, PartialEq)]
+pub(super) struct Tick {
+    pub(super) position: f64,
+    pub(super) label: String,
+}
+
+impl Axis {
+    /// An axis over `range`, which is widened where its ends are equal.
+    ///
+    /// # Errors
+    /// A text if the range is not finite.
+    pub(super) fn new(range: [f64; 2], is_log: bool) -> Result<Self, String> {
+        let [from, to] = range;
+        let length = to - from;
+        if !length.is_finite() {
+            return Err("its values are too far apart".into());
+        }
+        // Below 10^-6 of its ends the steps of an axis are lost in rounding.
+        let least = 1e-6 * from.abs().max(to.abs()).max(1e-3);
+        Ok(Self { from, to: from + length.max(least), start: 0.0, end: 1.0, is_log })
+    }
+
+    pub(super) fn drawn_between(self, start: f64, end: f64) -> Self {
+        Self { start, end, ..self }
+    }
+
+    pub(super) fn start(&self) -> f64 {
+        self.start
+    }
+
+    pub(super) fn end(&self) -> f64 {
+        self.end
+    }
+
+    /// The coordinate of a position.
+    pub(super) fn at(&self, position: f64) -> f64 {
+        let part = (position - self.from) / (self.to - self.from);
+        self.start + part * (self.end - self.start)
+    }
+
+    /// The position closest to zero that the axis has: bars begin there.
+    pub(super) fn base(&self) -> f64 {
+        if self.is_log { self.from } else { 0.0_f64.clamp(self.from, self.to) }
+    }
+
+    /// About `wanted` labelled positions.
+    pub(super) fn ticks(&self, wanted: usize) -> Vec<Tick> {
+        let ticks = if self.is_log { self.powers(wanted) } else { self.steps(wanted) };
+        if ticks.len() > 1 {
+            return ticks;
+        }
+        let value = |position: f64| if self.is_log { libm::pow(10.0, position) } else { position };
+        let end = |position: f64| Tick { position, label: short_number(value(position)) };
+        vec![end(self.from), end(self.to)]
+    }
+
+    /// Multiples of 1, 2 or 5 times a power of ten.
+    fn steps(&self, wanted: usize) -> Vec<Tick> {
+        let rough = (self.to - self.from) / wanted.max(1) as f64;
+        let power = libm::floor(libm::log10(rough));
+        let ten = libm::pow(10.0, power);
+        let factor = [1.0, 2.0, 5.0, 10.0].into_iter().find(|factor| rough <= factor * ten * 1.001);
+        let step = factor.unwrap_or(10.0) * ten;
+        let decimals = (-libm::floor(libm::log10(step * 1.001))).max(0.0) as usize;
+        let first = libm::ceil(self.from / step - 1e-6);
+        let last = libm::floor(self.to / step + 1e-6);
+        if !(last - first < 100.0) {
+            return vec![];
+        }
+        let tick = |at: usize| {
+            let position = (first + at as f64) * step;
+            let is_plain = position.abs() < 1e6 && decimals < 5;
+            // Adding 0 turns -0 into 0.
+            let plain = format!("{:.decimals$}", position + 0.0);
+            Tick { position, label: if is_plain { plain } else { short_number(position) } }
+        };
+        (0..=(last - first).max(0.0) as usize).map(tick).collect()
+    }
+
+    /// Powers of ten; within two decades also 2 and 5 times a power.
+    fn powers(&self, wanted: usize) -> Vec<Tick> {
+        let (first, last) = (libm::floor(self.from) as i32, libm::ceil(self.to) as i32);
+        let factors: &[f64] = if last - first <= 3 { &[1.0, 2.0, 5.0] } else { &[1.0] };
+        let stride = ((last - first) as usize).div_ceil(wanted.max(1)).max(1);
+        let within = self.from - 1e-6..=self.to + 1e-6;
+        let ticks = (first..=last).step_by(stride).flat_map(|power| {
+            factors.iter().map(move |factor| {
+                let value = factor * libm::pow(10.0, f64::from(power));
+                let decimals = (-power).max(0) as usize;
+                let is_plain = (-4..6).contains(&power);
+                let plain = format!("{value:.decimals$}");
+                let label = if is_plain { plain } else { format!("{factor}e{power}") };
+                Tick { position: libm::log10(value), label }
+            })
+        });
+        ticks.filter(|tick| within.contains(&tick.position)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(range: [f64; 2], is_log: bool, wanted: usize) -> String {
+        let ticks = Axis::new(range, is_log).map(|axis| axis.ticks(wanted)).unwrap_or_default();
+        ticks.into_iter().map(|tick| tick.label).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn labels_are_round_numbers() {
+        assert_eq!(labels([0.0, 420.0], false, 5), "0 100 200 300 400");
+        assert_eq!(labels([0.97, 1.31], false, 4), "1.0 1.1 1.2 1.3");
+        assert_eq!(labels([-1.0, 1.0], false, 4), "-1.0 -0.5 0.0 0.5 1.0");
+        assert_eq!(labels([0.0, 5.0], true, 6), "1 10 100 1000 10000 100000");
+        assert_eq!(labels([-1.0, 0.5], true, 6), "0.1 0.2 0.5 1 2");
+        assert_eq!(labels([5.0, 8.0], true, 6), "100000 200000 500000 1e6 2e6 5e6 1e7 2e7 5e7 1e8");
+    }
+
+    #[test]
+    fn a_range_of_one_value_has_labels() {
+        for value in [0.0, 3.0, -7.5, 1e12, 1e-12] {
+            assert!(!labels([value, value], false, 5).is_empty(), "{value}");
+        }
+        assert!(Axis::new([-1e308, 1e308], false).is_err());
+    }
+}

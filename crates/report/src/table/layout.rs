@@ -1,0 +1,61 @@
+//! Widths of the columns of a table on a terminal. Texts are wrapped between words; where that is
+//! not enough, columns are left out, the least important first.
+
+/// A column: its width without a wrapped line, and that of its longest word.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Column {
+    pub(super) natural: usize,
+    pub(super) least: usize,
+}
+
+/// Blanks around the text of a column.
+const PADDING: usize = 2;
+
+/// Widths of the columns in `width` characters; `None` for a column that is left out. `order` has
+/// columns by decreasing importance; the first one always stays.
+pub(super) fn widths(columns: &[Column], order: &[usize], width: usize) -> Vec<Option<usize>> {
+    let mut kept = order.to_vec();
+    let needed =
+        |kept: &[usize]| -> usize { kept.iter().map(|at| columns[*at].least + PADDING).sum() };
+    while kept.len() > 1 && needed(&kept) > width {
+        kept.pop();
+    }
+    let mut widths: Vec<Option<usize>> = vec![None; columns.len()];
+    for at in &kept {
+        widths[*at] = Some(columns[*at].natural);
+    }
+    let used = |widths: &[Option<usize>]| -> usize {
+        widths.iter().flatten().map(|width| width + PADDING).sum()
+    };
+    while used(&widths) > width {
+        // Narrow the widest column that can be wrapped.
+        let can = kept.iter().filter(|at| widths[**at] > Some(columns[**at].least));
+        let Some(widest) = can.max_by_key(|at| widths[**at]) else { break };
+        widths[*widest] = widths[*widest].map(|width| width - 1);
+    }
+    widths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_wrapped_then_left_out() {
+        let column = |natural, least| Column { natural, least };
+        let columns = [column(10, 10), column(30, 8), column(6, 6)];
+        let all = [0, 1, 2];
+        for (width, expected) in [
+            (80, [Some(10), Some(30), Some(6)]),
+            (52, [Some(10), Some(30), Some(6)]),
+            (40, [Some(10), Some(18), Some(6)]),
+            (30, [Some(10), Some(8), Some(6)]),
+            (29, [Some(10), Some(15), None]),
+            (12, [Some(10), None, None]),
+            (3, [Some(10), None, None]),
+        ] {
+            assert_eq!(widths(&columns, &all, width), expected, "{width}");
+        }
+        assert_eq!(widths(&columns, &[0, 2, 1], 22), [Some(10), None, Some(6)]);
+    }
+}
