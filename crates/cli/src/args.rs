@@ -7,6 +7,7 @@ mod card;
 mod extend;
 mod measure;
 mod measure_app;
+mod plan;
 mod report;
 mod run;
 mod simulate;
@@ -25,6 +26,7 @@ pub(crate) use measure::{
     ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, Measure, MeasureArgs, TrafficArgs,
 };
 pub(crate) use measure_app::AppArgs;
+pub(crate) use plan::PlanArgs;
 pub(crate) use report::{CompareArgs, ReportArgs, ReportFormat};
 pub(crate) use run::RunArgs;
 pub(crate) use simulate::{DimmArgs, PatternChoice, Simulate};
@@ -52,7 +54,8 @@ Look:
   measure    latency and bandwidth of this machine's memory, idle and loaded, by node, mix, weights
 
 Decide:
-  predict    bandwidth, latency and runtime at each choice of weights, and the best
+  predict    bandwidth, latency and runtime on one platform at each choice of weights, and the best
+  plan       which server to buy: one demand on many configurations, with cost and energy
   tune       the best static weights for a command on this machine, in a few runs of it
   compare    two records side by side: the differences, and which of them exceed noise
 
@@ -97,6 +100,7 @@ pub(crate) enum Verb {
     Measure(Box<MeasureArgs>),
     Compare(CompareArgs),
     Predict(PredictArgs),
+    Plan(PlanArgs),
     Tune(TuneArgs),
     Run(RunArgs),
     Balance(BalanceArgs),

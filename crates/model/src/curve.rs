@@ -222,8 +222,10 @@ impl Curve {
     ///
     /// A latency out of range.
     pub fn slowed(&self, factor: f64) -> Result<Self, CurveError> {
-        let point =
-            |point: &CurvePoint| CurvePoint { latency_ns: factor * point.latency_ns, ..point.clone() };
+        let point = |point: &CurvePoint| CurvePoint {
+            latency_ns: factor * point.latency_ns,
+            ..point.clone()
+        };
         Self::new(self.points.iter().map(point).collect())
     }
 

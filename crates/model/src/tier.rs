@@ -159,8 +159,7 @@ impl Curves {
     }
 
     fn each(&self, map: impl Fn(&Curve) -> Result<Curve, CurveError>) -> Result<Self, CurveError> {
-        let mapped =
-            |curve: &MixCurve| Ok(MixCurve { curve: map(&curve.curve)?, ..curve.clone() });
+        let mapped = |curve: &MixCurve| Ok(MixCurve { curve: map(&curve.curve)?, ..curve.clone() });
         self.0.iter().map(mapped).collect::<Result<_, _>>().map(Self)
     }
 

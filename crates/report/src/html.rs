@@ -1,8 +1,8 @@
 //! A self-contained HTML page: it includes the script (plotly.js) that draws the figures.
 
 use super::{
-    bench_compare, card, colour, compare, dimm, measure, predict, profile, reproduce, simulate,
-    table::escaped,
+    bench_compare, card, colour, compare, dimm, measure, plan, predict, profile, reproduce,
+    simulate, table::escaped,
 };
 use interleaf_record::{
     Document,
@@ -52,6 +52,10 @@ pub fn contents(document: &Document) -> (String, String) {
             let provenance = escaped(&predict::provenance(document));
             let tables = predict::html_tables(document);
             (title, format!("{figures}<p class=\"source\">{provenance}</p>\n{tables}"))
+        }
+        Document::Plan(document) => {
+            let figures = drawn(&document.figures(), "");
+            (plan::title(document), plan::html(document, &figures))
         }
         Document::Machine(document) => {
             let title = simulate::title(document);

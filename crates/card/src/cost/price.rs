@@ -15,7 +15,11 @@
 //! # Ok::<(), interleaf_model::format::FileError>(())
 //! ```
 
-use interleaf_model::format::{FileError, price_text::{self, PriceText}, toml_text::TomlText};
+use interleaf_model::format::{
+    FileError,
+    price_text::{self, PriceText},
+    toml_text::TomlText,
+};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::Spanned;

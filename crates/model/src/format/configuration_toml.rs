@@ -94,10 +94,7 @@ pub fn parse(file: &str, text: &str) -> Result<Vec<Configuration>, FileError> {
     Ok(all)
 }
 
-fn configuration(
-    text: &TomlText<'_>,
-    own: &ConfigurationToml,
-) -> Result<Configuration, FileError> {
+fn configuration(text: &TomlText<'_>, own: &ConfigurationToml) -> Result<Configuration, FileError> {
     let name = text.said("configuration.name", &own.name)?;
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+".contains(c);
     if !name.chars().all(plain) {

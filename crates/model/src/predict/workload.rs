@@ -341,8 +341,8 @@ impl ForecastAt<'_> {
         let Forecast { demand, traffic, behaviours, .. } = self.forecast;
         let run = demand.nearest_run(self.local.threads);
         let measured_at = f64::from(run.threads);
-        let measured = demand.performance(run.result)
-            / traffic.of_threads(self.local.threads, measured_at);
+        let measured =
+            demand.performance(run.result) / traffic.of_threads(self.local.threads, measured_at);
         let gains = self.forecast.gains(self.local.threads, measured_at);
         let speed = |member: usize| {
             let outcome = self.forecast.outcome(member, &self.local, weights, &mut vec![]);

@@ -8,9 +8,7 @@ pub(super) fn watts(machine: &SimMachine<'_>) -> Option<f64> {
     let platform = &machine.scenario.platform;
     let power = platform.power.as_ref()?;
     let traffic: f64 = (0..machine.equilibrium.running.len())
-        .map(|entry| {
-            platform.traffic_w(&machine.equilibrium.reached[entry].tier_bandwidth_gbps)
-        })
+        .map(|entry| platform.traffic_w(&machine.equilibrium.reached[entry].tier_bandwidth_gbps))
         .sum();
     let background = platform.traffic_w(&machine.equilibrium.background_gbps);
     Some(platform.standing_w()? + power.core_w * threads + traffic + background)
