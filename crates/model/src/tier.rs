@@ -146,7 +146,16 @@ impl Curves {
     ///
     /// A bandwidth out of range.
     pub fn scaled(&self, factor: f64) -> Result<Self, CurveError> {
-        self.each(|curve| curve.scaled(factor))
+        self.scaled_by(|_| factor)
+    }
+
+    /// The curves with the bandwidths of each mix multiplied by its `factor`.
+    ///
+    /// # Errors
+    ///
+    /// A bandwidth out of range.
+    pub fn scaled_by(&self, factor: impl Fn(Mix) -> f64) -> Result<Self, CurveError> {
+        self.each(|own| own.curve.scaled(factor(own.mix)))
     }
 
     /// The curves with all latencies multiplied by `factor`.
@@ -155,11 +164,14 @@ impl Curves {
     ///
     /// A latency out of range.
     pub fn slowed(&self, factor: f64) -> Result<Self, CurveError> {
-        self.each(|curve| curve.slowed(factor))
+        self.each(|own| own.curve.slowed(factor))
     }
 
-    fn each(&self, map: impl Fn(&Curve) -> Result<Curve, CurveError>) -> Result<Self, CurveError> {
-        let mapped = |curve: &MixCurve| Ok(MixCurve { curve: map(&curve.curve)?, ..curve.clone() });
+    fn each(
+        &self,
+        map: impl Fn(&MixCurve) -> Result<Curve, CurveError>,
+    ) -> Result<Self, CurveError> {
+        let mapped = |own: &MixCurve| Ok(MixCurve { curve: map(own)?, ..own.clone() });
         self.0.iter().map(mapped).collect::<Result<_, _>>().map(Self)
     }
 

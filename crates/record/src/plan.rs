@@ -146,10 +146,10 @@ impl PlanDocument {
 
     /// The unit of work that the energy is for.
     pub fn task(&self) -> String {
-        match self.result_unit.as_str() {
-            "s" => "a run".into(),
-            "GB/s" => "a GB".into(),
-            unit => format!("for {unit} over a second"),
+        match (self.result_unit.as_str(), self.result_unit.strip_suffix("/s")) {
+            ("s", _) => "a run".into(),
+            (_, Some(work)) => format!("a {work}"),
+            (unit, None) => format!("a {unit} x s"),
         }
     }
 
