@@ -16,9 +16,11 @@ use interleaf_card::{
 use interleaf_console::Failure;
 use interleaf_linux::input;
 use interleaf_model::{
+    configuration::Configuration,
     curve::CurveError,
     demand::Demand,
-    format::{demand_toml, names::suggestion, platform_toml},
+    format::{configuration_toml, demand_toml, names::suggestion, parts_toml, platform_toml},
+    parts::Parts,
     platform::Platform,
     units::{Bytes, Time},
 };
@@ -33,6 +35,7 @@ use interleaf_sim::{
 use std::{cell::RefCell, collections::BTreeMap, io, path::Path};
 
 static PLATFORMS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../platforms");
+static CONFIGURATIONS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../configurations");
 static DRIVES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../devices/drives");
 static SCENARIOS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../scenarios");
 static WORKLOADS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../workloads");
@@ -133,6 +136,40 @@ pub fn platform_and_source(name: &str) -> Result<(Platform, PlatformSource), Fai
     };
     let source = PlatformSource { label, text, curves: read_curves.into_inner() };
     Ok((platform, source))
+}
+
+/// Returns the built-in configurations of servers.
+pub fn configurations() -> Result<Vec<Configuration>, Failure> {
+    let mut all = vec![];
+    for name in names(&CONFIGURATIONS) {
+        let file = format!("{name}.toml");
+        let text = embedded(&CONFIGURATIONS, &file).unwrap_or_default();
+        all.extend(configuration_toml::parse(&format!("configurations/{file}"), text)?);
+    }
+    Ok(all)
+}
+
+/// Returns the built-in configuration with this name, or the configurations in this file.
+pub fn configurations_of(name: &str) -> Result<Vec<Configuration>, Failure> {
+    let all = configurations()?;
+    if let Some(found) = all.iter().find(|own| own.name == name) {
+        return Ok(vec![found.clone()]);
+    }
+    let names: Vec<String> = all.into_iter().map(|own| own.name).collect();
+    let text = read(Path::new(name), "configuration", &names)?;
+    Ok(configuration_toml::parse(name, &text)?)
+}
+
+/// The prices that come with the tool, placeholders all: `devices/prices/server.toml`.
+const EXAMPLE_PRICES: &str = include_str!("../../../devices/prices/server.toml");
+
+/// Returns the parts and prices in this file, or the example that comes with the tool.
+pub fn parts(path: Option<&Path>) -> Result<Parts, Failure> {
+    let Some(path) = path else {
+        return Ok(parts_toml::parse("devices/prices/server.toml", EXAMPLE_PRICES)?);
+    };
+    let hint = "name a file of prices, such as a copy of devices/prices/server.toml";
+    Ok(parts_toml::parse(&path.display().to_string(), &text(path, hint)?)?)
 }
 
 /// Returns the built-in card with this name, or the card in this file.
@@ -257,6 +294,12 @@ pub fn workload_source(name: &str) -> Result<DemandSource, Failure> {
         return Err(Failure::new(problem, hint));
     };
     Ok(DemandSource { label: format!("{name}.toml"), text: text.to_string() })
+}
+
+/// Returns the built-in workload with this name, or the demand in this file.
+pub fn workload_or_demand(name: &str) -> Result<Demand, Failure> {
+    let is_file = Path::new(name).exists() || name == "-" || name.contains(['/', '.']);
+    if is_file { demand(Path::new(name)) } else { workload(name) }
 }
 
 /// Reads the demand in a file.

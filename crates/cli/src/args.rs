@@ -9,6 +9,7 @@ mod help;
 mod measure;
 mod measure_app;
 mod nearest;
+mod plan;
 mod report;
 mod run;
 mod simulate;
@@ -27,6 +28,7 @@ pub(crate) use measure::{
     ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, Measure, MeasureArgs, TrafficArgs,
 };
 pub(crate) use measure_app::AppArgs;
+pub(crate) use plan::PlanArgs;
 pub(crate) use report::{CompareArgs, ReportArgs, ReportFormat};
 pub(crate) use run::RunArgs;
 pub(crate) use simulate::{DimmArgs, PatternChoice, Simulate};
@@ -57,8 +59,9 @@ Look:
 
 Decide:
   predict    bandwidth, latency, runtime at each choice of weights; the best
+  plan       which server to buy: one demand on many, with cost and energy
   tune       the best static weights for a command, in a few runs of it
-  compare    two records: their differences, and which of them exceed noise
+  compare    two records, or a command under two configurations, by runs in turn
 
 Act:
   run        a command, or a program that runs already, under a placement
@@ -103,6 +106,7 @@ pub(crate) enum Verb {
     Measure(Box<MeasureArgs>),
     Compare(CompareArgs),
     Predict(PredictArgs),
+    Plan(PlanArgs),
     Tune(TuneArgs),
     Run(RunArgs),
     Balance(BalanceArgs),

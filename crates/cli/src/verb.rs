@@ -7,6 +7,7 @@ mod doctor;
 mod export;
 mod extend;
 mod measure;
+mod plan;
 mod predict;
 mod progress;
 mod report;
@@ -36,6 +37,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Verb::Show(args)) => show::run(&args, root),
         Some(Verb::Doctor(args)) => doctor::run(&args, root),
         Some(Verb::Predict(args)) => predict::run(&args),
+        Some(Verb::Plan(args)) => plan::run(&args),
         Some(Verb::Simulate(Simulate::Card(args))) => return simulate::card(&args),
         Some(Verb::Simulate(Simulate::Machine(args))) => simulate::machine(&args),
         Some(Verb::Simulate(Simulate::Dimm(args))) => simulate::dimm(&args),

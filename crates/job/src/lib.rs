@@ -10,6 +10,7 @@ pub mod card;
 pub mod dimm;
 pub mod machine;
 pub mod option;
+pub mod plan;
 pub mod predict;
 pub mod sweep;
 

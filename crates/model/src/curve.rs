@@ -216,6 +216,19 @@ impl Curve {
         Self::new(self.points.iter().map(point).collect())
     }
 
+    /// The curve with all latencies multiplied by `factor`.
+    ///
+    /// # Errors
+    ///
+    /// A latency out of range.
+    pub fn slowed(&self, factor: f64) -> Result<Self, CurveError> {
+        let point = |point: &CurvePoint| CurvePoint {
+            latency_ns: factor * point.latency_ns,
+            ..point.clone()
+        };
+        Self::new(self.points.iter().map(point).collect())
+    }
+
     /// The weakest provenance of the points.
     pub fn provenance(&self) -> Provenance {
         self.points.iter().map(|point| point.figure.provenance).max().unwrap_or(Provenance::Assumed)

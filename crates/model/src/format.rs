@@ -4,12 +4,15 @@
 //! with the model. Every error names the file, the line, the field, the problem and the remedy. No
 //! function here opens a file: the caller passes its text and its name.
 
+pub mod configuration_toml;
 pub mod curve_csv;
 pub mod demand_toml;
 pub mod mess_csv;
 pub mod mlc_text;
 pub mod names;
+pub mod parts_toml;
 pub mod platform_toml;
+pub mod price_text;
 mod table;
 pub mod toml_text;
 

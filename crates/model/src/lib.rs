@@ -46,6 +46,12 @@ pub mod platform;
 
 pub mod demand;
 
+pub mod configuration;
+
+pub mod parts;
+
+pub mod pareto;
+
 pub mod phases;
 
 pub mod equilibrium;

@@ -167,6 +167,21 @@ impl Platform {
         blended.unwrap_or_else(|| curves.answer(&self.domains[0].name, mix))
     }
 
+    /// The power of the machine without load, W: components other than tiers, and the static power
+    /// of the tiers. `None` if the platform has no power figures.
+    pub fn standing_w(&self) -> Option<f64> {
+        let tiers = self.tiers.iter().filter_map(|tier| tier.power.as_ref());
+        Some(self.power.as_ref()?.idle_w + tiers.map(|tier| tier.static_w).sum::<f64>())
+    }
+
+    /// The power of traffic on each tier, W, without the static power.
+    pub fn traffic_w(&self, tier_gbps: &[f64]) -> f64 {
+        let tiers = self.tiers.iter().zip(tier_gbps);
+        tiers
+            .map(|(tier, gbps)| tier.power.as_ref().map_or(0.0, |power| power.traffic_w(*gbps)))
+            .sum()
+    }
+
     /// The names of the tiers, in order.
     pub fn tier_names(&self) -> Vec<&str> {
         self.tiers.iter().map(|tier| tier.name.as_str()).collect()

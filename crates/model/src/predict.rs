@@ -40,8 +40,10 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Adds the error of the model in square, for weights with pages on more than one tier.
-    fn with_model_spread(self) -> Self {
+    /// Adds the error of the model in square, for weights with pages on more than one tier, and
+    /// for speeds on two platforms.
+    #[must_use]
+    pub fn with_model_spread(self) -> Self {
         let miss = Z_OF_INTERVAL * MODEL_SPREAD * self.mean;
         let wider = |distance: f64| (distance * distance + miss * miss).sqrt();
         let (low, high) = (self.mean - self.low, self.high - self.mean);

@@ -75,6 +75,16 @@ pub struct TierPower {
     pub figure: Figure,
 }
 
+/// Watts for one GB/s at one pJ a bit: 8 x 10^9 x 10^-12.
+const W_PER_GBPS_PJ: f64 = 8e-3;
+
+impl TierPower {
+    /// Power of traffic of `gbps`, W, without the static power.
+    pub fn traffic_w(&self, gbps: f64) -> f64 {
+        W_PER_GBPS_PJ * gbps * self.energy_pj_per_bit
+    }
+}
+
 /// The curve of one mix, from one domain or from all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MixCurve {
@@ -136,9 +146,33 @@ impl Curves {
     ///
     /// A bandwidth out of range.
     pub fn scaled(&self, factor: f64) -> Result<Self, CurveError> {
-        let scaled =
-            |curve: &MixCurve| Ok(MixCurve { curve: curve.curve.scaled(factor)?, ..curve.clone() });
-        self.0.iter().map(scaled).collect::<Result<_, _>>().map(Self)
+        self.scaled_by(|_| factor)
+    }
+
+    /// The curves with the bandwidths of each mix multiplied by its `factor`.
+    ///
+    /// # Errors
+    ///
+    /// A bandwidth out of range.
+    pub fn scaled_by(&self, factor: impl Fn(Mix) -> f64) -> Result<Self, CurveError> {
+        self.each(|own| own.curve.scaled(factor(own.mix)))
+    }
+
+    /// The curves with all latencies multiplied by `factor`.
+    ///
+    /// # Errors
+    ///
+    /// A latency out of range.
+    pub fn slowed(&self, factor: f64) -> Result<Self, CurveError> {
+        self.each(|own| own.curve.slowed(factor))
+    }
+
+    fn each(
+        &self,
+        map: impl Fn(&MixCurve) -> Result<Curve, CurveError>,
+    ) -> Result<Self, CurveError> {
+        let mapped = |own: &MixCurve| Ok(MixCurve { curve: map(own)?, ..own.clone() });
+        self.0.iter().map(mapped).collect::<Result<_, _>>().map(Self)
     }
 
     /// Every curve, in the order of the file.

@@ -27,6 +27,7 @@ fn checked(name: &str, text: &str) -> Result<(String, String), Failure> {
     use interleaf_record as record;
     Ok(match parsed(name, text)? {
         Document::Predict(it) => (it.schema.clone(), record::json(&it)),
+        Document::Plan(it) => (it.schema.clone(), record::json(&it)),
         Document::Reproduce(it) => (it.schema.clone(), record::json(&it)),
         Document::Machine(it) => (it.schema.clone(), record::json(&it)),
         Document::Dimm(it) => (it.schema.clone(), record::json(&it)),

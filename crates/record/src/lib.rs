@@ -38,6 +38,7 @@ pub mod extend;
 pub mod figure;
 pub mod machine;
 pub mod measure;
+pub mod plan;
 pub mod predict;
 pub mod profile;
 pub mod reproduce;
@@ -85,6 +86,7 @@ impl fmt::Display for RecordError {
 #[derive(Debug)]
 pub enum Document {
     Predict(Box<predict::PredictDocument>),
+    Plan(Box<plan::PlanDocument>),
     Reproduce(Box<reproduce::ReproduceDocument>),
     Machine(Box<simulate::SimulateDocument>),
     Dimm(Box<dimm::DimmDocument>),
@@ -100,6 +102,7 @@ impl Document {
     pub fn figures(&self) -> Vec<figure::Figure> {
         match self {
             Self::Predict(document) => document.figures(),
+            Self::Plan(document) => document.figures(),
             Self::Machine(document) => document.figures(),
             Self::Dimm(document) => document.figures(),
             Self::Card(document) => document.figures(),
@@ -163,11 +166,12 @@ impl From<TierKind> for TierKindName {
 }
 
 /// The schemas that `interleaf report` can render.
-pub const REPORTED: [&str; 8] = [
+pub const REPORTED: [&str; 9] = [
     measure::SCHEMA,
     bench_compare::SCHEMA,
     compare::SCHEMA,
     predict::SCHEMA,
+    plan::SCHEMA,
     reproduce::SCHEMA,
     simulate::SCHEMA,
     dimm::SCHEMA,
@@ -199,6 +203,7 @@ pub fn read(name: &str, text: &str) -> Result<Document, RecordError> {
         serde_json::from_str(text).map_err(|why| unparsable(name, "", &why))?;
     match schema.as_str() {
         predict::SCHEMA => checked(name, text).map(Document::Predict),
+        plan::SCHEMA => checked(name, text).map(Document::Plan),
         reproduce::SCHEMA => checked(name, text).map(Document::Reproduce),
         simulate::SCHEMA => checked(name, text).map(Document::Machine),
         dimm::SCHEMA => checked(name, text).map(Document::Dimm),

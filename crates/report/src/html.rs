@@ -2,7 +2,7 @@
 //! colours, and a second set of narrow pictures for telephones.
 
 use super::{
-    bench_compare, card, compare, dimm, measure, predict, profile, reproduce, simulate,
+    bench_compare, card, compare, dimm, measure, plan, predict, profile, reproduce, simulate,
     svg::{self, Width},
     table::escaped,
 };
@@ -34,6 +34,10 @@ pub fn contents(document: &Document) -> (String, String) {
             let tables = predict::html_tables(document);
             let head = format!("<p class=\"answer\">{answer}</p>\n");
             (title, format!("{head}{figures}<p class=\"source\">{provenance}</p>\n{tables}"))
+        }
+        Document::Plan(document) => {
+            let figures = drawn(&document.figures(), "");
+            (plan::title(document), plan::html(document, &figures))
         }
         Document::Machine(document) => {
             let title = simulate::title(document);

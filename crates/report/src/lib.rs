@@ -21,6 +21,7 @@ pub mod extend;
 pub mod html;
 pub mod machine;
 pub mod measure;
+pub mod plan;
 pub mod predict;
 pub mod profile;
 pub mod reproduce;

@@ -6,7 +6,10 @@ use super::{
     table::Table,
 };
 use interleaf_model::weights::Weights;
-use interleaf_record::predict::{PredictDocument, PredictRow, weights_text};
+use interleaf_record::{
+    ProvenanceDocument,
+    predict::{PredictDocument, PredictRow, weights_text},
+};
 
 /// Ratios (DRAM to CXL) shown by default.
 const SHOWN: [[u16; 2]; 10] =
@@ -210,7 +213,11 @@ pub fn verdict(document: &PredictDocument) -> String {
 
 /// The provenance of the inputs, in a line.
 pub fn provenance(document: &PredictDocument) -> String {
-    let inputs = &document.provenance;
+    provenance_lists(&document.provenance)
+}
+
+/// The inputs of a prediction by their provenance, in a line.
+pub fn provenance_lists(inputs: &ProvenanceDocument) -> String {
     let lists = [
         ("measured", &inputs.measured),
         ("published", &inputs.published),

@@ -7,6 +7,7 @@
 
 mod constants;
 mod figures;
+mod recipes;
 
 use super::{
     coverage::{self, Case},
@@ -120,6 +121,7 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
     study.remarks = vec![mlc_remark(&study)];
     study.remarks.extend(remarks(&speedups));
     study.figures = figures::all(&platform, &points, &sweep, &speedups);
+    study.tables = vec![recipes::recipes(&platform)?];
     Ok(study)
 }
 

@@ -1,9 +1,12 @@
 //! Micron's technical report on MRDIMMs: figures 4 to 9 and the outlook on the second generation,
 //! by simulation of the modules command by command.
 //!
+//! Its applications are predicted from demands that were fitted to runs on RDIMMs (`applications`).
+//!
 //! The server has twelve channels with one module each. All rows use the same parameters of the
 //! controller; all existing modules have the same processor.
 
+mod applications;
 mod figures;
 mod outlook;
 
@@ -215,10 +218,14 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
         ),
         "144 lines on their way to each sub-channel: to the latency at 556 GB/s".into(),
     ];
-    let mut study = StudyDocument::new(NAME, TITLE, SOURCE, rows.collect(), fitted);
+    let applications = applications::applications(&results)?;
+    let rows = rows.chain(applications.rows.iter().cloned()).collect();
+    let mut study = StudyDocument::new(NAME, TITLE, SOURCE, rows, fitted);
     study.remarks = remarks(&results);
+    study.remarks.push(applications::remark(&applications.rows));
     study.figures = figures::all(&results);
     study.tables = vec![maxima(&results), efficiency(&results), outlook::table(&results)];
+    study.tables.extend(applications.tables);
     Ok(study)
 }
 

@@ -15,7 +15,11 @@
 //! # Ok::<(), interleaf_model::format::FileError>(())
 //! ```
 
-use interleaf_model::format::{FileError, toml_text::TomlText};
+use interleaf_model::format::{
+    FileError,
+    price_text::{self, PriceText},
+    toml_text::TomlText,
+};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::Spanned;
@@ -108,34 +112,6 @@ struct PriceToml {
     date: Spanned<String>,
 }
 
-/// The largest price.
-const AMOUNT_MAX: f64 = 1e9;
-
-/// Splits `7.50 USD/GB` into amount, currency, and whether it is for a GB.
-fn split(text: &str) -> Option<(f64, &str, bool)> {
-    let (amount, unit) = text.split_once(' ')?;
-    let (currency, by_capacity) = match unit.split_once('/') {
-        Some((currency, "GB")) => (currency, true),
-        Some(_) => return None,
-        None => (unit, false),
-    };
-    let is_currency = currency.len() == 3 && currency.bytes().all(|byte| byte.is_ascii_uppercase());
-    let amount: f64 = amount.parse().ok().filter(|amount| (0.0..=AMOUNT_MAX).contains(amount))?;
-    is_currency.then_some((amount, currency, by_capacity))
-}
-
-/// True for `YYYY`, `YYYY-MM`, `YYYY-MM-DD`.
-fn is_date(text: &str) -> bool {
-    let mut parts = text.split('-');
-    let mut has = |length: usize, range: core::ops::RangeInclusive<u32>| match parts.next() {
-        None => true,
-        Some(part) => {
-            part.len() == length && part.parse().is_ok_and(|number| range.contains(&number))
-        }
-    };
-    has(4, 1970..=2999) && has(2, 1..=12) && has(2, 1..=31) && parts.next().is_none()
-}
-
 impl Prices {
     /// Reads prices from `text`, the content of the file `file`.
     ///
@@ -157,11 +133,13 @@ impl Prices {
             };
             let form = if item.is_by_capacity() { "7.50 USD/GB" } else { "25 USD" };
             let hint = format!("write a number, a currency and its unit: \"{form}\"");
-            let parts = split(of.price.get_ref());
-            let Some((amount, own, by_capacity)) = parts else {
+            let found = PriceText::split(of.price.get_ref());
+            let found = found.filter(|found| matches!(found.unit, None | Some("GB")));
+            let Some(PriceText { amount, currency: own, unit }) = found else {
                 let problem = format!("\"{}\" is no price", of.price.get_ref());
                 return Err(text.error("price.price", &of.price, problem, hint));
             };
+            let by_capacity = unit.is_some();
             if by_capacity != item.is_by_capacity() {
                 let unit = if item.is_by_capacity() { "a GB" } else { "a piece" };
                 let problem = format!("the price of {name} is for {unit}");
@@ -173,15 +151,10 @@ impl Prices {
                 return Err(text.error("price.price", &of.price, problem, hint));
             }
             currency = Some(own.into());
-            if !is_date(of.date.get_ref()) {
-                let problem = format!("\"{}\" is no date", of.date.get_ref());
-                let hint = "write a year, a month or a day: \"2017-08-08\"";
-                return Err(text.error("price.date", &of.date, problem, hint));
-            }
             let price = Price {
                 amount,
                 source: text.said("price.source", &of.source)?,
-                date: of.date.get_ref().clone(),
+                date: price_text::date(&text, "price.date", &of.date)?,
             };
             if prices.insert(*item, price).is_some() {
                 let problem = format!("a second price of {name}");

@@ -38,6 +38,10 @@ fn rendered(
         (ReportFormat::Markdown, Document::Predict(document)) => {
             interleaf_report::predict::markdown(document)
         }
+        (ReportFormat::Markdown, Document::Plan(document)) => {
+            interleaf_report::plan::markdown(document)
+        }
+        (ReportFormat::Csv, Document::Plan(document)) => interleaf_report::plan::csv(document),
         (ReportFormat::Markdown, Document::Reproduce(document)) => {
             interleaf_report::reproduce::markdown(document)
         }

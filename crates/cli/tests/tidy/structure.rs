@@ -45,7 +45,7 @@ const LAYERS: [(&str, &str); 30] = [
     ("record", "card linux measure model observe pager sim"),
     ("report", "model record sim"),
     ("study", "card catalog console model plan record report sim workload"),
-    ("job", "card catalog console model record report sim"),
+    ("job", "card catalog console model plan record report sim"),
     ("python", "card catalog console model job record report sim study"),
     ("campaign", "console launch linux measure model observe record report"),
     ("launch", "catalog console linux model observe pager plan record report store"),

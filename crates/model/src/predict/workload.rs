@@ -7,6 +7,7 @@ use crate::{
     equilibrium::{Load, LoadEquilibrium, System},
     platform::Platform,
     provenance::Provenance,
+    statistics,
     weights::Weights,
 };
 
@@ -61,6 +62,22 @@ impl<'a> Forecast<'a> {
             demand,
             traffic: TrafficPerWork::of(demand),
             behaviours: infer(measured_on, demand),
+            domain_parts: platform.spread(),
+        }
+    }
+
+    /// The same behaviours on another platform.
+    #[must_use]
+    pub fn on<'b>(&self, platform: &'b Platform) -> Forecast<'b>
+    where
+        'a: 'b,
+    {
+        Forecast {
+            platform,
+            measured_on: self.measured_on,
+            demand: self.demand,
+            traffic: self.traffic.clone(),
+            behaviours: self.behaviours.clone(),
             domain_parts: platform.spread(),
         }
     }
@@ -281,8 +298,13 @@ impl<'a> Forecast<'a> {
     /// The bandwidth of `threads` threads on the first tier of the predicted platform, divided by
     /// that of `measured_at` threads on the platform of the runs.
     fn gain(&self, threads: f64, measured_at: f64) -> f64 {
+        statistics::mean(&self.gains(threads, measured_at))
+    }
+
+    /// [`Self::gain`] of each behaviour.
+    fn gains(&self, threads: f64, measured_at: f64) -> Vec<f64> {
         if threads == measured_at && std::ptr::eq(self.platform, self.measured_on) {
-            return 1.0;
+            return vec![1.0; self.behaviours.len()];
         }
         let first = |platform: &Platform| Weights::first_tier(platform.tiers.len()).shares();
         let bandwidth = |platform: &Platform, load: Load| {
@@ -295,7 +317,7 @@ impl<'a> Forecast<'a> {
             bandwidth(here, self.whole(behaviour, threads, first(here)))
                 / bandwidth(there, measured)
         });
-        gains.sum::<f64>() / self.behaviours.len() as f64
+        gains.collect()
     }
 
     /// The first tier that cannot hold its share of the footprint.
@@ -311,6 +333,22 @@ impl ForecastAt<'_> {
     /// Predicts the workload at `weights`.
     pub fn row(&self, weights: &Weights) -> Row {
         self.forecast.row(&self.local, weights)
+    }
+
+    /// Work per second of each behaviour at `weights`, in the order of [`Forecast::behaviours`]: the
+    /// ratio to that on another platform is a member's speed-up from one platform to the other.
+    pub fn speeds(&self, weights: &Weights) -> Vec<f64> {
+        let Forecast { demand, traffic, behaviours, .. } = self.forecast;
+        let run = demand.nearest_run(self.local.threads);
+        let measured_at = f64::from(run.threads);
+        let measured =
+            demand.performance(run.result) / traffic.of_threads(self.local.threads, measured_at);
+        let gains = self.forecast.gains(self.local.threads, measured_at);
+        let speed = |member: usize| {
+            let outcome = self.forecast.outcome(member, &self.local, weights, &mut vec![]);
+            measured * gains[member] * outcome.speedup
+        };
+        (0..behaviours.len()).map(speed).collect()
     }
 
     /// Combines `rows`, in this order, into a prediction.

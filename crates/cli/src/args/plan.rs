@@ -1,0 +1,84 @@
+//! The command line of `interleaf plan`.
+
+use super::OutputArgs;
+use clap::{ArgGroup, Args, ValueEnum};
+use interleaf_job::option::{mix, size, threads};
+use interleaf_model::{mix::Mix, units::Bytes};
+use interleaf_record::plan::Goal;
+use std::path::PathBuf;
+
+/// Compares configurations of a server for one demand, without the hardware: speed with its
+/// interval, bandwidth, latency, power, energy, cost, capacity, the limit, the Pareto fronts of speed
+/// against cost and energy, a recommendation, and the assumed figures that would change it.
+///
+/// `predict` answers for one platform, `plan` across platforms; `compare` measures.
+///
+/// Examples:
+///   interleaf plan --demand hpcg
+///   interleaf plan --demand lbm --configuration rdimm-6400,mrdimm-8800 --goal energy
+///   interleaf plan --demand mine.toml --footprint 1TiB --prices prices.toml --report plan.html
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+#[command(group = ArgGroup::new("planned").required(true).args(["demand", "mix"]))]
+pub(crate) struct PlanArgs {
+    /// A workload that comes with the tool, or a demand file, as `interleaf measure app --demand`
+    /// writes it
+    #[arg(long, value_name = "NAME|FILE", visible_alias = "workload")]
+    pub(crate) demand: Option<String>,
+    /// A traffic mix at its highest bandwidth, named as MLC names it (R, W2, W5, W10, ...)
+    #[arg(long, value_parser = mix, value_name = "MIX")]
+    pub(crate) mix: Option<Mix>,
+    /// Configurations by name, or files of configurations [default: all that come with the tool]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) configuration: Vec<String>,
+    /// The configuration that the others are compared with [default: the first]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) baseline: Option<String>,
+    /// Prices and power of parts [default: placeholders, devices/prices/server.toml]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) prices: Option<PathBuf>,
+    /// Memory that the demand needs [default: the footprint of the demand, if it has one]
+    #[arg(long, value_parser = size, value_name = "SIZE", conflicts_with = "mix")]
+    pub(crate) footprint: Option<Bytes>,
+    /// Threads [default: the most that the demand's runs had, at most one for each core]
+    #[arg(long, value_name = "N", value_parser = threads, conflicts_with = "mix")]
+    pub(crate) threads: Option<u32>,
+    /// The merit that decides the recommendation
+    #[arg(long, value_enum, default_value = "value")]
+    pub(crate) goal: GoalChoice,
+    /// Recommend configurations that are not on sale yet, too
+    #[arg(long)]
+    pub(crate) future: bool,
+    /// The part by which each assumed figure is varied, in percent
+    #[arg(long, value_name = "PERCENT", default_value = "20",
+        value_parser = clap::value_parser!(u8).range(1..=90))]
+    pub(crate) vary: u8,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    /// Write the report as one HTML page, too
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) report: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum GoalChoice {
+    /// The least cost for the work
+    Value,
+    /// The highest speed
+    Speed,
+    /// The least energy for the work
+    Energy,
+    /// The least cost
+    Cost,
+}
+
+impl From<GoalChoice> for Goal {
+    fn from(choice: GoalChoice) -> Self {
+        match choice {
+            GoalChoice::Value => Self::Value,
+            GoalChoice::Speed => Self::Speed,
+            GoalChoice::Energy => Self::Energy,
+            GoalChoice::Cost => Self::Cost,
+        }
+    }
+}

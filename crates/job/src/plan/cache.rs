@@ -1,0 +1,94 @@
+//! The speed of a demand whose memory does not fit: DRAM is a cache over a drive.
+//!
+//! Accesses are those of the demand on DRAM alone, spread over the footprint by its hotness. The
+//! hottest pages are in DRAM, and the rest is read from the drive, and written back as far as the
+//! traffic writes:
+//!
+//! ```text
+//! sequential   bytes of the drive = traffic of DRAM x share of the accesses outside of DRAM
+//! random       the same for the lines, each of which takes a page of 4 KiB
+//! ```
+//!
+//! With 400 GB/s over 1 TiB evenly, of which 768 GiB are DRAM, a quarter of the lines misses: the
+//! drive would have to carry 100 GB/s, and one of 10 GB/s makes the program ten times slower.
+
+use interleaf_model::{
+    demand::{Demand, Hotness},
+    mix::Mix,
+    units::LINE_BYTES,
+};
+use interleaf_plan::{
+    drive::{Drive, PAGE_BYTES},
+    forecast::Model,
+    miss_curve::{MissCurve, Point, Traffic},
+};
+
+/// Budgets of the miss curve.
+const STEPS: u64 = 64;
+
+/// The share of the accesses that go to the hottest `pages` (0 to 1) of the footprint.
+fn hit_share(hotness: Hotness, pages: f64) -> f64 {
+    match hotness {
+        Hotness::Uniform => pages,
+        // The integral of k^-s from 0 to the share of the pages, for s below 1.
+        Hotness::Zipf { exponent } => libm::pow(pages, 1.0 - exponent.min(0.99)),
+        Hotness::HotSet { pages: hot, accesses } => {
+            let inside = if hot > 0.0 { accesses * (pages / hot).min(1.0) } else { accesses };
+            let cold = if hot < 1.0 { ((pages - hot) / (1.0 - hot)).max(0.0) } else { 0.0 };
+            inside + (1.0 - accesses) * cold
+        }
+    }
+}
+
+/// Traffic of the drive in a second of the program in DRAM, by budget.
+fn curve(demand: &Demand, mix: Mix, dram_gbps: f64, footprint_bytes: u64) -> MissCurve {
+    let amplification = if mix.random() { PAGE_BYTES / LINE_BYTES } else { 1.0 };
+    let point = |step: u64| {
+        let share = step as f64 / STEPS as f64;
+        let missed = 1.0 - hit_share(demand.hotness, share);
+        let bytes = missed * dram_gbps * 1e9 * amplification;
+        let read_bytes = bytes * mix.read_share();
+        let traffic = Traffic { read_bytes, written_bytes: bytes - read_bytes };
+        Point { budget_bytes: (share * footprint_bytes as f64) as u64, traffic }
+    };
+    MissCurve::of_points(footprint_bytes, (0..STEPS).map(point).collect())
+}
+
+/// The speed with `budget_bytes` of DRAM over `drive`, relative to all data in DRAM.
+pub(super) fn efficiency(
+    demand: &Demand,
+    dram_gbps: f64,
+    threads: u32,
+    [footprint_bytes, budget_bytes]: [u64; 2],
+    drive: &Drive,
+) -> f64 {
+    let mix = demand.mix;
+    let curve = curve(demand, mix, dram_gbps, footprint_bytes);
+    let mut model = Model::overlapped(1.0, threads);
+    if mix.random() {
+        // Random pages cannot be prefetched: threads wait for each.
+        (model.overlap, model.demand_share) = (0.0, 1.0);
+    }
+    model.forecast(&curve, drive, true, budget_bytes).efficiency
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hot_pages_have_their_share_of_the_accesses() {
+        let hot = Hotness::HotSet { pages: 0.2, accesses: 0.8 };
+        for (hotness, pages, expected) in [
+            (Hotness::Uniform, 0.25, 0.25),
+            (Hotness::Zipf { exponent: 0.5 }, 0.25, 0.5),
+            (hot, 0.1, 0.4),
+            (hot, 0.2, 0.8),
+            (hot, 0.6, 0.9),
+            (hot, 1.0, 1.0),
+        ] {
+            let found = hit_share(hotness, pages);
+            assert!((found - expected).abs() < 1e-12, "{hotness:?} {pages}: {found}");
+        }
+    }
+}

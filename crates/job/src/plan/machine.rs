@@ -1,0 +1,34 @@
+//! A configuration with its machine and its drive.
+
+use interleaf_console::Failure;
+use interleaf_model::{configuration::Configuration, platform::Platform};
+use interleaf_plan::drive::Drive;
+
+/// A configuration, ready for predictions.
+pub(super) struct Candidate {
+    pub(super) configuration: Configuration,
+    pub(super) machine: Platform,
+    /// The drive that extends memory, if it has one.
+    pub(super) drive: Option<Drive>,
+}
+
+impl Candidate {
+    /// Loads the platforms and the drive that `configuration` names.
+    pub(super) fn load(configuration: &Configuration) -> Result<Self, Failure> {
+        let within = |why: Failure| why.within(&configuration.name);
+        let platform = interleaf_catalog::platform(&configuration.platform).map_err(within)?;
+        let other = match &configuration.expanders {
+            Some(own) => Some(interleaf_catalog::platform(&own.platform).map_err(within)?),
+            None => None,
+        };
+        let machine = configuration.machine(&platform, other.as_ref()).map_err(|why| {
+            let hint = "`interleaf show --platform NAME` lists the tiers of a platform";
+            Failure::new(format!("{}: {why}", configuration.name), hint)
+        })?;
+        let drive = match &configuration.drive {
+            Some(own) => Some(interleaf_catalog::drive(&own.drive).map_err(within)?),
+            None => None,
+        };
+        Ok(Self { configuration: configuration.clone(), machine, drive })
+    }
+}

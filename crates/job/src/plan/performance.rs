@@ -1,0 +1,319 @@
+//! Speed, power and limit of one configuration, without prices.
+
+use super::{cache, machine::Candidate};
+use interleaf_console::Failure;
+use interleaf_model::{
+    curve::CurveError,
+    demand::{Demand, Metric},
+    mix::Mix,
+    platform::Platform,
+    predict::{Forecast, Row, saturating_load},
+    provenance::Provenance,
+    statistics,
+    tier::{Curves, TierKind},
+    units::Bytes,
+    weights::Weights,
+};
+
+/// The largest number in a ratio of weights.
+const RATIO_MAX: u16 = 10;
+
+/// The factor by which bandwidth and latency are varied to find the limit.
+const STEP: f64 = 1.1;
+
+/// The demand on memory.
+pub(super) enum Source<'a> {
+    Mix(Mix),
+    Demand { demand: &'a Demand, forecast: &'a Forecast<'a> },
+}
+
+impl Source<'_> {
+    /// The name of the demand, and the unit of its result.
+    pub(super) fn name_and_unit(&self) -> (String, String) {
+        match self {
+            Self::Mix(mix) => (mix.to_string(), "GB/s".into()),
+            Self::Demand { demand, .. } => {
+                let unit = match &demand.metric {
+                    Metric::Runtime => "s".to_string(),
+                    Metric::Rate(unit) => unit.clone(),
+                };
+                (demand.name.clone(), unit)
+            }
+        }
+    }
+
+    pub(super) fn footprint(&self) -> Option<Bytes> {
+        match self {
+            Self::Mix(_) => None,
+            Self::Demand { demand, .. } => demand.footprint,
+        }
+    }
+
+    /// True if the result is a time: lower is better.
+    fn is_time(&self) -> bool {
+        matches!(self, Self::Demand { demand, .. } if demand.metric == Metric::Runtime)
+    }
+}
+
+/// Assumed figures of all configurations, which the sensitivity varies.
+#[derive(Clone, Debug)]
+pub(super) struct Assumed {
+    pub(super) threads: Option<u32>,
+    /// Memory that the demand needs, in place of its footprint.
+    pub(super) footprint: Option<Bytes>,
+    /// Factor of the latency of expanders.
+    pub(super) expander_latency: f64,
+    /// Factors of the power of the idle server, of its cores, and of memory.
+    pub(super) idle_power: f64,
+    pub(super) core_power: f64,
+    pub(super) memory_power: f64,
+}
+
+impl Default for Assumed {
+    fn default() -> Self {
+        Self {
+            threads: None,
+            footprint: None,
+            expander_latency: 1.0,
+            idle_power: 1.0,
+            core_power: 1.0,
+            memory_power: 1.0,
+        }
+    }
+}
+
+/// Power of a machine by its components, W.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Watts {
+    pub(super) idle: f64,
+    pub(super) cores: f64,
+    pub(super) memory: f64,
+}
+
+/// The demand on one configuration.
+#[derive(Clone, Debug)]
+pub(super) struct Performance {
+    pub(super) weights: Weights,
+    /// Work per second of each behaviour that agrees with the demand's runs.
+    pub(super) speeds: Vec<f64>,
+    /// The result in the unit of the demand.
+    pub(super) result: f64,
+    tier_gbps: Vec<f64>,
+    pub(super) latency_ns: f64,
+    /// `None` if the platform has no power figures.
+    pub(super) watts: Option<Watts>,
+    pub(super) fits: bool,
+    pub(super) bound_by: String,
+    pub(super) notes: Vec<String>,
+    pub(super) inputs: Vec<(String, Provenance)>,
+}
+
+impl Performance {
+    /// Predicts the demand with the best weights.
+    pub(super) fn of(
+        candidate: &Candidate,
+        source: &Source<'_>,
+        assumed: &Assumed,
+    ) -> Result<Self, Failure> {
+        let out_of_range = |why: CurveError| {
+            let hint = "its curves are near the ends of what a memory can have: check the platform";
+            Failure::new(format!("{}: {why}", candidate.configuration.name), hint)
+        };
+        let machine = slower_expanders(&candidate.machine, assumed.expander_latency);
+        let machine = machine.map_err(out_of_range)?;
+        match source {
+            Source::Mix(mix) => {
+                let found = Self::of_mix(&machine, *mix);
+                found.limited(&machine, |other, weights| mix_speed(other, *mix, weights))
+            }
+            Source::Demand { demand, forecast } => {
+                let footprint = assumed.footprint.or(demand.footprint);
+                let threads = assumed.threads.unwrap_or_else(|| demand.threads());
+                let threads = f64::from(threads.min(machine.cpu.cores));
+                let found = Self::of_demand(&machine, forecast, threads, footprint);
+                let speed = |other: &Platform, weights: &Weights| {
+                    statistics::mean(&forecast.on(other).at(threads).speeds(weights))
+                };
+                let found = found.limited(&machine, speed);
+                found.map(|found| found.with_drive(candidate, demand, threads, footprint, source))
+            }
+        }
+        .map_err(out_of_range)
+    }
+
+    fn of_mix(machine: &Platform, mix: Mix) -> Self {
+        let load = saturating_load(machine, mix);
+        let at = load.at(machine);
+        let ratios = Weights::every_ratio(machine.tiers.len(), RATIO_MAX);
+        let rows: Vec<Row> = ratios.iter().map(|weights| at.row(weights)).collect();
+        let prediction = at.prediction(rows);
+        let best = &prediction.rows[prediction.best.unwrap_or(0)];
+        let gbps = best.bandwidth_gbps.mean;
+        let cores = load.threads.min(f64::from(machine.cpu.cores));
+        Self { speeds: vec![gbps], result: gbps, ..Self::of_row(machine, best, cores) }
+            .with_inputs(prediction.inputs)
+    }
+
+    fn of_demand(
+        machine: &Platform,
+        forecast: &Forecast<'_>,
+        threads: f64,
+        footprint: Option<Bytes>,
+    ) -> Self {
+        let here = forecast.on(machine);
+        let at = here.at(threads);
+        let ratios = Weights::every_ratio(machine.tiers.len(), RATIO_MAX);
+        let rows: Vec<Row> = ratios.iter().map(|weights| at.row(weights)).collect();
+        let fits = |row: &Row| {
+            let tiers = machine.tiers.iter().zip(row.weights.shares());
+            footprint.is_none_or(|all| {
+                let needed = all.get() as f64;
+                tiers.clone().all(|(tier, share)| share * needed <= tier.capacity.get() as f64)
+            })
+        };
+        let speed = |row: &&Row| row.speedup.mean;
+        let by_speed = |a: &&Row, b: &&Row| speed(a).total_cmp(&speed(b));
+        let fitting = rows.iter().filter(|row| fits(row)).max_by(by_speed);
+        let first = Weights::first_tier(machine.tiers.len());
+        let on_first = rows.iter().find(|row| row.weights == first);
+        let best = fitting.or(on_first).unwrap_or(&rows[0]);
+        let mut found = Self::of_row(machine, best, threads);
+        found.speeds = at.speeds(&best.weights);
+        found.result = best.result.map_or(f64::NAN, |result| result.mean);
+        found.fits = fitting.is_some();
+        let inputs = at.prediction(vec![best.clone()]).inputs;
+        found.with_inputs(inputs)
+    }
+
+    fn of_row(machine: &Platform, row: &Row, cores: f64) -> Self {
+        let tier_gbps = row.tier_bandwidth_gbps.clone();
+        let watts = machine.power.as_ref().and_then(|power| {
+            Some(Watts {
+                idle: power.idle_w,
+                cores: power.core_w * cores,
+                memory: machine.standing_w()? - power.idle_w + machine.traffic_w(&tier_gbps),
+            })
+        });
+        Self {
+            weights: row.weights.clone(),
+            speeds: vec![],
+            result: 0.0,
+            tier_gbps,
+            latency_ns: row.latency_ns,
+            watts,
+            fits: true,
+            bound_by: String::new(),
+            notes: row.extrapolated.clone(),
+            inputs: vec![],
+        }
+    }
+
+    fn with_inputs(self, inputs: Vec<(String, Provenance)>) -> Self {
+        Self { inputs, ..self }
+    }
+
+    /// Finds the limit: how much of a change of each tier's bandwidth, and of the latencies, is
+    /// seen in the speed. What is left is the time of the cores.
+    fn limited(
+        self,
+        machine: &Platform,
+        speed: impl Fn(&Platform, &Weights) -> f64,
+    ) -> Result<Self, CurveError> {
+        let now = statistics::mean(&self.speeds);
+        let mut limits = vec![];
+        let gain = |other: &Platform| {
+            (libm::log(speed(other, &self.weights) / now) / libm::log(STEP)).max(0.0)
+        };
+        for (at, tier) in machine.tiers.iter().enumerate() {
+            if self.weights.as_slice()[at] > 0 {
+                let wider = changed(machine, &[at], |curves| curves.scaled(STEP))?;
+                limits.push((format!("bandwidth of {}", tier.name), gain(&wider)));
+            }
+        }
+        let all: Vec<usize> = (0..machine.tiers.len()).collect();
+        let faster = changed(machine, &all, |curves| curves.slowed(1.0 / STEP))?;
+        limits.push(("latency".into(), gain(&faster)));
+        let rest = 1.0 - limits.iter().map(|(_, share)| share).sum::<f64>();
+        limits.push(("cores".into(), rest));
+        let most = limits.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
+        Ok(Self { bound_by: most.map_or(String::new(), |(name, _)| name), ..self })
+    }
+
+    /// The same if memory is too small: DRAM as a cache over the drive, if there is one that holds
+    /// the rest.
+    fn with_drive(
+        mut self,
+        candidate: &Candidate,
+        demand: &Demand,
+        threads: f64,
+        footprint: Option<Bytes>,
+        source: &Source<'_>,
+    ) -> Self {
+        let (false, Some(footprint)) = (self.fits, footprint) else { return self };
+        let budget = candidate.machine.tiers.first().map_or(0, |tier| tier.capacity.get());
+        let own = candidate.configuration.drive.as_ref().zip(candidate.drive.as_ref());
+        let needed = footprint.get().saturating_sub(budget);
+        let Some((configured, drive)) = own.filter(|(own, _)| own.capacity.get() >= needed) else {
+            self.notes.push(format!("{footprint} do not fit into its memory"));
+            self.bound_by = "capacity".into();
+            return self;
+        };
+        let sizes = [footprint.get(), budget];
+        let part = cache::efficiency(demand, self.bandwidth_gbps(), threads as u32, sizes, drive);
+        let notes = format!(
+            "{} of {footprint} are on {}: {} of the speed of DRAM",
+            Bytes::new(needed),
+            configured.drive,
+            interleaf_report::number(part)
+        );
+        self.notes.push(notes);
+        if part < 0.5 {
+            self.bound_by = format!("drive {}", configured.drive);
+        }
+        self.speeds.iter_mut().for_each(|speed| *speed *= part);
+        self.result *= if source.is_time() { 1.0 / part } else { part };
+        if let (Some(watts), Some(standing)) = (&mut self.watts, candidate.machine.standing_w()) {
+            let static_w = standing - watts.idle;
+            watts.memory = static_w + part * (watts.memory - static_w);
+        }
+        self.tier_gbps.iter_mut().for_each(|gbps| *gbps *= part);
+        self.fits = true;
+        self
+    }
+
+    pub(super) fn bandwidth_gbps(&self) -> f64 {
+        self.tier_gbps.iter().sum()
+    }
+
+    /// Mean work per second.
+    pub(super) fn speed(&self) -> f64 {
+        statistics::mean(&self.speeds)
+    }
+}
+
+fn mix_speed(machine: &Platform, mix: Mix, weights: &Weights) -> f64 {
+    saturating_load(machine, mix).at(machine).row(weights).bandwidth_gbps.mean
+}
+
+/// The machine with other curves of the tiers `which`.
+fn changed(
+    machine: &Platform,
+    which: &[usize],
+    change: impl Fn(&Curves) -> Result<Curves, CurveError>,
+) -> Result<Platform, CurveError> {
+    let mut other = machine.clone();
+    for at in which {
+        other.tiers[*at].curves = change(&machine.tiers[*at].curves)?;
+    }
+    Ok(other)
+}
+
+fn slower_expanders(machine: &Platform, factor: f64) -> Result<Platform, CurveError> {
+    let tiers = machine.tiers.iter().enumerate();
+    let which: Vec<usize> =
+        tiers.filter(|(_, tier)| tier.kind == TierKind::Cxl).map(|(at, _)| at).collect();
+    match factor == 1.0 {
+        true => Ok(machine.clone()),
+        false => changed(machine, &which, |curves| curves.slowed(factor)),
+    }
+}

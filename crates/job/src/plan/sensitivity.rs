@@ -1,0 +1,182 @@
+//! The recommendation with each assumed figure varied.
+//!
+//! Prices and powers are varied one at a time by the same part; so are the latency of expanders and
+//! the memory that the demand needs, for which everything is predicted anew. The predicted speed of
+//! a configuration is set to the ends of its interval.
+
+use super::{
+    PlanJob,
+    assessment::{Assessment, Prices, assess, assess_at},
+    machine::Candidate,
+    performance::{Assumed, Performance, Source},
+};
+use crate::{Progress, check};
+use interleaf_console::Failure;
+use interleaf_model::{tier::TierKind, units::Bytes};
+use interleaf_record::{plan::SensitivityRow, rounded};
+use std::collections::BTreeSet;
+
+/// Factors between which the change of the answer is searched.
+const SEARCHED: [f64; 2] = [0.1, 10.0];
+
+/// Halvings of the interval of the search: the factor is exact to about 1 in 10,000.
+const HALVINGS: u32 = 20;
+
+/// A figure of the assessment, at a factor.
+type Vary<'a> = Box<dyn Fn(f64) -> Assessment + 'a>;
+
+pub(super) fn table(
+    job: &PlanJob<'_>,
+    candidates: &[Candidate],
+    source: &Source<'_>,
+    performances: &[Performance],
+    baseline: usize,
+    progress: &dyn Progress,
+) -> Result<Vec<SensitivityRow>, Failure> {
+    let own = Assumed { threads: job.threads, footprint: job.footprint, ..Assumed::default() };
+    let answer = assess(job, performances, baseline, &own);
+    let name = |at: Option<usize>| at.map(|at| job.configurations[at].name.clone());
+    let varied = [1.0 - job.vary, 1.0 + job.vary];
+    let mut rows = vec![];
+    for (figure, vary) in cheap(job, performances, baseline, &own) {
+        let at = |factor: f64| vary(factor).recommended;
+        rows.push(SensitivityRow {
+            figure,
+            recommended: varied.map(|factor| name(at(factor))),
+            changes: varied.iter().any(|factor| at(*factor) != answer.recommended),
+            factors: SEARCHED.map(|end| first_change(&at, end, answer.recommended)),
+        });
+    }
+    for (figure, assumed) in predicted_anew(candidates, source, &own) {
+        let mut recommended = vec![];
+        for factor in varied {
+            check(progress)?;
+            let assumed = assumed(factor);
+            let others: Result<Vec<_>, _> =
+                candidates.iter().map(|one| Performance::of(one, source, &assumed)).collect();
+            recommended.push(assess(job, &others?, baseline, &assumed).recommended);
+        }
+        rows.push(SensitivityRow {
+            figure,
+            changes: recommended.iter().any(|other| *other != answer.recommended),
+            recommended: [name(recommended[0]), name(recommended[1])],
+            factors: [None, None],
+        });
+    }
+    rows.extend(speeds(job, performances, baseline, &own, &answer));
+    Ok(rows)
+}
+
+/// The first factor from 1 towards `end` at which the answer is another one.
+fn first_change(at: impl Fn(f64) -> Option<usize>, end: f64, answer: Option<usize>) -> Option<f64> {
+    if at(end) == answer {
+        return None;
+    }
+    let (mut same, mut other) = (0.0, libm::log(end));
+    for _ in 0..HALVINGS {
+        let middle = f64::midpoint(same, other);
+        if at(libm::exp(middle)) == answer {
+            same = middle;
+        } else {
+            other = middle;
+        }
+    }
+    Some(rounded(libm::exp(other)))
+}
+
+/// Figures that change cost and energy only.
+fn cheap<'a>(
+    job: &'a PlanJob<'_>,
+    performances: &'a [Performance],
+    baseline: usize,
+    own: &'a Assumed,
+) -> Vec<(String, Vary<'a>)> {
+    let names: BTreeSet<&String> =
+        job.configurations.iter().flat_map(|it| it.parts.iter().map(|part| &part.name)).collect();
+    let mut all: Vec<(String, Vary<'a>)> = vec![];
+    for name in names {
+        let vary = move |factor: f64| {
+            let prices = Prices { parts: [(name.clone(), factor)].into(), energy: None };
+            assess_at(job, performances, baseline, own, &prices)
+        };
+        all.push((format!("price of {name}"), Box::new(vary)));
+    }
+    if job.parts.energy.is_some() {
+        let vary = move |factor: f64| {
+            let prices = Prices { energy: Some(factor), ..Prices::default() };
+            assess_at(job, performances, baseline, own, &prices)
+        };
+        all.push(("price of energy".into(), Box::new(vary)));
+    }
+    if performances.iter().any(|own| own.watts.is_some()) {
+        type Change = fn(&mut Assumed, f64);
+        let powers: [(&str, Change); 3] = [
+            ("power of the idle server", |assumed, factor| assumed.idle_power = factor),
+            ("power of the cores", |assumed, factor| assumed.core_power = factor),
+            ("power of memory and expanders", |assumed, factor| assumed.memory_power = factor),
+        ];
+        for (figure, change) in powers {
+            let vary = move |factor: f64| {
+                let mut assumed = own.clone();
+                change(&mut assumed, factor);
+                assess(job, performances, baseline, &assumed)
+            };
+            all.push((figure.into(), Box::new(vary)));
+        }
+    }
+    all
+}
+
+type Change<'a> = Box<dyn Fn(f64) -> Assumed + 'a>;
+
+/// Figures that change the predictions.
+fn predicted_anew<'a>(
+    candidates: &[Candidate],
+    source: &Source<'_>,
+    own: &'a Assumed,
+) -> Vec<(String, Change<'a>)> {
+    let mut all: Vec<(String, Change<'a>)> = vec![];
+    let has_expanders = |one: &Candidate| one.machine.tiers.iter().any(|t| t.kind == TierKind::Cxl);
+    if candidates.iter().any(has_expanders) {
+        let change = |factor: f64| Assumed { expander_latency: factor, ..own.clone() };
+        all.push(("latency of expanders".into(), Box::new(change)));
+    }
+    if let Some(footprint) = own.footprint.or(source.footprint()) {
+        let change = move |factor: f64| {
+            let bytes = (footprint.get() as f64 * factor) as u64;
+            Assumed { footprint: Some(Bytes::new(bytes)), ..own.clone() }
+        };
+        all.push(("memory that the demand needs".into(), Box::new(change)));
+    }
+    all
+}
+
+/// The predicted speed of each other configuration at the ends of its interval.
+fn speeds(
+    job: &PlanJob<'_>,
+    performances: &[Performance],
+    baseline: usize,
+    own: &Assumed,
+    answer: &Assessment,
+) -> Vec<SensitivityRow> {
+    let name = |at: Option<usize>| at.map(|at| job.configurations[at].name.clone());
+    let others = (0..performances.len()).filter(|at| *at != baseline && performances[*at].fits);
+    let row = |at: usize| {
+        let speed = answer.rows[at].speed;
+        let recommended = [speed.low, speed.high].map(|end| {
+            let mut changed = performances.to_vec();
+            changed[at].speeds.iter_mut().for_each(|own| *own *= end / speed.mean);
+            assess(job, &changed, baseline, own).recommended
+        });
+        SensitivityRow {
+            figure: format!(
+                "predicted speed of {}, ends of the interval",
+                job.configurations[at].name
+            ),
+            changes: recommended.iter().any(|other| *other != answer.recommended),
+            recommended: recommended.map(name),
+            factors: [None, None],
+        }
+    };
+    others.map(row).collect()
+}

@@ -1,0 +1,168 @@
+//! Configurations of a server that can be bought: a platform with some of its channels populated,
+//! expanders of another platform, a drive that extends memory, and the parts that all of it takes.
+//!
+//! Twelve channels with 550 GB/s, of which eight are populated, have 367 GB/s; four of the eight
+//! expanders of a platform have half of its bandwidth, capacity and power.
+
+use crate::{
+    curve::CurveError,
+    platform::{Coupling, Platform},
+    tier::Tier,
+    units::Bytes,
+};
+
+/// A part of a whole: channels that have a module, or expanders in a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count {
+    /// The number in the configuration.
+    pub used: u32,
+    /// The number that the figures of the platform are for.
+    pub of: u32,
+}
+
+impl Count {
+    fn share(self) -> f64 {
+        f64::from(self.used) / f64::from(self.of)
+    }
+}
+
+/// Expanders as they are in another platform.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expanders {
+    /// The platform that has them.
+    pub platform: String,
+    /// The name of their tier there.
+    pub tier: String,
+    /// Their number.
+    pub count: Count,
+}
+
+/// A drive for pages that do not fit into memory: DRAM is a cache over it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheDrive {
+    /// The name of the drive, or its file.
+    pub drive: String,
+    /// Its capacity.
+    pub capacity: Bytes,
+}
+
+/// Parts of one name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartCount {
+    /// The name of the part in the file of prices.
+    pub name: String,
+    /// The number of pieces.
+    pub count: u32,
+}
+
+/// A configuration of a server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Configuration {
+    /// Its name.
+    pub name: String,
+    /// A description for tables.
+    pub does: String,
+    /// True if no such server can be bought yet.
+    pub is_future: bool,
+    /// The platform: a name, or a file.
+    pub platform: String,
+    /// Populated channels; `None` for those of the platform.
+    pub channels: Option<Count>,
+    /// The capacity of the first tier; `None` for that of the platform's modules.
+    pub capacity: Option<Bytes>,
+    /// Expanders that are added to the platform.
+    pub expanders: Option<Expanders>,
+    /// A drive that extends memory.
+    pub drive: Option<CacheDrive>,
+    /// The parts of the server.
+    pub parts: Vec<PartCount>,
+    /// The file and line of the parts, for errors.
+    pub parts_place: String,
+}
+
+/// The platforms of a configuration do not fit together.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ConfigurationError {
+    /// The expanders' platform has no such tier, or the platform has a tier of the same name.
+    #[error("{platform} has {problem} tier \"{tier}\"")]
+    Tier {
+        /// The platform.
+        platform: String,
+        /// "no", or "already a".
+        problem: &'static str,
+        /// The name of the tier.
+        tier: String,
+    },
+    /// A curve is out of range for this number of channels or expanders.
+    #[error("the curves of {tier}: {why}")]
+    Curve {
+        /// The name of the tier.
+        tier: String,
+        /// The reason.
+        why: CurveError,
+    },
+}
+
+impl Configuration {
+    /// The machine: `platform` with the populated channels, and the expanders of `other`, their
+    /// platform.
+    ///
+    /// # Errors
+    /// Expanders that `other` does not have, or curves out of range.
+    pub fn machine(
+        &self,
+        platform: &Platform,
+        other: Option<&Platform>,
+    ) -> Result<Platform, ConfigurationError> {
+        let mut machine = platform.clone();
+        machine.name.clone_from(&self.name);
+        if let (Some(count), Some(first)) = (self.channels, machine.tiers.first_mut()) {
+            *first = scaled(first, count)?;
+        }
+        if let (Some(capacity), Some(first)) = (self.capacity, machine.tiers.first_mut()) {
+            first.capacity = capacity;
+        }
+        if let (Some(expanders), Some(other)) = (&self.expanders, other) {
+            add(&mut machine, expanders, other)?;
+        }
+        Ok(machine)
+    }
+}
+
+/// Adds the expanders, with their coupling to the first tier and the constants of interleaving.
+fn add(
+    machine: &mut Platform,
+    expanders: &Expanders,
+    other: &Platform,
+) -> Result<(), ConfigurationError> {
+    let wrong = |platform: &Platform, problem| ConfigurationError::Tier {
+        platform: platform.name.clone(),
+        problem,
+        tier: expanders.tier.clone(),
+    };
+    let found = other.tiers.iter().position(|tier| tier.name == expanders.tier);
+    let Some(from) = found.filter(|from| *from > 0) else { return Err(wrong(other, "no")) };
+    if machine.tiers.iter().any(|tier| tier.name == expanders.tier) {
+        return Err(wrong(machine, "already a"));
+    }
+    let to_first = other.couplings.iter().filter(|own| own.from == from && own.to == 0);
+    let at = machine.tiers.len();
+    machine.couplings.extend(to_first.map(|own| Coupling { from: at, ..own.clone() }));
+    machine.tiers.push(scaled(&other.tiers[from], expanders.count)?);
+    machine.interleaving = other.interleaving.clone();
+    Ok(())
+}
+
+/// A tier with a part of its channels or expanders.
+fn scaled(tier: &Tier, count: Count) -> Result<Tier, ConfigurationError> {
+    let share = count.share();
+    let curves = tier.curves.scaled(share);
+    let curves =
+        curves.map_err(|why| ConfigurationError::Curve { tier: tier.name.clone(), why })?;
+    let mut scaled = Tier { curves, ..tier.clone() };
+    scaled.capacity = Bytes::new((tier.capacity.get() as f64 * share) as u64);
+    if let Some(power) = &mut scaled.power {
+        power.static_w *= share;
+    }
+    Ok(scaled)
+}

@@ -1,0 +1,200 @@
+//! Files of configurations of servers: `interleaf.configurations/1`.
+//!
+//! ```
+//! use interleaf_model::format::configuration_toml;
+//! let text = r#"
+//! schema = "interleaf.configurations/1"
+//! [[configuration]]
+//! name = "half-of-the-expanders"
+//! does = "12 x RDIMM-6400, 4 x CZ122"
+//! platform = "xeon6-rdimm-6400"
+//! expanders = { platform = "xeon6-cz122", tier = "cxl", count = 4, of = 8 }
+//! drive = { name = "nvme-gen4", capacity = "3840GB" }
+//! parts = { rdimm-6400-64gb = 12, cz122-128gb = 4, nvme-gen4-3840gb = 1 }
+//! "#;
+//! let read = configuration_toml::parse("mine.toml", text)?;
+//! assert_eq!(read[0].parts.len(), 3);
+//! # Ok::<(), interleaf_model::format::FileError>(())
+//! ```
+
+use super::{FileError, toml_text::TomlText};
+use crate::configuration::{CacheDrive, Configuration, Count, Expanders, PartCount};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use toml::Spanned;
+
+/// The schema of a file of configurations.
+pub const SCHEMA: &str = "interleaf.configurations/1";
+
+/// The most channels, expanders or pieces of a part.
+const COUNT_MAX: u32 = 1024;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ConfigurationsToml {
+    schema: Spanned<String>,
+    configuration: Vec<ConfigurationToml>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ConfigurationToml {
+    name: Spanned<String>,
+    does: Spanned<String>,
+    #[serde(default)]
+    future: bool,
+    platform: Spanned<String>,
+    channels: Option<ChannelsToml>,
+    capacity: Option<Spanned<String>>,
+    expanders: Option<ExpandersToml>,
+    drive: Option<DriveToml>,
+    parts: Spanned<BTreeMap<String, Spanned<i64>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ChannelsToml {
+    count: Spanned<i64>,
+    of: Spanned<i64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExpandersToml {
+    platform: Spanned<String>,
+    tier: Spanned<String>,
+    count: Spanned<i64>,
+    of: Spanned<i64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DriveToml {
+    name: Spanned<String>,
+    capacity: Spanned<String>,
+}
+
+/// Parses the configurations of the file `file`, which holds `text`.
+///
+/// # Errors
+/// The first field that is invalid, or two configurations of one name.
+pub fn parse(file: &str, text: &str) -> Result<Vec<Configuration>, FileError> {
+    let text = TomlText::new(file, text);
+    let parsed: ConfigurationsToml = text.read()?;
+    text.schema(&parsed.schema, SCHEMA)?;
+    let mut all: Vec<Configuration> = vec![];
+    for own in &parsed.configuration {
+        let one = configuration(&text, own)?;
+        if all.iter().any(|other| other.name == one.name) {
+            let problem = format!("a second configuration {}", one.name);
+            return Err(text.error("configuration.name", &own.name, problem, "rename one of them"));
+        }
+        all.push(one);
+    }
+    Ok(all)
+}
+
+fn configuration(text: &TomlText<'_>, own: &ConfigurationToml) -> Result<Configuration, FileError> {
+    let name = text.said("configuration.name", &own.name)?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+".contains(c);
+    if !name.chars().all(plain) {
+        let problem = format!("{name:?} has other characters than letters, digits and -_.+");
+        let hint = "write a name that can stand in a list, such as rdimm-6400";
+        return Err(text.error("configuration.name", &own.name, problem, hint));
+    }
+    let channels = own.channels.as_ref();
+    let expanders = own.expanders.as_ref();
+    let drive = own.drive.as_ref();
+    Ok(Configuration {
+        name,
+        does: text.said("configuration.does", &own.does)?,
+        is_future: own.future,
+        platform: text.said("configuration.platform", &own.platform)?,
+        channels: channels.map(|it| count(text, "channels", &it.count, &it.of)).transpose()?,
+        capacity: own
+            .capacity
+            .as_ref()
+            .map(|own| text.quantity("configuration.capacity", own))
+            .transpose()?,
+        expanders: match expanders {
+            None => None,
+            Some(it) => Some(Expanders {
+                platform: text.said("expanders.platform", &it.platform)?,
+                tier: text.said("expanders.tier", &it.tier)?,
+                count: count(text, "expanders", &it.count, &it.of)?,
+            }),
+        },
+        drive: match drive {
+            None => None,
+            Some(it) => Some(CacheDrive {
+                drive: text.said("drive.name", &it.name)?,
+                capacity: text.quantity("drive.capacity", &it.capacity)?,
+            }),
+        },
+        parts: parts(text, own.parts.get_ref())?,
+        parts_place: text.place("configuration.parts", &own.parts),
+    })
+}
+
+fn count(
+    text: &TomlText<'_>,
+    field: &str,
+    used: &Spanned<i64>,
+    of: &Spanned<i64>,
+) -> Result<Count, FileError> {
+    let of = text.whole(&format!("{field}.of"), of, 1..=COUNT_MAX)?;
+    let used = text.whole(&format!("{field}.count"), used, 1..=COUNT_MAX)?;
+    Ok(Count { used, of })
+}
+
+fn parts(
+    text: &TomlText<'_>,
+    own: &BTreeMap<String, Spanned<i64>>,
+) -> Result<Vec<PartCount>, FileError> {
+    let part = |(name, count): (&String, &Spanned<i64>)| {
+        let count = text.whole(&format!("parts.{name}"), count, 1..=COUNT_MAX)?;
+        Ok(PartCount { name: name.clone(), count })
+    };
+    own.iter().map(part).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "schema = \"interleaf.configurations/1\"\n[[configuration]]\n\
+        name = \"a\"\ndoes = \"a server\"\nplatform = \"p\"\n\
+        channels = { count = 8, of = 12 }\ncapacity = \"512GiB\"\n\
+        expanders = { platform = \"q\", tier = \"cxl\", count = 4, of = 8 }\n\
+        drive = { name = \"nvme\", capacity = \"1TB\" }\nparts = { module = 8 }\n\
+        [[configuration]]\nname = \"b\"\ndoes = \"b\"\nplatform = \"p\"\nparts = {}\n";
+
+    #[test]
+    fn a_configuration_has_its_counts() {
+        let all = parse("c.toml", TEXT).unwrap();
+        assert_eq!(all[0].channels, Some(Count { used: 8, of: 12 }));
+        assert_eq!(all[0].expanders.as_ref().unwrap().count, Count { used: 4, of: 8 });
+        assert_eq!(all[0].parts, [PartCount { name: "module".into(), count: 8 }]);
+        assert!(all[1].expanders.is_none() && all[1].drive.is_none());
+    }
+
+    #[test]
+    fn errors_name_the_line_and_the_field() {
+        for (from, to, line, field) in [
+            ("configurations/1", "platform/1", 1, "schema"),
+            ("\"a\"", "\"a b\"", 3, "configuration.name"),
+            ("\"a\"", "\"b\"", 12, "configuration.name"),
+            ("of = 12", "of = 0", 6, "channels.of"),
+            ("512GiB", "512", 7, "configuration.capacity"),
+            ("count = 4", "count = -4", 8, "expanders.count"),
+            ("1TB", "many", 9, "drive.capacity"),
+            ("module = 8", "module = 0", 10, "parts.module"),
+        ] {
+            let why = parse("c.toml", &TEXT.replacen(from, to, 1)).unwrap_err();
+            let found = (why.line, why.field.as_deref());
+            assert_eq!(found, (Some(line), Some(field)), "{from} -> {to}: {why}");
+        }
+        let why = parse("c.toml", &TEXT.replacen("does", "price", 1)).unwrap_err();
+        assert!(why.to_string().contains("unknown field `price`"), "{why}");
+    }
+}

@@ -1,0 +1,165 @@
+//! Files of parts with their prices: `interleaf.parts/1`.
+//!
+//! ```
+//! use interleaf_model::format::parts_toml;
+//! let text = r#"
+//! schema = "interleaf.parts/1"
+//! [[part]]
+//! name = "rdimm-6400-64gb"
+//! price = "350 USD"
+//! source = "quote of a distributor"
+//! date = "2025-11"
+//! "#;
+//! let parts = parts_toml::parse("prices.toml", text)?;
+//! assert_eq!(parts.parts["rdimm-6400-64gb"].price, 350.0);
+//! # Ok::<(), interleaf_model::format::FileError>(())
+//! ```
+
+use super::{
+    FileError,
+    price_text::{self, PriceText},
+    toml_text::TomlText,
+};
+use crate::parts::{EnergyPrice, Part, Parts};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use toml::Spanned;
+
+/// The schema of a file of parts.
+pub const SCHEMA: &str = "interleaf.parts/1";
+
+/// The largest power of a part, W, and the most years.
+const POWER_MAX_W: f64 = 1e5;
+const YEARS_MAX: f64 = 50.0;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PartsToml {
+    schema: Spanned<String>,
+    energy: Option<EnergyToml>,
+    part: Vec<PartToml>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EnergyToml {
+    price: Spanned<String>,
+    years: Spanned<f64>,
+    source: Spanned<String>,
+    date: Spanned<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PartToml {
+    name: Spanned<String>,
+    price: Spanned<String>,
+    power_w: Option<Spanned<f64>>,
+    source: Spanned<String>,
+    date: Spanned<String>,
+}
+
+/// Parses the parts of the file `file`, which holds `text`.
+///
+/// # Errors
+/// The first field that is invalid.
+pub fn parse(file: &str, text: &str) -> Result<Parts, FileError> {
+    let text = TomlText::new(file, text);
+    let parsed: PartsToml = text.read()?;
+    text.schema(&parsed.schema, SCHEMA)?;
+    let mut currency = None;
+    let energy = match &parsed.energy {
+        None => None,
+        Some(own) => Some(EnergyPrice {
+            per_kwh: amount(&text, "energy.price", &own.price, Some("kWh"), &mut currency)?,
+            years: text.positive("energy.years", &own.years, YEARS_MAX)?,
+            source: text.said("energy.source", &own.source)?,
+            date: price_text::date(&text, "energy.date", &own.date)?,
+        }),
+    };
+    let mut parts = BTreeMap::new();
+    for own in &parsed.part {
+        let name = text.said("part.name", &own.name)?;
+        let power_w = match &own.power_w {
+            None => 0.0,
+            Some(power) => {
+                text.zero_or_above("part.power_w", power, POWER_MAX_W, "write watts of a piece")?
+            }
+        };
+        let part = Part {
+            price: amount(&text, "part.price", &own.price, None, &mut currency)?,
+            power_w,
+            source: text.said("part.source", &own.source)?,
+            date: price_text::date(&text, "part.date", &own.date)?,
+        };
+        if parts.insert(name, part).is_some() {
+            let problem = format!("a second price of {}", own.name.get_ref());
+            return Err(text.error("part.name", &own.name, problem, "write one of them"));
+        }
+    }
+    Ok(Parts { file: file.into(), currency: currency.unwrap_or_default(), parts, energy })
+}
+
+/// The number of a price for `unit`, in the currency of the file.
+fn amount(
+    text: &TomlText<'_>,
+    field: &str,
+    value: &Spanned<String>,
+    unit: Option<&str>,
+    currency: &mut Option<String>,
+) -> Result<f64, FileError> {
+    let form = if unit.is_some() { "0.15 USD/kWh" } else { "350 USD" };
+    let Some(found) = PriceText::split(value.get_ref()).filter(|found| found.unit == unit) else {
+        let problem = format!("\"{}\" is no price in this unit", value.get_ref());
+        let hint = format!("write a number, a currency and its unit: \"{form}\"");
+        return Err(text.error(field, value, problem, hint));
+    };
+    let known = currency.get_or_insert_with(|| found.currency.to_string());
+    if known != found.currency {
+        let problem = format!("{} beside {known}", found.currency);
+        return Err(text.error(field, value, problem, "write all prices in one currency"));
+    }
+    Ok(found.amount)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "schema = \"interleaf.parts/1\"\n[energy]\nprice = \"0.15 USD/kWh\"\n\
+        years = 4\nsource = \"a bill\"\ndate = \"2025\"\n[[part]]\nname = \"a\"\n\
+        price = \"350 USD\"\npower_w = 8\nsource = \"a quote\"\ndate = \"2025-11\"\n\
+        [[part]]\nname = \"b\"\nprice = \"10 USD\"\nsource = \"a quote\"\ndate = \"2025-11\"\n";
+
+    #[test]
+    fn parts_have_prices_and_power() {
+        let parts = parse("p.toml", TEXT).unwrap();
+        let of = |name: &str| (parts.parts[name].price, parts.parts[name].power_w);
+        assert_eq!((of("a"), of("b")), ((350.0, 8.0), (10.0, 0.0)));
+        // 800 W for 4 years of 8766 hours are 28,051.2 kWh.
+        let energy = parts.energy.unwrap();
+        assert!((energy.of(800.0) - 0.15 * 28_051.2).abs() < 1e-9);
+    }
+
+    #[test]
+    fn errors_name_the_line_and_the_field() {
+        for (from, to, line, field, part) in [
+            ("parts/1", "prices/1", 1, "schema", "is not"),
+            ("0.15 USD/kWh", "0.15 USD", 3, "energy.price", "no price in this unit"),
+            ("years = 4", "years = -4", 4, "energy.years", "not above 0"),
+            ("\"a\"", "\"b\"", 14, "part.name", "a second price of b"),
+            ("350 USD", "350", 9, "part.price", "\"350\" is no price"),
+            ("10 USD", "10 EUR", 15, "part.price", "EUR beside USD"),
+            ("power_w = 8", "power_w = -8", 10, "part.power_w", "not between 0"),
+            ("2025-11", "May", 12, "part.date", "\"May\" is no date"),
+            ("a quote", " ", 11, "part.source", "it is empty"),
+        ] {
+            let why = parse("p.toml", &TEXT.replacen(from, to, 1)).unwrap_err();
+            let found = (why.line, why.field.as_deref());
+            assert_eq!(found, (Some(line), Some(field)), "{from} -> {to}: {why}");
+            assert!(why.problem.contains(part), "{from} -> {to}: {why}");
+        }
+        let why = parse("p.toml", &TEXT.replacen("source = \"a quote\"\n", "", 1)).unwrap_err();
+        assert!(why.to_string().contains("missing field `source`"), "{why}");
+    }
+}

@@ -1,0 +1,62 @@
+//! Prices and their dates as text: `7.50 USD/GB`, `2017-08`.
+
+use super::{FileError, toml_text::TomlText};
+use toml::Spanned;
+
+/// The largest price.
+const AMOUNT_MAX: f64 = 1e9;
+
+/// The parts of a price.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PriceText<'a> {
+    /// The number.
+    pub amount: f64,
+    /// The currency: three capital letters.
+    pub currency: &'a str,
+    /// The unit that the price is for; `None` for a piece.
+    pub unit: Option<&'a str>,
+}
+
+impl<'a> PriceText<'a> {
+    /// Splits `7.50 USD/GB` into its parts; `None` if it is no price.
+    pub fn split(text: &'a str) -> Option<Self> {
+        let (amount, unit) = text.split_once(' ')?;
+        let (currency, unit) = match unit.split_once('/') {
+            Some((currency, unit)) => (currency, Some(unit)),
+            None => (unit, None),
+        };
+        let is_currency =
+            currency.len() == 3 && currency.bytes().all(|byte| byte.is_ascii_uppercase());
+        let amount: f64 =
+            amount.parse().ok().filter(|amount| (0.0..=AMOUNT_MAX).contains(amount))?;
+        is_currency.then_some(Self { amount, currency, unit })
+    }
+}
+
+/// Returns the value of `field` if it is a date: `YYYY`, `YYYY-MM` or `YYYY-MM-DD`.
+///
+/// # Errors
+/// If it is no date.
+pub fn date(
+    text: &TomlText<'_>,
+    field: &str,
+    value: &Spanned<String>,
+) -> Result<String, FileError> {
+    if is_date(value.get_ref()) {
+        return Ok(value.get_ref().clone());
+    }
+    let problem = format!("\"{}\" is no date", value.get_ref());
+    Err(text.error(field, value, problem, "write a year, a month or a day: \"2017-08-08\""))
+}
+
+/// True for `YYYY`, `YYYY-MM`, `YYYY-MM-DD`.
+fn is_date(text: &str) -> bool {
+    let mut parts = text.split('-');
+    let mut has = |length: usize, range: core::ops::RangeInclusive<u32>| match parts.next() {
+        None => true,
+        Some(part) => {
+            part.len() == length && part.parse().is_ok_and(|number| range.contains(&number))
+        }
+    };
+    has(4, 1970..=2999) && has(2, 1..=12) && has(2, 1..=31) && parts.next().is_none()
+}

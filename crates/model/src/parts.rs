@@ -1,0 +1,54 @@
+//! Parts of servers with their prices and power, and the price of energy, as the user gives them.
+
+use std::collections::BTreeMap;
+
+/// A part that is bought by the piece.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// The price of a piece.
+    pub price: f64,
+    /// Power of a piece that no platform file counts, such as that of a drive, W.
+    pub power_w: f64,
+    /// The source of both.
+    pub source: String,
+    /// The date of the price: `YYYY`, `YYYY-MM` or `YYYY-MM-DD`.
+    pub date: String,
+}
+
+/// The price of energy over the years that a server runs.
+///
+/// At 0.15 USD/kWh a server of 800 W that runs for 4 years takes 28,051 kWh for 4,208 USD.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EnergyPrice {
+    /// The price of a kWh.
+    pub per_kwh: f64,
+    /// Years of operation.
+    pub years: f64,
+    /// The source of both.
+    pub source: String,
+    /// The date of the price.
+    pub date: String,
+}
+
+/// Hours of a year.
+const HOURS: f64 = 24.0 * 365.25;
+
+impl EnergyPrice {
+    /// The price of the energy of a load of `power_w` over the years.
+    pub fn of(&self, power_w: f64) -> f64 {
+        self.per_kwh * power_w * 1e-3 * HOURS * self.years
+    }
+}
+
+/// The parts of a file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parts {
+    /// The name of the file, for errors.
+    pub file: String,
+    /// The currency of all prices, such as `USD`.
+    pub currency: String,
+    /// The parts by name.
+    pub parts: BTreeMap<String, Part>,
+    /// The price of energy; `None` leaves energy out of the cost.
+    pub energy: Option<EnergyPrice>,
+}

@@ -1,0 +1,206 @@
+//! Configurations of a server for one demand, as `interleaf.plan/1`.
+//!
+//! `interleaf plan` writes the document, a row for each configuration. Speeds are relative to the
+//! baseline; `task_energy_j` is the energy of a run, of a unit of a rate, or of a GB of a mix.
+
+use super::{
+    ProvenanceDocument,
+    check::{Check, Checked, identifier, in_order, invalid, not_empty},
+    figure::{Figure, Scale, Series, SeriesKind},
+};
+use serde::{Deserialize, Serialize};
+
+pub const SCHEMA: &str = "interleaf.plan/1";
+
+/// The merit that decides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Goal {
+    /// The least cost for the work.
+    #[default]
+    Value,
+    /// The highest speed.
+    Speed,
+    /// The least energy for the work.
+    Energy,
+    /// The least cost.
+    Cost,
+}
+
+display_word!(Goal);
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlanDocument {
+    pub schema: String,
+    /// The name of the workload, or the mix.
+    pub demand: String,
+    /// Unit of the result: "s", the unit of a rate, or GB/s for a mix.
+    pub result_unit: String,
+    /// Memory that the demand needs; null if unknown.
+    pub footprint_bytes: Option<u64>,
+    pub baseline: String,
+    pub goal: Goal,
+    pub currency: String,
+    /// Years of operation whose energy is part of the cost; null without a price of energy.
+    pub years: Option<f64>,
+    pub rows: Vec<PlanRow>,
+    /// Null if no configuration holds the demand.
+    pub recommended: Option<String>,
+    /// The part by which the figures of `sensitivity` are varied.
+    pub vary_share: f64,
+    pub sensitivity: Vec<SensitivityRow>,
+    pub parts: Vec<PlanPart>,
+    /// The inputs of the baseline's prediction.
+    pub provenance: ProvenanceDocument,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// A configuration. It has a field for each column of the table, thus more than 20 fields.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlanRow {
+    pub configuration: String,
+    pub does: String,
+    /// True if it cannot be bought yet.
+    pub future: bool,
+    /// The best weights of its tiers.
+    pub weights: Vec<u16>,
+    pub speed: f64,
+    pub speed_interval: [f64; 2],
+    pub result: f64,
+    pub bandwidth_gbps: f64,
+    pub latency_ns: f64,
+    pub power_w: Option<f64>,
+    pub task_energy_j: Option<f64>,
+    /// Parts, and energy over the years.
+    pub cost: f64,
+    pub parts_cost: f64,
+    pub capacity_bytes: u64,
+    /// True if it holds the memory that the demand needs.
+    pub fits: bool,
+    /// The limit of its speed.
+    pub bound_by: String,
+    /// True on the Pareto front of speed and cost.
+    pub on_cost_front: bool,
+    /// True on the Pareto front of speed and energy.
+    pub on_energy_front: bool,
+    /// A configuration that is no worse in speed, cost and energy, and better in one.
+    pub dominated_by: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// The recommendation if one assumed figure is lower or higher.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SensitivityRow {
+    pub figure: String,
+    /// With the lower and with the higher figure.
+    pub recommended: [Option<String>; 2],
+    pub changes: bool,
+    /// The factors below and above 1 at which the recommendation changes, between 0.1 and 10; null
+    /// if it does not, or if it was not searched.
+    pub factors: [Option<f64>; 2],
+}
+
+impl SensitivityRow {
+    /// True if a factor was found at which the recommendation changes.
+    pub fn has_factor(&self) -> bool {
+        self.factors.iter().any(Option::is_some)
+    }
+}
+
+/// A part with its price.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlanPart {
+    pub name: String,
+    pub price: f64,
+    /// Power of a piece that no platform counts.
+    pub power_w: f64,
+    pub source: String,
+    pub date: String,
+}
+
+impl PlanDocument {
+    /// Speed against cost, and speed against energy, with their fronts.
+    pub fn figures(&self) -> Vec<Figure> {
+        let cost_label = format!("cost, {}", self.currency);
+        let energy_label = format!("energy, J {}", self.task());
+        let mut figures = vec![self.front(
+            "cost",
+            "Speed and cost",
+            &cost_label,
+            |row| Some(row.cost),
+            |row| row.on_cost_front,
+        )];
+        if self.rows.iter().any(|row| row.task_energy_j.is_some()) {
+            figures.push(self.front(
+                "energy",
+                "Speed and energy",
+                &energy_label,
+                |row| row.task_energy_j,
+                |row| row.on_energy_front,
+            ));
+        }
+        figures
+    }
+
+    /// The unit of work that the energy is for.
+    pub fn task(&self) -> String {
+        match (self.result_unit.as_str(), self.result_unit.strip_suffix("/s")) {
+            ("s", _) => "a run".into(),
+            (_, Some(work)) => format!("a {work}"),
+            (unit, None) => format!("a {unit} x s"),
+        }
+    }
+
+    fn front(
+        &self,
+        id: &str,
+        title: &str,
+        x_label: &str,
+        x: impl Fn(&PlanRow) -> Option<f64>,
+        on_front: impl Fn(&PlanRow) -> bool,
+    ) -> Figure {
+        let known = self.rows.iter().filter(|row| row.fits);
+        let all: Vec<(&PlanRow, f64)> = known.filter_map(|row| Some((row, x(row)?))).collect();
+        let series = |name: &str, kind, group, mut own: Vec<(&PlanRow, f64)>| {
+            own.sort_by(|a, b| a.1.total_cmp(&b.1));
+            let labels = own.iter().map(|(row, _)| row.configuration.clone()).collect();
+            let points = own.iter().map(|(row, x)| (*x, row.speed));
+            Series::new(name, kind, group, points).with_labels(labels)
+        };
+        let (front, others) = all.into_iter().partition(|(row, _)| on_front(row));
+        Figure {
+            id: id.into(),
+            title: format!("{title}: {}", self.demand),
+            y_from: 0.0,
+            scale: Scale::Linear,
+            x_label: x_label.into(),
+            y_label: format!("speed, {} = 1", self.baseline),
+            categories: vec![],
+            series: vec![
+                series("Pareto front", SeriesKind::Line, 0, front),
+                series("others", SeriesKind::Points, 1, others),
+            ],
+            caption: "No configuration is faster than one of the front without more on the \
+                      horizontal axis. The others are dominated, or cannot be bought yet."
+                .into(),
+        }
+    }
+}
+
+impl Check for PlanDocument {
+    fn check(&self) -> Checked {
+        not_empty("rows", self.rows.len())?;
+        let known = |name: &String| self.rows.iter().any(|row| row.configuration == *name);
+        for (at, row) in self.rows.iter().enumerate() {
+            identifier(format!("rows[{at}].configuration"), &row.configuration)?;
+            not_empty(format!("rows[{at}].weights"), row.weights.len())?;
+            in_order(format!("rows[{at}].speed_interval"), row.speed_interval)?;
+        }
+        match self.recommended.as_ref().filter(|name| !known(name)) {
+            Some(name) => invalid("recommended", format!("there is no row {name:?}")),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! `interleaf.plan/1` as text, Markdown, CSV and HTML.
+
+use super::{
+    chart, number,
+    predict::provenance_lists,
+    screen::{Meaning, painted},
+    table::{Table, escaped},
+};
+use interleaf_record::plan::{Goal, PlanDocument, PlanRow, SensitivityRow};
+
+/// Bytes of a GiB.
+const GIB: f64 = (1_u64 << 30) as f64;
+
+/// The title of the document.
+pub fn title(document: &PlanDocument) -> String {
+    let configurations = document.rows.len();
+    format!("{} on {configurations} configurations", document.demand)
+}
+
+/// The document as text for a terminal.
+pub fn text(document: &PlanDocument) -> String {
+    let mut text = format!(
+        "{}\n\n{}, speed relative to {}\n\n{}\n{}\n",
+        painted(Meaning::Answer, &verdict(document)),
+        title(document),
+        document.baseline,
+        table(document).text(),
+        legend(document)
+    );
+    text += &notes(document);
+    text +=
+        &format!("\n{}\n\n{}\n", sensitivity_title(document), sensitivity(document, true).text());
+    text += &unchanged(document);
+    for warning in &document.warnings {
+        text += &format!("warning: {warning}\n");
+    }
+    text += &format!("{}\n", provenance_lists(&document.provenance));
+    for figure in document.figures() {
+        text += &format!("\n{}", chart::text(&figure));
+    }
+    text
+}
+
+/// The document as Markdown.
+pub fn markdown(document: &PlanDocument) -> String {
+    let mut text = format!(
+        "# {}\n\n{}\n\n{}\n\n{}\n",
+        title(document),
+        verdict(document),
+        table(document).markdown(),
+        legend(document)
+    );
+    text += &format!("\n## {}\n\n", sensitivity_title(document));
+    text += &format!("{}\n## Prices\n\n", sensitivity(document, false).markdown());
+    text +=
+        &format!("{}\n{}\n", prices(document).markdown(), provenance_lists(&document.provenance));
+    for warning in &document.warnings {
+        text += &format!("\nWarning: {warning}\n");
+    }
+    text
+}
+
+/// The body of the page of the document.
+pub fn html(document: &PlanDocument, figures: &str) -> String {
+    let mut html = format!("<p class=\"answer\">{}</p>\n", escaped(&verdict(document)));
+    for warning in &document.warnings {
+        html += &format!("<p>Warning: {}</p>\n", escaped(warning));
+    }
+    html += &format!("{figures}{}", table(document).html());
+    html += &format!("<p>{}</p>\n", escaped(&legend(document)));
+    html += &format!("<h2>{}</h2>\n", escaped(&sensitivity_title(document)));
+    html += &sensitivity(document, false).html();
+    html += &format!("<h2>Prices</h2>\n{}", prices(document).html());
+    html +=
+        &format!("<p class=\"source\">{}</p>\n", escaped(&provenance_lists(&document.provenance)));
+    html
+}
+
+/// One row for each configuration, with every field.
+pub fn csv(document: &PlanDocument) -> String {
+    let mut table = Table::new(&[
+        "configuration",
+        "weights",
+        "speed",
+        "speed_low",
+        "speed_high",
+        "result",
+        "bandwidth_gbps",
+        "latency_ns",
+        "power_w",
+        "task_energy_j",
+        "cost",
+        "parts_cost",
+        "capacity_bytes",
+        "fits",
+        "bound_by",
+        "on_cost_front",
+        "on_energy_front",
+        "dominated_by",
+        "future",
+        "recommended",
+        "does",
+        "notes",
+    ]);
+    let optional = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
+    for row in &document.rows {
+        table.row([
+            row.configuration.clone(),
+            interleaf_record::predict::weights_text(&row.weights),
+            row.speed.to_string(),
+            row.speed_interval[0].to_string(),
+            row.speed_interval[1].to_string(),
+            row.result.to_string(),
+            row.bandwidth_gbps.to_string(),
+            row.latency_ns.to_string(),
+            optional(row.power_w),
+            optional(row.task_energy_j),
+            row.cost.to_string(),
+            row.parts_cost.to_string(),
+            row.capacity_bytes.to_string(),
+            row.fits.to_string(),
+            row.bound_by.clone(),
+            row.on_cost_front.to_string(),
+            row.on_energy_front.to_string(),
+            row.dominated_by.clone().unwrap_or_default(),
+            row.future.to_string(),
+            is_recommended(document, row).to_string(),
+            row.does.clone(),
+            row.notes.join("; "),
+        ]);
+    }
+    table.csv()
+}
+
+/// The recommendation in a sentence.
+pub fn verdict(document: &PlanDocument) -> String {
+    let found = document.rows.iter().find(|row| is_recommended(document, row));
+    let Some(row) = found else {
+        return "recommended: none, because no configuration holds the memory that the demand needs"
+            .into();
+    };
+    let goal = match document.goal {
+        Goal::Value => "the least cost for the work",
+        Goal::Speed => "the highest speed",
+        Goal::Energy => "the least energy for the work",
+        Goal::Cost => "the least cost",
+    };
+    let [low, high] = row.speed_interval;
+    let mut text = format!(
+        "recommended: {} ({}), {goal}: {:.2} times the speed of {} (90 %: {low:.2} to {high:.2})",
+        row.configuration, row.does, row.speed, document.baseline
+    );
+    if let Some(base) = document.rows.iter().find(|row| row.configuration == document.baseline) {
+        text += &format!(" for {:.2} times its cost", row.cost / base.cost);
+        if let (Some(own), Some(base)) = (row.task_energy_j, base.task_energy_j) {
+            text += &format!(" and {:.2} times its energy {}", own / base, document.task());
+        }
+    }
+    text
+}
+
+fn is_recommended(document: &PlanDocument, row: &PlanRow) -> bool {
+    document.recommended.as_ref() == Some(&row.configuration)
+}
+
+fn table(document: &PlanDocument) -> Table {
+    let mut table = Table::with_header(vec![
+        "configuration".into(),
+        "weights".into(),
+        "speed".into(),
+        document.result_unit.clone(),
+        "GB/s".into(),
+        "ns".into(),
+        "W".into(),
+        format!("J {}", document.task()),
+        document.currency.clone(),
+        "GiB".into(),
+        "bound by".into(),
+        String::new(),
+    ]);
+    for row in &document.rows {
+        let [low, high] = row.speed_interval;
+        let optional = |value: Option<f64>| value.map_or(String::new(), number);
+        table.row([
+            row.configuration.clone(),
+            interleaf_record::predict::weights_text(&row.weights),
+            format!("{:.2} ± {:.2}", row.speed, (high - low) / 2.0),
+            number(row.result),
+            number(row.bandwidth_gbps),
+            format!("{:.0}", row.latency_ns),
+            optional(row.power_w),
+            optional(row.task_energy_j),
+            format!("{:.0}", row.cost),
+            format!("{:.0}", row.capacity_bytes as f64 / GIB),
+            row.bound_by.clone(),
+            marks(document, row),
+        ]);
+    }
+    table
+}
+
+fn marks(document: &PlanDocument, row: &PlanRow) -> String {
+    let front = match (row.on_cost_front, row.on_energy_front) {
+        (true, true) => "front $ J",
+        (true, false) => "front $",
+        (false, true) => "front J",
+        (false, false) => "",
+    };
+    let marks = [
+        (is_recommended(document, row), "recommended"),
+        (!front.is_empty(), front),
+        (row.future, "not on sale yet"),
+        (!row.fits, "does not fit"),
+    ];
+    let marks: Vec<&str> = marks.iter().filter(|(is, _)| *is).map(|(_, mark)| *mark).collect();
+    marks.join(", ")
+}
+
+fn legend(document: &PlanDocument) -> String {
+    let cost = match document.years {
+        Some(years) => format!("{}: parts, and energy of {years} years", document.currency),
+        None => format!("{}: parts", document.currency),
+    };
+    format!("{cost}; front: no other has more speed for at most the same cost ($) or energy (J)")
+}
+
+/// The notes of the rows, each with its configuration.
+fn notes(document: &PlanDocument) -> String {
+    let notes = document.rows.iter().flat_map(|row| {
+        row.notes.iter().map(|note| format!("note: {}: {note}\n", row.configuration))
+    });
+    notes.collect()
+}
+
+fn sensitivity_title(document: &PlanDocument) -> String {
+    format!("Each assumed figure lower and higher by {:.0} %", 100.0 * document.vary_share)
+}
+
+fn sensitivity(document: &PlanDocument, only_changes: bool) -> Table {
+    let mut table = Table::new(&["figure", "lower", "higher", "changes at"]);
+    let rows = document.sensitivity.iter();
+    for row in rows.filter(|row| !only_changes || row.changes || row.has_factor()) {
+        let name = |name: &Option<String>| name.clone().unwrap_or_else(|| "none".into());
+        let factors: Vec<String> =
+            row.factors.iter().flatten().map(|factor| format!("x {}", number(*factor))).collect();
+        let [lower, higher] = &row.recommended;
+        table.row([row.figure.clone(), name(lower), name(higher), factors.join(", ")]);
+    }
+    table
+}
+
+/// The figures that do not change the recommendation.
+fn unchanged(document: &PlanDocument) -> String {
+    let of = |row: &&SensitivityRow| !row.changes && !row.has_factor();
+    let count = document.sensitivity.iter().filter(of).count();
+    let deciding: Vec<&str> = document
+        .sensitivity
+        .iter()
+        .filter(|row| row.changes)
+        .map(|row| row.figure.as_str())
+        .collect();
+    let first = match deciding.is_empty() {
+        true => "no figure changes the recommendation within this range".to_string(),
+        false => format!("the recommendation depends on: {}", deciding.join("; ")),
+    };
+    format!("{first}; {count} figures never change it (--json lists each)\n")
+}
+
+fn prices(document: &PlanDocument) -> Table {
+    let price = format!("{} a piece", document.currency);
+    let header = ["part", &price, "W", "date", "source"];
+    let mut table = Table::new(&header);
+    for part in &document.parts {
+        table.row([
+            part.name.clone(),
+            number(part.price),
+            number(part.power_w),
+            part.date.clone(),
+            part.source.clone(),
+        ]);
+    }
+    table
+}
