@@ -169,6 +169,15 @@ pub fn geometric_mean(values: &[f64]) -> f64 {
     libm::exp(statistics::mean(&logs))
 }
 
+/// The standard deviation of the logarithms of values above 0: nearly the relative one of the
+/// values. `None` with one value.
+pub fn noise(values: &[f64]) -> Option<f64> {
+    let logs: Vec<f64> = values.iter().map(|value| libm::log(*value)).collect();
+    let mean = statistics::mean(&logs);
+    let squares: f64 = logs.iter().map(|log| (log - mean) * (log - mean)).sum();
+    (logs.len() > 1).then(|| (squares / (logs.len() - 1) as f64).sqrt())
+}
+
 /// The indices of the outliers among values above 0, by the median absolute deviation of their
 /// logarithms; none among fewer than five values, or if most values are equal.
 pub fn outliers(values: &[f64]) -> Vec<usize> {

@@ -200,6 +200,8 @@ fn outliers_are_found_by_the_median_deviation() {
     assert_eq!(outliers(&[1.0, 1.01, 0.99, 9.0]), [] as [usize; 0], "too few to tell");
     assert_eq!(outliers(&[1.0, 1.0, 1.0, 1.0, 2.0]), [] as [usize; 0], "most are equal");
     assert!((geometric_mean(&[1.0, 4.0]) - 2.0).abs() < 1e-12);
+    let e = libm::exp(1.0);
+    assert!((noise(&[1.0, e, e * e]).unwrap() - 1.0).abs() < 1e-12 && noise(&[1.0]).is_none());
 }
 
 /// Half of the width of an interval, of the logarithm. The lower end may be 0 in this precision.
