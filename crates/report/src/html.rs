@@ -1,8 +1,8 @@
 //! A self-contained HTML page: it includes the script (plotly.js) that draws the figures.
 
 use super::{
-    bench_compare, card, colour, compare, dimm, measure, predict, profile, reproduce, simulate,
-    table::escaped,
+    bench_compare, card, colour, compare, compare_runs, dimm, measure, predict, profile, reproduce,
+    simulate, table::escaped,
 };
 use interleaf_record::{
     Document,
@@ -81,6 +81,10 @@ pub fn contents(document: &Document) -> (String, String) {
         Document::Compare(document) => {
             let title = format!("{} and {}", document.first.name, document.second.name);
             (title, compare::html(document))
+        }
+        Document::CompareRuns(document) => {
+            let figures = drawn(&document.figures(), "");
+            (compare_runs::title(document), compare_runs::html(document, &figures))
         }
         Document::Profile(document) => {
             let figures = drawn(&document.figures(), "");

@@ -407,10 +407,16 @@ impl Running<'_> {
     }
 
     pub fn signal(&self, number: i32) {
-        if let Some(signal) = Signal::from_named_raw(number) {
-            // Fails when the command has just ended, which the next event reports.
-            let _ = kill_process(pid(&self.child), signal);
-        }
+        send(self.pid(), number);
+    }
+}
+
+/// Sends a signal to a process, unless it has ended.
+pub fn send(pid: u32, number: i32) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    if let Some((pid, signal)) = pid.zip(Signal::from_named_raw(number)) {
+        // Fails when the process has just ended.
+        let _ = kill_process(pid, signal);
     }
 }
 
