@@ -4,6 +4,8 @@ mod balance;
 mod bench;
 mod bench_compare;
 mod card;
+mod compare;
+mod configuration;
 mod extend;
 mod measure;
 mod measure_app;
@@ -20,12 +22,13 @@ pub(crate) use bench_compare::BenchCompareArgs;
 pub(crate) use card::{
     AccessChoice, CardArgs, CardCostArgs, CardLoadArgs, CardTestArgs, CardVerb, LatencyChoice,
 };
+pub(crate) use compare::CompareArgs;
 pub(crate) use extend::{EXAMPLE as EXTEND_EXAMPLE, ExtendArgs};
 pub(crate) use measure::{
     ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, Measure, MeasureArgs, TrafficArgs,
 };
 pub(crate) use measure_app::AppArgs;
-pub(crate) use report::{CompareArgs, ReportArgs, ReportFormat};
+pub(crate) use report::{ReportArgs, ReportFormat};
 pub(crate) use run::RunArgs;
 pub(crate) use simulate::{DimmArgs, PatternChoice, Simulate};
 pub(crate) use tune::TuneArgs;
@@ -54,7 +57,7 @@ Look:
 Decide:
   predict    bandwidth, latency and runtime at each choice of weights, and the best
   tune       the best static weights for a command on this machine, in a few runs of it
-  compare    two records side by side: the differences, and which of them exceed noise
+  compare    configurations of a command, by runs in turn; or two records: differences beyond noise
 
 Act:
   run        a command under a placement of its pages, or the pages of a program that runs already
@@ -95,7 +98,7 @@ pub(crate) enum Verb {
     Show(ShowArgs),
     Doctor(DoctorArgs),
     Measure(Box<MeasureArgs>),
-    Compare(CompareArgs),
+    Compare(Box<CompareArgs>),
     Predict(PredictArgs),
     Tune(TuneArgs),
     Run(RunArgs),
@@ -400,6 +403,7 @@ fn refused(error: &clap::Error, verb: &str) -> Failure {
     let example = match verb {
         "interleaf tune" => "write for example interleaf tune -- ./solver input.dat",
         "interleaf run" => run::EXAMPLE,
+        "interleaf compare" => compare::EXAMPLE,
         "interleaf extend" => extend::EXAMPLE,
         "interleaf measure app" => measure_app::hint(&problem),
         _ if verb.starts_with("interleaf simulate card") => card::hint(verb),
