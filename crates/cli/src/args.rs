@@ -4,6 +4,8 @@ mod balance;
 mod bench;
 mod bench_compare;
 mod card;
+mod compare;
+mod configuration;
 mod extend;
 mod help;
 mod measure;
@@ -23,13 +25,14 @@ pub(crate) use bench_compare::BenchCompareArgs;
 pub(crate) use card::{
     AccessChoice, CardArgs, CardCostArgs, CardLoadArgs, CardTestArgs, CardVerb, LatencyChoice,
 };
+pub(crate) use compare::CompareArgs;
 pub(crate) use extend::{EXAMPLE as EXTEND_EXAMPLE, ExtendArgs};
 pub(crate) use measure::{
     ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, Measure, MeasureArgs, TrafficArgs,
 };
 pub(crate) use measure_app::AppArgs;
 pub(crate) use plan::PlanArgs;
-pub(crate) use report::{CompareArgs, ReportArgs, ReportFormat};
+pub(crate) use report::{ReportArgs, ReportFormat};
 pub(crate) use run::RunArgs;
 pub(crate) use simulate::{DimmArgs, PatternChoice, Simulate};
 pub(crate) use tune::TuneArgs;
@@ -61,7 +64,7 @@ Decide:
   predict    bandwidth, latency, runtime at each choice of weights; the best
   plan       which server to buy: one demand on many, with cost and energy
   tune       the best static weights for a command, in a few runs of it
-  compare    two records, or a command under two configurations, by runs in turn
+  compare    configurations of a command, by runs in turn; or two records
 
 Act:
   run        a command, or a program that runs already, under a placement
@@ -104,7 +107,7 @@ pub(crate) enum Verb {
     Show(ShowArgs),
     Doctor(DoctorArgs),
     Measure(Box<MeasureArgs>),
-    Compare(CompareArgs),
+    Compare(Box<CompareArgs>),
     Predict(PredictArgs),
     Plan(PlanArgs),
     Tune(TuneArgs),
@@ -416,6 +419,7 @@ fn refused(error: &clap::Error, verb: &str) -> Failure {
     let example = match verb {
         "interleaf tune" => "write for example interleaf tune -- ./solver input.dat",
         "interleaf run" => run::EXAMPLE,
+        "interleaf compare" => compare::EXAMPLE,
         "interleaf extend" => extend::EXAMPLE,
         "interleaf measure app" => measure_app::hint(&problem),
         _ if verb.starts_with("interleaf simulate card") => card::hint(verb),

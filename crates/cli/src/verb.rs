@@ -31,7 +31,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Verb::Tune(args)) => return tune::run(&args, root),
         Some(Verb::Measure(args)) => return measure::run(&args, root),
         Some(Verb::Bench(bench)) => return bench::run(&bench),
-        Some(Verb::Compare(args)) => return compare::run(&args),
+        Some(Verb::Compare(args)) => return compare::run(&args, root),
         Some(Verb::Balance(args)) => balance::run(&args, root),
         None => show::run(&ShowArgs::default(), root),
         Some(Verb::Show(args)) => show::run(&args, root),

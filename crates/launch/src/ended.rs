@@ -1,5 +1,6 @@
-//! Exit status of a command.
+//! Exit status of a command, and the end of several runs of one.
 
+use interleaf_console::Failure;
 use std::{
     os::unix::process::ExitStatusExt,
     process::{ExitCode, ExitStatus},
@@ -15,6 +16,18 @@ pub struct Ended {
     pub elapsed: Duration,
     /// The first signal that this process received.
     pub signal: Option<i32>,
+}
+
+/// The end of several runs of a command.
+pub enum RunsEnd {
+    /// A dry run.
+    DryRun,
+    /// The result is found, or all runs are made.
+    Done,
+    /// This process received a signal.
+    Signal(i32),
+    /// The command failed.
+    Failed(Failure),
 }
 
 impl Ended {

@@ -3,7 +3,8 @@
 //! [`placed`] runs a command whose new pages are interleaved over nodes by weights, sets the
 //! kernel's weights for it and restores them; [`processes`] migrates the pages of running
 //! processes; [`tune`] runs a command several times to find its best weights; [`extend`] runs a
-//! command whose memory is extended by a drive. [`restore`] restores settings that killed processes
+//! command whose memory is extended by a drive; [`compare`] runs a command under several
+//! configurations in turn and compares them. [`restore`] restores settings that killed processes
 //! have left changed.
 //!
 //! Options are plain values and results are documents of `interleaf_record`; messages go through
@@ -11,11 +12,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod compare;
 mod ended;
 pub mod extend;
+mod log;
 pub mod placed;
 pub mod processes;
 pub mod restore;
 pub mod tune;
 
-pub use ended::{Ended, signal_status};
+pub use ended::{Ended, RunsEnd, signal_status};

@@ -1,9 +1,10 @@
 //! A search for the best static weights of a command, in a few runs.
 
-mod log;
 mod proposal;
 
 use crate::{
+    RunsEnd,
+    log::{self, Log},
     placed::{self, PlacedCommand},
     restore::report_restored,
 };
@@ -29,7 +30,6 @@ use interleaf_record::{
     tune::{TrialDocument, TrialReason, TuneDocument, TuneRequest, TuneStop},
     warning::Warning,
 };
-use log::Log;
 use regex_lite::Regex;
 use std::{
     ffi::OsString,
@@ -86,24 +86,12 @@ pub struct TuneOptions {
     pub log: Option<PathBuf>,
 }
 
-/// The reason for the end of a search.
-pub enum SearchEnd {
-    /// A dry run.
-    DryRun,
-    /// The best weights were found, or all runs were made.
-    Done,
-    /// This process received a signal.
-    Signal(i32),
-    /// The command failed.
-    Failed(Failure),
-}
-
 /// Searches for the best weights of a command on the machine of `root`.
 ///
 /// # Errors
 /// When the search cannot begin, or the command cannot be run. A command that fails is the end of
-/// the search ([`SearchEnd::Failed`]), whose document has the runs before it.
-pub fn tune(options: &TuneOptions, root: &Root) -> Result<(TuneDocument, SearchEnd), Failure> {
+/// the search ([`RunsEnd::Failed`]), whose document has the runs before it.
+pub fn tune(options: &TuneOptions, root: &Root) -> Result<(TuneDocument, RunsEnd), Failure> {
     let machine = Machine::read(root).map_err(system::read_failure)?;
     let allowed = allowed_nodes(root, "self").map_err(system::read_failure)?;
     let proposal = proposal::propose(options, &machine)?;
@@ -125,7 +113,7 @@ pub fn tune(options: &TuneOptions, root: &Root) -> Result<(TuneDocument, SearchE
         settings = if planned.settings.is_empty() { settings } else { planned.settings };
     }
     if options.dry_run {
-        return Ok((document, SearchEnd::DryRun));
+        return Ok((document, RunsEnd::DryRun));
     }
     system::check_live(root)?;
     if !settings.is_empty() {
@@ -175,7 +163,7 @@ impl Tuner<'_> {
     }
 
     /// Runs the command until the best weights are found.
-    fn search(&self, first: &Weights, document: &mut TuneDocument) -> Result<SearchEnd, Failure> {
+    fn search(&self, first: &Weights, document: &mut TuneDocument) -> Result<RunsEnd, Failure> {
         let signals = Signals::hold().map_err(system::signal_failure)?;
         let bar = output::progress(self.options.runs as u64, "warming up");
         let mut log = Log::open(self.options.log.as_deref(), self.options.quiet)?;
@@ -191,7 +179,7 @@ impl Tuner<'_> {
                 Step::Run(weights, why) => (weights, why),
                 Step::Done(finding) => {
                     document.finish(&finding);
-                    break SearchEnd::Done;
+                    break RunsEnd::Done;
                 }
             };
             bar.set_message(format!("run {}: {weights}", runs.len() + 1));
@@ -313,16 +301,16 @@ impl Tuner<'_> {
     }
 }
 
-fn ended(outcome: Outcome, document: &mut TuneDocument) -> SearchEnd {
+fn ended(outcome: Outcome, document: &mut TuneDocument) -> RunsEnd {
     match outcome {
-        Outcome::Value(_) => SearchEnd::Done,
+        Outcome::Value(_) => RunsEnd::Done,
         Outcome::Signal(number) => {
             document.stop(TuneStop::Signal, format!("signal {number} came"));
-            SearchEnd::Signal(number)
+            RunsEnd::Signal(number)
         }
         Outcome::Failed(why) => {
             document.stop(TuneStop::Failed, "the command failed".into());
-            SearchEnd::Failed(why)
+            RunsEnd::Failed(why)
         }
     }
 }

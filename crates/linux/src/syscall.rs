@@ -147,6 +147,30 @@ pub(crate) fn set_disposition(
     }
 }
 
+/// `waitid(2)` of the system call, whose last argument libraries leave out: the resources that a
+/// process used which has ended, and its descendants that were waited for. The process stays to be
+/// waited for.
+pub(crate) fn resources_of_ended(pid: u32) -> io::Result<libc::rusage> {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    let none = ptr::null_mut::<libc::siginfo_t>();
+    let options = libc::WEXITED | libc::WNOWAIT | libc::WNOHANG;
+    // SAFETY: the kernel writes one `rusage` to where the last pointer leads; with a null pointer
+    // it writes no `siginfo_t`.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_waitid,
+            libc::c_long::from(libc::P_PID),
+            libc::c_long::from(pid),
+            none,
+            libc::c_long::from(options),
+            usage.as_mut_ptr(),
+        )
+    };
+    done(result)?;
+    // SAFETY: all bytes were set to 0 before the call, of which each field is valid.
+    Ok(unsafe { usage.assume_init() })
+}
+
 /// True when this process was started with SIGPIPE ignored. Rust's runtime ignores it before
 /// `main`, so that it is read earlier.
 pub(crate) fn inherited_ignored_sigpipe() -> bool {

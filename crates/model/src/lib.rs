@@ -7,8 +7,8 @@
 //! properties from a few measured runs; [`predict`] combines both and predicts the result of given
 //! weights.
 //!
-//! This crate reads no file and no clock, and uses no randomness: the same input gives the same
-//! output, bit for bit. [`mod@format`] turns the text of a file into these types; the caller reads
+//! This crate reads no file and no clock, and its randomness has a seed: the same input gives the
+//! same output, bit for bit. [`mod@format`] turns the text of a file into these types; the caller reads
 //! the file.
 //!
 //! ```
@@ -71,5 +71,7 @@ pub mod control;
 pub mod rated;
 
 pub mod tune;
+
+pub mod paired;
 
 pub mod format;

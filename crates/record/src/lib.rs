@@ -33,6 +33,7 @@ pub mod card_cost;
 pub mod card_test;
 pub mod check;
 pub mod compare;
+pub mod compare_runs;
 pub mod dimm;
 pub mod extend;
 pub mod figure;
@@ -93,6 +94,7 @@ pub enum Document {
     Card(Box<card::CardDocument>),
     Measure(Box<measure::MeasureDocument>),
     Compare(Box<compare::CompareDocument>),
+    CompareRuns(Box<compare_runs::CompareRunsDocument>),
     Profile(Box<profile::ProfileDocument>),
     Bench(Box<bench_compare::BenchCompareDocument>),
 }
@@ -108,6 +110,7 @@ impl Document {
             Self::Card(document) => document.figures(),
             Self::Measure(document) => document.figures(),
             Self::Compare(_) => vec![],
+            Self::CompareRuns(document) => document.figures(),
             Self::Profile(document) => document.figures(),
             Self::Bench(document) => document.figures(),
             Self::Reproduce(document) => {
@@ -170,6 +173,7 @@ pub const REPORTED: [&str; 9] = [
     measure::SCHEMA,
     bench_compare::SCHEMA,
     compare::SCHEMA,
+    compare_runs::SCHEMA,
     predict::SCHEMA,
     plan::SCHEMA,
     reproduce::SCHEMA,
@@ -211,6 +215,7 @@ pub fn read(name: &str, text: &str) -> Result<Document, RecordError> {
         measure::SCHEMA if app.is_some() => checked(name, text).map(Document::Profile),
         measure::SCHEMA => checked(name, text).map(Document::Measure),
         compare::SCHEMA => checked(name, text).map(Document::Compare),
+        compare_runs::SCHEMA => checked(name, text).map(Document::CompareRuns),
         bench_compare::SCHEMA => checked(name, text).map(Document::Bench),
         _ => Err(RecordError::new(
             format!("{name}: schema: no report is made of \"{schema}\""),

@@ -2,7 +2,8 @@
 //! colours, and a second set of narrow pictures for telephones.
 
 use super::{
-    bench_compare, card, compare, dimm, measure, plan, predict, profile, reproduce, simulate,
+    bench_compare, card, compare, compare_runs, dimm, measure, plan, predict, profile, reproduce,
+    simulate,
     svg::{self, Width},
     table::escaped,
 };
@@ -70,6 +71,10 @@ pub fn contents(document: &Document) -> (String, String) {
         Document::Compare(document) => {
             let title = format!("{} and {}", document.first.name, document.second.name);
             (title, compare::html(document))
+        }
+        Document::CompareRuns(document) => {
+            let figures = drawn(&document.figures(), "");
+            (compare_runs::title(document), compare_runs::html(document, &figures))
         }
         Document::Profile(document) => {
             let figures = drawn(&document.figures(), "");

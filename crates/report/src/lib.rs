@@ -15,6 +15,7 @@ pub mod card_cost;
 pub mod card_test;
 pub mod chart;
 pub mod compare;
+pub mod compare_runs;
 mod curve_file;
 pub mod dimm;
 pub mod extend;

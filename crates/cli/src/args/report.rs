@@ -1,6 +1,5 @@
-//! The command lines of the verbs that read records: `interleaf report` and `interleaf compare`.
+//! The command line of `interleaf report`.
 
-use super::OutputArgs;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -26,29 +25,6 @@ pub(crate) struct ReportArgs {
     /// Output file (- is stdout)
     #[arg(short = 'o', long, value_name = "FILE", default_value = "-")]
     pub(crate) output: PathBuf,
-}
-
-/// Compares two records, on any machine: the common points, those that differ by more than the
-/// noise of both, and differences of machines and settings. Exit status 1: with --same, good points
-/// differ by more than noise; 2: no point can be compared.
-///
-/// Examples:
-///   interleaf compare before.json after.json
-///   interleaf compare before.json after.json --same     in a script: exit status 1 on a difference
-#[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
-pub(crate) struct CompareArgs {
-    /// The first record, which `interleaf measure -o` wrote
-    #[arg(value_name = "A")]
-    pub(crate) first: PathBuf,
-    /// The second record
-    #[arg(value_name = "B")]
-    pub(crate) second: PathBuf,
-    /// Exit with status 1 where a point differs by more than the spreads
-    #[arg(long)]
-    pub(crate) same: bool,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -92,7 +92,7 @@ fn runs(text: &str) -> Result<usize, String> {
     runs.ok_or_else(|| "it is no whole number from 3 to 1000: write one such as 8".into())
 }
 
-fn warm_up(text: &str) -> Result<usize, String> {
+pub(super) fn warm_up(text: &str) -> Result<usize, String> {
     let runs = text.parse().ok().filter(|runs| (0..=100).contains(runs));
     runs.ok_or_else(|| "it is no whole number from 0 to 100: write one such as 1".into())
 }
@@ -105,7 +105,7 @@ fn min_gain(text: &str) -> Result<Percent, String> {
     Err(format!("{text} is not between 0.1% and 50%: write a percentage such as 2%"))
 }
 
-fn metric(text: &str) -> Result<Regex, String> {
+pub(super) fn metric(text: &str) -> Result<Regex, String> {
     let hint = "write a regular expression such as 'Triad: +([0-9.]+)'";
     Regex::new(text).map_err(|why| format!("it is no regular expression ({why}): {hint}"))
 }

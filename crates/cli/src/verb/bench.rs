@@ -7,6 +7,7 @@ mod run;
 
 use crate::args::{Bench, BenchListArgs};
 use interleaf_console::{Failure, output};
+use interleaf_model::format::names::suggestion;
 use interleaf_record::bench::{EntryDocument, EntryKind, ListDocument};
 use interleaf_recipe::Better;
 use interleaf_workload::kind::Kind;
@@ -45,4 +46,15 @@ fn list(args: &BenchListArgs) -> Result<(), Failure> {
         true => output::data(&interleaf_record::json(&document)),
         false => output::data(&interleaf_report::bench::list(&document)),
     }
+}
+
+/// Checks that a workload or a recipe has this name.
+pub(super) fn check_name(name: &str) -> Result<(), Failure> {
+    let built_in = Kind::ALL.iter().map(|(name, _, _)| name.to_string());
+    let names: Vec<String> = built_in.chain(interleaf_recipe::built_in()?.into_iter().map(|it| it.name)).collect();
+    if names.iter().any(|known| known == name) {
+        return Ok(());
+    }
+    let hint = format!("{}write one of {}", suggestion(name, &names), names.join(", "));
+    Err(Failure::new(format!("there is no workload \"{name}\""), hint))
 }

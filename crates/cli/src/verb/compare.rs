@@ -1,15 +1,24 @@
-//! `interleaf compare`: compares two records of `interleaf measure`.
+//! `interleaf compare`: compares two records of `interleaf measure`, or configurations by runs.
+
+mod runs;
 
 use crate::args::CompareArgs;
 use interleaf_console::{Failure, output, support};
 use interleaf_record::{Document, compare::CompareDocument, measure::MeasureDocument};
 use std::{path::Path, process::ExitCode};
 
-pub(super) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &CompareArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {
+    match (&args.first, &args.second) {
+        (Some(first), Some(second)) => records(args, [first, second]),
+        _ => runs::run(args, root),
+    }
+}
+
+/// Compares two records.
+fn records(args: &CompareArgs, paths: [&Path; 2]) -> Result<ExitCode, Failure> {
     output::check_writable(args.output.output.as_deref())?;
-    let (first, second) = (record(&args.first)?, record(&args.second)?);
-    let name = |path: &Path| path.display().to_string();
-    let (a, b) = (name(&args.first), name(&args.second));
+    let [first, second] = [record(paths[0])?, record(paths[1])?];
+    let [a, b] = paths.map(|path| path.display().to_string());
     let document = CompareDocument::of_measure((&a, &first), (&b, &second));
     if document.rows.is_empty() {
         return Err(Failure::new(
@@ -17,10 +26,11 @@ pub(super) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
             "measure both in the same way, with the same mixes, nodes and threads",
         ));
     }
-    let (csv, text) = (
-        || interleaf_report::compare::csv(&document),
-        || interleaf_report::compare::text(&document),
-    );
+    let csv = || interleaf_report::compare::csv(&document);
+    let text = || match args.markdown {
+        true => interleaf_report::compare::markdown(&document),
+        false => interleaf_report::compare::text(&document),
+    };
     support::print_document(args.output.options(), &interleaf_record::json(&document), csv, text)?;
     match (args.same, document.differ()) {
         (false, _) | (true, Some(false)) => Ok(ExitCode::SUCCESS),

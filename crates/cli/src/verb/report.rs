@@ -62,6 +62,12 @@ fn rendered(
         (ReportFormat::Markdown, Document::Compare(document)) => {
             interleaf_report::compare::markdown(document)
         }
+        (ReportFormat::Markdown, Document::CompareRuns(document)) => {
+            interleaf_report::compare_runs::markdown(document)
+        }
+        (ReportFormat::Csv, Document::CompareRuns(document)) => {
+            interleaf_report::compare_runs::csv(document)
+        }
         (ReportFormat::Csv, Document::Measure(document)) => {
             interleaf_report::measure::csv(document)
         }

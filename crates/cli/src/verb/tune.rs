@@ -7,8 +7,8 @@ use interleaf_console::{
     system,
 };
 use interleaf_launch::{
-    signal_status,
-    tune::{self, SearchEnd, TuneOptions},
+    RunsEnd, signal_status,
+    tune::{self, TuneOptions},
 };
 use std::{path::Path, process::ExitCode};
 
@@ -21,10 +21,10 @@ pub(super) fn run(args: &TuneArgs, root: Option<&Path>) -> Result<ExitCode, Fail
     let text = || interleaf_report::tune::text(&document);
     support::print_document(output, &interleaf_record::json(&document), String::new, text)?;
     match end {
-        SearchEnd::DryRun => Ok(ExitCode::SUCCESS),
-        SearchEnd::Done => Ok(ExitCode::from(u8::from(!document.is_better))),
-        SearchEnd::Signal(number) => Ok(signal_status(number)),
-        SearchEnd::Failed(why) => Err(why),
+        RunsEnd::DryRun => Ok(ExitCode::SUCCESS),
+        RunsEnd::Done => Ok(ExitCode::from(u8::from(!document.is_better))),
+        RunsEnd::Signal(number) => Ok(signal_status(number)),
+        RunsEnd::Failed(why) => Err(why),
     }
 }
 

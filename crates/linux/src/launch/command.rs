@@ -12,7 +12,10 @@
 //! ended, so that the command has the default.
 
 use crate::{place::mempolicy::Policy, process, root::Root, stop::StopFlag, syscall};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use rustix::{
+    process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid},
+    thread::disable_transparent_huge_pages,
+};
 use signal_hook::{
     consts::signal::{
         SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGIO, SIGPIPE, SIGPROF, SIGQUIT, SIGTERM, SIGUSR1,
@@ -83,6 +86,37 @@ pub struct Running<'a> {
     started: Instant,
     elapsed: Duration,
     signal: Option<i32>,
+}
+
+/// Resources that a command and its descendants used; those of descendants that nobody waited for
+/// are missing.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Resources {
+    /// CPU time of the programs themselves.
+    pub user: Duration,
+    /// CPU time of the kernel for them.
+    pub system: Duration,
+    /// Peak resident memory of the largest process, bytes.
+    pub resident_max: u64,
+    pub minor_faults: u64,
+    pub major_faults: u64,
+    /// Bytes read from drives.
+    pub read: u64,
+    /// Bytes written to drives.
+    pub written: u64,
+}
+
+/// Starts a command, by `start`, that gets no transparent huge pages, and neither do its
+/// descendants.
+///
+/// # Errors
+/// When the kernel refuses to disable them, or to enable them for this process again.
+pub fn without_huge_pages<T>(start: impl FnOnce() -> T) -> io::Result<T> {
+    // The flag of this process is set only to be inherited.
+    disable_transparent_huge_pages(true)?;
+    let started = start();
+    disable_transparent_huge_pages(false)?;
+    Ok(started)
 }
 
 impl Signals {
@@ -326,6 +360,29 @@ impl Running<'_> {
         }
     }
 
+    /// The resources that the command used, between its end ([`Running::has_ended`]) and
+    /// [`Running::status`].
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn resources(&self) -> io::Result<Resources> {
+        let usage = syscall::resources_of_ended(self.pid())?;
+        let time = |time: libc::timeval| {
+            Duration::from_secs(time.tv_sec as u64) + Duration::from_micros(time.tv_usec as u64)
+        };
+        let count = |count: libc::c_long| u64::try_from(count).unwrap_or(0);
+        Ok(Resources {
+            user: time(usage.ru_utime),
+            system: time(usage.ru_stime),
+            resident_max: 1024 * count(usage.ru_maxrss),
+            minor_faults: count(usage.ru_minflt),
+            major_faults: count(usage.ru_majflt),
+            // The kernel counts blocks of 512 bytes on any file system.
+            read: 512 * count(usage.ru_inblock),
+            written: 512 * count(usage.ru_oublock),
+        })
+    }
+
     /// Waits for the command's end and returns its exit status.
     ///
     /// # Errors
@@ -350,10 +407,16 @@ impl Running<'_> {
     }
 
     pub fn signal(&self, number: i32) {
-        if let Some(signal) = Signal::from_named_raw(number) {
-            // Fails when the command has just ended, which the next event reports.
-            let _ = kill_process(pid(&self.child), signal);
-        }
+        send(self.pid(), number);
+    }
+}
+
+/// Sends a signal to a process, unless it has ended.
+pub fn send(pid: u32, number: i32) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    if let Some((pid, signal)) = pid.zip(Signal::from_named_raw(number)) {
+        // Fails when the process has just ended.
+        let _ = kill_process(pid, signal);
     }
 }
 
@@ -383,6 +446,29 @@ mod tests {
         let ended = running.wait(LONG).unwrap().unwrap();
         assert_eq!(ended.code(), Some(7), "children of it are under the policy too");
         assert!(!crate::place::mempolicy::is_chosen().unwrap(), "and we are not");
+    }
+
+    #[test]
+    fn the_resources_of_a_command_are_those_of_its_descendants_too() {
+        let signals = Signals::hold().unwrap();
+        let script = "sh -c 'i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done'; exit 3";
+        let mut running = start(&signals, &["sh", "-c", script]).unwrap();
+        assert!(running.has_ended(LONG));
+        let used = running.resources().unwrap();
+        assert!(used.user > Duration::ZERO && used.resident_max > 0 && used.minor_faults > 0);
+        assert_eq!(running.status().unwrap().code(), Some(3), "it is still to be waited for");
+    }
+
+    #[test]
+    fn huge_pages_are_disabled_for_the_command_only() {
+        let signals = Signals::hold().unwrap();
+        let script = ["sh", "-c", "grep -q 'THP_enabled:.*0' /proc/self/status && exit 5"];
+        let code = |running: Result<Running<'_>, StartError>| {
+            running.unwrap().wait(LONG).unwrap().unwrap().code()
+        };
+        let disabled = without_huge_pages(|| start(&signals, &script)).unwrap();
+        assert_eq!(code(disabled), Some(5));
+        assert_eq!(code(start(&signals, &script)), Some(1), "the next command has them again");
     }
 
     #[test]

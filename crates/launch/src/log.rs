@@ -13,7 +13,7 @@ const TEXT_MAX: u64 = 16 << 20;
 const LAST_LINES: usize = 10;
 
 /// The log of all runs.
-pub(super) struct Log {
+pub(crate) struct Log {
     file: File,
     /// The offset at which the output of this run begins.
     start: u64,
@@ -23,7 +23,7 @@ pub(super) struct Log {
 
 impl Log {
     /// Opens the log: appends to the file at `path`, or uses an unnamed file.
-    pub(super) fn open(path: Option<&Path>, quiet: bool) -> Result<Self, Failure> {
+    pub(crate) fn open(path: Option<&Path>, quiet: bool) -> Result<Self, Failure> {
         let file = match path {
             Some(path) => output::growing(path, Existing::Append)?,
             None => tempfile::tempfile().map_err(log_failure)?,
@@ -32,7 +32,7 @@ impl Log {
         Ok(Self { file, start, is_shown: path.is_none() && !quiet })
     }
 
-    pub(super) fn file(&self) -> &File {
+    pub(crate) fn file(&self) -> &File {
         &self.file
     }
 
@@ -41,17 +41,17 @@ impl Log {
     }
 
     /// Begins the output of a run.
-    pub(super) fn begin_run(&mut self) {
+    pub(crate) fn begin_run(&mut self) {
         self.start = self.length();
     }
 
     /// Returns a reader that prints the output of this run while it grows.
-    pub(super) fn shown(&self) -> Shown<'_> {
+    pub(crate) fn shown(&self) -> Shown<'_> {
         Shown { log: self, next: self.start }
     }
 
     /// Returns the output of this run, at most its last [`TEXT_MAX`] bytes.
-    pub(super) fn text(&self) -> Result<String, Failure> {
+    pub(crate) fn text(&self) -> Result<String, Failure> {
         let end = self.length();
         let start = self.start.max(end.saturating_sub(TEXT_MAX));
         let mut bytes = vec![0; (end - start) as usize];
@@ -59,7 +59,7 @@ impl Log {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    pub(super) fn last_lines(&self) -> Result<String, Failure> {
+    pub(crate) fn last_lines(&self) -> Result<String, Failure> {
         let text = self.text()?;
         let lines: Vec<&str> = text.trim_end().lines().collect();
         Ok(lines[lines.len().saturating_sub(LAST_LINES)..].join("\n"))
@@ -74,14 +74,14 @@ fn log_failure(why: io::Error) -> Failure {
 }
 
 /// A reader that prints the output of a run while it grows.
-pub(super) struct Shown<'a> {
+pub(crate) struct Shown<'a> {
     log: &'a Log,
     next: u64,
 }
 
 impl Shown<'_> {
     /// Prints the output since the last call.
-    pub(super) fn print_new(&mut self, bar: &ProgressBar) {
+    pub(crate) fn print_new(&mut self, bar: &ProgressBar) {
         let end = self.log.length();
         if !self.log.is_shown || end <= self.next {
             return;
@@ -96,7 +96,7 @@ impl Shown<'_> {
 
 /// Returns the number that a pattern finds in a text: the first group of the last match, or the
 /// whole match.
-pub(super) fn number(pattern: &Regex, text: &str) -> Result<f64, String> {
+pub(crate) fn number(pattern: &Regex, text: &str) -> Result<f64, String> {
     let last = pattern.captures_iter(text).last();
     let last = last.ok_or_else(|| format!("--metric {pattern}: nothing in the output matches"))?;
     let found = last.get(1).or_else(|| last.get(0)).map_or("", |found| found.as_str()).trim();

@@ -1,0 +1,182 @@
+//! The text of a configuration of `interleaf compare`: `weights=3:1,threads=4`.
+
+use super::{size, threads, weights};
+use interleaf_launch::compare::{Configuration, HugePages, MemoryChoice};
+use interleaf_model::{format::names::suggestion, policy::PolicyKind};
+use std::path::PathBuf;
+
+/// The word for a configuration that changes nothing.
+const PLAIN: &str = "plain";
+
+/// The start of a key that sets a variable of the environment.
+const VARIABLE: &str = "env:";
+
+/// A folder on a drive, for extended memory.
+const STORE: &str = "/var/tmp";
+
+/// The keys.
+const KEYS: [&str; 10] = [
+    "name",
+    "weights",
+    "nodes",
+    "policy",
+    "dram",
+    "store",
+    "threads",
+    "huge-pages",
+    "env:NAME",
+    "wrapper",
+];
+
+/// Parses a configuration: `plain`, or a list of settings `key=value`. A part of the list without
+/// `=` belongs to the value before it, as in `nodes=0,2`.
+pub(super) fn configuration(text: &str) -> Result<Configuration, String> {
+    let mut found = Parts::default();
+    if text != PLAIN {
+        for (key, value) in settings(text)? {
+            found.set(key, &value)?;
+        }
+    }
+    found.configuration(text)
+}
+
+/// Splits a list into keys and values.
+fn settings(text: &str) -> Result<Vec<(&str, String)>, String> {
+    let mut settings: Vec<(&str, String)> = vec![];
+    for part in text.split(',') {
+        match (part.split_once('='), settings.last_mut()) {
+            (Some((key, value)), _) => {
+                let key = key.trim();
+                if settings.iter().any(|(known, _)| *known == key) {
+                    return Err(format!("{key} is given twice: write it once"));
+                }
+                settings.push((key, value.to_string()));
+            }
+            (None, Some((_, value))) => *value += &format!(",{part}"),
+            (None, None) => {
+                let known = [&KEYS[..], &[PLAIN]].concat();
+                return Err(format!(
+                    "\"{part}\" has no value: write {}plain, or settings such as \
+                     weights=3:1,threads=4",
+                    suggestion(part, &known)
+                ));
+            }
+        }
+    }
+    Ok(settings)
+}
+
+/// The settings of a configuration as they are written.
+#[derive(Default)]
+struct Parts {
+    configuration: Configuration,
+    /// The keys that choose the placement; at most one.
+    placements: Vec<&'static str>,
+    nodes: Option<String>,
+    store: Option<PathBuf>,
+}
+
+impl Parts {
+    fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        if value.trim().is_empty() && !key.starts_with(VARIABLE) {
+            return Err(format!("{key} has no value: write {key}=VALUE"));
+        }
+        let named = |why: String| format!("{key}: {why}");
+        let configuration = &mut self.configuration;
+        // The verb that extends memory may stand before its option.
+        match key.strip_prefix("extend ").unwrap_or(key) {
+            "name" => configuration.name = Some(value.trim().into()),
+            "weights" => {
+                let weights = weights(value).map_err(named)?;
+                configuration.memory = MemoryChoice::Weights { weights, nodes: None };
+                self.placements.push("weights");
+            }
+            "nodes" => self.nodes = Some(value.into()),
+            "policy" => {
+                configuration.memory = MemoryChoice::Policy(policy(value).map_err(named)?);
+                self.placements.push("policy");
+            }
+            "dram" => {
+                let dram = size(value).map_err(named)?;
+                configuration.memory = MemoryChoice::Extended { dram, store: STORE.into() };
+                self.placements.push("dram");
+            }
+            "store" => self.store = Some(value.into()),
+            "threads" => configuration.threads = Some(threads(value).map_err(named)?),
+            "huge-pages" => configuration.huge_pages = Some(huge_pages(value).map_err(named)?),
+            "wrapper" => {
+                configuration.wrapper = value.split_whitespace().map(Into::into).collect();
+            }
+            other => match other.strip_prefix(VARIABLE).filter(|name| !name.is_empty()) {
+                Some(name) => configuration.variables.push((name.into(), value.into())),
+                None => {
+                    return Err(format!(
+                        "\"{other}\" is no key of a configuration: write {}one of {}",
+                        suggestion(other, &KEYS),
+                        KEYS.join(", ")
+                    ));
+                }
+            },
+        }
+        Ok(())
+    }
+
+    /// The configuration, if its settings go together.
+    fn configuration(mut self, text: &str) -> Result<Configuration, String> {
+        if let [first, second, ..] = self.placements[..] {
+            return Err(format!("{first} and {second} both place the pages: write one of them"));
+        }
+        match (&mut self.configuration.memory, self.nodes, self.store) {
+            (MemoryChoice::Weights { nodes, .. }, given, None) => *nodes = given,
+            (MemoryChoice::Extended { store, .. }, None, Some(given)) => *store = given,
+            (_, None, None) => {}
+            (_, Some(_), _) => {
+                return Err("nodes go with weights: write weights=3:1,nodes=0,2".into());
+            }
+            (_, None, Some(_)) => {
+                return Err("store goes with dram: write dram=1GiB,store=/var/tmp".into());
+            }
+        }
+        Ok(Configuration { setting: text.into(), ..self.configuration })
+    }
+}
+
+fn policy(text: &str) -> Result<String, String> {
+    let names: Vec<&str> = PolicyKind::ALL.iter().map(|(_, name, _)| *name).collect();
+    match names.contains(&text) {
+        true => Ok(text.into()),
+        false => Err(format!(
+            "\"{text}\" is no policy: write {}one of {}",
+            suggestion(text, &names),
+            names.join(", ")
+        )),
+    }
+}
+
+fn huge_pages(text: &str) -> Result<HugePages, String> {
+    match text {
+        "always" => Ok(HugePages::Always),
+        "never" => Ok(HugePages::Never),
+        _ => Err(format!("\"{text}\" is neither: write always or never")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn configurations_are_read() {
+        let plain = configuration("plain").unwrap();
+        assert_eq!((plain.setting.as_str(), plain.memory), ("plain", MemoryChoice::Unchanged));
+        let found = configuration("name=spread,weights=3:1,nodes=0,2,threads=4,env:A=b,c").unwrap();
+        assert_eq!((found.name.as_deref(), found.threads), (Some("spread"), Some(4)));
+        assert_eq!(found.variables, [("A".to_string(), "b,c".to_string())]);
+        let MemoryChoice::Weights { weights, nodes } = found.memory else { panic!("weights") };
+        assert_eq!((weights.to_string().as_str(), nodes.as_deref()), ("3:1", Some("0,2")));
+        let found = configuration("extend dram=1GiB,wrapper=taskset -c 0,1").unwrap();
+        assert_eq!(found.wrapper, ["taskset", "-c", "0,1"]);
+        assert!(matches!(found.memory, MemoryChoice::Extended { .. }));
+        assert_eq!(configuration("huge-pages=never").unwrap().huge_pages, Some(HugePages::Never));
+    }
+}

@@ -1,0 +1,95 @@
+//! `interleaf compare --a CONFIG --b CONFIG`: compares configurations by runs in turn.
+
+use crate::{args::CompareArgs, verb::bench};
+use interleaf_console::{Failure, output, support, system};
+use interleaf_launch::{
+    RunsEnd,
+    compare::{self, CompareOptions, Compared},
+    signal_status,
+};
+use interleaf_model::{paired::Design, units::Bytes};
+use interleaf_record::{Document, compare_runs::CompareRunsDocument};
+use std::{path::Path, process::ExitCode};
+
+/// The most rounds by default: the looks are after 6, 10, 20 and 40.
+const ROUNDS_MAX: usize = 40;
+
+/// The defaults of the other options.
+const CONFIDENCE: f64 = 0.95;
+const MIN_DIFFERENCE: f64 = 0.02;
+const WARM_UP: usize = 1;
+const SEED: u64 = 1;
+const FOOTPRINT: Bytes = Bytes::new(512 << 20);
+
+pub(super) fn run(args: &CompareArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {
+    let root = system::open_root(root)?;
+    support::check_outputs(args.output.options(), args.runs.report.as_deref())?;
+    output::check_writable(args.runs.log.as_deref())?;
+    let (document, end) = compare::compare(&options(args)?, &root)?;
+    let text = || match args.markdown {
+        true => interleaf_report::compare_runs::markdown(&document),
+        false => interleaf_report::compare_runs::text(&document),
+    };
+    let csv = || interleaf_report::compare_runs::csv(&document);
+    let json = interleaf_record::json(&document);
+    support::print_document(args.output.options(), &json, csv, text)?;
+    write_report(args, &document)?;
+    match end {
+        RunsEnd::DryRun => Ok(ExitCode::SUCCESS),
+        RunsEnd::Done => Ok(ExitCode::from(u8::from(args.same && document.differs()))),
+        RunsEnd::Signal(number) => Ok(signal_status(number)),
+        RunsEnd::Failed(why) => Err(why),
+    }
+}
+
+fn write_report(args: &CompareArgs, document: &CompareRunsDocument) -> Result<(), Failure> {
+    let Some(report) = &args.runs.report else { return Ok(()) };
+    let document = Document::CompareRuns(Box::new(document.clone()));
+    output::file(report, &interleaf_report::html::page(&document))
+}
+
+fn options(args: &CompareArgs) -> Result<CompareOptions, Failure> {
+    let runs = &args.runs;
+    let confidence = runs.confidence.map_or(CONFIDENCE, |it| it.part());
+    let min_difference = runs.min_difference.map_or(MIN_DIFFERENCE, |it| it.part());
+    let seed = runs.seed.unwrap_or(SEED);
+    let design = match runs.rounds {
+        Some(rounds) => Design::fixed(rounds, confidence, min_difference, seed),
+        None => {
+            let most = runs.max_rounds.unwrap_or(ROUNDS_MAX);
+            Design::sequential(most, confidence, min_difference, seed)
+        }
+    };
+    Ok(CompareOptions {
+        configurations: args.configurations.all(),
+        workloads: workloads(args)?,
+        design,
+        warm_up: runs.warm_up.unwrap_or(WARM_UP),
+        time_limit: runs.time_limit,
+        metric: runs.metric.clone(),
+        higher_is_better: runs.higher_is_better,
+        dry_run: runs.dry_run,
+        quiet: runs.quiet,
+        output: args.output.output.clone(),
+        log: runs.log.clone(),
+    })
+}
+
+/// The command, or the named workloads.
+fn workloads(args: &CompareArgs) -> Result<Vec<Compared>, Failure> {
+    if !args.command.is_empty() {
+        return Ok(vec![Compared::Command(args.command.clone())]);
+    }
+    if args.runs.workload.is_empty() {
+        return Err(Failure::new(
+            "there is nothing to run under the configurations",
+            "write a command after --, or name workloads with --workload stream,fft",
+        ));
+    }
+    let footprint = args.runs.footprint.unwrap_or(FOOTPRINT);
+    let workload = |name: &String| {
+        bench::check_name(name)?;
+        Ok(Compared::Bench { name: name.clone(), footprint })
+    };
+    args.runs.workload.iter().map(workload).collect()
+}

@@ -1,0 +1,445 @@
+//! A comparison of configurations of a command by runs in turn.
+//!
+//! Each configuration is warmed up; then each round runs all of them once, in an order that
+//! cancels drift (`interleaf_model::paired`), until each comparison has a verdict, the rounds are
+//! made or the time is up. A placement is that of `interleaf run` or `interleaf extend`, which are
+//! started in front of the command: they restore the settings that they change, whatever ends the
+//! comparison.
+
+mod configuration;
+mod measured;
+
+pub use configuration::{Configuration, HugePages, MemoryChoice};
+
+use crate::{RunsEnd, log::Log};
+use indicatif::ProgressBar;
+use interleaf_console::{Failure, output, system};
+use interleaf_linux::{
+    launch::command::{Running, Signals, without_huge_pages},
+    machine::{hardware::Hardware, topology::Machine},
+    place::mempolicy::Policy,
+    process::table,
+    root::Root,
+};
+use interleaf_model::{
+    paired::Design,
+    units::{Bytes, Time},
+};
+use interleaf_record::{
+    compare_runs::{
+        CompareRunsDocument, ComparedRun, ComparedWorkload, ConfigurationDocument, DesignDocument,
+        RunsStop,
+    },
+    measure::MeasuredMachine,
+};
+use regex_lite::Regex;
+use std::{
+    ffi::OsString,
+    io,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+use tempfile::NamedTempFile;
+
+/// The interval at which progress is shown and signals are handled while a command runs.
+const TICK: Duration = Duration::from_millis(100);
+
+/// The time that an interrupted command has to end before it is killed.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// The signal that no process can catch.
+const SIGKILL: i32 = 9;
+
+/// A command that is compared.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Compared {
+    /// A program and its arguments; never empty.
+    Command(Vec<OsString>),
+    /// A workload or recipe of `interleaf bench`, with its footprint.
+    Bench { name: String, footprint: Bytes },
+}
+
+/// Options of a comparison.
+#[derive(Clone, Debug)]
+pub struct CompareOptions {
+    /// Two or more; the first is the one that the others are compared with.
+    pub configurations: Vec<Configuration>,
+    /// Compared one after the other.
+    pub workloads: Vec<Compared>,
+    pub design: Design,
+    /// Runs of each configuration before the first round.
+    pub warm_up: usize,
+    /// For all workloads together; a round that has begun is completed.
+    pub time_limit: Option<Time>,
+    /// The pattern of the metric in the output; `None` for the wall time, or for the rate of a
+    /// workload of `interleaf bench`.
+    pub metric: Option<Regex>,
+    pub higher_is_better: bool,
+    pub dry_run: bool,
+    pub quiet: bool,
+    /// The file for the document, written after each round; `-` is stdout, which gets the document
+    /// once.
+    pub output: Option<PathBuf>,
+    /// The file to which the commands' output is appended; `None` passes it on to stderr.
+    pub log: Option<PathBuf>,
+}
+
+/// Compares the configurations on the machine of `root`.
+///
+/// # Errors
+/// When the comparison cannot begin, or a command cannot be started. A command that fails is the
+/// end of the comparison ([`RunsEnd::Failed`]), whose document has the rounds before it.
+pub fn compare(
+    options: &CompareOptions,
+    root: &Root,
+) -> Result<(CompareRunsDocument, RunsEnd), Failure> {
+    let machine = Machine::read(root).map_err(system::read_failure)?;
+    let hardware = Hardware::read(root).map_err(system::read_failure)?;
+    let machine = MeasuredMachine::new(&machine, &hardware);
+    let interleaf = std::env::current_exe().map_err(start_failure)?;
+    let huge_pages = machine.transparent_huge_pages.clone();
+    let prefix = |it: &Configuration| it.prefix(&interleaf, huge_pages.as_deref());
+    let prefixes: Vec<Vec<OsString>> =
+        options.configurations.iter().map(prefix).collect::<Result<_, _>>()?;
+    let mut document = document(options, machine, &prefixes, &interleaf);
+    if options.dry_run {
+        document.stop(RunsStop::DryRun, "nothing was run");
+        return Ok((document, RunsEnd::DryRun));
+    }
+    system::check_live(root)?;
+    let signals = Signals::hold().map_err(system::signal_failure)?;
+    let rounds = options.design.rounds_max() + options.warm_up;
+    let steps = rounds * prefixes.len() * options.workloads.len();
+    let mut comparer = Comparer {
+        options,
+        root,
+        signals: &signals,
+        interleaf,
+        prefixes,
+        log: Log::open(options.log.as_deref(), options.quiet)?,
+        bar: output::progress(steps as u64, "warming up"),
+    };
+    let end = comparer.compare(&mut document);
+    comparer.bar.finish_and_clear();
+    Ok((document, end?))
+}
+
+/// The document before the first run.
+fn document(
+    options: &CompareOptions,
+    machine: MeasuredMachine,
+    prefixes: &[Vec<OsString>],
+    interleaf: &Path,
+) -> CompareRunsDocument {
+    let texts = |words: &[OsString]| {
+        words.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>()
+    };
+    let configuration =
+        |(at, (it, prefix)): (usize, (&Configuration, &Vec<OsString>))| ConfigurationDocument {
+            name: it.name.clone().unwrap_or_else(|| interleaf_report::compare_runs::letter(at)),
+            setting: it.setting.clone(),
+            prefix: texts(prefix),
+        };
+    let configurations = options.configurations.iter().zip(prefixes).enumerate();
+    let workload = |it: &Compared| {
+        let command = texts(&it.words(interleaf, None, Path::new("RECORD")));
+        ComparedWorkload {
+            name: it.name(),
+            command,
+            metric: measured::metric(options, it),
+            unit: measured::unit(options, it).into(),
+            higher_is_better: options.higher_is_better,
+            runs: vec![],
+            results: vec![],
+        }
+    };
+    let design = &options.design;
+    CompareRunsDocument::new(
+        machine,
+        DesignDocument {
+            looks: design.looks.clone(),
+            confidence: design.confidence,
+            min_difference: design.min_difference,
+            warm_up: options.warm_up,
+            time_limit_s: options.time_limit.map(|limit| limit.seconds()),
+            seed: design.seed,
+        },
+        configurations.map(configuration).collect(),
+        options.workloads.iter().map(workload).collect(),
+    )
+}
+
+impl Compared {
+    fn name(&self) -> String {
+        match self {
+            Self::Command(words) => {
+                let program = Path::new(&words[0]);
+                program.file_name().unwrap_or(&words[0]).to_string_lossy().into_owned()
+            }
+            Self::Bench { name, .. } => name.clone(),
+        }
+    }
+
+    /// The words of the command; a workload of `interleaf bench` writes its document to `record`.
+    fn words(&self, interleaf: &Path, threads: Option<u32>, record: &Path) -> Vec<OsString> {
+        match self {
+            Self::Command(words) => words.clone(),
+            Self::Bench { name, footprint } => {
+                let footprint = format!("{}B", footprint.get());
+                let mut words: Vec<OsString> = vec![interleaf.into()];
+                words.extend(["bench", "run", name, "--footprint", &footprint].map(OsString::from));
+                if let Some(threads) = threads {
+                    words.extend(["--threads".into(), threads.to_string().into()]);
+                }
+                words.extend(["-o".into(), record.into()]);
+                words
+            }
+        }
+    }
+}
+
+/// The end of a run.
+enum RunEnd {
+    Done(ComparedRun),
+    Signal(i32),
+    /// How the command failed: `ended with status 3`, and its last lines of output.
+    Failed(String),
+}
+
+struct Comparer<'a> {
+    options: &'a CompareOptions,
+    root: &'a Root,
+    signals: &'a Signals,
+    /// The path of this program.
+    interleaf: PathBuf,
+    /// For each configuration, the words before the command.
+    prefixes: Vec<Vec<OsString>>,
+    log: Log,
+    bar: ProgressBar,
+}
+
+impl Comparer<'_> {
+    /// Compares all workloads; each may take an equal part of the time limit.
+    fn compare(&mut self, document: &mut CompareRunsDocument) -> Result<RunsEnd, Failure> {
+        let count = self.options.workloads.len();
+        let limit = self.options.time_limit.map(|limit| limit.seconds() / count as f64);
+        let mut stops = vec![];
+        for workload in 0..count {
+            let deadline = limit.map(|limit| Instant::now() + Duration::from_secs_f64(limit));
+            if let Some(end) = self.warm_up(workload, document)? {
+                return Ok(end);
+            }
+            match self.rounds(workload, deadline, document)? {
+                Ok(stop) => stops.push(stop),
+                Err(end) => return Ok(end),
+            }
+        }
+        let is = |stop: RunsStop| stops.contains(&stop);
+        match (is(RunsStop::Time), is(RunsStop::Rounds)) {
+            (true, _) => document.stop(RunsStop::Time, "the time is up"),
+            (_, true) => document.stop(RunsStop::Rounds, "all rounds are made"),
+            _ => document.stop(RunsStop::Settled, "each comparison has an answer"),
+        }
+        Ok(RunsEnd::Done)
+    }
+
+    /// Runs each configuration before the first round. All configurations are run even if one
+    /// fails, so that the error can name those that fail.
+    fn warm_up(
+        &mut self,
+        workload: usize,
+        document: &mut CompareRunsDocument,
+    ) -> Result<Option<RunsEnd>, Failure> {
+        let mut failed = vec![];
+        for at in 0..self.prefixes.len() {
+            for _ in 0..self.options.warm_up {
+                self.bar.set_message(format!("warming up {}", document.configurations[at].name));
+                match self.run_once(workload, at, &mut document.workloads[workload])? {
+                    RunEnd::Done(_) => {}
+                    RunEnd::Signal(number) => return Ok(Some(interrupted(number, document))),
+                    RunEnd::Failed(how) => {
+                        failed.push((at, how));
+                        break;
+                    }
+                }
+            }
+        }
+        if failed.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(self.failed(workload, &failed, "in its warm-up", document)))
+    }
+
+    /// Runs rounds until the design or the deadline ends them; the error is the end of the whole
+    /// comparison.
+    fn rounds(
+        &mut self,
+        workload: usize,
+        deadline: Option<Instant>,
+        document: &mut CompareRunsDocument,
+    ) -> Result<Result<RunsStop, RunsEnd>, Failure> {
+        let design = &self.options.design;
+        let configurations = self.prefixes.len();
+        for round in 0..design.rounds_max() {
+            for at in design.order(round, configurations) {
+                let name = document.configurations[at].name.clone();
+                let label =
+                    format!("{}, round {}: {name}", document.workloads[workload].name, round + 1);
+                self.bar.set_message(label);
+                let compared = &mut document.workloads[workload];
+                match self.run_once(workload, at, compared)? {
+                    RunEnd::Done(run) => {
+                        let run = ComparedRun { round: round + 1, configuration: at, ..run };
+                        let line = interleaf_report::compare_runs::run(compared, &name, &run);
+                        self.bar.suspend(|| output::note(self.options.quiet, &line));
+                        compared.runs.push(run);
+                    }
+                    RunEnd::Signal(number) => return Ok(Err(interrupted(number, document))),
+                    RunEnd::Failed(how) => {
+                        let when = format!("in round {}", round + 1);
+                        return Ok(Err(self.failed(workload, &[(at, how)], &when, document)));
+                    }
+                }
+            }
+            document.update(workload, design);
+            self.record(document)?;
+            let is_look = design.looks.contains(&(round + 1));
+            if is_look && document.workloads[workload].is_settled() {
+                return Ok(Ok(RunsStop::Settled));
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(Ok(RunsStop::Time));
+            }
+        }
+        Ok(Ok(RunsStop::Rounds))
+    }
+
+    /// Writes the document after a round, so that a comparison that is ended keeps its results.
+    fn record(&self, document: &CompareRunsDocument) -> Result<(), Failure> {
+        let file = self.options.output.as_deref();
+        file.map_or(Ok(()), |file| output::interim(file, &interleaf_record::json(document)))
+    }
+
+    /// Runs a workload once under a configuration.
+    fn run_once(
+        &mut self,
+        workload: usize,
+        configuration: usize,
+        document: &mut ComparedWorkload,
+    ) -> Result<RunEnd, Failure> {
+        if let Some(signal) = self.signals.come() {
+            return Ok(RunEnd::Signal(signal));
+        }
+        let compared = &self.options.workloads[workload];
+        let setting = &self.options.configurations[configuration];
+        let record = NamedTempFile::new().map_err(start_failure)?;
+        let words = compared.words(&self.interleaf, setting.threads, record.path());
+        let words = [&self.prefixes[configuration][..], &words].concat();
+        self.log.begin_run();
+        let (program, arguments) = words.split_first().unwrap_or_else(|| unreachable!());
+        let start =
+            || self.signals.start_into(Some(self.log.file()), &Policy::Default, program, arguments);
+        let started = match setting.huge_pages {
+            Some(HugePages::Never) => without_huge_pages(start).map_err(start_failure)?,
+            _ => start(),
+        };
+        let mut running = match started {
+            Ok(running) => running,
+            Err(why) => return Ok(RunEnd::Failed(why.to_string())),
+        };
+        self.wait_for_end(&mut running);
+        let resources = running.resources().map_err(system::wait_failure)?;
+        let status = running.status().map_err(system::wait_failure)?;
+        self.bar.inc(1);
+        if let Some(signal) = running.arrived_signal() {
+            return Ok(RunEnd::Signal(signal));
+        }
+        if !status.success() {
+            return Ok(RunEnd::Failed(self.with_last_lines(&format!("ended with {status}"))?));
+        }
+        let mut run = measured::run(running.elapsed(), &resources);
+        let text = self.log.text()?;
+        Ok(match measured::measure(self.options, compared, &text, record.path(), &mut run) {
+            Ok(found) => {
+                document.unit = found.unit;
+                document.higher_is_better = found.higher_is_better;
+                RunEnd::Done(run)
+            }
+            Err(why) => RunEnd::Failed(self.with_last_lines(&why)?),
+        })
+    }
+
+    /// Waits for the end of a command. An interrupted command that does not end is killed: first
+    /// the processes without children, so that wrappers restore the settings that they changed.
+    fn wait_for_end(&self, running: &mut Running<'_>) {
+        let mut interrupted: Option<Instant> = None;
+        let mut shown = self.log.shown();
+        while !running.has_ended(TICK) {
+            self.bar.tick();
+            shown.print_new(&self.bar);
+            if running.arrived_signal().is_some()
+                && interrupted.get_or_insert_with(Instant::now).elapsed() > GRACE
+            {
+                let tree = table::tree(self.root, running.pid()).unwrap_or_default();
+                let is_parent = |pid: u32| tree.iter().any(|other| other.parent == pid);
+                for leaf in tree.iter().filter(|it| !it.is_zombie && !is_parent(it.pid)) {
+                    interleaf_linux::launch::command::send(leaf.pid, SIGKILL);
+                }
+            }
+        }
+        shown.print_new(&self.bar);
+    }
+
+    fn with_last_lines(&self, how: &str) -> Result<String, Failure> {
+        let last = self.log.last_lines()?;
+        Ok(match last.is_empty() {
+            true => format!("{how}; it printed nothing"),
+            false => format!("{how}:\n{last}"),
+        })
+    }
+
+    /// The end by a command that failed under some configurations, each with how it failed.
+    fn failed(
+        &self,
+        workload: usize,
+        failed: &[(usize, String)],
+        when: &str,
+        document: &mut CompareRunsDocument,
+    ) -> RunsEnd {
+        let name = |at: usize| {
+            let it = &document.configurations[at];
+            format!("{} ({})", it.name, it.setting)
+        };
+        let has_failed = |at: &usize| failed.iter().any(|(failed, _)| failed == at);
+        let others: Vec<String> =
+            (0..self.prefixes.len()).filter(|at| !has_failed(at)).map(name).collect();
+        let (at, how) = &failed[0];
+        let names: Vec<String> = failed.iter().map(|(at, _)| name(*at)).collect();
+        let not = match others.is_empty() {
+            true => ", as under every configuration".into(),
+            false => format!(", and not under {}", others.join(", ")),
+        };
+        let program = self.options.workloads[workload].name();
+        let problem = format!("{program} under {} failed {when}{not}: {how}", names.join(", "));
+        let compared = &self.options.workloads[workload];
+        let words = compared.words(&self.interleaf, None, Path::new("record.json"));
+        let words: Vec<_> = [&self.prefixes[*at][..], &words].concat();
+        let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+        let hint = format!("see whether it runs by itself: {}", words.join(" "));
+        document.stop(RunsStop::Failed, format!("{program} under {} failed", names.join(", ")));
+        RunsEnd::Failed(Failure::new(problem, hint))
+    }
+}
+
+/// The end by a signal.
+fn interrupted(number: i32, document: &mut CompareRunsDocument) -> RunsEnd {
+    document.stop(RunsStop::Signal, format!("signal {number} came"));
+    RunsEnd::Signal(number)
+}
+
+fn start_failure(why: io::Error) -> Failure {
+    Failure::new(
+        format!("a run cannot be started: {why}"),
+        "see that there is room in the folder for temporary files",
+    )
+}

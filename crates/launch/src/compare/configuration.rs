@@ -1,0 +1,178 @@
+//! A configuration of a command: its placement, threads, huge pages, environment and wrapper, as
+//! words before the command and variables in its environment.
+
+use interleaf_console::Failure;
+use interleaf_model::{units::Bytes, weights::Weights};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
+
+/// Variables that set the number of threads of common runtimes and libraries.
+const THREAD_VARIABLES: [&str; 4] =
+    ["OMP_NUM_THREADS", "RAYON_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"];
+
+/// The variable of glibc, and the tunable with which `malloc` asks for huge pages (madvise).
+const TUNABLES: &str = "GLIBC_TUNABLES";
+const HUGE_PAGES_OF_MALLOC: &str = "glibc.malloc.hugetlb=1";
+
+/// A configuration under which a command is run; the default is the command as it is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Configuration {
+    /// The name in results.
+    pub name: Option<String>,
+    /// The setting as the user wrote it.
+    pub setting: String,
+    /// How the memory is placed.
+    pub memory: MemoryChoice,
+    /// Threads of common runtimes, and of workloads of `interleaf bench`.
+    pub threads: Option<u32>,
+    pub huge_pages: Option<HugePages>,
+    /// Variables in the environment of the command.
+    pub variables: Vec<(String, String)>,
+    /// A program and its arguments, which starts the command.
+    pub wrapper: Vec<String>,
+}
+
+/// The placement of the memory of a command.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum MemoryChoice {
+    /// As the command finds it.
+    #[default]
+    Unchanged,
+    /// `interleaf run --weights`.
+    Weights { weights: Weights, nodes: Option<String> },
+    /// `interleaf run --policy`.
+    Policy(String),
+    /// `interleaf extend --dram`.
+    Extended { dram: Bytes, store: PathBuf },
+}
+
+/// Transparent huge pages of the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HugePages {
+    /// For all memory that may have them; with the machine's setting `madvise`, for the memory of
+    /// `malloc` of glibc.
+    Always,
+    /// For no memory.
+    Never,
+}
+
+impl Configuration {
+    /// The words before the command, for a machine whose setting of huge pages is `huge_pages`.
+    /// `interleaf` is the path of this program.
+    ///
+    /// # Errors
+    /// When the machine does not allow huge pages.
+    pub(super) fn prefix(
+        &self,
+        interleaf: &Path,
+        huge_pages: Option<&str>,
+    ) -> Result<Vec<OsString>, Failure> {
+        let mut words: Vec<OsString> = vec![];
+        let variables = self.all_variables(huge_pages)?;
+        if !variables.is_empty() {
+            words.push("env".into());
+            words.extend(variables.iter().map(|(name, value)| format!("{name}={value}").into()));
+        }
+        let own = |words: &mut Vec<OsString>, arguments: &[&str]| {
+            words.push(interleaf.into());
+            words.extend(arguments.iter().map(OsString::from));
+        };
+        match &self.memory {
+            MemoryChoice::Unchanged => {}
+            MemoryChoice::Weights { weights, nodes } => {
+                own(&mut words, &["run", "--quiet", "--weights", &weights.to_string()]);
+                let nodes = nodes.iter().flat_map(|nodes| ["--nodes", nodes]);
+                words.extend(nodes.map(OsString::from));
+                words.push("--".into());
+            }
+            MemoryChoice::Policy(policy) => {
+                own(&mut words, &["run", "--quiet", "--policy", policy, "--"]);
+            }
+            MemoryChoice::Extended { dram, store } => {
+                let dram = format!("{}B", dram.get());
+                own(&mut words, &["extend", "--quiet", "--dram", &dram, "--store"]);
+                words.extend([store.into(), "--".into()]);
+            }
+        }
+        words.extend(self.wrapper.iter().map(OsString::from));
+        Ok(words)
+    }
+
+    fn all_variables(&self, huge_pages: Option<&str>) -> Result<Vec<(String, String)>, Failure> {
+        let threads = self.threads.map(|threads| threads.to_string());
+        let of_threads = threads.iter().flat_map(|threads| {
+            THREAD_VARIABLES.iter().map(|name| (name.to_string(), threads.clone()))
+        });
+        let mut variables: Vec<(String, String)> = of_threads.collect();
+        if self.huge_pages == Some(HugePages::Always) {
+            match huge_pages {
+                Some("always") => {}
+                Some("madvise") => {
+                    let given = std::env::var(TUNABLES).unwrap_or_default();
+                    let separator = if given.is_empty() { "" } else { ":" };
+                    let value = format!("{given}{separator}{HUGE_PAGES_OF_MALLOC}");
+                    variables.push((TUNABLES.into(), value));
+                }
+                setting => {
+                    let setting = setting.unwrap_or("unknown");
+                    return Err(Failure::new(
+                        format!("huge-pages=always: the machine's setting is {setting}"),
+                        "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+                    ));
+                }
+            }
+        }
+        // A variable that the user names overrides that of `threads`.
+        variables.retain(|(name, _)| self.variables.iter().all(|(given, _)| given != name));
+        variables.extend(self.variables.iter().cloned());
+        Ok(variables)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    fn prefix(configuration: &Configuration, huge_pages: &str) -> String {
+        let words = configuration.prefix(Path::new("/i"), Some(huge_pages)).unwrap();
+        let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+        words.join(" ")
+    }
+
+    #[test]
+    fn a_configuration_is_words_before_the_command() {
+        let plain = Configuration::default();
+        assert_eq!(prefix(&plain, "always"), "");
+        let weights = MemoryChoice::Weights {
+            weights: Weights::new(vec![3, 1]).unwrap(),
+            nodes: Some("0,2".into()),
+        };
+        let wrapper = vec!["nice".to_string(), "-n1".into()];
+        let placed = Configuration { memory: weights, wrapper, ..plain.clone() };
+        assert_eq!(
+            prefix(&placed, "always"),
+            "/i run --quiet --weights 3:1 --nodes 0,2 -- nice -n1"
+        );
+        let extended = MemoryChoice::Extended { dram: Bytes::new(4096), store: "/s".into() };
+        let extended = Configuration { memory: extended, ..plain.clone() };
+        assert_eq!(prefix(&extended, "always"), "/i extend --quiet --dram 4096B --store /s --");
+        let variables = vec![("MKL_NUM_THREADS".to_string(), "1".to_string())];
+        let threads = Configuration { threads: Some(4), variables, ..plain };
+        assert_eq!(
+            prefix(&threads, "always"),
+            "env OMP_NUM_THREADS=4 RAYON_NUM_THREADS=4 OPENBLAS_NUM_THREADS=4 MKL_NUM_THREADS=1"
+        );
+    }
+
+    #[test]
+    fn huge_pages_depend_on_the_setting_of_the_machine() {
+        let always =
+            Configuration { huge_pages: Some(HugePages::Always), ..Configuration::default() };
+        assert_eq!(prefix(&always, "always"), "");
+        assert!(prefix(&always, "madvise").ends_with("glibc.malloc.hugetlb=1"));
+        assert!(always.prefix(Path::new("/i"), Some("never")).is_err());
+    }
+}

@@ -1,0 +1,81 @@
+//! The metric and the resources of a run.
+
+use super::{CompareOptions, Compared};
+use crate::log;
+use interleaf_linux::launch::command::Resources;
+use interleaf_record::{bench::BenchDocument, compare_runs::ComparedRun, rounded};
+use std::{fs, path::Path, time::Duration};
+
+/// Units of a time: less is better.
+const UNITS_OF_TIME: [&str; 4] = ["s", "ms", "us", "ns"];
+
+/// The unit and the direction of a metric.
+pub(super) struct FoundMetric {
+    pub(super) unit: String,
+    pub(super) higher_is_better: bool,
+}
+
+/// The name of the metric of a workload.
+pub(super) fn metric(options: &CompareOptions, compared: &Compared) -> String {
+    match (&options.metric, compared) {
+        (Some(metric), _) => metric.to_string(),
+        (None, Compared::Command(_)) => "wall time".into(),
+        (None, Compared::Bench { .. }) => "its own metric".into(),
+    }
+}
+
+/// The unit of the metric of a workload before its first run; empty if it is unknown.
+pub(super) fn unit(options: &CompareOptions, compared: &Compared) -> &'static str {
+    match (&options.metric, compared) {
+        (None, Compared::Command(_)) => "s",
+        _ => "",
+    }
+}
+
+/// A run with its resources; the metric is the wall time.
+pub(super) fn run(elapsed: Duration, used: &Resources) -> ComparedRun {
+    let seconds = |time: Duration| rounded(time.as_secs_f64());
+    ComparedRun {
+        value: seconds(elapsed.max(Duration::from_nanos(1))),
+        wall_s: seconds(elapsed),
+        user_s: seconds(used.user),
+        system_s: seconds(used.system),
+        resident_max_bytes: used.resident_max,
+        minor_faults: used.minor_faults,
+        major_faults: used.major_faults,
+        read_bytes: used.read,
+        written_bytes: used.written,
+        ..ComparedRun::default()
+    }
+}
+
+/// Sets the metric of a run, from its output `text` or from the record of `interleaf bench`.
+///
+/// # Errors
+/// When the output or the record has no metric above 0.
+pub(super) fn measure(
+    options: &CompareOptions,
+    compared: &Compared,
+    text: &str,
+    record: &Path,
+    run: &mut ComparedRun,
+) -> Result<FoundMetric, String> {
+    let higher_is_better = options.higher_is_better;
+    if let Some(metric) = &options.metric {
+        run.value = log::number(metric, text)?;
+        return Ok(FoundMetric { unit: String::new(), higher_is_better });
+    }
+    if let Compared::Command(_) = compared {
+        return Ok(FoundMetric { unit: "s".into(), higher_is_better: false });
+    }
+    let record = fs::read_to_string(record).map_err(|why| format!("left no record: {why}"))?;
+    let bench: BenchDocument =
+        serde_json::from_str(&record).map_err(|why| format!("left no record: {why}"))?;
+    if !(bench.rate.is_finite() && bench.rate > 0.0) {
+        return Err(format!("has a result of {} {}, not above 0", bench.rate, bench.rate_unit));
+    }
+    run.value = bench.rate;
+    run.checksum = Some(bench.checksum);
+    let is_time = UNITS_OF_TIME.contains(&bench.rate_unit.as_str());
+    Ok(FoundMetric { unit: bench.rate_unit, higher_is_better: !is_time })
+}

@@ -1,0 +1,198 @@
+//! Comparison of configurations by paired runs: the order of the runs, the interval of the
+//! speed-up, and the verdict.
+//!
+//! A *round* runs each configuration once. The ratio of two runs of one round is free of
+//! disturbances that last longer than a round; the mean of its logarithm over the rounds is the
+//! logarithm of the geometric mean of the ratios ([`interval`]). Rounds come in pairs: a random
+//! order, then its reverse (ABBA). A linear drift of the machine adds as much to B as to A over
+//! a pair, and cancels. With all runs of A before those of B (AABB) it counts as a difference.
+//!
+//! Repeated looks at growing data find a difference that is not there more often than one look
+//! does: with an interval of 95 % and ten looks about 19 % of the time (Armitage, McPherson and
+//! Rowe, "Repeated Significance Tests on Accumulating Data", 1969). Therefore looks are few and
+//! fixed beforehand, and divide the error among them (Bonferroni): with 0.95 and looks after
+//! 6, 10, 20 and 40 rounds, each look has an interval of 0.9875. The sum of the errors is at
+//! most 0.05, whatever the looks have in common.
+//!
+//! ```text
+//! interval of the speed-up, min_difference 2 %        verdict
+//! 0.992 to 1.006                                      no difference
+//! 1.004 to 1.013                                      no difference that matters
+//! 1.011 to 1.052                                      faster
+//! 0.985 to 1.030                                      uncertain: another look, if one is left
+//! ```
+//!
+//! An interval covers the true ratio at all looks with the probability `confidence`. Thus with at
+//! most the rest a true ratio of 1 is reported as a difference, and a difference of
+//! `min_difference` or more as none.
+
+pub mod interval;
+
+use crate::statistics;
+use interval::{Interval, studentised};
+use rand_pcg::{
+    Pcg64Mcg,
+    rand_core::{RngCore as _, SeedableRng as _},
+};
+
+/// The rounds of the first looks; each later look doubles the rounds.
+const FIRST_LOOKS: [usize; 2] = [6, 10];
+
+/// The least rounds: a standard deviation of two is too uncertain.
+pub const ROUNDS_MIN: usize = 3;
+
+/// Values with a larger modified z-score are outliers (Iglewicz and Hoaglin, "How to Detect and
+/// Handle Outliers", 1993, section 3.3).
+const OUTLIER_SCORE: f64 = 3.5;
+
+/// The median absolute deviation of a normal distribution, over its standard deviation.
+const DEVIATION_OF_NORMAL: f64 = 0.6745;
+
+/// The least values among which outliers can be found.
+const OUTLIER_VALUES: usize = 5;
+
+/// The design of a comparison, fixed before its first run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Design {
+    /// The rounds after which the comparison may stop, ascending; the last is the most rounds.
+    pub looks: Vec<usize>,
+    /// The probability that the intervals of all looks cover the true ratio.
+    pub confidence: f64,
+    /// Ratios that differ from 1 by less do not matter: 0.02.
+    pub min_difference: f64,
+    /// The seed of the orders and of the resamples.
+    pub seed: u64,
+}
+
+/// A configuration compared with the first.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Judgement {
+    /// The speed-up over the first configuration: its cost over that of this configuration.
+    pub speedup: Interval,
+    /// The answer.
+    pub verdict: Verdict,
+}
+
+/// The answer of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The interval is above 1.
+    Faster,
+    /// The interval is below 1.
+    Slower,
+    /// The whole interval is within `min_difference` of 1.
+    Same,
+    /// The interval contains 1 and a difference that matters.
+    Uncertain,
+}
+
+impl Design {
+    /// A design that stops at the first look with a verdict, after `rounds_max` rounds at most.
+    pub fn sequential(rounds_max: usize, confidence: f64, min_difference: f64, seed: u64) -> Self {
+        let [first, second] = FIRST_LOOKS;
+        let doubled = std::iter::successors(Some(second), |rounds| Some(2 * rounds));
+        let earlier = std::iter::once(first).chain(doubled);
+        let mut looks: Vec<usize> = earlier.take_while(|rounds| *rounds < rounds_max).collect();
+        looks.push(rounds_max);
+        Self { looks, confidence, min_difference, seed }
+    }
+
+    /// A design with this number of rounds and one look.
+    pub fn fixed(rounds: usize, confidence: f64, min_difference: f64, seed: u64) -> Self {
+        Self { looks: vec![rounds], confidence, min_difference, seed }
+    }
+
+    /// The most rounds.
+    pub fn rounds_max(&self) -> usize {
+        self.looks.last().copied().unwrap_or(0)
+    }
+
+    /// The order of the configurations in a round, counted from 0: an even round has a random
+    /// order, the next its reverse.
+    pub fn order(&self, round: usize, configurations: usize) -> Vec<usize> {
+        let mut random = stream(self.seed, (round / 2) as u64);
+        let mut order: Vec<usize> = (0..configurations).collect();
+        order.sort_by_cached_key(|_| random.next_u64());
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        order
+    }
+
+    /// The confidence of the interval of one look.
+    fn confidence_of_look(&self) -> f64 {
+        1.0 - (1.0 - self.confidence) / self.looks.len().max(1) as f64
+    }
+
+    /// Compares a configuration with the first. Each stratum, a workload, has the logarithm of the
+    /// speed-up of each of its rounds; the speed-up is the geometric mean over the strata. `None`
+    /// before [`ROUNDS_MIN`] rounds.
+    pub fn judge(&self, strata: &[Vec<f64>]) -> Option<Judgement> {
+        let least = strata.iter().map(Vec::len).min()?;
+        if least < ROUNDS_MIN {
+            return None;
+        }
+        let mut random = stream(self.seed, u64::MAX);
+        let speedup = studentised(strata, self.confidence_of_look(), &mut random);
+        Some(Judgement { speedup, verdict: self.verdict(speedup) })
+    }
+
+    fn verdict(&self, speedup: Interval) -> Verdict {
+        let matters = 1.0 + self.min_difference;
+        match speedup {
+            it if it.low >= 1.0 / matters && it.high <= matters => Verdict::Same,
+            it if it.low > 1.0 => Verdict::Faster,
+            it if it.high < 1.0 => Verdict::Slower,
+            _ => Verdict::Uncertain,
+        }
+    }
+}
+
+/// Random numbers of a seed; streams are independent.
+fn stream(seed: u64, stream: u64) -> Pcg64Mcg {
+    let mut random =
+        Pcg64Mcg::seed_from_u64(seed ^ stream.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    // Similar seeds have similar first values.
+    random.next_u64();
+    random
+}
+
+/// The logarithms of the speed-up of each round: costs of the first configuration over those of
+/// another, both above 0 and by rounds.
+pub fn log_speedups(first: &[f64], other: &[f64]) -> Vec<f64> {
+    first.iter().zip(other).map(|(first, other)| libm::log(first / other)).collect()
+}
+
+/// The geometric mean of values above 0.
+pub fn geometric_mean(values: &[f64]) -> f64 {
+    let logs: Vec<f64> = values.iter().map(|value| libm::log(*value)).collect();
+    libm::exp(statistics::mean(&logs))
+}
+
+/// The standard deviation of the logarithms of values above 0: nearly the relative one of the
+/// values. `None` with one value.
+pub fn noise(values: &[f64]) -> Option<f64> {
+    let logs: Vec<f64> = values.iter().map(|value| libm::log(*value)).collect();
+    let mean = statistics::mean(&logs);
+    let squares: f64 = logs.iter().map(|log| (log - mean) * (log - mean)).sum();
+    (logs.len() > 1).then(|| (squares / (logs.len() - 1) as f64).sqrt())
+}
+
+/// The indices of the outliers among values above 0, by the median absolute deviation of their
+/// logarithms; none among fewer than five values, or if most values are equal.
+pub fn outliers(values: &[f64]) -> Vec<usize> {
+    if values.len() < OUTLIER_VALUES {
+        return vec![];
+    }
+    let median = |values: Vec<f64>| statistics::quantile(&statistics::sorted(values), 0.5);
+    let logs: Vec<f64> = values.iter().map(|value| libm::log(*value)).collect();
+    let middle = median(logs.clone());
+    let deviation = median(logs.iter().map(|log| (log - middle).abs()).collect());
+    let is_outlier = |log: f64| {
+        deviation > 0.0 && DEVIATION_OF_NORMAL * (log - middle).abs() / deviation > OUTLIER_SCORE
+    };
+    (0..values.len()).filter(|at| is_outlier(logs[*at])).collect()
+}
+
+#[cfg(test)]
+mod tests;

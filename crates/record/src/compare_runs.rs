@@ -1,0 +1,432 @@
+//! A comparison of configurations by runs on this machine, as `interleaf.compare.runs/1`.
+//!
+//! `interleaf compare --a CONFIG --b CONFIG` writes the document after every round. A speed-up
+//! compares a configuration with the first: above 1 it is faster, whatever the direction of the
+//! metric. Intervals have the probability `confidence` over all looks (`model::paired`).
+
+use super::{
+    check::{Check, Checked, in_order, invalid, not_empty},
+    figure::{Figure, Scale, Series, SeriesKind},
+    measure::MeasuredMachine,
+    rounded,
+};
+use interleaf_model::{
+    paired::{self, Design, Judgement, Verdict},
+    statistics,
+};
+use serde::{Deserialize, Serialize};
+
+pub const SCHEMA: &str = "interleaf.compare.runs/1";
+
+/// The document: configurations, each run, the results so far; one JSON object.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CompareRunsDocument {
+    pub schema: String,
+    pub machine: MeasuredMachine,
+    pub design: DesignDocument,
+    /// The first is the one that the others are compared with.
+    pub configurations: Vec<ConfigurationDocument>,
+    pub workloads: Vec<ComparedWorkload>,
+    /// The geometric mean of the speed-ups of all workloads, for each configuration after the
+    /// first; empty with one workload.
+    pub means: Vec<SpeedupDocument>,
+    pub stopped: RunsStop,
+    /// The reason, in words.
+    pub stopped_because: String,
+}
+
+/// The design, fixed before the first run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DesignDocument {
+    /// The rounds after which the comparison may stop.
+    pub looks: Vec<usize>,
+    /// The probability that the intervals of all looks cover the true speed-up.
+    pub confidence: f64,
+    /// Smaller differences do not matter, as a fraction.
+    pub min_difference: f64,
+    /// Runs of each configuration before the first round.
+    pub warm_up: usize,
+    pub time_limit_s: Option<f64>,
+    pub seed: u64,
+}
+
+/// A configuration of the command.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ConfigurationDocument {
+    pub name: String,
+    /// As on the command line: `weights=3:1,threads=4`.
+    pub setting: String,
+    /// Words that are put before the command.
+    pub prefix: Vec<String>,
+}
+
+/// A command, or a workload of `interleaf bench`, under all configurations.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ComparedWorkload {
+    pub name: String,
+    pub command: Vec<String>,
+    /// `wall time`, the pattern of `--metric`, or `rate` of a workload of `interleaf bench`.
+    pub metric: String,
+    /// The unit of the metric; empty if it is unknown.
+    pub unit: String,
+    pub higher_is_better: bool,
+    /// The runs in their order, without warm-up runs.
+    pub runs: Vec<ComparedRun>,
+    /// For each configuration, over all complete rounds.
+    pub results: Vec<ComparedResult>,
+}
+
+/// One run: one JSON object with 12 fields.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ComparedRun {
+    /// Counted from 1.
+    pub round: usize,
+    /// The index of the configuration.
+    pub configuration: usize,
+    /// The metric.
+    pub value: f64,
+    pub wall_s: f64,
+    pub user_s: f64,
+    pub system_s: f64,
+    /// Peak resident memory of the largest process.
+    pub resident_max_bytes: u64,
+    pub minor_faults: u64,
+    pub major_faults: u64,
+    /// Bytes read from drives and written to them by the command.
+    pub read_bytes: u64,
+    pub written_bytes: u64,
+    /// The checksum of the results; null for a command.
+    #[serde(default)]
+    pub checksum: Option<String>,
+}
+
+/// A configuration over all complete rounds. Resources are medians of the runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ComparedResult {
+    pub configuration: usize,
+    pub rounds: usize,
+    /// Geometric mean of the metric.
+    pub value: f64,
+    /// Relative standard deviation of a run; null with one round.
+    pub noise: Option<f64>,
+    /// Rounds whose run is an outlier; they are not removed.
+    pub outliers: Vec<usize>,
+    pub user_s: f64,
+    pub system_s: f64,
+    pub resident_max_bytes: f64,
+    pub minor_faults: f64,
+    pub major_faults: f64,
+    pub read_bytes: f64,
+    pub written_bytes: f64,
+    /// False if the results differ from those of the first configuration; null without checksums.
+    pub same_result: Option<bool>,
+    /// Null for the first configuration, and before three rounds.
+    pub speedup: Option<SpeedupDocument>,
+}
+
+/// A speed-up over the first configuration.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SpeedupDocument {
+    pub configuration: usize,
+    /// Geometric mean of the ratios of the rounds.
+    pub speedup: f64,
+    pub speedup_low: f64,
+    pub speedup_high: f64,
+    pub verdict: RunsVerdict,
+}
+
+/// A configuration against the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RunsVerdict {
+    Faster,
+    Slower,
+    /// No difference that matters.
+    Same,
+    /// More rounds would tell.
+    Uncertain,
+}
+
+display_word!(RunsVerdict);
+
+impl From<Verdict> for RunsVerdict {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Faster => Self::Faster,
+            Verdict::Slower => Self::Slower,
+            Verdict::Same => Self::Same,
+            Verdict::Uncertain => Self::Uncertain,
+        }
+    }
+}
+
+/// The reason why no more runs are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RunsStop {
+    /// More runs follow.
+    Running,
+    /// Nothing was run.
+    DryRun,
+    /// Each comparison has a verdict.
+    Settled,
+    /// All rounds are made.
+    Rounds,
+    /// The time is up.
+    Time,
+    /// A signal arrived.
+    Signal,
+    /// A command failed.
+    Failed,
+}
+
+impl SpeedupDocument {
+    fn new(configuration: usize, judged: Judgement) -> Self {
+        // JSON has no infinity: an interval of few and noisy rounds may end far away.
+        let finite = |value: f64| rounded(value.clamp(1e-9, 1e9));
+        Self {
+            configuration,
+            speedup: rounded(judged.speedup.mean),
+            speedup_low: finite(judged.speedup.low),
+            speedup_high: finite(judged.speedup.high),
+            verdict: judged.verdict.into(),
+        }
+    }
+}
+
+impl ComparedWorkload {
+    /// The number of rounds in which each of `count` configurations ran.
+    pub fn rounds(&self, count: usize) -> usize {
+        let runs = |at: usize| self.runs.iter().filter(|run| run.configuration == at).count();
+        (0..count).map(runs).min().unwrap_or(0)
+    }
+
+    /// The runs of a configuration in complete rounds.
+    pub fn runs_of(&self, configuration: usize, rounds: usize) -> Vec<&ComparedRun> {
+        let is_of = |run: &&ComparedRun| run.configuration == configuration && run.round <= rounds;
+        self.runs.iter().filter(is_of).collect()
+    }
+
+    /// The costs of a configuration by rounds: less is better.
+    fn costs(&self, configuration: usize, rounds: usize) -> Vec<f64> {
+        let runs = self.runs_of(configuration, rounds);
+        let cost = |run: &&ComparedRun| match self.higher_is_better {
+            true => 1.0 / run.value,
+            false => run.value,
+        };
+        runs.iter().map(cost).collect()
+    }
+
+    /// The logarithms of the speed-ups of each round.
+    fn log_speedups(&self, configuration: usize, rounds: usize) -> Vec<f64> {
+        paired::log_speedups(&self.costs(0, rounds), &self.costs(configuration, rounds))
+    }
+
+    /// Computes the results of the complete rounds.
+    fn update(&mut self, design: &Design, count: usize) {
+        let rounds = self.rounds(count);
+        if rounds > 0 {
+            self.results = (0..count).map(|at| self.result(at, rounds, design)).collect();
+        }
+    }
+
+    fn result(&self, configuration: usize, rounds: usize, design: &Design) -> ComparedResult {
+        let runs = self.runs_of(configuration, rounds);
+        let costs = self.costs(configuration, rounds);
+        let values: Vec<f64> = runs.iter().map(|run| run.value).collect();
+        let median = |of: fn(&ComparedRun) -> f64| {
+            let sorted = statistics::sorted(runs.iter().map(|run| of(run)).collect());
+            rounded(statistics::quantile(&sorted, 0.5))
+        };
+        let others = (configuration > 0).then(|| self.log_speedups(configuration, rounds));
+        let judged = others.and_then(|speedups| design.judge(&[speedups]));
+        let first = self.runs.iter().find(|run| run.configuration == 0);
+        let expected = first.and_then(|run| run.checksum.as_ref());
+        let is_same = |expected| runs.iter().all(|run| run.checksum.as_ref() == Some(expected));
+        ComparedResult {
+            configuration,
+            rounds,
+            value: rounded(paired::geometric_mean(&values)),
+            noise: paired::noise(&costs).map(rounded),
+            outliers: paired::outliers(&costs).iter().map(|at| runs[*at].round).collect(),
+            user_s: median(|run| run.user_s),
+            system_s: median(|run| run.system_s),
+            resident_max_bytes: median(|run| run.resident_max_bytes as f64),
+            minor_faults: median(|run| run.minor_faults as f64),
+            major_faults: median(|run| run.major_faults as f64),
+            read_bytes: median(|run| run.read_bytes as f64),
+            written_bytes: median(|run| run.written_bytes as f64),
+            same_result: expected.map(is_same),
+            speedup: judged.map(|judged| SpeedupDocument::new(configuration, judged)),
+        }
+    }
+
+    /// True if each configuration after the first has a verdict other than uncertain.
+    pub fn is_settled(&self) -> bool {
+        let others = self.results.iter().filter(|result| result.configuration > 0);
+        let is_certain = |result: &ComparedResult| {
+            let speedup = result.speedup.as_ref();
+            speedup.is_some_and(|speedup| speedup.verdict != RunsVerdict::Uncertain)
+        };
+        !self.results.is_empty() && others.clone().all(is_certain)
+    }
+}
+
+impl CompareRunsDocument {
+    /// A comparison without runs.
+    pub fn new(
+        machine: MeasuredMachine,
+        design: DesignDocument,
+        configurations: Vec<ConfigurationDocument>,
+        workloads: Vec<ComparedWorkload>,
+    ) -> Self {
+        Self {
+            schema: SCHEMA.into(),
+            machine,
+            design,
+            configurations,
+            workloads,
+            means: vec![],
+            stopped: RunsStop::Running,
+            stopped_because: "it runs".into(),
+        }
+    }
+
+    /// Computes the results of a workload, and the means.
+    pub fn update(&mut self, workload: usize, design: &Design) {
+        let count = self.configurations.len();
+        self.workloads[workload].update(design, count);
+        let of_all = |at: usize| {
+            let speedups = |it: &ComparedWorkload| it.log_speedups(at, it.rounds(count));
+            let strata: Vec<Vec<f64>> = self.workloads.iter().map(speedups).collect();
+            design.judge(&strata).map(|judged| SpeedupDocument::new(at, judged))
+        };
+        if self.workloads.len() > 1 {
+            self.means = (1..count).filter_map(of_all).collect();
+        }
+    }
+
+    pub fn stop(&mut self, stopped: RunsStop, because: impl Into<String>) {
+        self.stopped = stopped;
+        self.stopped_because = because.into();
+    }
+
+    /// True if a configuration was found to be faster or slower than the first.
+    pub fn differs(&self) -> bool {
+        let results = self.workloads.iter().flat_map(|workload| &workload.results);
+        results
+            .filter_map(|result| result.speedup.as_ref())
+            .any(|speedup| matches!(speedup.verdict, RunsVerdict::Faster | RunsVerdict::Slower))
+    }
+
+    /// The speed-ups of all workloads, and the runs of each.
+    pub fn figures(&self) -> Vec<Figure> {
+        let names: Vec<String> = self.workloads.iter().map(|it| it.name.clone()).collect();
+        let speedup = |configuration: usize| {
+            let found = self.workloads.iter().enumerate().filter_map(|(at, workload)| {
+                let result = workload.results.get(configuration)?;
+                Some((at, result.speedup.as_ref()?))
+            });
+            let found: Vec<(usize, &SpeedupDocument)> = found.collect();
+            let of = |value: fn(&SpeedupDocument) -> f64| {
+                found.iter().map(|(_, speedup)| value(speedup)).collect::<Vec<f64>>()
+            };
+            Series {
+                name: self.configurations[configuration].name.clone(),
+                kind: SeriesKind::Bars,
+                group: configuration,
+                x: found.iter().map(|(at, _)| *at as f64).collect(),
+                y: of(|it| it.speedup),
+                low: of(|it| it.speedup_low),
+                high: of(|it| it.speedup_high),
+                labels: vec![],
+            }
+        };
+        let count = self.configurations.len();
+        let first = self.configurations.first().map_or("", |first| &first.name);
+        let mut figures = vec![Figure {
+            id: "speedup".into(),
+            title: format!("Speed-up over {first}"),
+            x_label: "workload".into(),
+            y_label: format!("speed-up over {first}"),
+            y_from: 0.0,
+            scale: Scale::Linear,
+            categories: names,
+            series: (1..count).map(speedup).collect(),
+            caption: format!(
+                "Geometric mean of the rounds, with intervals of {} % over all looks.",
+                rounded(100.0 * self.design.confidence)
+            ),
+        }];
+        let runs = self.workloads.iter().enumerate().filter(|(_, it)| !it.runs.is_empty());
+        figures.extend(runs.map(|(at, workload)| self.figure_of_runs(at, workload)));
+        figures
+    }
+
+    fn figure_of_runs(&self, at: usize, workload: &ComparedWorkload) -> Figure {
+        let series = self.configurations.iter().enumerate().map(|(configuration, it)| {
+            let runs = workload.runs_of(configuration, usize::MAX);
+            Series {
+                name: it.name.clone(),
+                kind: SeriesKind::Line,
+                group: configuration,
+                x: runs.iter().map(|run| run.round as f64).collect(),
+                y: runs.iter().map(|run| run.value).collect(),
+                low: vec![],
+                high: vec![],
+                labels: vec![],
+            }
+        });
+        let unit = match workload.unit.as_str() {
+            "" => String::new(),
+            unit => format!(" ({unit})"),
+        };
+        Figure {
+            id: format!("runs-{}", at + 1),
+            title: format!("Runs of {}", workload.name),
+            x_label: "round".into(),
+            y_label: format!("{}{unit}", workload.metric),
+            y_from: 0.0,
+            scale: Scale::Linear,
+            categories: vec![],
+            series: series.collect(),
+            caption: "Each run, outliers included.".into(),
+        }
+    }
+}
+
+impl Check for CompareRunsDocument {
+    fn check(&self) -> Checked {
+        let count = self.configurations.len();
+        let is_one = |field: String, at: usize| match at < count {
+            true => Ok(()),
+            false => invalid(field, format!("{at} is no index of {count} configurations")),
+        };
+        let speedup = |field: &str, it: &SpeedupDocument| {
+            is_one(format!("{field}.configuration"), it.configuration)?;
+            in_order(format!("{field}.speedup_low"), [it.speedup_low, it.speedup_high])
+        };
+        not_empty("configurations", count)?;
+        for (at, mean) in self.means.iter().enumerate() {
+            speedup(&format!("means[{at}]"), mean)?;
+        }
+        for (at, workload) in self.workloads.iter().enumerate() {
+            let field = format!("workloads[{at}]");
+            for (at, run) in workload.runs.iter().enumerate() {
+                is_one(format!("{field}.runs[{at}].configuration"), run.configuration)?;
+            }
+            for (at, result) in workload.results.iter().enumerate() {
+                let field = format!("{field}.results[{at}]");
+                if result.configuration != at {
+                    return invalid(format!("{field}.configuration"), format!("it is not {at}"));
+                }
+                is_one(format!("{field}.configuration"), at)?;
+                result
+                    .speedup
+                    .iter()
+                    .try_for_each(|it| speedup(&format!("{field}.speedup"), it))?;
+            }
+        }
+        Ok(())
+    }
+}
