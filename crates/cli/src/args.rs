@@ -18,8 +18,6 @@ mod simulate;
 mod tune;
 
 pub(crate) use balance::BalanceArgs;
-#[cfg(test)]
-pub(crate) use bench::bench_run;
 pub(crate) use bench::{Bench, BenchInstallArgs, BenchListArgs, BenchRunArgs, Place};
 pub(crate) use bench_compare::BenchCompareArgs;
 pub(crate) use card::{

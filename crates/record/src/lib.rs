@@ -169,7 +169,7 @@ impl From<TierKind> for TierKindName {
 }
 
 /// The schemas that `interleaf report` can render.
-pub const REPORTED: [&str; 9] = [
+pub const REPORTED: [&str; 10] = [
     measure::SCHEMA,
     bench_compare::SCHEMA,
     compare::SCHEMA,
