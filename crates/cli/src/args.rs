@@ -341,6 +341,9 @@ pub(crate) fn command() -> clap::Command {
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, Failure> {
     let arguments = help::help_verb(arguments.into_iter().collect());
     let verb = verb_of(&arguments);
+    if let Some(failure) = nearest::misspelled_option(&arguments, &verb) {
+        return Err(failure);
+    }
     let matches = command().try_get_matches_from(arguments);
     matches.and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|error| {
         match error.kind() {
@@ -398,7 +401,8 @@ fn refused(error: &clap::Error, verb: &str) -> Failure {
         .filter(|line| !line.is_empty())
         .partition(|line| !line.starts_with("tip:") && !line.starts_with("[possible values"));
     let own = nearest::nearest(error, verb);
-    let tips = tips.iter().filter(|tip| own.is_none() || !nearest::is_about_names(tip));
+    let is_replaced = own.is_some();
+    let tips = tips.iter().filter(|tip| !is_replaced || !nearest::is_about_names(tip));
     let mut hints: Vec<String> = tips.map(|tip| hint(tip)).chain(own).collect();
     // Parsers of this crate write `PROBLEM: write HINT`.
     let mut problem = problem.join(" ");

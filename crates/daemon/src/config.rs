@@ -4,7 +4,7 @@ use core::time::Duration;
 use interleaf_console::Failure;
 use interleaf_linux::place::actuator::ActuatorKind;
 use interleaf_model::{
-    format::{FileError, toml_text::TomlText},
+    format::{FileError, names::suggestion, toml_text::TomlText},
     policy::PolicyKind,
     units::{Bandwidth, Time},
     weights::Weights,
@@ -432,7 +432,8 @@ fn policy(toml: &TomlText<'_>, name: Option<&Spanned<String>>) -> Result<PolicyK
     let known: Vec<&str> = PolicyKind::ALL.iter().map(|(_, name, _)| *name).collect();
     name.get_ref().parse().map_err(|_| {
         let problem = format!("\"{}\" is no policy", name.get_ref());
-        toml.error("name", name, problem, format!("write one of {}", known.join(", ")))
+        let near = suggestion(name.get_ref(), &known);
+        toml.error("name", name, problem, format!("{near}write one of {}", known.join(", ")))
     })
 }
 

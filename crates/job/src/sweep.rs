@@ -393,7 +393,8 @@ fn policies(toml: &TomlText<'_>, read: &SweepFile) -> Result<Vec<PolicyKind>, Fi
     let policy = |name: &Spanned<String>| {
         let parsed: Result<PolicyKind, String> = name.get_ref().parse();
         let problem = || format!("there is no policy \"{}\"", name.get_ref());
-        parsed.map_err(|_| toml.error("policy", name, problem(), &hint))
+        let hint = || suggestion(name.get_ref(), &names) + &hint;
+        parsed.map_err(|_| toml.error("policy", name, problem(), hint()))
     };
     read.policy.iter().map(policy).collect()
 }

@@ -1,7 +1,9 @@
 //! The name that a user may have meant: verbs, options and values of options.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use interleaf_console::Failure;
 use interleaf_model::format::names::suggestion;
+use std::ffi::OsString;
 
 /// True for a tip of the parser that [`nearest`] replaces: a similar name or a list of all.
 pub(super) fn is_about_names(tip: &str) -> bool {
@@ -25,10 +27,7 @@ pub(super) fn nearest(error: &clap::Error, verb: &str) -> Option<String> {
         }
         ErrorKind::UnknownArgument => {
             let wrong = text(ContextKind::InvalidArg)?;
-            let known = command.get_arguments().filter_map(|it| it.get_long());
-            let known: Vec<String> = known.map(|name| format!("--{name}")).collect();
-            let near = suggestion(&wrong, &known);
-            (!near.is_empty()).then(|| format!("{near}`{verb} --help` lists the options"))
+            nearest_option(&command, &wrong, verb)
         }
         ErrorKind::InvalidValue => {
             let wrong = text(ContextKind::InvalidValue)?;
@@ -40,6 +39,40 @@ pub(super) fn nearest(error: &clap::Error, verb: &str) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// The error of an option that stands before the command of a verb, and is not one of the verb but
+/// nearly: the parser takes it for the command.
+pub(super) fn misspelled_option(arguments: &[OsString], verb: &str) -> Option<Failure> {
+    let command = command_of(verb);
+    command.get_arguments().find(|argument| argument.is_trailing_var_arg_set())?;
+    let mut words = arguments.iter().skip(verb.split(' ').count());
+    while let Some(word) = words.next() {
+        let word = word.to_str().filter(|word| word.starts_with('-') && *word != "--")?;
+        let name = word.split('=').next().unwrap_or(word);
+        let is_named = |argument: &&clap::Arg| {
+            argument.get_long().is_some_and(|long| name.strip_prefix("--") == Some(long))
+                || argument.get_short().is_some_and(|short| name == format!("-{short}"))
+        };
+        match command.get_arguments().find(is_named) {
+            Some(known) if known.get_action().takes_values() && name == word => {
+                words.next();
+            }
+            Some(_) => {}
+            None => {
+                let hint = nearest_option(&command, name, verb)?;
+                return Some(Failure::new(format!("unexpected argument '{name}' found"), hint));
+            }
+        }
+    }
+    None
+}
+
+fn nearest_option(command: &clap::Command, wrong: &str, verb: &str) -> Option<String> {
+    let known = command.get_arguments().filter_map(clap::Arg::get_long);
+    let known: Vec<String> = known.map(|name| format!("--{name}")).collect();
+    let near = suggestion(wrong, &known);
+    (!near.is_empty()).then(|| format!("{near}`{verb} --help` lists the options"))
 }
 
 /// The definition of a verb or subcommand, such as `interleaf simulate card`.
