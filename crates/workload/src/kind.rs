@@ -7,6 +7,10 @@ use crate::{
     gas::Gas,
     gemm::Gemm,
     graph::{Graph, Shape, Task},
+    grid::{
+        block_tridiagonal::BlockTridiagonal, compact::Compact, lattice::Lattice,
+        multigrid::Multigrid, spherical::Spherical,
+    },
     lu::{Form, Lu},
     memory::Memory,
     polynomial::Polynomial,
@@ -61,6 +65,16 @@ pub enum Kind {
     Centrality,
     /// The number of triangles of a graph.
     Triangles,
+    /// A step of lattice Boltzmann.
+    Lattice,
+    /// Solutions of block-tridiagonal systems.
+    BlockTridiagonal,
+    /// Derivatives by compact finite differences.
+    Compact,
+    /// Conjugate gradients in spherical coordinates.
+    Spherical,
+    /// Conjugate gradients with a multigrid preconditioner.
+    Multigrid,
 }
 
 /// The unit of a workload's rate.
@@ -115,7 +129,7 @@ pub struct Setting {
 
 impl Kind {
     /// All workloads: name, kind, and a summary line.
-    pub const ALL: [(&'static str, Self, &'static str); 21] = [
+    pub const ALL: [(&'static str, Self, &'static str); 26] = [
         ("stream", Self::Stream, "STREAM: triad over three arrays, then copy, scale and add"),
         ("seq", Self::Seq, "reads every word in order"),
         ("stride", Self::Stride, "reads one word of each page, 64 KiB from one to the next"),
@@ -137,6 +151,11 @@ impl Kind {
         ("cc", Self::Components, "GAP: connected components of a graph by Afforest"),
         ("bc", Self::Centrality, "GAP: betweenness centrality of a graph, four sources"),
         ("tc", Self::Triangles, "GAP: the number of triangles of a graph"),
+        ("lbm", Self::Lattice, "a step of lattice Boltzmann with 19 velocities on a cube"),
+        ("block-tridiagonal", Self::BlockTridiagonal, "implicit steps with blocks of 5 x 5"),
+        ("compact", Self::Compact, "compact finite differences in three directions of a cube"),
+        ("spherical-cg", Self::Spherical, "conjugate gradients in spherical coordinates"),
+        ("multigrid-cg", Self::Multigrid, "conjugate gradients with multigrid, as HPCG"),
     ];
 
     pub fn of(name: &str) -> Option<Self> {
@@ -204,6 +223,11 @@ impl Kind {
             Self::Components => Box::new(graph(Task::Components)?),
             Self::Centrality => Box::new(graph(Task::Centrality)?),
             Self::Triangles => Box::new(graph(Task::Triangles)?),
+            Self::Lattice => Box::new(Lattice::new(memory, footprint, threads)?),
+            Self::BlockTridiagonal => Box::new(BlockTridiagonal::new(memory, footprint, threads)?),
+            Self::Compact => Box::new(Compact::new(memory, footprint, threads)?),
+            Self::Spherical => Box::new(Spherical::new(memory, footprint, threads)?),
+            Self::Multigrid => Box::new(Multigrid::new(memory, footprint, threads)?),
         })
     }
 }

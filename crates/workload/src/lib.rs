@@ -32,6 +32,8 @@ pub mod gas;
 
 pub mod graph;
 
+pub mod grid;
+
 pub mod kind;
 
 pub mod trace;

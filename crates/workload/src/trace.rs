@@ -78,8 +78,8 @@ pub struct Size {
 }
 
 /// The size of the workload that a footprint gives, near enough for a trace: sides are those of the
-/// workload, smooth lengths of transforms and scales of graphs are not searched. Random access and
-/// graphs have no operations.
+/// workload, smooth lengths of transforms and scales of graphs are not searched. Workloads without a
+/// trace have no operations.
 pub fn size(kind: Kind, setting: &Setting) -> Size {
     let bytes = setting.footprint;
     let cube = |bytes_of_point: u64| libm::cbrt((bytes / bytes_of_point) as f64) as u64 / 2 * 2;
@@ -116,7 +116,7 @@ pub fn size(kind: Kind, setting: &Setting) -> Size {
             let cells = cube(gas::BYTES).pow(3);
             Size { footprint: gas::BYTES * cells, flops: (gas::FLOPS * cells) as f64 }
         }
-        // Vertices are a power of two, and not all operations have floating point.
+        // Workloads without a trace.
         _ => whole(0.0),
     }
 }
@@ -161,7 +161,7 @@ pub fn trace(kind: Kind, setting: &Setting, footprint: u64, block: usize) -> Opt
         }
         Kind::Qft => gates(&mut trace, bytes),
         Kind::Gas => cells(&mut trace, bytes),
-        // The order of a graph's accesses is that of its edges.
+        // Graphs are accessed in the order of their edges; solvers on grids have no trace yet.
         _ => return None,
     }
     Some(trace.touches)
