@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.bench/1";
 
-/// The result of a run: one JSON object with 21 fields.
+/// The result of a run: one JSON object with 22 fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BenchDocument {
     pub schema: String,
@@ -30,6 +30,9 @@ pub struct BenchDocument {
     #[serde(default)]
     pub flops_per_byte: Option<f64>,
     pub accesses: u64,
+    /// Traversed edges; 0 for workloads without a graph.
+    #[serde(default)]
+    pub edges: u64,
     /// True if every word of the result was checked and is right.
     pub verified: bool,
     /// Equal for runs with the same rounds and bit-identical results.

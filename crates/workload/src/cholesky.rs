@@ -289,7 +289,7 @@ impl Kernel for Cholesky {
             parameters,
         );
         self.rounds += 1;
-        Work { bytes: 2 * self.footprint(), flops: self.flops, accesses: 0 }
+        Work { bytes: 2 * self.footprint(), flops: self.flops, ..Work::default() }
     }
 
     fn verify(&mut self) -> Result<(), Wrong> {

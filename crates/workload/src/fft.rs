@@ -268,7 +268,7 @@ impl Kernel for Transform {
         // benchFFT's count: 5 n log2(n), for any algorithm.
         let numbers = self.data.of::<Number>().len();
         let flops = (5.0 * numbers as f64 * (numbers as f64).log2()) as u64;
-        Work { bytes: 2 * numbers as u64 * BYTES * u64::from(self.axes), flops, accesses: 0 }
+        Work { bytes: 2 * numbers as u64 * BYTES * u64::from(self.axes), flops, ..Work::default() }
     }
 
     fn verify(&mut self) -> Result<(), Wrong> {

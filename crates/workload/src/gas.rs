@@ -213,7 +213,7 @@ impl Kernel for Gas {
         });
         self.speed = speeds.into_iter().fold(0.0, f64::max);
         self.rounds += 1;
-        Work { bytes: self.footprint(), flops: FLOPS * cells as u64, accesses: 0 }
+        Work { bytes: self.footprint(), flops: FLOPS * cells as u64, ..Work::default() }
     }
 
     fn verify(&mut self) -> Result<(), Wrong> {

@@ -148,7 +148,7 @@ impl Kernel for Gemm {
         }
         self.rounds += 1;
         let side = self.side as u64;
-        Work { bytes: self.footprint(), flops: 2 * side.pow(3), accesses: 0 }
+        Work { bytes: self.footprint(), flops: 2 * side.pow(3), ..Work::default() }
     }
 
     fn verify(&mut self) -> Result<(), Wrong> {

@@ -6,6 +6,11 @@ use crate::{
     fft::Transform,
     gas::Gas,
     gemm::Gemm,
+    graph::{Graph, Shape, Task},
+    grid::{
+        block_tridiagonal::BlockTridiagonal, compact::Compact, lattice::Lattice,
+        multigrid::Multigrid, spherical::Spherical,
+    },
     lu::{Form, Lu},
     memory::Memory,
     polynomial::Polynomial,
@@ -48,6 +53,28 @@ pub enum Kind {
     Qft,
     /// A step of gas dynamics.
     Gas,
+    /// Breadth-first search of a graph.
+    Bfs,
+    /// Shortest paths of a weighted graph.
+    Sssp,
+    /// Ranks of the vertices of a graph.
+    PageRank,
+    /// Connected components of a graph.
+    Components,
+    /// Betweenness centrality of the vertices of a graph.
+    Centrality,
+    /// The number of triangles of a graph.
+    Triangles,
+    /// A step of lattice Boltzmann.
+    Lattice,
+    /// Solutions of block-tridiagonal systems.
+    BlockTridiagonal,
+    /// Derivatives by compact finite differences.
+    Compact,
+    /// Conjugate gradients in spherical coordinates.
+    Spherical,
+    /// Conjugate gradients with a multigrid preconditioner.
+    Multigrid,
 }
 
 /// The unit of a workload's rate.
@@ -59,6 +86,8 @@ pub enum Unit {
     Gflops,
     /// Accesses, in 10^3 a second.
     Kaccesses,
+    /// Traversed edges of a graph, in 10^6 a second.
+    Medges,
 }
 
 impl Unit {
@@ -68,6 +97,7 @@ impl Unit {
             Self::Gbps => "GB/s",
             Self::Gflops => "GFLOP/s",
             Self::Kaccesses => "k accesses/s",
+            Self::Medges => "M edges/s",
         }
     }
 }
@@ -91,13 +121,15 @@ pub struct Setting {
     pub tile: usize,
     /// Of polynomial: its degree.
     pub degree: u32,
-    /// Of random: the seed of its sequence.
+    /// Of random and of graphs: the seed of the sequence, of the graph.
     pub seed: u64,
+    /// Of graphs: the distribution of the edges.
+    pub graph: Shape,
 }
 
 impl Kind {
     /// All workloads: name, kind, and a summary line.
-    pub const ALL: [(&'static str, Self, &'static str); 15] = [
+    pub const ALL: [(&'static str, Self, &'static str); 26] = [
         ("stream", Self::Stream, "STREAM: triad over three arrays, then copy, scale and add"),
         ("seq", Self::Seq, "reads every word in order"),
         ("stride", Self::Stride, "reads one word of each page, 64 KiB from one to the next"),
@@ -113,6 +145,17 @@ impl Kind {
         ("cholesky", Self::Cholesky, "Cholesky decomposition of a sparse matrix (Poisson)"),
         ("qft", Self::Qft, "a quantum Fourier transform, gate by gate over a state vector"),
         ("gas", Self::Gas, "a step of gas dynamics on a cube of cells"),
+        ("bfs", Self::Bfs, "GAP: breadth-first search of a graph (--graph), from one vertex"),
+        ("sssp", Self::Sssp, "GAP: shortest paths of a weighted graph by delta-stepping"),
+        ("pr", Self::PageRank, "GAP: PageRank of a graph by Gauss-Seidel iterations"),
+        ("cc", Self::Components, "GAP: connected components of a graph by Afforest"),
+        ("bc", Self::Centrality, "GAP: betweenness centrality of a graph, four sources"),
+        ("tc", Self::Triangles, "GAP: the number of triangles of a graph"),
+        ("lbm", Self::Lattice, "a step of lattice Boltzmann with 19 velocities on a cube"),
+        ("block-tridiagonal", Self::BlockTridiagonal, "implicit steps with blocks of 5 x 5"),
+        ("compact", Self::Compact, "compact finite differences in three directions of a cube"),
+        ("spherical-cg", Self::Spherical, "conjugate gradients in spherical coordinates"),
+        ("multigrid-cg", Self::Multigrid, "conjugate gradients with multigrid, as HPCG"),
     ];
 
     pub fn of(name: &str) -> Option<Self> {
@@ -127,8 +170,22 @@ impl Kind {
         match self {
             Self::Stream | Self::Seq => Unit::Gbps,
             Self::Stride | Self::Random => Unit::Kaccesses,
+            _ if self.task().is_some() => Unit::Medges,
             _ => Unit::Gflops,
         }
+    }
+
+    /// The kernel of a workload that has a graph.
+    pub fn task(self) -> Option<Task> {
+        Some(match self {
+            Self::Bfs => Task::Bfs,
+            Self::Sssp => Task::Sssp,
+            Self::PageRank => Task::PageRank,
+            Self::Components => Task::Components,
+            Self::Centrality => Task::Centrality,
+            Self::Triangles => Task::Triangles,
+            _ => return None,
+        })
     }
 
     /// The workload, with its arrays filled.
@@ -137,7 +194,8 @@ impl Kind {
     /// When the workload does not have a setting, or memory cannot be allocated.
     pub fn kernel(self, setting: &Setting) -> Result<Box<dyn Kernel>, SetupError> {
         let Setting { footprint, threads, ref memory, is_writing, .. } = *setting;
-        let seed = setting.seed;
+        let (seed, shape) = (setting.seed, setting.graph);
+        let graph = |task| Graph::new(memory, footprint, threads, task, shape, seed);
         Ok(match self {
             Self::Stream => Box::new(Stream::new(memory, footprint, threads, setting.only)?),
             Self::Seq => Box::new(Sweep::new(memory, footprint, threads, None)?),
@@ -159,6 +217,17 @@ impl Kind {
             Self::Cholesky => Box::new(Cholesky::new(memory, footprint, threads)?),
             Self::Qft => Box::new(Qft::new(memory, footprint, threads)?),
             Self::Gas => Box::new(Gas::new(memory, footprint, threads)?),
+            Self::Bfs => Box::new(graph(Task::Bfs)?),
+            Self::Sssp => Box::new(graph(Task::Sssp)?),
+            Self::PageRank => Box::new(graph(Task::PageRank)?),
+            Self::Components => Box::new(graph(Task::Components)?),
+            Self::Centrality => Box::new(graph(Task::Centrality)?),
+            Self::Triangles => Box::new(graph(Task::Triangles)?),
+            Self::Lattice => Box::new(Lattice::new(memory, footprint, threads)?),
+            Self::BlockTridiagonal => Box::new(BlockTridiagonal::new(memory, footprint, threads)?),
+            Self::Compact => Box::new(Compact::new(memory, footprint, threads)?),
+            Self::Spherical => Box::new(Spherical::new(memory, footprint, threads)?),
+            Self::Multigrid => Box::new(Multigrid::new(memory, footprint, threads)?),
         })
     }
 }

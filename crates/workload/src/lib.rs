@@ -30,6 +30,10 @@ pub mod qft;
 
 pub mod gas;
 
+pub mod graph;
+
+pub mod grid;
+
 pub mod kind;
 
 pub mod trace;
@@ -72,6 +76,8 @@ pub struct Work {
     pub flops: u64,
     /// Accesses to single words; 0 for other workloads.
     pub accesses: u64,
+    /// Traversed edges; 0 for workloads without a graph.
+    pub edges: u64,
 }
 
 impl std::ops::AddAssign for Work {
@@ -79,6 +85,7 @@ impl std::ops::AddAssign for Work {
         self.bytes += other.bytes;
         self.flops += other.flops;
         self.accesses += other.accesses;
+        self.edges += other.edges;
     }
 }
 
@@ -111,6 +118,14 @@ pub enum SetupError {
     OneThread {
         /// The workload.
         what: &'static str,
+    },
+    /// The threads could not be started.
+    #[error("{threads} threads could not be started: {why}")]
+    Threads {
+        /// Requested.
+        threads: usize,
+        /// The system's reason.
+        why: String,
     },
     /// The arrays could not be allocated.
     #[error("no memory for an array of {bytes} bytes: {why}")]

@@ -291,7 +291,7 @@ impl Kernel for Lu {
         self.is_filled = false;
         self.rounds += 1;
         let side = self.side as u64;
-        Work { bytes: 2 * self.footprint(), flops: 2 * side.pow(3) / 3, accesses: 0 }
+        Work { bytes: 2 * self.footprint(), flops: 2 * side.pow(3) / 3, ..Work::default() }
     }
 
     fn verify(&mut self) -> Result<(), Wrong> {

@@ -1,11 +1,15 @@
 //! The memory of arrays: from the allocator, an anonymous mapping, or a mapped file.
 
-#![expect(unsafe_code, reason = "a file is mapped, and nobody else has it")]
+#![expect(unsafe_code, reason = "mapped files that nobody else has, and atomic words")]
 
 use crate::{PAGE, SetupError};
 use bytemuck::Pod;
 use memmap2::{Advice, MmapMut, MmapOptions};
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::PathBuf,
+    sync::atomic::{AtomicU32, AtomicU64},
+};
 
 /// The source of the memory of arrays.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,5 +124,20 @@ impl Array {
             Block::Map(map) => &mut map[..],
         };
         bytemuck::cast_slice_mut(&mut bytes[..self.bytes])
+    }
+
+    /// The array as words that several threads may change at once.
+    pub fn atomic_u32(&mut self) -> &[AtomicU32] {
+        let words = self.of_mut::<u32>();
+        // SAFETY: an atomic word has the size, the alignment and the values of the word, and the
+        // mutable borrow excludes every other access as long as the result lives.
+        unsafe { std::slice::from_raw_parts(words.as_mut_ptr().cast(), words.len()) }
+    }
+
+    /// The array as 64-bit words that several threads may change at once.
+    pub fn atomic_u64(&mut self) -> &[AtomicU64] {
+        let words = self.of_mut::<u64>();
+        // SAFETY: as for 32 bits.
+        unsafe { std::slice::from_raw_parts(words.as_mut_ptr().cast(), words.len()) }
     }
 }

@@ -104,7 +104,7 @@ impl Kernel for Polynomial {
         self.rounds += 1;
         let bytes = self.footprint() * if self.is_writing { 2 } else { 1 };
         let flops = 2 * u64::from(self.degree) * elements as u64;
-        Work { bytes, flops, accesses: 0 }
+        Work { bytes, flops, ..Work::default() }
     }
 
     fn verify(&mut self) -> Result<(), Wrong> {

@@ -116,7 +116,11 @@ impl Kernel for Qft {
         self.rounds += 1;
         let gates = u64::from(self.qubits);
         let pairs = 1 << (self.qubits - 1);
-        Work { bytes: gates * 2 * self.footprint(), flops: gates * pairs * FLOPS, accesses: 0 }
+        Work {
+            bytes: gates * 2 * self.footprint(),
+            flops: gates * pairs * FLOPS,
+            ..Work::default()
+        }
     }
 
     fn verify(&mut self) -> Result<(), Wrong> {

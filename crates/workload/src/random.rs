@@ -109,7 +109,7 @@ impl Kernel for Random {
         }
         self.rounds += 1;
         let accesses = (length / WORDS) as u64;
-        Work { bytes: accesses * if is_writing { 16 } else { 8 }, accesses, flops: 0 }
+        Work { bytes: accesses * if is_writing { 16 } else { 8 }, accesses, ..Work::default() }
     }
 
     fn verify(&mut self) -> Result<(), Wrong> {

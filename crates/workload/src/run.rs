@@ -41,6 +41,7 @@ pub fn rate(work: &Work, seconds: f64, unit: Unit) -> f64 {
         Unit::Gbps => (work.bytes, 1e9),
         Unit::Gflops => (work.flops, 1e9),
         Unit::Kaccesses => (work.accesses, 1e3),
+        Unit::Medges => (work.edges, 1e6),
     };
     if seconds > 0.0 { amount as f64 / of / seconds } else { 0.0 }
 }

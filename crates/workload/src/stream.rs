@@ -141,7 +141,7 @@ impl Stream {
             Loop::Add => (3, 1),
             Loop::Triad => (3, 2),
         };
-        Work { bytes: arrays * bytes, flops: flops * elements, accesses: 0 }
+        Work { bytes: arrays * bytes, flops: flops * elements, ..Work::default() }
     }
 }
 

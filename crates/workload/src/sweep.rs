@@ -109,7 +109,7 @@ impl Kernel for Sweep {
         let (bytes, pages) = (self.footprint(), self.footprint() / PAGE as u64);
         match self.stride {
             None => Work { bytes, ..Work::default() },
-            Some(_) => Work { bytes: 8 * pages, accesses: pages, flops: 0 },
+            Some(_) => Work { bytes: 8 * pages, accesses: pages, ..Work::default() },
         }
     }
 

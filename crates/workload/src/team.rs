@@ -1,7 +1,15 @@
 //! Work that is divided among threads.
 
-use crate::PAGE;
+use crate::{PAGE, SetupError};
+use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::{sync::mpsc, thread};
+
+/// Threads that wait for the loops of a workload whose parts differ in their work, or whose loops
+/// are too short for new threads.
+pub(crate) fn pool(threads: usize) -> Result<ThreadPool, SetupError> {
+    let pool = ThreadPoolBuilder::new().num_threads(threads.max(1)).build();
+    pool.map_err(|why| SetupError::Threads { threads, why: why.to_string() })
+}
 
 /// Elements of each thread, in whole pages if there are enough.
 pub(crate) fn share<T>(elements: usize, threads: usize) -> usize {

@@ -78,7 +78,8 @@ pub struct Size {
 }
 
 /// The size of the workload that a footprint gives, near enough for a trace: sides are those of the
-/// workload, smooth lengths of transforms are not searched. Random access has no operations.
+/// workload, smooth lengths of transforms and scales of graphs are not searched. Workloads without a
+/// trace have no operations.
 pub fn size(kind: Kind, setting: &Setting) -> Size {
     let bytes = setting.footprint;
     let cube = |bytes_of_point: u64| libm::cbrt((bytes / bytes_of_point) as f64) as u64 / 2 * 2;
@@ -115,6 +116,8 @@ pub fn size(kind: Kind, setting: &Setting) -> Size {
             let cells = cube(gas::BYTES).pow(3);
             Size { footprint: gas::BYTES * cells, flops: (gas::FLOPS * cells) as f64 }
         }
+        // Workloads without a trace.
+        _ => whole(0.0),
     }
 }
 
@@ -158,7 +161,8 @@ pub fn trace(kind: Kind, setting: &Setting, footprint: u64, block: usize) -> Opt
         }
         Kind::Qft => gates(&mut trace, bytes),
         Kind::Gas => cells(&mut trace, bytes),
-        Kind::Fft => return None,
+        // Graphs are accessed in the order of their edges; solvers on grids have no trace yet.
+        _ => return None,
     }
     Some(trace.touches)
 }

@@ -4,7 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use interleaf_workload::{
-    SetupError,
+    SetupError, Work,
+    graph::Shape,
     kind::{Kind, Setting},
     memory::{Hint, Memory},
     stream::Loop,
@@ -21,6 +22,7 @@ fn setting(memory: Memory, threads: usize) -> Setting {
         tile: 64,
         degree: 8,
         seed: 1,
+        graph: Shape::Kronecker,
     }
 }
 
@@ -46,7 +48,11 @@ fn sum(kind: Kind, setting: &Setting, rounds: usize) -> u64 {
         kernel.prepare();
         kernel.round()
     };
-    let works: Vec<_> = (0..rounds).map(|_| round()).collect();
+    let mut works: Vec<Work> = (0..rounds).map(|_| round()).collect();
+    if kind == Kind::PageRank && setting.threads > 1 {
+        // The number of Gauss-Seidel iterations depends on the order of threads.
+        works.iter_mut().for_each(|work| *work = Work { bytes: work.bytes, ..Work::default() });
+    }
     let is_same = works.iter().all(|work| *work == works[0] && work.bytes > 0);
     assert!(is_same, "{kind:?}: {works:?}");
     kernel.beside();

@@ -3,7 +3,7 @@
 use super::{BenchCompareArgs, quantity, seed, size, threads};
 use clap::{Args, Subcommand, builder::PossibleValuesParser};
 use interleaf_model::units::{Bytes, Time};
-use interleaf_workload::{memory::Hint, stream::Loop};
+use interleaf_workload::{graph::Shape, memory::Hint, stream::Loop};
 use std::path::PathBuf;
 
 /// Runs the workloads of published studies of memory extended by storage.
@@ -103,7 +103,10 @@ pub(crate) struct BenchRunArgs {
     /// Of polynomial: its degree; the arithmetic intensity is degree / 4 operations per byte
     #[arg(long, value_name = "N", value_parser = degree, default_value = "64")]
     pub(crate) degree: u32,
-    /// Of random: seed of the sequence
+    /// Of bfs, sssp, pr, cc, bc and tc: the distribution of edges
+    #[arg(long, value_name = "SHAPE", value_parser = shapes(), default_value = "kronecker")]
+    pub(crate) graph: String,
+    /// Of random: seed of the sequence; of graphs: seed of the edges and sources
     #[arg(long, value_name = "N", value_parser = seed, default_value = "1")]
     pub(crate) seed: u64,
     /// Do not check the results
@@ -142,6 +145,10 @@ fn place(text: &str) -> Result<Place, String> {
 
 fn hints() -> PossibleValuesParser {
     PossibleValuesParser::new(Hint::ALL.iter().map(|(name, _)| *name))
+}
+
+fn shapes() -> PossibleValuesParser {
+    PossibleValuesParser::new(Shape::ALL.iter().map(|(name, _)| *name))
 }
 
 fn loops() -> PossibleValuesParser {

@@ -1,6 +1,7 @@
 //! The patterns of `interleaf bench compare`: workloads with their arguments.
 
 use interleaf_workload::{
+    graph::Shape,
     kind::{Kind, Setting},
     memory::Memory,
 };
@@ -47,6 +48,7 @@ impl Pattern {
             tile: if self.kind == Kind::LuTiled { 256 } else { 512 },
             degree: 1,
             seed: 1,
+            graph: Shape::default(),
         }
     }
 
@@ -64,6 +66,7 @@ impl Pattern {
 const ONE: &[&str] = &["--rounds", "1"];
 /// One uncounted round: the write-back of the initial data ends before the counted round.
 const FILLED: &[&str] = &["--warm-up", "1", "--rounds", "1"];
+const UNIFORM: &[&str] = &["--graph", "uniform", "--warm-up", "1", "--rounds", "1"];
 const SWEEPS: &[&str] = &["--warm-up", "1", "--rounds", "2"];
 const IN_ORDER: &[&str] = &["normal", "sequential"];
 const ANYWHERE: &[&str] = &["random"];
@@ -80,7 +83,7 @@ const fn pattern(
 }
 
 /// All patterns.
-pub(crate) const PATTERNS: [Pattern; 20] = [
+pub(crate) const PATTERNS: [Pattern; 32] = [
     pattern(
         "stream",
         Kind::Stream,
@@ -144,4 +147,16 @@ pub(crate) const PATTERNS: [Pattern; 20] = [
         IN_ORDER,
         true,
     ),
+    pattern("bfs", Kind::Bfs, FILLED, EITHER, false),
+    pattern("bfs-uniform", Kind::Bfs, UNIFORM, EITHER, false),
+    pattern("sssp", Kind::Sssp, FILLED, EITHER, false),
+    pattern("sssp-uniform", Kind::Sssp, UNIFORM, EITHER, false),
+    pattern("pr", Kind::PageRank, FILLED, EITHER, true),
+    pattern("pr-uniform", Kind::PageRank, UNIFORM, EITHER, true),
+    pattern("cc", Kind::Components, FILLED, EITHER, false),
+    pattern("cc-uniform", Kind::Components, UNIFORM, EITHER, false),
+    pattern("bc", Kind::Centrality, FILLED, EITHER, false),
+    pattern("bc-uniform", Kind::Centrality, UNIFORM, EITHER, false),
+    pattern("tc", Kind::Triangles, FILLED, EITHER, false),
+    pattern("tc-uniform", Kind::Triangles, UNIFORM, EITHER, false),
 ];

@@ -10,6 +10,7 @@ use interleaf_plan::{
     belady::carried,
 };
 use interleaf_workload::{
+    graph::Shape,
     kind::{Kind, Setting},
     memory::Memory,
     trace::trace,
@@ -54,6 +55,7 @@ pub fn replay(kind: Kind, frames: usize, footprint: u64) -> Option<Replay> {
         tile: 1024,
         degree: 16,
         seed: 1,
+        graph: Shape::default(),
     };
     let touches = trace(kind, &setting, footprint, PAGE)?;
     let arrays = if matches!(kind, Kind::Stream | Kind::Gemm) { 3 } else { 1 };

@@ -20,6 +20,7 @@ use interleaf_plan::{
     replacement::Replacement,
 };
 use interleaf_workload::{
+    graph::Shape,
     kind::{Kind, Setting},
     memory::Memory,
     trace::{rounds, size, trace},
@@ -105,6 +106,7 @@ impl StudyNode {
             tile: workload.tile,
             degree: 1,
             seed: 1,
+            graph: Shape::default(),
         };
         let size = size(kind, &setting);
         let block = workload.block_kib << 10;

@@ -15,6 +15,7 @@ use interleaf_record::{
 };
 use interleaf_workload::{
     Kernel, SetupError,
+    graph::Shape,
     kind::{Kind, Setting},
     memory::{Hint, Memory},
     run::{Length, Measured, measured, rate},
@@ -145,6 +146,7 @@ fn give(args: &BenchRunArgs, document: &BenchDocument) -> Result<(), Failure> {
 fn setting(args: &BenchRunArgs) -> Setting {
     let hint = Hint::ALL.iter().find(|(name, _)| *name == args.advice);
     let hint = hint.map_or(Hint::Normal, |(_, hint)| *hint);
+    let shape = Shape::ALL.iter().find(|(name, _)| *name == args.graph);
     let only = args.only.as_deref();
     let only = Loop::ALL.iter().find(|(name, _)| Some(*name) == only).map(|(_, which)| *which);
     Setting {
@@ -161,6 +163,7 @@ fn setting(args: &BenchRunArgs) -> Setting {
         tile: args.tile as usize,
         degree: args.degree,
         seed: args.seed,
+        graph: shape.map_or(Shape::default(), |(_, shape)| *shape),
     }
 }
 
@@ -168,6 +171,7 @@ fn refused(why: &SetupError) -> Failure {
     let hint = match why {
         SetupError::Small { .. } => "ask for more with --footprint",
         SetupError::OneThread { .. } => "leave --threads out, or run fft-3d",
+        SetupError::Threads { .. } => "ask for fewer --threads",
         SetupError::Memory { .. } => "ask for less with --footprint, or name a folder with room",
     };
     Failure::new(why.to_string(), hint)
@@ -205,6 +209,7 @@ fn document(
         flops_per_byte: (measured.work.flops > 0)
             .then(|| rounded(measured.work.flops as f64 / measured.work.bytes.max(1) as f64)),
         accesses: measured.work.accesses,
+        edges: measured.work.edges,
         round_seconds: interleaf_record::all_rounded(&measured.seconds),
         loops: kernel.beside().into_iter().map(beside).collect(),
         ..BenchDocument::default()

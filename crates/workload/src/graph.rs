@@ -1,0 +1,247 @@
+//! The six kernels of the GAP benchmark suite (Beamer, Asanović, Patterson, arXiv 1508.03619) on
+//! generated graphs: search, shortest paths, ranks, components, centrality, triangles.
+//!
+//! Rates count traversed edges. A search traverses each edge of the component of its source, in any
+//! direction, as Graph500 counts; sources are vertices of the largest component, one for each round.
+//! Results are checked by the rules of the suite, against algorithms in one thread that share no
+//! code with the measured ones but the graph.
+
+mod bfs;
+
+mod centrality;
+
+mod components;
+
+mod csr;
+
+mod generate;
+
+mod page_rank;
+
+mod queue;
+
+mod sssp;
+
+mod triangles;
+
+pub use generate::Shape;
+
+use crate::{Kernel, SetupError, Work, Wrong, at_least, memory::Memory, team, word};
+use bfs::Bfs;
+use centrality::Centrality;
+use components::Components;
+use csr::{Csr, View};
+use generate::{DEGREE, Generator};
+use page_rank::PageRank;
+use rayon::ThreadPool;
+use sssp::Sssp;
+use std::fmt::Display;
+use triangles::Triangles;
+
+/// Vertices of the smallest and of the largest graph, as powers of two.
+const SCALE_MIN: u32 = 6;
+const SCALE_MAX: u32 = 30;
+
+/// Sources of searches; later rounds repeat them.
+const SOURCES: usize = 64;
+
+/// One of the kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    Bfs,
+    Sssp,
+    PageRank,
+    Components,
+    Centrality,
+    Triangles,
+}
+
+impl Task {
+    /// All kernels, with their names on the command line.
+    pub const ALL: [(&'static str, Self); 6] = [
+        ("bfs", Self::Bfs),
+        ("sssp", Self::Sssp),
+        ("pr", Self::PageRank),
+        ("cc", Self::Components),
+        ("bc", Self::Centrality),
+        ("tc", Self::Triangles),
+    ];
+
+    fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, task)| *task == self).map_or("", |(name, _)| name)
+    }
+
+    /// Bytes for each vertex: the graph, and the arrays of the kernel.
+    fn bytes_of_vertex(self) -> u64 {
+        let lists = 2 * DEGREE as u64;
+        8 + 4 * lists
+            + match self {
+                // Bitmaps have a bit for each vertex.
+                Self::Bfs => 4 + 4 + 1,
+                Self::Sssp => lists + 4,
+                Self::PageRank => 4 + 4,
+                Self::Components => 4,
+                Self::Centrality => 4 + 4 + 4 + 8 + 4 + lists / 8,
+                Self::Triangles => 8 + 4 + 8 + 4 * lists / 2,
+            }
+    }
+}
+
+/// A measured kernel with its arrays.
+trait Algorithm: Send + Sync {
+    /// Bytes of its arrays, without the graph.
+    fn bytes(&self) -> u64;
+
+    /// One round. The bytes of the work are those of all arrays.
+    fn run(&mut self, graph: View<'_>, round: u64) -> Work;
+
+    /// Checks the result of the last round.
+    fn verify(&self, graph: View<'_>) -> Result<(), Wrong>;
+
+    fn checksum(&self) -> u64;
+
+    /// Sources of the rounds.
+    fn sources(&self) -> &[u32] {
+        &[]
+    }
+
+    /// Makes one value of the result wrong.
+    #[cfg(test)]
+    fn spoil(&mut self);
+}
+
+/// The sources of searches, and what they reach.
+#[derive(Clone, Debug)]
+struct Reach {
+    sources: Vec<u32>,
+    /// Edges of their component.
+    edges: u64,
+}
+
+impl Reach {
+    /// Finds the component of the vertex with the most neighbours, and sources in it.
+    fn find(memory: &Memory, graph: View<'_>, seed: u64) -> Result<Self, SetupError> {
+        let hub = graph.all().max_by_key(|vertex| graph.degree(*vertex)).unwrap_or(0);
+        let none = Self { sources: vec![hub], edges: 0 };
+        let mut search = Bfs::new(memory, graph.vertices(), none)?;
+        search.search(graph, hub);
+        let reached: Vec<bool> = search.reached().collect();
+        let of_component = graph.all().filter(|vertex| reached[*vertex as usize]);
+        let edges = of_component.map(|vertex| graph.degree(vertex) as u64).sum::<u64>() / 2;
+        let draw = |at: usize| {
+            let start = (word(at) ^ word(seed as usize)) % graph.vertices() as u64;
+            // The next vertex of the component; there is at least the hub.
+            let mut after = (start as u32..graph.vertices() as u32).chain(graph.all());
+            after.find(|vertex| reached[*vertex as usize]).unwrap_or(hub)
+        };
+        Ok(Self { sources: (0..SOURCES).map(draw).collect(), edges })
+    }
+
+    fn source(&self, round: u64) -> u32 {
+        self.sources[(round % self.sources.len() as u64) as usize]
+    }
+}
+
+/// A kernel, its graph, and its threads.
+pub struct Graph {
+    graph: Csr,
+    algorithm: Box<dyn Algorithm>,
+    pool: ThreadPool,
+    rounds: u64,
+}
+
+impl std::fmt::Debug for Graph {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Graph").field("graph", &self.graph).finish_non_exhaustive()
+    }
+}
+
+impl Graph {
+    /// Generates the largest graph with which all arrays are at most the footprint; its vertices
+    /// are a power of two.
+    ///
+    /// # Errors
+    /// When the footprint is too small, or memory or threads cannot be had.
+    pub fn new(
+        memory: &Memory,
+        footprint: u64,
+        threads: usize,
+        task: Task,
+        shape: Shape,
+        seed: u64,
+    ) -> Result<Self, SetupError> {
+        // Bitmaps and offsets are rounded up to whole words.
+        let bytes = |scale: u32| (task.bytes_of_vertex() << scale) + 64;
+        at_least(task.name(), footprint, bytes(SCALE_MIN))?;
+        let fits = |scale: &u32| bytes(*scale) <= footprint;
+        let scale = (SCALE_MIN..=SCALE_MAX).rev().find(fits).unwrap_or(SCALE_MIN);
+        let pool = team::pool(threads)?;
+        let generator = Generator { shape, scale, seed };
+        let graph = pool.install(|| Csr::new(memory, &generator))?;
+        Self::with(memory, graph, pool, task, seed)
+    }
+
+    fn with(
+        memory: &Memory,
+        graph: Csr,
+        pool: ThreadPool,
+        task: Task,
+        seed: u64,
+    ) -> Result<Self, SetupError> {
+        let algorithm = pool.install(|| {
+            let view = graph.view();
+            let vertices = view.vertices();
+            let reach = || Reach::find(memory, view, seed);
+            Ok(match task {
+                Task::Bfs => Box::new(Bfs::new(memory, vertices, reach()?)?) as Box<dyn Algorithm>,
+                Task::Sssp => Box::new(Sssp::new(memory, view, seed, reach()?)?),
+                Task::PageRank => Box::new(PageRank::new(memory, vertices)?),
+                Task::Components => Box::new(Components::new(memory, vertices)?),
+                Task::Centrality => Box::new(Centrality::new(memory, view, reach()?)?),
+                Task::Triangles => Box::new(Triangles::new(memory, view)?),
+            })
+        })?;
+        Ok(Self { graph, algorithm, pool, rounds: 0 })
+    }
+
+    /// The sources of the rounds of a search; empty for kernels without a source.
+    pub fn sources(&self) -> Vec<u32> {
+        self.algorithm.sources().to_vec()
+    }
+
+    /// The place of the first neighbour of each vertex, with the end of the last, and the
+    /// neighbours: for other programs on the same graph.
+    pub fn lists(&self) -> (&[u64], &[u32]) {
+        let View { offsets, neighbours } = self.graph.view();
+        (offsets, neighbours)
+    }
+}
+
+impl Kernel for Graph {
+    fn footprint(&self) -> u64 {
+        self.graph.bytes() + self.algorithm.bytes()
+    }
+
+    fn round(&mut self) -> Work {
+        let (graph, algorithm) = (self.graph.view(), &mut self.algorithm);
+        let work = self.pool.install(|| algorithm.run(graph, self.rounds));
+        self.rounds += 1;
+        Work { bytes: self.footprint(), ..work }
+    }
+
+    fn verify(&mut self) -> Result<(), Wrong> {
+        if self.rounds == 0 { Ok(()) } else { self.algorithm.verify(self.graph.view()) }
+    }
+
+    fn checksum(&self) -> u64 {
+        self.algorithm.checksum()
+    }
+}
+
+/// A wrong result.
+fn wrong<T>(what: String, found: impl Display, expected: impl Display) -> Result<T, Wrong> {
+    Err(Wrong { what, found: found.to_string(), expected: expected.to_string() })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,259 @@
+//! Breadth-first search that changes its direction (Beamer, Asanović, Patterson, SC 2012).
+//!
+//! A level is searched top-down, from the vertices of the frontier to their neighbours, or
+//! bottom-up, from each vertex that was not reached to a neighbour in the frontier, which ends at
+//! the first one. Bottom-up is cheaper for a large frontier.
+
+use super::{
+    Algorithm, Reach,
+    csr::View,
+    queue::{Buffer, each_of},
+    wrong,
+};
+use crate::{
+    SetupError, Work, Wrong,
+    memory::{Array, Memory},
+    mixed,
+};
+use rayon::prelude::*;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+/// Bottom-up begins when the frontier has more than 1/15 of the unexplored edges, and ends when
+/// it has less than 1/18 of the vertices: the figures of the paper, as the GAP suite has them.
+const ALPHA: usize = 15;
+const BETA: usize = 18;
+
+/// Set in the parent of a vertex that was not reached; the other bits are its degree then.
+const UNREACHED: u32 = 1 << 31;
+
+/// Vertices of a part of the bottom-up search: whole words of the bitmaps.
+const PART: usize = 4096;
+
+/// Steps from a vertex to the source, at most, in a checksum.
+const STEPS_MAX: usize = 4096;
+
+/// The tree of the last search.
+#[derive(Debug)]
+pub(super) struct Bfs {
+    parents: Array,
+    queue: Array,
+    /// Bitmaps of the frontier and the next one.
+    front: Array,
+    next: Array,
+    reach: Reach,
+    source: u32,
+}
+
+impl Bfs {
+    pub(super) fn new(memory: &Memory, vertices: usize, reach: Reach) -> Result<Self, SetupError> {
+        let words = || memory.array(8 * vertices.div_ceil(64));
+        let vertex = || memory.array(4 * vertices);
+        let (parents, queue, front, next) = (vertex()?, vertex()?, words()?, words()?);
+        Ok(Self { parents, queue, front, next, reach, source: 0 })
+    }
+
+    /// True for each vertex that the last search reached.
+    pub(super) fn reached(&self) -> impl Iterator<Item = bool> {
+        self.parents.of::<u32>().iter().map(|parent| parent & UNREACHED == 0)
+    }
+
+    pub(super) fn search(&mut self, graph: View<'_>, source: u32) {
+        self.source = source;
+        let parents = self.parents.of_mut::<u32>();
+        parents.par_iter_mut().zip(graph.offsets.par_windows(2)).for_each(|(parent, ends)| {
+            *parent = UNREACHED | (ends[1] - ends[0]) as u32;
+        });
+        parents[source as usize] = source;
+        let (parents, queue) = (self.parents.atomic_u32(), self.queue.atomic_u32());
+        let (mut front, mut next) = (self.front.atomic_u64(), self.next.atomic_u64());
+        queue[0].store(source, Relaxed);
+        let mut frontier = 0..1;
+        let mut unexplored = graph.neighbours.len();
+        let mut edges = graph.degree(source);
+        while !frontier.is_empty() {
+            let tail = AtomicUsize::new(frontier.end);
+            if edges > unexplored / ALPHA {
+                front.par_iter().for_each(|word| word.store(0, Relaxed));
+                each_of(&queue[frontier.clone()], &|vertex| {
+                    front[vertex as usize / 64].fetch_or(1 << (vertex % 64), Relaxed);
+                });
+                let mut awake = frontier.len();
+                loop {
+                    let before = awake;
+                    awake = bottom_up(graph, parents, front, next);
+                    (front, next) = (next, front);
+                    if awake == 0 || (awake < before && awake <= graph.vertices() / BETA) {
+                        break;
+                    }
+                }
+                // Reached vertices are as many as entries of the queue, at most all.
+                tail.store(0, Relaxed);
+                listed(front, queue, &tail);
+                frontier = 0..tail.load(Relaxed);
+                edges = 1;
+            } else {
+                unexplored = unexplored.saturating_sub(edges);
+                edges = top_down(graph, parents, &queue[frontier.clone()], queue, &tail);
+                frontier = frontier.end..tail.load(Relaxed);
+            }
+        }
+    }
+}
+
+/// Reaches the neighbours of the frontier; returns their number of neighbours.
+fn top_down(
+    graph: View<'_>,
+    parents: &[AtomicU32],
+    frontier: &[AtomicU32],
+    queue: &[AtomicU32],
+    tail: &AtomicUsize,
+) -> usize {
+    let part = |part: &[AtomicU32]| {
+        let mut buffer = Buffer::new(queue, tail);
+        let mut edges = 0;
+        for vertex in part.iter().map(|vertex| vertex.load(Relaxed)) {
+            for neighbour in graph.around(vertex) {
+                let parent = &parents[*neighbour as usize];
+                let old = parent.load(Relaxed);
+                let is_first = old & UNREACHED != 0
+                    && parent.compare_exchange(old, vertex, Relaxed, Relaxed).is_ok();
+                if is_first {
+                    buffer.push(*neighbour);
+                    edges += (old & !UNREACHED) as usize;
+                }
+            }
+        }
+        buffer.flush();
+        edges
+    };
+    frontier.par_chunks(64).map(part).sum()
+}
+
+/// Finds a parent in the frontier for each vertex that was not reached; returns how many were.
+fn bottom_up(
+    graph: View<'_>,
+    parents: &[AtomicU32],
+    front: &[AtomicU64],
+    next: &[AtomicU64],
+) -> usize {
+    let parts = parents.par_chunks(PART).zip(next.par_chunks(PART / 64)).enumerate();
+    let part = |(part, (parents, next)): (usize, (&[AtomicU32], &[AtomicU64]))| {
+        let mut awake = 0;
+        for (at, (parents, word)) in parents.chunks(64).zip(next).enumerate() {
+            let mut bits = 0_u64;
+            for (bit, parent) in parents.iter().enumerate() {
+                if parent.load(Relaxed) & UNREACHED == 0 {
+                    continue;
+                }
+                let vertex = (part * PART + at * 64 + bit) as u32;
+                let is_in_front = |neighbour: &&u32| {
+                    front[**neighbour as usize / 64].load(Relaxed) >> (**neighbour % 64) & 1 == 1
+                };
+                if let Some(found) = graph.around(vertex).iter().find(is_in_front) {
+                    parent.store(*found, Relaxed);
+                    bits |= 1 << bit;
+                    awake += 1;
+                }
+            }
+            word.store(bits, Relaxed);
+        }
+        awake
+    };
+    parts.map(part).sum()
+}
+
+/// Appends the vertices of a bitmap to a queue.
+fn listed(bitmap: &[AtomicU64], queue: &[AtomicU32], tail: &AtomicUsize) {
+    bitmap.par_chunks(PART / 64).enumerate().for_each(|(part, words)| {
+        let mut buffer = Buffer::new(queue, tail);
+        for (at, word) in words.iter().enumerate() {
+            let mut bits = word.load(Relaxed);
+            while bits != 0 {
+                buffer.push((part * PART + at * 64) as u32 + bits.trailing_zeros());
+                bits &= bits - 1;
+            }
+        }
+        buffer.flush();
+    });
+}
+
+/// The depth of each vertex, one by one; `u32::MAX` for vertices that are not connected.
+pub(super) fn depths(graph: View<'_>, source: u32) -> Vec<u32> {
+    let mut depths = vec![u32::MAX; graph.vertices()];
+    depths[source as usize] = 0;
+    let mut queue = std::collections::VecDeque::from([source]);
+    while let Some(vertex) = queue.pop_front() {
+        for neighbour in graph.around(vertex) {
+            if depths[*neighbour as usize] == u32::MAX {
+                depths[*neighbour as usize] = depths[vertex as usize] + 1;
+                queue.push_back(*neighbour);
+            }
+        }
+    }
+    depths
+}
+
+impl Algorithm for Bfs {
+    fn bytes(&self) -> u64 {
+        [&self.parents, &self.queue, &self.front, &self.next]
+            .map(|array| array.of::<u8>().len() as u64)
+            .iter()
+            .sum()
+    }
+
+    fn run(&mut self, graph: View<'_>, round: u64) -> Work {
+        self.search(graph, self.reach.source(round));
+        Work { edges: self.reach.edges, ..Work::default() }
+    }
+
+    /// A tree is right if each vertex has a parent that is a neighbour, one level nearer to the
+    /// source.
+    fn verify(&self, graph: View<'_>) -> Result<(), Wrong> {
+        let depths = depths(graph, self.source);
+        for (vertex, parent) in graph.all().zip(self.parents.of::<u32>()) {
+            let depth = depths[vertex as usize];
+            let is_right = match depth {
+                0 => *parent == vertex,
+                u32::MAX => parent & UNREACHED != 0,
+                _ => {
+                    graph.around(vertex).binary_search(parent).is_ok()
+                        && depths[*parent as usize] == depth - 1
+                }
+            };
+            if !is_right {
+                return wrong(format!("the parent of vertex {vertex}"), parent, depth_text(depth));
+            }
+        }
+        Ok(())
+    }
+
+    /// Of depths, since the parent of a vertex depends on the order of threads.
+    fn checksum(&self) -> u64 {
+        let parents = self.parents.of::<u32>();
+        let depth = |vertex: usize| {
+            let next =
+                |at: &usize| parents.get(parents[*at] as usize).map(|_| parents[*at] as usize);
+            let path = std::iter::successors(Some(vertex), next).take(STEPS_MAX);
+            path.take_while(|at| *at != self.source as usize).count() as u64
+        };
+        (0..parents.len()).fold(0, |sum, vertex| mixed(sum, depth(vertex)))
+    }
+
+    fn sources(&self) -> &[u32] {
+        &self.reach.sources
+    }
+
+    #[cfg(test)]
+    fn spoil(&mut self) {
+        let at = (self.source + 1) as usize % self.parents.of::<u32>().len();
+        self.parents.of_mut::<u32>()[at] = at as u32;
+    }
+}
+
+fn depth_text(depth: u32) -> String {
+    match depth {
+        u32::MAX => "none".into(),
+        0 => "itself".into(),
+        _ => format!("a neighbour at depth {}", depth - 1),
+    }
+}

@@ -1,0 +1,47 @@
+//! A queue of vertices that several threads fill: each has a buffer, and reserves places for a full
+//! one at once.
+
+use rayon::prelude::*;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+
+/// Vertices of a buffer.
+const LENGTH: usize = 256;
+
+/// Vertices of a part of a queue.
+const PART: usize = 1024;
+
+/// The buffer of a thread.
+pub(super) struct Buffer<'a> {
+    vertices: [u32; LENGTH],
+    length: usize,
+    queue: &'a [AtomicU32],
+    tail: &'a AtomicUsize,
+}
+
+impl<'a> Buffer<'a> {
+    pub(super) fn new(queue: &'a [AtomicU32], tail: &'a AtomicUsize) -> Self {
+        Self { vertices: [0; LENGTH], length: 0, queue, tail }
+    }
+
+    pub(super) fn push(&mut self, vertex: u32) {
+        if self.length == LENGTH {
+            self.flush();
+        }
+        self.vertices[self.length] = vertex;
+        self.length += 1;
+    }
+
+    pub(super) fn flush(&mut self) {
+        let at = self.tail.fetch_add(self.length, Relaxed);
+        let places = &self.queue[at..at + self.length];
+        places.iter().zip(&self.vertices).for_each(|(place, vertex)| place.store(*vertex, Relaxed));
+        self.length = 0;
+    }
+}
+
+/// Visits the vertices of a queue, in any order.
+pub(super) fn each_of(queue: &[AtomicU32], visit: &(impl Fn(u32) + Sync)) {
+    queue.par_chunks(PART).for_each(|part| {
+        part.iter().for_each(|vertex| visit(vertex.load(Relaxed)));
+    });
+}

@@ -1,0 +1,66 @@
+//! Programs on grids: lattice Boltzmann, block-tridiagonal systems, compact differences, conjugate
+//! gradients in spherical coordinates and with multigrid.
+//!
+//! Loops are divided into parts of a fixed size, not into one for each thread, and sums are added
+//! in the order of the parts: results have the same bits for any number of threads.
+
+pub mod block_tridiagonal;
+
+pub mod compact;
+
+pub mod lattice;
+
+pub mod multigrid;
+
+pub mod spherical;
+
+use crate::Wrong;
+use rayon::prelude::*;
+use std::fmt::Display;
+
+/// Elements of a part of a vector.
+const PART: usize = 4096;
+
+/// The largest even side of a cube of cells that is at most the footprint, and at least `least`.
+fn side(footprint: u64, cell_bytes: u64, least: usize) -> usize {
+    let fits = |side: &usize| (*side as u64).pow(3) * cell_bytes <= footprint;
+    let largest = libm::cbrt((footprint / cell_bytes) as f64) as usize + 2;
+    (least..=largest).rev().filter(|side| side % 2 == 0).find(fits).unwrap_or(least)
+}
+
+/// The scalar product of two vectors.
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let part = |(a, b): (&[f64], &[f64])| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    let parts: Vec<f64> = a.par_chunks(PART).zip(b.par_chunks(PART)).map(part).collect();
+    parts.iter().sum()
+}
+
+/// `y = x + scale y`
+fn scale_and_add(y: &mut [f64], scale: f64, x: &[f64]) {
+    y.par_chunks_mut(PART).zip(x.par_chunks(PART)).for_each(|(y, x)| {
+        y.iter_mut().zip(x).for_each(|(y, x)| *y = x + scale * *y);
+    });
+}
+
+/// `y = y + scale x`
+fn add(y: &mut [f64], scale: f64, x: &[f64]) {
+    y.par_chunks_mut(PART).zip(x.par_chunks(PART)).for_each(|(y, x)| {
+        y.iter_mut().zip(x).for_each(|(y, x)| *y += scale * x);
+    });
+}
+
+/// Fails unless a value is near enough to the right one. The comparison is false for NaN, which is
+/// therefore a wrong value.
+fn near(
+    what: impl FnOnce() -> String,
+    found: f64,
+    expected: f64,
+    tolerance: f64,
+) -> Result<(), Wrong> {
+    let is_near = (found - expected).abs() <= tolerance;
+    if is_near { Ok(()) } else { wrong(what(), found, expected) }
+}
+
+fn wrong<T>(what: String, found: impl Display, expected: impl Display) -> Result<T, Wrong> {
+    Err(Wrong { what, found: found.to_string(), expected: expected.to_string() })
+}

@@ -1,0 +1,219 @@
+//! Block-tridiagonal systems with blocks of 5 x 5, as implicit solvers of gas dynamics have for
+//! density, momentum and energy along each line of cells (bwaves, the NAS benchmark BT), solved by
+//! elimination without pivots between blocks (Thomas).
+//!
+//! A round is an implicit step: the system of each line is solved for the result of the round
+//! before. The blocks stay as they are. The last step is verified by the product of the blocks with
+//! its result, which must be the result before, and each block must be the one that was written.
+
+use super::near;
+use crate::{
+    Kernel, SetupError, Work, Wrong, at_least,
+    memory::{Array, Memory},
+    mixed, team, word,
+};
+use rayon::{ThreadPool, prelude::*};
+
+/// Rows and columns of a block.
+const SIZE: usize = 5;
+
+/// Elements of a block, and of the three blocks of a cell.
+const BLOCK: usize = SIZE * SIZE;
+const BLOCKS: usize = 3 * BLOCK;
+
+/// Cells of a line.
+const CELLS: usize = 64;
+
+/// Bytes of a line: blocks, and the results before and after a step.
+const LINE_BYTES: u64 = (CELLS * (BLOCKS + 2 * SIZE) * 8) as u64;
+
+/// Operations of a cell: two products of blocks and vectors (2 x 50), the product of two blocks
+/// (250), a decomposition (2/3 x 125), six solutions (6 x 50).
+const FLOPS: u64 = 100 + 250 + 83 + 300;
+
+/// Added to the right sides, with a sign that changes from round to round: without it, results would
+/// go to zero.
+const SOURCE: f64 = 0.2;
+
+/// Largest error of an element of the product; elements are below 10.
+const TOLERANCE: f64 = 1e-12;
+
+type Vector = [f64; SIZE];
+type Block = [Vector; SIZE];
+
+/// The blocks of all lines, and two results.
+#[derive(Debug)]
+pub struct BlockTridiagonal {
+    /// For each cell the blocks before, on and after the diagonal, by rows.
+    blocks: Array,
+    /// The result of even rounds, and that of odd rounds.
+    results: [Array; 2],
+    lines: usize,
+    rounds: u32,
+    pool: ThreadPool,
+}
+
+/// An element of the blocks: small ones, but for the diagonal, which is larger than the others of
+/// its row together.
+fn element(at: usize) -> f64 {
+    let (block, place) = (at % BLOCKS / BLOCK, at % BLOCK);
+    let value = (word(at) >> 40) as f64 / (1 << 24) as f64 - 0.5;
+    let is_diagonal = block == 1 && place / SIZE == place % SIZE;
+    if is_diagonal { 1.2 + 0.01 * value } else { 0.02 * value }
+}
+
+impl BlockTridiagonal {
+    /// Allocates as many lines as the footprint has room for.
+    ///
+    /// # Errors
+    /// When the footprint is less than a line, or memory or threads cannot be had.
+    pub fn new(memory: &Memory, footprint: u64, threads: usize) -> Result<Self, SetupError> {
+        at_least("block-tridiagonal", footprint, LINE_BYTES)?;
+        let lines = (footprint / LINE_BYTES) as usize;
+        let mut blocks = memory.array(lines * CELLS * BLOCKS * size_of::<f64>())?;
+        let result = || memory.array(lines * CELLS * SIZE * size_of::<f64>());
+        let mut results = [result()?, result()?];
+        let pool = team::pool(threads)?;
+        pool.install(|| {
+            let cells = blocks.of_mut::<f64>().par_chunks_mut(BLOCKS).enumerate();
+            cells.for_each(|(cell, values)| {
+                let values = values.iter_mut().enumerate();
+                values.for_each(|(at, value)| *value = element(cell * BLOCKS + at));
+            });
+            let values = results[0].of_mut::<f64>().par_iter_mut().enumerate();
+            values.for_each(|(at, value)| *value = (word(at) >> 11) as f64 / (1_u64 << 53) as f64);
+            results[1].of_mut::<f64>().par_chunks_mut(CELLS).for_each(|it| it.fill(0.0));
+        });
+        Ok(Self { blocks, results, lines, rounds: 0, pool })
+    }
+}
+
+/// The block of a cell before (0), on (1) or after (2) the diagonal.
+fn block(blocks: &[f64], cell: usize, which: usize) -> Block {
+    let values = &blocks[cell * BLOCKS + which * BLOCK..][..BLOCK];
+    std::array::from_fn(|row| std::array::from_fn(|column| values[row * SIZE + column]))
+}
+
+fn vector(values: &[f64], cell: usize) -> Vector {
+    std::array::from_fn(|row| values[cell * SIZE + row])
+}
+
+fn product(block: &Block, vector: &Vector) -> Vector {
+    std::array::from_fn(|row| block[row].iter().zip(vector).map(|(a, b)| a * b).sum())
+}
+
+/// What is added to the right sides in a round.
+fn source(round: u32) -> f64 {
+    if round.is_multiple_of(2) { SOURCE } else { -SOURCE }
+}
+
+fn minus(a: Vector, b: Vector) -> Vector {
+    std::array::from_fn(|at| a[at] - b[at])
+}
+
+/// Solves `block x = right` for a vector and for the columns of another block, in place. The
+/// diagonal dominates: there is no pivoting.
+fn solve(mut block: Block, right: &mut Vector, other: &mut Block) {
+    for pivot in 0..SIZE {
+        let inverse = 1.0 / block[pivot][pivot];
+        block[pivot].iter_mut().skip(pivot).for_each(|value| *value *= inverse);
+        other[pivot].iter_mut().for_each(|value| *value *= inverse);
+        right[pivot] *= inverse;
+        let (values, others, own) = (block[pivot], other[pivot], right[pivot]);
+        for row in (0..SIZE).filter(|row| *row != pivot) {
+            let factor = block[row][pivot];
+            for at in pivot..SIZE {
+                block[row][at] -= factor * values[at];
+            }
+            for at in 0..SIZE {
+                other[row][at] -= factor * others[at];
+            }
+            right[row] -= factor * own;
+        }
+    }
+}
+
+/// Solves the system of a line; `upper` has room for a block for each cell.
+fn line(
+    blocks: &[f64],
+    (right, source): (&[f64], f64),
+    result: &mut [f64],
+    upper: &mut [Block; CELLS],
+) {
+    let mut before = [0.0; SIZE];
+    for cell in 0..CELLS {
+        let (lower, mut diagonal) = (block(blocks, cell, 0), block(blocks, cell, 1));
+        let mut own = vector(right, cell).map(|value| value + source);
+        if cell > 0 {
+            own = minus(own, product(&lower, &before));
+            let last = &upper[cell - 1];
+            for (row, lower) in diagonal.iter_mut().zip(&lower) {
+                for (factor, last) in lower.iter().zip(last) {
+                    row.iter_mut().zip(last).for_each(|(value, it)| *value -= factor * it);
+                }
+            }
+        }
+        upper[cell] = block(blocks, cell, 2);
+        solve(diagonal, &mut own, &mut upper[cell]);
+        result[cell * SIZE..][..SIZE].copy_from_slice(&own);
+        before = own;
+    }
+    for cell in (0..CELLS - 1).rev() {
+        let own = minus(vector(result, cell), product(&upper[cell], &before));
+        result[cell * SIZE..][..SIZE].copy_from_slice(&own);
+        before = own;
+    }
+}
+
+impl Kernel for BlockTridiagonal {
+    fn footprint(&self) -> u64 {
+        LINE_BYTES * self.lines as u64
+    }
+
+    fn round(&mut self) -> Work {
+        let [even, odd] = &mut self.results;
+        let (old, new) = if self.rounds.is_multiple_of(2) { (even, odd) } else { (odd, even) };
+        let blocks = self.blocks.of::<f64>().par_chunks(CELLS * BLOCKS);
+        let right = old.of::<f64>().par_chunks(CELLS * SIZE);
+        let results = new.of_mut::<f64>().par_chunks_mut(CELLS * SIZE);
+        let source = source(self.rounds);
+        self.pool.install(|| {
+            let upper = || Box::new([[[0.0; SIZE]; SIZE]; CELLS]);
+            blocks.zip(right).zip(results).for_each_init(upper, |upper, ((blocks, right), it)| {
+                line(blocks, (right, source), it, upper);
+            });
+        });
+        self.rounds += 1;
+        let flops = FLOPS * (CELLS * self.lines) as u64;
+        Work { bytes: self.footprint(), flops, ..Work::default() }
+    }
+
+    fn verify(&mut self) -> Result<(), Wrong> {
+        let blocks = self.blocks.of::<f64>();
+        for (at, found) in blocks.iter().enumerate() {
+            near(|| format!("element {at} of the blocks"), *found, element(at), 0.0)?;
+        }
+        let Some(before) = self.rounds.checked_sub(1) else { return Ok(()) };
+        let right = self.results[before as usize % 2].of::<f64>();
+        let result = self.results[self.rounds as usize % 2].of::<f64>();
+        for cell in 0..CELLS * self.lines {
+            let place = cell % CELLS;
+            let near_cells = [(0, place > 0), (1, true), (2, place + 1 < CELLS)];
+            let mut sum = [0.0; SIZE];
+            for (which, _) in near_cells.into_iter().filter(|(_, is_inside)| *is_inside) {
+                let part = product(&block(blocks, cell, which), &vector(result, cell + which - 1));
+                sum.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
+            }
+            for (row, found) in sum.into_iter().enumerate() {
+                let what = || format!("row {row} of cell {cell} of the product");
+                near(what, found, right[cell * SIZE + row] + source(before), TOLERANCE)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn checksum(&self) -> u64 {
+        let result = self.results[self.rounds as usize % 2].of::<u64>();
+        result.iter().fold(0, |sum, bits| mixed(sum, *bits))
+    }
+}

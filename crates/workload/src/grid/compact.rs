@@ -1,0 +1,258 @@
+//! Compact finite differences of sixth order (Lele, Journal of Computational Physics 1992), as the
+//! solver Xcompact3D takes derivatives: each is the solution of a tridiagonal system along a line
+//! of the grid, and lines go in three directions.
+//!
+//! A round takes the derivative in x, then in y, then in z of a product of sines with periodic
+//! boundaries, from one array into the other. The scheme's derivative of a sine is a cosine, times
+//! a known factor, by which the round divides: each element is verified in all rounds.
+
+use super::{near, side};
+use crate::{
+    Kernel, SetupError, Work, Wrong, at_least,
+    memory::{Array, Memory},
+    mixed, team,
+};
+use rayon::{ThreadPool, prelude::*};
+use std::f64::consts::TAU;
+
+/// The coefficients of the scheme: of neighbouring derivatives, of the differences to the first and
+/// to the second neighbours.
+const ALPHA: f64 = 1.0 / 3.0;
+const FIRST: f64 = 14.0 / 9.0 / 2.0;
+const SECOND: f64 = 1.0 / 9.0 / 4.0;
+
+/// The wave of the field, in waves for each cell: near the wave whose derivative the scheme makes
+/// largest, so that rounding errors, which are other waves, do not grow from round to round.
+const WAVE: f64 = 0.36;
+
+/// Operations of an element in a direction: differences 5, two sweeps 2 + 3, correction 2, scale 1.
+const FLOPS: u64 = 13;
+
+/// Largest error of an element, whose values are from -1 to 1, for each round.
+const TOLERANCE: f64 = 1e-10;
+
+/// The field and the derivative, and the factors of the tridiagonal matrix.
+#[derive(Debug)]
+pub struct Compact {
+    /// A round ends in the other array.
+    fields: [Array; 2],
+    line: Line,
+    rounds: u32,
+    pool: ThreadPool,
+}
+
+/// The factors of a line of the grid: a periodic tridiagonal matrix as a tridiagonal one and a
+/// correction of rank one (Sherman and Morrison).
+#[derive(Debug)]
+struct Line {
+    side: usize,
+    /// Inverse pivots.
+    pivots: Vec<f64>,
+    /// The solution of the correction's vector.
+    correction: Vec<f64>,
+    /// The inverse of one plus the product of the correction's vectors.
+    share: f64,
+    /// The inverse of the scheme's factor for the wave.
+    scale: f64,
+    /// Waves along a line.
+    waves: usize,
+}
+
+impl Line {
+    fn new(side: usize) -> Self {
+        // The corner elements are ALPHA: with u = (-1, 0, ..., ALPHA), v = (1, 0, ..., -ALPHA), the
+        // matrix is the tridiagonal one plus the product of u and v.
+        let diagonal = |at: usize| match at {
+            0 => 2.0,
+            _ if at == side - 1 => 1.0 + ALPHA * ALPHA,
+            _ => 1.0,
+        };
+        let mut pivots = vec![0.5; side];
+        for at in 1..side {
+            pivots[at] = 1.0 / (diagonal(at) - ALPHA * ALPHA * pivots[at - 1]);
+        }
+        let waves = waves(side);
+        let angle = TAU * waves as f64 / side as f64;
+        let factor = 2.0 * (FIRST * libm::sin(angle) + SECOND * libm::sin(2.0 * angle))
+            / (1.0 + 2.0 * ALPHA * libm::cos(angle));
+        let mut line =
+            Self { side, pivots, correction: vec![], share: 0.0, scale: 1.0 / factor, waves };
+        let mut correction = vec![0.0; side];
+        (correction[0], correction[side - 1]) = (-1.0, ALPHA);
+        let mut rows: Vec<&mut [f64]> = correction.chunks_mut(1).collect();
+        line.sweep(&mut rows);
+        line.share = 1.0 / (1.0 + correction[0] - ALPHA * correction[side - 1]);
+        line.correction = correction;
+        line
+    }
+
+    /// Solves the tridiagonal systems of many lines, whose elements are side by side in rows.
+    fn sweep(&self, rows: &mut [&mut [f64]]) {
+        for at in 1..self.side {
+            let factor = ALPHA * self.pivots[at - 1];
+            let (before, rest) = rows.split_at_mut(at);
+            for (value, before) in rest[0].iter_mut().zip(before[at - 1].iter()) {
+                *value -= factor * before;
+            }
+        }
+        let last = self.side - 1;
+        rows[last].iter_mut().for_each(|value| *value *= self.pivots[last]);
+        for at in (0..last).rev() {
+            let (rest, after) = rows.split_at_mut(at + 1);
+            for (value, after) in rest[at].iter_mut().zip(after[0].iter()) {
+                *value = (*value - ALPHA * after) * self.pivots[at];
+            }
+        }
+    }
+
+    /// The derivatives of many lines, whose elements are side by side in rows, divided by the
+    /// scheme's factor.
+    fn derive(&self, from: &[&[f64]], to: &mut [&mut [f64]]) {
+        let side = self.side;
+        for (at, to) in to.iter_mut().enumerate() {
+            let [a, b, d, e] = [side - 2, side - 1, 1, 2].map(|offset| from[(at + offset) % side]);
+            for (((to, a), b), (d, e)) in to.iter_mut().zip(a).zip(b).zip(d.iter().zip(e)) {
+                *to = FIRST * (d - b) + SECOND * (e - a);
+            }
+        }
+        self.sweep(to);
+        let mut shares = to[0].to_vec();
+        for (share, last) in shares.iter_mut().zip(to[side - 1].iter()) {
+            *share = self.share * (*share - ALPHA * last);
+        }
+        for (to, correction) in to.iter_mut().zip(&self.correction) {
+            for (value, share) in to.iter_mut().zip(&shares) {
+                *value = (*value - correction * share) * self.scale;
+            }
+        }
+    }
+
+    /// Derivatives along rows: some rows at a time are transposed, so that the elements of their
+    /// lines are side by side.
+    fn along_rows(&self, from: &[f64], to: &mut [f64]) {
+        let side = self.side;
+        let rows = to.len() / side;
+        let mut buffers = [vec![0.0; from.len()], vec![0.0; from.len()]];
+        for (row, from) in from.chunks(side).enumerate() {
+            from.iter().enumerate().for_each(|(at, value)| buffers[0][at * rows + row] = *value);
+        }
+        let [before, after] = &mut buffers;
+        let columns: Vec<&[f64]> = before.chunks(rows).collect();
+        self.derive(&columns, &mut after.chunks_mut(rows).collect::<Vec<_>>());
+        for (row, to) in to.chunks_mut(side).enumerate() {
+            to.iter_mut().enumerate().for_each(|(at, value)| *value = after[at * rows + row]);
+        }
+    }
+}
+
+/// Waves along a line: near the wave of the largest derivative, without a common divisor with the
+/// number of cells, so that all elements of a line differ.
+fn waves(side: usize) -> usize {
+    let divides = |waves: usize| (2..=waves).any(|it| waves % it == 0 && side.is_multiple_of(it));
+    let start = (side as f64 * WAVE).round() as usize;
+    (start..side / 2).find(|waves| !divides(*waves)).unwrap_or(1)
+}
+
+/// Rows that are transposed together.
+const ROWS: usize = 8;
+
+/// The factor of an element along an axis, after some rounds: each shifts the sine by a quarter.
+fn factor(line: &Line, at: usize, rounds: u32) -> f64 {
+    let angle = TAU * ((line.waves * at) % line.side) as f64 / line.side as f64 + 0.3;
+    libm::sin(angle + TAU / 4.0 * f64::from(rounds % 4))
+}
+
+impl Compact {
+    /// Allocates the largest cube that is at most the footprint.
+    ///
+    /// # Errors
+    /// When the footprint is less than 16 x 16 x 16 elements, or memory or threads cannot be had.
+    pub fn new(memory: &Memory, footprint: u64, threads: usize) -> Result<Self, SetupError> {
+        at_least("compact", footprint, 16 * 16 * 16 * 16)?;
+        let side = side(footprint, 16, 16);
+        let array = || memory.array(side.pow(3) * size_of::<f64>());
+        let fields = [array()?, array()?];
+        let mut compact =
+            Self { fields, line: Line::new(side), rounds: 0, pool: team::pool(threads)? };
+        let Self { fields: [field, other], line, pool, .. } = &mut compact;
+        let factors: Vec<f64> = (0..side).map(|at| factor(line, at, 0)).collect();
+        pool.install(|| {
+            let planes = field.of_mut::<f64>().par_chunks_mut(side * side).enumerate();
+            planes.for_each(|(z, plane)| {
+                for (at, value) in plane.iter_mut().enumerate() {
+                    *value = factors[at % side] * factors[at / side] * factors[z];
+                }
+            });
+            // The first touch must not be part of the measurement.
+            other.of_mut::<f64>().par_chunks_mut(side * side).for_each(|plane| plane.fill(0.0));
+        });
+        Ok(compact)
+    }
+}
+
+/// Derivatives along the rows of all planes.
+fn in_x(line: &Line, from: &[f64], to: &mut [f64]) {
+    let part = ROWS * line.side;
+    let parts = from.par_chunks(part).zip(to.par_chunks_mut(part));
+    parts.for_each(|(from, to)| line.along_rows(from, to));
+}
+
+/// Derivatives across the rows of each plane.
+fn in_y(line: &Line, from: &[f64], to: &mut [f64]) {
+    let plane = line.side * line.side;
+    from.par_chunks(plane).zip(to.par_chunks_mut(plane)).for_each(|(from, to)| {
+        let from: Vec<&[f64]> = from.chunks(line.side).collect();
+        line.derive(&from, &mut to.chunks_mut(line.side).collect::<Vec<_>>());
+    });
+}
+
+/// Derivatives across planes: each part has one row of each plane.
+fn in_z(line: &Line, from: &[f64], to: &mut [f64]) {
+    let side = line.side;
+    let mut parts: Vec<Vec<&mut [f64]>> = (0..side).map(|_| Vec::with_capacity(side)).collect();
+    for plane in to.chunks_mut(side * side) {
+        parts.iter_mut().zip(plane.chunks_mut(side)).for_each(|(part, row)| part.push(row));
+    }
+    parts.into_par_iter().enumerate().for_each(|(y, mut to)| {
+        let from: Vec<&[f64]> = (0..side).map(|z| &from[(z * side + y) * side..][..side]).collect();
+        line.derive(&from, &mut to);
+    });
+}
+
+impl Kernel for Compact {
+    fn footprint(&self) -> u64 {
+        self.fields.iter().map(|field| field.of::<u8>().len() as u64).sum()
+    }
+
+    fn round(&mut self) -> Work {
+        let Self { fields: [even, odd], line, pool, rounds } = self;
+        let (old, new) = if rounds.is_multiple_of(2) { (even, odd) } else { (odd, even) };
+        pool.install(|| {
+            in_x(line, old.of(), new.of_mut());
+            in_y(line, new.of(), old.of_mut());
+            in_z(line, old.of(), new.of_mut());
+        });
+        *rounds += 1;
+        let elements = line.side.pow(3) as u64;
+        // Each direction reads one array and writes the other.
+        Work { bytes: 3 * 16 * elements, flops: 3 * FLOPS * elements, ..Work::default() }
+    }
+
+    fn verify(&mut self) -> Result<(), Wrong> {
+        let side = self.line.side;
+        let factors: Vec<f64> = (0..side).map(|at| factor(&self.line, at, self.rounds)).collect();
+        let field = self.fields[self.rounds as usize % 2].of::<f64>();
+        for (at, found) in field.iter().enumerate() {
+            let expected =
+                factors[at % side] * factors[at / side % side] * factors[at / side / side];
+            let tolerance = TOLERANCE * f64::from(self.rounds + 1);
+            near(|| format!("element {at}"), *found, expected, tolerance)?;
+        }
+        Ok(())
+    }
+
+    fn checksum(&self) -> u64 {
+        let field = self.fields[self.rounds as usize % 2].of::<u64>();
+        field.iter().fold(0, |sum, bits| mixed(sum, *bits))
+    }
+}

@@ -1,0 +1,382 @@
+//! Conjugate gradients with a multigrid preconditioner on a sparse matrix, as the benchmark HPCG
+//! (Dongarra, Heroux, Luszczek, IJHPCA 2016): 27 points on a cube, four grids, symmetric
+//! Gauss-Seidel before and after each coarser grid.
+//!
+//! The matrix is stored, values and columns of all points. Gauss-Seidel visits the points in eight
+//! colours, so that points of a colour do not depend on each other: the result is the same for any
+//! number of threads.
+//!
+//! A round begins at zero and does ten iterations for a right side whose solution is known. The
+//! residual that the iterations keep must be that of the solution that they found, for each point,
+//! and the error must be smaller than at the start.
+
+use super::{PART, add, dot, near, scale_and_add, wrong};
+use crate::{
+    Kernel, SetupError, Work, Wrong, at_least,
+    memory::{Array, Memory},
+    mixed, team, word,
+};
+use rayon::{ThreadPool, prelude::*};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Points of a row of the matrix.
+const POINTS: usize = 27;
+
+/// Grids, each with half of the points along an edge.
+const GRIDS: u32 = 4;
+
+/// The least number of points along an edge of the coarsest grid.
+const LEAST: usize = 2;
+
+const ITERATIONS: u32 = 10;
+
+/// Bytes of a row of the matrix, and of the two vectors of each grid.
+const ROW_BYTES: u64 = (POINTS * (8 + 4) + 2 * 8) as u64;
+
+/// The matrix has 26 on its diagonal, and -1 for each neighbour.
+const DIAGONAL: f64 = 26.0;
+
+/// The place of the diagonal in a row.
+const MIDDLE: usize = POINTS / 2;
+
+/// Largest error of an element of the residual, as a part of the largest of the solution.
+const TOLERANCE: f64 = 1e-10;
+
+/// Largest energy of the error after a round, as a part of that at the start.
+const ERROR_MAX: f64 = 1e-4;
+
+/// A grid: matrix, right side and solution.
+#[derive(Debug)]
+struct Grid {
+    side: usize,
+    values: Array,
+    columns: Array,
+    right: Array,
+    solution: Array,
+}
+
+/// The system and the threads that solve it.
+#[derive(Debug)]
+pub struct Multigrid {
+    system: System,
+    rounds: u32,
+    pool: ThreadPool,
+}
+
+/// All grids, the finest first, and the vectors of the iterations. The right side of the finest
+/// grid is the residual.
+#[derive(Debug)]
+struct System {
+    grids: Vec<Grid>,
+    solution: Array,
+    direction: Array,
+    product: Array,
+}
+
+/// A row of the matrix: values and columns. Points beyond the border have the value 0.
+fn row(side: usize, at: usize) -> impl Iterator<Item = (f64, u32)> {
+    let place = [at % side, at / side % side, at / side / side];
+    (0..POINTS).map(move |point| {
+        let offsets = [point % 3, point / 3 % 3, point / 9];
+        let near =
+            |axis: usize| (place[axis] + offsets[axis]).checked_sub(1).filter(|it| *it < side);
+        match (near(0), near(1), near(2)) {
+            _ if point == MIDDLE => (DIAGONAL, at as u32),
+            (Some(x), Some(y), Some(z)) => (-1.0, ((z * side + y) * side + x) as u32),
+            _ => (0.0, at as u32),
+        }
+    })
+}
+
+impl Grid {
+    fn new(memory: &Memory, side: usize) -> Result<Self, SetupError> {
+        let points = side.pow(3);
+        let mut values = memory.array(8 * POINTS * points)?;
+        let mut columns = memory.array(4 * POINTS * points)?;
+        let rows = values.of_mut::<f64>().par_chunks_mut(POINTS);
+        let rows = rows.zip(columns.of_mut::<u32>().par_chunks_mut(POINTS)).enumerate();
+        rows.for_each(|(at, (values, columns))| {
+            for ((value, column), found) in values.iter_mut().zip(columns).zip(row(side, at)) {
+                (*value, *column) = found;
+            }
+        });
+        let (right, solution) = (memory.array(8 * points)?, memory.array(8 * points)?);
+        Ok(Self { side, values, columns, right, solution })
+    }
+
+    fn bytes(&self) -> u64 {
+        let arrays = [&self.values, &self.columns, &self.right, &self.solution];
+        arrays.iter().map(|array| array.of::<u8>().len() as u64).sum()
+    }
+
+    fn matrix(&self) -> Matrix<'_> {
+        Matrix { side: self.side, values: self.values.of(), columns: self.columns.of() }
+    }
+
+    /// One pass of symmetric Gauss-Seidel over all points.
+    fn smooth(&mut self) {
+        let matrix =
+            Matrix { side: self.side, values: self.values.of(), columns: self.columns.of() };
+        let (right, solution) = (self.right.of::<f64>(), self.solution.atomic_u64());
+        (0..8).chain((0..8).rev()).for_each(|colour| matrix.relax(colour, right, solution));
+    }
+
+    /// Approximates the solution for the right side.
+    fn cycle(grids: &mut [Self]) {
+        let [fine, rest @ ..] = grids else { return };
+        fine.solution.of_mut::<f64>().par_iter_mut().for_each(|value| *value = 0.0);
+        fine.smooth();
+        let [coarse, ..] = rest else { return };
+        let (side, half) = (fine.side, coarse.side);
+        let above = |at: usize| {
+            let place = [at % half, at / half % half, at / half / half];
+            2 * ((place[2] * side + place[1]) * side + place[0])
+        };
+        let (matrix, right, solution) = (fine.matrix(), fine.right.of::<f64>(), fine.solution.of());
+        let residuals = coarse.right.of_mut::<f64>().par_iter_mut().enumerate();
+        residuals.for_each(|(at, residual)| {
+            let at = above(at);
+            *residual = right[at] - matrix.row(at, solution);
+        });
+        Self::cycle(rest);
+        let [coarse, ..] = rest else { return };
+        let corrections = coarse.solution.of::<f64>().par_iter().enumerate();
+        let solution = fine.solution.atomic_u64();
+        corrections.for_each(|(at, correction)| {
+            let value = &solution[above(at)];
+            value.store((f64::from_bits(value.load(Relaxed)) + correction).to_bits(), Relaxed);
+        });
+        fine.smooth();
+    }
+}
+
+/// The matrix of a grid.
+#[derive(Clone, Copy)]
+struct Matrix<'a> {
+    side: usize,
+    values: &'a [f64],
+    columns: &'a [u32],
+}
+
+impl Matrix<'_> {
+    /// The product of a row and a vector.
+    fn row(&self, at: usize, x: &[f64]) -> f64 {
+        let range = at * POINTS..(at + 1) * POINTS;
+        let points = self.values[range.clone()].iter().zip(&self.columns[range]);
+        points.map(|(value, column)| value * x[*column as usize]).sum()
+    }
+
+    fn multiply(&self, x: &[f64], y: &mut [f64]) {
+        y.par_chunks_mut(PART).enumerate().for_each(|(part, y)| {
+            let rows = y.iter_mut().enumerate();
+            rows.for_each(|(at, y)| *y = self.row(part * PART + at, x));
+        });
+    }
+
+    /// Solves the equation of each point of a colour for the value there.
+    fn relax(&self, colour: usize, right: &[f64], solution: &[AtomicU64]) {
+        let [x, y, z] = [colour & 1, colour >> 1 & 1, colour >> 2];
+        let side = self.side;
+        (z..side).into_par_iter().step_by(2).for_each(|z| {
+            for y in (y..side).step_by(2) {
+                for x in (x..side).step_by(2) {
+                    let at = (z * side + y) * side + x;
+                    let range = at * POINTS..(at + 1) * POINTS;
+                    let (values, columns) = (&self.values[range.clone()], &self.columns[range]);
+                    let value = |at: u32| f64::from_bits(solution[at as usize].load(Relaxed));
+                    let points = values.iter().zip(columns);
+                    let sum: f64 = points.map(|(factor, at)| factor * value(*at)).sum();
+                    let own = value(at as u32);
+                    let new = own + (right[at] - sum) / values[MIDDLE];
+                    solution[at].store(new.to_bits(), Relaxed);
+                }
+            }
+        });
+    }
+}
+
+/// The solution that a round searches, at a point.
+fn wanted(at: usize, round: u32) -> f64 {
+    (1.0 + (word(at) >> 11) as f64 / (1_u64 << 53) as f64) * f64::from(1 + round % 8)
+}
+
+/// Bytes of all arrays with this many points along an edge of the finest grid.
+fn bytes(side: usize) -> u64 {
+    let points = |grid: u32| (side as u64 >> grid).pow(3);
+    (0..GRIDS).map(|grid| ROW_BYTES * points(grid)).sum::<u64>() + 3 * 8 * points(0)
+}
+
+impl Multigrid {
+    /// Allocates the largest cube that is at most the footprint.
+    ///
+    /// # Errors
+    /// When the footprint is less than 16 x 16 x 16 points, or memory or threads cannot be had.
+    pub fn new(memory: &Memory, footprint: u64, threads: usize) -> Result<Self, SetupError> {
+        let unit = 1 << (GRIDS - 1);
+        at_least("multigrid-cg", footprint, bytes(LEAST * unit))?;
+        let sides = (LEAST..).map(|coarse| coarse * unit);
+        let side = sides.take_while(|side| bytes(*side) <= footprint).last();
+        let side = side.unwrap_or(LEAST * unit);
+        let pool = team::pool(threads)?;
+        let system = pool.install(|| System::new(memory, side))?;
+        Ok(Self { system, rounds: 0, pool })
+    }
+}
+
+impl System {
+    fn new(memory: &Memory, side: usize) -> Result<Self, SetupError> {
+        let grids = (0..GRIDS).map(|grid| Grid::new(memory, side >> grid));
+        let grids = grids.collect::<Result<Vec<Grid>, SetupError>>()?;
+        let array = || memory.array(8 * side.pow(3));
+        let (solution, direction, product) = (array()?, array()?, array()?);
+        Ok(Self { grids, solution, direction, product })
+    }
+
+    /// Begins at zero: the residual is the right side.
+    fn start(&mut self, round: u32) {
+        let Self { grids, solution, direction, product } = self;
+        let values = solution.of_mut::<f64>().par_iter_mut().enumerate();
+        values.for_each(|(at, value)| *value = wanted(at, round));
+        let fine = &mut grids[0];
+        fine.matrix().multiply(solution.of(), product.of_mut());
+        fine.right.of_mut::<f64>().copy_from_slice(product.of());
+        for array in [solution, direction] {
+            array.of_mut::<f64>().par_iter_mut().for_each(|value| *value = 0.0);
+        }
+    }
+
+    fn iterate(&mut self, iterations: u32) {
+        let Self { grids, solution, direction, product } = self;
+        let (solution, direction) = (solution.of_mut::<f64>(), direction.of_mut::<f64>());
+        let product = product.of_mut::<f64>();
+        let mut gain = 0.0;
+        for iteration in 0..iterations {
+            Grid::cycle(grids);
+            let fine = &mut grids[0];
+            let (residual, preconditioned) = (fine.right.of::<f64>(), fine.solution.of::<f64>());
+            let before = std::mem::replace(&mut gain, dot(residual, preconditioned));
+            if gain == 0.0 {
+                break;
+            }
+            let kept = if iteration == 0 { 0.0 } else { gain / before };
+            scale_and_add(direction, kept, preconditioned);
+            fine.matrix().multiply(direction, product);
+            let step = gain / dot(direction, product);
+            add(solution, step, direction);
+            add(fine.right.of_mut(), -step, product);
+        }
+    }
+
+    /// Operations of an iteration: multiplications and additions of the matrix, of four passes of
+    /// Gauss-Seidel (two on the coarsest grid) and a residual on each grid, and five of vectors.
+    fn flops(&self) -> u64 {
+        let points = |grid: &Grid| grid.side.pow(3) as u64;
+        let row = 2 * POINTS as u64;
+        let cycle = self.grids.iter().map(|grid| 4 * row * points(grid)).sum::<u64>();
+        let between = self.grids[1..].iter().map(|grid| row * points(grid)).sum::<u64>();
+        let coarsest = self.grids.last().map_or(0, |grid| 2 * row * points(grid));
+        cycle - coarsest + between + (row + 10) * points(&self.grids[0])
+    }
+
+    /// Compares the matrices with those that were made, the residual with that of the solution
+    /// found, and the error with that at the start.
+    fn verify(&self, round: u32) -> Result<(), Wrong> {
+        for grid in &self.grids {
+            let matrix = grid.matrix();
+            for at in 0..grid.side.pow(3) {
+                let range = at * POINTS..(at + 1) * POINTS;
+                let found = matrix.values[range.clone()].iter().zip(&matrix.columns[range]);
+                let wrong_point = found.zip(row(grid.side, at)).find(|((value, column), right)| {
+                    value.to_bits() != right.0.to_bits() || **column != right.1
+                });
+                if let Some((found, right)) = wrong_point {
+                    let what = format!("row {at} of the matrix of {} points", grid.side);
+                    return wrong(what, format!("{found:?}"), format!("{right:?}"));
+                }
+            }
+        }
+        let fine = &self.grids[0];
+        let (solution, residual) = (self.solution.of::<f64>(), fine.right.of::<f64>());
+        let right: Vec<f64> = (0..solution.len()).map(|at| wanted(at, round)).collect();
+        let errors: Vec<f64> = right.iter().zip(solution).map(|(a, b)| a - b).collect();
+        let mut energies = [0.0; 2];
+        for at in 0..solution.len() {
+            let expected = fine.matrix().row(at, &errors);
+            let scale = DIAGONAL * 2.0 * f64::from(1 + round % 8);
+            let what = || format!("the residual of point {at}");
+            near(what, residual[at], expected, TOLERANCE * scale)?;
+            energies[0] += right[at] * fine.matrix().row(at, &right);
+            energies[1] += errors[at] * expected;
+        }
+        // The comparison is false for NaN, which is therefore a wrong value.
+        let is_smaller = energies[1] < ERROR_MAX * energies[0];
+        if is_smaller {
+            return Ok(());
+        }
+        let most = format!("below {}", ERROR_MAX * energies[0]);
+        wrong("the error, as an energy".into(), energies[1], most)
+    }
+}
+
+impl Kernel for Multigrid {
+    fn footprint(&self) -> u64 {
+        let vectors = 3 * self.system.solution.of::<u8>().len() as u64;
+        self.system.grids.iter().map(Grid::bytes).sum::<u64>() + vectors
+    }
+
+    fn prepare(&mut self) {
+        let Self { system, rounds, pool } = self;
+        pool.install(|| system.start(*rounds));
+    }
+
+    fn round(&mut self) -> Work {
+        let Self { system, pool, .. } = self;
+        pool.install(|| system.iterate(ITERATIONS));
+        self.rounds += 1;
+        let flops = u64::from(ITERATIONS) * self.system.flops();
+        // Each product with the matrix reads its 12 bytes of a point for two operations.
+        Work { bytes: 6 * flops, flops, ..Work::default() }
+    }
+
+    fn verify(&mut self) -> Result<(), Wrong> {
+        let Some(round) = self.rounds.checked_sub(1) else { return Ok(()) };
+        self.system.verify(round)
+    }
+
+    fn checksum(&self) -> u64 {
+        self.system.solution.of::<u64>().iter().fold(0, |sum, bits| mixed(sum, *bits))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn iterations_find_the_solution() {
+        let mut system = System::new(&Memory::Heap, 16).expect("memory");
+        system.start(1);
+        system.iterate(30);
+        for (at, found) in system.solution.of::<f64>().iter().enumerate() {
+            assert!((found - wanted(at, 1)).abs() < 1e-8, "point {at}: {found}");
+        }
+        assert_eq!(system.verify(1), Ok(()));
+    }
+
+    #[test]
+    fn a_wrong_element_is_found() {
+        let make = || {
+            let mut multigrid = Multigrid::new(&Memory::Heap, 3 << 20, 2).expect("enough");
+            multigrid.prepare();
+            multigrid.round();
+            assert_eq!(multigrid.verify(), Ok(()));
+            multigrid
+        };
+        let mut multigrid = make();
+        multigrid.system.solution.of_mut::<f64>()[99] += 1e-6;
+        assert!(multigrid.verify().is_err());
+        let mut multigrid = make();
+        multigrid.system.grids[2].columns.of_mut::<u32>()[30] += 1;
+        assert!(multigrid.verify().is_err());
+    }
+}

@@ -1,0 +1,361 @@
+//! Conjugate gradients for the equation of Laplace in spherical coordinates, as POT3D solves for
+//! the magnetic field of the Sun: a shell of cells whose radii grow geometrically, finite volumes
+//! with seven points, the diagonal as preconditioner.
+//!
+//! The coefficients of the matrix are stored, as in POT3D. A round begins at zero and does twenty
+//! iterations for a right side whose solution is known. The residual that the iterations keep must
+//! be that of the solution that they found, in each cell, and the error must be smaller than at the
+//! start.
+
+use super::{add, dot, near, wrong};
+use crate::{
+    Kernel, SetupError, Work, Wrong, at_least,
+    memory::{Array, Memory},
+    mixed, team, word,
+};
+use rayon::{ThreadPool, prelude::*};
+use std::f64::consts::{PI, TAU};
+
+/// Arrays: four of coefficients; solution, residual, direction, product.
+const ARRAYS: usize = 8;
+
+/// Bytes of a cell.
+const BYTES: u64 = 8 * ARRAYS as u64;
+
+const ITERATIONS: u32 = 20;
+
+/// Operations of a cell in an iteration: the product with the matrix 13, its scalar product 2, two
+/// updates 4, the preconditioned scalar product 3, the direction 3.
+const FLOPS: u64 = 25;
+
+/// The outer radius of the shell; the inner one is 1.
+const RADIUS: f64 = 2.5;
+
+/// Largest error of an element of the residual, as a part of the diagonal times the largest element
+/// of the solution.
+const TOLERANCE: f64 = 1e-11;
+
+/// The system and the threads that solve it.
+#[derive(Debug)]
+pub struct Spherical {
+    system: System,
+    rounds: u32,
+    pool: ThreadPool,
+}
+
+/// The matrix and the vectors of the iterations.
+#[derive(Debug)]
+struct System {
+    matrix: Matrix,
+    solution: Array,
+    residual: Array,
+    direction: Array,
+    product: Array,
+}
+
+/// Coefficients of the finite volumes. Radii are neighbours in memory, then polar angles, then
+/// longitudes, of which the last is the neighbour of the first.
+#[derive(Debug)]
+struct Matrix {
+    /// Cells along a radius, over the polar angles, over the longitudes.
+    sides: [usize; 3],
+    diagonal: Array,
+    /// To the next cell in each direction; 0 at the end of a radius and at the pole.
+    next: [Array; 3],
+}
+
+impl Matrix {
+    fn new(memory: &Memory, sides: [usize; 3]) -> Result<Self, SetupError> {
+        let cells: usize = sides.iter().product();
+        let array = || memory.array(8 * cells);
+        let next = [array()?, array()?, array()?];
+        let mut matrix = Self { sides, diagonal: array()?, next };
+        let Self { diagonal, next: [outward, south, east], .. } = &mut matrix;
+        let row = sides[0];
+        let rows = diagonal.of_mut::<f64>().par_chunks_mut(row).zip_eq(
+            outward.of_mut::<f64>().par_chunks_mut(row).zip_eq(
+                south
+                    .of_mut::<f64>()
+                    .par_chunks_mut(row)
+                    .zip_eq(east.of_mut::<f64>().par_chunks_mut(row)),
+            ),
+        );
+        rows.enumerate().for_each(|(at, (diagonal, (outward, (south, east))))| {
+            let polar = at % sides[1];
+            for cell in 0..row {
+                let faces = faces(sides, cell, polar);
+                diagonal[cell] = faces.iter().flatten().sum();
+                outward[cell] = if cell + 1 < row { faces[0][1] } else { 0.0 };
+                (south[cell], east[cell]) = (faces[1][1], faces[2][1]);
+            }
+        });
+        Ok(matrix)
+    }
+
+    fn bytes(&self) -> u64 {
+        4 * self.diagonal.of::<u8>().len() as u64
+    }
+
+    fn view(&self) -> Operator<'_> {
+        Operator {
+            sides: self.sides,
+            diagonal: self.diagonal.of(),
+            next: [0, 1, 2].map(|axis| self.next[axis].of()),
+        }
+    }
+}
+
+/// The conductance of the faces of a cell: area divided by the distance of the centres, for both
+/// faces of each direction. Both ends of a radius are held at zero.
+fn faces(sides: [usize; 3], cell: usize, polar: usize) -> [[f64; 2]; 3] {
+    let radius = |face: f64| libm::pow(RADIUS, face / sides[0] as f64);
+    let [theta, phi] = [PI / sides[1] as f64, TAU / sides[2] as f64];
+    let (here, angle) = (cell as f64, polar as f64 * theta);
+    let thick = radius(here + 1.0) - radius(here);
+    let band = libm::cos(angle) - libm::cos(angle + theta);
+    let radial = |face: f64| {
+        // From centre to centre, or to the end of the radius.
+        let outer = radius((face + 0.5).min(sides[0] as f64));
+        let inner = radius((face - 0.5).max(0.0));
+        radius(face) * radius(face) * band * phi / (outer - inner)
+    };
+    let pole = |face: usize| {
+        let is_pole = face == 0 || face == sides[1];
+        if is_pole { 0.0 } else { libm::sin(face as f64 * theta) * thick * phi / theta }
+    };
+    let around = thick * theta / (libm::sin(angle + theta / 2.0) * phi);
+    [[radial(here), radial(here + 1.0)], [pole(polar), pole(polar + 1)], [around, around]]
+}
+
+/// The matrix as slices.
+#[derive(Clone, Copy)]
+struct Operator<'a> {
+    sides: [usize; 3],
+    diagonal: &'a [f64],
+    next: [&'a [f64]; 3],
+}
+
+impl Operator<'_> {
+    /// The product with a vector.
+    fn multiply(&self, x: &[f64], y: &mut [f64]) {
+        let row = self.sides[0];
+        y.par_chunks_mut(row).enumerate().for_each(|(at, y)| self.row(x, at, y));
+    }
+
+    /// The product in a row of cells along a radius.
+    fn row(&self, x: &[f64], at: usize, y: &mut [f64]) {
+        let [row, polar, longitudes] = self.sides;
+        let of = |values: &'_ [f64], at: usize| -> std::ops::Range<usize> {
+            debug_assert!((at + 1) * row <= values.len(), "the row is in the shell");
+            at * row..(at + 1) * row
+        };
+        let own = of(x, at);
+        let [outward, south, east] = self.next;
+        let plane = at / polar;
+        let west_at = (plane + longitudes - 1) % longitudes * polar + at % polar;
+        let east_at = (plane + 1) % longitudes * polar + at % polar;
+        let (west_x, east_x) = (&x[of(x, west_at)], &x[of(x, east_at)]);
+        let (west, east) = (&east[of(x, west_at)], &east[own.clone()]);
+        let (here, diagonal) = (&x[own.clone()], &self.diagonal[own.clone()]);
+        for cell in 0..row {
+            y[cell] =
+                diagonal[cell] * here[cell] - west[cell] * west_x[cell] - east[cell] * east_x[cell];
+        }
+        if at % polar > 0 {
+            let (north, north_x) = (&south[of(x, at - 1)], &x[of(x, at - 1)]);
+            y.iter_mut().zip(north).zip(north_x).for_each(|((y, c), x)| *y -= c * x);
+        }
+        if at % polar + 1 < polar {
+            let (south, south_x) = (&south[own.clone()], &x[of(x, at + 1)]);
+            y.iter_mut().zip(south).zip(south_x).for_each(|((y, c), x)| *y -= c * x);
+        }
+        let outward = &outward[own];
+        for cell in 0..row - 1 {
+            y[cell] -= outward[cell] * here[cell + 1];
+            y[cell + 1] -= outward[cell] * here[cell];
+        }
+    }
+}
+
+/// The solution that a round searches, in a cell.
+fn solution(cell: usize, round: u32) -> f64 {
+    let value = (word(cell) >> 11) as f64 / (1_u64 << 53) as f64;
+    value * f64::from(1 + round % 8)
+}
+
+impl Spherical {
+    /// Allocates the largest shell that is at most the footprint.
+    ///
+    /// # Errors
+    /// When the footprint is less than 8 x 8 x 16 cells, or memory or threads cannot be had.
+    pub fn new(memory: &Memory, footprint: u64, threads: usize) -> Result<Self, SetupError> {
+        at_least("spherical-cg", footprint, 8 * 8 * 16 * BYTES)?;
+        // Twice as many longitudes as polar angles.
+        let side = super::side(footprint, 2 * BYTES, 8);
+        let sides = [side, side, 2 * side];
+        let pool = team::pool(threads)?;
+        let system = pool.install(|| System::new(memory, sides))?;
+        Ok(Self { system, rounds: 0, pool })
+    }
+}
+
+impl System {
+    fn new(memory: &Memory, sides: [usize; 3]) -> Result<Self, SetupError> {
+        let matrix = Matrix::new(memory, sides)?;
+        let array = || memory.array(8 * sides.iter().product::<usize>());
+        let (solution, residual, direction, product) = (array()?, array()?, array()?, array()?);
+        Ok(Self { matrix, solution, residual, direction, product })
+    }
+
+    /// Begins at zero: the residual is the right side.
+    fn start(&mut self, round: u32) {
+        let operator = self.matrix.view();
+        let direction = self.direction.of_mut::<f64>();
+        let cells = direction.par_iter_mut().enumerate();
+        cells.for_each(|(cell, value)| *value = solution(cell, round));
+        operator.multiply(direction, self.residual.of_mut());
+        self.solution.of_mut::<f64>().par_iter_mut().for_each(|value| *value = 0.0);
+        self.product.of_mut::<f64>().par_iter_mut().for_each(|value| *value = 0.0);
+    }
+
+    fn iterate(&mut self, iterations: u32) {
+        let operator = self.matrix.view();
+        let (solution, residual) = (self.solution.of_mut(), self.residual.of_mut::<f64>());
+        let (direction, product) = (self.direction.of_mut::<f64>(), self.product.of_mut::<f64>());
+        let mut gain = 0.0;
+        for iteration in 0..iterations {
+            let before = std::mem::replace(&mut gain, weighted(residual, operator.diagonal));
+            if gain == 0.0 {
+                break;
+            }
+            let kept = if iteration == 0 { 0.0 } else { gain / before };
+            let parts = direction.par_chunks_mut(super::PART);
+            let residuals = residual.par_chunks(super::PART);
+            let diagonals = operator.diagonal.par_chunks(super::PART);
+            parts.zip(residuals).zip(diagonals).for_each(|((direction, residual), diagonal)| {
+                for ((value, residual), diagonal) in
+                    direction.iter_mut().zip(residual).zip(diagonal)
+                {
+                    *value = residual / diagonal + kept * *value;
+                }
+            });
+            operator.multiply(direction, product);
+            let step = gain / dot(direction, product);
+            add(solution, step, direction);
+            add(residual, -step, product);
+        }
+    }
+}
+
+impl System {
+    /// Compares the residual with that of the solution found, and the error with that at the start.
+    fn verify(&self, round: u32) -> Result<(), Wrong> {
+        let operator = self.matrix.view();
+        let (solutions, residuals) = (self.solution.of::<f64>(), self.residual.of::<f64>());
+        let right: Vec<f64> = (0..solutions.len()).map(|cell| solution(cell, round)).collect();
+        let errors: Vec<f64> = right.iter().zip(solutions).map(|(a, b)| a - b).collect();
+        let (row, mut energies) = (operator.sides[0], [0.0; 2]);
+        let mut product = vec![0.0; row];
+        for at in 0..solutions.len() / row {
+            let cells = at * row..(at + 1) * row;
+            operator.row(&right, at, &mut product);
+            energies[0] +=
+                product.iter().zip(&right[cells.clone()]).map(|(a, b)| a * b).sum::<f64>();
+            operator.row(&errors, at, &mut product);
+            for (cell, found) in cells.clone().zip(&product) {
+                let scale = operator.diagonal[cell] * f64::from(1 + round % 8);
+                let what = || format!("the residual of cell {cell}");
+                near(what, residuals[cell], *found, TOLERANCE * scale)?;
+            }
+            energies[1] += product.iter().zip(&errors[cells]).map(|(a, b)| a * b).sum::<f64>();
+        }
+        // The comparison is false for NaN, which is therefore a wrong value.
+        let is_smaller = energies[1] < energies[0];
+        if is_smaller {
+            return Ok(());
+        }
+        wrong("the error, as an energy".into(), energies[1], format!("below {}", energies[0]))
+    }
+}
+
+/// The scalar product of a vector with itself, divided by the diagonal.
+fn weighted(vector: &[f64], diagonal: &[f64]) -> f64 {
+    let part = |(a, d): (&[f64], &[f64])| a.iter().zip(d).map(|(a, d)| a * a / d).sum::<f64>();
+    let parts = vector.par_chunks(super::PART).zip(diagonal.par_chunks(super::PART));
+    parts.map(part).collect::<Vec<f64>>().iter().sum()
+}
+
+impl Kernel for Spherical {
+    fn footprint(&self) -> u64 {
+        self.system.matrix.bytes() + 4 * self.system.solution.of::<u8>().len() as u64
+    }
+
+    fn prepare(&mut self) {
+        let Self { system, rounds, pool } = self;
+        pool.install(|| system.start(*rounds));
+    }
+
+    fn round(&mut self) -> Work {
+        let Self { system, pool, .. } = self;
+        pool.install(|| system.iterate(ITERATIONS));
+        self.rounds += 1;
+        let cells = self.system.matrix.sides.iter().product::<usize>() as u64;
+        let iterations = u64::from(ITERATIONS);
+        // An iteration reads the matrix and three vectors, and reads and writes three again.
+        let bytes = iterations * cells * 8 * (4 + 3 + 2 * 3);
+        Work { bytes, flops: iterations * FLOPS * cells, ..Work::default() }
+    }
+
+    fn verify(&mut self) -> Result<(), Wrong> {
+        let Some(round) = self.rounds.checked_sub(1) else { return Ok(()) };
+        self.system.verify(round)
+    }
+
+    fn checksum(&self) -> u64 {
+        let solution = self.system.solution.of::<u64>();
+        solution.iter().fold(0, |sum, bits| mixed(sum, *bits))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn iterations_find_the_solution() {
+        let mut system = System::new(&Memory::Heap, [8, 8, 16]).expect("memory");
+        system.start(2);
+        system.iterate(400);
+        for (cell, found) in system.solution.of::<f64>().iter().enumerate() {
+            assert!((found - solution(cell, 2)).abs() < 1e-7, "cell {cell}: {found}");
+        }
+        assert_eq!(system.verify(2), Ok(()));
+    }
+
+    #[test]
+    fn a_potential_that_falls_with_the_radius_has_no_sources_within() {
+        // 1/r is harmonic: the product with the matrix is of the order of the squared step within
+        // the shell, compared with the terms that cancel.
+        let error = |side: usize| {
+            let matrix = Matrix::new(&Memory::Heap, [side, 8, 16]).expect("memory");
+            let centre =
+                |cell: usize| libm::pow(RADIUS, ((cell % side) as f64 + 0.5) / side as f64);
+            let field: Vec<f64> = (0..side * 128).map(|cell| 1.0 / centre(cell)).collect();
+            let mut product = vec![0.0; field.len()];
+            matrix.view().multiply(&field, &mut product);
+            let middle = side / 2 + side * 4;
+            (product[middle] / (matrix.view().diagonal[middle] * field[middle])).abs()
+        };
+        assert!(error(16) < 1e-3, "{}", error(16));
+    }
+
+    #[test]
+    fn a_wrong_element_is_found() {
+        let mut spherical = Spherical::new(&Memory::Heap, 1 << 20, 2).expect("enough");
+        spherical.prepare();
+        spherical.round();
+        assert_eq!(spherical.verify(), Ok(()));
+        spherical.system.solution.of_mut::<f64>()[99] += 1e-6;
+        assert!(spherical.verify().is_err());
+    }
+}
