@@ -148,7 +148,8 @@ impl Line {
 /// Waves along a line: near the wave of the largest derivative, without a common divisor with the
 /// number of cells, so that all elements of a line differ.
 fn waves(side: usize) -> usize {
-    let divides = |waves: usize| (2..=waves).any(|it| waves % it == 0 && side.is_multiple_of(it));
+    let divides =
+        |waves: usize| (2..=waves).any(|it| waves.is_multiple_of(it) && side.is_multiple_of(it));
     let start = (side as f64 * WAVE).round() as usize;
     (start..side / 2).find(|waves| !divides(*waves)).unwrap_or(1)
 }

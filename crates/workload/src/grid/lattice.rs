@@ -155,6 +155,7 @@ fn row(old: &[f64], new: &mut [&mut [f64]], side: usize, y: usize, z: usize) {
             _ => new.copy_from_slice(from),
         }
     }
+    #[expect(clippy::needless_range_loop, reason = "a cell of every row")]
     for x in 0..side {
         let arrived: [f64; VELOCITIES] = std::array::from_fn(|velocity| new[velocity][x]);
         let (density, speeds) = moments(&arrived);
