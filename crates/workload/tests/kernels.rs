@@ -31,10 +31,13 @@ fn memories(folder: &std::path::Path) -> [Memory; 3] {
     [Memory::Heap, Memory::Anonymous(Hint::Normal), file]
 }
 
-/// The footprint for a kind: less where a round has n^3 operations for n^2 elements.
+/// The footprint for a kind: less where a round has many operations for each element.
 fn with_size(kind: Kind, setting: &Setting) -> Setting {
     let footprint = match kind {
         Kind::Lu | Kind::LuPlain | Kind::LuTiled | Kind::Cholesky => 512 << 10,
+        Kind::Lattice | Kind::BlockTridiagonal | Kind::Compact | Kind::Spherical => 512 << 10,
+        Kind::Multigrid => 2 << 20,
+        _ if kind.task().is_some() => 512 << 10,
         _ => setting.footprint,
     };
     Setting { footprint, ..setting.clone() }

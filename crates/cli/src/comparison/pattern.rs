@@ -83,7 +83,7 @@ const fn pattern(
 }
 
 /// All patterns.
-pub(crate) const PATTERNS: [Pattern; 32] = [
+pub(crate) const PATTERNS: [Pattern; 37] = [
     pattern(
         "stream",
         Kind::Stream,
@@ -159,4 +159,9 @@ pub(crate) const PATTERNS: [Pattern; 32] = [
     pattern("bc-uniform", Kind::Centrality, UNIFORM, EITHER, false),
     pattern("tc", Kind::Triangles, FILLED, EITHER, false),
     pattern("tc-uniform", Kind::Triangles, UNIFORM, EITHER, false),
+    pattern("lbm", Kind::Lattice, FILLED, IN_ORDER, true),
+    pattern("block-tridiagonal", Kind::BlockTridiagonal, FILLED, IN_ORDER, true),
+    pattern("compact", Kind::Compact, FILLED, IN_ORDER, true),
+    pattern("spherical-cg", Kind::Spherical, FILLED, IN_ORDER, true),
+    pattern("multigrid-cg", Kind::Multigrid, FILLED, IN_ORDER, true),
 ];

@@ -217,3 +217,30 @@ impl Kernel for BlockTridiagonal {
         result.iter().fold(0, |sum, bits| mixed(sum, *bits))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_stay_bounded_and_right() {
+        let mut system = BlockTridiagonal::new(&Memory::Heap, 2 * LINE_BYTES, 2).expect("enough");
+        for _ in 0..50 {
+            system.round();
+        }
+        assert_eq!(system.verify(), Ok(()));
+        assert!(system.results[0].of::<f64>().iter().all(|value| value.abs() < 10.0));
+    }
+
+    #[test]
+    fn a_wrong_element_is_found() {
+        let mut system = BlockTridiagonal::new(&Memory::Heap, LINE_BYTES, 1).expect("enough");
+        system.round();
+        assert_eq!(system.verify(), Ok(()));
+        system.results[1].of_mut::<f64>()[17] += 1e-6;
+        assert!(system.verify().is_err());
+        system.round();
+        system.blocks.of_mut::<f64>()[4711] += 1e-6;
+        assert!(system.verify().is_err());
+    }
+}

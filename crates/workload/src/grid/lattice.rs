@@ -155,6 +155,7 @@ fn row(old: &[f64], new: &mut [&mut [f64]], side: usize, y: usize, z: usize) {
             _ => new.copy_from_slice(from),
         }
     }
+    #[expect(clippy::needless_range_loop, reason = "a cell of every row")]
     for x in 0..side {
         let arrived: [f64; VELOCITIES] = std::array::from_fn(|velocity| new[velocity][x]);
         let (density, speeds) = moments(&arrived);
@@ -254,5 +255,45 @@ impl Kernel for Lattice {
 
     fn checksum(&self) -> u64 {
         self.state(self.rounds).iter().fold(0, |sum, value| mixed(sum, value.to_bits()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn velocities_are_isotropic() {
+        let sum = |f: &dyn Fn(&[i32; 3]) -> i32| -> f64 {
+            let terms = DIRECTIONS.iter().enumerate();
+            terms.map(|(at, direction)| weight(at) * f64::from(f(direction))).sum()
+        };
+        assert!((sum(&|_| 1) - 1.0).abs() < 1e-15);
+        for a in 0..3 {
+            assert!(sum(&|c| c[a]).abs() < 1e-15);
+            for b in 0..3 {
+                let expected = if a == b { 1.0 / 3.0 } else { 0.0 };
+                assert!((sum(&|c| c[a] * c[b]) - expected).abs() < 1e-15);
+            }
+        }
+    }
+
+    #[test]
+    fn the_flow_decays_as_it_should_for_many_steps() {
+        let mut lattice = Lattice::new(&Memory::Heap, 16 * 16 * 16 * BYTES, 2).expect("enough");
+        for _ in 0..40 {
+            lattice.round();
+        }
+        assert_eq!(lattice.verify(), Ok(()));
+    }
+
+    #[test]
+    fn a_wrong_page_is_found() {
+        let mut lattice = Lattice::new(&Memory::Heap, 8 * 8 * 8 * BYTES, 1).expect("enough");
+        lattice.round();
+        assert_eq!(lattice.verify(), Ok(()));
+        let page = lattice.states[1].of::<f64>()[512..1024].to_vec();
+        lattice.states[1].of_mut::<f64>()[1024..1536].copy_from_slice(&page);
+        assert!(lattice.verify().is_err());
     }
 }

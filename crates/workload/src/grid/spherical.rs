@@ -161,7 +161,7 @@ impl Operator<'_> {
             y[cell] =
                 diagonal[cell] * here[cell] - west[cell] * west_x[cell] - east[cell] * east_x[cell];
         }
-        if at % polar > 0 {
+        if !at.is_multiple_of(polar) {
             let (north, north_x) = (&south[of(x, at - 1)], &x[of(x, at - 1)]);
             y.iter_mut().zip(north).zip(north_x).for_each(|((y, c), x)| *y -= c * x);
         }
