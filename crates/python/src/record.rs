@@ -33,6 +33,7 @@ fn checked(name: &str, text: &str) -> Result<(String, String), Failure> {
         Document::Card(it) => (it.schema.clone(), record::json(&it)),
         Document::Measure(it) => (it.schema.clone(), record::json(&it)),
         Document::Compare(it) => (it.schema.clone(), record::json(&it)),
+        Document::CompareRuns(it) => (it.schema.clone(), record::json(&it)),
         Document::Profile(it) => (it.schema.clone(), record::json(&it)),
         Document::Bench(it) => (it.schema.clone(), record::json(&it)),
     })
