@@ -23,7 +23,7 @@ pub(crate) use bench_compare::BenchCompareArgs;
 pub(crate) use card::{
     AccessChoice, CardArgs, CardCostArgs, CardLoadArgs, CardTestArgs, CardVerb, LatencyChoice,
 };
-pub(crate) use compare::CompareArgs;
+pub(crate) use compare::{CompareArgs, QuantityChoice};
 pub(crate) use extend::{EXAMPLE as EXTEND_EXAMPLE, ExtendArgs};
 pub(crate) use measure::{
     ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, Measure, MeasureArgs, TrafficArgs,

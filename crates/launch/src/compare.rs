@@ -36,6 +36,7 @@ use regex_lite::Regex;
 use std::{
     ffi::OsString,
     io,
+    os::unix::process::ExitStatusExt as _,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -59,6 +60,18 @@ pub enum Compared {
     Bench { name: String, footprint: Bytes },
 }
 
+/// A quantity of a run of a command that is measured from outside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Quantity {
+    /// From start to end.
+    #[default]
+    WallTime,
+    /// Of all processes and threads, of the programs and of the kernel for them.
+    CpuTime,
+    /// Peak resident memory of the largest process.
+    Memory,
+}
+
 /// Options of a comparison.
 #[derive(Clone, Debug)]
 pub struct CompareOptions {
@@ -75,6 +88,8 @@ pub struct CompareOptions {
     /// workload of `interleaf bench`.
     pub metric: Option<Regex>,
     pub higher_is_better: bool,
+    /// The metric of a command without a pattern.
+    pub quantity: Quantity,
     pub dry_run: bool,
     pub quiet: bool,
     /// The file for the document, written after each round; `-` is stdout, which gets the document
@@ -355,9 +370,13 @@ impl Comparer<'_> {
             return Ok(RunEnd::Signal(signal));
         }
         if !status.success() {
-            return Ok(RunEnd::Failed(self.with_last_lines(&format!("ended with {status}"))?));
+            let how = match (status.code(), status.signal()) {
+                (Some(code), _) => format!("it ended with status {code}"),
+                (None, signal) => format!("signal {} ended it", signal.unwrap_or(0)),
+            };
+            return Ok(RunEnd::Failed(self.with_last_lines(&how)?));
         }
-        let mut run = measured::run(running.elapsed(), &resources);
+        let mut run = measured::run(self.options.quantity, running.elapsed(), &resources);
         let text = self.log.text()?;
         Ok(match measured::measure(self.options, compared, &text, record.path(), &mut run) {
             Ok(found) => {
@@ -408,25 +427,28 @@ impl Comparer<'_> {
     ) -> RunsEnd {
         let name = |at: usize| {
             let it = &document.configurations[at];
-            format!("{} ({})", it.name, it.setting)
+            match it.name == it.setting {
+                true => it.name.clone(),
+                false => format!("{} ({})", it.name, it.setting),
+            }
         };
         let has_failed = |at: &usize| failed.iter().any(|(failed, _)| failed == at);
         let others: Vec<String> =
             (0..self.prefixes.len()).filter(|at| !has_failed(at)).map(name).collect();
         let (at, how) = &failed[0];
         let names: Vec<String> = failed.iter().map(|(at, _)| name(*at)).collect();
-        let not = match others.is_empty() {
-            true => ", as under every configuration".into(),
-            false => format!(", and not under {}", others.join(", ")),
+        let under = match others.is_empty() {
+            true => "every configuration".into(),
+            false => format!("{}, and not under {}", names.join(", "), others.join(", ")),
         };
         let program = self.options.workloads[workload].name();
-        let problem = format!("{program} under {} failed {when}{not}: {how}", names.join(", "));
+        let problem = format!("{program} failed {when} under {under}: {how}");
+        document.stop(RunsStop::Failed, format!("{program} failed {when} under {under}"));
         let compared = &self.options.workloads[workload];
         let words = compared.words(&self.interleaf, None, Path::new("record.json"));
         let words: Vec<_> = [&self.prefixes[*at][..], &words].concat();
         let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
         let hint = format!("see whether it runs by itself: {}", words.join(" "));
-        document.stop(RunsStop::Failed, format!("{program} under {} failed", names.join(", ")));
         RunsEnd::Failed(Failure::new(problem, hint))
     }
 }

@@ -18,6 +18,9 @@ use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.compare.runs/1";
 
+/// The least ratio in a document; the largest is its reciprocal.
+const RATIO_MIN: f64 = 1e-9;
+
 /// The document: configurations, each run, the results so far; one JSON object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompareRunsDocument {
@@ -183,10 +186,10 @@ pub enum RunsStop {
 impl SpeedupDocument {
     fn new(configuration: usize, judged: Judgement) -> Self {
         // JSON has no infinity: an interval of few and noisy rounds may end far away.
-        let finite = |value: f64| rounded(value.clamp(1e-9, 1e9));
+        let finite = |value: f64| rounded(value.clamp(RATIO_MIN, 1.0 / RATIO_MIN));
         Self {
             configuration,
-            speedup: rounded(judged.speedup.mean),
+            speedup: finite(judged.speedup.mean),
             speedup_low: finite(judged.speedup.low),
             speedup_high: finite(judged.speedup.high),
             verdict: judged.verdict.into(),
@@ -395,6 +398,14 @@ impl CompareRunsDocument {
     }
 }
 
+/// An error unless a number is in a range.
+fn within(field: impl Into<String>, number: f64, [least, most]: [f64; 2]) -> Checked {
+    if (least..=most).contains(&number) {
+        return Ok(());
+    }
+    invalid(field, format!("{number} is not from {least} to {most}"))
+}
+
 impl Check for CompareRunsDocument {
     fn check(&self) -> Checked {
         let count = self.configurations.len();
@@ -404,9 +415,18 @@ impl Check for CompareRunsDocument {
         };
         let speedup = |field: &str, it: &SpeedupDocument| {
             is_one(format!("{field}.configuration"), it.configuration)?;
+            for (name, ratio) in [
+                ("speedup", it.speedup),
+                ("speedup_low", it.speedup_low),
+                ("speedup_high", it.speedup_high),
+            ] {
+                within(format!("{field}.{name}"), ratio, [RATIO_MIN, 1.0 / RATIO_MIN])?;
+            }
             in_order(format!("{field}.speedup_low"), [it.speedup_low, it.speedup_high])
         };
         not_empty("configurations", count)?;
+        within("design.confidence", self.design.confidence, [0.0, 1.0])?;
+        within("design.min_difference", self.design.min_difference, [0.0, 1.0])?;
         for (at, mean) in self.means.iter().enumerate() {
             speedup(&format!("means[{at}]"), mean)?;
         }
@@ -421,6 +441,8 @@ impl Check for CompareRunsDocument {
                     return invalid(format!("{field}.configuration"), format!("it is not {at}"));
                 }
                 is_one(format!("{field}.configuration"), at)?;
+                let noise = result.noise.unwrap_or(0.0);
+                within(format!("{field}.noise"), noise, [0.0, 1.0 / RATIO_MIN])?;
                 result
                     .speedup
                     .iter()

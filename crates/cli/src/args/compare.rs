@@ -1,7 +1,7 @@
 //! The command line of `interleaf compare`.
 
 use super::{OutputArgs, configuration::configuration, quantity, seed, size, tune};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use interleaf_launch::compare::Configuration;
 use interleaf_model::units::{Bytes, Percent, Time};
 use regex_lite::Regex;
@@ -112,6 +112,10 @@ pub(crate) struct CompareRunsArgs {
     /// A higher number is better
     #[arg(long, requires = "metric")]
     pub(crate) higher_is_better: bool,
+    /// Compare this quantity of the command [default: wall]
+    #[arg(long, value_name = "QUANTITY", value_enum, requires = "a",
+        conflicts_with_all = ["metric", "workload"])]
+    pub(crate) quantity: Option<QuantityChoice>,
     /// Exactly this number of rounds; each runs every configuration once
     #[arg(long, value_name = "N", value_parser = rounds, requires = "a",
         conflicts_with = "max_rounds")]
@@ -147,6 +151,17 @@ pub(crate) struct CompareRunsArgs {
     /// Write the result as one HTML page, too
     #[arg(long, value_name = "FILE.html", requires = "a")]
     pub(crate) report: Option<PathBuf>,
+}
+
+/// A quantity of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum QuantityChoice {
+    /// Time from start to end
+    Wall,
+    /// CPU time of all processes: less noise where other programs run
+    Cpu,
+    /// Peak resident memory of the largest process
+    Memory,
 }
 
 fn rounds(text: &str) -> Result<usize, String> {

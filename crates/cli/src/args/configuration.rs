@@ -2,7 +2,7 @@
 
 use super::{size, threads, weights};
 use interleaf_launch::compare::{Configuration, HugePages, MemoryChoice};
-use interleaf_model::{format::names::suggestion, policy::PolicyKind};
+use interleaf_model::{format::names::similar, policy::PolicyKind};
 use std::path::PathBuf;
 
 /// The word for a configuration that changes nothing.
@@ -56,9 +56,9 @@ fn settings(text: &str) -> Result<Vec<(&str, String)>, String> {
             (None, None) => {
                 let known = [&KEYS[..], &[PLAIN]].concat();
                 return Err(format!(
-                    "\"{part}\" has no value: write {}plain, or settings such as \
+                    "\"{part}\" is no setting{}: write plain, or settings such as \
                      weights=3:1,threads=4",
-                    suggestion(part, &known)
+                    guess(part, &known)
                 ));
             }
         }
@@ -107,12 +107,19 @@ impl Parts {
             "wrapper" => {
                 configuration.wrapper = value.split_whitespace().map(Into::into).collect();
             }
+            "platform" => {
+                return Err(format!(
+                    "a run on {value} cannot be measured here: write the demand of the command with \
+                     `measure app --demand mine.toml`, then `predict --platform {value} --demand \
+                     mine.toml`"
+                ));
+            }
             other => match other.strip_prefix(VARIABLE).filter(|name| !name.is_empty()) {
                 Some(name) => configuration.variables.push((name.into(), value.into())),
                 None => {
                     return Err(format!(
-                        "\"{other}\" is no key of a configuration: write {}one of {}",
-                        suggestion(other, &KEYS),
+                        "\"{other}\" is no key of a configuration{}: write one of {}",
+                        guess(other, &KEYS),
                         KEYS.join(", ")
                     ));
                 }
@@ -141,13 +148,18 @@ impl Parts {
     }
 }
 
+/// The most similar name, for the end of a sentence.
+fn guess(wrong: &str, known: &[&str]) -> String {
+    similar(wrong, known).map_or_else(String::new, |name| format!(" (did you mean {name}?)"))
+}
+
 fn policy(text: &str) -> Result<String, String> {
     let names: Vec<&str> = PolicyKind::ALL.iter().map(|(_, name, _)| *name).collect();
     match names.contains(&text) {
         true => Ok(text.into()),
         false => Err(format!(
-            "\"{text}\" is no policy: write {}one of {}",
-            suggestion(text, &names),
+            "\"{text}\" is no policy{}: write one of {}",
+            guess(text, &names),
             names.join(", ")
         )),
     }
@@ -163,6 +175,7 @@ fn huge_pages(text: &str) -> Result<HugePages, String> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
     #[test]

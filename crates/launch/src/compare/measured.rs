@@ -1,6 +1,6 @@
 //! The metric and the resources of a run.
 
-use super::{CompareOptions, Compared};
+use super::{CompareOptions, Compared, Quantity};
 use crate::log;
 use interleaf_linux::launch::command::Resources;
 use interleaf_record::{bench::BenchDocument, compare_runs::ComparedRun, rounded};
@@ -19,7 +19,11 @@ pub(super) struct FoundMetric {
 pub(super) fn metric(options: &CompareOptions, compared: &Compared) -> String {
     match (&options.metric, compared) {
         (Some(metric), _) => metric.to_string(),
-        (None, Compared::Command(_)) => "wall time".into(),
+        (None, Compared::Command(_)) => match options.quantity {
+            Quantity::WallTime => "wall time".into(),
+            Quantity::CpuTime => "CPU time".into(),
+            Quantity::Memory => "peak memory".into(),
+        },
         (None, Compared::Bench { .. }) => "its own metric".into(),
     }
 }
@@ -27,16 +31,24 @@ pub(super) fn metric(options: &CompareOptions, compared: &Compared) -> String {
 /// The unit of the metric of a workload before its first run; empty if it is unknown.
 pub(super) fn unit(options: &CompareOptions, compared: &Compared) -> &'static str {
     match (&options.metric, compared) {
-        (None, Compared::Command(_)) => "s",
+        (None, Compared::Command(_)) => match options.quantity {
+            Quantity::WallTime | Quantity::CpuTime => "s",
+            Quantity::Memory => "MiB",
+        },
         _ => "",
     }
 }
 
-/// A run with its resources; the metric is the wall time.
-pub(super) fn run(elapsed: Duration, used: &Resources) -> ComparedRun {
+/// A run with its resources; the metric is a quantity, above 0.
+pub(super) fn run(quantity: Quantity, elapsed: Duration, used: &Resources) -> ComparedRun {
     let seconds = |time: Duration| rounded(time.as_secs_f64());
+    let value = match quantity {
+        Quantity::WallTime => elapsed.as_secs_f64(),
+        Quantity::CpuTime => (used.user + used.system).as_secs_f64(),
+        Quantity::Memory => used.resident_max as f64 / f64::from(1 << 20),
+    };
     ComparedRun {
-        value: seconds(elapsed.max(Duration::from_nanos(1))),
+        value: rounded(value.max(1e-9)),
         wall_s: seconds(elapsed),
         user_s: seconds(used.user),
         system_s: seconds(used.system),
@@ -66,7 +78,7 @@ pub(super) fn measure(
         return Ok(FoundMetric { unit: String::new(), higher_is_better });
     }
     if let Compared::Command(_) = compared {
-        return Ok(FoundMetric { unit: "s".into(), higher_is_better: false });
+        return Ok(FoundMetric { unit: unit(options, compared).into(), higher_is_better: false });
     }
     let record = fs::read_to_string(record).map_err(|why| format!("left no record: {why}"))?;
     let bench: BenchDocument =

@@ -1,10 +1,13 @@
 //! `interleaf compare --a CONFIG --b CONFIG`: compares configurations by runs in turn.
 
-use crate::{args::CompareArgs, verb::bench};
+use crate::{
+    args::{CompareArgs, QuantityChoice},
+    verb::bench,
+};
 use interleaf_console::{Failure, output, support, system};
 use interleaf_launch::{
     RunsEnd,
-    compare::{self, CompareOptions, Compared},
+    compare::{self, CompareOptions, Compared, Quantity},
     signal_status,
 };
 use interleaf_model::{paired::Design, units::Bytes};
@@ -68,6 +71,11 @@ fn options(args: &CompareArgs) -> Result<CompareOptions, Failure> {
         time_limit: runs.time_limit,
         metric: runs.metric.clone(),
         higher_is_better: runs.higher_is_better,
+        quantity: match runs.quantity {
+            None | Some(QuantityChoice::Wall) => Quantity::WallTime,
+            Some(QuantityChoice::Cpu) => Quantity::CpuTime,
+            Some(QuantityChoice::Memory) => Quantity::Memory,
+        },
         dry_run: runs.dry_run,
         quiet: runs.quiet,
         output: args.output.output.clone(),

@@ -1,0 +1,191 @@
+//! `interleaf compare --a CONFIG --b CONFIG`: verdicts on commands that print their metric,
+//! configurations, documents and pages, signals, and the commands of `docs/compare.md`.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use interleaf_linux::launch::command::with_default_signals;
+use serde_json::Value;
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output, Stdio},
+    time::Duration,
+};
+
+/// A command that prints its metric: the variable COST, with a little noise from the process ID.
+const PRINTS: &str = "echo cost=$COST.$(($$ % 10))";
+
+/// The pattern of the metric.
+const METRIC: &str = "cost=([0-9.]+)";
+
+fn interleaf(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
+    command.args(words).stdin(Stdio::null());
+    with_default_signals(&mut command);
+    command
+}
+
+fn compare(options: &[&str], script: &str) -> Output {
+    let words = [&["compare", "-q"], options, &["--", "sh", "-c", script]].concat();
+    interleaf(&words).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn document(output: &Output) -> Value {
+    let message = String::from_utf8_lossy(&output.stderr);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {message}"))
+}
+
+#[test]
+fn a_difference_is_found_and_stops_the_rounds() {
+    let options = ["--a", "env:COST=100", "--b", "env:COST=110", "--metric", METRIC, "--json"];
+    let output = compare(&options, PRINTS);
+    assert_eq!(output.status.code(), Some(0));
+    let found = document(&output);
+    assert_eq!(found["schema"], "interleaf.compare.runs/1");
+    assert_eq!(found["stopped"], "settled");
+    let workload = &found["workloads"][0];
+    assert_eq!(workload["runs"].as_array().unwrap().len(), 12, "the first look is after 6 rounds");
+    let speedup = &workload["results"][1]["speedup"];
+    assert_eq!(speedup["verdict"], "slower");
+    assert!((speedup["speedup"].as_f64().unwrap() - 100.0 / 110.0).abs() < 0.01, "{speedup}");
+    let run = &workload["runs"][0];
+    assert!(run["resident_max_bytes"].as_u64() > Some(0) && run["wall_s"].as_f64() > Some(0.0));
+    // The same numbers as a rate: more is better. In a script, the difference is an exit status.
+    let options = [&options[..6], &["--higher-is-better", "--same"]].concat();
+    let output = compare(&options, PRINTS);
+    assert_eq!(output.status.code(), Some(1));
+    let text = stdout(&output);
+    assert!(text.contains("sh: B against A: faster by "), "{text}");
+    assert!(text.contains("stopped after 6 rounds: each comparison has an answer"), "{text}");
+}
+
+#[test]
+fn a_command_does_not_differ_from_itself() {
+    let options = ["--a", "env:COST=100", "--b", "env:COST=100,name=again", "--metric", METRIC];
+    let output = compare(&[&options[..], &["--same"]].concat(), PRINTS);
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("sh: again against A: no difference"), "{text}");
+}
+
+#[test]
+fn configurations_reach_the_command() {
+    let script = "grep -q 'THP_enabled:.*1' /proc/self/status && pages=1 || pages=2; \
+                  echo cost=$OMP_NUM_THREADS$pages$(nice)";
+    let configurations =
+        ["--a", "threads=1", "--b", "threads=1,huge-pages=never,wrapper=nice -n 7"];
+    let options = ["--rounds", "3", "--warm-up", "0", "--metric", METRIC, "--json"];
+    let found = document(&compare(&[&configurations[..], &options].concat(), script));
+    let runs = found["workloads"][0]["runs"].as_array().unwrap();
+    let value = |configuration: u64| {
+        let mut runs = runs.iter().filter(|run| run["configuration"] == configuration);
+        runs.next().unwrap()["value"].as_f64().unwrap()
+    };
+    let nice = Command::new("nice").output().unwrap();
+    let nice: u64 = stdout(&nice).trim().parse().unwrap();
+    assert_eq!(value(0), format!("11{nice}").parse::<f64>().unwrap());
+    assert_eq!(value(1), format!("12{}", (nice + 7).min(19)).parse::<f64>().unwrap());
+    assert_eq!(found["configurations"][1]["prefix"][5], "nice", "{found}");
+    // Memory on one node needs no setting of the machine.
+    let placed = ["--a", "plain", "--b", "weights=1,nodes=0", "--rounds", "3"];
+    let script = "grep -c interleave:0 /proc/self/numa_maps | sed s/^/cost=1/";
+    let found = document(&compare(&[&placed[..], &options[4..]].concat(), script));
+    let results = &found["workloads"][0]["results"];
+    assert_eq!(results[0]["value"], 10.0, "no policy");
+    assert!(results[1]["value"].as_f64() > Some(10.0), "{results}");
+}
+
+#[test]
+fn workloads_are_compared_by_their_metrics_and_results() {
+    let words = ["compare", "-q", "--a", "plain", "--b", "env:A=1", "--workload", "stream,seq"];
+    let options = ["--footprint", "4MiB", "--rounds", "3", "--warm-up", "0", "--json"];
+    let found = document(&interleaf(&[&words[..], &options].concat()).output().unwrap());
+    for (at, unit) in ["GB/s", "GB/s"].iter().enumerate() {
+        let workload = &found["workloads"][at];
+        assert_eq!(
+            (&workload["unit"], &workload["higher_is_better"]),
+            (&(*unit).into(), &true.into())
+        );
+        assert_eq!(workload["results"][1]["same_result"], true, "{workload}");
+    }
+    assert_eq!(found["means"][0]["configuration"], 1, "the geometric mean of both");
+    assert_eq!(found["stopped"], "rounds");
+}
+
+#[test]
+fn a_comparison_is_recorded_and_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (record, page, log) = (at("runs.json"), at("runs.html"), at("log"));
+    let options = ["--a", "env:COST=100", "--b", "env:COST=110", "--metric", METRIC];
+    let outputs = ["-o", &record, "--report", &page, "--log", &log, "--csv"];
+    let csv = stdout(&compare(&[&options[..], &outputs].concat(), PRINTS));
+    assert!(csv.starts_with("workload,round,configuration,value,"), "{csv}");
+    assert_eq!(csv.lines().count(), 13, "a line for each run");
+    assert!(fs::read_to_string(&page).unwrap().contains("Is this real?"));
+    assert!(fs::read_to_string(&log).unwrap().contains("cost=110"));
+    for (format, text) in [("markdown", "slower by "), ("html", "Is this real?"), ("csv", ",A,")] {
+        let output = interleaf(&["report", &record, "--format", format]).output().unwrap();
+        assert!(stdout(&output).contains(text), "{format}");
+    }
+}
+
+/// Ctrl-C during the warm-up and during a round: the command ends, the rounds so far are kept.
+#[test]
+fn a_signal_ends_the_command_and_keeps_the_rounds() {
+    // The fifth run, and the second, waits for a signal.
+    for (waits, rounds, status) in [(5, 1, "1 round"), (2, 0, "nothing is known")] {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name).display().to_string();
+        let (runs, record) = (at("runs"), at("record.json"));
+        let script = format!(
+            "echo x >> {runs}; [ $(wc -l < {runs}) = {waits} ] && {{ echo $$ > {runs}.waits; \
+             exec sleep 100; }}; echo cost=1"
+        );
+        let words = ["compare", "-q", "--a", "plain", "--b", "env:A=1", "--metric", METRIC];
+        let words = [&words[..], &["-o", &record, "--", "sh", "-c", &script]].concat();
+        let child =
+            interleaf(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let waiting = Path::new(&runs).with_extension("waits");
+        let pid = loop {
+            let text = fs::read_to_string(&waiting).unwrap_or_default();
+            if text.ends_with('\n') {
+                break text.trim().to_string();
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+        assert!(killed.success());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(128 + 2));
+        assert!(stdout(&output).contains(status), "{}", stdout(&output));
+        assert!(!Path::new(&format!("/proc/{pid}")).exists(), "the command has ended");
+        let recorded: Value = serde_json::from_str(&fs::read_to_string(&record).unwrap()).unwrap();
+        assert_eq!(recorded["stopped"], "signal");
+        let result = &recorded["workloads"][0]["results"][0];
+        assert_eq!(result["rounds"].as_u64().unwrap_or(0), rounds, "{result}");
+    }
+}
+
+#[test]
+fn the_commands_of_the_page_run() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/compare.md");
+    let page = fs::read_to_string(page).unwrap();
+    let blocks: Vec<&str> =
+        page.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    assert!(blocks.len() >= 3, "{} blocks", blocks.len());
+    let folder = tempfile::tempdir().unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_interleaf")).parent().unwrap();
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
+    for block in blocks {
+        let mut shell = Command::new("bash");
+        shell.args(["-euo", "pipefail", "-c", block]).current_dir(folder.path());
+        let output = shell.env("PATH", &path).output().unwrap();
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{block}\n{message}");
+    }
+}
