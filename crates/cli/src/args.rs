@@ -26,7 +26,7 @@ pub(crate) use measure::{
     ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, Measure, MeasureArgs, TrafficArgs,
 };
 pub(crate) use measure_app::AppArgs;
-pub(crate) use plan::PlanArgs;
+pub(crate) use plan::ServerPlanArgs;
 pub(crate) use report::{CompareArgs, ReportArgs, ReportFormat};
 pub(crate) use run::RunArgs;
 pub(crate) use simulate::{DimmArgs, PatternChoice, Simulate};
@@ -100,7 +100,7 @@ pub(crate) enum Verb {
     Measure(Box<MeasureArgs>),
     Compare(CompareArgs),
     Predict(PredictArgs),
-    Plan(PlanArgs),
+    Plan(ServerPlanArgs),
     Tune(TuneArgs),
     Run(RunArgs),
     Balance(BalanceArgs),

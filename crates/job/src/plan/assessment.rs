@@ -159,7 +159,7 @@ mod tests {
     use interleaf_model::{
         configuration::PartCount,
         mix::Mix,
-        parts::{EnergyPrice, Part, Parts},
+        parts::{EnergyPrice, Parts, PricedPart},
     };
     use proptest::prelude::*;
 
@@ -183,7 +183,7 @@ mod tests {
 
     fn parts(all: &[Alternative], with_energy: bool) -> Parts {
         let part = |(at, own): (usize, &Alternative)| {
-            let part = Part {
+            let part = PricedPart {
                 price: f64::from(own.1),
                 power_w: 0.0,
                 source: "made up".into(),
