@@ -161,7 +161,7 @@ impl PlanJob<'_> {
                 }
                 let known: Vec<&String> = self.parts.parts.keys().collect();
                 let problem = format!(
-                    "{}: {}: {} has no price in {}",
+                    "{}: \"{}\" of {} has no price in {}",
                     own.parts_place, part.name, own.name, self.parts.file
                 );
                 let hint = format!(
