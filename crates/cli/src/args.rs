@@ -29,7 +29,7 @@ pub(crate) use measure::{
     ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, Measure, MeasureArgs, TrafficArgs,
 };
 pub(crate) use measure_app::AppArgs;
-pub(crate) use plan::PlanArgs;
+pub(crate) use plan::ServerPlanArgs;
 pub(crate) use report::{ReportArgs, ReportFormat};
 pub(crate) use run::RunArgs;
 pub(crate) use simulate::{DimmArgs, PatternChoice, Simulate};
@@ -107,7 +107,7 @@ pub(crate) enum Verb {
     Measure(Box<MeasureArgs>),
     Compare(Box<CompareArgs>),
     Predict(PredictArgs),
-    Plan(PlanArgs),
+    Plan(ServerPlanArgs),
     Tune(TuneArgs),
     Run(RunArgs),
     Balance(BalanceArgs),

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod page;
+
 use serde_json::Value;
 use std::{
     fs,
@@ -353,19 +355,5 @@ fn loads_and_stores_are_simulated() {
 /// The commands of the page run, in one folder and in their order.
 #[test]
 fn the_commands_of_the_page_run() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cards.md");
-    let page = fs::read_to_string(page).unwrap();
-    let blocks: Vec<&str> =
-        page.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
-    assert!(blocks.len() >= 5, "{} blocks", blocks.len());
-    let folder = tempfile::tempdir().unwrap();
-    let program = Path::new(env!("CARGO_BIN_EXE_interleaf")).parent().unwrap();
-    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
-    for block in blocks.iter().filter(|block| !block.contains("--serve")) {
-        let mut shell = Command::new("bash");
-        shell.args(["-euo", "pipefail", "-c", block]).current_dir(folder.path());
-        let output = shell.env("PATH", &path).output().unwrap();
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{block}\n{message}");
-    }
+    page::run_commands("cards.md", Some("--serve"), 5);
 }

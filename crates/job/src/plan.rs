@@ -21,8 +21,12 @@ use crate::{Progress, check, predict::Traffic};
 use assessment::{Assessed, assess};
 use interleaf_console::Failure;
 use interleaf_model::{
-    configuration::Configuration, demand::Demand, format::names::suggestion, parts::Parts,
-    predict::Forecast, units::Bytes,
+    configuration::Configuration,
+    demand::Demand,
+    format::names::suggestion,
+    parts::{Parts, PricedPart},
+    predict::Forecast,
+    units::Bytes,
 };
 use interleaf_record::plan::{Goal, PlanDocument, PlanPart, PlanRow, SCHEMA};
 use interleaf_record::{ProvenanceDocument, rounded};
@@ -157,7 +161,7 @@ impl PlanJob<'_> {
                 }
                 let known: Vec<&String> = self.parts.parts.keys().collect();
                 let problem = format!(
-                    "{}: {}: {} has no price in {}",
+                    "{}: \"{}\" of {} has no price in {}",
                     own.parts_place, part.name, own.name, self.parts.file
                 );
                 let hint = format!(
@@ -177,7 +181,7 @@ impl PlanJob<'_> {
             self.configurations.iter().any(|own| own.parts.iter().any(|part| part.name == *name))
         };
         let parts = self.parts.parts.iter().filter(|(name, _)| is_used(name));
-        let document = |(name, part): (&String, &interleaf_model::parts::Part)| PlanPart {
+        let document = |(name, part): (&String, &PricedPart)| PlanPart {
             name: name.clone(),
             price: rounded(part.price),
             power_w: rounded(part.power_w),

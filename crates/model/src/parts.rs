@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// A part that is bought by the piece.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Part {
+pub struct PricedPart {
     /// The price of a piece.
     pub price: f64,
     /// Power of a piece that no platform file counts, such as that of a drive, W.
@@ -48,7 +48,7 @@ pub struct Parts {
     /// The currency of all prices, such as `USD`.
     pub currency: String,
     /// The parts by name.
-    pub parts: BTreeMap<String, Part>,
+    pub parts: BTreeMap<String, PricedPart>,
     /// The price of energy; `None` leaves energy out of the cost.
     pub energy: Option<EnergyPrice>,
 }

@@ -56,7 +56,7 @@ pub struct PlanDocument {
     pub warnings: Vec<String>,
 }
 
-/// A configuration. It has a field for each column of the table, thus more than 20 fields.
+/// A configuration with its merits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanRow {
     pub configuration: String,

@@ -150,13 +150,22 @@ pub fn verdict(document: &PlanDocument) -> String {
         "recommended: {} ({}), {goal}: {:.2} times the speed of {} (90 %: {low:.2} to {high:.2})",
         row.configuration, row.does, row.speed, document.baseline
     );
-    if let Some(base) = document.rows.iter().find(|row| row.configuration == document.baseline) {
-        text += &format!(" for {:.2} times its cost", row.cost / base.cost);
-        if let (Some(own), Some(base)) = (row.task_energy_j, base.task_energy_j) {
-            text += &format!(" and {:.2} times its energy {}", own / base, document.task());
+    let base = document.rows.iter().find(|row| row.configuration == document.baseline);
+    if let Some(base) = base {
+        if let Some(cost) = ratio(Some(row.cost), Some(base.cost)) {
+            text += &format!(" for {cost:.2} times its cost");
+        }
+        if let Some(energy) = ratio(row.task_energy_j, base.task_energy_j) {
+            text += &format!(" and {energy:.2} times its energy of {}", document.task());
         }
     }
     text
+}
+
+/// `own / base`, if both are known and the ratio is a number.
+fn ratio(own: Option<f64>, base: Option<f64>) -> Option<f64> {
+    let ratio = own? / base?;
+    ratio.is_finite().then_some(ratio)
 }
 
 fn is_recommended(document: &PlanDocument, row: &PlanRow) -> bool {

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 #[command(group = ArgGroup::new("planned").required(true).args(["demand", "mix"]))]
-pub(crate) struct PlanArgs {
+pub(crate) struct ServerPlanArgs {
     /// A workload that comes with the tool, or a demand file, as `interleaf measure app --demand`
     /// writes it
     #[arg(long, value_name = "NAME|FILE", visible_alias = "workload")]

@@ -1,13 +1,13 @@
 //! `interleaf plan`: one demand on many configurations of a server, with cost and energy.
 
 use super::progress::Bar;
-use crate::args::PlanArgs;
+use crate::args::ServerPlanArgs;
 use interleaf_console::{Failure, output, support};
 use interleaf_job::{plan::PlanJob, predict::Traffic};
 use interleaf_model::{configuration::Configuration, demand::Demand};
 use interleaf_record::Document;
 
-pub(super) fn run(args: &PlanArgs) -> Result<(), Failure> {
+pub(super) fn run(args: &ServerPlanArgs) -> Result<(), Failure> {
     support::check_outputs(args.output.options(), args.report.as_deref())?;
     let demand: Demand;
     let traffic = match (&args.mix, &args.demand) {

@@ -150,3 +150,130 @@ fn parts_cost(job: &PlanJob<'_>, configuration: &Configuration, prices: &Prices)
     });
     parts.sum()
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::{plan::performance::Watts, predict::Traffic};
+    use interleaf_model::{
+        configuration::PartCount,
+        mix::Mix,
+        parts::{EnergyPrice, Parts, PricedPart},
+    };
+    use proptest::prelude::*;
+
+    /// Speed, price, power, and whether it holds the demand and is on sale.
+    type Alternative = (u8, u8, Option<u8>, bool, bool);
+
+    fn configuration(at: usize, future: bool) -> Configuration {
+        Configuration {
+            name: format!("c{at}"),
+            does: "a test".into(),
+            is_future: future,
+            platform: "p".into(),
+            channels: None,
+            capacity: None,
+            expanders: None,
+            drive: None,
+            parts: vec![PartCount { name: format!("part{at}"), count: 2 }],
+            parts_place: "c.toml:1".into(),
+        }
+    }
+
+    fn parts(all: &[Alternative], with_energy: bool) -> Parts {
+        let part = |(at, own): (usize, &Alternative)| {
+            let part = PricedPart {
+                price: f64::from(own.1),
+                power_w: 0.0,
+                source: "made up".into(),
+                date: "2025".into(),
+            };
+            (format!("part{at}"), part)
+        };
+        let energy = EnergyPrice {
+            per_kwh: 0.001,
+            years: 1.0,
+            source: "made up".into(),
+            date: "2025".into(),
+        };
+        Parts {
+            file: "p.toml".into(),
+            currency: "USD".into(),
+            parts: all.iter().enumerate().map(part).collect(),
+            energy: with_energy.then_some(energy),
+        }
+    }
+
+    fn assessed(all: &[Alternative], with_energy: bool, goal: Goal, future: bool) -> Assessment {
+        let parts = parts(all, with_energy);
+        let on_sale = |(at, own): (usize, &Alternative)| configuration(at, !own.4);
+        let job = PlanJob {
+            traffic: Traffic::Mix(Mix::READ),
+            configurations: all.iter().enumerate().map(on_sale).collect(),
+            parts: &parts,
+            is_example: false,
+            baseline: None,
+            footprint: None,
+            threads: None,
+            goal,
+            future,
+            vary: 0.2,
+        };
+        let watts = |power: u8| Watts { idle: f64::from(power), cores: 0.0, memory: 0.0 };
+        let performance =
+            |own: &Alternative| Performance::known(f64::from(own.0), own.2.map(watts), own.3);
+        let performances: Vec<Performance> = all.iter().map(performance).collect();
+        assess(&job, &performances, 0, &Assumed::default())
+    }
+
+    proptest! {
+        #[test]
+        fn no_dominated_configuration_is_recommended(
+            all in prop::collection::vec(
+                (1_u8..5, 1_u8..5, prop::option::of(1_u8..5), any::<bool>(), any::<bool>()),
+                1..12,
+            ),
+            with_energy in any::<bool>(),
+            future in any::<bool>(),
+        ) {
+            for goal in [Goal::Value, Goal::Speed, Goal::Energy, Goal::Cost] {
+                let found = assessed(&all, with_energy, goal, future);
+                let eligible = |at: usize| all[at].3 && (future || all[at].4);
+                let Some(chosen) = found.recommended else {
+                    prop_assert!(!(0..all.len()).any(eligible));
+                    continue;
+                };
+                prop_assert!(eligible(chosen));
+                prop_assert_eq!(&found.rows[chosen].dominated_by, &None);
+                let energy = |row: &Assessed| row.energy_j.unwrap_or(f64::INFINITY);
+                let own = &found.rows[chosen];
+                for row in (0..all.len()).filter(|at| eligible(*at)).map(|at| &found.rows[at]) {
+                    let no_worse = row.speed.mean >= own.speed.mean
+                        && row.cost <= own.cost
+                        && energy(row) <= energy(own);
+                    let better = row.speed.mean > own.speed.mean
+                        || row.cost < own.cost
+                        || energy(row) < energy(own);
+                    prop_assert!(!(no_worse && better));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_goal_decides() {
+        let all = [
+            (4, 4, Some(4), true, true),
+            (3, 2, Some(4), true, true),
+            (1, 1, Some(1), true, true),
+            (4, 1, Some(1), true, false),
+            (4, 1, Some(1), false, true),
+        ];
+        let chosen = |goal, future| assessed(&all, false, goal, future).recommended;
+        assert_eq!(chosen(Goal::Speed, false), Some(0));
+        assert_eq!(chosen(Goal::Value, false), Some(1));
+        assert_eq!(chosen(Goal::Cost, false), Some(2));
+        assert_eq!(chosen(Goal::Value, true), Some(3));
+    }
+}

@@ -15,7 +15,9 @@ pub(super) struct Candidate {
 impl Candidate {
     /// Loads the platforms and the drive that `configuration` names.
     pub(super) fn load(configuration: &Configuration) -> Result<Self, Failure> {
-        let within = |why: Failure| why.within(&configuration.name);
+        let file = configuration.parts_place.split(':').next().unwrap_or_default();
+        let place = format!("{file}: configuration {}", configuration.name);
+        let within = |why: Failure| why.within(&place);
         let platform = interleaf_catalog::platform(&configuration.platform).map_err(within)?;
         let other = match &configuration.expanders {
             Some(own) => Some(interleaf_catalog::platform(&own.platform).map_err(within)?),
@@ -23,7 +25,7 @@ impl Candidate {
         };
         let machine = configuration.machine(&platform, other.as_ref()).map_err(|why| {
             let hint = "`interleaf show --platform NAME` lists the tiers of a platform";
-            Failure::new(format!("{}: {why}", configuration.name), hint)
+            Failure::new(why.to_string(), hint).within(&place)
         })?;
         let drive = match &configuration.drive {
             Some(own) => Some(interleaf_catalog::drive(&own.drive).map_err(within)?),

@@ -317,3 +317,22 @@ fn slower_expanders(machine: &Platform, factor: f64) -> Result<Platform, CurveEr
         false => changed(machine, &which, |curves| curves.slowed(factor)),
     }
 }
+
+#[cfg(test)]
+impl Performance {
+    /// A performance of known speed and power.
+    pub(super) fn known(speed: f64, watts: Option<Watts>, fits: bool) -> Self {
+        Self {
+            weights: Weights::first_tier(1),
+            speeds: vec![speed],
+            result: speed,
+            tier_gbps: vec![speed],
+            latency_ns: 100.0,
+            watts,
+            fits,
+            bound_by: "cores".into(),
+            notes: vec![],
+            inputs: vec![],
+        }
+    }
+}

@@ -109,16 +109,16 @@ fn cheap<'a>(
         all.push(("price of energy".into(), Box::new(vary)));
     }
     if performances.iter().any(|own| own.watts.is_some()) {
-        type Change = fn(&mut Assumed, f64);
-        let powers: [(&str, Change); 3] = [
+        type Set = fn(&mut Assumed, f64);
+        let powers: [(&str, Set); 3] = [
             ("power of the idle server", |assumed, factor| assumed.idle_power = factor),
             ("power of the cores", |assumed, factor| assumed.core_power = factor),
             ("power of memory and expanders", |assumed, factor| assumed.memory_power = factor),
         ];
-        for (figure, change) in powers {
+        for (figure, set) in powers {
             let vary = move |factor: f64| {
                 let mut assumed = own.clone();
-                change(&mut assumed, factor);
+                set(&mut assumed, factor);
                 assess(job, performances, baseline, &assumed)
             };
             all.push((figure.into(), Box::new(vary)));

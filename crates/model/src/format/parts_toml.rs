@@ -20,7 +20,7 @@ use super::{
     price_text::{self, PriceText},
     toml_text::TomlText,
 };
-use crate::parts::{EnergyPrice, Part, Parts};
+use crate::parts::{EnergyPrice, Parts, PricedPart};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::Spanned;
@@ -86,7 +86,7 @@ pub fn parse(file: &str, text: &str) -> Result<Parts, FileError> {
                 text.zero_or_above("part.power_w", power, POWER_MAX_W, "write watts of a piece")?
             }
         };
-        let part = Part {
+        let part = PricedPart {
             price: amount(&text, "part.price", &own.price, None, &mut currency)?,
             power_w,
             source: text.said("part.source", &own.source)?,

@@ -44,7 +44,8 @@ pub(super) fn recipes(platform: &Platform) -> Result<TableDocument, Failure> {
         ])
     };
     Ok(TableDocument {
-        title: "What stands for the applications here, and what its measured demand predicts".into(),
+        title: "What stands for the applications here, and what its measured demand predicts"
+            .into(),
         header: ["application", "recipe", "kernel", "difference", "prediction"]
             .map(String::from)
             .into(),

@@ -101,6 +101,10 @@ pub(super) fn applications(results: &Results) -> Result<Applications, Failure> {
             ]);
         }
     }
+    // One block of rows for each section.
+    rows.sort_by_key(|row: &ReproduceRow| {
+        [SPEED, ENERGY, LATENCY].iter().position(|it| *it == row.section)
+    });
     let header = |names: &[&str]| names.iter().map(ToString::to_string).collect();
     let tables = vec![
         TableDocument {
@@ -227,9 +231,16 @@ fn reason(key: &str) -> &'static str {
             "the runs on RDIMMs have no counters: they leave open how many lines a thread has \
              outstanding, and with it the part of the time that memory takes"
         }
-        "spec-bwaves" => {
+        "spec-lbm-s" => {
+            "the runs of the demand saturate memory from 60 threads on, as the copies of 519.lbm_r \
+             do"
+        }
+        "spec-bwaves-s" => {
             "the runs have threads that wait for each other beyond 90, which the demand takes for \
              time of the cores"
+        }
+        _ if key.ends_with("-energy") => {
+            "the energy follows the speed, whose error it has; the power of the server is assumed"
         }
         _ if key.ends_with("-latency") => {
             "the runs leave open how far a thread saturates memory; the mean over all behaviours \

@@ -1,0 +1,92 @@
+//! `interleaf plan`: the conclusions of the published studies from demands of the baseline, the
+//! recommendation, and the commands of `docs/plan.md`.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod page;
+
+use serde_json::Value;
+use std::process::Command;
+
+fn plan(arguments: &[&str]) -> Value {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
+    let output = command.arg("plan").args(arguments).arg("--json").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["schema"], "interleaf.plan/1");
+    document
+}
+
+fn row<'a>(document: &'a Value, configuration: &str) -> &'a Value {
+    let mut rows = document["rows"].as_array().unwrap().iter();
+    rows.find(|row| row["configuration"] == configuration).unwrap()
+}
+
+fn speed(document: &Value, configuration: &str) -> f64 {
+    row(document, configuration)["speed"].as_f64().unwrap()
+}
+
+const MODULES: &str = "--configuration=rdimm-6400,mrdimm-8800,rdimm-6400-cz122";
+
+/// The white paper's best speed-ups with eight expanders, and the report's with MRDIMMs: memory
+/// that has more bandwidth wins where bandwidth is the limit, by about as much.
+#[test]
+fn the_winners_of_the_studies_win() {
+    for (demand, with_expanders, with_mrdimms) in [
+        ("openfoam", 1.22, Some(1.35)),
+        ("pot3d", 1.27, Some(1.36)),
+        ("llama3-8b", 1.17, Some(1.31)),
+        ("hpcg", 1.27, None),
+    ] {
+        let document = plan(&["--demand", demand, MODULES]);
+        let rows = [("rdimm-6400-cz122", Some(with_expanders)), ("mrdimm-8800", with_mrdimms)];
+        for (name, published) in rows {
+            let Some(published) = published else { continue };
+            let error = speed(&document, name) / published - 1.0;
+            assert!(error.abs() <= 0.08, "{demand} on {name}: {error}");
+        }
+        assert_eq!(row(&document, "rdimm-6400")["bound_by"], "bandwidth of dram", "{demand}");
+    }
+}
+
+/// At loads that RDIMMs carry easily, no memory is faster: the cheapest is recommended.
+#[test]
+fn more_bandwidth_is_not_bought_where_none_is_needed() {
+    let document = plan(&["--demand", "bfs", MODULES]);
+    assert!((speed(&document, "mrdimm-8800") - 1.0).abs() < 0.02);
+    assert_eq!(document["recommended"], "rdimm-6400");
+}
+
+/// Half of the channels cannot be faster, cost less and hold less.
+#[test]
+fn fewer_modules_are_slower_and_cheaper() {
+    let document =
+        plan(&["--mix", "W2", "--configuration=rdimm-6400,rdimm-6400-8ch", "--goal=cost"]);
+    let found = speed(&document, "rdimm-6400-8ch");
+    assert!((found - 8.0 / 12.0).abs() < 0.01, "{found}");
+    assert_eq!(document["recommended"], "rdimm-6400-8ch");
+}
+
+/// What does not fit is not recommended, and a drive makes it fit at a fraction of the speed.
+#[test]
+fn memory_that_is_too_small_is_not_recommended() {
+    let names = "--configuration=rdimm-6400-128gb,rdimm-6400,rdimm-6400-nvme,rdimm-6400-nvram";
+    let document = plan(&["--demand", "hpcg", "--footprint", "1TiB", "--goal", "cost", names]);
+    assert_eq!(row(&document, "rdimm-6400")["fits"], false);
+    assert_eq!(row(&document, "rdimm-6400")["bound_by"], "capacity");
+    assert_eq!(row(&document, "rdimm-6400-nvram")["fits"], false);
+    let cached = row(&document, "rdimm-6400-nvme");
+    assert_eq!((&cached["fits"], &cached["bound_by"]), (&true.into(), &"drive nvme-gen5".into()));
+    assert!(cached["speed"].as_f64().unwrap() < 0.2, "{cached}");
+    // With --goal cost the server with the drive would do; the need for memory decides.
+    let by_speed = plan(&["--demand", "hpcg", "--footprint", "1TiB", "--goal", "speed", names]);
+    assert_eq!(by_speed["recommended"], "rdimm-6400-128gb");
+    let needs = by_speed["sensitivity"].as_array().unwrap();
+    let needs = needs.iter().find(|row| row["figure"] == "memory that the demand needs").unwrap();
+    assert_eq!(needs["recommended"][1], "rdimm-6400-128gb");
+}
+
+#[test]
+fn the_commands_of_the_page_run() {
+    page::run_commands("plan.md", None, 4);
+}
