@@ -4,7 +4,7 @@ use std::{fs, path::Path, process::Command};
 
 /// Runs the commands of the page `name` in one folder and in their order, except blocks that have
 /// `skipped` in them. Fails with fewer than `least` blocks.
-pub fn run_commands(name: &str, skipped: Option<&str>, least: usize) {
+pub(crate) fn run_commands(name: &str, skipped: Option<&str>, least: usize) {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
     let page = fs::read_to_string(page).unwrap();
     let blocks: Vec<&str> =
