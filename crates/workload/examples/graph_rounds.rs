@@ -3,16 +3,21 @@
 //! vertices and of neighbours, the places of the lists (all u64), and the neighbours (u32), in the
 //! byte order of the machine.
 
-#![allow(clippy::print_stdout, reason = "an example for the terminal")]
-
 use interleaf_workload::{
     Kernel,
     graph::{Graph, Shape, Task},
     memory::Memory,
 };
-use std::{env, error::Error, fs::File, io::Write, time::Instant};
+use std::{
+    env,
+    error::Error,
+    fs::File,
+    io::{self, Write},
+    time::Instant,
+};
 
 fn main() -> Result<(), Box<dyn Error>> {
+    let mut output = io::stdout();
     let words: Vec<String> = env::args().skip(1).collect();
     let [task, shape, footprint, threads, rounds, file @ ..] = &words[..] else {
         return Err("graph_rounds TASK SHAPE FOOTPRINT_MIB THREADS ROUNDS [FILE]".into());
@@ -22,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let footprint = footprint.parse::<u64>()? << 20;
     let mut graph = Graph::new(&Memory::Heap, footprint, threads.parse()?, task, shape, 1)?;
     let (offsets, neighbours) = graph.lists();
-    println!("{} vertices, {} neighbours", offsets.len() - 1, neighbours.len());
+    writeln!(output, "{} vertices, {} neighbours", offsets.len() - 1, neighbours.len())?;
     if let [file, ..] = file {
         let mut file = File::create(file)?;
         file.write_all(&(offsets.len() as u64 - 1).to_ne_bytes())?;
@@ -37,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let begun = Instant::now();
         let work = graph.round();
         let seconds = begun.elapsed().as_secs_f64();
-        println!("{seconds:.5} s, {:.1} M edges/s", work.edges as f64 / 1e6 / seconds);
+        writeln!(output, "{seconds:.5} s, {:.1} M edges/s", work.edges as f64 / 1e6 / seconds)?;
     }
     graph.verify()?;
     Ok(())

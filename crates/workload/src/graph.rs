@@ -2,7 +2,7 @@
 //! generated graphs: search, shortest paths, ranks, components, centrality, triangles.
 //!
 //! Rates count traversed edges. A search traverses each edge of the component of its source, in any
-//! direction, as Graph500 counts; sources are vertices of the largest component, one for each round.
+//! direction, as Graph500 counts; each round has another source in the largest component.
 //! Results are checked by the rules of the suite, against algorithms in one thread that share no
 //! code with the measured ones but the graph.
 

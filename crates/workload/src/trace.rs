@@ -78,8 +78,8 @@ pub struct Size {
 }
 
 /// The size of the workload that a footprint gives, near enough for a trace: sides are those of the
-/// workload, smooth lengths of transforms and scales of graphs are not searched. Workloads without a
-/// trace have no operations.
+/// workload, smooth lengths of transforms and scales of graphs are not searched. Workloads without
+/// a trace have no operations.
 pub fn size(kind: Kind, setting: &Setting) -> Size {
     let bytes = setting.footprint;
     let cube = |bytes_of_point: u64| libm::cbrt((bytes / bytes_of_point) as f64) as u64 / 2 * 2;

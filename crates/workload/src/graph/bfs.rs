@@ -7,7 +7,7 @@
 use super::{
     Algorithm, Reach,
     csr::View,
-    queue::{Buffer, each_of},
+    queue::{Batch, each_of},
     wrong,
 };
 use crate::{
@@ -109,7 +109,7 @@ fn top_down(
     tail: &AtomicUsize,
 ) -> usize {
     let part = |part: &[AtomicU32]| {
-        let mut buffer = Buffer::new(queue, tail);
+        let mut batch = Batch::new(queue, tail);
         let mut edges = 0;
         for vertex in part.iter().map(|vertex| vertex.load(Relaxed)) {
             for neighbour in graph.around(vertex) {
@@ -118,12 +118,12 @@ fn top_down(
                 let is_first = old & UNREACHED != 0
                     && parent.compare_exchange(old, vertex, Relaxed, Relaxed).is_ok();
                 if is_first {
-                    buffer.push(*neighbour);
+                    batch.push(*neighbour);
                     edges += (old & !UNREACHED) as usize;
                 }
             }
         }
-        buffer.flush();
+        batch.flush();
         edges
     };
     frontier.par_chunks(64).map(part).sum()
@@ -165,15 +165,15 @@ fn bottom_up(
 /// Appends the vertices of a bitmap to a queue.
 fn listed(bitmap: &[AtomicU64], queue: &[AtomicU32], tail: &AtomicUsize) {
     bitmap.par_chunks(PART / 64).enumerate().for_each(|(part, words)| {
-        let mut buffer = Buffer::new(queue, tail);
+        let mut batch = Batch::new(queue, tail);
         for (at, word) in words.iter().enumerate() {
             let mut bits = word.load(Relaxed);
             while bits != 0 {
-                buffer.push((part * PART + at * 64) as u32 + bits.trailing_zeros());
+                batch.push((part * PART + at * 64) as u32 + bits.trailing_zeros());
                 bits &= bits - 1;
             }
         }
-        buffer.flush();
+        batch.flush();
     });
 }
 

@@ -4,7 +4,7 @@
 //! A breadth-first search counts shortest paths and marks the edges that are on one. Then, level by
 //! level back to the source, each vertex sums the dependencies of its successors.
 
-use super::{Algorithm, Reach, csr::View, queue::Buffer, wrong};
+use super::{Algorithm, Reach, csr::View, queue::Batch, wrong};
 use crate::{
     SetupError, Work, Wrong,
     memory::{Array, Memory},
@@ -62,7 +62,7 @@ impl Centrality {
         self.on_path.of_mut::<u64>().par_iter_mut().for_each(|word| *word = 0);
         self.depths.of_mut::<u32>().par_iter_mut().for_each(|depth| *depth = FAR);
         self.paths.of_mut::<u64>().par_iter_mut().for_each(|count| *count = 0);
-        let search = Search {
+        let search = PathCount {
             graph,
             depths: self.depths.atomic_u32(),
             paths: self.paths.atomic_u64(),
@@ -91,7 +91,7 @@ impl Centrality {
 }
 
 /// The data of one search.
-struct Search<'a> {
+struct PathCount<'a> {
     graph: View<'a>,
     depths: &'a [AtomicU32],
     paths: &'a [AtomicU64],
@@ -99,7 +99,7 @@ struct Search<'a> {
     on_path: &'a [AtomicU64],
 }
 
-impl Search<'_> {
+impl PathCount<'_> {
     /// Searches all levels; returns the place of each in the queue, and the end of the last.
     fn forward(&self, source: u32) -> Vec<usize> {
         self.depths[source as usize].store(0, Relaxed);
@@ -112,9 +112,9 @@ impl Search<'_> {
             let tail = AtomicUsize::new(end);
             let depth = levels.len() as u32 - 2;
             self.queue[start..end].par_chunks(PART).for_each(|part| {
-                let mut buffer = Buffer::new(self.queue, &tail);
-                part.iter().for_each(|it| self.expand(it.load(Relaxed), depth, &mut buffer));
-                buffer.flush();
+                let mut batch = Batch::new(self.queue, &tail);
+                part.iter().for_each(|it| self.expand(it.load(Relaxed), depth, &mut batch));
+                batch.flush();
             });
             levels.push(tail.load(Relaxed));
         }
@@ -123,7 +123,7 @@ impl Search<'_> {
     }
 
     /// Visits the neighbours of a vertex.
-    fn expand(&self, vertex: u32, depth: u32, buffer: &mut Buffer<'_>) {
+    fn expand(&self, vertex: u32, depth: u32, batch: &mut Batch<'_>) {
         let paths = f64::from_bits(self.paths[vertex as usize].load(Relaxed));
         for at in self.graph.range(vertex) {
             let neighbour = self.graph.neighbours[at];
@@ -132,7 +132,7 @@ impl Search<'_> {
             if found == FAR {
                 match place.compare_exchange(FAR, depth + 1, Relaxed, Relaxed) {
                     Ok(_) => {
-                        buffer.push(neighbour);
+                        batch.push(neighbour);
                         found = depth + 1;
                     }
                     Err(other) => found = other,

@@ -1,4 +1,4 @@
-//! Graphs in compressed sparse rows: the sorted neighbours of each vertex, one list after the other.
+//! Graphs in compressed sparse rows: the sorted neighbours of each vertex, list after list.
 //!
 //! Graphs are undirected: each edge is in the lists of both of its vertices. Lists have no loops
 //! and no edge twice.

@@ -1,24 +1,24 @@
-//! A queue of vertices that several threads fill: each has a buffer, and reserves places for a full
+//! A queue of vertices that several threads fill: each has a batch, and reserves places for a full
 //! one at once.
 
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
-/// Vertices of a buffer.
+/// Vertices of a batch.
 const LENGTH: usize = 256;
 
 /// Vertices of a part of a queue.
 const PART: usize = 1024;
 
-/// The buffer of a thread.
-pub(super) struct Buffer<'a> {
+/// The batch of a thread.
+pub(super) struct Batch<'a> {
     vertices: [u32; LENGTH],
     length: usize,
     queue: &'a [AtomicU32],
     tail: &'a AtomicUsize,
 }
 
-impl<'a> Buffer<'a> {
+impl<'a> Batch<'a> {
     pub(super) fn new(queue: &'a [AtomicU32], tail: &'a AtomicUsize) -> Self {
         Self { vertices: [0; LENGTH], length: 0, queue, tail }
     }

@@ -71,8 +71,11 @@ impl Sssp {
     fn search(&mut self, graph: View<'_>, source: u32) {
         self.source = source;
         self.distances.of_mut::<u32>().par_iter_mut().for_each(|it| *it = FAR);
-        let search =
-            Search { graph, weights: self.weights.of(), distances: self.distances.atomic_u32() };
+        let search = Relaxation {
+            graph,
+            weights: self.weights.of(),
+            distances: self.distances.atomic_u32(),
+        };
         search.distances[source as usize].store(0, Relaxed);
         let threads = rayon::current_num_threads();
         let own: Vec<Mutex<Buckets>> = (0..threads).map(|_| Mutex::default()).collect();
@@ -101,13 +104,13 @@ fn locked(buckets: &Mutex<Buckets>) -> MutexGuard<'_, Buckets> {
 }
 
 /// The data of one search.
-struct Search<'a> {
+struct Relaxation<'a> {
     graph: View<'a>,
     weights: &'a [u8],
     distances: &'a [AtomicU32],
 }
 
-impl Search<'_> {
+impl Relaxation<'_> {
     /// Relaxes vertices of a bucket, and then the few that came into it.
     fn settle(&self, vertices: &[u32], bucket: usize, own: &mut Buckets) {
         for vertex in vertices {

@@ -1,4 +1,4 @@
-//! Block-tridiagonal systems with blocks of 5 x 5, as implicit solvers of gas dynamics have for
+//! Square-tridiagonal systems with blocks of 5 x 5, as implicit solvers of gas dynamics have for
 //! density, momentum and energy along each line of cells (bwaves, the NAS benchmark BT), solved by
 //! elimination without pivots between blocks (Thomas).
 //!
@@ -31,15 +31,15 @@ const LINE_BYTES: u64 = (CELLS * (BLOCKS + 2 * SIZE) * 8) as u64;
 /// (250), a decomposition (2/3 x 125), six solutions (6 x 50).
 const FLOPS: u64 = 100 + 250 + 83 + 300;
 
-/// Added to the right sides, with a sign that changes from round to round: without it, results would
-/// go to zero.
+/// Added to the right sides, with a sign that changes from round to round: without it, results
+/// would go to zero.
 const SOURCE: f64 = 0.2;
 
 /// Largest error of an element of the product; elements are below 10.
 const TOLERANCE: f64 = 1e-12;
 
 type Vector = [f64; SIZE];
-type Block = [Vector; SIZE];
+type Square = [Vector; SIZE];
 
 /// The blocks of all lines, and two results.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ impl BlockTridiagonal {
 }
 
 /// The block of a cell before (0), on (1) or after (2) the diagonal.
-fn block(blocks: &[f64], cell: usize, which: usize) -> Block {
+fn block(blocks: &[f64], cell: usize, which: usize) -> Square {
     let values = &blocks[cell * BLOCKS + which * BLOCK..][..BLOCK];
     std::array::from_fn(|row| std::array::from_fn(|column| values[row * SIZE + column]))
 }
@@ -98,7 +98,7 @@ fn vector(values: &[f64], cell: usize) -> Vector {
     std::array::from_fn(|row| values[cell * SIZE + row])
 }
 
-fn product(block: &Block, vector: &Vector) -> Vector {
+fn product(block: &Square, vector: &Vector) -> Vector {
     std::array::from_fn(|row| block[row].iter().zip(vector).map(|(a, b)| a * b).sum())
 }
 
@@ -113,7 +113,7 @@ fn minus(a: Vector, b: Vector) -> Vector {
 
 /// Solves `block x = right` for a vector and for the columns of another block, in place. The
 /// diagonal dominates: there is no pivoting.
-fn solve(mut block: Block, right: &mut Vector, other: &mut Block) {
+fn solve(mut block: Square, right: &mut Vector, other: &mut Square) {
     for pivot in 0..SIZE {
         let inverse = 1.0 / block[pivot][pivot];
         block[pivot].iter_mut().skip(pivot).for_each(|value| *value *= inverse);
@@ -138,7 +138,7 @@ fn line(
     blocks: &[f64],
     (right, source): (&[f64], f64),
     result: &mut [f64],
-    upper: &mut [Block; CELLS],
+    upper: &mut [Square; CELLS],
 ) {
     let mut before = [0.0; SIZE];
     for cell in 0..CELLS {

@@ -58,7 +58,7 @@ struct Grid {
 /// The system and the threads that solve it.
 #[derive(Debug)]
 pub struct Multigrid {
-    system: System,
+    system: Hierarchy,
     rounds: u32,
     pool: ThreadPool,
 }
@@ -66,7 +66,7 @@ pub struct Multigrid {
 /// All grids, the finest first, and the vectors of the iterations. The right side of the finest
 /// grid is the residual.
 #[derive(Debug)]
-struct System {
+struct Hierarchy {
     grids: Vec<Grid>,
     solution: Array,
     direction: Array,
@@ -218,12 +218,12 @@ impl Multigrid {
         let side = sides.take_while(|side| bytes(*side) <= footprint).last();
         let side = side.unwrap_or(LEAST * unit);
         let pool = team::pool(threads)?;
-        let system = pool.install(|| System::new(memory, side))?;
+        let system = pool.install(|| Hierarchy::new(memory, side))?;
         Ok(Self { system, rounds: 0, pool })
     }
 }
 
-impl System {
+impl Hierarchy {
     fn new(memory: &Memory, side: usize) -> Result<Self, SetupError> {
         let grids = (0..GRIDS).map(|grid| Grid::new(memory, side >> grid));
         let grids = grids.collect::<Result<Vec<Grid>, SetupError>>()?;
@@ -354,7 +354,7 @@ mod tests {
 
     #[test]
     fn iterations_find_the_solution() {
-        let mut system = System::new(&Memory::Heap, 16).expect("memory");
+        let mut system = Hierarchy::new(&Memory::Heap, 16).expect("memory");
         system.start(1);
         system.iterate(30);
         for (at, found) in system.solution.of::<f64>().iter().enumerate() {

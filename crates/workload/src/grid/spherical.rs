@@ -38,15 +38,15 @@ const TOLERANCE: f64 = 1e-11;
 /// The system and the threads that solve it.
 #[derive(Debug)]
 pub struct Spherical {
-    system: System,
+    system: Shell,
     rounds: u32,
     pool: ThreadPool,
 }
 
 /// The matrix and the vectors of the iterations.
 #[derive(Debug)]
-struct System {
-    matrix: Matrix,
+struct Shell {
+    matrix: Coefficients,
     solution: Array,
     residual: Array,
     direction: Array,
@@ -56,7 +56,7 @@ struct System {
 /// Coefficients of the finite volumes. Radii are neighbours in memory, then polar angles, then
 /// longitudes, of which the last is the neighbour of the first.
 #[derive(Debug)]
-struct Matrix {
+struct Coefficients {
     /// Cells along a radius, over the polar angles, over the longitudes.
     sides: [usize; 3],
     diagonal: Array,
@@ -64,7 +64,7 @@ struct Matrix {
     next: [Array; 3],
 }
 
-impl Matrix {
+impl Coefficients {
     fn new(memory: &Memory, sides: [usize; 3]) -> Result<Self, SetupError> {
         let cells: usize = sides.iter().product();
         let array = || memory.array(8 * cells);
@@ -145,28 +145,25 @@ impl Operator<'_> {
     /// The product in a row of cells along a radius.
     fn row(&self, x: &[f64], at: usize, y: &mut [f64]) {
         let [row, polar, longitudes] = self.sides;
-        let of = |values: &'_ [f64], at: usize| -> std::ops::Range<usize> {
-            debug_assert!((at + 1) * row <= values.len(), "the row is in the shell");
-            at * row..(at + 1) * row
-        };
-        let own = of(x, at);
+        let of = |at: usize| at * row..(at + 1) * row;
+        let own = of(at);
         let [outward, south, east] = self.next;
         let plane = at / polar;
         let west_at = (plane + longitudes - 1) % longitudes * polar + at % polar;
         let east_at = (plane + 1) % longitudes * polar + at % polar;
-        let (west_x, east_x) = (&x[of(x, west_at)], &x[of(x, east_at)]);
-        let (west, east) = (&east[of(x, west_at)], &east[own.clone()]);
+        let (west_x, east_x) = (&x[of(west_at)], &x[of(east_at)]);
+        let (west, east) = (&east[of(west_at)], &east[own.clone()]);
         let (here, diagonal) = (&x[own.clone()], &self.diagonal[own.clone()]);
         for cell in 0..row {
             y[cell] =
                 diagonal[cell] * here[cell] - west[cell] * west_x[cell] - east[cell] * east_x[cell];
         }
         if !at.is_multiple_of(polar) {
-            let (north, north_x) = (&south[of(x, at - 1)], &x[of(x, at - 1)]);
+            let (north, north_x) = (&south[of(at - 1)], &x[of(at - 1)]);
             y.iter_mut().zip(north).zip(north_x).for_each(|((y, c), x)| *y -= c * x);
         }
         if at % polar + 1 < polar {
-            let (south, south_x) = (&south[own.clone()], &x[of(x, at + 1)]);
+            let (south, south_x) = (&south[own.clone()], &x[of(at + 1)]);
             y.iter_mut().zip(south).zip(south_x).for_each(|((y, c), x)| *y -= c * x);
         }
         let outward = &outward[own];
@@ -194,14 +191,14 @@ impl Spherical {
         let side = super::side(footprint, 2 * BYTES, 8);
         let sides = [side, side, 2 * side];
         let pool = team::pool(threads)?;
-        let system = pool.install(|| System::new(memory, sides))?;
+        let system = pool.install(|| Shell::new(memory, sides))?;
         Ok(Self { system, rounds: 0, pool })
     }
 }
 
-impl System {
+impl Shell {
     fn new(memory: &Memory, sides: [usize; 3]) -> Result<Self, SetupError> {
-        let matrix = Matrix::new(memory, sides)?;
+        let matrix = Coefficients::new(memory, sides)?;
         let array = || memory.array(8 * sides.iter().product::<usize>());
         let (solution, residual, direction, product) = (array()?, array()?, array()?, array()?);
         Ok(Self { matrix, solution, residual, direction, product })
@@ -247,7 +244,7 @@ impl System {
     }
 }
 
-impl System {
+impl Shell {
     /// Compares the residual with that of the solution found, and the error with that at the start.
     fn verify(&self, round: u32) -> Result<(), Wrong> {
         let operator = self.matrix.view();
@@ -323,7 +320,7 @@ mod tests {
 
     #[test]
     fn iterations_find_the_solution() {
-        let mut system = System::new(&Memory::Heap, [8, 8, 16]).expect("memory");
+        let mut system = Shell::new(&Memory::Heap, [8, 8, 16]).expect("memory");
         system.start(2);
         system.iterate(400);
         for (cell, found) in system.solution.of::<f64>().iter().enumerate() {
@@ -337,7 +334,7 @@ mod tests {
         // 1/r is harmonic: the product with the matrix is of the order of the squared step within
         // the shell, compared with the terms that cancel.
         let error = |side: usize| {
-            let matrix = Matrix::new(&Memory::Heap, [side, 8, 16]).expect("memory");
+            let matrix = Coefficients::new(&Memory::Heap, [side, 8, 16]).expect("memory");
             let centre =
                 |cell: usize| libm::pow(RADIUS, ((cell % side) as f64 + 0.5) / side as f64);
             let field: Vec<f64> = (0..side * 128).map(|cell| 1.0 / centre(cell)).collect();
