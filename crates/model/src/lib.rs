@@ -8,8 +8,8 @@
 //! weights.
 //!
 //! This crate reads no file and no clock, and its randomness has a seed: the same input gives the
-//! same output, bit for bit. [`mod@format`] turns the text of a file into these types; the caller reads
-//! the file.
+//! same output, bit for bit. [`mod@format`] turns the text of a file into these types; the caller
+//! reads the file.
 //!
 //! ```
 //! use interleaf_model::{curve::{Curve, CurvePoint}, provenance::Figure};

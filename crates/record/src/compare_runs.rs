@@ -11,7 +11,7 @@ use super::{
     rounded,
 };
 use interleaf_model::{
-    paired::{self, Design, Judgement, Verdict},
+    paired::{self, Answer, Design, Judgement},
     statistics,
 };
 use serde::{Deserialize, Serialize};
@@ -152,13 +152,13 @@ pub enum RunsVerdict {
 
 display_word!(RunsVerdict);
 
-impl From<Verdict> for RunsVerdict {
-    fn from(verdict: Verdict) -> Self {
-        match verdict {
-            Verdict::Faster => Self::Faster,
-            Verdict::Slower => Self::Slower,
-            Verdict::Same => Self::Same,
-            Verdict::Uncertain => Self::Uncertain,
+impl From<Answer> for RunsVerdict {
+    fn from(answer: Answer) -> Self {
+        match answer {
+            Answer::Faster => Self::Faster,
+            Answer::Slower => Self::Slower,
+            Answer::Same => Self::Same,
+            Answer::Uncertain => Self::Uncertain,
         }
     }
 }
@@ -192,7 +192,7 @@ impl SpeedupDocument {
             speedup: finite(judged.speedup.mean),
             speedup_low: finite(judged.speedup.low),
             speedup_high: finite(judged.speedup.high),
-            verdict: judged.verdict.into(),
+            verdict: judged.answer.into(),
         }
     }
 }

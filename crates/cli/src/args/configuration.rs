@@ -109,9 +109,9 @@ impl Parts {
             }
             "platform" => {
                 return Err(format!(
-                    "a run on {value} cannot be measured here: write the demand of the command with \
-                     `measure app --demand mine.toml`, then `predict --platform {value} --demand \
-                     mine.toml`"
+                    "a run on {value} cannot be measured here: write the demand of the command \
+                     with `measure app --demand mine.toml`, then `predict --platform {value} \
+                     --demand mine.toml`"
                 ));
             }
             other => match other.strip_prefix(VARIABLE).filter(|name| !name.is_empty()) {

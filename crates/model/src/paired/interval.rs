@@ -11,8 +11,12 @@
 use rand_distr::{Distribution as _, Uniform};
 use rand_pcg::Pcg64Mcg;
 
-/// The number of resamples: 62 of them are outside of an interval of 0.9875.
+/// The number of resamples: 25 of them are outside of an interval of 0.995.
 const RESAMPLES: usize = 4_999;
+
+/// A resample with a smaller standard error, relative to that of the values, has equal values: the
+/// rest is rounding.
+const DEGENERATE: f64 = 1e-6;
 
 /// A ratio and its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,14 +36,14 @@ struct Moments {
     error: f64,
 }
 
-/// Sums of the values of a stratum, relative to its mean to keep their digits.
+/// StratumSums of the values of a stratum, relative to its mean to keep their digits.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sums {
+struct StratumSums {
     values: f64,
     squares: f64,
 }
 
-impl Sums {
+impl StratumSums {
     fn add(&mut self, value: f64) {
         self.values += value;
         self.squares += value * value;
@@ -79,7 +83,7 @@ pub(super) fn studentised(strata: &[Vec<f64>], confidence: f64, random: &mut Pcg
             None => at,
         });
         // A resample of equal values has no standard error.
-        if resample.error > smallest {
+        if resample.error > DEGENERATE * error {
             deviations.push((resample.mean / resample.error).abs());
         }
     }
@@ -95,7 +99,7 @@ pub(super) fn studentised(strata: &[Vec<f64>], confidence: f64, random: &mut Pcg
 fn moments(strata: &[Vec<f64>], mut choose: impl FnMut(usize, usize) -> usize) -> Moments {
     let (mut mean, mut square) = (0.0, 0.0);
     for (stratum, values) in strata.iter().enumerate() {
-        let mut sums = Sums::default();
+        let mut sums = StratumSums::default();
         for at in 0..values.len() {
             sums.add(values[choose(stratum, at)]);
         }

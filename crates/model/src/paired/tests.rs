@@ -46,7 +46,7 @@ fn compare(design: &Design, machine: &mut Machine, seconds: [f64; 2]) -> (Judgem
         if design.looks.contains(&(round + 1)) {
             let judged = design.judge(&[log_speedups(&times[0], &times[1])]).unwrap();
             last = Some((judged, round + 1));
-            if judged.verdict != Verdict::Uncertain {
+            if judged.answer != Answer::Uncertain {
                 break;
             }
         }
@@ -58,9 +58,9 @@ fn design(seed: u64) -> Design {
     Design::sequential(ROUNDS_MAX, CONFIDENCE, MIN_DIFFERENCE, seed)
 }
 
-/// The number of comparisons of 100 with a verdict.
-fn count(verdict: Verdict, mut one: impl FnMut(u64) -> (Judgement, usize)) -> usize {
-    (1..=100).filter(|seed| one(*seed).0.verdict == verdict).count()
+/// The number of comparisons of 100 with an answer.
+fn count(answer: Answer, mut one: impl FnMut(u64) -> (Judgement, usize)) -> usize {
+    (1..=100).filter(|seed| one(*seed).0.answer == answer).count()
 }
 
 #[test]
@@ -75,14 +75,20 @@ fn looks_are_few_and_the_last_is_the_most_rounds() {
     ] {
         assert_eq!(looks(most), expected);
     }
-    assert!((design(1).confidence_of_look() - 0.9875).abs() < 1e-12);
-    assert_eq!(Design::fixed(7, CONFIDENCE, 0.02, 1).confidence_of_look(), CONFIDENCE);
+    let design = design(1);
+    for (rounds, confidence) in [(3, 0.995), (6, 0.995), (7, 0.98), (20, 0.9875), (40, 0.9875)] {
+        assert!((design.confidence_after(rounds) - confidence).abs() < 1e-12, "{rounds}");
+    }
+    let errors: f64 = design.looks.iter().map(|look| 1.0 - design.confidence_after(*look)).sum();
+    assert!((errors - 0.05).abs() < 1e-12, "{errors}");
+    let fixed = Design::fixed(7, CONFIDENCE, 0.02, 1);
+    assert!((fixed.confidence_after(7) - CONFIDENCE).abs() < 1e-12);
 }
 
 #[test]
 fn a_program_does_not_differ_from_itself() {
     for noise in [0.002, 0.01] {
-        let same = count(Verdict::Same, |seed| {
+        let same = count(Answer::Same, |seed| {
             compare(&design(seed), &mut Machine::new(seed, noise), [1.0, 1.0])
         });
         assert!(same >= 95, "{same} of 100 with a noise of {noise}");
@@ -95,7 +101,7 @@ fn no_difference_is_invented_whatever_the_noise() {
         let invented = (1..=100).filter(|seed| {
             let mut machine = Machine { disturbed, ..Machine::new(*seed, noise) };
             let (judged, _) = compare(&design(*seed), &mut machine, [1.0, 1.0]);
-            matches!(judged.verdict, Verdict::Faster | Verdict::Slower)
+            matches!(judged.answer, Answer::Faster | Answer::Slower)
         });
         let invented = invented.count();
         assert!(invented <= 5, "{invented} of 100 with {noise} and {disturbed}");
@@ -107,7 +113,7 @@ fn a_slowdown_of_three_percent_is_found_in_ten_rounds() {
     let mut in_ten = 0;
     for seed in 1..=100 {
         let (judged, rounds) = compare(&design(seed), &mut Machine::new(seed, 0.01), [1.0, 1.03]);
-        in_ten += usize::from(judged.verdict == Verdict::Slower && rounds <= 10);
+        in_ten += usize::from(judged.answer == Answer::Slower && rounds <= 10);
     }
     assert!(in_ten >= 95, "{in_ten} of 100");
 }
@@ -126,7 +132,7 @@ fn the_interval_covers_the_true_ratio() {
     }
 }
 
-/// The verdict on equal programs whose runs of A all come before those of B.
+/// The answer on equal programs whose runs of A all come before those of B.
 fn one_after_the_other(machine: &mut Machine, rounds: usize, seed: u64) -> (Judgement, usize) {
     let first: Vec<f64> = (0..rounds).map(|_| machine.run(1.0)).collect();
     let second: Vec<f64> = (0..rounds).map(|_| machine.run(1.0)).collect();
@@ -146,11 +152,11 @@ fn a_drift_deceives_runs_one_after_the_other_and_not_rounds() {
     for drift in drifts {
         let machine = |seed| Machine { drift, ..Machine::new(seed, 0.01) };
         let deceived =
-            count(Verdict::Slower, |seed| one_after_the_other(&mut machine(seed), ROUNDS, seed));
+            count(Answer::Slower, |seed| one_after_the_other(&mut machine(seed), ROUNDS, seed));
         assert!(deceived >= 95, "AABB: {deceived} of 100");
         let fixed = |seed| Design::fixed(ROUNDS, CONFIDENCE, MIN_DIFFERENCE, seed);
         let same =
-            count(Verdict::Same, |seed| compare(&fixed(seed), &mut machine(seed), [1.0, 1.0]));
+            count(Answer::Same, |seed| compare(&fixed(seed), &mut machine(seed), [1.0, 1.0]));
         assert!(same >= 95, "ABBA: {same} of 100");
     }
 }
@@ -179,19 +185,19 @@ fn a_mean_over_workloads_has_the_error_of_each() {
     let alone = design.judge(&[noisy]).unwrap().speedup;
     assert!((half_width(judged.speedup) / half_width(alone) - 0.5).abs() < 1e-6);
     let point = design.judge(&[exact]).unwrap();
-    assert_eq!((point.verdict, point.speedup.low), (Verdict::Faster, point.speedup.high));
+    assert_eq!((point.answer, point.speedup.low), (Answer::Faster, point.speedup.high));
     assert_eq!(design.judge(&[vec![0.0; 2]]), None);
     assert_eq!(design.judge(&[]), None);
 }
 
 #[test]
 fn differences_that_do_not_matter_are_none() {
-    let verdict = |low, high| design(1).verdict(Interval { mean: 1.0, low, high });
-    assert_eq!(verdict(0.992, 1.006), Verdict::Same);
-    assert_eq!(verdict(1.004, 1.013), Verdict::Same);
-    assert_eq!(verdict(1.011, 1.052), Verdict::Faster);
-    assert_eq!(verdict(0.95, 0.99), Verdict::Slower);
-    assert_eq!(verdict(0.985, 1.030), Verdict::Uncertain);
+    let answer = |low, high| design(1).answer(Interval { mean: 1.0, low, high });
+    assert_eq!(answer(0.992, 1.006), Answer::Same);
+    assert_eq!(answer(1.004, 1.013), Answer::Same);
+    assert_eq!(answer(1.011, 1.052), Answer::Faster);
+    assert_eq!(answer(0.95, 0.99), Answer::Slower);
+    assert_eq!(answer(0.985, 1.030), Answer::Uncertain);
 }
 
 #[test]
