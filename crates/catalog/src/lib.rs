@@ -468,7 +468,9 @@ fn read(path: &Path, what: &str, names: &[String]) -> Result<String, Failure> {
         } else {
             format!("{}: {why}", path.display())
         };
-        let similar = suggestion(&path.to_string_lossy(), names);
+        // A name in a file of a folder is looked for in that folder first.
+        let name = path.file_name().unwrap_or(path.as_os_str());
+        let similar = suggestion(&name.to_string_lossy(), names);
         let names = names.join(", ");
         let hint = format!("{similar}the {what}s are {names}; or name a {what} file");
         Failure::new(problem, hint)

@@ -169,7 +169,9 @@ fn texts_fit_the_terminal() {
         command.args(["predict", "--platform", "xeon6-cz122", "--workload", "hpcg"]);
         command.env_remove("NO_COLOR").env("TERM", "xterm").env("LC_ALL", "C.UTF-8");
         command.envs(variables.iter().copied());
-        Screen::of_width(columns).all_of(&mut command)
+        let text = Screen::of_width(columns).all_of(&mut command);
+        // The progress bar is cleared before the text.
+        text.rsplit("\u{1b}[2K").next().unwrap().to_string()
     };
     let braille = |text: &str| text.chars().any(|c| ('\u{2801}'..='\u{28ff}').contains(&c));
     let header = |text: &str| text.lines().find(|line| line.contains("weights")).unwrap().len();
@@ -210,5 +212,6 @@ fn help_names_a_verb_in_either_order() {
     assert!(long.contains("Examples:") && !short.contains("Examples:"), "{short}");
     let first = help(&["-h"]);
     let verbs = first.split("--root").next().unwrap();
-    assert!(verbs.lines().all(|line| line.chars().count() < 80), "{verbs}");
+    let mut verbs = verbs.lines().filter(|line| line.starts_with("  "));
+    assert!(verbs.all(|line| line.chars().count() < 80), "{first}");
 }

@@ -16,7 +16,8 @@ pub fn page(document: &Document) -> String {
     let (title, body) = contents(document);
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{title}</title>\n\
          <style>\n{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n{body}\
          <p class=\"source\">Made by interleaf {version}.</p>\n</body>\n</html>\n",
         title = escaped(&title),

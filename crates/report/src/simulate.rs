@@ -304,8 +304,8 @@ pub fn verdict(document: &SimulateDocument) -> String {
     )
 }
 
-/// The best of the compared policies, by the geometric mean of the speed-ups of the workloads; empty
-/// without a comparison.
+/// The best of the compared policies, by the geometric mean of the speed-ups of the workloads;
+/// empty without a comparison.
 fn best_policy(document: &SimulateDocument) -> String {
     let mean = |workloads: &[WorkloadDocument]| {
         let speedups: Option<Vec<f64>> = workloads.iter().map(|it| it.speedup).collect();

@@ -111,8 +111,8 @@ fn conclusion(document: &TuneDocument, best: &TuneBest) -> String {
     let so_far = if stopped_early { "so far, " } else { "" };
     if document.is_better {
         return format!(
-            "{so_far}{name} is best: {:.3} times the first tier alone, \u{b1} {around:.3} (nine times \
-             in ten)",
+            "{so_far}{name} is best: {:.3} times the first tier alone, \u{b1} {around:.3} (nine \
+             times in ten)",
             best.speedup
         );
     }

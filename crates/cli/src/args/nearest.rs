@@ -23,7 +23,8 @@ pub(super) fn nearest(error: &clap::Error, verb: &str) -> Option<String> {
             let known = command.get_subcommands().map(|it| it.get_name().to_string());
             let known: Vec<String> = known.collect();
             let names = known.join(", ");
-            Some(format!("{}write one of {names}", suggestion(&wrong, &known)))
+            (!known.is_empty())
+                .then(|| format!("{}write one of {names}", suggestion(&wrong, &known)))
         }
         ErrorKind::UnknownArgument => {
             let wrong = text(ContextKind::InvalidArg)?;

@@ -150,8 +150,9 @@ mod tests {
         ];
         let document = document(&lacks);
         let text = text(&document);
-        let ends = "do first: bandwidth counters, for weights that follow the load (balance): remedy of \
-                    bandwidth counters\nthen, each gaining less: no other mover of pages\n";
+        let ends = "do first: bandwidth counters, for weights that follow the load (balance): \
+                    remedy of bandwidth counters\n\
+                    then, each gaining less: no other mover of pages\n";
         assert!(text.ends_with(ends), "{text}");
         assert!(text.contains("works: static weights"), "{text}");
         let summary = summary(&document);
