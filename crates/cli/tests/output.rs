@@ -180,12 +180,12 @@ fn texts_fit_the_terminal() {
     let header = |text: &str| text.lines().find(|line| line.contains("weights")).unwrap().len();
     let wide = drawn(160, &[]);
     assert!(wide.starts_with(BOLD) && wide.contains(" is best: ") && braille(&wide), "{wide}");
-    for width in [160_u16, 80, 50] {
+    for width in [160_u16, 80, 60] {
         let text = drawn(width, &[]);
         let fits = |line: &str| columns(line) <= usize::from(width) || !line.starts_with(' ');
         assert!(text.lines().all(fits), "{width}:\n{text}");
     }
-    let narrow = drawn(50, &[]);
+    let narrow = drawn(60, &[]);
     assert!(
         narrow.contains("not shown at this width: ") && !wide.contains("not shown"),
         "{narrow}"
