@@ -157,7 +157,11 @@ fn table(document: &PredictDocument, rows: &[&PredictRow]) -> Table {
     }
     header.extend(["speed-up".into(), String::new()]);
     let uncertain = rows.iter().any(|row| row.speedup_interval[0] < row.speedup_interval[1]);
-    let mut table = Table::with_header(header);
+    let of_tiers =
+        |unit: &'static str| document.tiers.iter().map(move |tier| format!("{tier} {unit}"));
+    let minor: Vec<String> = of_tiers("ns").chain(of_tiers("GB/s")).collect();
+    let minor: Vec<&str> = minor.iter().map(String::as_str).collect();
+    let mut table = Table::with_header(header).with_minor(&minor);
     for row in rows {
         let mut cells = vec![weights_text(&row.weights), number(row.bandwidth_gbps)];
         cells.extend(row.tier_bandwidth_gbps.iter().map(|value| number(*value)));

@@ -65,7 +65,8 @@ impl Table {
         let fixed: Vec<Option<usize>> = kept.iter().map(|at| widths[*at]).collect();
         let text = table.drawn(presets::NOTHING, &fixed);
         let missing = (0..self.header.len()).filter(|at| widths[*at].is_none());
-        let missing: Vec<&str> = missing.map(|at| self.header[at].as_str()).collect();
+        let missing = missing.map(|at| self.header[at].as_str()).filter(|name| !name.is_empty());
+        let missing: Vec<&str> = missing.collect();
         match missing.is_empty() {
             true => text,
             false => format!("{text} (not shown at this width: {})\n", missing.join(", ")),
