@@ -88,5 +88,5 @@ fn memory_that_is_too_small_is_not_recommended() {
 
 #[test]
 fn the_commands_of_the_page_run() {
-    page::run_commands("plan.md", None, 4);
+    page::run_commands("plan.md", None, 3);
 }

@@ -8,8 +8,8 @@ use interleaf_record::plan::Goal;
 use std::path::PathBuf;
 
 /// Compares configurations of a server for one demand, without the hardware: speed with its
-/// interval, bandwidth, latency, power, energy, cost, capacity, the limit, the Pareto fronts of speed
-/// against cost and energy, a recommendation, and the assumed figures that would change it.
+/// interval, bandwidth, latency, power, energy, cost, capacity, the limit, the Pareto fronts of
+/// speed against cost and energy, a recommendation, and the assumed figures that would change it.
 ///
 /// `predict` answers for one platform, `plan` across platforms; `compare` measures.
 ///

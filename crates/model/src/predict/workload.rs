@@ -335,8 +335,8 @@ impl ForecastAt<'_> {
         self.forecast.row(&self.local, weights)
     }
 
-    /// Work per second of each behaviour at `weights`, in the order of [`Forecast::behaviours`]: the
-    /// ratio to that on another platform is a member's speed-up from one platform to the other.
+    /// Work per second of each behaviour at `weights`, in the order of [`Forecast::behaviours`]:
+    /// the ratio to that on another platform is a member's speed-up from one to the other.
     pub fn speeds(&self, weights: &Weights) -> Vec<f64> {
         let Forecast { demand, traffic, behaviours, .. } = self.forecast;
         let run = demand.nearest_run(self.local.threads);

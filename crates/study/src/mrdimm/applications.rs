@@ -3,8 +3,8 @@
 //!
 //! No demand has seen an MRDIMM. The demands of the GAP kernels are used without their assumed
 //! number of outstanding lines: it was chosen with the report's table in view. The curves of the
-//! modules are those of the built-in platforms, stretched, mix by mix, to the maxima that this study
-//! simulates for the ranks and the density of the report's modules.
+//! modules are those of the built-in platforms, stretched, mix by mix, to the maxima that this
+//! study simulates for the ranks and the density of the report's modules.
 
 use super::{GEN2, GEN2_4R, MIXES, MRDIMM, ModulePoint, RDIMM, Results, table};
 use crate::published::mean_and_max;
