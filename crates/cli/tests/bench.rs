@@ -378,7 +378,9 @@ fn a_recipe_of_a_users_folder_is_run_at_two_footprints() {
     assert_ne!(small["checksum"], large["checksum"]);
     assert_eq!(small["checksum"], run("64KiB")["checksum"]);
     let file = folder.path().join("sort.toml");
-    assert!(said(&["bench", "run", file.to_str().unwrap(), "--footprint", "64KiB"]).contains("sort"));
+    assert!(
+        said(&["bench", "run", file.to_str().unwrap(), "--footprint", "64KiB"]).contains("sort")
+    );
 }
 
 #[test]

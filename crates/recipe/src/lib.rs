@@ -282,7 +282,10 @@ impl Recipe {
         }
         if let Some(word) = words.clone().find(|word| has_unknown_placeholder(word)) {
             let known = PLACEHOLDERS.join(", ");
-            return wrong("command", format!("\"{word}\" has a placeholder that is none of {known}"));
+            return wrong(
+                "command",
+                format!("\"{word}\" has a placeholder that is none of {known}"),
+            );
         }
         if self.figures.iter().any(|figure| figure.name.is_empty() || figure.unit.is_empty()) {
             return wrong("figure", "a figure needs a name and a unit".into());

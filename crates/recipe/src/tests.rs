@@ -96,7 +96,8 @@ fn an_invalid_field_is_named_with_its_value() {
 
 #[test]
 fn a_footprint_that_is_too_small_names_the_least() {
-    let log2 = MINIMAL.replace("bytes_per_item = 8.0", "bytes_per_item = 16.0\nscale = \"log2\"\nleast = 20");
+    let log2 = MINIMAL
+        .replace("bytes_per_item = 8.0", "bytes_per_item = 16.0\nscale = \"log2\"\nleast = 20");
     let recipe = Recipe::parse("own.toml", &log2).unwrap();
     assert_eq!(recipe.items(1 << 29).unwrap(), 25.0);
     let why = recipe.items(1 << 20).unwrap_err().to_string();

@@ -8,18 +8,20 @@ mod run;
 use crate::args::{Bench, BenchListArgs};
 use interleaf_console::{Failure, output};
 use interleaf_model::format::names::suggestion;
-use interleaf_record::bench::{EntryDocument, EntryKind, ListDocument};
 use interleaf_recipe::Better;
+use interleaf_record::bench::{EntryDocument, EntryKind, ListDocument};
 use interleaf_workload::kind::Kind;
 use std::process::ExitCode;
 
 pub(super) fn run(bench: &Bench) -> Result<ExitCode, Failure> {
     match bench {
         Bench::List(args) => list(args).map(|()| ExitCode::SUCCESS),
-        Bench::Run(args) => match interleaf_recipe::find(&args.workload, args.recipes.as_deref())? {
-            Some(recipe) => recipe::run(&recipe, args),
-            None => run::run(args),
-        },
+        Bench::Run(args) => {
+            match interleaf_recipe::find(&args.workload, args.recipes.as_deref())? {
+                Some(recipe) => recipe::run(&recipe, args),
+                None => run::run(args),
+            }
+        }
         Bench::Install(args) => recipe::install(args),
         Bench::Compare(args) => compare::run(args),
     }
@@ -34,12 +36,14 @@ fn list(args: &BenchListArgs) -> Result<(), Failure> {
         better: Better::Higher.text().into(),
     };
     let mut workloads: Vec<EntryDocument> = Kind::ALL.iter().map(entry).collect();
-    workloads.extend(interleaf_recipe::all(args.recipes.as_deref())?.into_iter().map(|recipe| EntryDocument {
-        kind: EntryKind::Recipe,
-        name: recipe.name,
-        does: recipe.does,
-        rate_unit: recipe.result_unit,
-        better: recipe.better.text().into(),
+    workloads.extend(interleaf_recipe::all(args.recipes.as_deref())?.into_iter().map(|recipe| {
+        EntryDocument {
+            kind: EntryKind::Recipe,
+            name: recipe.name,
+            does: recipe.does,
+            rate_unit: recipe.result_unit,
+            better: recipe.better.text().into(),
+        }
     }));
     let document = ListDocument { schema: "interleaf.bench.list/1".into(), workloads };
     match args.json {
@@ -51,7 +55,8 @@ fn list(args: &BenchListArgs) -> Result<(), Failure> {
 /// Checks that a workload or a recipe has this name.
 pub(super) fn check_name(name: &str) -> Result<(), Failure> {
     let built_in = Kind::ALL.iter().map(|(name, _, _)| name.to_string());
-    let names: Vec<String> = built_in.chain(interleaf_recipe::built_in()?.into_iter().map(|it| it.name)).collect();
+    let names: Vec<String> =
+        built_in.chain(interleaf_recipe::built_in()?.into_iter().map(|it| it.name)).collect();
     if names.iter().any(|known| known == name) {
         return Ok(());
     }

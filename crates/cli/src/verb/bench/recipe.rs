@@ -3,11 +3,7 @@
 use super::process::Drive;
 use crate::args::{BenchInstallArgs, BenchRunArgs};
 use interleaf_console::{Failure, output};
-use interleaf_linux::{
-    launch::command::Signals,
-    place::mempolicy::Policy,
-    root::Root,
-};
+use interleaf_linux::{launch::command::Signals, place::mempolicy::Policy, root::Root};
 use interleaf_recipe::{Outcome, Recipe, SYSTEM_PYTHON};
 use interleaf_record::{
     bench::{BenchDocument, LoopDocument, SCHEMA},
@@ -52,7 +48,8 @@ fn missing(recipe: &Recipe) -> Option<String> {
     let environment = environments().join(&recipe.name);
     let installed = fs::read_to_string(environment.join(MARK)).unwrap_or_default();
     let is_complete = !recipe.has_environment() || installed == recipe.requirements();
-    (!is_complete).then(|| format!("its Python packages are not installed in {}", environment.display()))
+    (!is_complete)
+        .then(|| format!("its Python packages are not installed in {}", environment.display()))
 }
 
 pub(super) fn install(args: &BenchInstallArgs) -> Result<ExitCode, Failure> {
@@ -151,7 +148,9 @@ pub(super) fn run(recipe: &Recipe, args: &BenchRunArgs) -> Result<ExitCode, Fail
     let start = |words: &[String]| -> Result<Duration, Failure> {
         // `env` runs the application in the folder of its files.
         let mut all: Vec<OsString> = vec!["-C".into(), folder.path().into()];
-        all.extend(commands.environment.iter().map(|(name, value)| format!("{name}={value}").into()));
+        all.extend(
+            commands.environment.iter().map(|(name, value)| format!("{name}={value}").into()),
+        );
         all.extend(words.iter().map(OsString::from));
         let running = signals.start_into(Some(&said), &Policy::Default, &"env".into(), &all);
         let mut running = running
