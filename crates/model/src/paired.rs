@@ -74,13 +74,13 @@ pub struct Design {
 pub struct Judgement {
     /// The speed-up over the first configuration: its cost over that of this configuration.
     pub speedup: Interval,
-    /// The answer.
-    pub answer: Answer,
+    /// The effect of the change.
+    pub effect: Effect,
 }
 
-/// The answer of a comparison.
+/// The effect of B against A.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum Effect {
     /// The interval is above 1.
     Faster,
     /// The interval is below 1.
@@ -147,16 +147,16 @@ impl Design {
         }
         let mut random = stream(self.seed, u64::MAX);
         let speedup = studentised(strata, self.confidence_after(least), &mut random);
-        Some(Judgement { speedup, answer: self.answer(speedup) })
+        Some(Judgement { speedup, effect: self.effect(speedup) })
     }
 
-    fn answer(&self, speedup: Interval) -> Answer {
+    fn effect(&self, speedup: Interval) -> Effect {
         let matters = 1.0 + self.min_difference;
         match speedup {
-            it if it.low >= 1.0 / matters && it.high <= matters => Answer::Same,
-            it if it.low > 1.0 => Answer::Faster,
-            it if it.high < 1.0 => Answer::Slower,
-            _ => Answer::Uncertain,
+            it if it.low >= 1.0 / matters && it.high <= matters => Effect::Same,
+            it if it.low > 1.0 => Effect::Faster,
+            it if it.high < 1.0 => Effect::Slower,
+            _ => Effect::Uncertain,
         }
     }
 }

@@ -11,7 +11,7 @@ use super::{
     rounded,
 };
 use interleaf_model::{
-    paired::{self, Answer, Design, Judgement},
+    paired::{self, Design, Effect, Judgement},
     statistics,
 };
 use serde::{Deserialize, Serialize};
@@ -152,13 +152,13 @@ pub enum RunsVerdict {
 
 display_word!(RunsVerdict);
 
-impl From<Answer> for RunsVerdict {
-    fn from(answer: Answer) -> Self {
-        match answer {
-            Answer::Faster => Self::Faster,
-            Answer::Slower => Self::Slower,
-            Answer::Same => Self::Same,
-            Answer::Uncertain => Self::Uncertain,
+impl From<Effect> for RunsVerdict {
+    fn from(effect: Effect) -> Self {
+        match effect {
+            Effect::Faster => Self::Faster,
+            Effect::Slower => Self::Slower,
+            Effect::Same => Self::Same,
+            Effect::Uncertain => Self::Uncertain,
         }
     }
 }
@@ -192,7 +192,7 @@ impl SpeedupDocument {
             speedup: finite(judged.speedup.mean),
             speedup_low: finite(judged.speedup.low),
             speedup_high: finite(judged.speedup.high),
-            verdict: judged.answer.into(),
+            verdict: judged.effect.into(),
         }
     }
 }

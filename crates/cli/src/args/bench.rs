@@ -26,8 +26,8 @@ pub(crate) struct BenchListArgs {
     pub(crate) json: bool,
 }
 
-/// Installs what the recipe of an application needs: packages with apt-get, Python packages with pip
-/// in a virtual environment of the recipe (~/.local/share/interleaf/recipes/NAME).
+/// Installs what the recipe of an application needs: packages with apt-get, and Python packages
+/// with pip in a virtual environment of the recipe (~/.local/share/interleaf/recipes/NAME).
 ///
 /// Examples:
 ///   interleaf bench install faiss

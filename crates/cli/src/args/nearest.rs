@@ -36,7 +36,7 @@ pub(super) fn nearest(error: &clap::Error, verb: &str) -> Option<String> {
                 return None;
             };
             let near = suggestion(&wrong, known);
-            Some(format!("{near}write one of {}", known.join(", ")))
+            (!known.is_empty()).then(|| format!("{near}write one of {}", known.join(", ")))
         }
         _ => None,
     }

@@ -44,7 +44,7 @@ pub(super) fn table(
             figure,
             recommended: varied.map(|factor| name(at(factor))),
             changes: varied.iter().any(|factor| at(*factor) != answer.recommended),
-            factors: SEARCHED.map(|end| first_change(&at, end, answer.recommended)),
+            factors: SEARCHED.map(|end| first_change(at, end, answer.recommended)),
         });
     }
     for (figure, assumed) in predicted_anew(candidates, source, &own) {

@@ -46,7 +46,7 @@ fn compare(design: &Design, machine: &mut Machine, seconds: [f64; 2]) -> (Judgem
         if design.looks.contains(&(round + 1)) {
             let judged = design.judge(&[log_speedups(&times[0], &times[1])]).unwrap();
             last = Some((judged, round + 1));
-            if judged.answer != Answer::Uncertain {
+            if judged.effect != Effect::Uncertain {
                 break;
             }
         }
@@ -58,9 +58,9 @@ fn design(seed: u64) -> Design {
     Design::sequential(ROUNDS_MAX, CONFIDENCE, MIN_DIFFERENCE, seed)
 }
 
-/// The number of comparisons of 100 with an answer.
-fn count(answer: Answer, mut one: impl FnMut(u64) -> (Judgement, usize)) -> usize {
-    (1..=100).filter(|seed| one(*seed).0.answer == answer).count()
+/// The number of comparisons of 100 with an effect.
+fn count(effect: Effect, mut one: impl FnMut(u64) -> (Judgement, usize)) -> usize {
+    (1..=100).filter(|seed| one(*seed).0.effect == effect).count()
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn looks_are_few_and_the_last_is_the_most_rounds() {
 #[test]
 fn a_program_does_not_differ_from_itself() {
     for noise in [0.002, 0.01] {
-        let same = count(Answer::Same, |seed| {
+        let same = count(Effect::Same, |seed| {
             compare(&design(seed), &mut Machine::new(seed, noise), [1.0, 1.0])
         });
         assert!(same >= 95, "{same} of 100 with a noise of {noise}");
@@ -101,7 +101,7 @@ fn no_difference_is_invented_whatever_the_noise() {
         let invented = (1..=100).filter(|seed| {
             let mut machine = Machine { disturbed, ..Machine::new(*seed, noise) };
             let (judged, _) = compare(&design(*seed), &mut machine, [1.0, 1.0]);
-            matches!(judged.answer, Answer::Faster | Answer::Slower)
+            matches!(judged.effect, Effect::Faster | Effect::Slower)
         });
         let invented = invented.count();
         assert!(invented <= 5, "{invented} of 100 with {noise} and {disturbed}");
@@ -113,7 +113,7 @@ fn a_slowdown_of_three_percent_is_found_in_ten_rounds() {
     let mut in_ten = 0;
     for seed in 1..=100 {
         let (judged, rounds) = compare(&design(seed), &mut Machine::new(seed, 0.01), [1.0, 1.03]);
-        in_ten += usize::from(judged.answer == Answer::Slower && rounds <= 10);
+        in_ten += usize::from(judged.effect == Effect::Slower && rounds <= 10);
     }
     assert!(in_ten >= 95, "{in_ten} of 100");
 }
@@ -152,11 +152,11 @@ fn a_drift_deceives_runs_one_after_the_other_and_not_rounds() {
     for drift in drifts {
         let machine = |seed| Machine { drift, ..Machine::new(seed, 0.01) };
         let deceived =
-            count(Answer::Slower, |seed| one_after_the_other(&mut machine(seed), ROUNDS, seed));
+            count(Effect::Slower, |seed| one_after_the_other(&mut machine(seed), ROUNDS, seed));
         assert!(deceived >= 95, "AABB: {deceived} of 100");
         let fixed = |seed| Design::fixed(ROUNDS, CONFIDENCE, MIN_DIFFERENCE, seed);
         let same =
-            count(Answer::Same, |seed| compare(&fixed(seed), &mut machine(seed), [1.0, 1.0]));
+            count(Effect::Same, |seed| compare(&fixed(seed), &mut machine(seed), [1.0, 1.0]));
         assert!(same >= 95, "ABBA: {same} of 100");
     }
 }
@@ -185,19 +185,19 @@ fn a_mean_over_workloads_has_the_error_of_each() {
     let alone = design.judge(&[noisy]).unwrap().speedup;
     assert!((half_width(judged.speedup) / half_width(alone) - 0.5).abs() < 1e-6);
     let point = design.judge(&[exact]).unwrap();
-    assert_eq!((point.answer, point.speedup.low), (Answer::Faster, point.speedup.high));
+    assert_eq!((point.effect, point.speedup.low), (Effect::Faster, point.speedup.high));
     assert_eq!(design.judge(&[vec![0.0; 2]]), None);
     assert_eq!(design.judge(&[]), None);
 }
 
 #[test]
 fn differences_that_do_not_matter_are_none() {
-    let answer = |low, high| design(1).answer(Interval { mean: 1.0, low, high });
-    assert_eq!(answer(0.992, 1.006), Answer::Same);
-    assert_eq!(answer(1.004, 1.013), Answer::Same);
-    assert_eq!(answer(1.011, 1.052), Answer::Faster);
-    assert_eq!(answer(0.95, 0.99), Answer::Slower);
-    assert_eq!(answer(0.985, 1.030), Answer::Uncertain);
+    let answer = |low, high| design(1).effect(Interval { mean: 1.0, low, high });
+    assert_eq!(answer(0.992, 1.006), Effect::Same);
+    assert_eq!(answer(1.004, 1.013), Effect::Same);
+    assert_eq!(answer(1.011, 1.052), Effect::Faster);
+    assert_eq!(answer(0.95, 0.99), Effect::Slower);
+    assert_eq!(answer(0.985, 1.030), Effect::Uncertain);
 }
 
 #[test]

@@ -79,7 +79,8 @@ impl Axis {
         let decimals = (-libm::floor(libm::log10(step * 1.001))).max(0.0) as usize;
         let first = libm::ceil(self.from / step - 1e-6);
         let last = libm::floor(self.to / step + 1e-6);
-        if !(last - first < 100.0) {
+        let are_few = last - first < 100.0; // false for NaN
+        if !are_few {
             return vec![];
         }
         let tick = |at: usize| {

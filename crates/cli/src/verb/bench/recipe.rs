@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_secs(3600);
 /// The mark of a complete environment, with the requirements that were installed.
 const MARK: &str = "requirements";
 
-/// The folder of the Python environments of recipes, as the XDG Base Directory Specification has it.
+/// The folder of the Python environments of recipes, by the XDG Base Directory Specification.
 fn environments() -> PathBuf {
     let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share"));
     let data = env::var_os("XDG_DATA_HOME").filter(|it| !it.is_empty()).map(PathBuf::from);
