@@ -104,5 +104,6 @@ fn a_demand_of_the_first_tier_is_predicted_for_another_machine() {
         assert!(demand.contains(line), "{line}\n{record}");
     }
     let predict = record.steps.last().unwrap();
-    assert!(predict.succeeded() && predict.output[0].starts_with("touch on xeon6"), "{record}");
+    let names = predict.output.iter().any(|line| line.starts_with("touch on xeon6"));
+    assert!(predict.succeeded() && names, "{record}");
 }
