@@ -27,8 +27,9 @@ const SCHEMA: &str = "interleaf.recipe/1";
 /// The interpreter of a recipe that installs no Python packages.
 pub const SYSTEM_PYTHON: &str = "/usr/bin/python3";
 
-/// A recipe that has been checked; its fields are those of the file. Its patterns are regular expressions with a group, its files are
-/// plain names, and its commands have no unknown placeholder.
+/// A recipe that has been checked; its fields are those of the file. Its patterns are regular
+/// expressions with a group, its files are plain names, and its commands have no unknown
+/// placeholder.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
