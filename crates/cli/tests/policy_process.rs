@@ -85,8 +85,7 @@ fn a_process_gets_its_tiers_and_then_observations() {
     let output = simulate(folder.path(), &["--policy", "exec:./policy"]).output().unwrap();
     let periods = document(&output)["periods"].as_array().unwrap().len();
     let lines = fs::read_to_string(folder.path().join("lines")).unwrap();
-    let lines: Vec<Value> =
-        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines[0]["schema"], "interleaf.policy/1");
     assert_eq!(lines[0]["message"], "start");
     assert_eq!(lines[0]["tiers"][1]["kind"], "cxl");
@@ -162,8 +161,7 @@ fn a_signal_ends_the_simulation_and_the_process_with_its_children() {
         assert_eq!(tool.wait().unwrap().code(), Some(status));
         for pid in pids.split_whitespace() {
             let stat = format!("/proc/{pid}/stat");
-            let is_running =
-                || fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z "));
+            let is_running = || fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z "));
             await_for("the policy's processes end", || (!is_running()).then_some(()));
         }
         fs::remove_file(&path).unwrap();

@@ -47,14 +47,8 @@ impl Child {
         let mut process = command.spawn().map_err(failed)?;
         let (stdin, stdout) = (process.stdin.take(), process.stdout.take());
         let (sender, lines) = sync_channel(1);
-        let child = Self {
-            program: program.into(),
-            process,
-            stdin,
-            lines,
-            answers: 0,
-            is_failed: false,
-        };
+        let child =
+            Self { program: program.into(), process, stdin, lines, answers: 0, is_failed: false };
         if let Some(stdin) = &child.stdin {
             // A process that never reads fills the pipe: the write then fails and does not block.
             fcntl_setfl(stdin, OFlags::NONBLOCK).map_err(|why| failed(why.into()))?;

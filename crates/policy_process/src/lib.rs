@@ -126,9 +126,10 @@ impl Policy for ProcessPolicy {
     fn decide(&mut self, seen: &Observation) -> Verdict {
         let PolicyProcesses { limit, stop, .. } = &self.processes;
         let tiers = seen.tiers.len();
-        let asked = self.child.as_mut().map_or(Ok(None), |child| {
-            child.ask(&PeriodMessage::new(seen), tiers, *limit, stop)
-        });
+        let asked = self
+            .child
+            .as_mut()
+            .map_or(Ok(None), |child| child.ask(&PeriodMessage::new(seen), tiers, *limit, stop));
         match asked {
             Ok(Some(Answer { shares, reason })) => {
                 let action = if shares == seen.target { "hold" } else { "step" };

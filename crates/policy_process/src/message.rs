@@ -80,12 +80,7 @@ impl<'a> StartMessage<'a> {
             rated_gbps: tier.rated_gbps,
             rated_latency_ns: tier.rated_latency_ns,
         };
-        Self {
-            schema: SCHEMA,
-            message: "start",
-            domain,
-            tiers: tiers.iter().map(tier).collect(),
-        }
+        Self { schema: SCHEMA, message: "start", domain, tiers: tiers.iter().map(tier).collect() }
     }
 }
 
