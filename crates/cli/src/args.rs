@@ -135,6 +135,10 @@ pub(crate) struct ShowArgs {
     /// A platform by name, or a platform file, in place of this machine; `list` lists all platforms
     #[arg(long, value_name = "NAME|FILE", conflicts_with = "root")]
     pub(crate) platform: Option<String>,
+    /// Print the JSON Schema of a file or a document, with which editors complete and check files;
+    /// `list` lists all schemas
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["root", "platform", "json"])]
+    pub(crate) schema: Option<String>,
     /// Print a JSON document (interleaf.show/1)
     #[arg(long)]
     pub(crate) json: bool,
@@ -334,8 +338,7 @@ fn pid(text: &str) -> Result<u32, String> {
 
 fn policy_name() -> PossibleValuesParser {
     let policies = PolicyKind::ALL.iter();
-    let values =
-        policies.map(|(_, name, does)| PossibleValue::new(*name).help(*does));
+    let values = policies.map(|(_, name, does)| PossibleValue::new(*name).help(*does));
     PossibleValuesParser::new(values)
 }
 

@@ -32,8 +32,11 @@ pub const SYSTEM_PYTHON: &str = "/usr/bin/python3";
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
+    /// The schema and its version: `interleaf.recipe/1`.
     schema: String,
+    /// The name of the recipe.
     pub name: String,
+    /// A description in one line.
     pub does: String,
     /// Package names of Debian and Ubuntu.
     #[serde(default)]
@@ -56,6 +59,7 @@ pub struct Recipe {
     /// The command, run in a folder with the files. `{n}` is the problem size, `{threads}` the
     /// number of threads, `{python}` the interpreter.
     command: Vec<String>,
+    /// How the problem size grows with the footprint.
     #[serde(default)]
     scale: Scale,
     /// Bytes of an item of the problem.
@@ -68,7 +72,9 @@ pub struct Recipe {
     least: f64,
     /// The result is the first group of the last match in the output.
     result: String,
+    /// The unit of the result.
     pub result_unit: String,
+    /// Whether a higher or a lower result is better.
     pub better: Better,
     /// The first group of the last match is the checksum, equal in every run of the same problem.
     check: String,
@@ -78,6 +84,7 @@ pub struct Recipe {
     /// Other figures of the output.
     #[serde(default, rename = "figure")]
     figures: Vec<FigurePattern>,
+    /// Files that the commands read.
     #[serde(default, rename = "file")]
     pub files: Vec<File>,
 }
@@ -114,8 +121,11 @@ impl Better {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FigurePattern {
+    /// The name of the figure.
     name: String,
+    /// The figure is the first group of the last match in the output.
     pattern: String,
+    /// The unit of the figure.
     unit: String,
 }
 
@@ -123,7 +133,9 @@ struct FigurePattern {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct File {
+    /// The name of the file.
     pub name: String,
+    /// Its text, with the placeholders of `command`.
     pub text: String,
 }
 
