@@ -31,7 +31,7 @@ fn schema(name: &str) -> Result<(), Failure> {
     if name != LIST {
         return output::data(interleaf_catalog::schema(name)?);
     }
-    let title = |text| {
+    let title = |text: &str| {
         let value: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
         value["title"].as_str().unwrap_or_default().to_string()
     };

@@ -206,7 +206,8 @@ impl Generator<'_> {
     fn is_required(&self, field: &Field, own: &Attributes) -> bool {
         match self.direction {
             Direction::Read => !own.has("default") && named(&field.ty).0 != "Option",
-            Direction::Written => !own.has("skip_serializing_if"),
+            // Documents of earlier versions lack fields with a default.
+            Direction::Written => !own.has("skip_serializing_if") && !own.has("default"),
         }
     }
 
