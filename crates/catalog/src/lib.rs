@@ -7,7 +7,7 @@
 
 #![forbid(unsafe_code)]
 
-use include_dir::{Dir, include_dir};
+use include_dir::{Dir, File, include_dir};
 use interleaf_card::{
     card::{self, Card},
     load::{Access, Group, Load, Stop},
@@ -38,6 +38,7 @@ static PLATFORMS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../platforms");
 static CONFIGURATIONS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../configurations");
 static DRIVES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../devices/drives");
 static SCENARIOS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../scenarios");
+static SCHEMAS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../schemas");
 static WORKLOADS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../workloads");
 
 /// Returns the names of the built-in platforms.
@@ -55,6 +56,32 @@ pub fn scenario_names() -> Vec<String> {
     let names = names(&SCENARIOS);
     // Files `NAME.demand.toml` are demands of a scenario.
     names.into_iter().filter(|name| !name.ends_with(".demand")).collect()
+}
+
+/// Returns the name and the text of the JSON Schema of each file and document.
+pub fn schemas() -> Vec<(String, &'static str)> {
+    let file = |file: &'static File<'static>| {
+        let name = file.path().file_stem()?.to_string_lossy().into_owned();
+        Some((name, file.contents_utf8()?))
+    };
+    let mut schemas: Vec<_> = SCHEMAS.files().filter_map(file).collect();
+    schemas.sort();
+    schemas
+}
+
+/// Returns the text of the JSON Schema `name`.
+///
+/// # Errors
+/// If there is no such schema.
+pub fn schema(name: &str) -> Result<&'static str, Failure> {
+    let schemas = schemas();
+    if let Some((_, text)) = schemas.iter().find(|(own, _)| own == name) {
+        return Ok(text);
+    }
+    let names: Vec<String> = schemas.into_iter().map(|(name, _)| name).collect();
+    let similar = suggestion(name, &names);
+    let hint = format!("{similar}the schemas are {}", names.join(", "));
+    Err(Failure::new(format!("there is no schema \"{name}\""), hint))
 }
 
 /// Returns the file name and the text of each built-in recipe of an application.

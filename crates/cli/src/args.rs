@@ -37,7 +37,9 @@ pub(crate) use tune::TuneArgs;
 
 use crate::comparison::pattern::STUDY_WORKLOADS;
 use clap::{
-    ArgGroup, Args, CommandFactory, FromArgMatches as _, Parser, Subcommand, error::ErrorKind,
+    ArgGroup, Args, CommandFactory, FromArgMatches as _, Parser, Subcommand,
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
+    error::ErrorKind,
 };
 use interleaf_console::{Failure, support::OutputOptions};
 use interleaf_job::option::{
@@ -50,7 +52,12 @@ use interleaf_model::{
     units::{Bandwidth, Bytes, Percent, Time},
     weights::Weights,
 };
-use std::{ffi::OsString, path::PathBuf, sync::LazyLock};
+use interleaf_policy_process::PREFIX;
+use std::{
+    ffi::{OsStr, OsString},
+    path::PathBuf,
+    sync::LazyLock,
+};
 
 const VERBS: &str = "\
 Look:
@@ -128,6 +135,10 @@ pub(crate) struct ShowArgs {
     /// A platform by name, or a platform file, in place of this machine; `list` lists all platforms
     #[arg(long, value_name = "NAME|FILE", conflicts_with = "root")]
     pub(crate) platform: Option<String>,
+    /// Print the JSON Schema of a file or a document, with which editors complete and check files;
+    /// `list` lists all schemas
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["root", "platform", "json"])]
+    pub(crate) schema: Option<String>,
     /// Print a JSON document (interleaf.show/1)
     #[arg(long)]
     pub(crate) json: bool,
@@ -203,6 +214,7 @@ pub(crate) struct PredictArgs {
 /// Examples:
 ///   interleaf simulate machine --platform gnr120-cz122 --workload cloverleaf --policy dmi
 ///   interleaf simulate machine --scenario shifting-demand --policy guided --compare
+///   interleaf simulate machine --scenario dma --policy "exec:./policy.py --gain 2"
 ///   interleaf simulate machine --sweep sweep.toml -o sweep.csv
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
@@ -223,16 +235,20 @@ pub(crate) struct MachineArgs {
     pub(crate) scenario: Option<String>,
     /// A sweep file: simulates every combination of its lists, on all cores, and writes CSV
     #[arg(long, value_name = "FILE", conflicts_with_all = [
-        "platform", "threads", "policy", "weights", "duration", "footprint", "migration_rate",
+        "platform", "threads", "policy", "policy_limit", "weights", "duration", "footprint", "migration_rate",
         "counter_noise", "curve_error", "seed", "compare", "json", "csv", "report",
     ])]
     pub(crate) sweep: Option<PathBuf>,
     /// Threads [default: the most that the workload's runs had, at most the cores of a socket]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub(crate) threads: Option<u32>,
-    /// Policy that places the pages
-    #[arg(long, value_name = "POLICY", default_value = "dmi", value_parser = policy_name())]
+    /// Policy that places the pages: one of the list, or exec:COMMAND, a program that reads
+    /// observations and writes weights, one JSON line a period (docs/policies.md)
+    #[arg(long, value_name = "POLICY", default_value = "dmi", value_parser = PolicyParser)]
     pub(crate) policy: String,
+    /// With --policy exec:COMMAND, the time that the command has for each answer [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) policy_limit: Option<Time>,
     /// With --policy static, the weights [default: the best there are]
     #[arg(long, value_name = "65:35", value_parser = weights)]
     pub(crate) weights: Option<Weights>,
@@ -311,7 +327,7 @@ pub(crate) struct ReproduceArgs {
     pub(crate) dram: Option<Bytes>,
     /// Of imdt: only these of its workloads, as `bench compare` names them
     #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "predicted",
-        value_parser = clap::builder::PossibleValuesParser::new(STUDY_WORKLOADS))]
+        value_parser = PossibleValuesParser::new(STUDY_WORKLOADS))]
     pub(crate) workload: Vec<String>,
 }
 
@@ -320,16 +336,40 @@ fn pid(text: &str) -> Result<u32, String> {
     pid.ok_or_else(|| "it is no process: write its number, such as 4242".into())
 }
 
-fn policy_name() -> clap::builder::PossibleValuesParser {
+fn policy_name() -> PossibleValuesParser {
     let policies = PolicyKind::ALL.iter();
-    let values =
-        policies.map(|(_, name, does)| clap::builder::PossibleValue::new(*name).help(*does));
-    clap::builder::PossibleValuesParser::new(values)
+    let values = policies.map(|(_, name, does)| PossibleValue::new(*name).help(*does));
+    PossibleValuesParser::new(values)
 }
 
-fn study_name() -> clap::builder::PossibleValuesParser {
+/// Parses the name of a policy, or a command as policy.
+#[derive(Clone, Debug)]
+struct PolicyParser;
+
+impl TypedValueParser for PolicyParser {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        match value.to_str() {
+            Some(text) if text.starts_with(PREFIX) => Ok(text.into()),
+            _ => policy_name().parse_ref(command, argument, value),
+        }
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let values: Vec<_> = policy_name().possible_values()?.collect();
+        Some(Box::new(values.into_iter()))
+    }
+}
+
+fn study_name() -> PossibleValuesParser {
     let names = interleaf_study::NAMES.iter().copied().chain(["all"]);
-    clap::builder::PossibleValuesParser::new(names)
+    PossibleValuesParser::new(names)
 }
 
 /// The definition of the command line.

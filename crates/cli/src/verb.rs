@@ -39,7 +39,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Verb::Predict(args)) => predict::run(&args),
         Some(Verb::Plan(args)) => plan::run(&args),
         Some(Verb::Simulate(Simulate::Card(args))) => return simulate::card(&args),
-        Some(Verb::Simulate(Simulate::Machine(args))) => simulate::machine(&args),
+        Some(Verb::Simulate(Simulate::Machine(args))) => return simulate::machine(&args),
         Some(Verb::Simulate(Simulate::Dimm(args))) => simulate::dimm(&args),
         Some(Verb::Reproduce(args)) => return reproduce::run(&args),
         Some(Verb::Report(args)) => report::run(&args),

@@ -30,27 +30,41 @@ const CASES_MAX: usize = 1_000_000;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SweepFile {
+    /// The schema and its version: `interleaf.sweep/1`.
     schema: Spanned<String>,
+    /// The name of the sweep.
     name: Option<Spanned<String>>,
+    /// Simulated time: "600s".
     duration: Option<Spanned<String>>,
+    /// Groups of pages of each simulation.
     page_groups: Option<Spanned<i64>>,
+    /// Platforms, by name or as files.
     #[serde(default)]
     platform: Vec<Spanned<String>>,
+    /// Workloads that come with the tool.
     #[serde(default)]
     workload: Vec<Spanned<String>>,
+    /// Scenarios, in place of workloads.
     #[serde(default)]
     scenario: Vec<Spanned<String>>,
+    /// Numbers of threads.
     #[serde(default)]
     threads: Vec<Spanned<i64>>,
+    /// Policies by name.
     policy: Vec<Spanned<String>>,
+    /// Footprints: "16GiB".
     #[serde(default)]
     footprint: Vec<Spanned<String>>,
+    /// Standard deviations of a reading of a counter: "2%".
     #[serde(default)]
     counter_noise: Vec<Spanned<String>>,
+    /// Errors of the curves that the policy believes: "-20%".
     #[serde(default)]
     curve_error: Vec<Spanned<String>>,
+    /// Highest migration rates: "4GB/s".
     #[serde(default)]
     migration_rate: Vec<Spanned<String>>,
+    /// Seeds of all randomness; or `seeds`.
     #[serde(default)]
     seed: Vec<Spanned<i64>>,
     /// Number of seeds, counted from 1.

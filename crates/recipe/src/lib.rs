@@ -33,8 +33,11 @@ pub const SYSTEM_PYTHON: &str = "/usr/bin/python3";
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
+    /// The schema and its version: `interleaf.recipe/1`.
     schema: String,
+    /// The name of the recipe.
     pub name: String,
+    /// A description in one line.
     pub does: String,
     /// Package names of Debian and Ubuntu.
     #[serde(default)]
@@ -57,6 +60,7 @@ pub struct Recipe {
     /// The command, run in a folder with the files. `{n}` is the problem size, `{threads}` the
     /// number of threads, `{python}` the interpreter.
     command: Vec<String>,
+    /// How the problem size grows with the footprint.
     #[serde(default)]
     scale: Scale,
     /// Bytes of an item of the problem.
@@ -69,7 +73,9 @@ pub struct Recipe {
     least: f64,
     /// The result is the first group of the last match in the output.
     result: String,
+    /// The unit of the result.
     pub result_unit: String,
+    /// Whether a higher or a lower result is better.
     pub better: Better,
     /// The first group of the last match is the checksum, equal in every run of the same problem.
     check: String,
@@ -79,6 +85,7 @@ pub struct Recipe {
     /// Other figures of the output.
     #[serde(default, rename = "figure")]
     figures: Vec<FigurePattern>,
+    /// Files that the commands read.
     #[serde(default, rename = "file")]
     pub files: Vec<File>,
 }
@@ -115,8 +122,11 @@ impl Better {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FigurePattern {
+    /// The name of the figure.
     name: String,
+    /// The figure is the first group of the last match in the output.
     pattern: String,
+    /// The unit of the figure.
     unit: String,
 }
 
@@ -124,7 +134,9 @@ struct FigurePattern {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct File {
+    /// The name of the file.
     pub name: String,
+    /// Its text, with the placeholders of `command`.
     pub text: String,
 }
 

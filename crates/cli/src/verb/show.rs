@@ -6,10 +6,14 @@ use interleaf_linux::machine::topology::Machine;
 use interleaf_record::{machine::MachineDocument, show::ShowDocument};
 use std::path::Path;
 
-/// The platform name that stands for the list of all platforms, workloads and scenarios.
+/// The name that stands for the list of all names: of platforms, workloads and scenarios, or of
+/// schemas.
 const LIST: &str = "list";
 
 pub(super) fn run(args: &ShowArgs, root: Option<&Path>) -> Result<(), Failure> {
+    if let Some(name) = &args.schema {
+        return schema(name);
+    }
     let Some(name) = &args.platform else { return machine(args, root) };
     if name == LIST {
         return catalogue(args.json);
@@ -20,6 +24,19 @@ pub(super) fn run(args: &ShowArgs, root: Option<&Path>) -> Result<(), Failure> {
         return output::data(&interleaf_record::json(&document));
     }
     output::data(&interleaf_report::show::text(&document))
+}
+
+/// Prints a JSON Schema, or the names of all with the schema that each describes.
+fn schema(name: &str) -> Result<(), Failure> {
+    if name != LIST {
+        return output::data(interleaf_catalog::schema(name)?);
+    }
+    let title = |text: &str| {
+        let value: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
+        value["title"].as_str().unwrap_or_default().to_string()
+    };
+    let line = |(name, text): (String, &str)| format!("{name:20} {}\n", title(text));
+    output::data(&interleaf_catalog::schemas().into_iter().map(line).collect::<String>())
 }
 
 /// Prints the running machine or a captured one.

@@ -2,6 +2,7 @@
 
 mod card;
 mod dimm;
+mod policy_process;
 mod sweep;
 
 pub(super) use {card::card, dimm::dimm};
@@ -10,25 +11,40 @@ use super::progress::Bar;
 use crate::args::MachineArgs;
 use interleaf_console::{Failure, output, support};
 use interleaf_job::machine::{self, MachineJob, ScenarioChanges};
-use interleaf_model::units::Time;
+use interleaf_launch::signal_status;
+use interleaf_model::{policy::PolicyKind, units::Time};
 use interleaf_record::Document;
 use interleaf_sim::machine::{Scenario, ScenarioError};
+use policy_process::SimulationEnd;
+use std::process::ExitCode;
 
-pub(super) fn machine(args: &MachineArgs) -> Result<(), Failure> {
+pub(super) fn machine(args: &MachineArgs) -> Result<ExitCode, Failure> {
     support::check_outputs(args.output.options(), args.report.as_deref())?;
     if let Some(file) = &args.sweep {
-        return sweep::run(file, args.output.output.as_deref());
+        sweep::run(file, args.output.output.as_deref())?;
+        return Ok(ExitCode::SUCCESS);
     }
+    let command = policy_process::command(args)?;
     let (scenario, own_duration) = scenario(args)?;
     let job = MachineJob {
         scenario,
         duration: machine::duration(args.duration, own_duration),
-        policy: args.policy.parse().map_err(|why: String| Failure::new(why, ""))?,
+        // A command as policy replaces the job's.
+        policy: match command {
+            Some(_) => PolicyKind::Dmi,
+            None => args.policy.parse().map_err(|why: String| Failure::new(why, ""))?,
+        },
         weights: args.weights.clone(),
         curve_error: args.curve_error,
         compare: args.compare,
     };
-    let document = job.run(&Bar::default())?;
+    let document = match command {
+        None => job.run(&Bar::default())?,
+        Some(command) => match policy_process::run(&job, &args.policy, command)? {
+            SimulationEnd::Done(document) => *document,
+            SimulationEnd::Signal(number) => return Ok(signal_status(number)),
+        },
+    };
     support::print_document(
         args.output.options(),
         &interleaf_record::json(&document),
@@ -42,7 +58,7 @@ pub(super) fn machine(args: &MachineArgs) -> Result<(), Failure> {
         )?;
         output::message(&format!("the report is in {}", target.display()));
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Reads the scenario and its duration.

@@ -3,6 +3,7 @@
 //! Each rule is a function from text to faults. A test of each rule shows that it fails on wrong
 //! text.
 
+mod book;
 mod structure;
 
 use std::{

@@ -22,7 +22,7 @@ const CRATE_LINES_MAX: usize = 16_000;
 const OWN_LINES_MAX: [(&str, usize); 1] = [("cli", 10_000)];
 
 /// The crates of the workspace that each crate may depend on, without those of tests.
-const LAYERS: [(&str, &str); 31] = [
+const LAYERS: [(&str, &str); 32] = [
     ("plan", ""),
     ("model", ""),
     ("sim", "model"),
@@ -32,6 +32,7 @@ const LAYERS: [(&str, &str); 31] = [
     ("poll_server", ""),
     ("linux", "model procfs"),
     ("observe", "linux model poll_server procfs"),
+    ("policy_process", "linux model"),
     ("measure", "linux model"),
     ("workload", "plan"),
     ("thread", ""),
@@ -53,7 +54,7 @@ const LAYERS: [(&str, &str); 31] = [
     (
         "cli",
         "campaign card card_server catalog console daemon launch linux measure model observe \
-          job pager plan recipe record report sim study workload",
+          job pager plan policy_process recipe record report sim study workload",
     ),
     ("guest", "linux model pager store"),
     ("vm", "guest model sim"),

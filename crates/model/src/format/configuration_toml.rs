@@ -32,45 +32,64 @@ const COUNT_MAX: u32 = 1024;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ConfigurationsToml {
+    /// The schema and its version: `interleaf.configurations/1`.
     schema: Spanned<String>,
+    /// Configurations of a server.
     configuration: Vec<ConfigurationToml>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ConfigurationToml {
+    /// The name, of letters, digits and -_.+
     name: Spanned<String>,
+    /// A description in one line.
     does: Spanned<String>,
+    /// True for parts that are not on sale yet.
     #[serde(default)]
     future: bool,
+    /// The platform of its memory, by name or as a file.
     platform: Spanned<String>,
+    /// Populated channels, of those of the platform.
     channels: Option<ChannelsToml>,
+    /// Capacity of the first tier, in place of the platform's.
     capacity: Option<Spanned<String>>,
+    /// CXL expanders beside the modules.
     expanders: Option<ExpandersToml>,
+    /// A drive that extends memory.
     drive: Option<DriveToml>,
+    /// The number of each part, by the name in the file of prices.
     parts: Spanned<BTreeMap<String, Spanned<i64>>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ChannelsToml {
+    /// Populated channels.
     count: Spanned<i64>,
+    /// Channels of the platform.
     of: Spanned<i64>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ExpandersToml {
+    /// The platform with their curves.
     platform: Spanned<String>,
+    /// Their tier in it.
     tier: Spanned<String>,
+    /// Expanders.
     count: Spanned<i64>,
+    /// Expanders of that platform.
     of: Spanned<i64>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DriveToml {
+    /// A drive by name, or its file.
     name: Spanned<String>,
+    /// Capacity: "3840GB".
     capacity: Spanned<String>,
 }
 

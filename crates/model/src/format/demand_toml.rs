@@ -20,18 +20,30 @@ const OUTSTANDING_LINES_MAX: f64 = 1024.0;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DemandFile {
+    /// The schema and its version: `interleaf.demand/1`.
     schema: Option<Spanned<String>>,
+    /// The name of the workload.
     name: Spanned<String>,
+    /// The provenance of the figures: measured, published, simulated or assumed.
     provenance: Option<Spanned<String>>,
+    /// The origin of the figures: a document, a record, a quote.
     source: Option<Spanned<String>>,
+    /// The platform of the runs; default: the platform of the prediction.
     platform: Option<String>,
+    /// Reads and writes of the workload.
     mix: MixFile,
+    /// Memory that it touches: "96GiB".
     footprint: Option<Spanned<String>>,
+    /// The median of a thread's outstanding lines, if it is known better than from the cores.
     outstanding_lines_per_thread: Option<Spanned<f64>>,
+    /// Runs with all pages on the first tier.
     local: Vec<RunFile>,
+    /// Runs at other weights.
     #[serde(default)]
     interleaved: Vec<RunFile>,
+    /// The distribution of accesses over pages; default: uniform.
     hotness: Option<HotnessFile>,
+    /// Parts of a run, whose shares of time sum to 1.
     #[serde(default)]
     phase: Vec<PhaseFile>,
 }
@@ -39,10 +51,14 @@ struct DemandFile {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MixFile {
+    /// Reads as a fraction of the bytes, 0 to 1.
     read_share: Spanned<f64>,
+    /// The range of the read share, if it is unknown.
     read_share_range: Option<Spanned<Vec<f64>>>,
+    /// Writes bypass the caches.
     #[serde(default)]
     nontemporal: bool,
+    /// Lines are accessed in random order.
     #[serde(default)]
     random: bool,
 }
@@ -50,28 +66,41 @@ struct MixFile {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RunFile {
+    /// Threads of the run.
     threads: Spanned<i64>,
+    /// Duration of the run, s; or `rate`.
     runtime_s: Option<Spanned<f64>>,
+    /// Result of the run, in `rate_unit`.
     rate: Option<Spanned<f64>>,
+    /// Unit of the rate: "GFlop/s".
     rate_unit: Option<Spanned<String>>,
+    /// Bandwidth counted while the workload was active, GB/s.
     bandwidth_gbps: Option<Spanned<f64>>,
+    /// Runs of one series were made under equal conditions.
     series: Option<String>,
+    /// Weights of an interleaved run: "5:2".
     weights: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HotnessFile {
+    /// The kind of distribution: uniform, zipf or hot-set.
     kind: Spanned<String>,
+    /// The exponent of a zipf distribution.
     exponent: Option<Spanned<f64>>,
+    /// The fraction of hot pages of a hot set.
     pages: Option<Spanned<f64>>,
+    /// The fraction of accesses to them.
     accesses: Option<Spanned<f64>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PhaseFile {
+    /// The fraction of the run, 0 to 1.
     share_of_time: Spanned<f64>,
+    /// Bandwidth in the phase, GB/s.
     bandwidth_gbps: Spanned<f64>,
 }
 

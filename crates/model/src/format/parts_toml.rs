@@ -35,27 +35,39 @@ const YEARS_MAX: f64 = 50.0;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PartsToml {
+    /// The schema and its version: `interleaf.parts/1`.
     schema: Spanned<String>,
+    /// The price of energy; without it, costs have no energy.
     energy: Option<EnergyToml>,
+    /// Parts with their prices.
     part: Vec<PartToml>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct EnergyToml {
+    /// Price with its units: "0.15 USD/kWh".
     price: Spanned<String>,
+    /// Years of operation.
     years: Spanned<f64>,
+    /// The origin of the figures: a document, a record, a quote.
     source: Spanned<String>,
+    /// The date of the price.
     date: Spanned<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PartToml {
+    /// The name of the part, as in configurations.
     name: Spanned<String>,
+    /// Price of a piece: "350 USD".
     price: Spanned<String>,
+    /// Power of a piece beside its memory traffic, W.
     power_w: Option<Spanned<f64>>,
+    /// The origin of the figures: a document, a record, a quote.
     source: Spanned<String>,
+    /// The date of the price.
     date: Spanned<String>,
 }
 

@@ -18,91 +18,133 @@ const POWER_MAX: f64 = 1e6;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PlatformFile {
+    /// The schema and its version: `interleaf.platform/1`.
     schema: Spanned<String>,
+    /// The name of the platform.
     name: Spanned<String>,
+    /// The origin of its figures.
     source: Spanned<String>,
+    /// Cores, and the lines that they keep outstanding.
     cpu: CpuFile,
+    /// Sockets or sub-NUMA clusters; default: one.
     #[serde(default)]
     domain: Vec<DomainFile>,
+    /// Tiers of memory, the fastest first.
     tier: Vec<TierFile>,
+    /// Links that all traffic to some tiers passes.
     #[serde(default)]
     link: Vec<LinkFile>,
+    /// Traffic on a tier that reduces the bandwidth of another.
     #[serde(default)]
     coupling: Vec<CouplingFile>,
+    /// Properties of pages interleaved over tiers.
     interleaving: Option<InterleavingFile>,
+    /// Power of the server, for the energy of a task.
     power: Option<PowerFile>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CpuFile {
+    /// Cores of all domains together.
     cores: Spanned<i64>,
+    /// Outstanding lines of a core, at most.
     outstanding_lines_per_core: Spanned<f64>,
+    /// Latency between a core and the memory controller, ns.
     uncore_latency_ns: Spanned<f64>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DomainFile {
+    /// The name of the domain.
     name: Spanned<String>,
+    /// Its cores; those of all domains sum to `cpu.cores`.
     cores: Spanned<i64>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TierFile {
+    /// The name of the tier.
     name: Spanned<String>,
+    /// The kind of memory: dram, cxl, nvram or storage.
     kind: Spanned<String>,
+    /// Capacity with its unit: "512GiB".
     capacity: Spanned<String>,
+    /// A CSV file of curves, relative to this file; or a memory_curves.csv of the Mess benchmark.
     curves: Spanned<String>,
+    /// Power of all its devices.
     power: Option<TierPowerFile>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TierPowerFile {
+    /// Power without traffic, W.
     static_w: Spanned<f64>,
+    /// Energy of a bit that is read or written, pJ.
     energy_pj_per_bit: Spanned<f64>,
+    /// The provenance of the figures: measured, published, simulated or assumed.
     provenance: Spanned<String>,
+    /// The origin of the figures: a document, a record, a quote.
     source: Spanned<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PowerFile {
+    /// The server with idle cores, without its memory, W.
     idle_w: Spanned<f64>,
+    /// Added for each core that runs a thread, W.
     core_w: Spanned<f64>,
+    /// The provenance of the figures: measured, published, simulated or assumed.
     provenance: Spanned<String>,
+    /// The origin of the figures: a document, a record, a quote.
     source: Spanned<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LinkFile {
+    /// The name of the link.
     name: Spanned<String>,
+    /// Bandwidth, GB/s.
     bandwidth_gbps: Spanned<f64>,
+    /// Tiers whose traffic passes it.
     tiers: Spanned<Vec<Spanned<String>>>,
+    /// Domains whose traffic passes it; default: all.
     #[serde(default)]
     domains: Vec<Spanned<String>>,
+    /// The provenance of the figures: measured, published, simulated or assumed.
     provenance: Spanned<String>,
+    /// The origin of the figures: a document, a record, a quote.
     source: Spanned<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CouplingFile {
+    /// The tier with the traffic.
     from: Spanned<String>,
+    /// The tier that loses bandwidth.
     to: Spanned<String>,
+    /// GB/s lost on `to` for each GB/s on `from`.
     loss: Spanned<f64>,
+    /// The provenance of the figures: measured, published, simulated or assumed.
     provenance: Spanned<String>,
+    /// The origin of the figures: a document, a record, a quote.
     source: Spanned<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct InterleavingFile {
+    /// Independent streams of pages that all threads walk.
     page_streams: Spanned<i64>,
+    /// The provenance of the figures: measured, published, simulated or assumed.
     provenance: Spanned<String>,
+    /// The origin of the figures: a document, a record, a quote.
     source: Spanned<String>,
 }
 

@@ -9,25 +9,39 @@ pub(super) type Pair = Spanned<[String; 2]>;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DeviceToml {
+    /// The schema and its version: `interleaf.devices/1`.
     pub(super) schema: Spanned<String>,
+    /// The name of the family: "ddr5".
     pub(super) family: Spanned<String>,
+    /// Sources of figures by a short name.
     #[serde(default)]
     pub(super) sources: std::collections::BTreeMap<String, String>,
+    /// The channel of a module.
     pub(super) channel: Channel,
+    /// Banks of a DRAM, and its widths.
     pub(super) geometry: GeometryTable,
+    /// Timing parameters, each a pair of its value with a unit (ns, nCK) and its source.
     pub(super) timing: TimingTable,
+    /// Densities of a DRAM, the default first.
     pub(super) density: Vec<Density>,
+    /// Speed bins.
     pub(super) speed: Vec<Speed>,
+    /// Supply currents and voltages, for the energy.
     pub(super) currents: Option<CurrentsTable>,
+    /// Modules made of these DRAMs.
     pub(super) module: Vec<Module>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Channel {
+    /// Sub-channels of a channel.
     pub(super) sub_channels: Spanned<i64>,
+    /// Data bits of a sub-channel, without those for error correction.
     pub(super) data_bits: Spanned<i64>,
+    /// Bits of a sub-channel for error correction.
     pub(super) ecc_bits: Spanned<i64>,
+    /// Length of a burst.
     pub(super) burst: Pair,
     pub(super) activate_slots: Pair,
     pub(super) access_slots: Pair,
@@ -37,9 +51,13 @@ pub(super) struct Channel {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GeometryTable {
+    /// Bank groups of a DRAM.
     pub(super) bank_groups: Spanned<i64>,
+    /// Banks of a bank group.
     pub(super) banks: Spanned<i64>,
+    /// Bytes of a row of a DRAM.
     pub(super) page_bytes: Spanned<i64>,
+    /// Widths, the default first: "x4".
     pub(super) widths: Spanned<Vec<String>>,
 }
 
@@ -70,7 +88,9 @@ pub(super) struct TimingTable {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Density {
+    /// The name: "16Gb".
     pub(super) name: Spanned<String>,
+    /// Rows of a bank.
     pub(super) rows: Spanned<i64>,
     pub(super) t_rfc: Option<Pair>,
     pub(super) t_rfc_sb: Option<Pair>,
@@ -79,7 +99,9 @@ pub(super) struct Density {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Speed {
+    /// The rate of the bus: "6400 MT/s".
     pub(super) rate: Spanned<String>,
+    /// CAS latency.
     pub(super) cl: Pair,
     pub(super) t_rcd: Pair,
     pub(super) t_rp: Pair,
@@ -127,9 +149,13 @@ pub(super) struct CurrentsOfWidth {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Module {
+    /// The name of the module.
     pub(super) name: Spanned<String>,
+    /// The rate of its bus, one of the speeds.
     pub(super) speed: Spanned<String>,
+    /// Its ranks.
     pub(super) ranks: Spanned<i64>,
+    /// True if two ranks transfer together at twice the rate (MRDIMM).
     #[serde(default)]
     pub(super) multiplexed: bool,
     /// The default density, if not the file's first.

@@ -43,22 +43,35 @@ const WORK_MAX: f64 = 1000.0;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ScenarioToml {
+    /// The schema and its version: `interleaf.scenario/1`.
     schema: Spanned<String>,
+    /// The name of the scenario.
     name: Spanned<String>,
+    /// The platform, by name or as a file.
     platform: Option<Spanned<String>>,
+    /// Simulated time: "600s".
     duration: Option<Spanned<String>>,
+    /// Groups of pages; all pages of a group are on one tier.
     page_groups: Option<Spanned<i64>>,
+    /// Standard deviation of a reading of a counter: "2%".
     counter_noise: Option<Spanned<String>>,
+    /// Whether the machine counts requests and their waiting time.
     counts_latency: Option<bool>,
+    /// The seed of all randomness.
     seed: Option<Spanned<i64>>,
+    /// Migration of pages.
     #[serde(default)]
     migration: MigrationFile,
+    /// Sampling of hotness.
     #[serde(default)]
     damon: DamonFile,
+    /// Memory of each tier that other programs hold.
     #[serde(default)]
     held: BTreeMap<String, Spanned<String>>,
+    /// Workloads.
     #[serde(default)]
     workload: Vec<WorkloadFile>,
+    /// PCIe devices that access memory.
     #[serde(default)]
     device: Vec<DeviceFile>,
 }
@@ -66,45 +79,70 @@ struct ScenarioToml {
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MigrationFile {
+    /// The highest migration rate: "4GB/s".
     rate: Option<Spanned<String>>,
+    /// Delay of a thread that accesses a migrating page: "2us".
     stall: Option<Spanned<String>>,
+    /// Size of a page: "4KiB".
     page: Option<Spanned<String>>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DamonFile {
+    /// Time between samples: "200ms".
     sampling: Option<Spanned<String>>,
+    /// Time of an aggregation: "3s".
     aggregation: Option<Spanned<String>>,
+    /// The least and the most regions of a workload.
     regions: Option<Spanned<Vec<i64>>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WorkloadFile {
+    /// The name, unique in the scenario; default: that of the demand.
     name: Option<Spanned<String>>,
+    /// A built-in workload; or `demand`.
     workload: Option<Spanned<String>>,
+    /// A demand file, relative to this file.
     demand: Option<Spanned<String>>,
+    /// Threads; default: the largest of its demand's runs.
     threads: Option<Spanned<i64>>,
+    /// Memory that it touches; default: that of its demand.
     footprint: Option<Spanned<String>>,
+    /// Start time: "0s".
     start: Option<Spanned<String>>,
+    /// Number of runs; default: it repeats until the end.
     runs: Option<Spanned<i64>>,
+    /// Length of a run; 1 is the length in its demand.
     work: Option<Spanned<f64>>,
+    /// Passes of a run through the phases of its demand.
     cycles: Option<Spanned<i64>>,
+    /// The domain of its threads; default: the first.
     domain: Option<Spanned<String>>,
+    /// Its control group; default: its name.
     scope: Option<Spanned<String>>,
+    /// Whether its pages may be migrated.
     steered: Option<bool>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DeviceFile {
+    /// The name of the device.
     name: Spanned<String>,
+    /// The tier of its buffers.
     tier: Spanned<String>,
+    /// The domain whose counters include its traffic; default: the first.
     domain: Option<Spanned<String>>,
+    /// Reads and writes together: "40GB/s".
     bandwidth: Spanned<String>,
+    /// Reads as a fraction of the bytes, 0 to 1.
     read_share: Spanned<f64>,
+    /// Start of its traffic: "0s".
     from: Option<Spanned<String>>,
+    /// End of its traffic; default: the end of the simulation.
     to: Option<Spanned<String>>,
 }
 

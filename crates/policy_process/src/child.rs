@@ -1,0 +1,208 @@
+//! The process of a policy: its lines, its time limit, its end.
+
+use crate::{PolicyProcessError, message::Answer};
+use interleaf_linux::stop::StopFlag;
+use rustix::{
+    fs::{OFlags, fcntl_setfl},
+    io::Errno,
+    process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid},
+};
+use serde::Serialize;
+use std::{
+    io::{self, BufRead, BufReader, Read, Write},
+    os::unix::process::CommandExt,
+    process::{self, ChildStdin, ChildStdout, Command, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// The most bytes of an answer.
+const LINE_MAX: u64 = 64 << 10;
+
+/// The time between looks at the stop flag while an answer is awaited.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The time that a process has to end after the end of its stdin.
+const END_LIMIT: Duration = Duration::from_millis(500);
+
+/// A running process. It leads a process group of its own, so that its children end with it, and so
+/// that Ctrl-C in a terminal reaches this process alone.
+pub(crate) struct Child {
+    program: String,
+    process: process::Child,
+    /// `None` once it was closed.
+    stdin: Option<ChildStdin>,
+    lines: Receiver<io::Result<Vec<u8>>>,
+    /// The number of lines read.
+    answers: u64,
+    is_failed: bool,
+}
+
+impl Child {
+    pub(crate) fn start(program: &str, arguments: &[String]) -> Result<Self, PolicyProcessError> {
+        let failed = |why| PolicyProcessError::Start { program: program.into(), why };
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+        let mut process = command.spawn().map_err(failed)?;
+        let (stdin, stdout) = (process.stdin.take(), process.stdout.take());
+        let (sender, lines) = sync_channel(1);
+        let child =
+            Self { program: program.into(), process, stdin, lines, answers: 0, is_failed: false };
+        if let Some(stdin) = &child.stdin {
+            // A process that never reads fills the pipe: the write then fails and does not block.
+            fcntl_setfl(stdin, OFlags::NONBLOCK).map_err(|why| failed(why.into()))?;
+        }
+        if let Some(stdout) = stdout {
+            let reader = thread::Builder::new().name("policy".into());
+            reader.spawn(move || read(stdout, &sender)).map_err(failed)?;
+        }
+        Ok(child)
+    }
+
+    /// Writes a message, and waits for its answer. `None` if `stop` is set before the answer.
+    pub(crate) fn ask(
+        &mut self,
+        message: &impl Serialize,
+        tiers: usize,
+        limit: Duration,
+        stop: &StopFlag,
+    ) -> Result<Option<Answer>, PolicyProcessError> {
+        let answer = self.exchange(message, tiers, limit, stop);
+        self.is_failed |= answer.is_err();
+        answer
+    }
+
+    fn exchange(
+        &mut self,
+        message: &impl Serialize,
+        tiers: usize,
+        limit: Duration,
+        stop: &StopFlag,
+    ) -> Result<Option<Answer>, PolicyProcessError> {
+        if let Ok(Ok(_)) = self.lines.try_recv() {
+            return Err(self.invalid("it is more than one line for a line of stdin".into()));
+        }
+        let until = Instant::now() + limit;
+        let line = serde_json::to_string(message).unwrap_or_default() + "\n";
+        if let Some(stdin) = &mut self.stdin
+            && let Err(why) = stdin.write_all(line.as_bytes())
+        {
+            return Err(match why.kind() {
+                io::ErrorKind::WouldBlock => self.late(limit),
+                _ => self.ended(),
+            });
+        }
+        loop {
+            if stop.is_set() {
+                return Ok(None);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left.min(LOOK)) {
+                Ok(Ok(line)) => return self.answer(&line, tiers).map(Some),
+                Err(RecvTimeoutError::Timeout) if left.is_zero() => return Err(self.late(limit)),
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(Err(_)) | Err(RecvTimeoutError::Disconnected) => return Err(self.ended()),
+            }
+        }
+    }
+
+    fn answer(&mut self, line: &[u8], tiers: usize) -> Result<Answer, PolicyProcessError> {
+        if line.len() as u64 >= LINE_MAX {
+            return Err(self.invalid(format!("it is longer than {} KiB", LINE_MAX >> 10)));
+        }
+        let text = String::from_utf8_lossy(line);
+        let answer = Answer::parse(&text, tiers).map_err(|problem| self.invalid(problem))?;
+        self.answers += 1;
+        Ok(answer)
+    }
+
+    fn invalid(&self, problem: String) -> PolicyProcessError {
+        PolicyProcessError::Answer {
+            program: self.program.clone(),
+            line: self.answers + 1,
+            problem,
+        }
+    }
+
+    fn late(&self, limit: Duration) -> PolicyProcessError {
+        PolicyProcessError::Late {
+            program: self.program.clone(),
+            line: self.answers + 1,
+            seconds: limit.as_secs_f64(),
+        }
+    }
+
+    /// The failure of a process whose stdin or stdout is closed.
+    fn ended(&mut self) -> PolicyProcessError {
+        self.stdin = None;
+        let status = match self.wait(END_LIMIT) {
+            Some(end) => match (end.exit_status(), end.terminating_signal()) {
+                (Some(status), _) => format!("exit status {status}"),
+                (None, Some(signal)) => format!("signal {signal}"),
+                (None, None) => "unknown status".into(),
+            },
+            None => "it closed stdin or stdout".into(),
+        };
+        PolicyProcessError::Ended { program: self.program.clone(), status, line: self.answers + 1 }
+    }
+
+    /// Waits for the end of the process without reaping it. `None` if it runs after `limit`.
+    fn wait(&self, limit: Duration) -> Option<WaitIdStatus> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        let until = Instant::now() + limit;
+        loop {
+            match waitid(WaitId::Pid(self.pid()), options) {
+                Ok(None) | Err(Errno::INTR) => {}
+                Ok(Some(end)) => return Some(end),
+                Err(_) => return None,
+            }
+            if Instant::now() >= until {
+                return None;
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.process)
+    }
+}
+
+impl Drop for Child {
+    /// Ends the process and its children: by the end of its stdin, then by SIGKILL.
+    fn drop(&mut self) {
+        self.stdin = None;
+        if !self.is_failed {
+            self.wait(END_LIMIT);
+        }
+        // Before the process is reaped, so that its ID is not another group's. Fails if the group
+        // has no process that can be killed.
+        let _ = kill_process_group(self.pid(), Signal::KILL);
+        let _ = self.process.wait();
+    }
+}
+
+/// Sends each line of `stdout`, without its end, until the process or the receiver is gone.
+fn read(stdout: ChildStdout, lines: &SyncSender<io::Result<Vec<u8>>>) {
+    let mut stdout = BufReader::new(stdout);
+    loop {
+        let mut line = vec![];
+        match stdout.by_ref().take(LINE_MAX).read_until(b'\n', &mut line) {
+            Ok(0) => return,
+            Ok(_) => {
+                if line.last() == Some(&b'\n') {
+                    line.pop();
+                }
+                if lines.send(Ok(line)).is_err() {
+                    return;
+                }
+            }
+            Err(why) => {
+                // Fails when the receiver is gone.
+                let _ = lines.send(Err(why));
+                return;
+            }
+        }
+    }
+}

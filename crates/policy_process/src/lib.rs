@@ -1,0 +1,185 @@
+//! Policies as processes.
+//!
+//! A policy in any language is a command that reads lines of JSON from its stdin and answers each
+//! with a line on its stdout (docs/policies.md). The first line describes the tiers, each later one
+//! has the observation of a period:
+//!
+//! ```text
+//! {"schema":"interleaf.policy/1","message":"start","domain":0,"tiers":[{"name":"dram",...},...]}
+//! {"weights":[100,0]}
+//! {"message":"period","time_s":6.0,"tiers":[{"bandwidth_gbps":301.2,...},...],...}
+//! {"weights":[65,35],"reason":"the latency of dram is higher"}
+//! ```
+//!
+//! Each domain has a process of its own. A process that ends, answers late or answers something
+//! else is an error ([`PolicyProcessError`]); its policy then holds its shares until the caller has
+//! noticed [`PolicyProcesses::failure`].
+
+#![forbid(unsafe_code)]
+
+mod child;
+mod message;
+
+use child::Child;
+use core::time::Duration;
+use interleaf_linux::stop::StopFlag;
+use interleaf_model::{
+    machine::TierLayout,
+    policy::{Observation, Policy, Verdict},
+};
+use message::{Answer, PeriodMessage, StartMessage};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The prefix of a policy that is a command: `exec:./policy.py --gain 2`.
+pub const PREFIX: &str = "exec:";
+
+/// The time that a process has for each answer, unless the user gives one. An interpreter that
+/// loads large libraries starts within it.
+pub const TIME_LIMIT: Duration = Duration::from_secs(10);
+
+/// The command of a policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyCommand {
+    program: String,
+    arguments: Vec<String>,
+}
+
+impl PolicyCommand {
+    /// The command in a policy `exec:PROGRAM ARGUMENT...`, with spaces between its words; `None`
+    /// for other policies.
+    ///
+    /// # Errors
+    /// If no command follows the prefix.
+    pub fn parse(policy: &str) -> Option<Result<Self, PolicyProcessError>> {
+        let mut words = policy.strip_prefix(PREFIX)?.split_whitespace().map(str::to_string);
+        let program = words.next().ok_or(PolicyProcessError::NoCommand);
+        Some(program.map(|program| Self { program, arguments: words.collect() }))
+    }
+}
+
+/// The processes of a policy, one for each domain.
+#[derive(Clone, Debug)]
+pub struct PolicyProcesses {
+    command: PolicyCommand,
+    limit: Duration,
+    stop: StopFlag,
+    failure: Arc<Mutex<Option<PolicyProcessError>>>,
+}
+
+impl PolicyProcesses {
+    /// Processes of `command` that have `limit` for each answer. After `stop` is set they get no
+    /// more observations.
+    pub fn new(command: PolicyCommand, limit: Duration, stop: StopFlag) -> Self {
+        Self { command, limit, stop, failure: Arc::default() }
+    }
+
+    /// Starts the process of domain number `domain`. If it fails, its policy keeps all pages on the
+    /// first tier.
+    pub fn policy(&self, domain: usize, tiers: &[TierLayout]) -> Box<dyn Policy> {
+        let first = (0..tiers.len()).map(|tier| if tier == 0 { 1.0 } else { 0.0 }).collect();
+        let started = Child::start(&self.command.program, &self.command.arguments);
+        let asked = started.and_then(|mut child| {
+            let message = StartMessage::new(domain, tiers);
+            let answer = child.ask(&message, tiers.len(), self.limit, &self.stop)?;
+            Ok((child, answer))
+        });
+        let (child, start) = match asked {
+            Ok((child, Some(answer))) => (Some(child), answer.shares),
+            Ok((_, None)) => (None, first),
+            Err(why) => {
+                self.fail(why);
+                (None, first)
+            }
+        };
+        Box::new(ProcessPolicy { child, start, processes: self.clone() })
+    }
+
+    /// Takes the first failure.
+    pub fn failure(&self) -> Option<PolicyProcessError> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// True after a failure or a request to stop.
+    pub fn is_stopped(&self) -> bool {
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.is_some() || self.stop.is_set()
+    }
+
+    fn fail(&self, why: PolicyProcessError) {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+    }
+}
+
+/// The policy of one domain.
+struct ProcessPolicy {
+    /// `None` after a failure or a request to stop.
+    child: Option<Child>,
+    start: Vec<f64>,
+    processes: PolicyProcesses,
+}
+
+impl Policy for ProcessPolicy {
+    fn start(&self) -> Vec<f64> {
+        self.start.clone()
+    }
+
+    fn decide(&mut self, seen: &Observation) -> Verdict {
+        let PolicyProcesses { limit, stop, .. } = &self.processes;
+        let tiers = seen.tiers.len();
+        let asked = self
+            .child
+            .as_mut()
+            .map_or(Ok(None), |child| child.ask(&PeriodMessage::new(seen), tiers, *limit, stop));
+        match asked {
+            Ok(Some(Answer { shares, reason })) => {
+                let action = if shares == seen.target { "hold" } else { "step" };
+                Verdict::interleave(shares, action, reason)
+            }
+            Ok(None) => Verdict::interleave(seen.target.clone(), "hold", "the policy was stopped"),
+            Err(why) => {
+                self.processes.fail(why);
+                self.child = None;
+                Verdict::interleave(seen.target.clone(), "hold", "the policy failed")
+            }
+        }
+    }
+}
+
+/// The failure of a policy's process. A line is the number of an answer on its stdout, from 1.
+#[derive(Debug, thiserror::Error)]
+pub enum PolicyProcessError {
+    #[error("there is no command after \"{PREFIX}\"")]
+    NoCommand,
+    #[error("{program}: the policy cannot be started: {why}")]
+    Start { program: String, why: std::io::Error },
+    #[error("{program}: the policy ended ({status}) before line {line} of its stdout")]
+    Ended { program: String, status: String, line: u64 },
+    #[error("{program}: the policy has not written line {line} of its stdout after {seconds} s")]
+    Late { program: String, line: u64, seconds: f64 },
+    #[error("{program}: line {line} of the policy's stdout: {problem}")]
+    Answer { program: String, line: u64, problem: String },
+}
+
+impl PolicyProcessError {
+    /// Advice to the user.
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::NoCommand => "write a program and its arguments: \"exec:./policy.py --gain 2\"",
+            Self::Start { .. } => {
+                "give its path (exec:./policy.py), make it executable (chmod +x) and let its first \
+                 line name its interpreter (#!/usr/bin/env python3)"
+            }
+            Self::Ended { .. } => {
+                "let it answer each line of its stdin until stdin ends; its messages are on stderr"
+            }
+            Self::Late { .. } => {
+                "let it flush stdout after each line (in Python: print(answer, flush=True)), or \
+                 give it more time: --policy-limit 60s"
+            }
+            Self::Answer { .. } => {
+                "answer each line of stdin with one line such as {\"weights\": [65, 35]}; write \
+                 messages to stderr"
+            }
+        }
+    }
+}
