@@ -11,11 +11,13 @@
 //! ```
 
 mod build;
+mod chain;
 mod currents;
 mod file;
 mod rule;
 
 pub use build::{Options, by_name, in_file, names};
+pub use chain::Read;
 pub use currents::Currents;
 pub(super) use rule::quantity;
 

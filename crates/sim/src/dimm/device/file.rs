@@ -10,12 +10,17 @@ pub(super) type Pair = Spanned<[String; 2]>;
 #[serde(deny_unknown_fields)]
 pub(super) struct DeviceToml {
     pub(super) schema: Spanned<String>,
+    /// Read by the chain.
+    #[serde(rename = "inherits")]
+    pub(super) _inherits: Option<serde::de::IgnoredAny>,
     pub(super) family: Spanned<String>,
     #[serde(default)]
     pub(super) sources: std::collections::BTreeMap<String, String>,
     pub(super) channel: Channel,
     pub(super) geometry: GeometryTable,
     pub(super) timing: TimingTable,
+    #[serde(default)]
+    pub(super) width: Vec<WidthTable>,
     pub(super) density: Vec<Density>,
     pub(super) speed: Vec<Speed>,
     pub(super) currents: Option<CurrentsTable>,
@@ -65,6 +70,19 @@ pub(super) struct TimingTable {
     pub(super) t_refi: Option<Pair>,
     pub(super) t_refi_sb: Option<Pair>,
     pub(super) t_refsbrd: Option<Pair>,
+}
+
+/// Values of the devices of a width, in place of those of the family. The capacity of a device is
+/// that of its density at any width: the number of rows follows.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WidthTable {
+    pub(super) name: Spanned<String>,
+    pub(super) bank_groups: Option<Spanned<i64>>,
+    pub(super) page_bytes: Option<Spanned<i64>>,
+    pub(super) t_rrd_s: Option<Pair>,
+    pub(super) t_rrd_l: Option<Pair>,
+    pub(super) t_faw: Option<Pair>,
 }
 
 #[derive(Deserialize)]
