@@ -3,22 +3,12 @@
 use super::{
     Device, DeviceError, Timing,
     chain::{Chain, Read},
+    families::{FILES, SCHEMA, names},
     file::{Density, DeviceToml, Module, Pair, Speed, WidthTable},
     rule::{RULE_HINT, Rule, quantity, rule},
 };
 use interleaf_model::format::{FileError, names::suggestion, toml_text::TomlText};
 use toml::Spanned;
-
-pub(super) const SCHEMA: &str = "interleaf.devices/1";
-
-/// The built-in files.
-pub(super) const FILES: [(&str, &str); 5] = [
-    ("ddr5.toml", include_str!("../../../../../devices/ddr5.toml")),
-    ("ddr4.toml", include_str!("../../../../../devices/ddr4.toml")),
-    ("ddr3.toml", include_str!("../../../../../devices/ddr3.toml")),
-    ("stt-mram.toml", include_str!("../../../../../devices/stt-mram.toml")),
-    ("stt-mram-ddr4.toml", include_str!("../../../../../devices/stt-mram-ddr4.toml")),
-];
 
 /// The options of a module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,13 +17,6 @@ pub struct Options {
     pub density: Option<String>,
     /// Width of the devices, such as `x8`. Default: the first of the file, `x4` for DDR5.
     pub width: Option<String>,
-}
-
-/// The names of the built-in modules.
-pub fn names() -> Vec<String> {
-    let of_file = |(name, text): &(&str, &str)| TomlText::new(name, text).read::<DeviceToml>().ok();
-    let files = FILES.iter().filter_map(of_file);
-    files.flat_map(|file| file.module.into_iter().map(|module| module.name.into_inner())).collect()
 }
 
 /// Returns the built-in module of this name.
@@ -174,7 +157,7 @@ pub(super) struct Tables<'a> {
 }
 
 /// The geometry of a device.
-struct Geometry<'a> {
+struct DeviceGeometry<'a> {
     bank_groups: u32,
     page_bytes: u32,
     rows: u32,
@@ -230,7 +213,7 @@ impl<'a> Tables<'a> {
         Ok(all.iter().find(|it| it.name.get_ref() == name))
     }
 
-    fn geometry(&self, density: &Density) -> Result<Geometry<'a>, FileError> {
+    fn geometry(&self, density: &Density) -> Result<DeviceGeometry<'a>, FileError> {
         let (own, text) = (&self.file.geometry, self.text);
         let groups: u32 = text.whole("geometry.bank_groups", &own.bank_groups, 1..=8)?;
         let page: u32 = text.whole("geometry.page_bytes", &own.page_bytes, 8..=65_536)?;
@@ -258,7 +241,7 @@ impl<'a> Tables<'a> {
             );
             text.error(page_field, page, problem, "write the bytes of a row in one device")
         })?;
-        Ok(Geometry { bank_groups, page_bytes, rows, page, page_field })
+        Ok(DeviceGeometry { bank_groups, page_bytes, rows, page, page_field })
     }
 
     /// The value of the module's width, or else of the family.

@@ -5,7 +5,7 @@
 
 use super::{
     DeviceError,
-    build::{FILES, SCHEMA, names},
+    families::{FILES, SCHEMA, names},
 };
 use interleaf_model::format::{
     FileError,
