@@ -1,7 +1,9 @@
 //! `simulate dimm` with too short runs, with outstanding lines, and its power compared with that of
-//! platforms; `simulate machine` with several sockets.
+//! platforms; a module that inherits from another; `simulate machine` with several sockets.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod page;
 
 use serde_json::Value;
 use std::{
@@ -204,4 +206,26 @@ fn platform_power_matches_the_simulated_modules() {
             assert!((sum * channels / watts - 1.0).abs() < 1e-4, "{point}");
         }
     }
+}
+
+/// The example of a module of the user's own runs, with its own rate.
+#[test]
+fn a_module_of_the_page_inherits_from_another() {
+    page::run_section("simulate-dimm.md", "Modules of your own");
+}
+
+#[test]
+fn a_module_inherits_from_a_file_in_another_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("base")).unwrap();
+    let base = "schema = \"interleaf.devices/1\"\ninherits = \"ddr4-3200-1r\"\n\
+                [[module]]\nname = \"a\"\n[[module]]\nname = \"b\"\nranks = 2\n";
+    fs::write(folder.path().join("base/two.toml"), base).unwrap();
+    let own = "schema = \"interleaf.devices/1\"\ninherits = \"base/two.toml:b\"\n\
+               [timing]\nt_faw = [\"30 ns\", \"assumed: a test\"]\n[[module]]\nname = \"own\"\n";
+    let file = folder.path().join("own.toml");
+    fs::write(&file, own).unwrap();
+    let args = ["--device", file.to_str().unwrap(), "--requests", "40000", "--channels", "1"];
+    let document = document(&args);
+    assert_eq!((&document["device"], &document["width"]), (&"own".into(), &"x8".into()));
 }

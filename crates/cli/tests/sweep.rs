@@ -1,4 +1,5 @@
-//! A sweep writes the same bytes on any number of cores, and after an interruption at any point.
+//! A sweep writes the same bytes on any number of cores, and after an interruption at any point. It
+//! finds altered rows, and has demand files and weights.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -56,8 +57,12 @@ impl Folder {
     }
 
     fn sweep(&self, target: &str, threads: &str) -> Output {
+        self.run("sweep.toml", target, threads)
+    }
+
+    fn run(&self, sweep: &str, target: &str, threads: &str) -> Output {
         Command::new(env!("CARGO_BIN_EXE_interleaf"))
-            .args(["simulate", "machine", "--sweep", "sweep.toml", "-o", target])
+            .args(["simulate", "machine", "--sweep", sweep, "-o", target])
             .env("RAYON_NUM_THREADS", threads)
             .current_dir(self.0.path())
             .output()
@@ -152,6 +157,86 @@ fn a_finished_sweep_is_not_rewritten() {
     succeeded(&folder.sweep("whole-2.csv", "2"));
     assert_eq!(fs::read(&path).unwrap(), whole);
     assert_eq!(written(&path), long_ago);
+}
+
+#[test]
+fn an_altered_row_is_found() {
+    let folder = Folder::new();
+    let whole = String::from_utf8(folder.whole("2")).unwrap();
+    let path = folder.path("altered.csv");
+    let lines: Vec<&str> = whole.lines().collect();
+    for (line, cell) in [(1, 11), (6, 3), (lines.len() - 1, 12)] {
+        let mut cells: Vec<&str> = lines[line].split(',').collect();
+        cells[cell] = "1.25";
+        let altered = cells.join(",");
+        let mut lines = lines.clone();
+        lines[line] = &altered;
+        let altered = lines.join("\n") + "\n";
+        fs::write(&path, &altered).unwrap();
+        let output = folder.sweep("altered.csv", "2");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        let place = format!("altered.csv:{}: the row was altered", line + 1);
+        assert!(said.contains(&place), "{said}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), altered, "the file is not touched");
+    }
+    // An editor may change the ends of lines.
+    fs::write(&path, whole.replace('\n', "\r\n").replacen("\r\n", "\n", 1)).unwrap();
+    succeeded(&folder.sweep("altered.csv", "2"));
+    assert_eq!(fs::read_to_string(&path).unwrap(), whole);
+}
+
+#[test]
+fn the_number_of_cases_is_printed_first_and_their_time() {
+    let folder = Folder::new();
+    let said = |output: &Output| String::from_utf8(output.stderr.clone()).unwrap();
+    let output = folder.sweep("a.csv", "2");
+    succeeded(&output);
+    let lines: Vec<String> = said(&output).lines().map(String::from).collect();
+    assert_eq!(lines[0], "16 cases", "{lines:?}");
+    assert!(lines[1].starts_with("about ") && lines[1].ends_with(" for the other 14"), "{lines:?}");
+    let whole = fs::read_to_string(folder.path("a.csv")).unwrap();
+    let some: String = whole.split_inclusive('\n').take(4).collect();
+    fs::write(folder.path("a.csv"), some).unwrap();
+    let output = folder.sweep("a.csv", "2");
+    succeeded(&output);
+    assert!(said(&output).starts_with("16 cases, of which 3 are there\n"), "{}", said(&output));
+}
+
+const OWN: &str = r#"
+schema = "interleaf.sweep/1"
+duration = "30s"
+page_groups = 100
+platform = ["gnr120-cz122"]
+demand = ["own.toml"]
+policy = ["static", "hotcold"]
+weights = ["1:0", "3:1"]
+"#;
+
+#[test]
+fn a_sweep_has_demand_files_and_static_weights() {
+    let folder = Folder::new();
+    let demand = concat!(env!("CARGO_MANIFEST_DIR"), "/../../workloads/lbm.toml");
+    let text = fs::read_to_string(demand).unwrap();
+    let renamed = text.replacen("name = \"lbm\"", "name = \"own\"", 1);
+    assert_ne!(renamed, text);
+    fs::write(folder.path("own.toml"), &renamed).unwrap();
+    fs::write(folder.path("own-sweep.toml"), OWN).unwrap();
+    succeeded(&folder.run("own-sweep.toml", "own.csv", "2"));
+    let mut reader = csv::Reader::from_path(folder.path("own.csv")).unwrap();
+    let column = |name: &str| reader.headers().unwrap().iter().position(|it| it == name).unwrap();
+    let columns = ["scenario", "policy", "weights", "final_weights"].map(column);
+    let rows: Vec<Vec<String>> = reader
+        .records()
+        .map(|row| columns.map(|at| row.as_ref().unwrap()[at].to_string()).to_vec())
+        .collect();
+    assert_eq!(rows[0], ["own", "static", "1:0", "100:0"]);
+    assert_eq!(rows[1], ["own", "static", "3:1", "75:25"]);
+    assert_eq!(rows[2][..3], ["own", "hotcold", ""]);
+    // The rows of a changed demand file are those of another sweep.
+    let changed = renamed.replacen("name = \"own\"", "name = \"other\"", 1);
+    fs::write(folder.path("own.toml"), changed).unwrap();
+    assert_eq!(folder.run("own-sweep.toml", "own.csv", "2").status.code(), Some(2));
 }
 
 #[test]

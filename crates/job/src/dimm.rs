@@ -214,7 +214,13 @@ pub fn device(name: &str, options: &Options) -> Result<Device, Failure> {
     }
     let hint = format!("name a file of devices, or one of {}", device::names().join(", "));
     let text = interleaf_catalog::text(Path::new(path), &hint)?;
-    device::in_file(path, &text, module, options).map_err(of_device)
+    let read = |file: &str| {
+        interleaf_catalog::text(Path::new(file), &hint).map_err(|why| match why {
+            Failure::Error { problem, hint } => (problem, hint),
+            other => (other.to_string(), hint.clone()),
+        })
+    };
+    device::in_file(path, &text, module, options, &read).map_err(of_device)
 }
 
 fn of_device(why: DeviceError) -> Failure {

@@ -5,16 +5,18 @@
 
 use crate::{
     machine::DURATION_S as DURATION_S_DEFAULT,
-    option::{CURVE_ERROR_MAX, THREADS_MAX},
+    option::{self, CURVE_ERROR_MAX, THREADS_MAX},
+    predict::for_tiers,
 };
 use interleaf_console::Failure;
 use interleaf_model::{
     format::{FileError, names::suggestion, toml_text::TomlText},
     policy::PolicyKind,
     units::{Bandwidth, Bytes, Percent, Time},
+    weights::Weights,
 };
 use interleaf_sim::machine::{
-    ScenarioError,
+    Scenario, ScenarioError,
     scenario::{BANDWIDTH_MAX_GBPS, DURATION_S, GROUPS_MAX, NOISE_MAX},
 };
 use serde::Deserialize;
@@ -44,6 +46,9 @@ struct SweepFile {
     /// Workloads that come with the tool.
     #[serde(default)]
     workload: Vec<Spanned<String>>,
+    /// Files of demands, beside workloads.
+    #[serde(default)]
+    demand: Vec<Spanned<String>>,
     /// Scenarios, in place of workloads.
     #[serde(default)]
     scenario: Vec<Spanned<String>>,
@@ -52,6 +57,9 @@ struct SweepFile {
     threads: Vec<Spanned<i64>>,
     /// Policies by name.
     policy: Vec<Spanned<String>>,
+    /// Weights of the policy `static`: "65:35".
+    #[serde(default)]
+    weights: Vec<Spanned<String>>,
     /// Footprints: "16GiB".
     #[serde(default)]
     footprint: Vec<Spanned<String>>,
@@ -91,7 +99,7 @@ pub struct Sweep {
     pub page_groups: Option<usize>,
     platforms: Vec<Option<Spanned<String>>>,
     loads: Vec<Load>,
-    policies: Vec<PolicyKind>,
+    policies: Vec<PolicyChoice>,
     footprints: Vec<Option<Spanned<Written<Bytes>>>>,
     noises: Vec<Option<Written<Percent>>>,
     curve_errors: Vec<Option<Written<Percent>>>,
@@ -103,15 +111,26 @@ pub struct Sweep {
 /// The workloads of a case.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Load {
-    /// A built-in workload that runs alone.
+    /// A workload that runs alone.
     Workload {
-        /// The name of the workload.
+        /// The name of a built-in workload, or a demand file.
         name: Spanned<String>,
+        /// True for a demand file.
+        is_file: bool,
         /// Its threads. Default: the most that its runs had.
         threads: Option<Spanned<u32>>,
     },
     /// A scenario by name, or its file.
     Scenario(Spanned<String>),
+}
+
+/// A policy of the file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PolicyChoice {
+    /// The policy.
+    pub kind: PolicyKind,
+    /// Weights of [`PolicyKind::Static`]. Default: the best.
+    pub weights: Option<Spanned<Written<Weights>>>,
 }
 
 /// A combination of values; `None` for what the file does not give.
@@ -123,8 +142,8 @@ pub struct Case {
     pub platform: Option<Spanned<String>>,
     /// The workloads.
     pub load: Load,
-    /// The policy.
-    pub policy: PolicyKind,
+    /// The policy with its weights.
+    pub policy: PolicyChoice,
     /// Memory that the workload touches.
     pub footprint: Option<Spanned<Written<Bytes>>>,
     /// Standard deviation of a counter's reading.
@@ -141,11 +160,15 @@ pub struct Case {
 type Argument = (&'static str, fn(&Case) -> Option<String>);
 
 /// The arguments in which cases differ, named as the options of a simulated machine.
-const ARGUMENTS: [Argument; 10] = [
+const ARGUMENTS: [Argument; 12] = [
     ("platform", |case| case.platform.as_ref().map(|name| name.get_ref().clone())),
     ("workload", |case| match &case.load {
-        Load::Workload { name, .. } => Some(name.get_ref().clone()),
-        Load::Scenario(_) => None,
+        Load::Workload { name, is_file: false, .. } => Some(name.get_ref().clone()),
+        _ => None,
+    }),
+    ("demand", |case| match &case.load {
+        Load::Workload { name, is_file: true, .. } => Some(name.get_ref().clone()),
+        _ => None,
     }),
     ("threads", |case| match &case.load {
         Load::Workload { threads, .. } => threads.as_ref().map(|it| it.get_ref().to_string()),
@@ -156,7 +179,8 @@ const ARGUMENTS: [Argument; 10] = [
         Load::Scenario(name) => Some(name.get_ref().clone()),
     }),
     ("footprint", |case| case.footprint.as_ref().map(|size| size.get_ref().text.clone())),
-    ("policy", |case| Some(case.policy.to_string())),
+    ("policy", |case| Some(case.policy.kind.to_string())),
+    ("weights", |case| case.policy.weights.as_ref().map(|it| it.get_ref().text.clone())),
     ("counter_noise", |case| case.counter_noise.as_ref().map(|it| it.text.clone())),
     ("curve_error", |case| case.curve_error.as_ref().map(|it| it.text.clone())),
     ("migration_rate", |case| case.migration_rate.as_ref().map(|it| it.text.clone())),
@@ -166,7 +190,7 @@ const ARGUMENTS: [Argument; 10] = [
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.load {
-            Load::Workload { name, threads: Some(threads) } => {
+            Load::Workload { name, threads: Some(threads), .. } => {
                 write!(f, "{} with {} threads", name.get_ref(), threads.get_ref())?;
             }
             Load::Workload { name, .. } | Load::Scenario(name) => f.write_str(name.get_ref())?,
@@ -276,7 +300,7 @@ impl Sweep {
             migration_rate: self.rates[pick(self.rates.len())].clone(),
             curve_error: self.curve_errors[pick(self.curve_errors.len())].clone(),
             counter_noise: self.noises[pick(self.noises.len())].clone(),
-            policy: self.policies[pick(self.policies.len())],
+            policy: self.policies[pick(self.policies.len())].clone(),
             footprint: self.footprints[pick(self.footprints.len())].clone(),
             load: self.loads[pick(self.loads.len())].clone(),
             platform: self.platforms[pick(self.platforms.len())].clone(),
@@ -305,6 +329,20 @@ impl Sweep {
         TomlText::new(&self.file, &self.text).place(field, value)
     }
 
+    /// Checks that the weights of the file are weights of the tiers of `scenario`.
+    ///
+    /// # Errors
+    /// Another number of weights.
+    pub fn check_weights(&self, scenario: &Scenario) -> Result<(), Failure> {
+        let given = self.policies.iter().filter_map(|policy| policy.weights.as_ref());
+        for weights in given {
+            let on = format!("on {}", scenario.platform.name);
+            points(&weights.get_ref().value, scenario)
+                .map_err(|why| why.within(&on).within(&self.place("weights", weights)))?;
+        }
+        Ok(())
+    }
+
     /// Formats the position of the value that makes `case` impossible.
     pub fn place_of(&self, case: &Case, why: &ScenarioError) -> String {
         match (why, &case.load, &case.footprint) {
@@ -314,10 +352,31 @@ impl Sweep {
                 _,
             ) => self.place("threads", threads),
             (ScenarioError::TooLarge { .. }, _, Some(size)) => self.place("footprint", size),
-            (_, Load::Workload { name, .. }, _) => self.place("workload", name),
+            (_, Load::Workload { name, is_file, .. }, _) => self.place(field_of(*is_file), name),
             (_, Load::Scenario(name), _) => self.place("scenario", name),
         }
     }
+}
+
+impl PolicyChoice {
+    /// The weights of the tiers of `scenario`, if the file has some.
+    ///
+    /// # Errors
+    /// Another number of weights.
+    pub fn points(&self, scenario: &Scenario) -> Result<Option<Vec<u16>>, Failure> {
+        let weights = self.weights.as_ref();
+        weights.map(|weights| points(&weights.get_ref().value, scenario)).transpose()
+    }
+}
+
+fn points(weights: &Weights, scenario: &Scenario) -> Result<Vec<u16>, Failure> {
+    let names: Vec<&str> = scenario.platform.tiers.iter().map(|tier| tier.name.as_str()).collect();
+    Ok(for_tiers(weights, &names)?.as_slice().to_vec())
+}
+
+/// The field of a workload or a demand file.
+const fn field_of(is_file: bool) -> &'static str {
+    if is_file { "demand" } else { "workload" }
 }
 
 /// Returns the product, saturated at the maximum of the type.
@@ -329,9 +388,11 @@ fn product(factors: impl IntoIterator<Item = usize>) -> usize {
 fn all_distinct(toml: &TomlText<'_>, read: &SweepFile) -> Result<(), FileError> {
     distinct(toml, "platform", &read.platform)?;
     distinct(toml, "workload", &read.workload)?;
+    distinct(toml, "demand", &read.demand)?;
     distinct(toml, "scenario", &read.scenario)?;
     distinct(toml, "threads", &read.threads)?;
     distinct(toml, "policy", &read.policy)?;
+    distinct(toml, "weights", &read.weights)?;
     distinct(toml, "footprint", &read.footprint)?;
     distinct(toml, "counter_noise", &read.counter_noise)?;
     distinct(toml, "curve_error", &read.curve_error)?;
@@ -370,47 +431,80 @@ fn loads(toml: &TomlText<'_>, read: &SweepFile) -> Result<Vec<Load>, FileError> 
         let count = toml.whole("threads", threads, 1..=THREADS_MAX)?;
         Ok(Spanned::new(threads.span(), count))
     })?;
-    if let (Some(threads), true) = (read.threads.first(), read.workload.is_empty()) {
+    let built_in = read.workload.iter().map(|name| (name, false));
+    let alone: Vec<(&Spanned<String>, bool)> =
+        built_in.chain(read.demand.iter().map(|name| (name, true))).collect();
+    if let (Some(threads), true) = (read.threads.first(), alone.is_empty()) {
         let problem = "there is no workload that they are for";
         let hint = "leave them out, or change them in the scenario file";
         return Err(toml.error("threads", threads, problem, hint));
     }
     let known = interleaf_catalog::workload_names();
     let mut loads = vec![];
-    for name in &read.workload {
-        if !known.contains(name.get_ref()) {
+    for (name, is_file) in alone {
+        if !is_file && !known.contains(name.get_ref()) {
             let problem = format!("there is no workload \"{}\"", name.get_ref());
             let similar = suggestion(name.get_ref(), &known);
-            let hint = format!("{similar}the workloads are {}", known.join(", "));
+            let hint = format!(
+                "{similar}the workloads are {}; a demand file is in the list demand",
+                known.join(", ")
+            );
             return Err(toml.error("workload", name, problem, hint));
         }
         let with = |threads: &Option<Spanned<u32>>| Load::Workload {
             name: name.clone(),
+            is_file,
             threads: threads.clone(),
         };
         loads.extend(threads.iter().map(with));
     }
     loads.extend(read.scenario.iter().map(|name| Load::Scenario(name.clone())));
     if loads.is_empty() {
-        let hint = "add workload = [\"cloverleaf\"], or scenario = [\"shifting-demand\"]";
+        let hint = "add workload = [\"cloverleaf\"], demand = [\"FILE\"] or scenario = [\"shifting-demand\"]";
         return Err(toml.file_error("workload", "there is nothing to run", hint));
     }
     Ok(loads)
 }
 
-fn policies(toml: &TomlText<'_>, read: &SweepFile) -> Result<Vec<PolicyKind>, FileError> {
+fn policies(toml: &TomlText<'_>, read: &SweepFile) -> Result<Vec<PolicyChoice>, FileError> {
     let names: Vec<&str> = PolicyKind::ALL.iter().map(|(_, name, _)| *name).collect();
     let hint = format!("write some of {}", names.join(", "));
     if read.policy.is_empty() {
         return Err(toml.file_error("policy", "there is none", &hint));
     }
-    let policy = |name: &Spanned<String>| {
+    let weights = or_none(&read.weights, |written| weights(toml, written))?;
+    let mut choices = vec![];
+    for name in &read.policy {
         let parsed: Result<PolicyKind, String> = name.get_ref().parse();
         let problem = || format!("there is no policy \"{}\"", name.get_ref());
         let hint = || suggestion(name.get_ref(), &names) + &hint;
-        parsed.map_err(|_| toml.error("policy", name, problem(), hint()))
-    };
-    read.policy.iter().map(policy).collect()
+        let kind = parsed.map_err(|_| toml.error("policy", name, problem(), hint()))?;
+        let of_kind = if kind == PolicyKind::Static { weights.as_slice() } else { &[None] };
+        choices
+            .extend(of_kind.iter().map(|weights| PolicyChoice { kind, weights: weights.clone() }));
+    }
+    let is_static = choices.iter().any(|choice| choice.kind == PolicyKind::Static);
+    if let (Some(first), false) = (read.weights.first(), is_static) {
+        let problem = "no policy of this file has weights";
+        return Err(toml.error(
+            "weights",
+            first,
+            problem,
+            "add static to policy, or leave them out",
+        ));
+    }
+    Ok(choices)
+}
+
+fn weights(
+    toml: &TomlText<'_>,
+    value: &Spanned<String>,
+) -> Result<Spanned<Written<Weights>>, FileError> {
+    let parsed = option::weights(value.get_ref()).map_err(|why| {
+        let (problem, hint) = why.split_once(": write ").unwrap_or((&why, "weights such as 3:1"));
+        toml.error("weights", value, problem, format!("write {hint}"))
+    })?;
+    Ok(Spanned::new(value.span(), written(parsed, value)))
 }
 
 fn footprints(

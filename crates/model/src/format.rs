@@ -7,6 +7,7 @@
 pub mod configuration_toml;
 pub mod curve_csv;
 pub mod demand_toml;
+pub mod inherit;
 pub mod mess_csv;
 pub mod mlc_text;
 pub mod names;

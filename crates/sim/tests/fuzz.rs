@@ -340,7 +340,9 @@ proptest! {
             (mutated(text), Just(module))
         }),
     ) {
-        check_device(device::in_file("f", &text, Some(module), &Options::default()), &text)?;
+        let none = |_: &str| Err(("there is no file".into(), "name one".into()));
+        let found = device::in_file("f", &text, Some(module), &Options::default(), &none);
+        check_device(found, &text)?;
     }
 }
 

@@ -31,7 +31,8 @@ pub(crate) enum Simulate {
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct DimmArgs {
-    /// A module by name, or a file (FILE:NAME if it has several); `list` lists all modules
+    /// A module by name, or a file (FILE:NAME if it has several), which can inherit from another
+    /// (docs/simulate-dimm.md); `list` lists all modules
     #[arg(long, value_name = "NAME|FILE", required_unless_present = "server")]
     pub(crate) device: Option<String>,
     /// A server by name, in place of modules: its modules, channels, cores and the bandwidth of
@@ -43,7 +44,7 @@ pub(crate) struct DimmArgs {
     #[arg(long, value_name = "16Gb|24Gb|32Gb")]
     pub(crate) density: Option<String>,
     /// The width of its devices [default: x4 of DDR5]
-    #[arg(long, value_name = "x4|x8")]
+    #[arg(long, value_name = "x4|x8|x16")]
     pub(crate) width: Option<String>,
     /// Traffic mixes, named as MLC names them (R, W2, W5, W10, ...), or read shares (0.62)
     #[arg(long, value_name = "MIX", value_parser = mix, value_delimiter = ',', default_value = "R")]

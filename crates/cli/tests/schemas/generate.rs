@@ -30,6 +30,8 @@ pub(crate) struct Source {
 struct Generator<'a> {
     source: &'a Source,
     direction: Direction,
+    /// True if a file may inherit what it leaves out.
+    inherits: bool,
     definitions: RefCell<BTreeMap<String, Value>>,
 }
 
@@ -123,9 +125,12 @@ impl Source {
 
     /// The JSON Schema `schema` of the struct `name`.
     pub(crate) fn schema(&self, schema: &str, name: &str, direction: Direction) -> Value {
-        let generator =
-            Generator { source: self, direction, definitions: RefCell::new(BTreeMap::new()) };
         let Some(Item::Struct(item)) = self.items.get(name) else { panic!("no struct {name}") };
+        let inherits = item.fields.iter().any(|field| {
+            Attributes::read(&field.attrs).value("rename") == Some("inherits")
+        });
+        let definitions = RefCell::new(BTreeMap::new());
+        let generator = Generator { source: self, direction, inherits, definitions };
         let Value::Object(mut object) = generator.structure(item) else { panic!("no object") };
         object["properties"]["schema"]["const"] = json!(schema);
         object.insert("$schema".into(), json!("http://json-schema.org/draft-07/schema#"));
@@ -162,7 +167,7 @@ impl Generator<'_> {
             let name = field.ident.as_ref().unwrap().to_string();
             let name = name.trim_start_matches("r#");
             let name = own.value("rename").unwrap_or(name).to_string();
-            if self.is_required(field, &own) {
+            if self.is_required(field, &own) && (!self.inherits || name == "schema") {
                 required.insert(name.clone());
             }
             let mut value = self.of(&field.ty);

@@ -3,7 +3,11 @@
 //! The fields of a file are read into structs of [`Spanned`] values. Each conversion of a field to
 //! a number of the model takes the field's name, and returns the number or an error with its line.
 
-use super::{FileError, names::suggestion};
+use super::{
+    FileError,
+    inherit::{self, Table},
+    names::suggestion,
+};
 use crate::{
     provenance::{Figure, Provenance},
     units::UnitError,
@@ -15,16 +19,42 @@ use toml::Spanned;
 /// A smaller number counts as 0 for a field that must be above 0.
 const LEAST_POSITIVE: f64 = 1e-12;
 
+/// The name and the text of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedText {
+    /// The name.
+    pub file: String,
+    /// The text.
+    pub text: String,
+}
+
 /// A TOML file during its conversion to the model.
 pub struct TomlText<'a> {
     file: &'a str,
     text: &'a str,
+    /// The files that it inherits from, the next one first.
+    inherited: &'a [NamedText],
 }
 
 impl<'a> TomlText<'a> {
     /// The file named `file` that holds `text`.
     pub const fn new(file: &'a str, text: &'a str) -> Self {
-        Self { file, text }
+        Self { file, text, inherited: &[] }
+    }
+
+    /// The file named `file` that holds `text`, with the files of its chain of inheritance.
+    pub const fn with_inherited(file: &'a str, text: &'a str, inherited: &'a [NamedText]) -> Self {
+        Self { file, text, inherited }
+    }
+
+    /// The name of the file.
+    pub const fn file(&self) -> &'a str {
+        self.file
+    }
+
+    /// The text of the file.
+    pub const fn text(&self) -> &'a str {
+        self.text
     }
 
     /// The fields of the whole file.
@@ -32,22 +62,72 @@ impl<'a> TomlText<'a> {
     /// # Errors
     /// If the text is no TOML, lacks a key or has an unknown one.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, FileError> {
-        toml::from_str(self.text).map_err(|why| {
-            let start = why.span().map(|span| span.start);
-            // For a missing key, the parser's span is the table, or the first key of the file.
-            let in_table = |at: &usize| self.text[*at..].starts_with(['[', '{']);
-            let missing = why.message().starts_with("missing field");
-            let place = start.filter(|at| !missing || in_table(at));
-            let problem = in_plain_words(why.message());
-            let hint = hint_for(&problem);
-            FileError {
-                file: self.file.into(),
-                line: place.map(|at| self.line(at)),
-                field: place.and_then(|at| self.key_at(at)),
-                problem,
-                hint,
-            }
+        toml::from_str(self.text).map_err(|why| self.refusal(&why))
+    }
+
+    /// The fields of `table`, which was merged from [`Self::tables`].
+    ///
+    /// # Errors
+    /// If the table lacks a key or has an unknown one.
+    pub fn read_merged<T: DeserializeOwned>(&self, table: Table<'_>) -> Result<T, FileError> {
+        let whole = Spanned::new(0..self.text.len(), table);
+        T::deserialize(toml::Deserializer::from(whole)).map_err(|why| self.refusal(&why))
+    }
+
+    /// The tables of the file and of those that it inherits from, in their order.
+    ///
+    /// # Errors
+    /// If a text is no TOML.
+    pub fn tables(&self) -> Result<Vec<Table<'a>>, FileError> {
+        let mut tables = vec![];
+        for (start, file, text) in self.files() {
+            let table = Table::parse(text);
+            let table = table.map_err(|why| TomlText::new(file, text).refusal(&why))?;
+            tables.push(inherit::moved(table.into_inner(), start));
+        }
+        Ok(tables)
+    }
+
+    /// The error of the parser with its position.
+    fn refusal(&self, why: &toml::de::Error) -> FileError {
+        let start = why.span().map(|span| span.start);
+        // For a missing key, the parser's span is the table, or the first key of the file.
+        let in_table = |at: &usize| self.at(*at).starts_with(['[', '{']);
+        let missing = why.message().starts_with("missing field");
+        let place = start.filter(|at| !missing || in_table(at));
+        let problem = in_plain_words(why.message());
+        let hint = hint_for(&problem);
+        FileError {
+            file: place.map_or(self.file, |at| self.file_at(at).1).into(),
+            line: place.map(|at| self.line(at)),
+            field: place.and_then(|at| self.key_at(at)),
+            problem,
+            hint,
+        }
+    }
+
+    /// The offset, the name and the text of each file.
+    fn files(&self) -> impl Iterator<Item = (usize, &'a str, &'a str)> {
+        let own = core::iter::once((self.file, self.text));
+        let inherited = self.inherited.iter().map(|it| (it.file.as_str(), it.text.as_str()));
+        own.chain(inherited).scan(0, |start, (file, text)| {
+            let at = *start;
+            // The end of a text is a position of it.
+            *start += text.len() + 1;
+            Some((at, file, text))
         })
+    }
+
+    /// The file of position `at`: its offset, name and text.
+    fn file_at(&self, at: usize) -> (usize, &'a str, &'a str) {
+        let before = self.files().take_while(|(start, ..)| *start <= at);
+        before.last().unwrap_or((0, self.file, self.text))
+    }
+
+    /// The text from position `at` on.
+    fn at(&self, at: usize) -> &'a str {
+        let (start, _, text) = self.file_at(at);
+        text.get(at - start..).unwrap_or_default()
     }
 
     /// An error about the value of `field`.
@@ -58,18 +138,24 @@ impl<'a> TomlText<'a> {
         problem: impl ToString,
         hint: impl ToString,
     ) -> FileError {
+        let (start, file, _) = self.file_at(value.span().start);
+        let heir = match start {
+            0 => String::new(),
+            _ => format!(" ({} inherits it)", self.file),
+        };
         FileError {
-            file: self.file.into(),
+            file: file.into(),
             line: Some(self.line(value.span().start)),
             field: Some(field.into()),
-            problem: problem.to_string(),
+            problem: problem.to_string() + &heir,
             hint: hint.to_string(),
         }
     }
 
     /// The position of `field` and its value, as errors print it.
     pub fn place<T>(&self, field: &str, value: &Spanned<T>) -> String {
-        format!("{}:{}: {field}", self.file, self.line(value.span().start))
+        let at = value.span().start;
+        format!("{}:{}: {field}", self.file_at(at).1, self.line(at))
     }
 
     /// An error about the file as a whole.
@@ -239,12 +325,14 @@ impl<'a> TomlText<'a> {
     }
 
     fn line(&self, at: usize) -> usize {
-        self.text.as_bytes()[..at.min(self.text.len())].iter().filter(|b| **b == b'\n').count() + 1
+        let (start, _, text) = self.file_at(at);
+        let before = &text.as_bytes()[..(at - start).min(text.len())];
+        before.iter().filter(|byte| **byte == b'\n').count() + 1
     }
 
     /// The key of the line at byte `at`, if the line has one.
     fn key_at(&self, at: usize) -> Option<String> {
-        let line = self.text.lines().nth(self.line(at) - 1)?;
+        let line = self.file_at(at).2.lines().nth(self.line(at) - 1)?;
         let key = line.split('=').next()?.trim();
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '[' | ']');
         (!key.is_empty() && key.chars().all(plain)).then(|| key.to_string())

@@ -11,12 +11,16 @@
 //! ```
 
 mod build;
+mod chain;
 mod currents;
+mod families;
 mod file;
 mod rule;
 
-pub use build::{Options, by_name, in_file, names};
+pub use build::{Options, by_name, in_file};
+pub use chain::Read;
 pub use currents::Currents;
+pub use families::names;
 pub(super) use rule::quantity;
 
 use interleaf_model::format::FileError;

@@ -4,11 +4,11 @@
 //! end they are sorted, so that the file is the same on any number of cores. An interrupted sweep
 //! continues: rows that are already in the file are kept.
 
+mod fingerprint;
 mod header;
 mod progress;
 mod record;
 
-use core::time::Duration;
 use header::HEADER;
 use interleaf_console::{Failure, output};
 use interleaf_job::sweep::{Case, Load, Sweep};
@@ -17,7 +17,10 @@ use interleaf_sim::machine::{Arena, Outcome, Scenario, StaticBest, Trial, static
 use progress::Progress;
 use rayon::prelude::*;
 use record::Record;
-use std::path::Path;
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 /// Runs the sweep in file `path` and writes its rows to `target`, or to stdout.
 pub(super) fn run(path: &Path, target: Option<&Path>) -> Result<(), Failure> {
@@ -29,14 +32,23 @@ pub(super) fn run(path: &Path, target: Option<&Path>) -> Result<(), Failure> {
     let rows_of = |case: usize| scenarios[sweep.ground(case)].tasks.len();
     let made_from = fingerprint(&sweep, &scenarios);
     let record = Record::open(to_file, made_from, sweep.count(), &rows_of)?;
+    progress::say_cases(sweep.count(), record.done());
     let grounds = grounds(scenarios, sweep.duration.value);
     let progress = Progress::begin(path, &sweep.name, sweep.count(), record.done());
-    let missing = (0..sweep.count()).into_par_iter().filter(|case| !record.has(*case));
-    let done: Result<(), Failure> = missing.try_for_each(|number| {
-        let case = sweep.case(number);
-        record.add(number, rows(&case, &grounds[sweep.ground(number)])?)?;
-        progress.advance();
-        Ok(())
+    let compute = |cases: &[usize]| {
+        cases.par_iter().try_for_each(|number| {
+            let case = sweep.case(*number);
+            record.add(*number, rows(&case, &grounds[sweep.ground(*number)])?)?;
+            progress.advance();
+            Ok::<(), Failure>(())
+        })
+    };
+    let missing: Vec<usize> = (0..sweep.count()).filter(|case| !record.has(*case)).collect();
+    let (sample, others) = sampled(&missing, rayon::current_num_threads());
+    let begun = Instant::now();
+    let done = compute(&sample).and_then(|()| {
+        progress.say_time(begun.elapsed(), sample.len(), others.len());
+        compute(&others)
     });
     progress.end();
     done?;
@@ -51,13 +63,20 @@ pub(super) fn run(path: &Path, target: Option<&Path>) -> Result<(), Failure> {
     }
 }
 
-/// Returns a fingerprint of the sweep, its scenarios and the tool's version (FNV-1a, 64 bits).
-fn fingerprint(sweep: &Sweep, scenarios: &[Scenario]) -> u64 {
-    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    let add = |hash: u64, text: &str| text.bytes().fold(hash, mix);
-    let tool = [env!("CARGO_PKG_VERSION")].into_iter().chain(HEADER);
-    let hash = tool.fold(add(0xcbf2_9ce4_8422_2325, sweep.text()), add);
-    scenarios.iter().fold(hash, |hash, scenario| add(hash, &format!("{scenario:?}")))
+/// Returns a fingerprint of the sweep, its scenarios and the tool's version.
+fn fingerprint(sweep: &Sweep, scenarios: &[Scenario]) -> String {
+    let tool = [sweep.text(), env!("CARGO_PKG_VERSION")].into_iter().chain(HEADER);
+    let scenarios = scenarios.iter().map(|scenario| format!("{scenario:?}"));
+    fingerprint::of(tool.map(String::from).chain(scenarios))
+}
+
+/// Returns `count` cases that are spread evenly over `cases`, and the others.
+fn sampled(cases: &[usize], count: usize) -> (Vec<usize>, Vec<usize>) {
+    let step = cases.len().div_ceil(count.max(1)).max(1);
+    let (sample, others): (Vec<_>, Vec<_>) =
+        cases.iter().enumerate().partition(|(at, _)| at % step == 0);
+    let numbers = |part: Vec<(usize, &usize)>| part.into_iter().map(|(_, case)| *case).collect();
+    (numbers(sample), numbers(others))
 }
 
 /// The common part of cases that differ only in policy, noise, curve error, migration rate and
@@ -96,14 +115,18 @@ fn scenario(sweep: &Sweep, case: &Case) -> Result<Scenario, Failure> {
             let of_scenario = |why: Failure| why.within(&sweep.place("scenario", name));
             interleaf_catalog::scenario(name.get_ref(), platform).map_err(of_scenario)?.0
         }
-        Load::Workload { name, threads } => {
+        Load::Workload { name, is_file, threads } => {
+            let place = sweep.place(if *is_file { "demand" } else { "workload" }, name);
             let Some(platform) = platform else {
-                let place = sweep.place("workload", name);
                 let hint = "add platform = [\"NAME\"]";
                 return Err(Failure::new(format!("{place}: there is no platform for it"), hint));
             };
             let platform = interleaf_catalog::platform(platform).map_err(of_platform)?;
-            let demand = interleaf_catalog::workload(name.get_ref())?;
+            let demand = match is_file {
+                true => interleaf_catalog::demand(Path::new(name.get_ref())),
+                false => interleaf_catalog::workload(name.get_ref()),
+            };
+            let demand = demand.map_err(|why| why.within(&place))?;
             let threads = threads.as_ref().map(|threads| *threads.get_ref());
             let footprint = case.footprint.as_ref().map(|size| size.get_ref().value);
             interleaf_catalog::single_workload(&platform, &demand, threads, footprint)?
@@ -115,6 +138,7 @@ fn scenario(sweep: &Sweep, case: &Case) -> Result<Scenario, Failure> {
     scenario.check().map_err(|why| {
         Failure::new(format!("{case}: {why}"), why.hint()).within(&sweep.place_of(case, &why))
     })?;
+    sweep.check_weights(&scenario)?;
     Ok(scenario)
 }
 
@@ -129,8 +153,8 @@ fn rows(case: &Case, ground: &Ground) -> Result<Vec<Vec<String>>, Failure> {
     }
     let arena = Arena::with_best(&scenario, ground.duration, ground.best_static.clone());
     let trial = Trial {
-        policy: case.policy,
-        points: None,
+        policy: case.policy.kind,
+        points: case.policy.points(&scenario)?,
         curve_error: curve_error(case),
         settings: Settings::default(),
     };
@@ -159,7 +183,11 @@ fn row(case: &Case, scenario: &Scenario, outcome: &Outcome, at: usize) -> Vec<St
         task.name.clone(),
         task.threads.to_string(),
         task.footprint_bytes.to_string(),
-        case.policy.to_string(),
+        case.policy.kind.to_string(),
+        case.policy
+            .weights
+            .as_ref()
+            .map_or(String::new(), |given| given.get_ref().value.to_string()),
         scenario.counter_noise.to_string(),
         curve_error(case).to_string(),
         scenario.migration.bandwidth_gbps.to_string(),

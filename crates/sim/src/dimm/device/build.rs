@@ -2,22 +2,13 @@
 
 use super::{
     Device, DeviceError, Timing,
-    file::{Density, DeviceToml, Module, Pair, Speed},
+    chain::{Chain, Read},
+    families::{FILES, SCHEMA, names},
+    file::{Density, DeviceToml, Module, Pair, Speed, WidthTable},
     rule::{RULE_HINT, Rule, quantity, rule},
 };
 use interleaf_model::format::{FileError, names::suggestion, toml_text::TomlText};
 use toml::Spanned;
-
-const SCHEMA: &str = "interleaf.devices/1";
-
-/// The built-in files.
-const FILES: [(&str, &str); 5] = [
-    ("ddr5.toml", include_str!("../../../../../devices/ddr5.toml")),
-    ("ddr4.toml", include_str!("../../../../../devices/ddr4.toml")),
-    ("ddr3.toml", include_str!("../../../../../devices/ddr3.toml")),
-    ("stt-mram.toml", include_str!("../../../../../devices/stt-mram.toml")),
-    ("stt-mram-ddr4.toml", include_str!("../../../../../devices/stt-mram-ddr4.toml")),
-];
 
 /// The options of a module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,13 +17,6 @@ pub struct Options {
     pub density: Option<String>,
     /// Width of the devices, such as `x8`. Default: the first of the file, `x4` for DDR5.
     pub width: Option<String>,
-}
-
-/// The names of the built-in modules.
-pub fn names() -> Vec<String> {
-    let of_file = |(name, text): &(&str, &str)| TomlText::new(name, text).read::<DeviceToml>().ok();
-    let files = FILES.iter().filter_map(of_file);
-    files.flat_map(|file| file.module.into_iter().map(|module| module.name.into_inner())).collect()
 }
 
 /// Returns the built-in module of this name.
@@ -58,7 +42,7 @@ pub fn by_name(name: &str, options: &Options) -> Result<Device, DeviceError> {
 }
 
 /// Builds a module from `text`, the content of the file `file`: the module `name`, or the only one
-/// of the file.
+/// of the file. `read` reads the files that it inherits from.
 ///
 /// # Errors
 /// If the text is invalid, or has no such module.
@@ -67,9 +51,11 @@ pub fn in_file(
     text: &str,
     name: Option<&str>,
     options: &Options,
+    read: Read<'_>,
 ) -> Result<Device, DeviceError> {
-    let text = TomlText::new(file, text);
-    let parsed: DeviceToml = text.read()?;
+    let chain = Chain::read(file, text, read)?;
+    let text = TomlText::with_inherited(file, text, &chain.inherited);
+    let parsed: DeviceToml = text.read_merged(chain.merged(&text)?)?;
     let found = match (name, parsed.module.as_slice()) {
         (None, [only]) => Some(only),
         (None, _) => None,
@@ -99,12 +85,13 @@ fn device(
     options: &Options,
 ) -> Result<Device, DeviceError> {
     text.schema(&file.schema, SCHEMA)?;
-    let tables = Tables { text, file };
+    let mut tables = Tables { text, file, width: None };
     let speed = tables.speed(module)?;
     let rate = tables.rate("speed.rate", &speed.rate)?;
     let default = module.density.as_ref().map(Spanned::get_ref);
     let density = tables.density(options.density.as_ref().or(default))?;
     let width_name = tables.width(options.width.as_ref())?;
+    tables.width = tables.of_width(&width_name)?;
     let width: u32 = width_name.trim_start_matches('x').parse().unwrap_or(4);
     let channel = &file.channel;
     let data_bits: u32 = text.whole("channel.data_bits", &channel.data_bits, 8..=64)?;
@@ -113,8 +100,8 @@ fn device(
         let hint = "write a multiple of the width of each device";
         return Err(text.error("channel.data_bits", &channel.data_bits, problem, hint).into());
     }
-    let geometry = &file.geometry;
-    let page_bytes: u32 = text.whole("geometry.page_bytes", &geometry.page_bytes, 8..=65_536)?;
+    let geometry = tables.geometry(density)?;
+    let page_bytes = geometry.page_bytes;
     let ranks: u32 = text.whole("module.ranks", &module.ranks, 1..=8)?;
     let pseudo_channels = if module.multiplexed { 2 } else { 1 };
     if !ranks.is_multiple_of(pseudo_channels) {
@@ -127,7 +114,7 @@ fn device(
     if columns == 0 {
         let problem = format!("a row is shorter than a burst of {burst_bytes} bytes");
         let hint = "write the bytes that one device has in a row";
-        return Err(text.error("geometry.page_bytes", &geometry.page_bytes, problem, hint).into());
+        return Err(text.error(geometry.page_field, geometry.page, problem, hint).into());
     }
     Ok(Device {
         name: module.name.get_ref().clone(),
@@ -139,9 +126,9 @@ fn device(
         ecc_bits: text.whole("channel.ecc_bits", &channel.ecc_bits, 0..=16)?,
         pseudo_channels,
         ranks: ranks / pseudo_channels,
-        bank_groups: text.whole("geometry.bank_groups", &geometry.bank_groups, 1..=8)?,
-        banks: text.whole("geometry.banks", &geometry.banks, 1..=8)?,
-        rows: text.whole("density.rows", &density.rows, 1..=1 << 24)?,
+        bank_groups: geometry.bank_groups,
+        banks: text.whole("geometry.banks", &file.geometry.banks, 1..=8)?,
+        rows: geometry.rows,
         columns,
         kilotransfers: rate,
         host_clocks: u64::from(pseudo_channels),
@@ -158,10 +145,24 @@ fn device(
     })
 }
 
+/// The widths of devices.
+const WIDTHS: [&str; 5] = ["x4", "x8", "x16", "x32", "x64"];
+
 /// A file during the construction of one of its modules.
 pub(super) struct Tables<'a> {
     pub(super) text: &'a TomlText<'a>,
     pub(super) file: &'a DeviceToml,
+    /// The values of the module's width, if they differ from those of the family.
+    pub(super) width: Option<&'a WidthTable>,
+}
+
+/// The geometry of a device.
+struct DeviceGeometry<'a> {
+    bank_groups: u32,
+    page_bytes: u32,
+    rows: u32,
+    page: &'a Spanned<i64>,
+    page_field: &'static str,
 }
 
 impl<'a> Tables<'a> {
@@ -187,11 +188,9 @@ impl<'a> Tables<'a> {
 
     fn width(&self, wanted: Option<&String>) -> Result<String, DeviceError> {
         let all = &self.file.geometry.widths;
-        if let Some(wrong) =
-            all.get_ref().iter().find(|w| !["x4", "x8", "x16"].contains(&w.as_str()))
-        {
+        if let Some(wrong) = all.get_ref().iter().find(|width| !WIDTHS.contains(&width.as_str())) {
             let problem = format!("\"{wrong}\" is no width");
-            let hint = "write a list of x4, x8, x16";
+            let hint = format!("write a list of some of {}", WIDTHS.join(", "));
             return Err(self.text.error("geometry.widths", all, problem, hint).into());
         }
         let names: Vec<_> = all.get_ref().iter().map(String::as_str).collect();
@@ -201,6 +200,53 @@ impl<'a> Tables<'a> {
         };
         let found = found.map(ToString::to_string);
         found.ok_or_else(|| self.no_choice("width", wanted, &names))
+    }
+
+    /// The table of the width `name`, after a check of the names of all tables.
+    fn of_width(&self, name: &str) -> Result<Option<&'a WidthTable>, FileError> {
+        let (all, widths) = (&self.file.width, self.file.geometry.widths.get_ref());
+        if let Some(wrong) = all.iter().find(|it| !widths.contains(it.name.get_ref())) {
+            let problem = format!("\"{}\" is not in geometry.widths", wrong.name.get_ref());
+            let names: Vec<&str> = widths.iter().map(String::as_str).collect();
+            return Err(self.text.error("width.name", &wrong.name, problem, one_of(&names)));
+        }
+        Ok(all.iter().find(|it| it.name.get_ref() == name))
+    }
+
+    fn geometry(&self, density: &Density) -> Result<DeviceGeometry<'a>, FileError> {
+        let (own, text) = (&self.file.geometry, self.text);
+        let groups: u32 = text.whole("geometry.bank_groups", &own.bank_groups, 1..=8)?;
+        let page: u32 = text.whole("geometry.page_bytes", &own.page_bytes, 8..=65_536)?;
+        let rows: u32 = text.whole("density.rows", &density.rows, 1..=1 << 24)?;
+        let own_groups = self.width.and_then(|width| width.bank_groups.as_ref());
+        let bank_groups = own_groups
+            .map_or(Ok(groups), |groups| text.whole("width.bank_groups", groups, 1..=8))?;
+        let own_page = self.width.and_then(|width| width.page_bytes.as_ref());
+        let page_bytes =
+            own_page.map_or(Ok(page), |page| text.whole("width.page_bytes", page, 8..=65_536))?;
+        let (bytes, of_a_row) = (
+            u64::from(rows) * u64::from(groups) * u64::from(page),
+            u64::from(bank_groups) * u64::from(page_bytes),
+        );
+        let (page_field, page) = match own_page {
+            Some(page) => ("width.page_bytes", page),
+            None => ("geometry.page_bytes", &own.page_bytes),
+        };
+        let rows = u32::try_from(bytes / of_a_row).ok().filter(|_| bytes.is_multiple_of(of_a_row));
+        let rows = rows.filter(|rows| (1..=1 << 24).contains(rows)).ok_or_else(|| {
+            let problem = format!(
+                "a {} device has no whole number of rows with {bank_groups} bank groups and pages \
+                 of {page_bytes} bytes",
+                density.name.get_ref()
+            );
+            text.error(page_field, page, problem, "write the bytes of a row in one device")
+        })?;
+        Ok(DeviceGeometry { bank_groups, page_bytes, rows, page, page_field })
+    }
+
+    /// The value of the module's width, or else of the family.
+    fn by_width<'p>(&'p self, own: &'p Pair, of: fn(&WidthTable) -> &Option<Pair>) -> &'p Pair {
+        self.width.and_then(|width| of(width).as_ref()).unwrap_or(own)
     }
 
     fn no_choice(&self, what: &str, wanted: Option<&String>, names: &[&str]) -> DeviceError {
@@ -265,6 +311,9 @@ impl<'a> Tables<'a> {
         rate: u64,
     ) -> Result<Timing, FileError> {
         let own = &self.file.timing;
+        let t_rrd_s = self.by_width(&own.t_rrd_s, |width| &width.t_rrd_s);
+        let t_rrd_l = self.by_width(&own.t_rrd_l, |width| &width.t_rrd_l);
+        let t_faw = self.by_width(&own.t_faw, |width| &width.t_faw);
         let at = |name: &str, pair: &Pair| self.at(&format!("timing.{name}"), pair, rate, 0);
         let some =
             |name: &str, pair: &Option<Pair>| pair.as_ref().map_or(Ok(0), |pair| at(name, pair));
@@ -289,9 +338,9 @@ impl<'a> Tables<'a> {
             t_ccd_l: at("t_ccd_l", &own.t_ccd_l)?,
             t_ccd_l_wr: at("t_ccd_l_wr", &own.t_ccd_l_wr)?,
             t_ccd_l_wr2: at("t_ccd_l_wr2", &own.t_ccd_l_wr2)?,
-            t_rrd_s: at("t_rrd_s", &own.t_rrd_s)?,
-            t_rrd_l: at("t_rrd_l", &own.t_rrd_l)?,
-            t_faw: at("t_faw", &own.t_faw)?,
+            t_rrd_s: at("t_rrd_s", t_rrd_s)?,
+            t_rrd_l: at("t_rrd_l", t_rrd_l)?,
+            t_faw: at("t_faw", t_faw)?,
             t_wtr_s: at("t_wtr_s", &own.t_wtr_s)?,
             t_wtr_l: at("t_wtr_l", &own.t_wtr_l)?,
             t_rtp: at("t_rtp", &own.t_rtp)?,
@@ -338,7 +387,7 @@ impl<'a> Tables<'a> {
             (
                 t.t_rrd_l >= t.t_rrd_s,
                 "t_rrd_l",
-                &own.t_rrd_l,
+                self.by_width(&own.t_rrd_l, |width| &width.t_rrd_l),
                 format!("below t_rrd_s, {}", t.t_rrd_s),
             ),
             (

@@ -11,6 +11,10 @@ pub(super) type Pair = Spanned<[String; 2]>;
 pub(super) struct DeviceToml {
     /// The schema and its version: `interleaf.devices/1`.
     pub(super) schema: Spanned<String>,
+    /// The module that this file changes: "rdimm-6400-2r", or "FILE:MODULE", relative to this file. All keys but
+    /// the schema may then be left out.
+    #[serde(rename = "inherits")]
+    pub(super) _inherits: Option<String>,
     /// The name of the family: "ddr5".
     pub(super) family: Spanned<String>,
     /// Sources of figures by a short name.
@@ -22,6 +26,9 @@ pub(super) struct DeviceToml {
     pub(super) geometry: GeometryTable,
     /// Timing parameters, each a pair of its value with a unit (ns, nCK) and its source.
     pub(super) timing: TimingTable,
+    /// Widths with a geometry or timing of their own.
+    #[serde(default)]
+    pub(super) width: Vec<WidthTable>,
     /// Densities of a DRAM, the default first.
     pub(super) density: Vec<Density>,
     /// Speed bins.
@@ -83,6 +90,22 @@ pub(super) struct TimingTable {
     pub(super) t_refi: Option<Pair>,
     pub(super) t_refi_sb: Option<Pair>,
     pub(super) t_refsbrd: Option<Pair>,
+}
+
+/// Values of the devices of a width, in place of those of the family. The capacity of a device is
+/// that of its density at any width: the number of rows follows.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WidthTable {
+    /// The width: "x16".
+    pub(super) name: Spanned<String>,
+    /// Bank groups of a DRAM.
+    pub(super) bank_groups: Option<Spanned<i64>>,
+    /// Bytes of a row of a DRAM.
+    pub(super) page_bytes: Option<Spanned<i64>>,
+    pub(super) t_rrd_s: Option<Pair>,
+    pub(super) t_rrd_l: Option<Pair>,
+    pub(super) t_faw: Option<Pair>,
 }
 
 #[derive(Deserialize)]

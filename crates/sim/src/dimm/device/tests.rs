@@ -1,5 +1,10 @@
 use super::*;
 
+/// No file inherits from one of these names.
+fn no_file(_: &str) -> Result<String, (String, String)> {
+    Err(("there is no file".into(), "name one".into()))
+}
+
 fn device(name: &str) -> Device {
     Device::by_name(name, &Options::default()).unwrap()
 }
@@ -86,7 +91,8 @@ fn a_channel_is_as_wide_and_as_large_as_it_should_be() {
 #[test]
 fn errors_name_the_line_of_a_device_file() {
     let text = include_str!("../../../../../devices/ddr5.toml");
-    let only = |text: &str| in_file("d.toml", text, Some("rdimm-6400-2r"), &Options::default());
+    let name = Some("rdimm-6400-2r");
+    let only = |text: &str| in_file("d.toml", text, name, &Options::default(), &no_file);
     assert!(only(text).is_ok());
     let table = [
         ("t_ras = [\"32 ns\"", "t_ras = [\"10 ns\"", "timing.t_ras: 10 ns is below t_rcd, 52"),
@@ -95,7 +101,8 @@ fn errors_name_the_line_of_a_device_file() {
         ("t_ras = [", "t_raz = [", "unknown field `t_raz`"),
         ("t_refi = [\"3900 ns\", \"jedec\"]", "t_refi = [\"3900 ns\", \"me\"]", "no source"),
         ("t_refi = [\"3900 ns\"", "t_refi = [\"300 ns\"", "too short for a refresh of 944"),
-        ("\"x8\"]  ", "\"x9\"]  ", "\"x9\" is no width"),
+        ("\"x8\", \"x16\"]", "\"x9\", \"x16\"]", "\"x9\" is no width"),
+        ("\"x8\", \"x16\"]", "\"x8\"]", "width.name: \"x16\" is not in geometry.widths"),
         ("rows = 65536", "rows = 0", "density.rows: 0 is not between 1 and"),
         ("speed = \"6400 MT/s\"", "speed = \"6401 MT/s\"", "there is no speed \"6401 MT/s\""),
         ("schema = \"interleaf.devices/1\"", "schema = \"x\"", "schema: \"x\" is not"),
@@ -113,5 +120,131 @@ fn errors_name_the_line_of_a_device_file() {
     assert!(
         Device::by_name("rdimm-1", &Options::default()).unwrap_err().hint().contains("ddr3-1600")
     );
-    assert!(in_file("d.toml", text, None, &Options::default()).is_err());
+    assert!(in_file("d.toml", text, None, &Options::default(), &no_file).is_err());
+}
+
+/// Ramulator 2.1, `src/dram/impl`: DDR3.cpp, DDR4.cpp, DDR5.cpp.
+#[test]
+fn devices_of_each_width_have_the_geometry_of_the_standard() {
+    for (name, density, width, groups, rows, columns, timing) in [
+        ("ddr4-3200-1r", "8Gb", "x4", 4, 1 << 17, 128, (4, 8, 16)),
+        ("ddr4-3200-1r", "8Gb", "x8", 4, 1 << 16, 128, (4, 8, 34)),
+        ("ddr4-3200-1r", "8Gb", "x16", 2, 1 << 16, 128, (9, 11, 48)),
+        ("ddr4-2666-1r", "16Gb", "x4", 4, 1 << 18, 128, (4, 7, 16)),
+        ("ddr4-2666-1r", "16Gb", "x16", 2, 1 << 17, 128, (8, 9, 40)),
+        ("ddr3-1600", "4Gb", "x4", 1, 1 << 16, 256, (5, 5, 24)),
+        ("rdimm-6400-1r", "16Gb", "x8", 8, 1 << 16, 64, (8, 16, 32)),
+        ("rdimm-6400-1r", "16Gb", "x16", 4, 1 << 16, 64, (8, 16, 40)),
+        ("rdimm-6400-1r", "32Gb", "x16", 4, 1 << 17, 64, (8, 16, 40)),
+    ] {
+        let options = Options { density: Some(density.into()), width: Some(width.into()) };
+        let device = Device::by_name(name, &options).unwrap();
+        let t = device.timing;
+        let found = (device.bank_groups, device.rows, device.columns);
+        assert_eq!(found, (groups, rows, columns), "{name} {density} {width}");
+        assert_eq!((t.t_rrd_s, t.t_rrd_l, t.t_faw), timing, "{name} {density} {width}");
+    }
+}
+
+/// A module with a faster bin of its own.
+const FASTER: &str = r#"
+schema = "interleaf.devices/1"
+inherits = "rdimm-6400-2r"
+[sources]
+vendor = "a data sheet"
+[[speed]]
+rate = "7200 MT/s"
+cl = ["58 nCK", "vendor"]
+t_rcd = ["58 nCK", "vendor"]
+t_rp = ["58 nCK", "core"]
+[[module]]
+name = "mine"
+speed = "7200 MT/s"
+"#;
+
+/// A bin of the built-in rate with other clocks, over the module of [`FASTER`].
+const TIGHTER: &str = r#"
+schema = "interleaf.devices/1"
+inherits = "faster.toml"
+[timing]
+t_faw = ["28 nCK", "assumed: a test"]
+[[speed]]
+rate = "7200 MT/s"
+cl = ["50 nCK", "vendor"]
+[[density]]
+name = "16Gb"
+t_rfc = ["250 ns", "assumed: a test"]
+[[module]]
+name = "tighter"
+ranks = 1
+[[module]]
+name = "multiplexed"
+multiplexed = true
+"#;
+
+fn inheriting(text: &str, name: Option<&str>) -> Result<Device, DeviceError> {
+    let read = |file: &str| match file {
+        "folder/faster.toml" => Ok(FASTER.to_string()),
+        "folder/twins.toml" => Ok(TIGHTER.to_string()),
+        "folder/circle.toml" => Ok(FASTER.replace("rdimm-6400-2r", "./own.toml")),
+        other => no_file(other),
+    };
+    in_file("folder/own.toml", text, name, &Options::default(), &read)
+}
+
+#[test]
+fn a_module_inherits_what_its_file_does_not_give() {
+    let (base, mine) = (device("rdimm-6400-2r"), inheriting(FASTER, None).unwrap());
+    assert_eq!((mine.name.as_str(), mine.family.as_str(), mine.ranks), ("mine", "ddr5", 2));
+    assert_eq!((mine.kilotransfers, mine.timing.cl, mine.timing.cwl), (7_200_000, 58, 56));
+    assert_eq!((mine.rows, mine.columns, mine.currents), (base.rows, base.columns, base.currents));
+    let tighter = inheriting(TIGHTER, Some("tighter")).unwrap();
+    assert_eq!((tighter.ranks, tighter.kilotransfers), (1, 7_200_000));
+    let of = |device: &Device| {
+        let t = device.timing;
+        (t.cl, t.t_rcd, t.t_faw, t.t_rfc, t.t_rfc_sb)
+    };
+    assert_eq!(of(&mine), (58, 58, 32, 1062, 468));
+    assert_eq!(of(&tighter), (50, 58, 28, 900, 468));
+    let multiplexed = inheriting(TIGHTER, Some("multiplexed")).unwrap();
+    assert_eq!((multiplexed.pseudo_channels, multiplexed.ranks), (2, 1));
+}
+
+#[test]
+fn errors_of_a_chain_name_the_file_of_the_value() {
+    let own = "folder/own.toml:";
+    let table = [
+        ("\"58 nCK\", \"core\"", "\"58 nCK\", \"me\"", own, "timing.t_rp: \"me\" is no source"),
+        ("\"rdimm-6400-2r\"", "\"rdimm-640-2r\"", own, "inherits: there is no device"),
+        ("\"rdimm-6400-2r\"", "\"none.toml\"", own, "inherits: there is no file"),
+        ("\"rdimm-6400-2r\"", "\"own.toml\"", own, "folder/own.toml -> folder/own.toml"),
+        (
+            "\"rdimm-6400-2r\"",
+            "\"circle.toml\"",
+            "folder/circle.toml:3: inherits",
+            "a circle: folder/own.toml -> folder/circle.toml -> folder/own.toml",
+        ),
+        ("\"rdimm-6400-2r\"", "\"twins.toml\"", own, "folder/twins.toml has 2 modules"),
+        ("\"rdimm-6400-2r\"", "\"twins.toml:a\"", own, "has no module \"a\""),
+        ("vendor = ", "core = ", own, "sources.core: ddr5.toml has a source of this name"),
+        ("t_rcd = [\"58", "t_rcd = [\"200", "ddr5.toml:35:", "timing.t_ras: 32 ns is below t_rcd"),
+        ("t_rcd = [\"58", "t_rcd = [\"200", "ddr5.toml:35:", "folder/own.toml inherits it"),
+        ("t_rcd = ", "t_rcx = ", own, "unknown field `t_rcx`"),
+        ("speed = \"7200 MT/s\"", "speed = \"7200\"", own, "there is no speed \"7200\""),
+        ("name = \"mine\"", "ranks = 1", own, "missing field `name`"),
+        ("[[speed]]", "[speed]", own, "invalid type"),
+        ("[[module]]", "[[module]]\nmultiplexed = 1", own, "expected a boolean"),
+        ("interleaf.devices/1", "interleaf.devices/2", own, "schema"),
+        ("[sources]", "[sources", own, "unclosed table"),
+    ];
+    for (from, to, place, expected) in table {
+        assert!(FASTER.contains(from), "{from}");
+        let message = inheriting(&FASTER.replace(from, to), None).unwrap_err().to_string();
+        assert!(message.starts_with(place), "{message}");
+        assert!(message.contains(expected), "{message}");
+    }
+    let read = |file: &str| Ok(FASTER.replace("rdimm-6400-2r", &format!("a/{file}")));
+    let endless = read("b.toml").unwrap();
+    let why = in_file("c.toml", &endless, None, &Options::default(), &read).unwrap_err();
+    assert!(why.to_string().contains("more than 8 files"), "{why}");
 }

@@ -1,8 +1,8 @@
 //! The header of a sweep's CSV file.
 
-/// The columns of a row. The last one is a fingerprint of the sweep's input, by which a continued
-/// sweep recognizes its rows.
-pub(super) const HEADER: [&str; 23] = [
+/// The columns of a row. The last two are fingerprints: of the sweep's input, by which a continued
+/// sweep recognizes its rows, and of the row itself, by which it finds altered ones.
+pub(super) const HEADER: [&str; 25] = [
     "case",
     "platform",
     "scenario",
@@ -10,6 +10,7 @@ pub(super) const HEADER: [&str; 23] = [
     "threads",
     "footprint_bytes",
     "policy",
+    "weights",
     "counter_noise",
     "curve_error",
     "migration_rate_gbps",
@@ -26,4 +27,5 @@ pub(super) const HEADER: [&str; 23] = [
     "migrated_bytes",
     "energy_per_run_j",
     "sweep",
+    "row",
 ];

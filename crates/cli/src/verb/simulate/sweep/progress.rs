@@ -49,27 +49,57 @@ impl Progress {
         self.told.call_once(|| self.bar.suspend(|| output::message(&advice(&self.file, left))));
     }
 
+    /// Prints how long `left` cases take: the first `done` took `elapsed`.
+    pub(super) fn say_time(&self, elapsed: Duration, done: usize, left: usize) {
+        if let Some(time) = time_of(elapsed, done as u64, left as u64).filter(|_| left > 0) {
+            let text = format!("about {} for the other {left}", time_text(time));
+            self.bar.suspend(|| output::message(&text));
+        }
+    }
+
     /// The sweep ends, whole or not.
     pub(super) fn end(&self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// The time that `left` cases take, if it is long: `done` cases took `elapsed`.
-fn long(elapsed: Duration, done: u64, left: u64) -> Option<Duration> {
-    if elapsed < KNOWN_AFTER || done == 0 {
-        return None;
-    }
+/// Prints the number of cases of a sweep, of which an earlier run has computed `done`.
+pub(super) fn say_cases(cases: usize, done: usize) {
+    let count = if cases == 1 { "1 case".into() } else { format!("{cases} cases") };
+    output::message(&match done {
+        0 => count,
+        done => format!("{count}, of which {done} are there"),
+    });
+}
+
+/// The time that `left` cases take: `done` cases took `elapsed`.
+fn time_of(elapsed: Duration, done: u64, left: u64) -> Option<Duration> {
     let seconds = elapsed.as_secs_f64() / done as f64 * left as f64;
-    let time = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
-    (time > LONG).then_some(time)
+    (done > 0).then(|| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
+}
+
+/// As [`time_of`], if the time is known and long.
+fn long(elapsed: Duration, done: u64, left: u64) -> Option<Duration> {
+    let time = time_of(elapsed, done, left).filter(|time| *time > LONG)?;
+    (elapsed >= KNOWN_AFTER).then_some(time)
+}
+
+/// A time that is known roughly.
+fn time_text(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    match seconds {
+        ..1.0 => "1 s".into(),
+        ..90.0 => format!("{seconds:.0} s"),
+        ..5400.0 => format!("{:.0} min", seconds / 60.0),
+        _ => format!("{:.1} h", seconds / 3600.0),
+    }
 }
 
 /// The message of a long sweep.
 fn advice(file: &str, left: Duration) -> String {
-    let hours = left.as_secs_f64() / 3600.0;
+    let left = time_text(left);
     format!(
-        "about {hours:.1} h are left on this machine. Dask, Ray or Slurm run the same file on \
+        "about {left} are left on this machine. Dask, Ray or Slurm run the same file on \
          several (docs/python.md): interleaf.sweep(\"{file}\", engine=\"dask\", output=\"FOLDER\")"
     )
 }
@@ -90,6 +120,8 @@ mod tests {
         assert_eq!(left, Some(9000 * second));
         let said = advice("noise.toml", 9000 * second);
         assert!(said.starts_with("about 2.5 h are left"), "{said}");
+        let texts = [0.2, 12.4, 600.0, 9000.0].map(|s| time_text(Duration::from_secs_f64(s)));
+        assert_eq!(texts, ["1 s", "12 s", "10 min", "2.5 h"]);
         assert!(said.contains("interleaf.sweep(\"noise.toml\", engine=\"dask\""), "{said}");
     }
 }

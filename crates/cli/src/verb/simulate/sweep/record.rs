@@ -1,6 +1,6 @@
 //! The growing record of a sweep.
 
-use super::header::HEADER;
+use super::{fingerprint, header::HEADER};
 use interleaf_console::{Failure, output};
 use interleaf_linux::replace::Existing;
 use std::{
@@ -14,7 +14,7 @@ use std::{
 /// The rows of a sweep, in memory and in a file.
 pub(super) struct Record {
     target: Option<PathBuf>,
-    /// Fingerprint of the sweep's input: the last column of its rows.
+    /// Fingerprint of the sweep's input: a column of its rows.
     sweep: String,
     /// True for each case whose rows the file already had.
     before: Vec<bool>,
@@ -31,11 +31,11 @@ impl Record {
     /// the fingerprint of the input, `rows_of` returns the number of rows of a case.
     pub(super) fn open(
         target: Option<&Path>,
-        made_from: u64,
+        made_from: String,
         cases: usize,
         rows_of: &dyn Fn(usize) -> usize,
     ) -> Result<Self, Failure> {
-        let sweep = format!("{made_from:016x}");
+        let sweep = made_from;
         let mut rows = BTreeMap::new();
         let mut file = None;
         if let Some(target) = target {
@@ -71,7 +71,7 @@ impl Record {
 
     /// Adds the rows of a case.
     pub(super) fn add(&self, case: usize, rows: Vec<Vec<String>>) -> Result<(), Failure> {
-        let whole = |row: Vec<String>| line(&[row, vec![self.sweep.clone()]].concat());
+        let whole = |row: Vec<String>| sealed(&line(&[row, vec![self.sweep.clone()]].concat()));
         let text: String = rows.into_iter().map(whole).collect();
         let mut state = self.state();
         if let (Some(file), Some(target)) = (&mut state.file, &self.target) {
@@ -110,25 +110,39 @@ fn read(target: &Path, present: &[u8], sweep: &str) -> Result<BTreeMap<usize, St
     // A truncated name may end within a UTF-8 sequence.
     let text = String::from_utf8_lossy(present);
     let Some(rest) = text.strip_prefix(&header()) else {
-        return Err(other("it is there already, and holds no sweep"));
+        let is_sweep = text.starts_with(&HEADER[..2].join(","));
+        return Err(other(match is_sweep {
+            true => "it holds a sweep of another version, with other columns",
+            false => "it is there already, and holds no sweep",
+        }));
     };
     let mut rows: BTreeMap<usize, String> = BTreeMap::new();
     let whole = rest.rfind('\n').map_or("", |end| &rest[..=end]);
-    for row in whole.split_inclusive('\n') {
-        let last = row.trim_end().rsplit(',').next().unwrap_or_default();
-        if last.len() != sweep.len() {
-            // A damaged row: compute its case again.
+    for (number, row) in whole.lines().enumerate() {
+        let row = row.trim_end();
+        let Some((content, last)) = row.rsplit_once(',') else { continue };
+        let made_from = content.rsplit(',').next().unwrap_or_default();
+        if [made_from, last].iter().any(|it| it.len() != sweep.len()) {
+            // A truncated row: compute its case again.
             continue;
         }
-        if last != sweep {
+        if made_from != sweep {
             return Err(other(
                 "it holds another sweep: the sweep file, or a file that it names, has changed \
                  since",
             ));
         }
+        if last != fingerprint::of([content]) {
+            // The header is line 1.
+            let place = format!("{}:{}", target.display(), number + 2);
+            let hint = "restore the row, or remove it: then its case is computed again";
+            return Err(Failure::new(format!("{place}: the row was altered"), hint));
+        }
         let case = row.split(',').next().and_then(|case| case.parse().ok());
         if let Some(case) = case {
-            rows.entry(case).or_default().push_str(row);
+            let rows = rows.entry(case).or_default();
+            rows.push_str(row);
+            rows.push('\n');
         }
     }
     Ok(rows)
@@ -140,6 +154,12 @@ fn write(target: &Path, present: &[u8], text: &str) -> Result<(), Failure> {
         return Ok(());
     }
     output::file(target, text)
+}
+
+/// A row with its fingerprint as the last column.
+fn sealed(row: &str) -> String {
+    let row = row.trim_end();
+    format!("{row},{}\n", fingerprint::of([row]))
 }
 
 fn header() -> String {

@@ -1,0 +1,125 @@
+//! Inheritance between TOML files: the values of a file over those of another.
+//!
+//! A table is merged key by key. A list of tables whose entries have an identity (a key such as
+//! `name`) is merged entry by entry: an entry with the identity of an inherited one changes it, any
+//! other is added after the inherited ones. Every other value replaces the inherited one.
+//!
+//! The files of a chain have disjoint spans: those of a file begin after those of its heir. So
+//! errors name the file and the line of the value that is wrong ([`super::toml_text::TomlText`]).
+
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
+
+/// A table of a file, with the spans of its values.
+pub type Table<'i> = DeTable<'i>;
+
+/// Returns the table with all spans moved by `by`.
+pub(super) fn moved(table: Table<'_>, by: usize) -> Table<'_> {
+    table.into_iter().map(|(key, value)| (spanned(key, by), moved_value(value, by))).collect()
+}
+
+fn spanned<T>(value: Spanned<T>, by: usize) -> Spanned<T> {
+    let span = value.span();
+    Spanned::new(span.start + by..span.end + by, value.into_inner())
+}
+
+fn moved_value(value: Spanned<DeValue<'_>>, by: usize) -> Spanned<DeValue<'_>> {
+    let value = spanned(value, by);
+    let span = value.span();
+    let inner = match value.into_inner() {
+        DeValue::Table(table) => DeValue::Table(moved(table, by)),
+        DeValue::Array(list) => {
+            DeValue::Array(list.into_iter().map(|value| moved_value(value, by)).collect())
+        }
+        other => other,
+    };
+    Spanned::new(span, inner)
+}
+
+/// Returns `own` over `base`. `identities` has the key that identifies an entry of each list of
+/// tables that is merged by entries, by the name of the list.
+pub fn overlaid<'i>(own: Table<'i>, base: Table<'i>, identities: &[(&str, &str)]) -> Table<'i> {
+    let mut merged = base;
+    for (key, value) in own {
+        let value = match merged.remove(&key) {
+            Some(inherited) => {
+                let identity = identities.iter().find(|(list, _)| *list == key.get_ref().as_ref());
+                over(value, inherited, identity.map(|(_, identity)| *identity), identities)
+            }
+            None => value,
+        };
+        merged.insert(key, value);
+    }
+    merged
+}
+
+fn over<'i>(
+    own: Spanned<DeValue<'i>>,
+    base: Spanned<DeValue<'i>>,
+    identity: Option<&str>,
+    identities: &[(&str, &str)],
+) -> Spanned<DeValue<'i>> {
+    let span = own.span();
+    let merged = match (own.into_inner(), base.into_inner(), identity) {
+        (DeValue::Table(own), DeValue::Table(base), _) => {
+            DeValue::Table(overlaid(own, base, identities))
+        }
+        (DeValue::Array(own), DeValue::Array(base), Some(identity)) => {
+            let mut entries: Vec<_> = base.into_iter().collect();
+            for entry in own {
+                let same = |other: &Spanned<DeValue<'_>>| {
+                    let wanted = text_of(entry.get_ref(), identity);
+                    wanted.is_some() && text_of(other.get_ref(), identity) == wanted
+                };
+                match entries.iter().position(same) {
+                    Some(at) => {
+                        let inherited = entries.remove(at);
+                        entries.insert(at, over(entry, inherited, None, identities));
+                    }
+                    None => entries.push(entry),
+                }
+            }
+            DeValue::Array(entries.into_iter().collect())
+        }
+        (own, ..) => own,
+    };
+    Spanned::new(span, merged)
+}
+
+/// The text of a key of a table.
+fn text_of<'v>(value: &'v DeValue<'_>, key: &str) -> Option<&'v str> {
+    value.as_table()?.get(key)?.get_ref().as_str()
+}
+
+/// The entry of the list `list` whose `identity` is `wanted`.
+pub fn entry<'v, 'i>(
+    table: &'v Table<'i>,
+    list: &str,
+    identity: &str,
+    wanted: &str,
+) -> Option<&'v Table<'i>> {
+    let entries = table.get(list)?.get_ref().as_array()?;
+    let found = entries.iter().find(|entry| text_of(entry.get_ref(), identity) == Some(wanted));
+    found?.get_ref().as_table()
+}
+
+/// The identities of the entries of the list `list`.
+pub fn identities_of(table: &Table<'_>, list: &str, identity: &str) -> Vec<String> {
+    let entries = table.get(list).and_then(|list| list.get_ref().as_array());
+    let texts = entries.into_iter().flat_map(|entries| entries.iter());
+    texts.filter_map(|entry| text_of(entry.get_ref(), identity)).map(String::from).collect()
+}
+
+/// Puts each entry of the list `list` over `base`, which has no identity of its own.
+pub fn overlay_entries<'i>(table: &mut Table<'i>, list: &str, base: &Table<'i>) {
+    let Some(entries) = table.get_mut(list) else { return };
+    if let DeValue::Array(entries) = entries.get_mut() {
+        for entry in entries.iter_mut() {
+            if let DeValue::Table(own) = entry.get_mut() {
+                *own = overlaid(core::mem::take(own), base.clone(), &[]);
+            }
+        }
+    }
+}

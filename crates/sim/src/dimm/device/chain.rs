@@ -1,0 +1,239 @@
+//! The chain of files that a file of devices inherits from: `inherits = "rdimm-6400-2r"`.
+//!
+//! The heir has the tables of the other file, with its own values over them, and each of its own
+//! modules has the fields of the inherited module. [`super::build`] checks the result as a whole.
+
+use super::{
+    DeviceError,
+    families::{FILES, SCHEMA, names},
+};
+use interleaf_model::format::{
+    FileError,
+    inherit::{Table, entry, identities_of, overlaid, overlay_entries},
+    names::suggestion,
+    toml_text::{NamedText, TomlText},
+};
+use serde::Deserialize;
+use toml::Spanned;
+
+/// Reads the text of a file of devices; an error is a problem, with the name, and a remedy.
+pub type Read<'a> = &'a dyn Fn(&str) -> Result<String, (String, String)>;
+
+/// The most files of a chain.
+const FILES_MAX: usize = 8;
+
+/// The lists whose entries are merged, and the key that identifies an entry.
+const IDENTITIES: [(&str, &str); 3] = [("speed", "rate"), ("density", "name"), ("width", "name")];
+
+/// The keys of a file that are read before its chain is known.
+#[derive(Deserialize)]
+struct Head {
+    schema: Spanned<String>,
+    inherits: Option<Spanned<String>>,
+}
+
+/// A module that a file inherits from.
+struct Base {
+    /// The value of `inherits`.
+    value: Spanned<String>,
+    /// The module; `None` for the only one of the file.
+    module: Option<String>,
+}
+
+/// The files that a file inherits from.
+pub(super) struct Chain {
+    pub(super) inherited: Vec<NamedText>,
+    /// The module of each of the inherited files.
+    bases: Vec<Base>,
+}
+
+impl Chain {
+    /// Reads the chain of `text`, the content of `file`.
+    pub(super) fn read(file: &str, text: &str, read: Read<'_>) -> Result<Self, DeviceError> {
+        let mut chain = Self { inherited: vec![], bases: vec![] };
+        loop {
+            let last = chain.inherited.last();
+            let last = last.map_or((file, text), |it| (it.file.as_str(), it.text.as_str()));
+            let toml = TomlText::new(last.0, last.1);
+            let head: Head = toml.read()?;
+            toml.schema(&head.schema, SCHEMA)?;
+            let Some(value) = head.inherits else { return Ok(chain) };
+            let (next, module) = of_name(&toml, &value, read, |path| {
+                let known = chain.inherited.iter().map(|it| it.file.as_str());
+                let files: Vec<&str> = [file].into_iter().chain(known).collect();
+                circle(&files, path)
+            })?;
+            if chain.inherited.len() + 1 == FILES_MAX {
+                let problem = format!("the chain has more than {FILES_MAX} files");
+                let hint = "inherit from a file that is nearer to the built-in ones";
+                return Err(toml.error("inherits", &value, problem, hint).into());
+            }
+            chain.inherited.push(next);
+            chain.bases.push(Base { value, module });
+        }
+    }
+
+    /// Merges the tables of the files; `text` has this chain.
+    pub(super) fn merged<'i>(&self, text: &TomlText<'i>) -> Result<Table<'i>, FileError> {
+        let mut tables = text.tables()?;
+        let mut merged = tables.pop().unwrap_or_default();
+        while let Some(mut own) = tables.pop() {
+            let at = tables.len();
+            let toml = match at.checked_sub(1).and_then(|at| self.inherited.get(at)) {
+                Some(named) => TomlText::new(&named.file, &named.text),
+                None => TomlText::new(text.file(), text.text()),
+            };
+            let (base, file) = (&self.bases[at], &self.inherited[at].file);
+            let mut module = inherited_module(&toml, base, file, &merged)?;
+            module.remove("name");
+            new_sources(text, &own, &merged, file)?;
+            overlay_entries(&mut own, "module", &module);
+            merged.remove("module");
+            merged.remove("inherits");
+            merged = overlaid(own, merged, &IDENTITIES);
+        }
+        Ok(merged)
+    }
+}
+
+/// Returns the file of `inherits` and the module in it.
+fn of_name(
+    toml: &TomlText<'_>,
+    value: &Spanned<String>,
+    read: Read<'_>,
+    circle: impl Fn(&str) -> Option<String>,
+) -> Result<(NamedText, Option<String>), FileError> {
+    let name = value.get_ref();
+    if !name.contains(['/', '.']) {
+        let of_file = |(_, text): &&(&str, &str)| {
+            let table = TomlText::new("", text).tables();
+            table.is_ok_and(|tables| entry(&tables[0], "module", "name", name).is_some())
+        };
+        let Some((file, text)) = FILES.iter().find(of_file) else {
+            let problem = format!("there is no device \"{name}\"");
+            let similar = suggestion(name, &names());
+            let hint = format!("{similar}name a file, or one of {}", names().join(", "));
+            return Err(toml.error("inherits", value, problem, hint));
+        };
+        let named = NamedText { file: (*file).into(), text: (*text).into() };
+        return Ok((named, Some(name.clone())));
+    }
+    let (path, module) = match name.rsplit_once(':') {
+        Some((path, module)) => (path, Some(module.to_string())),
+        None => (name.as_str(), None),
+    };
+    let path = beside(toml.file(), path);
+    if let Some(circle) = circle(&path) {
+        let problem = format!("a circle: {circle}");
+        return Err(toml.error("inherits", value, problem, "inherit from a file outside of it"));
+    }
+    let text =
+        read(&path).map_err(|(problem, hint)| toml.error("inherits", value, problem, hint))?;
+    Ok((NamedText { file: path, text }, module))
+}
+
+/// The path of a file that `heir` names: relative to the folder of `heir`, without `.` and `a/..`.
+fn beside(heir: &str, path: &str) -> String {
+    let folder = heir.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let whole = match (path.starts_with('/'), folder.is_empty() && !heir.starts_with('/')) {
+        (true, _) | (_, true) => path.to_string(),
+        _ => format!("{folder}/{path}"),
+    };
+    normal(&whole)
+}
+
+fn normal(path: &str) -> String {
+    let mut parts: Vec<&str> = vec![];
+    for part in path.split('/') {
+        match part {
+            "." => {}
+            "" if !parts.is_empty() => {}
+            ".." if parts.last().is_some_and(|last| !["..", ""].contains(last)) => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+/// The circle that `path` closes in a chain of files.
+fn circle(files: &[&str], path: &str) -> Option<String> {
+    let start = files.iter().position(|file| normal(file) == path)?;
+    Some([&files[start..], &[files[start]]].concat().join(" -> "))
+}
+
+/// The fields of the module that a file inherits from.
+fn inherited_module<'i>(
+    toml: &TomlText<'_>,
+    base: &Base,
+    file: &str,
+    table: &Table<'i>,
+) -> Result<Table<'i>, FileError> {
+    let modules = identities_of(table, "module", "name");
+    let wanted = match (&base.module, modules.as_slice()) {
+        (Some(module), _) => Some(module),
+        (None, [only]) => Some(only),
+        (None, _) => None,
+    };
+    let found = wanted.and_then(|wanted| entry(table, "module", "name", wanted));
+    found.cloned().ok_or_else(|| {
+        let problem = match &base.module {
+            Some(module) => format!("{file} has no module \"{module}\""),
+            None => format!("{file} has {} modules", modules.len()),
+        };
+        let similar = base.module.as_ref().map_or(String::new(), |it| suggestion(it, &modules));
+        let hint = match modules.len() {
+            0 => "add a [[module]] to that file".into(),
+            _ => format!("{similar}say which is meant: FILE:NAME with {}", modules.join(", ")),
+        };
+        toml.error("inherits", &base.value, problem, hint)
+    })
+}
+
+/// Checks that no source has the name of an inherited one, whose values it is not the source of.
+fn new_sources(
+    text: &TomlText<'_>,
+    own: &Table<'_>,
+    base: &Table<'_>,
+    file: &str,
+) -> Result<(), FileError> {
+    let sources = |table: &Table<'_>| -> Vec<(String, Spanned<()>)> {
+        let sources = table.get("sources").and_then(|sources| sources.get_ref().as_table());
+        let keys = sources.into_iter().flat_map(|sources| sources.keys());
+        keys.map(|key| (key.get_ref().to_string(), Spanned::new(key.span(), ()))).collect()
+    };
+    let inherited = sources(base);
+    for (name, place) in sources(own) {
+        if inherited.iter().any(|(known, _)| *known == name) {
+            let problem = format!("{file} has a source of this name, for its own values");
+            let hint = "give the source another name";
+            return Err(text.error(&format!("sources.{name}"), &place, problem, hint));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_relative_to_the_heir() {
+        for (heir, path, expected) in [
+            ("my.toml", "base.toml", "base.toml"),
+            ("a/my.toml", "base.toml", "a/base.toml"),
+            ("a/my.toml", "../b/./base.toml", "b/base.toml"),
+            ("/a/my.toml", "base.toml", "/a/base.toml"),
+            ("/my.toml", "base.toml", "/base.toml"),
+            ("a/my.toml", "/base.toml", "/base.toml"),
+            ("my.toml", "../base.toml", "../base.toml"),
+            ("/my.toml", "../base.toml", "/../base.toml"),
+        ] {
+            assert_eq!(beside(heir, path), expected, "{heir} {path}");
+        }
+        assert_eq!(circle(&["./a", "b"], "a").as_deref(), Some("./a -> b -> ./a"));
+        assert_eq!(circle(&["a", "b"], "b").as_deref(), Some("b -> b"));
+        assert_eq!(circle(&["a", "b"], "c"), None);
+    }
+}
