@@ -10,8 +10,8 @@ use interleaf_model::{
     mix::Mix,
     platform::Platform,
     predict::{
-        Forecast, ForecastAt, LoadPoint, MixLoad, MixLoadAt, Prediction, Row, load_steps,
-        saturating_load,
+        Forecast, ForecastAt, LoadPoint, MixLoad, MixLoadAt, Prediction, Row, best_of_each_set,
+        load_steps, saturating_load,
     },
     weights::Weights,
 };
@@ -20,6 +20,10 @@ use rayon::prelude::*;
 
 /// Limit of the number of weight ratios that are predicted for `all`.
 const RATIOS_MAX: u64 = 20_000;
+
+/// The most tiers for which the default weights all have a row: the ratios of two tiers are a
+/// line, those of more tiers are thousands.
+const TIERS_TABLED: usize = 2;
 
 /// Points of a load sweep.
 const SWEEP_STEPS: usize = 25;
@@ -48,7 +52,7 @@ pub struct PredictJob<'a> {
     /// as saturate a mix.
     pub threads: Option<u32>,
     /// The weights. Default: each ratio of whole numbers up to 10, or to less on a platform of
-    /// many tiers.
+    /// many tiers; of three tiers and more, the prediction has the best ratio of each set of tiers.
     pub weights: Option<WeightsChoice>,
     /// The load of a mix; [`LoadChoice::Max`] for a workload.
     pub load: LoadChoice,
@@ -63,7 +67,11 @@ impl PredictJob<'_> {
     pub fn run(&self, progress: &dyn Progress) -> Result<PredictDocument, Failure> {
         let weights = self.choice()?;
         self.with(|at| {
-            let rows = each(&weights, "choices of weights", progress, |weights| at.row(weights))?;
+            let searched = self.weights.is_none() && self.platform.tiers.len() > TIERS_TABLED;
+            let rows = match searched {
+                true => best_rows(at, &weights, progress)?,
+                false => each(&weights, "choices of weights", progress, |own| at.row(own))?,
+            };
             let sweep: Vec<LoadPoint> = match (self.traffic, self.load) {
                 (Traffic::Mix(mix), LoadChoice::Sweep) => {
                     let threads = Some(self.mix_load(mix).threads);
@@ -76,6 +84,7 @@ impl PredictJob<'_> {
             let prediction = at.prediction(rows);
             let mut document =
                 PredictDocument::new(self.platform, self.subject(), &prediction, &sweep);
+            document.ratios_tried = searched.then_some(weights.len() as u64);
             document.warnings.extend(self.too_many_threads());
             Ok(document)
         })
@@ -194,12 +203,44 @@ impl At<'_> {
         }
     }
 
+    /// The limits of the speed-ups at `weights`; `None` where the pages do not fit.
+    fn at_most(&self, weights: &[Weights]) -> Vec<Option<f64>> {
+        match self {
+            Self::Mix(at) => {
+                let limits = at.limits();
+                let speedup = |own: &Weights| Some(limits.at(&own.shares()) / at.local_gbps());
+                weights.iter().map(speedup).collect()
+            }
+            Self::Demand(at) => {
+                let limits = at.limits();
+                weights.par_iter().map(|own| limits.at(own)).collect()
+            }
+        }
+    }
+
     fn prediction(&self, rows: Vec<Row>) -> Prediction {
         match self {
             Self::Mix(at) => at.prediction(rows),
             Self::Demand(at) => at.prediction(rows),
         }
     }
+}
+
+/// The best row of each set of tiers that `weights` use.
+fn best_rows(
+    at: &At<'_>,
+    weights: &[Weights],
+    progress: &dyn Progress,
+) -> Result<Vec<Row>, Failure> {
+    progress.begin(weights.len() as u64, "choices of weights");
+    let at_most = at.at_most(weights);
+    let predict = |some: &[&Weights]| {
+        check(progress)?;
+        Ok(some.par_iter().map(|weights| at.row(weights)).collect())
+    };
+    let rows = best_of_each_set(weights, &at_most, predict, |done| progress.advance(done as u64))?;
+    progress.end();
+    Ok(rows)
 }
 
 /// Checks that `weights` has a weight for each tier of `names`.

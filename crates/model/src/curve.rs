@@ -384,6 +384,11 @@ impl Response {
         self.points[0].1
     }
 
+    /// The lowest latency, ns: that without load, unless the curve falls first.
+    pub fn least_latency_ns(&self) -> f64 {
+        self.points.iter().map(|(_, latency_ns)| *latency_ns).fold(f64::INFINITY, f64::min)
+    }
+
     /// Bytes in flight at the last point: beyond them the bandwidth is constant.
     pub fn saturating_bytes(&self) -> f64 {
         let (bandwidth, latency) = self.points[self.points.len() - 1];
@@ -398,17 +403,25 @@ impl Response {
     /// The flow if `bytes` circulate and each line is requested again `pause_ns` after its arrival:
     /// `bandwidth x (latency + pause) = bytes`.
     pub fn with_pause(&self, bytes: f64, pause_ns: f64) -> Flow {
-        let (mut a, mut at_a) = (self.points[0], 0.0);
-        for &b in &self.points[1..] {
-            let at_b = b.0 * (b.1 + pause_ns);
-            if at_b >= bytes {
-                let way = way_between(a, b, pause_ns, bytes - at_a);
+        self.with_pause_from(&mut 1, bytes, pause_ns)
+    }
+
+    /// [`Self::with_pause`] that looks for `bytes` from the point with index `next` on (at least
+    /// 1), and leaves there the point at which it ended: with the same pause, more bytes end there
+    /// or later.
+    fn with_pause_from(&self, next: &mut usize, bytes: f64, pause_ns: f64) -> Flow {
+        let circulating = |point: (f64, f64)| point.0 * (point.1 + pause_ns);
+        let mut a = self.points[*next - 1];
+        while let Some(&b) = self.points.get(*next) {
+            if circulating(b) >= bytes {
+                let way = way_between(a, b, pause_ns, bytes - circulating(a));
                 return Flow {
                     bandwidth_gbps: a.0 + way * (b.0 - a.0),
                     latency_ns: a.1 + way * (b.1 - a.1),
                 };
             }
-            (a, at_a) = (b, at_b);
+            a = b;
+            *next += 1;
         }
         Flow { bandwidth_gbps: a.0, latency_ns: bytes / a.0 - pause_ns }
     }
@@ -419,17 +432,25 @@ impl Response {
     /// `overlap` is the hidden fraction of the shorter of compute time and latency: 0 is one after
     /// the other, 1 perfect overlap. A round takes `max + (1 - overlap) x min`.
     pub fn closed_loop(&self, bytes: f64, compute_ns: f64, overlap: f64) -> Flow {
+        self.closed_loops(compute_ns, overlap)(bytes)
+    }
+
+    /// [`Self::closed_loop`] for a series of bytes in rising order: faster than one by one.
+    pub fn closed_loops(&self, compute_ns: f64, overlap: f64) -> impl FnMut(f64) -> Flow {
         let exposed = 1.0 - overlap;
-        let waiting = self.with_pause(bytes, exposed * compute_ns);
-        if waiting.latency_ns >= compute_ns {
-            return waiting;
+        let (mut next, mut next_computing) = (1, 1);
+        move |bytes| {
+            let waiting = self.with_pause_from(&mut next, bytes, exposed * compute_ns);
+            if waiting.latency_ns >= compute_ns {
+                return waiting;
+            }
+            if exposed * bytes < LINE_BYTES * f64::EPSILON {
+                // Perfect overlap and a longer compute time: the compute time sets the bandwidth.
+                return self.at_bandwidth(bytes / compute_ns);
+            }
+            // compute + exposed x latency, written as a pause after a latency.
+            self.with_pause_from(&mut next_computing, bytes / exposed, compute_ns / exposed)
         }
-        if exposed * bytes < LINE_BYTES * f64::EPSILON {
-            // Perfect overlap and a longer compute time: the compute time sets the bandwidth.
-            return self.at_bandwidth(bytes / compute_ns);
-        }
-        // compute + exposed x latency, written as a pause after a latency.
-        self.with_pause(bytes / exposed, compute_ns / exposed)
     }
 
     /// The flow at `bandwidth_gbps` before saturation, or at the first point with the maximum

@@ -23,12 +23,14 @@
 //! A fixed-point iteration adds interference: tiers that lower each other's bandwidth
 //! ([`crate::platform::Coupling`]), and loads that share tiers ([`solve`] takes several).
 
+mod limits;
 mod load;
 pub mod network;
 mod root;
 mod station;
 mod system;
 
+pub use limits::BandwidthLimits;
 pub use load::Load;
 pub use system::{Equilibrium, LoadEquilibrium, LoadTraffic, System};
 

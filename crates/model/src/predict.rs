@@ -1,12 +1,14 @@
 //! Predictions for several weights: of a workload, or of a mix at a given load.
 
+mod best;
 mod load;
 mod program;
 mod workload;
 
+pub use best::best_of_each_set;
 pub use load::{LoadPoint, MixLoad, MixLoadAt, load_curve, load_steps, saturating_load};
 pub use program::{Program, ProgramPhase, RATE_RUN_S, Stretch};
-pub use workload::{Forecast, ForecastAt};
+pub use workload::{Forecast, ForecastAt, SpeedupLimits};
 
 use crate::{platform::Platform, provenance::Provenance, statistics, weights::Weights};
 
@@ -112,18 +114,7 @@ pub struct Prediction {
 
 impl Prediction {
     fn new(threads: f64, rows: Vec<Row>, inputs: Vec<(String, Provenance)>) -> Self {
-        let mut best: Option<usize> = None;
-        for (at, row) in rows.iter().enumerate().filter(|(_, row)| row.too_small.is_none()) {
-            // Among equals, the weights with the largest share on the first tier win.
-            let better = |other: usize| {
-                let other: &Row = &rows[other];
-                let gain = row.speedup.mean / other.speedup.mean - 1.0;
-                gain > 1e-6 || gain > -1e-6 && row.weights.shares()[0] > other.weights.shares()[0]
-            };
-            if best.is_none_or(better) {
-                best = Some(at);
-            }
-        }
+        let best = best::best_of(rows.iter());
         Self { threads, rows, best, inputs, undecided: None }
     }
 

@@ -250,3 +250,38 @@ fn rows_are_computed_one_by_one_as_together() {
     let rows = backwards.into_iter().rev().collect();
     assert_eq!(at.prediction(rows), forecast.predict(119.0, &weights));
 }
+
+/// The limits that spare a search most of its predictions hold at each choice of weights, with few
+/// threads (latency limits them) and many (bandwidth does), with phases and without.
+#[test]
+fn no_speedup_exceeds_its_limit() {
+    let measured_on = platform("gnr120-cz122");
+    let two = platform("two-sockets");
+    let weights = [Weights::every_ratio(4, 1), vec!["3:3:1:1".parse().unwrap()]].concat();
+    let phases = "\n[[phase]]\nshare_of_time = 0.5\nbandwidth_gbps = 440.0\n\
+                  [[phase]]\nshare_of_time = 0.5\nbandwidth_gbps = 10.0\n";
+    let text = fs::read_to_string(root("workloads/lbm.toml")).unwrap() + phases;
+    let in_phases = demand_toml::parse("lbm in phases", &text).unwrap();
+    for demand in [workload("lbm"), workload("stream"), in_phases] {
+        let name = &demand.name;
+        let forecast = Forecast::new(&two, &measured_on, &demand);
+        for threads in [8.0, 200.0] {
+            let at = forecast.at(threads);
+            let limits = at.limits();
+            for own in &weights {
+                let (row, limit) = (at.row(own), limits.at(own));
+                let speedup = row.speedup.mean;
+                match row.too_small {
+                    Some(_) => assert_eq!(limit, None),
+                    None => assert!(limit.unwrap() >= speedup * (1.0 - 1e-9), "{name} {own}"),
+                }
+            }
+        }
+    }
+    let load = saturating_load(&two, Mix::READ);
+    let at = load.at(&two);
+    for own in &weights {
+        let limit = at.limits().at(&own.shares()) / at.local_gbps();
+        assert!(limit >= at.row(own).speedup.mean * (1.0 - 1e-9), "{own}");
+    }
+}

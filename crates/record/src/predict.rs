@@ -32,6 +32,10 @@ pub struct PredictDocument {
     /// Unit of the result: "s", or the unit of a rate; null for a mix.
     pub result_unit: Option<String>,
     pub rows: Vec<PredictRow>,
+    /// The number of ratios that were tried, if the rows are the best of each set of tiers; left
+    /// out if every choice of weights has a row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratios_tried: Option<u64>,
     pub best: Option<PredictBest>,
     /// The best weights by load; sweeps only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -113,6 +117,7 @@ impl PredictDocument {
             domain_threads: domain_threads(platform, prediction.threads),
             result_unit: subject.result_unit,
             rows: prediction.rows.iter().map(row).collect(),
+            ratios_tried: None,
             best: prediction.best.map(|at| {
                 let row = &prediction.rows[at];
                 PredictBest {

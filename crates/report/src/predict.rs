@@ -16,7 +16,7 @@ const SHOWN: [[u16; 2]; 10] =
     [[1, 0], [9, 1], [5, 1], [4, 1], [3, 1], [5, 2], [2, 1], [3, 2], [1, 1], [0, 1]];
 
 /// Limit of the rows of a table without `--weights all`.
-const ROWS_MAX: usize = 24;
+const ROWS_MAX: usize = 32;
 
 /// The document as text for a terminal.
 pub fn text(document: &PredictDocument, every_row: bool) -> String {
@@ -31,7 +31,12 @@ pub fn text(document: &PredictDocument, every_row: bool) -> String {
         threads(document),
         table(document, &shown).text()
     );
-    if shown.len() < document.rows.len() {
+    if let Some(ratios) = document.ratios_tried {
+        text += &format!(
+            "{ratios} ratios were tried; each row is the best of its set of tiers; --weights all \
+             shows each\n"
+        );
+    } else if shown.len() < document.rows.len() {
         text += &format!("{} ratios were tried; --weights all shows each\n", document.rows.len());
     }
     text += &notes(document);
@@ -145,7 +150,8 @@ pub fn html_tables(document: &PredictDocument) -> String {
 fn is_shown(document: &PredictDocument, row: &PredictRow) -> bool {
     let is_best = document.best.as_ref().is_some_and(|best| best.weights == row.weights);
     let shown = |weights: &[u16; 2]| row.weights == weights;
-    is_best || SHOWN.iter().any(shown)
+    let one_tier = row.weights.iter().filter(|weight| **weight > 0).count() == 1;
+    is_best || one_tier || SHOWN.iter().any(shown)
 }
 
 fn table(document: &PredictDocument, rows: &[&PredictRow]) -> Table {

@@ -44,6 +44,11 @@ impl TrafficPerWork {
         ratio(&self.by_threads, threads, reference)
     }
 
+    /// The bandwidths of a thread, GB/s, between which traffic per work changes linearly.
+    pub fn pressures(&self) -> impl Iterator<Item = f64> {
+        self.by_thread_gbps.iter().map(|(gbps, _)| *gbps)
+    }
+
     /// Traffic per work with `gbps` for each thread, relative to that with `reference`.
     pub fn of_pressure(&self, gbps: f64, reference: f64) -> f64 {
         ratio(&self.by_thread_gbps, gbps, reference)

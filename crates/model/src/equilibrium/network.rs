@@ -57,21 +57,26 @@ impl Factors {
     /// Folded factors before and after each station: `before[i]` has all stations before `i`, and
     /// the last entry all stations.
     fn folded(&self) -> (Vec<Vec<f64>>, Vec<Vec<f64>>) {
-        let nothing = |like: &[f64]| {
-            let mut none = vec![0.0; like.len()];
-            none[0] = 1.0;
-            none
-        };
-        let mut before = vec![nothing(&self.of_station[0])];
-        for factors in &self.of_station {
+        let mut none = vec![0.0; self.of_station[0].len()];
+        none[0] = 1.0;
+        let mut before = vec![none.clone(), self.of_station[0].clone()];
+        for factors in &self.of_station[1..] {
             before.push(fold(&before[before.len() - 1], factors));
         }
-        let mut after = vec![nothing(&self.of_station[0])];
-        for factors in self.of_station.iter().rev() {
+        let (last, rest) = (self.of_station.len() - 1, &self.of_station);
+        let mut after = vec![none, rest[last].clone()];
+        for factors in rest[..last].iter().rev() {
             after.push(fold(&after[after.len() - 1], factors));
         }
         after.reverse();
         (before, after)
+    }
+
+    /// The factors of all stations before the last one, folded; none with one station.
+    fn before_last(&self) -> Option<Vec<f64>> {
+        let (first, rest) = self.of_station.split_first()?;
+        let (_, between) = rest.split_last()?;
+        Some(between.iter().fold(first.clone(), |folded, factors| fold(&folded, factors)))
     }
 }
 
@@ -98,11 +103,26 @@ pub fn solve(stations: &[Station]) -> Solution {
     Solution { throughput, occupancy }
 }
 
+/// The throughput of the network of `stations` (not empty) with all customers, as in [`solve`].
+pub fn throughput(stations: &[Station]) -> f64 {
+    let customers = stations[0].rates.len();
+    let factors = Factors::new(stations);
+    let Some(before) = factors.before_last() else {
+        return stations[0].rates[customers - 1] / stations[0].visit;
+    };
+    let last = &factors.of_station[stations.len() - 1];
+    let all = |n| fold_at(&before, last, n);
+    factors.scale * all(customers - 1) / all(customers)
+}
+
 /// The throughput of the network of `stations` with 1, 2, ... customers.
 pub fn throughputs(stations: &[Station]) -> Vec<f64> {
     let factors = Factors::new(stations);
-    let (before, _) = factors.folded();
-    let all = &before[stations.len()];
+    let last = &factors.of_station[stations.len() - 1];
+    let all = match factors.before_last() {
+        Some(before) => fold(&before, last),
+        None => last.clone(),
+    };
     all.windows(2).map(|pair| factors.scale * pair[0] / pair[1]).collect()
 }
 
@@ -121,9 +141,12 @@ pub fn occupancy_of(stations: &[Station], within: usize, chances: &[f64]) -> Vec
 
 /// Sums over all distributions of customers to two stations (or networks).
 fn fold(a: &[f64], b: &[f64]) -> Vec<f64> {
-    (0..a.len())
-        .map(|n| a[..=n].iter().zip(b[..=n].iter().rev()).map(|(x, y)| x * y).sum())
-        .collect()
+    (0..a.len()).map(|n| fold_at(a, b, n)).collect()
+}
+
+/// Sums over all distributions of `n` customers to two stations (or networks).
+fn fold_at(a: &[f64], b: &[f64], n: usize) -> f64 {
+    a[..=n].iter().zip(b[..=n].iter().rev()).map(|(x, y)| x * y).sum()
 }
 
 #[cfg(test)]
@@ -177,6 +200,7 @@ mod tests {
             prop_assert!((there / customers as f64 - 1.0).abs() < 1e-9);
             let last = *throughputs(&stations).last().unwrap();
             prop_assert!((last / solution.throughput - 1.0).abs() < 1e-9);
+            prop_assert_eq!(throughput(&stations), solution.throughput);
         }
     }
 }

@@ -14,17 +14,20 @@ pub(super) struct TierView<'a> {
 }
 
 impl TierView<'_> {
-    /// The flow of `load` with `bytes` of its lines at this tier.
-    pub(super) fn flow(&self, load: &Load, bytes: f64) -> Flow {
+    /// The flows of `load` with the lines of 1, 2, ... `streams` page streams at this tier.
+    pub(super) fn flows(&self, load: &Load, streams: usize) -> Vec<Flow> {
         let compute_ns = load.line_compute_ns * load.lines_per_thread;
+        let stream_bytes = load.circulating_bytes() / streams as f64;
+        let bytes = (1..=streams).map(|n| stream_bytes * n as f64);
         if let ([(_, response)], true) = (&self.responses[..], self.others_bytes == 0.0) {
             // All bandwidths of the curve shrink by this factor, and so do the bytes at each
             // latency.
-            let flow =
-                response.closed_loop(bytes / self.bandwidth_factor, compute_ns, load.overlap);
-            return Flow { bandwidth_gbps: flow.bandwidth_gbps * self.bandwidth_factor, ..flow };
+            let factor = self.bandwidth_factor;
+            let mut flow = response.closed_loops(compute_ns, load.overlap);
+            let scaled = |flow: Flow| Flow { bandwidth_gbps: flow.bandwidth_gbps * factor, ..flow };
+            return bytes.map(|bytes| scaled(flow(bytes / factor))).collect();
         }
-        self.shared_flow(bytes, compute_ns, load.overlap)
+        bytes.map(|bytes| self.shared_flow(bytes, compute_ns, load.overlap)).collect()
     }
 
     /// The flow beside other traffic: all lines queue in the same way, so the bandwidth of a load

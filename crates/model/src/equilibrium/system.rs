@@ -1,6 +1,6 @@
 //! Solves loads on the tiers of a platform for their common equilibrium.
 
-use super::{load::Load, network, root::root, station::TierView};
+use super::{limits::BandwidthLimits, load::Load, network, root::root, station::TierView};
 use crate::{
     curve::{Flow, Response},
     platform::Platform,
@@ -42,7 +42,8 @@ pub struct System<'a> {
     responses: Vec<Vec<Response>>,
     /// Other traffic on each tier, independent of the loads, GB/s.
     background_gbps: Vec<f64>,
-    extrapolated: Vec<String>,
+    /// By load and tier: the reason why the response is an extrapolation.
+    extrapolated: Vec<Vec<Option<String>>>,
 }
 
 /// The traffic of all loads on all tiers: start and result of an iteration.
@@ -70,23 +71,16 @@ impl LoadTraffic {
 impl<'a> System<'a> {
     /// Prepares `platform` for loads with the mixes and domains of `loads`.
     pub fn new(platform: &'a Platform, loads: &[Load]) -> Self {
-        let mut extrapolated = vec![];
-        let mut answer = |load: &Load| {
-            let tiers = platform.tiers.iter().enumerate().zip(&load.mixes).zip(&load.shares);
-            tiers
-                .map(|(((at, tier), mix), share)| {
-                    let answer = platform.answer(at, &load.domain_parts, *mix);
-                    if let Some(why) = answer.extrapolated.filter(|_| *share > 0.0) {
-                        let why = format!("{}: {why}", tier.name);
-                        if !extrapolated.contains(&why) {
-                            extrapolated.push(why);
-                        }
-                    }
-                    answer.response
-                })
-                .collect()
-        };
-        let responses = loads.iter().map(&mut answer).collect();
+        let answers = loads.iter().map(|load| {
+            let tiers = platform.tiers.iter().enumerate().zip(&load.mixes);
+            let answers = tiers.map(|((at, tier), mix)| {
+                let answer = platform.answer(at, &load.domain_parts, *mix);
+                let why = answer.extrapolated.map(|why| format!("{}: {why}", tier.name));
+                (answer.response, why)
+            });
+            answers.unzip()
+        });
+        let (responses, extrapolated) = answers.unzip();
         let background_gbps = vec![0.0; platform.tiers.len()];
         Self { platform, responses, background_gbps, extrapolated }
     }
@@ -108,9 +102,39 @@ impl<'a> System<'a> {
         }
     }
 
-    /// The reasons why the answers are extrapolations.
-    pub fn extrapolated(&self) -> &[String] {
-        &self.extrapolated
+    /// The limits of the bandwidth of `load`, the first load in [`System::new`], alone.
+    pub fn limits(&self, load: &Load) -> BandwidthLimits {
+        let compute_ns = load.line_compute_ns * load.lines_per_thread;
+        let round_ns = |response: &Response| {
+            let latency_ns = response.least_latency_ns();
+            let (long, short) = (latency_ns.max(compute_ns), latency_ns.min(compute_ns));
+            long + (1.0 - load.overlap) * short
+        };
+        let links = self.platform.links.iter().filter_map(|link| {
+            let crossing = link.crossing(&load.domain_parts);
+            (crossing > 0.0).then(|| (link.tiers.clone(), link.bandwidth_gbps / crossing))
+        });
+        let tiers = self.responses[0].iter().zip(&load.bandwidth_factors);
+        BandwidthLimits {
+            circulating_bytes: load.circulating_bytes(),
+            tier_gbps: tiers.map(|(tier, factor)| factor * tier.max_bandwidth_gbps()).collect(),
+            tier_round_ns: self.responses[0].iter().map(round_ns).collect(),
+            links: links.collect(),
+        }
+    }
+
+    /// The reasons why the answers for `loads` are extrapolations, each once.
+    fn reasons(&self, loads: &[Load]) -> Vec<String> {
+        let mut reasons = vec![];
+        for (load, tiers) in loads.iter().zip(&self.extrapolated) {
+            let used = tiers.iter().zip(&load.shares).filter(|(_, share)| **share > 0.0);
+            for why in used.filter_map(|(why, _)| why.as_ref()) {
+                if !reasons.contains(why) {
+                    reasons.push(why.clone());
+                }
+            }
+        }
+        reasons
     }
 
     /// The response of each tier to the first load.
@@ -121,8 +145,8 @@ impl<'a> System<'a> {
     /// Solves `loads`: the same number of loads as in [`System::new`], with the same mixes and
     /// domains.
     pub fn solve(&self, loads: &[Load]) -> Equilibrium {
-        let loads = self.solve_from(loads, &mut LoadTraffic::default(), 1e-9);
-        Equilibrium { loads, extrapolated: self.extrapolated.clone() }
+        let solved = self.solve_from(loads, &mut LoadTraffic::default(), 1e-9);
+        Equilibrium { loads: solved, extrapolated: self.reasons(loads) }
     }
 
     /// [`System::solve`] that starts from `traffic`, the result of a similar problem, and replaces
@@ -147,30 +171,53 @@ impl<'a> System<'a> {
     /// Solves one load. Only the coupling of tiers feeds back: higher traffic lowers the available
     /// bandwidth. The bandwidth is a root between zero and the bandwidth without coupling.
     fn solve_alone(&self, load: &Load, traffic: &mut LoadTraffic) -> LoadEquilibrium {
-        let mut reach = |bandwidth: f64| {
+        let loads = std::slice::from_ref(load);
+        let set = |traffic: &mut LoadTraffic, bandwidth: f64| {
             for (tier, share) in load.shares.iter().enumerate() {
                 traffic.bandwidth_gbps[0][tier] = share * bandwidth;
             }
-            self.network(std::slice::from_ref(load), 0, traffic)
         };
-        let uncoupled = reach(0.0);
-        let coupled = self.platform.couplings.iter().any(|coupling| {
-            load.shares[coupling.from] > 0.0
-                && load.shares[coupling.to] > 0.0
-                && coupling.loss > 0.0
-        });
-        if !coupled {
-            return uncoupled;
+        set(traffic, 0.0);
+        let mut network = self.network(loads, 0, traffic);
+        let used = |tier: usize| load.shares[tier] > 0.0;
+        let active = self
+            .platform
+            .couplings
+            .iter()
+            .filter(|coupling| used(coupling.from) && used(coupling.to) && coupling.loss > 0.0);
+        let coupled: Vec<usize> = active.map(|coupling| coupling.to).collect();
+        if coupled.is_empty() {
+            return self.reached(loads, 0, network);
         }
-        let most = uncoupled.bandwidth_gbps;
-        let mut reached = reach(most);
-        let with_most = reached.bandwidth_gbps - most;
-        let miss = |bandwidth: f64| {
-            reached = reach(bandwidth);
-            reached.bandwidth_gbps - bandwidth
+        let most = network.throughput();
+        let mut miss = |bandwidth: f64| {
+            set(traffic, bandwidth);
+            self.renew(&mut network, loads, &coupled, traffic);
+            network.throughput() - bandwidth
         };
-        root(miss, (0.0, most), (most, with_most), 1e-9);
-        reached
+        let with_most = miss(most);
+        root(&mut miss, (0.0, most), (most, with_most), 1e-9);
+        self.reached(loads, 0, network)
+    }
+
+    /// Computes the flows of tiers `coupled` of the network of the only load anew.
+    fn renew(
+        &self,
+        network: &mut StreamNetwork,
+        loads: &[Load],
+        coupled: &[usize],
+        traffic: &LoadTraffic,
+    ) {
+        let streams = self.platform.interleaving.page_streams as usize;
+        for (index, tier) in network.visited.iter().enumerate() {
+            if coupled.contains(tier) {
+                let flows = self.view(loads, 0, *tier, traffic).flows(&loads[0], streams);
+                for (rate, flow) in network.stations[index].rates.iter_mut().zip(&flows) {
+                    *rate = flow.bandwidth_gbps;
+                }
+                network.flows[index] = flows;
+            }
+        }
     }
 
     /// Solves several loads: each in turn moves half of the way to its equilibrium with the bytes
@@ -186,7 +233,7 @@ impl<'a> System<'a> {
         for round in 0..ROUNDS_MAX {
             let mut moved = 0.0_f64;
             for (at, slot) in solved.iter_mut().enumerate() {
-                let reached = self.network(loads, at, traffic);
+                let reached = self.reached(loads, at, self.network(loads, at, traffic));
                 let part = if fresh && round == 0 { 1.0 } else { 0.5 };
                 for tier in 0..self.platform.tiers.len() {
                     let bandwidth = reached.tier_bandwidth_gbps[tier];
@@ -206,19 +253,15 @@ impl<'a> System<'a> {
         solved.into_iter().flatten().collect()
     }
 
-    /// Solves the network of the page streams of load `at`, beside the given traffic of the others.
-    fn network(&self, loads: &[Load], at: usize, traffic: &LoadTraffic) -> LoadEquilibrium {
+    /// The network of the page streams of load `at`, beside the given traffic of the others.
+    fn network(&self, loads: &[Load], at: usize, traffic: &LoadTraffic) -> StreamNetwork {
         let load = &loads[at];
         let streams = self.platform.interleaving.page_streams as usize;
         let visited: Vec<usize> =
             (0..load.shares.len()).filter(|tier| load.shares[*tier] > 0.0).collect();
         let flows: Vec<Vec<Flow>> = visited
             .iter()
-            .map(|tier| {
-                let view = self.view(loads, at, *tier, traffic);
-                let bytes = load.circulating_bytes() / streams as f64;
-                (1..=streams).map(|n| view.flow(load, bytes * n as f64)).collect()
-            })
+            .map(|tier| self.view(loads, at, *tier, traffic).flows(load, streams))
             .collect();
         let stations: Vec<network::Station> = visited
             .iter()
@@ -229,9 +272,15 @@ impl<'a> System<'a> {
             })
             .collect();
         let groups = self.groups(loads, at, &visited, traffic);
+        StreamNetwork { visited, flows, stations, groups }
+    }
+
+    /// Solves the network of the page streams of load `at`.
+    fn reached(&self, loads: &[Load], at: usize, network: StreamNetwork) -> LoadEquilibrium {
+        let load = &loads[at];
+        let StreamNetwork { visited, flows, stations, groups } = network;
         let Reached { bandwidth_gbps, occupancy, queued_bytes } =
             reach(&groups, &stations, load.exposed_compute_ns());
-
         let mut tier_bandwidth_gbps = vec![0.0; load.shares.len()];
         let mut tier_latency_ns: Vec<f64> =
             self.responses[at].iter().map(Response::idle_latency_ns).collect();
@@ -325,6 +374,30 @@ impl<'a> System<'a> {
     }
 }
 
+/// The network of the page streams of a load.
+struct StreamNetwork {
+    /// The tiers with traffic, one station each.
+    visited: Vec<usize>,
+    /// The flow of each station with 1, 2, ... streams.
+    flows: Vec<Vec<Flow>>,
+    stations: Vec<network::Station>,
+    /// Stations behind the same link, with the bandwidth that it leaves.
+    groups: Vec<(Vec<usize>, f64)>,
+}
+
+impl StreamNetwork {
+    /// The bandwidth of all streams, GB/s: the same as in [`reach`], at less cost.
+    fn throughput(&self) -> f64 {
+        if self.groups.iter().all(|(_, limit)| limit.is_infinite()) {
+            return network::throughput(&self.stations);
+        }
+        let inner = grouped(&self.groups, &self.stations);
+        let unlimited: Vec<Vec<f64>> =
+            inner.iter().map(|group| network::throughputs(group)).collect();
+        network::throughput(&behind_links(&self.groups, &self.stations, &unlimited))
+    }
+}
+
 /// The solution of the network of a load's page streams.
 struct Reached {
     bandwidth_gbps: f64,
@@ -348,27 +421,9 @@ fn reach(
         return Reached { bandwidth_gbps: throughput, occupancy, queued_bytes };
     }
     let streams = stations[0].rates.len();
-    let inner: Vec<Vec<network::Station>> = groups
-        .iter()
-        .map(|(members, _)| {
-            let visit: f64 = members.iter().map(|index| stations[*index].visit).sum();
-            let within = |index: &usize| network::Station {
-                visit: stations[*index].visit / visit,
-                rates: stations[*index].rates.clone(),
-            };
-            members.iter().map(within).collect()
-        })
-        .collect();
+    let inner = grouped(groups, stations);
     let unlimited: Vec<Vec<f64>> = inner.iter().map(|group| network::throughputs(group)).collect();
-    let outer: Vec<network::Station> = groups
-        .iter()
-        .zip(&unlimited)
-        .map(|((members, limit), rates)| network::Station {
-            visit: members.iter().map(|index| stations[*index].visit).sum(),
-            rates: rates.iter().map(|rate| rate.min(*limit)).collect(),
-        })
-        .collect();
-    let solution = network::solve(&outer);
+    let solution = network::solve(&behind_links(groups, stations, &unlimited));
 
     let mut occupancy = vec![vec![]; stations.len()];
     let mut queued_bytes = vec![0.0; stations.len()];
@@ -387,4 +442,33 @@ fn reach(
         }
     }
     Reached { bandwidth_gbps: solution.throughput, occupancy, queued_bytes }
+}
+
+/// The stations of each group, as a network of its own.
+fn grouped(
+    groups: &[(Vec<usize>, f64)],
+    stations: &[network::Station],
+) -> Vec<Vec<network::Station>> {
+    let group = |(members, _): &(Vec<usize>, f64)| {
+        let visit: f64 = members.iter().map(|index| stations[*index].visit).sum();
+        let within = |index: &usize| network::Station {
+            visit: stations[*index].visit / visit,
+            rates: stations[*index].rates.clone(),
+        };
+        members.iter().map(within).collect()
+    };
+    groups.iter().map(group).collect()
+}
+
+/// One station for each group: its rates `unlimited`, limited by its link.
+fn behind_links(
+    groups: &[(Vec<usize>, f64)],
+    stations: &[network::Station],
+    unlimited: &[Vec<f64>],
+) -> Vec<network::Station> {
+    let station = |((members, limit), rates): (&(Vec<usize>, f64), &Vec<f64>)| network::Station {
+        visit: members.iter().map(|index| stations[*index].visit).sum(),
+        rates: rates.iter().map(|rate| rate.min(*limit)).collect(),
+    };
+    groups.iter().zip(unlimited).map(station).collect()
 }

@@ -18,6 +18,10 @@ const RESAMPLES: usize = 4_999;
 /// rest is rounding.
 const DEGENERATE: f64 = 1e-6;
 
+/// The logarithm of the widest factor to either end of an interval, 1e9: few values in two groups
+/// have resamples whose standard error is almost 0, and deviations whose exponential overflows.
+const HALF_MAX: f64 = 9.0 * std::f64::consts::LN_10;
+
 /// A ratio and its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
@@ -89,8 +93,8 @@ pub(super) fn studentised(strata: &[Vec<f64>], confidence: f64, random: &mut Pcg
     }
     let deviations = crate::statistics::sorted(deviations);
     let half = match deviations.is_empty() {
-        true => f64::INFINITY,
-        false => crate::statistics::quantile(&deviations, confidence) * error,
+        true => HALF_MAX,
+        false => (crate::statistics::quantile(&deviations, confidence) * error).min(HALF_MAX),
     };
     Interval { mean: point(mean), low: point(mean - half), high: point(mean + half) }
 }

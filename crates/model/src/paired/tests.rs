@@ -210,7 +210,7 @@ fn outliers_are_found_by_the_median_deviation() {
     assert!((noise(&[1.0, e, e * e]).unwrap() - 1.0).abs() < 1e-12 && noise(&[1.0]).is_none());
 }
 
-/// Half of the width of an interval, of the logarithm. The lower end may be 0 in this precision.
+/// Half of the width of an interval, of the logarithm.
 fn half_width(interval: Interval) -> f64 {
     libm::log(interval.high / interval.mean)
 }
@@ -230,6 +230,7 @@ proptest! {
         prop_assert!((a.speedup.mean * b.speedup.mean - 1.0).abs() < 1e-9);
         // Both widths are of the same resamples.
         prop_assert!((half_width(a.speedup) / half_width(b.speedup) - 1.0).abs() < 1e-6);
+        prop_assert!(a.speedup.low > 0.0 && a.speedup.high.is_finite());
     }
 
     /// A change of the unit changes nothing.

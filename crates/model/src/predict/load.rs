@@ -3,7 +3,7 @@
 
 use super::{Estimate, Prediction, Row, platform_provenance};
 use crate::{
-    equilibrium::{Load, LoadEquilibrium, System},
+    equilibrium::{BandwidthLimits, Load, LoadEquilibrium, System},
     mix::Mix,
     platform::Platform,
     units::LINE_BYTES,
@@ -125,6 +125,19 @@ impl MixLoadAt<'_> {
             too_small: None,
             extrapolated,
         }
+    }
+
+    /// The limits of the bandwidth of the load; a bandwidth of [`Self::local_gbps`] is a speed-up of
+    /// 1.
+    pub fn limits(&self) -> BandwidthLimits {
+        let first_tier = Weights::first_tier(self.platform.tiers.len());
+        let load = self.load.load(self.platform, first_tier.shares());
+        System::new(self.platform, std::slice::from_ref(&load)).limits(&load)
+    }
+
+    /// The bandwidth with all pages on the first tier, GB/s.
+    pub const fn local_gbps(&self) -> f64 {
+        self.local_gbps
     }
 
     /// Combines `rows`, in this order, into a prediction.

@@ -154,7 +154,12 @@ impl Forecast<'_> {
         self.program_of(nearest, threads, local)
     }
 
-    fn program_of(&self, member: usize, threads: f64, local: super::workload::Local) -> Program {
+    fn program_of(
+        &self,
+        member: usize,
+        threads: f64,
+        local: super::workload::Local<'_>,
+    ) -> Program {
         let behaviour = self.behaviours[member];
         let first_tier = Weights::first_tier(self.platform.tiers.len());
         let whole = self.whole(&behaviour, threads, first_tier.shares());

@@ -4,7 +4,7 @@ use super::{Estimate, Prediction, Row, platform_provenance};
 use crate::{
     behaviour::{Behaviour, TrafficPerWork, infer},
     demand::{Demand, Phase},
-    equilibrium::{Load, LoadEquilibrium, System},
+    equilibrium::{BandwidthLimits, Load, LoadEquilibrium, System},
     platform::Platform,
     provenance::Provenance,
     statistics,
@@ -26,12 +26,14 @@ pub struct Forecast<'a> {
 /// computed in any order and on any thread.
 pub struct ForecastAt<'a> {
     forecast: &'a Forecast<'a>,
-    local: Local,
+    local: Local<'a>,
 }
 
 /// The workload with all pages on the first tier of the platform that is predicted.
-pub(super) struct Local {
+pub(super) struct Local<'a> {
     threads: f64,
+    /// The platform with its curves prepared for each behaviour.
+    systems: Vec<System<'a>>,
     /// The counted bandwidth of the memory controllers, GB/s; `None` if no run counted it.
     pub(super) counted_gbps: Option<f64>,
     /// Work per second.
@@ -117,7 +119,7 @@ impl<'a> Forecast<'a> {
         Prediction::new(threads, rows, inputs).with_undecided()
     }
 
-    fn row(&self, local: &Local, weights: &Weights) -> Row {
+    fn row(&self, local: &Local<'_>, weights: &Weights) -> Row {
         let mut extrapolated = local.extrapolated.clone();
         let outcomes: Vec<Outcome> = (0..self.behaviours.len())
             .map(|member| self.outcome(member, local, weights, &mut extrapolated))
@@ -166,14 +168,14 @@ impl<'a> Forecast<'a> {
     pub(super) fn outcome(
         &self,
         member: usize,
-        local: &Local,
+        local: &Local<'_>,
         weights: &Weights,
         extrapolated: &mut Vec<String>,
     ) -> Outcome {
         let behaviour = &self.behaviours[member];
         let loads = self.loads(behaviour, local.threads, weights);
         let mut gain = |load: &Load, local_gbps: f64| {
-            let reached = self.reach(load, extrapolated);
+            let reached = reach(&local.systems[member], load, extrapolated);
             let traffic_gain = reached.bandwidth_gbps / local_gbps;
             let speedup = traffic_gain * self.work_per_traffic(behaviour, local, traffic_gain);
             Outcome { speedup, traffic_gain, local_gbps, reached }
@@ -215,18 +217,6 @@ impl<'a> Forecast<'a> {
         std::iter::once(whole).chain(phases).collect()
     }
 
-    /// The equilibrium of one load; appends reasons for extrapolation to `extrapolated`.
-    fn reach(&self, load: &Load, extrapolated: &mut Vec<String>) -> LoadEquilibrium {
-        let loads = std::slice::from_ref(load);
-        let mut solved = System::new(self.platform, loads).solve(loads);
-        for why in solved.extrapolated {
-            if !extrapolated.contains(&why) {
-                extrapolated.push(why);
-            }
-        }
-        solved.loads.remove(0)
-    }
-
     /// Returns `load` with the compute time at which its bandwidth on the first tier is that of
     /// `phase`; without compute time if its maximum is lower.
     fn in_phase(&self, load: &Load, phase: &Phase) -> Load {
@@ -246,16 +236,26 @@ impl<'a> Forecast<'a> {
     }
 
     /// Work per traffic relative to the first tier alone, if the traffic grows by `gain`.
-    fn work_per_traffic(&self, behaviour: &Behaviour, local: &Local, gain: f64) -> f64 {
+    fn work_per_traffic(&self, behaviour: &Behaviour, local: &Local<'_>, gain: f64) -> f64 {
         let Some(local_gbps) = local.counted_gbps else { return 1.0 };
         let per_thread = local_gbps / local.threads;
         let traffic = self.traffic.of_pressure(per_thread * gain, per_thread);
         libm::pow(traffic, -behaviour.traffic_relief)
     }
 
+    /// The highest speed-up if the traffic grows by at most `gain`. Traffic per work is linear
+    /// between the runs, so that the speed-up is highest at `gain` or at one of them.
+    fn speedup_at_most(&self, behaviour: &Behaviour, local: &Local<'_>, gain: f64) -> f64 {
+        let speedup = |gain: f64| gain * self.work_per_traffic(behaviour, local, gain);
+        let Some(local_gbps) = local.counted_gbps else { return gain };
+        let per_thread = local_gbps / local.threads;
+        let runs = self.traffic.pressures().map(|gbps| gbps / per_thread);
+        runs.filter(|run| *run < gain).map(speedup).fold(speedup(gain), f64::max)
+    }
+
     /// The workload on the first tier alone: the result of the nearest runs, scaled to the number
     /// of threads and the platform by the average over the behaviours.
-    pub(super) fn local(&self, threads: f64) -> Local {
+    pub(super) fn local(&self, threads: f64) -> Local<'_> {
         let counts = self.demand.local.iter().map(|run| f64::from(run.threads));
         let (low, high) =
             counts.fold((f64::INFINITY, 0.0_f64), |(low, high), n| (low.min(n), high.max(n)));
@@ -267,17 +267,20 @@ impl<'a> Forecast<'a> {
         let counted_gbps = counted.map(|(at, gbps)| gbps * self.gain(threads, at));
         let first_tier = Weights::first_tier(self.platform.tiers.len());
         let mut extrapolated = vec![];
-        let reached_gbps = self
+        let (systems, reached_gbps) = self
             .behaviours
             .iter()
             .map(|behaviour| {
                 let loads = self.loads(behaviour, threads, &first_tier);
-                let gbps = |load| self.reach(load, &mut extrapolated).bandwidth_gbps;
-                loads.iter().map(gbps).collect()
+                // Phases have the mix and the domains of the whole run.
+                let system = System::new(self.platform, &loads[..1]);
+                let gbps = |load| reach(&system, load, &mut extrapolated).bandwidth_gbps;
+                let gbps: Vec<f64> = loads.iter().map(gbps).collect();
+                (system, gbps)
             })
-            .collect();
+            .unzip();
         let known = (low..=high).contains(&threads);
-        Local { threads, counted_gbps, performance, known, reached_gbps, extrapolated }
+        Local { threads, systems, counted_gbps, performance, known, reached_gbps, extrapolated }
     }
 
     /// The counted bandwidth of `threads` threads, interpolated between runs, or that of the
@@ -329,7 +332,56 @@ impl<'a> Forecast<'a> {
     }
 }
 
-impl ForecastAt<'_> {
+/// Limits of the speed-up of a workload, which cost less than its prediction.
+pub struct SpeedupLimits<'a> {
+    at: &'a ForecastAt<'a>,
+    /// By behaviour: the whole run, then each phase.
+    limits: Vec<Vec<BandwidthLimits>>,
+}
+
+impl SpeedupLimits<'_> {
+    /// The mean speed-up that a prediction at `weights` does not exceed; `None` if the pages do not
+    /// fit.
+    pub fn at(&self, weights: &Weights) -> Option<f64> {
+        let ForecastAt { forecast, local } = self.at;
+        let shares = weights.shares();
+        if forecast.too_small(&shares).is_some() {
+            return None;
+        }
+        let members = self.limits.iter().enumerate().map(|(member, limits)| {
+            let behaviour = &forecast.behaviours[member];
+            let speedup = |at: usize| {
+                let gain = limits[at].at(&shares) / local.reached_gbps[member][at];
+                forecast.speedup_at_most(behaviour, local, gain)
+            };
+            if limits.len() == 1 {
+                return speedup(0);
+            }
+            let phases = forecast.demand.phases.iter().enumerate();
+            let (before, after) = phases.fold((0.0, 0.0), |(before, after), (at, phase)| {
+                let part = phase.share_of_time;
+                (before + part, after + part / speedup(at + 1))
+            });
+            before / after
+        });
+        let members: Vec<f64> = members.collect();
+        Some(statistics::mean(&members))
+    }
+}
+
+impl<'a> ForecastAt<'a> {
+    /// The limits of the speed-up.
+    pub fn limits(&'a self) -> SpeedupLimits<'a> {
+        let Self { forecast, local } = self;
+        let first_tier = Weights::first_tier(forecast.platform.tiers.len());
+        let members = forecast.behaviours.iter().zip(&local.systems);
+        let limits = members.map(|(behaviour, system)| {
+            let loads = forecast.loads(behaviour, local.threads, &first_tier);
+            loads.iter().map(|load| system.limits(load)).collect()
+        });
+        SpeedupLimits { at: self, limits: limits.collect() }
+    }
+
     /// Predicts the workload at `weights`.
     pub fn row(&self, weights: &Weights) -> Row {
         self.forecast.row(&self.local, weights)
@@ -355,6 +407,17 @@ impl ForecastAt<'_> {
     pub fn prediction(&self, rows: Vec<Row>) -> Prediction {
         self.forecast.prediction(self.local.threads, rows)
     }
+}
+
+/// The equilibrium of one load; appends reasons for extrapolation to `extrapolated`.
+fn reach(system: &System<'_>, load: &Load, extrapolated: &mut Vec<String>) -> LoadEquilibrium {
+    let mut solved = system.solve(std::slice::from_ref(load));
+    for why in solved.extrapolated {
+        if !extrapolated.contains(&why) {
+            extrapolated.push(why);
+        }
+    }
+    solved.loads.remove(0)
 }
 
 fn join(counts: impl Iterator<Item = u32>) -> String {

@@ -1,0 +1,37 @@
+//! Upper limits of a load's bandwidth, which cost less than its equilibrium.
+//!
+//! A search over many shares solves only those whose limit is above the best solution so far. Two
+//! limits hold in every closed queueing network: no station serves more than its highest rate, and
+//! no customer passes the stations in less than its time without a queue (the asymptotic bounds of
+//! Muntz and Wong 1974).
+//!
+//! Example: DRAM has 556 GB/s and CXL 205 GB/s. With weights of 1:1 the bandwidth is at most
+//! 205 / 0.5 = 410 GB/s; once 3:1 is known to have 690 GB/s, no solution at 1:1 is needed.
+
+/// Limits of one load's bandwidth at any shares.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BandwidthLimits {
+    /// Bytes that circulate between threads and memory.
+    pub(super) circulating_bytes: f64,
+    /// The highest bandwidth of each tier, GB/s.
+    pub(super) tier_gbps: Vec<f64>,
+    /// The shortest time between two requests of the same line of a thread at each tier, ns.
+    pub(super) tier_round_ns: Vec<f64>,
+    /// Tiers behind each link, with the highest bandwidth of their traffic, GB/s.
+    pub(super) links: Vec<(Vec<usize>, f64)>,
+}
+
+impl BandwidthLimits {
+    /// The bandwidth, GB/s, that the load does not exceed with `shares` of its traffic on each
+    /// tier.
+    pub fn at(&self, shares: &[f64]) -> f64 {
+        let capped = |share: f64, gbps: f64| if share > 0.0 { gbps / share } else { f64::INFINITY };
+        let tiers = shares.iter().zip(&self.tier_gbps).map(|(share, gbps)| capped(*share, *gbps));
+        let links = self.links.iter().map(|(tiers, gbps)| {
+            let share: f64 = tiers.iter().filter_map(|tier| shares.get(*tier)).sum();
+            capped(share, *gbps)
+        });
+        let round_ns: f64 = shares.iter().zip(&self.tier_round_ns).map(|(s, ns)| s * ns).sum();
+        tiers.chain(links).fold(self.circulating_bytes / round_ns, f64::min)
+    }
+}

@@ -1,0 +1,152 @@
+//! The best of many weights, without a prediction of each.
+
+use super::Row;
+use crate::weights::Weights;
+use std::collections::BTreeMap;
+
+/// Speed-ups within this fraction of each other are equal.
+const EQUAL: f64 = 1e-6;
+
+/// Rows that are predicted together: enough for several threads to share.
+const TOGETHER: usize = 16;
+
+/// The row whose pages fit with the highest mean speed-up, as an index; among equals, that with the
+/// largest share on the first tier, and the first of those. `None` if no row fits.
+pub(super) fn best_of<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> Option<usize> {
+    let fitting = || rows.clone().enumerate().filter(|(_, row)| row.too_small.is_none());
+    let most = fitting().map(|(_, row)| row.speedup.mean).fold(f64::NEG_INFINITY, f64::max);
+    let first_share = |row: &Row| row.weights.shares()[0];
+    let equals = fitting().filter(|(_, row)| row.speedup.mean >= most - EQUAL * most.abs());
+    let best = equals.reduce(
+        |best, other| {
+            if first_share(other.1) > first_share(best.1) { other } else { best }
+        },
+    );
+    best.map(|(at, _)| at)
+}
+
+/// The best row of each set of tiers that `weights` use, in the order of `weights`: the same rows
+/// as if each of `weights` was predicted. `at_most` is a limit of the mean speed-up at weights, or
+/// `None` if the pages do not fit; `predict` predicts several weights. `done` gets the number of
+/// weights that are decided. A set in which no weights fit has a row only if it is a single tier.
+///
+/// # Errors
+/// The first error of `predict`.
+pub fn best_of_each_set<E>(
+    weights: &[Weights],
+    at_most: &[Option<f64>],
+    mut predict: impl FnMut(&[&Weights]) -> Result<Vec<Row>, E>,
+    mut done: impl FnMut(usize),
+) -> Result<Vec<Row>, E> {
+    let mut sets: BTreeMap<Vec<bool>, Vec<usize>> = BTreeMap::new();
+    for (at, own) in weights.iter().enumerate() {
+        let used = own.as_slice().iter().map(|weight| *weight > 0).collect();
+        sets.entry(used).or_default().push(at);
+    }
+    let mut best: Vec<(usize, Row)> = vec![];
+    for set in sets.into_values() {
+        let limit = |at: &usize| at_most[*at].unwrap_or(f64::NEG_INFINITY);
+        let single = |at: &usize| weights[*at].one_tier();
+        let mut open: Vec<usize> =
+            set.iter().copied().filter(|at| single(at) || at_most[*at].is_some()).collect();
+        open.sort_by(|a, b| limit(b).total_cmp(&limit(a)));
+        let mut rows: Vec<(usize, Row)> = vec![];
+        let mut most = f64::NEG_INFINITY;
+        while !open.is_empty() {
+            let next = open.split_off(open.len().min(TOGETHER));
+            let now = std::mem::replace(&mut open, next);
+            let own: Vec<&Weights> = now.iter().map(|at| &weights[*at]).collect();
+            rows.extend(now.into_iter().zip(predict(&own)?));
+            let fitting = rows.iter().filter(|(_, row)| row.too_small.is_none());
+            most = fitting.map(|(_, row)| row.speedup.mean).fold(most, f64::max);
+            // Limits are sums in another order than speed-ups: twice the margin of equals.
+            open.retain(|at| limit(at) >= most - 2.0 * EQUAL * most.abs());
+        }
+        rows.sort_by_key(|(at, _)| *at);
+        let own = best_of(rows.iter().map(|(_, row)| row));
+        if let Some(own) = own.or((rows.len() == 1).then_some(0)) {
+            best.push(rows.swap_remove(own));
+        }
+        done(set.len());
+    }
+    best.sort_by_key(|(at, _)| *at);
+    Ok(best.into_iter().map(|(_, row)| row).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::predict::Estimate;
+    use proptest::prelude::*;
+
+    fn row(weights: &Weights, speedup: f64) -> Row {
+        Row {
+            weights: weights.clone(),
+            bandwidth_gbps: Estimate::exact(speedup),
+            tier_bandwidth_gbps: vec![],
+            tier_latency_ns: vec![],
+            latency_ns: 100.0,
+            result: None,
+            speedup: Estimate::exact(speedup),
+            too_small: None,
+            extrapolated: vec![],
+        }
+    }
+
+    proptest! {
+        /// Any limits above the speed-ups, close or far, lead to the rows of an exhaustive search.
+        #[test]
+        fn finds_what_an_exhaustive_search_finds(
+            cases in prop::collection::vec((0..20u32, 0..10u32, prop::bool::weighted(0.9)), 65),
+        ) {
+            let weights = Weights::every_ratio(4, 2);
+            let case = |at: usize| cases[at % cases.len()];
+            let speedup = |at: usize| 1.0 + f64::from(case(at).0) / 10.0;
+            let fits = |at: usize| case(at).2;
+            let of = |own: &Weights| {
+                let at = weights.iter().position(|other| other == own).unwrap();
+                Row { too_small: (!fits(at)).then_some(0), ..row(own, speedup(at)) }
+            };
+            let at_most = |at: usize| fits(at).then(|| speedup(at) + f64::from(case(at).1) / 10.0);
+            let at_most: Vec<Option<f64>> = (0..weights.len()).map(at_most).collect();
+            let mut decided = 0;
+            let found = best_of_each_set(
+                &weights,
+                &at_most,
+                |some| Ok::<_, ()>(some.iter().map(|own| of(own)).collect()),
+                |more| decided += more,
+            ).unwrap();
+            prop_assert_eq!(decided, weights.len());
+
+            let all: Vec<Row> = weights.iter().map(of).collect();
+            let best = |rows: &[Row]| best_of(rows.iter()).map(|at| rows[at].weights.clone());
+            prop_assert_eq!(best(&found), best(&all));
+            let used = |row: &Row| row.weights.as_slice().iter().map(|w| *w > 0).collect::<Vec<_>>();
+            for row in &found {
+                let set: Vec<Row> = all.iter().filter(|it| used(it) == used(row)).cloned().collect();
+                let expected = best(&set).unwrap_or_else(|| row.weights.clone());
+                prop_assert_eq!(&expected, &row.weights);
+            }
+        }
+    }
+
+    #[test]
+    fn weights_below_the_best_are_not_predicted() {
+        let weights = Weights::every_ratio(2, 10);
+        let speedup = |own: &Weights| 2.0 - (own.shares()[0] - 0.7).abs();
+        let at_most: Vec<Option<f64>> = weights.iter().map(|own| Some(speedup(own))).collect();
+        let mut predicted = 0;
+        let rows = best_of_each_set(
+            &weights,
+            &at_most,
+            |some| {
+                predicted += some.len();
+                Ok::<_, ()>(some.iter().map(|own| row(own, speedup(own))).collect())
+            },
+            |_| (),
+        );
+        let rows: Vec<String> = rows.unwrap().iter().map(|row| row.weights.to_string()).collect();
+        assert_eq!(rows, ["1:0", "7:3", "0:1"]);
+        assert_eq!(predicted, TOGETHER + 2, "of {}", weights.len());
+    }
+}
