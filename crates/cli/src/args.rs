@@ -235,8 +235,9 @@ pub(crate) struct MachineArgs {
     pub(crate) scenario: Option<String>,
     /// A sweep file: simulates every combination of its lists, on all cores, and writes CSV
     #[arg(long, value_name = "FILE", conflicts_with_all = [
-        "platform", "threads", "policy", "policy_limit", "weights", "duration", "footprint", "migration_rate",
-        "counter_noise", "curve_error", "seed", "compare", "json", "csv", "report",
+        "platform", "threads", "policy", "policy_limit", "weights", "duration", "footprint",
+        "migration_rate", "counter_noise", "curve_error", "seed", "compare", "json", "csv",
+        "report",
     ])]
     pub(crate) sweep: Option<PathBuf>,
     /// Threads [default: the most that the workload's runs had, at most the cores of a socket]
@@ -344,7 +345,7 @@ fn policy_name() -> PossibleValuesParser {
 
 /// Parses the name of a policy, or a command as policy.
 #[derive(Clone, Debug)]
-struct PolicyParser;
+pub(crate) struct PolicyParser;
 
 impl TypedValueParser for PolicyParser {
     type Value = String;

@@ -9,7 +9,7 @@ use std::{
     collections::BTreeMap,
     fs,
     io::Write as _,
-    os::unix::{net::UnixStream, process::CommandExt as _},
+    os::unix::{fs::PermissionsExt as _, net::UnixStream, process::CommandExt as _},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     thread,
@@ -93,6 +93,42 @@ fn advice_changes_nothing() {
         assert!(document["gain"].as_f64().unwrap() > 0.2, "{document}");
         assert_eq!(document["migrated_bytes"], 0);
     }
+}
+
+/// A process as policy advises, with the gain that the curves predict for its decision.
+#[test]
+fn a_process_advises() {
+    let folder = tempfile::tempdir().unwrap();
+    let advise = |body: &str, own: &[&str]| {
+        let policy = folder.path().join("policy.sh");
+        fs::write(&policy, format!("#!/bin/sh\n{body}\n")).unwrap();
+        fs::set_permissions(&policy, fs::Permissions::from_mode(0o755)).unwrap();
+        let mut command = interleaf();
+        command.args(["balance", "--json", "--curves", "gnr120-cz122", "--policy"]);
+        command.arg(format!("exec:{} 70", policy.display())).args(own);
+        command.arg("--root").arg(machines().join("linux-newest-two-nodes-hmat"));
+        command.arg("--replay").arg(recording("saturated.csv")).output().unwrap()
+    };
+    let decides = "read start; echo '{\"weights\": [1, 0]}'\n\
+                   while read seen; do echo \"{\\\"weights\\\": [$1, 30]}\"; done";
+    let documents = documents(&advise(decides, &["--advise"]));
+    let (last, periods) = documents.split_last().unwrap();
+    assert_eq!(periods.len(), 3, "it is known after three alike");
+    for document in &documents {
+        assert_eq!(document["advised_weights"].to_string(), "[70,30]");
+        assert!(document["gain"].as_f64().unwrap() > 0.1, "{document}");
+    }
+    assert!(last["policy"].as_str().unwrap().ends_with("policy.sh 70"), "{last}");
+    assert_eq!(last["start_weights"].to_string(), "[100,0]");
+
+    let said = |output: &Output| {
+        assert!(!output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let ended = said(&advise("read start; echo '{\"weights\": [1, 0]}'; exit 3", &["--advise"]));
+    assert!(ended.contains("the policy ended (exit status 3) before line 2"), "{ended}");
+    let moves = said(&advise(decides, &[]));
+    assert!(moves.contains("a process as policy moves no pages"), "{moves}");
 }
 
 /// A program feeds its own counts; the machine is a captured one.

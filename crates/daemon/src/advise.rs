@@ -31,6 +31,7 @@ use interleaf_observe::{
     host::{Clock, Host, HostError},
     source::SourceError,
 };
+use interleaf_policy_process::{PolicyCommand, PolicyProcesses, TIME_LIMIT};
 use interleaf_record::balance::{
     AdviceDocument, BalancePeriod, GainBasis, PointsDocument, SUMMARY_SCHEMA, SourceDocument,
     SummaryDocument,
@@ -44,14 +45,51 @@ const PERIODS_MAX: usize = 30;
 /// The largest difference between weights that count as equal advice, percentage points.
 const POINTS: i32 = 3;
 
+/// A process as policy, in place of the configured policy.
+#[derive(Clone, Debug)]
+pub struct OwnPolicy {
+    /// The name in documents: the text of the option.
+    pub name: String,
+    /// Its command.
+    pub command: PolicyCommand,
+}
+
+/// The policy that is asked for advice.
+struct Adviser<'a> {
+    config: &'a Config,
+    name: String,
+    /// The processes of the user's own policy.
+    processes: Option<PolicyProcesses>,
+}
+
+impl Adviser<'_> {
+    /// True if the advice is the decision of the policy itself: a policy that searches would find
+    /// the predicted best in later steps.
+    const fn is_final(&self) -> bool {
+        self.processes.is_some()
+            || matches!(
+                self.config.policy,
+                PolicyKind::Local | PolicyKind::Static | PolicyKind::Bandwidth
+            )
+    }
+
+    /// The failure of the user's own policy.
+    fn check(&self) -> Result<(), Failure> {
+        let failure = self.processes.as_ref().and_then(PolicyProcesses::failure);
+        failure.map_or(Ok(()), |why| Err(Failure::new(why.to_string(), why.hint())))
+    }
+}
+
 /// Observes, and prints for each domain the advice of each period and a summary. No setting of the
-/// machine is changed.
+/// machine is changed. The processes of `own` are started anew for each period.
 ///
 /// # Errors
-/// When the machine cannot be observed, or no period has counter readings.
+/// When the machine cannot be observed, the processes of `own` fail, or no period has counter
+/// readings.
 pub fn run(
     options: &Options,
     config: &Config,
+    own: Option<&OwnPolicy>,
     root: &Root,
     is_captured: bool,
 ) -> Result<(), Failure> {
@@ -68,6 +106,12 @@ pub fn run(
         output::message(&format!("interleaf: {holder}"));
     }
     let signals = Signals::hold().map_err(system::signal_failure)?;
+    let adviser = Adviser {
+        config,
+        name: own.map_or_else(|| config.policy.to_string(), |own| own.name.clone()),
+        processes: own
+            .map(|own| PolicyProcesses::new(own.command.clone(), TIME_LIMIT, signals.stop_flag())),
+    };
     let manager = &Manager::new();
     // A recording is replayed without waiting.
     let clock: Box<dyn Clock + '_> = match config.is_replayed() {
@@ -85,15 +129,15 @@ pub fn run(
     let most = if options.duration.is_some() { usize::MAX } else { PERIODS_MAX };
     for _ in 0..most {
         // A new controller: its decision is the first.
-        let mut controller = setup.controller(config)?;
+        let mut controller = setup.controller(config, adviser.processes.as_ref())?;
         let period = match controller.period(&mut host, control_loop::FOR_EVER) {
-            Ok(period) => period,
+            Ok(period) => adviser.check().map(|()| period)?,
             Err(HostError::Stopped | HostError::Source(SourceError::Ended { .. })) => break,
             Err(why) => return Err(host_failure(&why)),
         };
         time_s += period.time_s;
         let on = setup.placement(root)?;
-        let documents = documents(&setup, config, &host, &period, time_s, on.as_ref());
+        let documents = documents(&setup, &adviser, &host, &period, time_s, on.as_ref());
         let (domains, documents): (Vec<usize>, Vec<_>) = documents.into_iter().unzip();
         publisher.publish(&documents)?;
         for (domain, document) in domains.into_iter().zip(documents) {
@@ -108,7 +152,7 @@ pub fn run(
         }
     }
     let missing = publisher.close();
-    summarize(options, config, &setup, kind, &advised)?;
+    summarize(options, &adviser, &setup, kind, &advised)?;
     missing
 }
 
@@ -127,7 +171,7 @@ fn nothing_counts(source: &SourceDocument) -> Failure {
 /// Returns the documents of a period, each with the index of its domain.
 fn documents(
     setup: &Setup,
-    config: &Config,
+    adviser: &Adviser<'_>,
     host: &Host<'_>,
     period: &Period,
     time_s: f64,
@@ -145,7 +189,7 @@ fn documents(
         let reached = (all > 0).then(|| near.iter().map(share).collect());
         let mut document =
             BalancePeriod::for_domain(layout, host.nodes(), at, time_s, domain, reached);
-        document.advice = advice(setup, config, at, domain, &near);
+        document.advice = advice(setup, adviser, at, domain, &near);
         (at, document)
     });
     domains.collect()
@@ -154,17 +198,15 @@ fn documents(
 /// Returns the advice for a domain with `near` bytes on each of its tiers.
 fn advice(
     setup: &Setup,
-    config: &Config,
+    adviser: &Adviser<'_>,
     at: usize,
     domain: &DomainPeriod,
     near: &[u64],
 ) -> Option<AdviceDocument> {
     let seen = domain.seen.as_ref()?;
     let tiers = &setup.host.layout.domains[at].tiers;
-    let is_fixed =
-        matches!(config.policy, PolicyKind::Local | PolicyKind::Static | PolicyKind::Bandwidth);
-    let wanted = is_fixed.then_some(domain.verdict.shares.as_slice());
-    let has_curves = config.platform.is_some();
+    let wanted = adviser.is_final().then_some(domain.verdict.shares.as_slice());
+    let has_curves = adviser.config.platform.is_some();
     let has_ratings = setup.host.unrated.is_empty();
     let promise = (has_curves || has_ratings)
         .then(|| Promise::new(&setup.believed, at, tiers, seen, wanted))
@@ -220,15 +262,15 @@ fn is_known(periods: &[BalancePeriod]) -> bool {
 
 fn summarize(
     options: &Options,
-    config: &Config,
+    adviser: &Adviser<'_>,
     setup: &Setup,
     kind: ActuatorKind,
     advised: &[Vec<BalancePeriod>],
 ) -> Result<(), Failure> {
-    let start = setup.points(&setup.start(config)?);
+    let start = setup.points(&setup.start(adviser.config, adviser.processes.as_ref())?);
     let of_domain = |(periods, start): (&Vec<BalancePeriod>, PointsDocument)| {
         let start = start.nodes.iter().map(|node| node.points).collect();
-        summary(periods, start, config, kind)
+        summary(periods, start, adviser, kind)
     };
     let summaries: Vec<SummaryDocument> = advised.iter().zip(start).filter_map(of_domain).collect();
     for summary in &summaries {
@@ -251,7 +293,7 @@ fn summarize(
 fn summary(
     periods: &[BalancePeriod],
     start_weights: Vec<u16>,
-    config: &Config,
+    adviser: &Adviser<'_>,
     kind: ActuatorKind,
 ) -> Option<SummaryDocument> {
     let judged: Vec<&BalancePeriod> =
@@ -270,11 +312,11 @@ fn summary(
         periods: judged.len(),
         bandwidth_gbps: mean(judged.iter().filter_map(|period| period.bandwidth_gbps).collect())?,
         reached_share: last.reached_share.clone(),
-        policy: config.policy.to_string(),
+        policy: adviser.name.clone(),
         start_weights,
         first_weights: last.target_weights.clone(),
         way: kind.into(),
-        curves: config.platform.clone(),
+        curves: adviser.config.platform.clone(),
         advice: AdviceDocument { gain: mean(gains), ..advice },
     })
 }

@@ -138,7 +138,7 @@ fn document(
     command: Vec<String>,
 ) -> Result<RunDocument, Failure> {
     let choice = setup.choice(config)?;
-    let start = setup.points(&setup.start(config)?);
+    let start = setup.points(&setup.start(config, None)?);
     let nodes = start.iter().flat_map(|domain| &domain.nodes);
     let nodes = nodes.map(|node| (node.node, u32::from(node.points))).collect();
     let balanced = BalancedDocument {
@@ -176,7 +176,7 @@ impl<'a> Job<'_, 'a> {
         document: &mut RunDocument,
     ) -> Result<Ended, Failure> {
         // Every fallible step comes before the start: an error afterwards would orphan the command.
-        let mut controller = self.setup.controller(self.config)?;
+        let mut controller = self.setup.controller(self.config, None)?;
         let (program, arguments) =
             self.options.command.split_first().unwrap_or_else(|| unreachable!());
         let running =

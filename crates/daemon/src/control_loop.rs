@@ -79,7 +79,7 @@ fn balance<'a>(
     for line in setup.words(config, &actuators, source.describe()) {
         output::message(&format!("interleaf: {line}"));
     }
-    let mut controller = setup.controller(config)?;
+    let mut controller = setup.controller(config, None)?;
     let manager = &Manager::new();
     let clock = Box::new(Waits { signals, manager, until: until(options) });
     let mut host = Host::new(root, setup.host.clone(), source, clock, actuators)

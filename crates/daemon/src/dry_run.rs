@@ -37,7 +37,7 @@ fn plan(config: &Config, root: &Root) -> Result<BalancePlanDocument, Failure> {
     let journal: SharedJournal<'_> = Rc::new(RefCell::new(journal));
     let mut actuators = setup.actuators(config, root, &journal, StopFlag::default())?;
     let mut document = setup.plan(config, &actuators, root)?;
-    let start = setup.start(config)?;
+    let start = setup.start(config, None)?;
     document.start = setup.points(&start);
     set(&setup, config, &mut actuators, &start)?;
     document.writes = written(root, 0);

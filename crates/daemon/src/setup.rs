@@ -43,6 +43,7 @@ use interleaf_observe::{
     replay::Replay,
     source::{Source, Uncounted},
 };
+use interleaf_policy_process::PolicyProcesses;
 use interleaf_record::{
     balance::{
         ActuatorName, BalanceDomain, BalancePlanDocument, NodePoints, PLAN_SCHEMA, PointsDocument,
@@ -290,8 +291,13 @@ impl Setup {
         Ok(divide(whole, setting, &self.host.nodes, near).into_iter().map(Some).collect())
     }
 
-    /// Makes the controller, with a policy for each domain.
-    pub(super) fn controller(&self, config: &Config) -> Result<Controller, Failure> {
+    /// Makes the controller, with a policy for each domain: that of `processes`, or that of the
+    /// configuration.
+    pub(super) fn controller(
+        &self,
+        config: &Config,
+        processes: Option<&PolicyProcesses>,
+    ) -> Result<Controller, Failure> {
         let layout = &self.host.layout;
         let settings = Settings { placement_floor: Some(PLACEMENT_FLOOR), ..settings(config) };
         let names: Vec<&str> = layout.tiers.iter().map(|tier| tier.name.as_str()).collect();
@@ -299,7 +305,10 @@ impl Setup {
             None => vec![],
             Some(weights) => fixed(weights, &names)?,
         };
-        Ok(Controller::new(layout, settings, |domain, tiers| {
+        let controller = Controller::new(layout, settings, |domain, tiers| {
+            if let Some(processes) = processes {
+                return processes.policy(domain, tiers);
+            }
             let near = &layout.domains[domain].tiers;
             let fixed: Vec<f64> = near.iter().filter_map(|at| fixed.get(*at).copied()).collect();
             config.policy.make(&Place {
@@ -309,7 +318,9 @@ impl Setup {
                 believed: &self.believed,
                 fixed: &fixed,
             })
-        }))
+        });
+        let failure = processes.and_then(PolicyProcesses::failure);
+        failure.map_or(Ok(controller), |why| Err(Failure::new(why.to_string(), why.hint())))
     }
 
     /// Returns the target of a scope for given shares.
@@ -329,8 +340,12 @@ impl Setup {
 
     /// Returns the initial shares of each scope, before any observation, for all tiers of the
     /// machine.
-    pub(super) fn start(&self, config: &Config) -> Result<Vec<Vec<f64>>, Failure> {
-        let controller = self.controller(config)?;
+    pub(super) fn start(
+        &self,
+        config: &Config,
+        processes: Option<&PolicyProcesses>,
+    ) -> Result<Vec<Vec<f64>>, Failure> {
+        let controller = self.controller(config, processes)?;
         let start = |scope: &ScopeLayout| controller.start(scope.domain, self.host.nodes.len());
         Ok(self.scopes().iter().map(start).collect())
     }

@@ -1,6 +1,6 @@
 //! The command line of `interleaf balance`.
 
-use super::{policy_name, threads, time};
+use super::{PolicyParser, threads, time};
 use clap::Args;
 use interleaf_model::units::Time;
 use std::{net::SocketAddr, path::PathBuf};
@@ -46,8 +46,9 @@ pub(crate) struct BalanceArgs {
     /// Print a configuration with every key, its default and its purpose
     #[arg(long)]
     pub(crate) example_config: bool,
-    /// Policy that places the pages, in place of the configured one
-    #[arg(long, value_name = "POLICY", value_parser = policy_name())]
+    /// Policy that places the pages, in place of the configured one; with --advise also
+    /// "exec:COMMAND", a process (docs/policies.md)
+    #[arg(long, value_name = "POLICY", value_parser = PolicyParser)]
     pub(crate) policy: Option<String>,
     /// Steer the processes of this name, in place of the configured ones
     #[arg(long, value_name = "NAME", value_delimiter = ',')]

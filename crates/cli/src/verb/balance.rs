@@ -12,6 +12,7 @@ use interleaf_daemon::{
     simulated::{self, Machine},
 };
 use interleaf_launch::restore;
+use interleaf_policy_process::PolicyCommand;
 use std::path::Path;
 
 pub(super) fn run(args: &BalanceArgs, root: Option<&Path>) -> Result<(), Failure> {
@@ -25,6 +26,7 @@ pub(super) fn run(args: &BalanceArgs, root: Option<&Path>) -> Result<(), Failure
         return restore::restore(args.dry_run, args.json, &system::open_root(root)?);
     }
     let config = config(args)?;
+    let command = policy_command(args)?;
     output::check_writable(args.output.as_deref())?;
     let options = Options { duration: args.duration, json: args.json, output: args.output.clone() };
     if let Some(platform) = &args.platform {
@@ -36,17 +38,37 @@ pub(super) fn run(args: &BalanceArgs, root: Option<&Path>) -> Result<(), Failure
         // Treat this machine as a captured one: writes are noted and change nothing.
         let read = system::open_root(Some(root.unwrap_or(Path::new("/"))))?;
         return match args.advise {
-            true => advise::run(&options, &config, &read, root.is_some()),
+            true => {
+                let own = command.map(|command| advise::OwnPolicy {
+                    name: args.policy.clone().unwrap_or_default(),
+                    command,
+                });
+                advise::run(&options, &config, own.as_ref(), &read, root.is_some())
+            }
             false => dry_run::run(&config, args.json, &read),
         };
     }
     interleaf_daemon::run(&options, &config, &system::open_root(root)?)
 }
 
+/// The command of the policy `exec:COMMAND`, which only advises: a policy that migrates pages runs
+/// with the rights of the daemon, and belongs to it.
+fn policy_command(args: &BalanceArgs) -> Result<Option<PolicyCommand>, Failure> {
+    let Some(policy) = &args.policy else { return Ok(None) };
+    let Some(command) = PolicyCommand::parse(policy) else { return Ok(None) };
+    if !args.advise {
+        return Err(Failure::new(
+            format!("--policy {policy}: a process as policy moves no pages of a machine"),
+            "add --advise, or simulate it: interleaf simulate machine --policy exec:COMMAND",
+        ));
+    }
+    command.map(Some).map_err(|why| Failure::new(why.to_string(), why.hint()))
+}
+
 /// Reads the configuration file; options of the command line override its values.
 fn config(args: &BalanceArgs) -> Result<Config, Failure> {
     let overrides = Overrides {
-        policy: args.policy.as_deref(),
+        policy: args.policy.as_deref().filter(|policy| PolicyCommand::parse(policy).is_none()),
         period: args.period,
         feed: args.feed.as_deref(),
         actuator: args.way.as_deref(),

@@ -50,7 +50,10 @@ const LAYERS: [(&str, &str); 32] = [
     ("python", "card catalog console model job record report sim study"),
     ("campaign", "console launch linux measure model observe record report"),
     ("launch", "catalog console linux model observe pager plan record report store"),
-    ("daemon", "catalog console launch linux model observe poll_server record report sim"),
+    (
+        "daemon",
+        "catalog console launch linux model observe policy_process poll_server record report sim",
+    ),
     (
         "cli",
         "campaign card card_server catalog console daemon launch linux measure model observe \
