@@ -26,10 +26,12 @@ pub fn text(document: &SimulateDocument) -> String {
     let mut text = painted(Meaning::Answer, &verdict(document)) + "\n";
     text += &format!("\n{}\n{}\n", title(document), setting(document));
     text += &format!("\n{}", periods(document, false).text());
-    let (search, until_s) = search(document);
-    let chart = chart::text(&search);
-    if !chart.is_empty() {
-        text += &format!("\nthe first {} s: {chart}", short_number(until_s));
+    let until_s = searched_until(document);
+    for figure in document.shares() {
+        let chart = chart::text(&cut(figure, until_s));
+        if !chart.is_empty() {
+            text += &format!("\nthe first {} s: {chart}", short_number(until_s));
+        }
     }
     text += &format!("\n{}", workloads(document).text());
     if !document.comparison.is_empty() {
@@ -39,15 +41,17 @@ pub fn text(document: &SimulateDocument) -> String {
     text + &lines(document).iter().map(|line| format!("{line}\n")).collect::<String>()
 }
 
-/// The figure of shares, cut at twice the time of the last change of the target, and that time, s.
-/// After that the target is constant.
-fn search(document: &SimulateDocument) -> (Figure, f64) {
-    let mut figure = document.shares();
+/// Twice the time of the last change of the target, s: after that the target is constant.
+fn searched_until(document: &SimulateDocument) -> f64 {
     let end_s = document.periods.last().map_or(0.0, |period| period.time_s);
     let changes = document.periods.windows(2);
     let last = changes.rev().find(|pair| pair[0].target_weights != pair[1].target_weights);
     let until_s = last.map_or(SEARCH_MIN_S, |pair| 2.0 * pair[1].time_s).max(SEARCH_MIN_S);
-    let until_s = until_s.min(end_s);
+    until_s.min(end_s)
+}
+
+/// A figure of shares until a time, s.
+fn cut(mut figure: Figure, until_s: f64) -> Figure {
     for series in &mut figure.series {
         let kept = series.x.iter().filter(|x| **x <= until_s).count();
         if series.kind == SeriesKind::Line && series.x.len() == 2 {
@@ -58,7 +62,7 @@ fn search(document: &SimulateDocument) -> (Figure, f64) {
         series.x.truncate(kept);
         series.y.truncate(kept);
     }
-    (figure, until_s)
+    figure
 }
 
 /// The document as Markdown.

@@ -315,7 +315,7 @@ impl Sheet {
                 place[2] < it[0] || it[2] < place[0] || place[3] < it[1] || it[3] < place[1]
             };
             if left >= 0.0 && taken.iter().all(is_free) {
-                put_text(svg, (left, below), "fill=\"currentColor\" font-size=\"13\"", label);
+                put_text(svg, (left, below), "font-size=\"13\"", label);
                 taken.push(place);
             }
         }

@@ -1,6 +1,8 @@
 //! Figures of a simulated machine.
 
-use super::{SimulateDocument, SimulatedPeriod, WorkloadDocument};
+use super::{
+    BestStaticDocument, SimulateDocument, SimulatedDomain, SimulatedPeriod, WorkloadDocument,
+};
 use crate::{
     figure::{Figure, Scale, Series, SeriesKind},
     predict::weights_text,
@@ -9,7 +11,8 @@ use crate::{
 impl SimulateDocument {
     /// Figures of this simulation.
     pub fn figures(&self) -> Vec<Figure> {
-        let mut figures = vec![self.shares(), self.bandwidth(), self.migration()];
+        let mut figures = self.shares();
+        figures.extend([self.bandwidth(), self.migration()]);
         if !self.comparison.is_empty() {
             figures.push(self.policies());
         }
@@ -37,84 +40,81 @@ impl SimulateDocument {
     }
 
     /// Target and share of the accesses on the first tier, with the decisions. With several
-    /// domains, for each domain the share of its accesses on its own first tier.
-    pub fn shares(&self) -> Figure {
-        let several = self.domains.len() > 1;
-        let (series, y_label) = if several {
-            let domains = 0..self.domains.len();
-            let series = domains.flat_map(|at| self.shares_in(at)).collect();
-            (series, "part of a domain's accesses on its own first tier, %".to_string())
-        } else {
-            (self.shares_of_machine(), format!("part of the accesses on {}, %", self.tiers[0]))
+    /// domains, a figure of each that has them: the share of its accesses on its own first tier.
+    pub fn shares(&self) -> Vec<Figure> {
+        if self.domains.len() < 2 {
+            let y_label = format!("part of the accesses on {}, %", self.tiers[0]);
+            let title = "Where pages go";
+            return vec![self.share_figure("shares", title, &y_label, self.shares_of_machine())];
+        }
+        let of_domain = |at: usize| {
+            let SimulatedDomain { name, tiers } = &self.domains[at];
+            let y_label = format!("part of the accesses of {name} on its {}, %", tiers.first()?);
+            let title = format!("Where pages of {name} go");
+            let figure =
+                self.share_figure(&format!("shares-{name}"), &title, &y_label, self.shares_in(at)?);
+            (!figure.series.is_empty()).then_some(figure)
         };
+        (0..self.domains.len()).filter_map(of_domain).collect()
+    }
+
+    fn share_figure(&self, id: &str, title: &str, y_label: &str, series: Vec<Series>) -> Figure {
         let lowest = series.iter().flat_map(|series: &Series| &series.y);
         let lowest = lowest.copied().fold(100.0, f64::min);
         Figure {
             y_from: share_axis_from(lowest),
-            scale: Scale::Linear,
             caption: "Each point is a decision; the mouse shows its reason.".into(),
-            ..self.figure("shares", "Where pages go", &y_label, series)
+            ..self.figure(id, title, y_label, series)
         }
     }
 
     fn shares_of_machine(&self) -> Vec<Series> {
         let target = |period: &SimulatedPeriod| f64::from(period.target_weights[0]);
-        let decisions =
-            self.periods.iter().map(|p| format!("{}: {}", p.decision, p.reason)).collect();
+        let decisions = self.periods.iter().map(why).collect();
         // A target holds until the next decision: draw decisions as points.
         let points = self.periods.iter().map(|period| (period.time_s, target(period)));
         let mut series = vec![
             self.line("where the accesses go", 0, |period| 100.0 * period.hot_share[0]),
             Series::new("target, decided", SeriesKind::Points, 1, points).with_labels(decisions),
         ];
-        if let Some(best) = self.workloads.first().and_then(|w| w.best_static.as_ref()) {
-            let last = self.periods.last().map_or(0.0, |period| period.time_s);
-            let y = f64::from(best.weights[0]);
-            let name = format!("best static, {}", weights_text(&best.weights));
-            series.push(Series::new(name, SeriesKind::Line, 2, [(0.0, y), (last, y)]));
-        }
+        let best = self.workloads.first().and_then(|w| w.best_static.as_ref());
+        series.extend(best.and_then(|best| self.best_static(best, 0)));
         series
     }
 
     /// Domain number `at`: share of its accesses on its first tier, target, and the best static
-    /// weights of its workloads.
-    fn shares_in(&self, at: usize) -> Vec<Series> {
+    /// weights of its workloads; `None` if no period has its target.
+    fn shares_in(&self, at: usize) -> Option<Vec<Series>> {
         let domain = &self.domains[at];
-        let Some(first) = domain.tiers.first() else { return vec![] };
-        let Some(tier) = self.tiers.iter().position(|tier| tier == first) else { return vec![] };
-        let group = 3 * at;
+        let tier = self.tiers.iter().position(|tier| Some(tier) == domain.tiers.first())?;
         let reached = self.periods.iter().filter_map(|period| {
             let share = period.domain_hot_share.get(at)?.get(tier)?;
             Some((period.time_s, 100.0 * share))
         });
-        let target = |period: &SimulatedPeriod| {
+        let decided = self.periods.iter().filter_map(|period| {
             let points = period.domain_weights.get(at)?.get(tier)?;
-            Some((period.time_s, f64::from(*points)))
-        };
-        let decided: Vec<&SimulatedPeriod> =
-            self.periods.iter().filter(|period| target(period).is_some()).collect();
-        let labels = decided.iter().map(|p| format!("{}: {}", p.decision, p.reason)).collect();
-        let points = decided.iter().filter_map(|period| target(period));
-        let name = &domain.name;
-        let mut series = vec![
-            Series::new(format!("{name}: accesses on {first}"), SeriesKind::Line, group, reached),
-            Series::new(
-                format!("{name}: target on {first}, decided"),
-                SeriesKind::Points,
-                group + 1,
-                points,
-            )
-            .with_labels(labels),
-        ];
-        let own = |workload: &&WorkloadDocument| workload.domain.as_ref() == Some(name);
-        let best = self.workloads.iter().find(own).and_then(|w| w.best_static.as_ref());
-        if let Some((best, points)) = best.and_then(|best| Some((best, best.weights.get(tier)?))) {
-            let last = self.periods.last().map_or(0.0, |period| period.time_s);
-            let y = f64::from(*points);
-            let name = format!("{name}: best static on {first}, {}", weights_text(&best.weights));
-            series.push(Series::new(name, SeriesKind::Line, group + 2, [(0.0, y), (last, y)]));
+            Some(((period.time_s, f64::from(*points)), why(period)))
+        });
+        let (points, labels): (Vec<(f64, f64)>, Vec<String>) = decided.unzip();
+        if points.is_empty() {
+            return None;
         }
-        series
+        let mut series = vec![
+            Series::new("where the accesses go", SeriesKind::Line, 0, reached),
+            Series::new("target, decided", SeriesKind::Points, 1, points).with_labels(labels),
+        ];
+        let own = |workload: &&WorkloadDocument| workload.domain.as_ref() == Some(&domain.name);
+        let best = self.workloads.iter().find(own).and_then(|w| w.best_static.as_ref());
+        series.extend(best.and_then(|best| self.best_static(best, tier)));
+        Some(series)
+    }
+
+    /// The line of the best static weights: the points of `tier`.
+    fn best_static(&self, best: &BestStaticDocument, tier: usize) -> Option<Series> {
+        let last = self.periods.last().map_or(0.0, |period| period.time_s);
+        let y = f64::from(*best.weights.get(tier)?);
+        let name = format!("best static, {}", weights_text(&best.weights));
+        Some(Series::new(name, SeriesKind::Line, 2, [(0.0, y), (last, y)]))
     }
 
     fn bandwidth(&self) -> Figure {
@@ -171,6 +171,11 @@ impl SimulateDocument {
 /// Lower end of an axis of percentages that are at least `lowest`: a multiple of ten, 0 to 90.
 pub fn share_axis_from(lowest: f64) -> f64 {
     10.0 * ((lowest - 2.0) / 10.0).floor().clamp(0.0, 9.0)
+}
+
+/// The decisions of a period and their reasons: with several domains, of each.
+fn why(period: &SimulatedPeriod) -> String {
+    format!("{}: {}", period.decision, period.reason)
 }
 
 fn speedups(workloads: &[WorkloadDocument]) -> Vec<f64> {
