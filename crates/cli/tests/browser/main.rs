@@ -1,0 +1,146 @@
+//! The layout of pages in a browser: a telephone, a screen, paper, each light and dark.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use serde::Deserialize;
+use std::{
+    fmt::Write as _,
+    fs,
+    io::{self, Write as _},
+    path::Path,
+    process::Command,
+};
+
+/// Limit of the size of a page, bytes.
+const PAGE_MAX: usize = 1_000_000;
+
+/// The widths of a page by medium, px. An A4 sheet with margins of 10 mm has 718 px.
+const FRAMES: [(&str, u32); 3] = [("telephone", 390), ("screen", 1280), ("paper", 718)];
+
+/// Options of the browser for the colours that a reader prefers.
+const SCHEMES: [(&str, &str); 2] = [
+    ("light", "--blink-settings=preferredColorScheme=1"),
+    ("dark", "--blink-settings=preferredColorScheme=0"),
+];
+
+/// What `check.js` finds in a page.
+#[derive(Deserialize)]
+struct Checked {
+    frame: String,
+    /// Texts that were looked at.
+    texts: usize,
+    faults: Vec<String>,
+}
+
+/// The pages of the recorded documents, by name.
+fn pages(folder: &Path) -> Vec<(String, String)> {
+    let documents = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/documents");
+    let mut pages = vec![];
+    for entry in documents.read_dir().unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap().to_string();
+        let page = folder.join(&name).with_extension("html");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
+        let output = command.arg("report").arg(&path).arg("-o").arg(&page).output().unwrap();
+        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        pages.push((name, fs::read_to_string(&page).unwrap()));
+    }
+    pages.sort();
+    pages
+}
+
+/// A copy of a page that is checked when it is loaded; on paper with the rules of paper.
+fn checked(page: &str, medium: &str) -> String {
+    let script = format!("<script>{}</script></body>", include_str!("check.js"));
+    let page = page.replace("</body>", &script);
+    match medium {
+        "paper" => {
+            page.replace("@media print", "@media all").replace("@media screen", "@media speech")
+        }
+        _ => page,
+    }
+}
+
+/// The text of a page as the browser has it after its scripts; `None` without a browser.
+fn shown(page: &Path, profile: &Path, scheme: &str) -> Option<String> {
+    let mut command = Command::new("chromium");
+    // A virtual machine has no sandbox for root, and no graphics.
+    command.args(["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000"]);
+    command.arg(format!("--user-data-dir={}", profile.display())).arg(scheme).arg("--dump-dom");
+    match command.arg(format!("file://{}", page.display())).output() {
+        Ok(output) => Some(String::from_utf8(output.stdout).unwrap()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let required = std::env::var_os("INTERLEAF_BROWSER").is_some_and(|it| it == "required");
+            assert!(!required, "chromium: not installed");
+            let text = "not tested: pages in chromium: not installed\n";
+            // Shown even for a test that passes.
+            io::stderr().write_all(text.as_bytes()).unwrap();
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn pages_fit_and_are_legible_at_each_size_and_on_paper() {
+    let folder = tempfile::tempdir().unwrap();
+    let pages = pages(folder.path());
+    assert!(pages.len() >= 10, "{} pages", pages.len());
+    let mut frames = include_str!("frames.html").to_string();
+    for (name, page) in &pages {
+        assert!(page.len() < PAGE_MAX, "{name}: {} bytes", page.len());
+        for (medium, width) in FRAMES {
+            let frame = format!("{name}-{medium}");
+            let path = folder.path().join(&frame).with_extension("html");
+            fs::write(&path, checked(page, medium)).unwrap();
+            writeln!(
+                frames,
+                "<iframe name=\"{frame}\" src=\"{frame}.html\" width=\"{width}\" height=\"900\" \
+                 style=\"border: 0\"></iframe>"
+            )
+            .unwrap();
+        }
+    }
+    let all = folder.path().join("all.html");
+    fs::write(&all, frames).unwrap();
+    for (scheme, option) in SCHEMES {
+        let Some(shown) = shown(&all, &folder.path().join("profile"), option) else { return };
+        let (_, rest) = shown.split_once("<pre id=\"results\">").unwrap();
+        let text = rest.split("</pre>").next().unwrap();
+        let text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+        let results: Vec<Checked> = serde_json::from_str(&text).unwrap();
+        assert_eq!(results.len(), FRAMES.len() * pages.len(), "{scheme}");
+        for Checked { frame, texts, faults } in results {
+            assert!(texts > 10, "{frame}, {scheme}: {texts} texts");
+            assert!(faults.is_empty(), "{frame}, {scheme}: {faults:#?}");
+        }
+    }
+}
+
+/// The check finds what it looks for.
+#[test]
+fn faults_of_a_page_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("all.html");
+    let bad = "<!doctype html><html><head><title>bad</title></head><body>\
+               <p style=\"width: 3000px; text-align: right\"><b>wide</b></p>\
+               <p style=\"overflow: hidden; width: 30px; white-space: nowrap\">cut off here</p>\
+               <p style=\"color: #999; background: #fff\">pale</p>\
+               <svg width=\"100\" height=\"50\"><text x=\"80\" y=\"20\">outside</text>\
+               <text x=\"5\" y=\"20\">one</text><text x=\"9\" y=\"20\">two</text></svg>\
+               </body></html>";
+    fs::write(folder.path().join("bad.html"), checked(bad, "screen")).unwrap();
+    let frame = "<iframe name=\"bad\" src=\"bad.html\" width=\"390\" height=\"900\"></iframe>";
+    fs::write(&page, format!("{}{frame}", include_str!("frames.html"))).unwrap();
+    let Some(shown) = shown(&page, &folder.path().join("profile"), SCHEMES[0].1) else { return };
+    for fault in [
+        "px wide",
+        "outside: b. ",
+        "cut off: p. ",
+        "contrast 2.8: p. ",
+        "outside: text. ",
+        "covered: text. ",
+    ] {
+        assert!(shown.contains(fault), "{fault} is not in {shown}");
+    }
+}
