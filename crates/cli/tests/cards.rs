@@ -1,9 +1,7 @@
-//! `simulate card`: documents and pages, job files, power failures, the memory test, a card as a
-//! tier of a platform, and the commands of `docs/cards.md`.
+//! `simulate card`: documents and pages, job files, power failures, the memory test, and a card as
+//! a tier of a platform.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod page;
 
 use serde_json::Value;
 use std::{
@@ -350,10 +348,4 @@ fn loads_and_stores_are_simulated() {
     let rendered = path("bar.csv");
     text(&interleaf(&["report", &record, "-o", &rendered]));
     assert!(fs::read_to_string(&rendered).unwrap().contains(",memory,4,"));
-}
-
-/// The commands of the page run, in one folder and in their order.
-#[test]
-fn the_commands_of_the_page_run() {
-    page::run_commands("cards.md", Some("--serve"), 5);
 }

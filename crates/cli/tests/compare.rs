@@ -170,22 +170,3 @@ fn a_signal_ends_the_command_and_keeps_the_rounds() {
         assert_eq!(result["rounds"].as_u64().unwrap_or(0), rounds, "{result}");
     }
 }
-
-#[test]
-fn the_commands_of_the_page_run() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/compare.md");
-    let page = fs::read_to_string(page).unwrap();
-    let blocks: Vec<&str> =
-        page.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
-    assert!(blocks.len() >= 2, "{} blocks", blocks.len());
-    let folder = tempfile::tempdir().unwrap();
-    let program = Path::new(env!("CARGO_BIN_EXE_interleaf")).parent().unwrap();
-    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
-    for block in blocks {
-        let mut shell = Command::new("bash");
-        shell.args(["-euo", "pipefail", "-c", block]).current_dir(folder.path());
-        let output = shell.env("PATH", &path).output().unwrap();
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{block}\n{message}");
-    }
-}

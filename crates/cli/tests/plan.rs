@@ -1,9 +1,7 @@
-//! `interleaf plan`: the conclusions of the published studies from demands of the baseline, the
-//! recommendation, and the commands of `docs/plan.md`.
+//! `interleaf plan`: the conclusions of the published studies from demands of the baseline, and
+//! the recommendation.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod page;
 
 use serde_json::Value;
 use std::process::Command;
@@ -84,9 +82,4 @@ fn memory_that_is_too_small_is_not_recommended() {
     let needs = by_speed["sensitivity"].as_array().unwrap();
     let needs = needs.iter().find(|row| row["figure"] == "memory that the demand needs").unwrap();
     assert_eq!(needs["recommended"][1], "rdimm-6400-128gb");
-}
-
-#[test]
-fn the_commands_of_the_page_run() {
-    page::run_commands("plan.md", None, 3);
 }

@@ -1,9 +1,7 @@
-//! `simulate machine --policy exec:COMMAND`: the commands of `docs/policies.md`, the same result as
-//! a built-in policy, failures of the process, signals.
+//! `simulate machine --policy exec:COMMAND`: the same result as a built-in policy, failures of the
+//! process, signals.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod page;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -46,11 +44,6 @@ fn document(output: &Output) -> Value {
 }
 
 #[test]
-fn the_commands_of_the_page_run() {
-    page::run_commands("policies.md", None, 1);
-}
-
-#[test]
 fn the_policy_of_the_page_is_that_of_the_example() {
     let of_tree = |path: &str| {
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)).unwrap()
@@ -65,13 +58,14 @@ fn the_policy_of_the_page_is_that_of_the_example() {
 fn a_process_with_static_weights_has_the_results_of_policy_static() {
     let folder = tempfile::tempdir().unwrap();
     script(folder.path(), STATIC);
-    for scenario in [&[][..], &["--scenario", "two-sockets"]] {
+    let on_two_sockets = (&["--scenario", "two-sockets"][..], "65:65:35:35");
+    for (scenario, weights) in [(&[][..], "65:35"), on_two_sockets] {
         let run = |policy: &[&str]| {
             document(&simulate(folder.path(), &[scenario, policy].concat()).output().unwrap())
         };
         let own = run(&["--policy", "exec:./policy"]);
         assert_eq!(own["policy"], "exec:./policy");
-        let built_in = run(&["--policy", "static", "--weights", "65:35"]);
+        let built_in = run(&["--policy", "static", "--weights", weights]);
         assert!(own["workloads"].is_array());
         assert_eq!(own["workloads"], built_in["workloads"], "{scenario:?}");
         assert_eq!(run(&["--policy", "exec:./policy"]), own, "{scenario:?}");
