@@ -236,7 +236,7 @@ fn best_rows(
     let at_most = at.at_most(weights);
     let predict = |some: &[&Weights]| {
         check(progress)?;
-        Ok(some.par_iter().map(|weights| at.row(weights)).collect())
+        Ok::<_, Failure>(some.par_iter().map(|weights| at.row(weights)).collect())
     };
     let rows = best_of_each_set(weights, &at_most, predict, |done| progress.advance(done as u64))?;
     progress.end();

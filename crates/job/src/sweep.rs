@@ -460,7 +460,8 @@ fn loads(toml: &TomlText<'_>, read: &SweepFile) -> Result<Vec<Load>, FileError> 
     }
     loads.extend(read.scenario.iter().map(|name| Load::Scenario(name.clone())));
     if loads.is_empty() {
-        let hint = "add workload = [\"cloverleaf\"], demand = [\"FILE\"] or scenario = [\"shifting-demand\"]";
+        let hint = "add workload = [\"cloverleaf\"], demand = [\"FILE\"] or scenario = \
+                    [\"shifting-demand\"]";
         return Err(toml.file_error("workload", "there is nothing to run", hint));
     }
     Ok(loads)

@@ -126,9 +126,10 @@ impl Source {
     /// The JSON Schema `schema` of the struct `name`.
     pub(crate) fn schema(&self, schema: &str, name: &str, direction: Direction) -> Value {
         let Some(Item::Struct(item)) = self.items.get(name) else { panic!("no struct {name}") };
-        let inherits = item.fields.iter().any(|field| {
-            Attributes::read(&field.attrs).value("rename") == Some("inherits")
-        });
+        let inherits = item
+            .fields
+            .iter()
+            .any(|field| Attributes::read(&field.attrs).value("rename") == Some("inherits"));
         let definitions = RefCell::new(BTreeMap::new());
         let generator = Generator { source: self, direction, inherits, definitions };
         let Value::Object(mut object) = generator.structure(item) else { panic!("no object") };

@@ -28,7 +28,8 @@ fn anchors(text: &str) -> BTreeSet<String> {
     lines.map(|(_, line)| anchor(line.trim_start_matches('#'))).collect()
 }
 
-/// The links of a page to pages of its folder, as page and anchor; an empty page is the page itself.
+/// The links of a page to pages of its folder, as page and anchor; an empty page is the page
+/// itself.
 fn links(text: &str) -> Vec<(String, String)> {
     let mut found = vec![];
     for (_, line) in prose(text) {
@@ -102,7 +103,8 @@ fn name(path: &Path) -> String {
 
 #[test]
 fn anchors_are_those_of_mdbook() {
-    let text = "# The `a_b`: C, d\n```sh\n# no heading\n```\n## In Rust\n[x](y.md#z) [w](#v) [u](https://t.md)";
+    let text = "# The `a_b`: C, d\n```sh\n# no heading\n```\n## In Rust\n[x](y.md#z) [w](#v) \
+                [u](https://t.md)";
     let expected: BTreeSet<String> = ["the-a_b-c-d", "in-rust"].map(String::from).into();
     assert_eq!(anchors(text), expected);
     let expected = [("y.md", "z"), ("", "v")].map(|(page, own)| (page.into(), own.into()));

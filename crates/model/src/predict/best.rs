@@ -121,9 +121,12 @@ mod tests {
             let all: Vec<Row> = weights.iter().map(of).collect();
             let best = |rows: &[Row]| best_of(rows.iter()).map(|at| rows[at].weights.clone());
             prop_assert_eq!(best(&found), best(&all));
-            let used = |row: &Row| row.weights.as_slice().iter().map(|w| *w > 0).collect::<Vec<_>>();
+            let used = |row: &Row| -> Vec<bool> {
+                row.weights.as_slice().iter().map(|weight| *weight > 0).collect()
+            };
             for row in &found {
-                let set: Vec<Row> = all.iter().filter(|it| used(it) == used(row)).cloned().collect();
+                let of_set = all.iter().filter(|other| used(other) == used(row));
+                let set: Vec<Row> = of_set.cloned().collect();
                 let expected = best(&set).unwrap_or_else(|| row.weights.clone());
                 prop_assert_eq!(&expected, &row.weights);
             }

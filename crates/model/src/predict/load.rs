@@ -127,8 +127,8 @@ impl MixLoadAt<'_> {
         }
     }
 
-    /// The limits of the bandwidth of the load; a bandwidth of [`Self::local_gbps`] is a speed-up of
-    /// 1.
+    /// The limits of the bandwidth of the load; a bandwidth of [`Self::local_gbps`] is a speed-up
+    /// of 1.
     pub fn limits(&self) -> BandwidthLimits {
         let first_tier = Weights::first_tier(self.platform.tiers.len());
         let load = self.load.load(self.platform, first_tier.shares());

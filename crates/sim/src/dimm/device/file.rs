@@ -11,8 +11,8 @@ pub(super) type Pair = Spanned<[String; 2]>;
 pub(super) struct DeviceToml {
     /// The schema and its version: `interleaf.devices/1`.
     pub(super) schema: Spanned<String>,
-    /// The module that this file changes: "rdimm-6400-2r", or "FILE:MODULE", relative to this file. All keys but
-    /// the schema may then be left out.
+    /// The module that this file changes: "rdimm-6400-2r", or "FILE:MODULE", relative to this file.
+    /// All keys but the schema may then be left out.
     #[serde(rename = "inherits")]
     pub(super) _inherits: Option<String>,
     /// The name of the family: "ddr5".
