@@ -151,7 +151,7 @@ mod tests {
         for (line, problem) in [
             ("", "EOF while parsing a value"),
             ("hello", "expected value at column 1: \"hello\""),
-            ("[65, 35", "EOF while parsing"),
+            (r#"{"weights": [65, 35"#, "EOF while parsing"),
             (r#"{"weight": [65, 35]}"#, "unknown field `weight`, expected `weights` or `reason`"),
             (r#"{"reason": "none"}"#, "missing field `weights`"),
             (r#"{"weights": "65:35"}"#, "invalid type: string \"65:35\""),
