@@ -143,7 +143,7 @@ impl Wanted<'_, '_> {
             action: if push.is_none_or(|it| it.is_hot) { "migrate_hot" } else { "migrate_cold" },
             to: To::Node(push.map_or(first, |it| it.to)),
             accesses: push.map(|it| it.accesses),
-            age_min: 0,
+            age_min: push.map_or(0, |it| it.age_min),
             quota: push.map(|it| Quota { bytes: it.bytes.min(most), reset_ms: RESET_MS }),
             goal: with_goal.as_ref().map(eligible),
             without: self.without(push.map_or(first, |it| it.from))?,

@@ -20,7 +20,7 @@
 //! missing bytes, and falls back as soon as something moves. Where nothing is tried, a larger quota
 //! would only migrate more at once later: pages with fewer accesses are allowed instead.
 
-use super::{Goal, context::ACCESSES_MAX, kdamond::Stats};
+use super::{Goal, context::ACCESSES_MAX, demote::COLD_AGE, kdamond::Stats};
 use crate::process::numa_maps::NodeBytes;
 use interleaf_model::machine::Order;
 
@@ -51,6 +51,9 @@ const LEVEL_MAX: u32 = 2;
 /// Hot pages, for [`Order::HottestFirst`]: accessed in half of the samples.
 const HOT: u32 = ACCESSES_MAX / 2;
 
+/// Access counts of cold pages, for [`Order::HottestFirst`].
+const COLD: (u32, u32) = (0, 0);
+
 /// Controller of the next push.
 #[derive(Clone, Debug, Default)]
 pub struct QuotaController {
@@ -63,6 +66,8 @@ pub struct QuotaController {
     /// Bytes tried since the last migration.
     vain_bytes: u64,
     level: u32,
+    /// The age of the last push.
+    age_min: u32,
     last: Option<(u32, u32, Stats)>,
 }
 
@@ -79,6 +84,9 @@ pub struct Push {
     pub is_hot: bool,
     /// The range of access counts of an aggregation.
     pub accesses: (u32, u32),
+    /// Aggregations for which a region has had such counts. A region of hot pages may have a count
+    /// of 0 in a single aggregation, the first one above all.
+    pub age_min: u32,
     /// Relaxation after failed pushes; from 1 on, pages of other access counts are allowed too.
     pub level: u32,
 }
@@ -153,23 +161,26 @@ impl QuotaController {
             }
             _ => (self.idle, self.still, self.vain_bytes, self.level) = (0, 0, 0, 0),
         }
-        if self.idle >= IDLE_MAX || self.vain_bytes >= on.on(from).max(LEAST_BYTES) {
+        // No region is tried before it has the age of the last push.
+        if self.idle >= IDLE_MAX + self.age_min || self.vain_bytes >= on.on(from).max(LEAST_BYTES) {
             (self.idle, self.vain_bytes) = (0, 0);
             self.level = (self.level + 1).min(LEVEL_MAX);
         }
         self.last = Some((from, to, done));
     }
 
-    fn push(&self, goal: &Goal, from: u32, to: u32, bytes: u64, is_hot: bool) -> Push {
+    fn push(&mut self, goal: &Goal, from: u32, to: u32, bytes: u64, is_hot: bool) -> Push {
         let accesses = match (goal.order, is_hot, self.level) {
             (Order::Interleave, _, 0) => (1, u32::MAX),
             (Order::HottestFirst, true, 0) => (HOT, u32::MAX),
             (Order::HottestFirst, true, 1) => (1, u32::MAX),
-            (Order::HottestFirst, false, 0) => (0, 0),
+            (Order::HottestFirst, false, 0) => COLD,
             (Order::HottestFirst, false, 1) => (0, HOT),
             _ => (0, u32::MAX),
         };
-        Push { from, to, bytes, is_hot, accesses, level: self.level }
+        self.age_min = if accesses == COLD { COLD_AGE } else { 0 };
+        let Self { age_min, level, .. } = *self;
+        Push { from, to, bytes, is_hot, accesses, age_min, level }
     }
 }
 
@@ -275,6 +286,7 @@ mod tests {
         assert_eq!((push.to, push.is_hot, push.accesses), (0, true, (HOT, u32::MAX)));
         let push = QuotaController::default().step(&goal, &on(&[(0, 90), (1, 10)]), none).unwrap();
         assert_eq!((push.to, push.is_hot, push.accesses), (1, false, (0, 0)));
+        assert_eq!(push.age_min, COLD_AGE);
         // At the goal pages are exchanged, and the direction turns where nothing moves. Pages in
         // place are tried too where they are found by their addresses.
         for tries in [0, MIB] {
@@ -284,6 +296,18 @@ mod tests {
             let to: Vec<u32> = to.collect();
             assert_eq!((to[0], to[10], to[19]), (0, 1, 0), "{to:?}");
         }
+    }
+
+    /// Regions that are not yet old enough are no reason to demote pages with more accesses.
+    #[test]
+    fn cold_pages_may_grow_old_before_the_level_rises() {
+        let goal = goal(&[(0, 1), (1, 1)], Order::HottestFirst);
+        let (mut steer, here) = (QuotaController::default(), on(&[(0, 100)]));
+        let mut step = || steer.step(&goal, &here, Stats::default()).unwrap();
+        let pushes: Vec<Push> = (0..=IDLE_MAX + COLD_AGE).map(|_| step()).collect();
+        let (last, first) = pushes.split_last().unwrap();
+        assert!(first.iter().all(|it| (it.accesses, it.age_min) == (COLD, COLD_AGE)), "{first:?}");
+        assert_eq!((last.accesses, last.age_min), ((0, HOT), 0));
     }
 
     #[test]

@@ -172,7 +172,7 @@ fn context(goal: &Goal, processes: &[Process], guards: &Guards, push: Option<Pus
             action: if push.is_none_or(|it| it.is_hot) { "migrate_hot" } else { "migrate_cold" },
             to: To::Node(push.map_or(first, |it| it.to)),
             accesses: push.map(|it| it.accesses),
-            age_min: 0,
+            age_min: push.map_or(0, |it| it.age_min),
             quota: push.map(|it| Quota {
                 bytes: it.bytes.min(rate.unwrap_or(u64::MAX)),
                 reset_ms: RESET_MS,
