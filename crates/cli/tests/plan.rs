@@ -83,3 +83,28 @@ fn memory_that_is_too_small_is_not_recommended() {
     let needs = needs.iter().find(|row| row["figure"] == "memory that the demand needs").unwrap();
     assert_eq!(needs["recommended"][1], "rdimm-6400-128gb");
 }
+
+/// Beyond the factor at which a price changes the recommendation, another configuration is
+/// recommended, which is named; `--goal value` recommends the least cost for the work.
+#[test]
+fn factors_and_the_cost_for_the_work_explain_the_recommendation() {
+    let document = plan(&["--demand", "pot3d", MODULES]);
+    let rows = document["rows"].as_array().unwrap();
+    let cheaper = |a: &&Value, b: &&Value| {
+        let cost = |row: &Value| row["work_cost"].as_f64().unwrap();
+        cost(a).total_cmp(&cost(b))
+    };
+    assert_eq!(rows.iter().min_by(cheaper).unwrap()["configuration"], document["recommended"]);
+    assert_eq!(row(&document, "rdimm-6400")["work_cost"], 1.0);
+    assert!(rows.iter().all(|row| row["threads"] == rows[0]["threads"]), "{rows:?}");
+    let mut found = 0;
+    for figure in document["sensitivity"].as_array().unwrap() {
+        for end in 0..2 {
+            let beyond = &figure["recommended_beyond"][end];
+            assert_eq!(figure["factors"][end].is_null(), beyond.is_null(), "{figure}");
+            assert!(beyond.is_null() || beyond != &document["recommended"], "{figure}");
+            found += usize::from(!beyond.is_null());
+        }
+    }
+    assert!(found > 0, "{document}");
+}

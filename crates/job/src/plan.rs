@@ -26,6 +26,7 @@ use interleaf_model::{
     format::names::suggestion,
     parts::{Parts, PricedPart},
     predict::Forecast,
+    provenance::Provenance,
     units::Bytes,
 };
 use interleaf_record::plan::{Goal, PlanDocument, PlanPart, PlanRow, SCHEMA};
@@ -116,7 +117,15 @@ impl PlanJob<'_> {
         }
         let assessed = assess(self, &performances, baseline, &assumed);
         let rows = candidates.iter().zip(&performances).zip(&assessed.rows);
-        let rows = rows.map(|((candidate, own), merits)| row(candidate, own, merits)).collect();
+        let work_cost = |merits: &Assessed| merits.cost / merits.speed.mean;
+        let base_work_cost = work_cost(&assessed.rows[baseline]);
+        let rows = rows.map(|((candidate, own), merits)| PlanRow {
+            work_cost: Some(work_cost(merits) / base_work_cost)
+                .filter(|ratio| ratio.is_finite())
+                .map(rounded),
+            ..row(candidate, own, merits)
+        });
+        let rows = rows.collect();
         let sensitivity =
             sensitivity::table(self, candidates, source, &performances, baseline, progress)?;
         let (demand, result_unit) = source.name_and_unit();
@@ -134,7 +143,7 @@ impl PlanJob<'_> {
             vary_share: rounded(self.vary),
             sensitivity,
             parts: self.parts_documents(),
-            provenance: ProvenanceDocument::new(&base.inputs),
+            provenance: ProvenanceDocument::new(&inputs(&performances)),
             warnings: self.warnings(source),
         })
     }
@@ -211,6 +220,18 @@ impl PlanJob<'_> {
     }
 }
 
+/// The inputs of all predictions, each once.
+fn inputs(performances: &[Performance]) -> Vec<(String, Provenance)> {
+    let mut all: Vec<(String, Provenance)> = vec![];
+    for input in performances.iter().flat_map(|own| &own.inputs) {
+        if !all.contains(input) {
+            all.push(input.clone());
+        }
+    }
+    all
+}
+
+/// The row of a configuration, without the relative cost of its work.
 fn row(candidate: &Candidate, own: &Performance, merits: &Assessed) -> PlanRow {
     let Candidate { configuration, machine, .. } = candidate;
     PlanRow {
@@ -218,6 +239,7 @@ fn row(candidate: &Candidate, own: &Performance, merits: &Assessed) -> PlanRow {
         does: configuration.does.clone(),
         future: configuration.is_future,
         weights: own.weights.as_slice().to_vec(),
+        threads: Some(rounded(own.threads)),
         speed: rounded(merits.speed.mean),
         speed_interval: [rounded(merits.speed.low), rounded(merits.speed.high)],
         result: rounded(own.result),
@@ -227,6 +249,7 @@ fn row(candidate: &Candidate, own: &Performance, merits: &Assessed) -> PlanRow {
         task_energy_j: merits.energy_j.map(rounded),
         cost: rounded(merits.cost),
         parts_cost: rounded(merits.parts_cost),
+        work_cost: None,
         capacity_bytes: machine.tiers.iter().map(|tier| tier.capacity.get()).sum(),
         fits: own.fits,
         bound_by: own.bound_by.clone(),

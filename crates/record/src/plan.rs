@@ -50,13 +50,13 @@ pub struct PlanDocument {
     pub vary_share: f64,
     pub sensitivity: Vec<SensitivityRow>,
     pub parts: Vec<PlanPart>,
-    /// The inputs of the baseline's prediction.
+    /// The inputs of all predictions.
     pub provenance: ProvenanceDocument,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
-/// A configuration with its merits.
+/// A configuration with its merits: one JSON object with 22 fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanRow {
     pub configuration: String,
@@ -65,6 +65,9 @@ pub struct PlanRow {
     pub future: bool,
     /// The best weights of its tiers.
     pub weights: Vec<u16>,
+    /// Threads of the demand; those that saturate the tiers with a mix.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<f64>,
     pub speed: f64,
     pub speed_interval: [f64; 2],
     pub result: f64,
@@ -75,6 +78,9 @@ pub struct PlanRow {
     /// Parts, and energy over the years.
     pub cost: f64,
     pub parts_cost: f64,
+    /// Cost for the work, relative to the baseline: the ratio of the costs by that of the speeds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work_cost: Option<f64>,
     pub capacity_bytes: u64,
     /// True if it holds the memory that the demand needs.
     pub fits: bool,
@@ -100,6 +106,9 @@ pub struct SensitivityRow {
     /// The factors below and above 1 at which the recommendation changes, between 0.1 and 10; null
     /// if it does not, or if it was not searched.
     pub factors: [Option<f64>; 2],
+    /// The recommendation beyond these factors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recommended_beyond: Option<[Option<String>; 2]>,
 }
 
 impl SensitivityRow {
@@ -142,6 +151,12 @@ impl PlanDocument {
             ));
         }
         figures
+    }
+
+    /// The threads of all configurations, if they are as many on each.
+    pub fn threads(&self) -> Option<f64> {
+        let first = self.rows.first()?.threads;
+        first.filter(|_| self.rows.iter().all(|row| row.threads == first))
     }
 
     /// The unit of work that the energy is for.

@@ -4,6 +4,7 @@ use super::{
     chart, number,
     predict::provenance_lists,
     screen::{Meaning, painted},
+    short_number,
     table::{Table, escaped},
 };
 use interleaf_record::plan::{Goal, PlanDocument, PlanRow, SensitivityRow};
@@ -14,7 +15,10 @@ const GIB: f64 = (1_u64 << 30) as f64;
 /// The title of the document.
 pub fn title(document: &PlanDocument) -> String {
     let configurations = document.rows.len();
-    format!("{} on {configurations} configurations", document.demand)
+    let threads = document.threads();
+    let threads =
+        threads.map_or(String::new(), |count| format!(" with {} threads", short_number(count)));
+    format!("{}{threads} on {configurations} configurations", document.demand)
 }
 
 /// The document as text for a terminal.
@@ -30,7 +34,7 @@ pub fn text(document: &PlanDocument) -> String {
     text += &notes(document);
     text +=
         &format!("\n{}\n\n{}\n", sensitivity_title(document), sensitivity(document, true).text());
-    text += &unchanged(document);
+    text += &format!("{}\n", unchanged(document, "--json"));
     for warning in &document.warnings {
         text += &format!("warning: {warning}\n");
     }
@@ -69,7 +73,12 @@ pub fn html(document: &PlanDocument, figures: &str) -> String {
     html += &format!("{figures}{}", table(document).html());
     html += &format!("<p>{}</p>\n", escaped(&legend(document)));
     html += &format!("<h2>{}</h2>\n", escaped(&sensitivity_title(document)));
-    html += &sensitivity(document, false).html();
+    html += &sensitivity(document, true).html();
+    html += &format!("<p>{}</p>\n", escaped(&unchanged(document, "below")));
+    html += &format!(
+        "<details><summary>every figure</summary>\n{}</details>\n",
+        sensitivity(document, false).html()
+    );
     html += &format!("<h2>Prices</h2>\n{}", prices(document).html());
     html +=
         &format!("<p class=\"source\">{}</p>\n", escaped(&provenance_lists(&document.provenance)));
@@ -81,6 +90,7 @@ pub fn csv(document: &PlanDocument) -> String {
     let mut table = Table::new(&[
         "configuration",
         "weights",
+        "threads",
         "speed",
         "speed_low",
         "speed_high",
@@ -91,6 +101,7 @@ pub fn csv(document: &PlanDocument) -> String {
         "task_energy_j",
         "cost",
         "parts_cost",
+        "work_cost",
         "capacity_bytes",
         "fits",
         "bound_by",
@@ -107,6 +118,7 @@ pub fn csv(document: &PlanDocument) -> String {
         table.row([
             row.configuration.clone(),
             interleaf_record::predict::weights_text(&row.weights),
+            optional(row.threads),
             row.speed.to_string(),
             row.speed_interval[0].to_string(),
             row.speed_interval[1].to_string(),
@@ -117,6 +129,7 @@ pub fn csv(document: &PlanDocument) -> String {
             optional(row.task_energy_j),
             row.cost.to_string(),
             row.parts_cost.to_string(),
+            optional(row.work_cost),
             row.capacity_bytes.to_string(),
             row.fits.to_string(),
             row.bound_by.clone(),
@@ -183,6 +196,7 @@ fn table(document: &PlanDocument) -> Table {
         "W".into(),
         format!("J {}", document.task()),
         document.currency.clone(),
+        format!("{} for the work", document.currency),
         "GiB".into(),
         "bound by".into(),
         String::new(),
@@ -200,6 +214,7 @@ fn table(document: &PlanDocument) -> Table {
             optional(row.power_w),
             optional(row.task_energy_j),
             format!("{:.0}", row.cost),
+            row.work_cost.map_or(String::new(), |ratio| format!("x {ratio:.2}")),
             format!("{:.0}", row.capacity_bytes as f64 / GIB),
             row.bound_by.clone(),
             marks(document, row),
@@ -226,11 +241,15 @@ fn marks(document: &PlanDocument, row: &PlanRow) -> String {
 }
 
 fn legend(document: &PlanDocument) -> String {
+    let currency = &document.currency;
     let cost = match document.years {
-        Some(years) => format!("{}: parts, and energy of {years} years", document.currency),
-        None => format!("{}: parts", document.currency),
+        Some(years) => format!("{currency}: parts, and energy of {years} years"),
+        None => format!("{currency}: parts"),
     };
-    format!("{cost}; front: no other has more speed for at most the same cost ($) or energy (J)")
+    let work = format!("{currency} for the work: by the speed, relative to the baseline");
+    format!(
+        "{cost}; {work}; front: no other has more speed for at most the same cost ($) or energy (J)"
+    )
 }
 
 /// The notes of the rows, each with its configuration.
@@ -250,16 +269,20 @@ fn sensitivity(document: &PlanDocument, only_changes: bool) -> Table {
     let rows = document.sensitivity.iter();
     for row in rows.filter(|row| !only_changes || row.changes || row.has_factor()) {
         let name = |name: &Option<String>| name.clone().unwrap_or_else(|| "none".into());
-        let factors: Vec<String> =
-            row.factors.iter().flatten().map(|factor| format!("x {}", number(*factor))).collect();
+        let beyond = row.recommended_beyond.clone().unwrap_or_default();
+        let changes = row.factors.iter().zip(&beyond).filter_map(|(factor, beyond)| {
+            let then = beyond.as_ref().map_or(String::new(), |other| format!(" to {other}"));
+            factor.map(|factor| format!("x {}{then}", number(factor)))
+        });
+        let factors: Vec<String> = changes.collect();
         let [lower, higher] = &row.recommended;
         table.row([row.figure.clone(), name(lower), name(higher), factors.join(", ")]);
     }
     table
 }
 
-/// The figures that do not change the recommendation.
-fn unchanged(document: &PlanDocument) -> String {
+/// The figures that do not change the recommendation; `place` has all.
+fn unchanged(document: &PlanDocument, place: &str) -> String {
     let of = |row: &&SensitivityRow| !row.changes && !row.has_factor();
     let count = document.sensitivity.iter().filter(of).count();
     let deciding: Vec<&str> = document
@@ -272,7 +295,7 @@ fn unchanged(document: &PlanDocument) -> String {
         true => "no figure changes the recommendation within this range".to_string(),
         false => format!("the recommendation depends on: {}", deciding.join("; ")),
     };
-    format!("{first}; {count} figures never change it (--json lists each)\n")
+    format!("{first}; {count} figures never change it ({place} lists each)")
 }
 
 fn prices(document: &PlanDocument) -> Table {
@@ -283,7 +306,7 @@ fn prices(document: &PlanDocument) -> Table {
         table.row([
             part.name.clone(),
             number(part.price),
-            number(part.power_w),
+            if part.power_w == 0.0 { String::new() } else { number(part.power_w) },
             part.date.clone(),
             part.source.clone(),
         ]);

@@ -32,6 +32,7 @@ pub(crate) enum ReportFormat {
     /// A self-contained page with interactive plots
     Html,
     /// Tables in Markdown
+    #[value(alias = "md")]
     Markdown,
     /// One table in CSV
     Csv,

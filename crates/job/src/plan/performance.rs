@@ -94,6 +94,8 @@ pub(super) struct Watts {
 #[derive(Clone, Debug)]
 pub(super) struct Performance {
     pub(super) weights: Weights,
+    /// Threads of the demand; a mix has as many as saturate the tiers, and may have a fraction.
+    pub(super) threads: f64,
     /// Work per second of each behaviour that agrees with the demand's runs.
     pub(super) speeds: Vec<f64>,
     /// The result in the unit of the demand.
@@ -185,6 +187,7 @@ impl Performance {
         found.with_inputs(inputs)
     }
 
+    /// The prediction `row`, with a thread on each of `cores` cores.
     fn of_row(machine: &Platform, row: &Row, cores: f64) -> Self {
         let tier_gbps = row.tier_bandwidth_gbps.clone();
         let watts = machine.power.as_ref().and_then(|power| {
@@ -196,6 +199,7 @@ impl Performance {
         });
         Self {
             weights: row.weights.clone(),
+            threads: cores,
             speeds: vec![],
             result: 0.0,
             tier_gbps,
@@ -324,6 +328,7 @@ impl Performance {
     pub(super) fn known(speed: f64, watts: Option<Watts>, fits: bool) -> Self {
         Self {
             weights: Weights::first_tier(1),
+            threads: 1.0,
             speeds: vec![speed],
             result: speed,
             tier_gbps: vec![speed],

@@ -1,8 +1,8 @@
 //! The recommendation with each assumed figure varied.
 //!
-//! Prices and powers are varied one at a time by the same part; so are the latency of expanders and
-//! the memory that the demand needs, for which everything is predicted anew. The predicted speed of
-//! a configuration is set to the ends of its interval.
+//! Prices and powers are varied one at a time by the same part; so are the latency of expanders,
+//! the threads and the memory that the demand needs, for which everything is predicted anew. The
+//! predicted speed of a configuration is set to the ends of its interval.
 
 use super::{
     PlanJob,
@@ -40,11 +40,13 @@ pub(super) fn table(
     let mut rows = vec![];
     for (figure, vary) in cheap(job, performances, baseline, &own) {
         let at = |factor: f64| vary(factor).recommended;
+        let beyond = SEARCHED.map(|end| first_change(at, end, answer.recommended));
         rows.push(SensitivityRow {
             figure,
             recommended: varied.map(|factor| name(at(factor))),
             changes: varied.iter().any(|factor| at(*factor) != answer.recommended),
-            factors: SEARCHED.map(|end| first_change(at, end, answer.recommended)),
+            factors: beyond.map(|found| found.map(|(factor, _)| rounded(factor))),
+            recommended_beyond: Some(beyond.map(|found| found.and_then(|(_, other)| name(other)))),
         });
     }
     for (figure, assumed) in predicted_anew(candidates, source, &own) {
@@ -61,14 +63,19 @@ pub(super) fn table(
             changes: recommended.iter().any(|other| *other != answer.recommended),
             recommended: [name(recommended[0]), name(recommended[1])],
             factors: [None, None],
+            recommended_beyond: None,
         });
     }
     rows.extend(speeds(job, performances, baseline, &own, &answer));
     Ok(rows)
 }
 
-/// The first factor from 1 towards `end` at which the answer is another one.
-fn first_change(at: impl Fn(f64) -> Option<usize>, end: f64, answer: Option<usize>) -> Option<f64> {
+/// The first factor from 1 towards `end` at which the answer is another one, and that answer.
+fn first_change(
+    at: impl Fn(f64) -> Option<usize>,
+    end: f64,
+    answer: Option<usize>,
+) -> Option<(f64, Option<usize>)> {
     if at(end) == answer {
         return None;
     }
@@ -81,7 +88,8 @@ fn first_change(at: impl Fn(f64) -> Option<usize>, end: f64, answer: Option<usiz
             other = middle;
         }
     }
-    Some(rounded(libm::exp(other)))
+    let factor = libm::exp(other);
+    Some((factor, at(factor)))
 }
 
 /// Figures that change cost and energy only.
@@ -141,6 +149,14 @@ fn predicted_anew<'a>(
         let change = |factor: f64| Assumed { expander_latency: factor, ..own.clone() };
         all.push(("latency of expanders".into(), Box::new(change)));
     }
+    if let Source::Demand { demand, .. } = source {
+        let threads = f64::from(own.threads.unwrap_or_else(|| demand.threads()));
+        let change = move |factor: f64| {
+            let threads = (threads * factor).round().max(1.0) as u32;
+            Assumed { threads: Some(threads), ..own.clone() }
+        };
+        all.push(("threads, at most one for each core".into(), Box::new(change)));
+    }
     if let Some(footprint) = own.footprint.or(source.footprint()) {
         let change = move |factor: f64| {
             let bytes = (footprint.get() as f64 * factor) as u64;
@@ -176,6 +192,7 @@ fn speeds(
             changes: recommended.iter().any(|other| *other != answer.recommended),
             recommended: recommended.map(name),
             factors: [None, None],
+            recommended_beyond: None,
         }
     };
     others.map(row).collect()
