@@ -184,7 +184,11 @@ impl PlanDocument {
             let points = own.iter().map(|(row, x)| (*x, row.speed));
             Series::new(name, kind, group, points).with_labels(labels)
         };
-        let (front, others) = all.into_iter().partition(|(row, _)| on_front(row));
+        let (front, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|(row, _)| on_front(row));
+        let mut all = vec![series("Pareto front", SeriesKind::Line, 0, front)];
+        if !others.is_empty() {
+            all.push(series("others", SeriesKind::Points, 1, others));
+        }
         Figure {
             id: id.into(),
             title: format!("{title}: {}", self.demand),
@@ -193,10 +197,7 @@ impl PlanDocument {
             x_label: x_label.into(),
             y_label: format!("speed, {} = 1", self.baseline),
             categories: vec![],
-            series: vec![
-                series("Pareto front", SeriesKind::Line, 0, front),
-                series("others", SeriesKind::Points, 1, others),
-            ],
+            series: all,
             caption: "No configuration is faster than one of the front without more on the \
                       horizontal axis. The others are dominated, or cannot be bought yet."
                 .into(),

@@ -196,7 +196,7 @@ fn table(document: &PlanDocument) -> Table {
         "W".into(),
         format!("J {}", document.task()),
         document.currency.clone(),
-        format!("{} for the work", document.currency),
+        format!("{}/speed", document.currency),
         "GiB".into(),
         "bound by".into(),
         String::new(),
@@ -214,7 +214,7 @@ fn table(document: &PlanDocument) -> Table {
             optional(row.power_w),
             optional(row.task_energy_j),
             format!("{:.0}", row.cost),
-            row.work_cost.map_or(String::new(), |ratio| format!("x {ratio:.2}")),
+            row.work_cost.map_or(String::new(), |ratio| format!("{ratio:.2}")),
             format!("{:.0}", row.capacity_bytes as f64 / GIB),
             row.bound_by.clone(),
             marks(document, row),
@@ -246,7 +246,7 @@ fn legend(document: &PlanDocument) -> String {
         Some(years) => format!("{currency}: parts, and energy of {years} years"),
         None => format!("{currency}: parts"),
     };
-    let work = format!("{currency} for the work: by the speed, relative to the baseline");
+    let work = format!("{currency}/speed: the cost for the work, relative to the baseline");
     format!(
         "{cost}; {work}; front: no other has more speed for at most the same cost ($) or energy (J)"
     )
