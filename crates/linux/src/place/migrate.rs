@@ -322,7 +322,14 @@ impl<M: Memory> Passes<'_, M> {
         let tally = Tally::default();
         let mut work = Work { shared: &mut self.shared, memo, progress, areas, tally };
         let halt = work.pass().err();
-        (work.tally, halt)
+        let tally = work.tally;
+        // A process that releases its memory during the pass seems to have few resident pages, or none.
+        let halt = match (halt, self.shared.memory.has_memory(pid)) {
+            (None, Ok(false)) => Some(Halt::Ended),
+            (None, Err(why)) => Some(Halt::Refused(Why::Read(why))),
+            (halt, _) => halt,
+        };
+        (tally, halt)
     }
 
     /// Finds the processes: the named ones, their new descendants, and descendants found before

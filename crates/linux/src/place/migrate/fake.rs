@@ -52,6 +52,8 @@ pub(super) struct Fake {
     pub(super) ends: Option<(u32, u32)>,
     /// True when the process exists without memory after its end.
     pub(super) ends_slowly: bool,
+    /// A process that releases its memory once its areas are read.
+    pub(super) ends_when_read: Option<u32>,
     pub(super) clock: Duration,
     pub(super) paused: Duration,
     /// Moving calls, and the addresses in them.
@@ -195,7 +197,16 @@ impl Memory for Fake {
             let why = io::ErrorKind::PermissionDenied.into();
             return Err(RootError::Read { path: format!("/proc/{pid}/numa_maps"), why });
         }
-        Ok(self.areas.get(&pid).cloned())
+        let areas = self.areas.get(&pid).cloned();
+        if self.ends_when_read == Some(pid) {
+            self.areas.remove(&pid);
+            self.pages.retain(|(of, _), _| *of != pid);
+        }
+        Ok(areas)
+    }
+
+    fn has_memory(&mut self, pid: u32) -> Result<bool, RootError> {
+        Ok(self.areas.contains_key(&pid))
     }
 
     fn resident(&mut self, pid: u32, area: &Area, range: Range<u64>, to: &mut Vec<ResidentPage>) {

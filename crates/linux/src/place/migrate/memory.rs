@@ -50,6 +50,9 @@ pub(super) trait Memory {
     /// Its migratable memory; `None` when the process has ended.
     fn areas(&mut self, pid: u32) -> Result<Option<Vec<Area>>, RootError>;
 
+    /// False when the process has released its memory: it has ended, or is about to.
+    fn has_memory(&mut self, pid: u32) -> Result<bool, RootError>;
+
     /// Appends the resident pages in some addresses of an area.
     fn resident(
         &mut self,
@@ -172,6 +175,12 @@ impl Memory for Live {
         let Some(mappings) = numa_maps::mappings(&self.root, pid)? else { return Ok(None) };
         let Some(smaps) = self.root.peek(&format!("/proc/{pid}/smaps"))? else { return Ok(None) };
         Ok(Some(area::areas(&smaps, &mappings, self.page_bytes, self.huge_bytes)))
+    }
+
+    fn has_memory(&mut self, pid: u32) -> Result<bool, RootError> {
+        // The first number is the size of the address space: 0 once `exit_mm` has released it.
+        let statm = self.root.peek(&format!("/proc/{pid}/statm"))?.unwrap_or_default();
+        Ok(statm.split_whitespace().next().is_some_and(|pages| pages != "0"))
     }
 
     fn resident(

@@ -162,6 +162,15 @@ fn a_process_that_ends_in_the_middle_is_no_failure() {
     }
 }
 
+/// The memory of a process may be gone between two readings: it counts as ended, not as empty.
+#[test]
+fn a_process_whose_memory_is_gone_has_ended() {
+    let mut fake = one(&[0; 1000]);
+    fake.ends_when_read = Some(ONE);
+    let outcome = all(&mut fake, &[1, 1]);
+    assert!(outcome.processes[0].ended && outcome.passes == 1);
+}
+
 #[test]
 fn children_are_moved_and_foreign_ones_reported() {
     let mut fake = one(&[0; 100]);
