@@ -7,23 +7,50 @@ from __future__ import annotations
 
 import html as _html
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from . import _core
 from ._errors import InputError, InputTypeError
-from ._model import Curve
 from ._options import items
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from ._records import Record
+    from numpy.typing import ArrayLike
 
 #: Colours of groups of series (Okabe and Ito 2008, without yellow).
 PALETTE: tuple[str, ...] = tuple(_core.PALETTE)
 
 #: The most rows that a table in a notebook shows.
 ROWS_MAX = 12
+
+
+class Curve(Protocol):
+    """A curve of latency against bandwidth, as :class:`interleaf.Curve` is one."""
+
+    @property
+    def bandwidth_gbps(self) -> ArrayLike:
+        """Bandwidths, GB/s."""
+
+    @property
+    def latency_ns(self) -> ArrayLike:
+        """Latencies at these bandwidths, ns."""
+
+    @property
+    def mix(self) -> object:
+        """The mix of reads and writes; its text names the curve."""
+
+
+class Record(Protocol):
+    """A record with figures, as :class:`interleaf.Record` is one."""
+
+    def figures(self) -> list[dict[str, Any]]:
+        """Return the figures of the record."""
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Return the main table by column."""
+
+    def to_json(self) -> str:
+        """Return the document as JSON."""
 
 
 def colour(group: int) -> str:
