@@ -1,9 +1,9 @@
 //! Servers: modules, and the properties of a platform between cores and memory controllers.
 //!
 //! What DRAM delivers follows from its timing and from the controller, whose constants are the same
-//! for all servers. What a server delivers can be less: cores have a limit of outstanding lines,
-//! and the fabric between cores and controllers has a bandwidth. Both are properties of the
-//! platform, as is the uncore latency. Example: EPYC 7742 with 8 x DDR4-3200 has a peak of 205
+//! for all servers of one vendor. What a server delivers can be less: cores have a limit of
+//! outstanding lines, and the fabric between cores and controllers has a bandwidth. Both are
+//! properties of the platform, as is the uncore latency. Example: EPYC 7742 with 8 x DDR4-3200 has a peak of 205
 //! GB/s, and its fabric carries about 140 in any mix of reads and writes.
 //!
 //! ```
@@ -15,6 +15,7 @@
 
 use super::{
     closed_loop::SLOTS_MAX,
+    config::{Controller, QUEUE_MAX},
     device::{Device, DeviceError, Options, quantity},
     run::Setup,
 };
@@ -40,14 +41,16 @@ pub struct Server {
     pub channels: u32,
     /// Cores of a socket.
     pub cores: u32,
-    /// Streams of reads of a core, and as many of writes.
-    pub streams_per_core: u32,
+    /// Streams of reads of a socket, and as many of writes.
+    pub streams: u32,
     /// Outstanding lines of a core.
     pub lines_per_core: u32,
     /// Uncore latency, round trip, ps.
     pub uncore_ps: u64,
     /// The bandwidth of the fabric between cores and controllers, GB/s; `None` without a limit.
     pub fabric_gbps: Option<f64>,
+    /// The memory controllers.
+    pub controller: Controller,
 }
 
 /// A value with its unit, and its source.
@@ -72,10 +75,21 @@ struct ServerToml {
     density: Option<String>,
     channels: Spanned<i64>,
     cores: Spanned<i64>,
-    streams_per_core: Pair,
+    streams: Pair,
     lines_per_core: Pair,
     uncore: Pair,
     fabric: Option<Pair>,
+    controller: Option<ControllerToml>,
+}
+
+/// Choices of a controller that differ from those of [`Controller::default`].
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ControllerToml {
+    write_queue: Pair,
+    write_low: Pair,
+    write_batch: Pair,
+    read_slice: Pair,
 }
 
 impl Server {
@@ -93,9 +107,10 @@ impl Server {
         let mut setup = Setup::new(self.device.clone(), self.channels);
         let lines = self.cores * self.lines_per_core;
         setup.outstanding = (lines.div_ceil(setup.parts()) as usize).min(SLOTS_MAX);
-        setup.streams = (self.cores * self.streams_per_core) as usize;
+        setup.streams = self.streams as usize;
         setup.uncore_ps = self.uncore_ps;
         setup.fabric_gbps = self.fabric_gbps;
+        setup.controller = self.controller.clone();
         setup
     }
 }
@@ -121,9 +136,6 @@ fn in_file(file: &str, text: &str, name: &str) -> Result<Server, DeviceError> {
     let options = Options { density: own.density.clone(), width: own.width.clone() };
     let device = Device::by_name(own.module.get_ref(), &options)
         .map_err(|why| text.error("module", &own.module, &why, why.hint()))?;
-    let count = |field: &str, pair: &Pair| -> Result<u32, FileError> {
-        Ok((fields.quantity(field, pair, "", 1000..=256_000)? / 1000) as u32)
-    };
     let fabric = own.fabric.as_ref();
     let fabric = fabric.map(|pair| fields.quantity("fabric", pair, "GB/s", 1000..=10_000_000));
     Ok(Server {
@@ -132,10 +144,14 @@ fn in_file(file: &str, text: &str, name: &str) -> Result<Server, DeviceError> {
         device,
         channels: text.whole("channels", &own.channels, 1..=64)?,
         cores: text.whole("cores", &own.cores, 1..=1024)?,
-        streams_per_core: count("streams_per_core", &own.streams_per_core)?,
-        lines_per_core: count("lines_per_core", &own.lines_per_core)?,
+        streams: fields.count("streams", &own.streams, 4096)? as u32,
+        lines_per_core: fields.count("lines_per_core", &own.lines_per_core, 256)? as u32,
         uncore_ps: fields.quantity("uncore", &own.uncore, "ns", 0..=10_000_000)?,
         fabric_gbps: fabric.transpose()?.map(|thousandths| thousandths as f64 / 1e3),
+        controller: match &own.controller {
+            Some(controller) => fields.controller(controller)?,
+            None => Controller::default(),
+        },
     })
 }
 
@@ -146,6 +162,24 @@ struct Fields<'a> {
 }
 
 impl Fields<'_> {
+    fn controller(&self, own: &ControllerToml) -> Result<Controller, FileError> {
+        let writes = self.count("write_queue", &own.write_queue, QUEUE_MAX as u64)?;
+        let read_slice = self.quantity("read_slice", &own.read_slice, "ns", 1000..=10_000_000)?;
+        Ok(Controller {
+            write_queue: writes as usize,
+            write_high: writes as usize,
+            write_low: self.count("write_low", &own.write_low, writes)? as usize,
+            write_batch: self.count("write_batch", &own.write_batch, writes)? as usize,
+            read_slice_ps: read_slice,
+            ..Controller::default()
+        })
+    }
+
+    /// A whole number from 1 to `most`.
+    fn count(&self, field: &str, pair: &Pair, most: u64) -> Result<u64, FileError> {
+        Ok(self.quantity(field, pair, "", 1000..=1000 * most)? / 1000)
+    }
+
     /// The value of a pair in thousandths of `unit`, after a check of its range and its source.
     fn quantity(
         &self,
@@ -180,7 +214,7 @@ mod tests {
         for name in names() {
             let server = Server::by_name(&name).unwrap();
             let setup = server.setup();
-            assert!(setup.streams >= server.cores as usize, "{name}");
+            assert!(setup.streams >= setup.channels as usize, "{name}");
             assert!((40..=160).contains(&setup.outstanding), "{name}: {}", setup.outstanding);
             let peak = setup.peak_gbps();
             assert!(setup.fabric_gbps.is_none_or(|gbps| gbps < peak), "{name}: {peak} GB/s");
@@ -191,11 +225,12 @@ mod tests {
     fn mistakes_are_named() {
         let table = [
             ("name = \"zen2\"", "name = \"zen3\"", "there is no server \"zen2\""),
-            ("145 GB/s", "145 ns", "\"ns\" is not GB/s"),
-            ("145 GB/s", "0.5 GB/s", "0.5 GB/s is out of range"),
+            ("147 GB/s", "147 ns", "\"ns\" is not GB/s"),
+            ("147 GB/s", "0.5 GB/s", "0.5 GB/s is out of range"),
+            ("write_low = [\"96\"", "write_low = [\"129\"", "129 is out of range"),
             ("cores = 64", "cores = 0", "0 is not between 1 and 1024"),
             ("\"ddr4-3200-2r\"", "\"ddr4-9999\"", "there is no device \"ddr4-9999\""),
-            ("[\"50 ns\", \"mess\"]", "[\"50 ns\", \"x\"]", "\"x\" is none of the file's sources"),
+            ("[\"75 ns\", \"mess\"]", "[\"75 ns\", \"x\"]", "\"x\" is none of the file's sources"),
         ];
         for (from, to, problem) in table {
             assert!(TEXT.contains(from), "{from}");
