@@ -323,7 +323,7 @@ impl<M: Memory> Passes<'_, M> {
         let mut work = Work { shared: &mut self.shared, memo, progress, areas, tally };
         let halt = work.pass().err();
         let tally = work.tally;
-        // A process that releases its memory during the pass seems to have few resident pages, or none.
+        // A process that releases its memory during the pass seems to have few resident pages.
         let halt = match (halt, self.shared.memory.has_memory(pid)) {
             (None, Ok(false)) => Some(Halt::Ended),
             (None, Err(why)) => Some(Halt::Refused(Why::Read(why))),
