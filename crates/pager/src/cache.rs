@@ -249,8 +249,27 @@ impl Cache {
                 self.plan_prefetch(fault, actions);
             }
             self.issue_prefetches(actions);
-            self.reclaim_frames(actions);
+            self.reclaim_for_waiting(actions);
             self.release_frames();
+        }
+    }
+
+    /// Fills up the reserves. Frames of dropped prefetches, and of a share that another node gives,
+    /// are free at once, and no event follows: the faults that wait for frames are served here.
+    fn reclaim_for_waiting(&mut self, actions: &mut Vec<Action>) {
+        loop {
+            let waiting = self.waiting.len();
+            let nodes = self.nodes().take_while(|_| waiting > 0);
+            let free: Vec<u32> = nodes.map(|node| self.residency.free_frames(node)).collect();
+            self.reclaim_frames(actions);
+            let mut nodes = self.nodes().zip(free);
+            if !nodes.any(|(node, before)| self.residency.free_frames(node) > before) {
+                return;
+            }
+            self.serve_waiting(actions);
+            if self.waiting.len() == waiting {
+                return;
+            }
         }
     }
 }
