@@ -92,8 +92,9 @@ impl Waiters {
         slot.thread.store(fault.thread, Relaxed);
         let at = fault.address + usize::from(fault.offset);
         slot.address.store(at & !1 | usize::from(fault.is_write), Relaxed);
-        slot.state.store(QUEUED, Release);
+        // Before the fault server may see the fault: it wakes nobody while no thread waits.
         self.count.fetch_add(1, SeqCst);
+        slot.state.store(QUEUED, Release);
         self.queued.fetch_add(1, SeqCst);
         handle.ring();
         let is_of_region = loop {
