@@ -5,6 +5,7 @@
 //! trace ──▶ miss curve: bytes read and written in a pass, by budget   [`miss_curve`]
 //!             optimal, random and LRU replacement of sampled  [`belady`], [`replacement`]
 //!             LRU for all budgets in one pass              [`stack_distance`], [`shards`]
+//! run   ──▶ the pager between optimal and random replacement          [`pager_curve`]
 //! drive ──▶ seconds for these bytes                                   [`drive`]
 //! run   ──▶ compute time, overlap, software time for a byte           [`forecast`]
 //!        ──▶ seconds, efficiency, budget that is enough for 90 %
@@ -29,6 +30,8 @@ pub mod stack_distance;
 pub mod shards;
 
 pub mod miss_curve;
+
+pub mod pager_curve;
 
 pub mod drive;
 

@@ -1,8 +1,9 @@
 //! Traffic of a drive in a pass, by the budget of DRAM: the miss ratio curve in bytes.
 //!
 //! A curve comes from a trace, with the blocks of a sample in a scaled-down cache
-//! ([`crate::shards`]); or from the traffic of measured runs. Traffic never rises with the budget,
-//! and is 0 once the footprint fits. Between points it is interpolated linearly.
+//! ([`crate::shards`]); or from the traffic of measured runs; or from both
+//! ([`crate::pager_curve`]). Traffic never rises with the budget, and is 0 once the footprint fits.
+//! Between points it is interpolated linearly.
 
 use crate::{
     access::{Carried, Trace},
@@ -79,6 +80,28 @@ impl MissCurve {
             }
         }
         curve
+    }
+
+    /// The curve with each budget but the footprint times `factor`, at least 1: a part of the
+    /// budget is used for something else.
+    #[must_use]
+    pub fn with_budgets_times(self, factor: f64) -> Self {
+        let last = self.points.len().saturating_sub(1);
+        let mut points = self.points;
+        for point in points.iter_mut().take(last) {
+            point.budget_bytes = (point.budget_bytes as f64 * factor) as u64;
+        }
+        Self::new(self.footprint_bytes, points)
+    }
+
+    /// The curve with all traffic times `factor`.
+    #[must_use]
+    pub fn with_traffic_times(mut self, factor: f64) -> Self {
+        for Point { traffic, .. } in &mut self.points {
+            traffic.read_bytes *= factor;
+            traffic.written_bytes *= factor;
+        }
+        self
     }
 
     fn new(footprint_bytes: u64, mut points: Vec<Point>) -> Self {

@@ -11,7 +11,7 @@ use interleaf_plan::{
     drive::{Drive, PAGE_BYTES, PageLatency},
     forecast::{Model, Run},
     miss_curve::{MissCurve, Point, Traffic},
-    replacement::Replacement,
+    pager_curve::{PagerCurves, RandomShare},
     shards::{SAMPLE_BLOCKS, Sample},
 };
 use interleaf_record::{
@@ -252,8 +252,22 @@ fn of_comparison(
 /// The traffic by budget: of the trace, or through the runs.
 fn curve(inputs: &mut Inputs, footprint: Option<u64>) -> Result<MissCurve, Failure> {
     if let Some(trace) = &inputs.trace {
-        inputs.notes.push("traffic of other budgets: optimal replacement on the trace".into());
-        return Ok(MissCurve::of_trace(trace, Replacement::Optimal, STEPS, SAMPLE));
+        let curves = PagerCurves::of_trace(trace, STEPS, SAMPLE);
+        let share = inputs.runs.first().and_then(|run| {
+            let Run { budget_bytes, traffic, .. } = *run;
+            curves.share_of(&Point { budget_bytes, traffic })
+        });
+        inputs.notes.push(match share {
+            Some(RandomShare { reads, writes }) => format!(
+                "traffic of other budgets: the trace, between optimal replacement and random \
+                 replacement as in the run: {:.0} % of the way for reads, {:.0} % for writes",
+                100.0 * reads,
+                100.0 * writes
+            ),
+            None => "traffic of other budgets: optimal replacement on the trace".into(),
+        });
+        let share = share.unwrap_or_default();
+        return Ok(curves.curve(share));
     }
     let footprint = footprint.or(inputs.footprint_bytes).ok_or_else(|| {
         Failure::new(

@@ -16,7 +16,7 @@ use interleaf_plan::{
     drive::Drive,
     forecast::{Model, Run},
     miss_curve::{MissCurve, Point, Traffic},
-    replacement::Replacement,
+    pager_curve::{PagerCurves, RandomShare},
 };
 use interleaf_record::{
     bench_compare::{BenchCompareDocument, BenchRow},
@@ -242,6 +242,8 @@ struct Planner {
     compute_s: f64,
     /// The miss curve of the footprint at [`SEEN`], if the workload has no trace.
     line: MissCurve,
+    /// The pager of the run between optimal and random replacement.
+    share: RandomShare,
 }
 
 fn planner(run: &MeasuredRun<'_>, pattern: &str) -> Option<Planner> {
@@ -263,9 +265,13 @@ fn planner(run: &MeasuredRun<'_>, pattern: &str) -> Option<Planner> {
         traffic,
         demand_reads: demand_reads(kind, pager, traffic),
     };
-    let curve = miss_curve(kind, &setting, dram.footprint_bytes).unwrap_or_else(|| line.clone());
+    let curves = pager_curves(kind, &setting, dram.footprint_bytes);
+    let share =
+        curves.as_ref().and_then(|curves| curves.share_of(&Point { budget_bytes, traffic }));
+    let share = share.unwrap_or_default();
+    let curve = curves.map_or_else(|| line.clone(), |curves| curves.curve(share));
     let model = Model::of_run(&observed, &curve, run.drive);
-    Some(Planner { model, kind, setting, compute_s: dram.round_s?, line })
+    Some(Planner { model, kind, setting, compute_s: dram.round_s?, line, share })
 }
 
 /// Page reads that threads wait for in a round: all of them for random access, none where the pager
@@ -275,19 +281,11 @@ fn demand_reads(kind: Kind, pager: &BenchRow, traffic: Traffic) -> f64 {
     if is_random { traffic.read_bytes / interleaf_plan::drive::PAGE_BYTES } else { 0.0 }
 }
 
-/// The miss curve of a round with optimal replacement; `None` without a trace.
-fn miss_curve(kind: Kind, setting: &Setting, footprint: u64) -> Option<MissCurve> {
+/// The miss curves of a round; `None` without a trace.
+fn pager_curves(kind: Kind, setting: &Setting, footprint: u64) -> Option<PagerCurves> {
     let touches = trace(kind, setting, footprint, BLOCK)?;
     let trace = Trace { block_bytes: BLOCK as u64, touches };
-    let curve = MissCurve::of_trace(&trace, Replacement::Optimal, STEPS, SAMPLE);
-    let share = 1.0 / f64::from(rounds(kind));
-    let points = curve.points().iter().map(|point| {
-        let Traffic { read_bytes, written_bytes } = point.traffic;
-        let traffic =
-            Traffic { read_bytes: share * read_bytes, written_bytes: share * written_bytes };
-        Point { traffic, ..*point }
-    });
-    Some(MissCurve::of_points(curve.footprint_bytes(), points.collect()))
+    Some(PagerCurves::of_trace(&trace, STEPS, SAMPLE).per_round(rounds(kind)))
 }
 
 impl Planner {
@@ -296,7 +294,8 @@ impl Planner {
         let footprint = dram.footprint_bytes;
         let budget = run.document.dram_bytes;
         let model = Model { compute_s: dram.round_s.unwrap_or(self.compute_s), ..self.model };
-        let curve = miss_curve(self.kind, &self.setting, footprint);
+        let curves = pager_curves(self.kind, &self.setting, footprint);
+        let curve = curves.map(|curves| curves.curve(self.share));
         let scaled = footprint as f64 / self.line.footprint_bytes().max(1) as f64;
         match curve {
             Some(curve) => model.forecast(&curve, run.drive, true, budget).efficiency,

@@ -1,0 +1,167 @@
+//! The traffic of the pager at every budget, from a trace and one run.
+//!
+//! The pager is between two policies. Of a loop that it has detected it reads hardly more than
+//! optimal replacement, in nearly the whole budget. Of other accesses it reads what random
+//! replacement reads in the part of the budget that holds used pages. One run gives the share of
+//! either, which is taken to be the same at other budgets:
+//!
+//! ```text
+//! traffic(b) = (1 - share) optimal(b) + share random(7/8 b)
+//! ```
+//!
+//! A worked example: a pass reads 73 MiB with optimal and 126 MiB with random replacement at a
+//! budget of 24 MiB, and the run has read 114 MiB: a share of 0.77. At 36 MiB these are 38 and 85
+//! MiB, hence 74 MiB.
+
+use crate::{
+    access::Trace,
+    miss_curve::{MissCurve, Point, Traffic},
+    replacement::Replacement,
+};
+
+/// The budget divided by the part of it that holds used pages, outside of long loops: the pager
+/// keeps a sixteenth of the frames free for reads, and prefetched pages that are not used yet have
+/// a sixteenth (`cache/evict.rs` and `cache/prefetch_queue.rs` of the pager).
+const BUDGET_PER_USED: f64 = 8.0 / 7.0;
+
+/// No pass has read more than random replacement times this number (docs/validation.md), and two
+/// passes of a loop over twice the budget read more.
+const SEVERAL_PASSES: f64 = 1.1;
+
+/// The share of random replacement in the traffic of the pager: 0 is optimal replacement, 1 is
+/// random replacement.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RandomShare {
+    pub reads: f64,
+    pub writes: f64,
+}
+
+/// The two curves between which the pager is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PagerCurves {
+    optimal: MissCurve,
+    random: MissCurve,
+}
+
+impl PagerCurves {
+    /// Simulates a pass at `steps` budgets up to the footprint, with at most `sample` blocks.
+    pub fn of_trace(trace: &Trace, steps: u32, sample: usize) -> Self {
+        let curve = |policy| MissCurve::of_trace(trace, policy, steps, sample);
+        Self {
+            optimal: curve(Replacement::Optimal),
+            random: curve(Replacement::Random).with_budgets_times(BUDGET_PER_USED),
+        }
+    }
+
+    /// The curves of one round of a trace of several rounds.
+    #[must_use]
+    pub fn per_round(self, rounds: u32) -> Self {
+        let share = 1.0 / f64::from(rounds.max(1));
+        Self {
+            optimal: self.optimal.with_traffic_times(share),
+            random: self.random.with_traffic_times(share),
+        }
+    }
+
+    /// The share at which the traffic is that of a run, within 0 to 1; `None` if the run has read
+    /// so much that it has made the pass of the trace more than once.
+    pub fn share_of(&self, run: &Point) -> Option<RandomShare> {
+        let (optimal, random) =
+            (self.optimal.at(run.budget_bytes), self.random.at(run.budget_bytes));
+        if run.traffic.read_bytes > SEVERAL_PASSES * random.read_bytes {
+            return None;
+        }
+        let share = |of: fn(&Traffic) -> f64| {
+            let (least, most) = (of(&optimal), of(&random));
+            match most > least {
+                true => ((of(&run.traffic) - least) / (most - least)).clamp(0.0, 1.0),
+                false => 0.0,
+            }
+        };
+        Some(RandomShare {
+            reads: share(|traffic| traffic.read_bytes),
+            writes: share(|traffic| traffic.written_bytes),
+        })
+    }
+
+    /// The curve of the pager with this share.
+    pub fn curve(&self, share: RandomShare) -> MissCurve {
+        let mix = |share: f64, optimal: f64, random: f64| optimal + share * (random - optimal);
+        let budgets = self.optimal.points().iter().map(|point| point.budget_bytes);
+        let point = |budget_bytes| {
+            let (optimal, random) = (self.optimal.at(budget_bytes), self.random.at(budget_bytes));
+            let traffic = Traffic {
+                read_bytes: mix(share.reads, optimal.read_bytes, random.read_bytes),
+                written_bytes: mix(share.writes, optimal.written_bytes, random.written_bytes),
+            };
+            Point { budget_bytes, traffic }
+        };
+        MissCurve::of_points(self.optimal.footprint_bytes(), budgets.map(point).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Touch;
+    use proptest::prelude::*;
+
+    const BLOCK: u64 = 65536;
+
+    fn curves(blocks: impl IntoIterator<Item = u32>) -> PagerCurves {
+        let touch = |block| Touch { block, offset: 0, is_write: block % 2 == 0 };
+        let touches = blocks.into_iter().map(touch).collect();
+        PagerCurves::of_trace(&Trace { block_bytes: BLOCK, touches }, 16, 1000)
+    }
+
+    fn run(curves: &PagerCurves, budget: u64, share: f64) -> Point {
+        let share = RandomShare { reads: share, writes: share };
+        let budget_bytes = budget * BLOCK;
+        Point { budget_bytes, traffic: curves.curve(share).at(budget_bytes) }
+    }
+
+    #[test]
+    fn the_share_of_a_run_is_found_again() {
+        let loops = curves((0..3).flat_map(|_| 0..800));
+        for share in [0.0, 0.3, 1.0] {
+            let found = loops.share_of(&run(&loops, 400, share)).expect("one pass");
+            assert!((found.reads - share).abs() < 0.02, "{share}: {found:?}");
+            assert!((found.writes - share).abs() < 0.02, "{share}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_run_outside_of_both_policies_is_one_of_them_or_of_several_passes() {
+        let loops = curves(0..800);
+        let budget_bytes = 400 * BLOCK;
+        let of = |times: f64| {
+            let Traffic { read_bytes, written_bytes } = loops.random.at(budget_bytes);
+            let [read_bytes, written_bytes] = [times * read_bytes, times * written_bytes];
+            loops.share_of(&Point { budget_bytes, traffic: Traffic { read_bytes, written_bytes } })
+        };
+        assert_eq!(of(0.1), Some(RandomShare::default()));
+        assert_eq!(of(1.05), Some(RandomShare { reads: 1.0, writes: 1.0 }));
+        assert_eq!(of(1.2), None);
+        let optimal = loops.optimal.at(budget_bytes).read_bytes;
+        assert!(2.0 * optimal > SEVERAL_PASSES * loops.random.at(budget_bytes).read_bytes);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn traffic_never_rises_with_the_budget_and_ends_at_the_footprint(
+            blocks in prop::collection::vec(0_u32..60, 1..300),
+            share in 0.0_f64..1.0,
+        ) {
+            let curves = curves(blocks);
+            let curve = curves.curve(RandomShare { reads: share, writes: 1.0 - share });
+            let all: Vec<Traffic> = (0..=70).map(|blocks| curve.at(blocks * BLOCK)).collect();
+            for pair in all.windows(2) {
+                prop_assert!(pair[1].read_bytes <= pair[0].read_bytes + 1e-6);
+                prop_assert!(pair[1].written_bytes <= pair[0].written_bytes + 1e-6);
+            }
+            prop_assert_eq!(curve.at(curve.footprint_bytes()), Traffic::default());
+        }
+    }
+}
