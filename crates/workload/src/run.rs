@@ -46,20 +46,33 @@ pub fn rate(work: &Work, seconds: f64, unit: Unit) -> f64 {
     if seconds > 0.0 { amount as f64 / of / seconds } else { 0.0 }
 }
 
-/// Runs whole rounds. `begun` is called after the warm-up, before the measured rounds.
-pub fn measured(kernel: &mut dyn Kernel, length: &Length, begun: impl FnOnce()) -> Measured {
+/// An end of a measured round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edge {
+    Start,
+    End,
+}
+
+/// Runs whole rounds. `at_edge` is called at both ends of each measured round, outside of its time:
+/// to read counters, without those of [`Kernel::prepare`].
+pub fn measured(
+    kernel: &mut dyn Kernel,
+    length: &Length,
+    mut at_edge: impl FnMut(Edge),
+) -> Measured {
     for _ in 0..length.warm_up {
         kernel.prepare();
         kernel.round();
     }
-    begun();
     let mut measured = Measured { seconds: vec![], work: Work::default() };
     let start = Instant::now();
     while measured.seconds.len() < length.rounds as usize || start.elapsed() < length.at_least {
         kernel.prepare();
+        at_edge(Edge::Start);
         let begun = Instant::now();
         measured.work += kernel.round();
         measured.seconds.push(begun.elapsed().as_secs_f64());
+        at_edge(Edge::End);
     }
     measured
 }

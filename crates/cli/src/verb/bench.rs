@@ -1,7 +1,6 @@
 //! `interleaf bench`: lists, installs, runs and compares workloads.
 
 pub(super) mod compare;
-mod process;
 mod recipe;
 mod run;
 

@@ -1,8 +1,8 @@
 //! Applications: their packages are installed, and they are run at a footprint.
 
-use super::process::Drive;
 use crate::args::{BenchInstallArgs, BenchRunArgs};
 use interleaf_console::{Failure, output};
+use interleaf_launch::counters::{Counters, Drive};
 use interleaf_linux::{launch::command::Signals, place::mempolicy::Policy, root::Root};
 use interleaf_recipe::{Outcome, Recipe, SYSTEM_PYTHON};
 use interleaf_record::{
@@ -168,13 +168,13 @@ pub(super) fn run(recipe: &Recipe, args: &BenchRunArgs) -> Result<ExitCode, Fail
     for words in &commands.prepare {
         start(words)?;
     }
-    let before = drive.as_ref().map(|drive| drive.done(&root));
+    let now = || Counters::now(&root, drive.as_ref(), None);
+    let before = now();
     let elapsed = start(&commands.command)?;
-    let after = drive.as_ref().map(|drive| drive.done(&root));
+    let since = now() - before;
     let outcome = recipe.outcome(&text_of(&said).map_err(failed)?)?;
     let mut document = document(recipe, args, outcome, elapsed);
-    let since = |(drive, (now, then)): (&Drive, _)| drive.document(now, then);
-    document.drive = drive.as_ref().zip(after.zip(before)).map(since);
+    document.drive = drive.as_ref().map(|drive| drive.document(since.drive));
     let json = interleaf_record::json(&document);
     if let Some(target) = &args.output {
         output::file(target, &json)?;

@@ -1,8 +1,8 @@
 //! `interleaf bench run`: runs a built-in workload.
 
-use super::process::{Drive, Extended, Used};
 use crate::args::{BenchRunArgs, Place};
 use interleaf_console::{Failure, output, system};
+use interleaf_launch::counters::{Counters, Drive, Extended, resident_max_bytes};
 use interleaf_linux::{
     process::available::{available, swap},
     root::Root,
@@ -18,7 +18,7 @@ use interleaf_workload::{
     graph::Shape,
     kind::{Kind, Setting},
     memory::{Hint, Memory},
-    run::{Length, Measured, measured, rate},
+    run::{Edge, Length, Measured, measured, rate},
     stream::Loop,
     trace::trace,
 };
@@ -50,23 +50,18 @@ pub(super) fn run(args: &BenchRunArgs) -> Result<ExitCode, Failure> {
         rounds: args.rounds,
         at_least: Duration::from_secs_f64(args.seconds.map_or(0.0, |time| time.seconds())),
     };
-    let now = || {
-        let done = drive.as_ref().map(|it| it.done(&root));
-        (Used::now(&root), done, extended.as_ref().map(Extended::counts))
-    };
-    let mut before = None;
-    let measured = measured(kernel.as_mut(), &length, || before = Some(now()));
-    let (used, done, counts) = now();
+    let now = || Counters::now(&root, drive.as_ref(), extended.as_ref());
+    let (mut start, mut sum) = (Counters::default(), Counters::default());
+    let measured = measured(kernel.as_mut(), &length, |edge| match edge {
+        Edge::Start => start = now(),
+        Edge::End => sum += now() - start,
+    });
     let mut document = document(args, kind, kernel.as_mut(), &measured);
-    if let Some((used_before, done_before, counts_before)) = before {
-        document.cpu_s = rounded(used.cpu_s - used_before.cpu_s);
-        document.major_faults = used.major_faults.saturating_sub(used_before.major_faults);
-        let since = |(drive, (now, then)): (&Drive, _)| drive.document(now, then);
-        document.drive = drive.as_ref().zip(done.zip(done_before)).map(since);
-        let since = |(it, (now, then)): (&Extended, _)| it.document(now, then);
-        document.extended = extended.as_ref().zip(counts.zip(counts_before)).map(since);
-    }
-    document.resident_max_bytes = used.resident_max_bytes;
+    document.cpu_s = rounded(sum.cpu_s);
+    document.major_faults = sum.major_faults;
+    document.drive = drive.as_ref().map(|drive| drive.document(sum.drive));
+    document.extended = extended.as_ref().map(|extended| extended.document(sum.counts));
+    document.resident_max_bytes = resident_max_bytes(&root);
     let wrong = if args.no_verify { None } else { kernel.verify().err() };
     document.verified = !args.no_verify && wrong.is_none();
     document.checksum = format!("{:016x}", kernel.checksum());

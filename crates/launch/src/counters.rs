@@ -1,0 +1,155 @@
+//! Resources used by a process, the counts of its pager, and the traffic of a drive.
+
+use interleaf_console::Failure;
+use interleaf_linux::root::Root;
+use interleaf_pager::session::{Session, VARIABLE};
+use interleaf_record::{
+    bench::{DriveTraffic, ExtendedDocument},
+    extend::CountsDocument,
+};
+use std::{
+    array::from_fn,
+    env,
+    ops::{AddAssign, Sub},
+    os::unix::fs::MetadataExt as _,
+    path::Path,
+};
+
+/// Counters of this process with all its threads, of its pager and of a drive.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counters {
+    pub cpu_s: f64,
+    pub major_faults: u64,
+    /// 0 without a drive.
+    pub drive: Done,
+    /// 0 outside `interleaf extend`.
+    pub counts: CountsDocument,
+}
+
+impl Counters {
+    /// Reads the counters.
+    pub fn now(root: &Root, drive: Option<&Drive>, extended: Option<&Extended>) -> Self {
+        let stat = text(root, "/proc/self/stat");
+        // The process name, in brackets, may contain spaces: parse behind the last bracket.
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
+        // The fields behind the name begin with the state, the third field of proc(5).
+        let field = |number: usize| fields.get(number - 3).and_then(|it| it.parse::<u64>().ok());
+        let ticks = field(14).unwrap_or(0) + field(15).unwrap_or(0);
+        let per_second = rustix::param::clock_ticks_per_second().max(1);
+        Self {
+            cpu_s: ticks as f64 / per_second as f64,
+            major_faults: field(12).unwrap_or(0),
+            drive: drive.map_or(Done::default(), |drive| drive.done(root)),
+            counts: extended.map_or(CountsDocument::default(), Extended::counts),
+        }
+    }
+}
+
+impl Sub for Counters {
+    type Output = Self;
+
+    /// The counts since an earlier reading.
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            cpu_s: self.cpu_s - earlier.cpu_s,
+            major_faults: self.major_faults.saturating_sub(earlier.major_faults),
+            drive: from_fn(|at| self.drive[at].saturating_sub(earlier.drive[at])),
+            counts: self.counts - earlier.counts,
+        }
+    }
+}
+
+impl AddAssign for Counters {
+    fn add_assign(&mut self, other: Self) {
+        self.cpu_s += other.cpu_s;
+        self.major_faults += other.major_faults;
+        self.drive = from_fn(|at| self.drive[at] + other.drive[at]);
+        self.counts = self.counts + other.counts;
+    }
+}
+
+/// The most memory of this process that was resident at a time.
+pub fn resident_max_bytes(root: &Root) -> Option<u64> {
+    let status = text(root, "/proc/self/status");
+    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib = most.trim().trim_end_matches("kB").trim().parse::<u64>().ok()?;
+    Some(kib * 1024)
+}
+
+/// The text of a file; empty if it cannot be read.
+fn text(root: &Root, path: &str) -> String {
+    root.peek(path).ok().flatten().unwrap_or_default()
+}
+
+/// The session of `interleaf extend` that this process runs in.
+pub struct Extended {
+    session: Session,
+}
+
+impl Extended {
+    /// The session; `None` outside `interleaf extend`.
+    pub fn find() -> Option<Self> {
+        let session = Session::open(Path::new(&env::var_os(VARIABLE)?)).ok()?;
+        Some(Self { session })
+    }
+
+    /// The counts of this process's pager so far.
+    pub fn counts(&self) -> CountsDocument {
+        let pid = std::process::id();
+        let own = self.session.ledger.processes().into_iter().find(|it| it.identity.pid == pid);
+        own.map_or(CountsDocument::default(), |own| own.counts.into())
+    }
+
+    /// The counts of the measured rounds, with the budget of the session.
+    pub fn document(&self, counts: CountsDocument) -> ExtendedDocument {
+        ExtendedDocument { dram_bytes: self.session.settings.dram_bytes, counts }
+    }
+}
+
+/// A drive, with its folder below `/sys`.
+#[derive(Clone, Debug)]
+pub struct Drive {
+    name: String,
+    folder: String,
+}
+
+/// Reads, sectors read, writes, sectors written.
+pub type Done = [u64; 4];
+
+impl Drive {
+    /// Finds the drive of the file system that has this folder.
+    pub fn find(root: &Root, folder: &Path) -> Result<Self, Failure> {
+        let failed = |why: String| {
+            let hint = "name a folder on a drive, such as /var/tmp";
+            Failure::new(format!("{}: {why}", folder.display()), hint)
+        };
+        let device = folder.metadata().map_err(|why| failed(why.to_string()))?.dev();
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let path = format!("/sys/dev/block/{major}:{minor}");
+        if !root.has(&format!("{path}/stat")) {
+            return Err(failed(format!("device {major}:{minor} is no drive that counts")));
+        }
+        let link = root.at(&path).canonicalize().unwrap_or_default();
+        let name = link.file_name().map_or(path.clone(), |it| it.to_string_lossy().into_owned());
+        Ok(Self { name, folder: path })
+    }
+
+    /// Reads the traffic counters.
+    fn done(&self, root: &Root) -> Done {
+        let text = text(root, &format!("{}/stat", self.folder));
+        let fields: Vec<u64> = text.split_whitespace().filter_map(|it| it.parse().ok()).collect();
+        // The order of the fields is that of Documentation/block/stat.rst.
+        [0, 2, 4, 6].map(|at| fields.get(at).copied().unwrap_or(0))
+    }
+
+    /// The traffic of the measured rounds. Sectors of these counters have 512 bytes on any drive.
+    pub fn document(&self, [reads, sectors_read, writes, sectors_written]: Done) -> DriveTraffic {
+        DriveTraffic {
+            name: self.name.clone(),
+            read_bytes: 512 * sectors_read,
+            written_bytes: 512 * sectors_written,
+            reads,
+            writes,
+        }
+    }
+}
