@@ -87,9 +87,9 @@ pub struct Boot<'a> {
     /// The plugin `interleaf-qemu-clock`, with which the device follows the guest's clock, which
     /// then counts instructions. Default: none.
     pub clock: Option<&'a Path>,
-    /// An instruction takes 2^`clock_shift` ns of the guest's clock. Where programs compute all the
-    /// time, a larger shift makes an emulated minute shorter. Default: 1, about the speed of an
-    /// emulated processor.
+    /// An instruction takes 2^`clock_shift` ns of the guest's clock. Kernels and programs compute
+    /// for fixed times, in calibrations and in loops, so that a larger shift makes boots and
+    /// emulated minutes shorter. Default: 2. A processor whose speed matters has 1: 0.5 GIPS.
     pub clock_shift: u32,
     /// A folder whose files, all as programs, are at the same paths in the guest. Default: none.
     pub root: Option<PathBuf>,
@@ -117,7 +117,7 @@ impl<'a> Boot<'a> {
             limit: LIMIT,
             device: None,
             clock: None,
-            clock_shift: 1,
+            clock_shift: 2,
             root: None,
             modules: vec![],
             until: None,
