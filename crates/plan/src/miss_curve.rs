@@ -82,18 +82,6 @@ impl MissCurve {
         curve
     }
 
-    /// The curve with each budget but the footprint times `factor`, at least 1: a part of the
-    /// budget is used for something else.
-    #[must_use]
-    pub fn with_budgets_times(self, factor: f64) -> Self {
-        let last = self.points.len().saturating_sub(1);
-        let mut points = self.points;
-        for point in points.iter_mut().take(last) {
-            point.budget_bytes = (point.budget_bytes as f64 * factor) as u64;
-        }
-        Self::new(self.footprint_bytes, points)
-    }
-
     /// The curve with all traffic times `factor`.
     #[must_use]
     pub fn with_traffic_times(mut self, factor: f64) -> Self {

@@ -19,14 +19,12 @@ use crate::{
     replacement::Replacement,
 };
 
-/// The budget divided by the part of it that holds used pages, outside of long loops: the pager
-/// keeps a sixteenth of the frames free for reads, and prefetched pages that are not used yet have
-/// a sixteenth (`cache/evict.rs` and `cache/prefetch_queue.rs` of the pager).
-const BUDGET_PER_USED: f64 = 8.0 / 7.0;
-
-/// No pass has read more than random replacement times this number (docs/validation.md), and two
-/// passes of a loop over twice the budget read more.
-const SEVERAL_PASSES: f64 = 1.1;
+/// The part of a budget that holds used pages, outside of long loops and below the footprint: the
+/// pager keeps a sixteenth of the frames free for reads, and prefetched pages that are not used yet
+/// have a sixteenth (`cache/evict.rs` and `cache/prefetch_queue.rs` of the pager).
+const fn used_part(budget_bytes: u64) -> u64 {
+    budget_bytes / 8 * 7
+}
 
 /// The share of random replacement in the traffic of the pager: 0 is optimal replacement, 1 is
 /// random replacement.
@@ -47,10 +45,7 @@ impl PagerCurves {
     /// Simulates a pass at `steps` budgets up to the footprint, with at most `sample` blocks.
     pub fn of_trace(trace: &Trace, steps: u32, sample: usize) -> Self {
         let curve = |policy| MissCurve::of_trace(trace, policy, steps, sample);
-        Self {
-            optimal: curve(Replacement::Optimal),
-            random: curve(Replacement::Random).with_budgets_times(BUDGET_PER_USED),
-        }
+        Self { optimal: curve(Replacement::Optimal), random: curve(Replacement::Random) }
     }
 
     /// The curves of one round of a trace of several rounds.
@@ -63,14 +58,10 @@ impl PagerCurves {
         }
     }
 
-    /// The share at which the traffic is that of a run, within 0 to 1; `None` if the run has read
-    /// so much that it has made the pass of the trace more than once.
-    pub fn share_of(&self, run: &Point) -> Option<RandomShare> {
-        let (optimal, random) =
-            (self.optimal.at(run.budget_bytes), self.random.at(run.budget_bytes));
-        if run.traffic.read_bytes > SEVERAL_PASSES * random.read_bytes {
-            return None;
-        }
+    /// The share at which the traffic is that of a run of one pass, within 0 to 1.
+    pub fn share_of(&self, run: &Point) -> RandomShare {
+        let optimal = self.optimal.at(run.budget_bytes);
+        let random = self.random.at(used_part(run.budget_bytes));
         let share = |of: fn(&Traffic) -> f64| {
             let (least, most) = (of(&optimal), of(&random));
             match most > least {
@@ -78,25 +69,29 @@ impl PagerCurves {
                 false => 0.0,
             }
         };
-        Some(RandomShare {
+        RandomShare {
             reads: share(|traffic| traffic.read_bytes),
             writes: share(|traffic| traffic.written_bytes),
-        })
+        }
     }
 
-    /// The curve of the pager with this share.
+    /// The curve of the pager with this share. All of the budget is used once the footprint fits:
+    /// the traffic ends there with a step.
     pub fn curve(&self, share: RandomShare) -> MissCurve {
         let mix = |share: f64, optimal: f64, random: f64| optimal + share * (random - optimal);
+        let footprint = self.optimal.footprint_bytes();
         let budgets = self.optimal.points().iter().map(|point| point.budget_bytes);
         let point = |budget_bytes| {
-            let (optimal, random) = (self.optimal.at(budget_bytes), self.random.at(budget_bytes));
+            let optimal = self.optimal.at(budget_bytes);
+            let random = self.random.at(used_part(budget_bytes));
             let traffic = Traffic {
                 read_bytes: mix(share.reads, optimal.read_bytes, random.read_bytes),
                 written_bytes: mix(share.writes, optimal.written_bytes, random.written_bytes),
             };
             Point { budget_bytes, traffic }
         };
-        MissCurve::of_points(self.optimal.footprint_bytes(), budgets.map(point).collect())
+        let points = budgets.chain([footprint.saturating_sub(1)]).map(point);
+        MissCurve::of_points(footprint, points.collect())
     }
 }
 
@@ -124,26 +119,31 @@ mod tests {
     fn the_share_of_a_run_is_found_again() {
         let loops = curves((0..3).flat_map(|_| 0..800));
         for share in [0.0, 0.3, 1.0] {
-            let found = loops.share_of(&run(&loops, 400, share)).expect("one pass");
+            let found = loops.share_of(&run(&loops, 400, share));
             assert!((found.reads - share).abs() < 0.02, "{share}: {found:?}");
             assert!((found.writes - share).abs() < 0.02, "{share}: {found:?}");
         }
     }
 
     #[test]
-    fn a_run_outside_of_both_policies_is_one_of_them_or_of_several_passes() {
+    fn a_run_outside_of_both_policies_is_one_of_them() {
         let loops = curves(0..800);
         let budget_bytes = 400 * BLOCK;
-        let of = |times: f64| {
-            let Traffic { read_bytes, written_bytes } = loops.random.at(budget_bytes);
-            let [read_bytes, written_bytes] = [times * read_bytes, times * written_bytes];
-            loops.share_of(&Point { budget_bytes, traffic: Traffic { read_bytes, written_bytes } })
+        let of = |bytes: f64| {
+            let traffic = Traffic { read_bytes: bytes, written_bytes: bytes };
+            loops.share_of(&Point { budget_bytes, traffic })
         };
-        assert_eq!(of(0.1), Some(RandomShare::default()));
-        assert_eq!(of(1.05), Some(RandomShare { reads: 1.0, writes: 1.0 }));
-        assert_eq!(of(1.2), None);
-        let optimal = loops.optimal.at(budget_bytes).read_bytes;
-        assert!(2.0 * optimal > SEVERAL_PASSES * loops.random.at(budget_bytes).read_bytes);
+        assert_eq!(of(0.0), RandomShare::default());
+        assert_eq!(of(1e12), RandomShare { reads: 1.0, writes: 1.0 });
+    }
+
+    #[test]
+    fn a_budget_just_below_the_footprint_has_the_traffic_of_its_used_part() {
+        let loops = curves((0..3).flat_map(|_| 0..800));
+        let curve = loops.curve(RandomShare { reads: 1.0, writes: 1.0 });
+        let near = curve.at(799 * BLOCK).read_bytes / (700 * BLOCK) as f64;
+        let used = loops.random.at(699 * BLOCK).read_bytes / (700 * BLOCK) as f64;
+        assert!((near / used - 1.0).abs() < 0.02, "{near} and {used}");
     }
 
     proptest! {

@@ -63,6 +63,8 @@ struct Inputs {
     in_dram: Vec<(String, BenchDocument)>,
     /// Records of `bench run` under `extend`, one for each of `runs`.
     extended: Vec<(String, BenchDocument)>,
+    /// The traffic of the first run is that of one pass.
+    is_of_one_pass: bool,
     trace: Option<Trace>,
     footprint_bytes: Option<u64>,
     notes: Vec<String>,
@@ -162,6 +164,7 @@ fn of_bench(name: String, record: BenchDocument, inputs: &mut Inputs) {
     };
     let counts = extended.counts;
     let rounds = record.round_seconds.len().max(1) as f64;
+    inputs.is_of_one_pass |= inputs.runs.is_empty();
     inputs.runs.push(Run {
         budget_bytes: extended.dram_bytes,
         seconds: record.seconds / rounds,
@@ -245,6 +248,7 @@ fn of_comparison(
         Failure::new(problem, "record both with --ways dram,pager --ratio 2")
     })?;
     inputs.footprint_bytes = pager.map(|row| row.footprint_bytes);
+    inputs.is_of_one_pass |= inputs.runs.is_empty();
     inputs.runs.push(run);
     Ok(())
 }
@@ -253,7 +257,7 @@ fn of_comparison(
 fn curve(inputs: &mut Inputs, footprint: Option<u64>) -> Result<MissCurve, Failure> {
     if let Some(trace) = &inputs.trace {
         let curves = PagerCurves::of_trace(trace, STEPS, SAMPLE);
-        let share = inputs.runs.first().and_then(|run| {
+        let share = inputs.runs.first().filter(|_| inputs.is_of_one_pass).map(|run| {
             let Run { budget_bytes, traffic, .. } = *run;
             curves.share_of(&Point { budget_bytes, traffic })
         });

@@ -266,8 +266,7 @@ fn planner(run: &MeasuredRun<'_>, pattern: &str) -> Option<Planner> {
         demand_reads: demand_reads(kind, pager, traffic),
     };
     let curves = pager_curves(kind, &setting, dram.footprint_bytes);
-    let share =
-        curves.as_ref().and_then(|curves| curves.share_of(&Point { budget_bytes, traffic }));
+    let share = curves.as_ref().map(|curves| curves.share_of(&Point { budget_bytes, traffic }));
     let share = share.unwrap_or_default();
     let curve = curves.map_or_else(|| line.clone(), |curves| curves.curve(share));
     let model = Model::of_run(&observed, &curve, run.drive);
