@@ -263,6 +263,7 @@ fn card_drive(card: &Card) -> Result<Drive, Failure> {
         write_rate: rate(Access::Write)?,
         both_rate: rate(Access::Mixed)?,
         pages: CARD_DEPTHS.into_iter().map(page).collect::<Result<_, Failure>>()?,
+        is_of_run: false,
         sources: vec![("all".into(), source)],
     })
 }

@@ -50,6 +50,8 @@ pub struct Drive {
     pub both_rate: f64,
     /// In order of the depth, at least one.
     pub pages: Vec<PageLatency>,
+    /// The figures are those of a run as a whole, with the time of its faults.
+    pub is_of_run: bool,
     /// The name of each figure with its source.
     pub sources: Vec<(String, String)>,
 }
@@ -119,7 +121,8 @@ impl Drive {
             return Err(fail("pages: it is empty: give the latency at depth 1 at least".into()));
         }
         let DriveFile { name, does, .. } = parsed;
-        Ok(Self { name, does, read_rate, write_rate, both_rate, pages, sources })
+        let is_of_run = false;
+        Ok(Self { name, does, read_rate, write_rate, both_rate, pages, is_of_run, sources })
     }
 
     /// Seconds of large transfers in both directions, with enough of them outstanding.

@@ -11,10 +11,17 @@
 //! transfer. One run with a known `C` gives `h` if it took less than `C + D`, and `o` if it took
 //! more. Without a known `C`, it is the elapsed time without the stalls that the pager counted.
 //!
-//! Traffic of the run above that of the miss curve, by its replacement policy, by prefetched pages
-//! that were not used and by the write-back of earlier data, is proportional to the memory that
-//! does not fit: where little is missing, little can be replaced wrongly. A run below the curve has
-//! fewer passes than it: a factor for all budgets.
+//! The number of faults is not proportional to the traffic. With a larger budget fewer pages are
+//! read, and faults for a byte fall with the square root of the bytes read (20 runs of four
+//! workloads, docs/validation.md). The model scales three quantities of the run by this law: the
+//! software time `o`, the number of demand reads, and the transfer time of a drive that is known
+//! from this run only ([`Drive::is_of_run`]). The exponent is 0.5 if all reads were prefetched, and
+//! 0 if all were demand reads.
+//!
+//! Traffic of the run above the miss curve has three causes: the replacement policy, unused
+//! prefetched pages, and write-back of earlier data. It is proportional to the bytes of the
+//! footprint that exceed the budget. If the run had less traffic than the curve, one factor for
+//! reads and one for writes scale the curve at all budgets.
 //!
 //! A worked example: C = 1 s, D = 3 s at half of the footprint, T = 3.2 s. Then h = 0.8, and with
 //! three quarters in DRAM D = 1.5 s and T = 1 + 1.5 - 0.8 = 1.7 s: an efficiency of 0.59.
@@ -23,6 +30,9 @@ use crate::{
     drive::{Drive, PAGE_BYTES},
     miss_curve::{MissCurve, Traffic},
 };
+
+/// The exponent of faults for a byte over the bytes read, if all reads are prefetched.
+const FAULTS_EXPONENT: f64 = 0.5;
 
 /// Budgets are searched down to this part of the footprint.
 const PARTS: u64 = 1024;
@@ -66,8 +76,10 @@ pub struct Model {
     pub factors: [f64; 2],
     /// Traffic above the miss curve for a byte that does not fit: reads, and writes.
     pub extra: [f64; 2],
-    /// Part of the read bytes that threads wait for, page by page.
+    /// Part of the read bytes that threads wait for, page by page, in the run.
     pub demand_share: f64,
+    /// Bytes that the run has read.
+    pub read_bytes: f64,
     pub threads: u32,
     /// Time on the drive of the run divided by the time of its curve: below 1 where the drive was
     /// faster than its figures say.
@@ -101,6 +113,7 @@ impl Model {
             factors: [1.0; 2],
             extra: [0.0; 2],
             demand_share: 0.0,
+            read_bytes: 0.0,
             threads,
             drive_scale: 1.0,
         }
@@ -135,6 +148,7 @@ impl Model {
                 extra(written_bytes, expected.written_bytes),
             ],
             demand_share,
+            read_bytes,
             ..Self::overlapped(compute_s, threads)
         };
         let drive_s = model.drive_s(run.traffic, drive);
@@ -153,12 +167,23 @@ impl Model {
         model
     }
 
+    /// Faults for a byte of traffic, relative to the run.
+    fn faults(&self, traffic: &Traffic) -> f64 {
+        let exponent = FAULTS_EXPONENT * (1.0 - self.demand_share);
+        match self.read_bytes > 0.0 {
+            true => (traffic.read_bytes / self.read_bytes).powf(exponent),
+            false => 1.0,
+        }
+    }
+
     /// Seconds of the drive alone.
     fn drive_s(&self, traffic: Traffic, drive: &Drive) -> f64 {
-        let demand = self.demand_share * traffic.read_bytes;
+        let faults = self.faults(&traffic);
+        let demand = (self.demand_share * faults).min(1.0) * traffic.read_bytes;
         let read_bytes = traffic.read_bytes - demand;
         let streamed = drive.transfer_s(Traffic { read_bytes, ..traffic });
-        streamed + drive.demand_s(demand / PAGE_BYTES, self.threads)
+        let faults = if drive.is_of_run { faults } else { 1.0 };
+        faults * streamed + drive.demand_s(demand / PAGE_BYTES, self.threads)
     }
 
     /// The traffic at a budget, with the factors and the extra traffic of the run.
@@ -182,7 +207,8 @@ impl Model {
     ) -> Forecast {
         let traffic = self.traffic(curve, budget_bytes);
         let scale = if is_same_drive { self.drive_scale } else { 1.0 };
-        let transfer_s = scale * self.drive_s(traffic, drive) + self.overhead_s * traffic.bytes();
+        let overhead_s = self.overhead_s * self.faults(&traffic) * traffic.bytes();
+        let transfer_s = scale * self.drive_s(traffic, drive) + overhead_s;
         let seconds = self.compute_s + transfer_s - self.overlap * self.compute_s.min(transfer_s);
         let efficiency = if seconds > 0.0 { self.compute_s / seconds } else { 1.0 };
         let is_drive_bound = transfer_s > self.compute_s;
@@ -231,6 +257,7 @@ mod tests {
             write_rate: gbps * GB,
             both_rate: gbps * GB,
             pages: vec![PageLatency { depth: 1.0, seconds: 50e-6 }],
+            is_of_run: false,
             sources: vec![],
         }
     }
@@ -291,6 +318,20 @@ mod tests {
     fn without_a_run_in_dram_stalls_are_not_compute_time() {
         let stalled = Run { dram_s: None, stall_s: 4.0, threads: 2, ..run(5.0) };
         assert_eq!(Model::of_run(&stalled, &line(), &drive(1.0)).compute_s, 3.0);
+    }
+
+    #[test]
+    fn faults_for_a_byte_fall_with_the_bytes_read_where_pages_are_prefetched() {
+        let (curve, of_run) = (line(), Drive { is_of_run: true, ..drive(1.0) });
+        // Nothing is overlapped: 1 s of work and 3 s of transfers, then half of the bytes.
+        let model = Model::of_run(&run(4.0), &curve, &of_run);
+        let found = model.forecast(&curve, &of_run, true, 4_500_000_000).seconds;
+        assert!((found - (1.0 + 1.5 * 0.5_f64.sqrt())).abs() < 1e-9, "{found}");
+        let slow = Model { overhead_s: 1e-9, ..model };
+        let found = slow.forecast(&curve, &drive(1.0), false, 4_500_000_000).seconds;
+        assert!((found - (1.0 + 1.5 + 1.5 * 0.5_f64.sqrt())).abs() < 1e-9, "{found}");
+        let random = Model { demand_share: 1.0, ..slow };
+        assert_eq!(random.faults(&curve.at(4_500_000_000)), 1.0, "each page is a fault");
     }
 
     proptest! {

@@ -48,6 +48,7 @@ pub fn measured_drive(stores: &[PathBuf], force: bool) -> Result<Drive, Failure>
         write_rate,
         both_rate: read_rate.max(write_rate),
         pages,
+        is_of_run: false,
         sources: vec![("all".into(), "measured".into())],
     })
 }

@@ -316,6 +316,7 @@ fn base(options: &ForecastOptions, inputs: &Inputs) -> Result<Drive, Failure> {
         write_rate: rate,
         both_rate: rate,
         pages: vec![PageLatency { depth: 1.0, seconds: PAGE_BYTES / rate }],
+        is_of_run: true,
         sources: vec![("all".into(), "derived".into())],
     })
 }
