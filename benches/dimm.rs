@@ -9,7 +9,7 @@ use divan::{Bencher, counter::ItemsCount};
 use interleaf_sim::dimm::{
     closed_loop::Pattern,
     device::{Device, Options},
-    run::{Part, Setup},
+    run::{ChannelResult, Setup},
 };
 
 fn main() {
@@ -26,7 +26,7 @@ fn setup(device: &str, mix: &str, pattern: Pattern) -> Setup {
     setup
 }
 
-fn run(setup: &Setup, offered_gbps: Option<f64>) -> Part {
+fn run(setup: &Setup, offered_gbps: Option<f64>) -> ChannelResult {
     setup.part(0, offered_gbps, REQUESTS, &mut (), &|_| ())
 }
 

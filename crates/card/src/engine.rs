@@ -24,8 +24,8 @@ use crate::{
     arbiter::Arbiter,
     card::{BLOCK_BYTES, Card},
     channel::Memory,
+    event_queue::{Event, EventQueue, LANES},
     io::{IoCommand, IoCompletion, Operation},
-    lanes::{Event, LANES, Lanes},
     link::{Direction, Packets},
     pool::Pool,
     settings::{Arbitration, Component, HostMode, Settings},
@@ -224,7 +224,7 @@ pub struct Engine {
     packets: Packets,
     now: u64,
     events: u64,
-    lanes: Lanes,
+    event_queue: EventQueue,
     flights: Vec<InFlight>,
     free_slots: Vec<u32>,
     queues: Vec<Queue>,
@@ -278,7 +278,7 @@ impl Engine {
             packets: Packets::new(link),
             now: 0,
             events: 0,
-            lanes: Lanes::new(256),
+            event_queue: EventQueue::new(256),
             flights: Vec::with_capacity(1024),
             free_slots: Vec::with_capacity(1024),
             queues: vec![queue; queues],
@@ -331,7 +331,7 @@ impl Engine {
 
     /// The time of the next event; `None` if all commands are complete.
     pub fn next_event(&self) -> Option<u64> {
-        self.lanes.next_at()
+        self.event_queue.next_at()
     }
 
     /// Submits a command at the time `at`: the host's processor then writes entry and doorbell.
@@ -398,7 +398,7 @@ impl Engine {
         until: u64,
         observer: &mut O,
     ) -> Option<IoCompletion> {
-        while let Some(event) = self.lanes.pop(until) {
+        while let Some(event) = self.event_queue.pop(until) {
             self.now = event.at;
             self.events += 1;
             if let Some(completion) = self.handle(event, observer) {

@@ -143,7 +143,7 @@ pub struct MemoryOutcome {
     pub completed: u64,
     /// The utilisation of link, credits and memory.
     pub utilisation: Utilisation,
-    /// The cause that there is no higher throughput.
+    /// The resource that limits the throughput.
     pub bound_by: Bound,
 }
 

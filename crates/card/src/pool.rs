@@ -1,8 +1,8 @@
 //! A pool of equal units that are taken at one time and return at a later one: credits, buffers,
 //! tags, DMA engines.
 //!
-//! The time of a return may be known in advance. Returns are kept in order, and counted when
-//! somebody asks, so that they need no events.
+//! The time of a return may be known in advance. Returns are kept in order, and counted at the next
+//! request, so that they need no events.
 
 use crate::ring::Ring;
 
@@ -18,7 +18,7 @@ pub(crate) struct Pool {
     /// The sum of units times the time of their return, less that of units times the time of their
     /// take, in ticks and modulo 2^64.
     held: u64,
-    /// The time for which somebody waited for units, and since when somebody waits.
+    /// The time for which a request waited for units, and since when one waits.
     waited: u64,
     waits_since: Option<u64>,
     limited: bool,
@@ -43,7 +43,7 @@ impl Pool {
         }
     }
 
-    /// Takes units at `now`, if so many are free.
+    /// Takes units at `now` if enough are free.
     #[inline]
     pub(crate) fn take(&mut self, now: u64, units: u32) -> bool {
         if !self.limited {
@@ -71,7 +71,7 @@ impl Pool {
         }
     }
 
-    /// Takes units at the first time from `now` at which so many are free, and returns that time.
+    /// Takes units at the first time from `now` at which enough are free, and returns that time.
     /// All units in use must have a known return.
     #[inline]
     pub(crate) fn take_from(&mut self, now: u64, units: u32) -> u64 {
@@ -103,7 +103,7 @@ impl Pool {
         self.total - self.free
     }
 
-    /// The time up to `now` for which somebody waited for units.
+    /// The time up to `now` for which a request waited for units.
     pub(crate) fn waited(&self, now: u64) -> u64 {
         self.waited + self.waits_since.map_or(0, |since| now.saturating_sub(since))
     }

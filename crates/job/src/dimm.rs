@@ -11,7 +11,7 @@ use interleaf_sim::dimm::{
     closed_loop::{Pattern, SLOTS_MAX},
     device::{self, Device, DeviceError, Options},
     energy::{self, Energy},
-    run::{LeastRequests, Part, Setup},
+    run::{ChannelResult, LeastRequests, Setup},
     server::Server,
 };
 use rayon::prelude::*;
@@ -167,7 +167,7 @@ impl DimmJob {
         &self,
         points: &[DimmPoint],
         progress: &dyn Progress,
-    ) -> Result<Vec<(Part, Option<Energy>)>, Failure> {
+    ) -> Result<Vec<(ChannelResult, Option<Energy>)>, Failure> {
         let parts = self.setup.parts();
         progress.begin(self.requests * points.len() as u64, &self.setup.device.name);
         let of_point = |point: &DimmPoint| {
@@ -193,10 +193,10 @@ impl DimmJob {
 }
 
 /// Sums the results of the sub-channels.
-pub fn together(pieces: Vec<(Part, Option<Energy>)>) -> (Part, Option<Energy>) {
-    let (parts, energies): (Vec<Part>, Vec<Option<Energy>>) = pieces.into_iter().unzip();
+pub fn together(pieces: Vec<(ChannelResult, Option<Energy>)>) -> (ChannelResult, Option<Energy>) {
+    let (parts, energies): (Vec<ChannelResult>, Vec<Option<Energy>>) = pieces.into_iter().unzip();
     let energy = energies.into_iter().reduce(|a, b| Some(a?.and(&b?))).flatten();
-    (Part::sum(&parts), energy)
+    (ChannelResult::sum(&parts), energy)
 }
 
 /// Finds the device with this name or in this file: `FILE`, or `FILE:NAME` for a file with several.

@@ -235,10 +235,11 @@ impl Chase {
         Some((&self.ring, self.ring.at(self.visits[self.step])?))
     }
 
-    /// Records that the chase has made `loads` steps and is at line `is`.
+    /// Advances the expected position by `loads` steps, and compares it with the line `is` that the
+    /// chase has reached.
     ///
     /// # Errors
-    /// When the cycle leads to another line.
+    /// When the chase is at another line than expected.
     pub(crate) fn went(&mut self, loads: u64, is: u32) -> Result<(), ChaseError> {
         let lines = self.visits.len() as u64;
         self.step = ((self.step as u64 + loads) % lines) as usize;

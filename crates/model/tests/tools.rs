@@ -5,7 +5,7 @@ use interleaf_model::{
     format::{
         curve_csv,
         mess_csv::{self, MessPoint},
-        mlc_text::{self, LoadRow, Matrix, Mlc, MlcTable, Most, TRAFFIC},
+        mlc_text::{self, LoadRow, Matrix, MaxBandwidth, Mlc, MlcTable, TRAFFIC},
     },
     mix::Mix,
     provenance::Figure,
@@ -150,7 +150,7 @@ fn mlc() -> impl Strategy<Value = Mlc> {
     let table = (traffic, prop::collection::vec(row, 0..8))
         .prop_map(|(traffic, rows)| MlcTable { traffic: traffic.into(), rows });
     let most = (0..TRAFFIC.len(), printed(10_000_000, 1))
-        .prop_map(|(which, mbps)| Most { traffic: TRAFFIC[which].0.into(), mbps });
+        .prop_map(|(which, mbps)| MaxBandwidth { traffic: TRAFFIC[which].0.into(), mbps });
     (
         prop::option::of(printed(100_000, 1)),
         prop::option::of(matrix()),

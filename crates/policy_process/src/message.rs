@@ -107,7 +107,7 @@ impl<'a> PeriodMessage<'a> {
 }
 
 impl Answer {
-    /// Parses a line for a domain with so many `tiers`; the error is the problem in a sentence.
+    /// Parses a line for a domain with `tiers` tiers; the error is the problem in a sentence.
     pub(crate) fn parse(line: &str, tiers: usize) -> Result<Self, String> {
         let AnswerMessage { weights, reason } = serde_json::from_str(line).map_err(|why| {
             // The position within the line, without "line 1".

@@ -12,7 +12,7 @@ use interleaf_sim::dimm::{
     closed_loop::Pattern,
     energy::{Energy, PowerLine},
     histogram::Histogram,
-    run::{Part, SEED, Setup},
+    run::{ChannelResult, SEED, Setup},
 };
 use serde::{Deserialize, Serialize};
 
@@ -192,7 +192,7 @@ impl DimmDocument {
         &mut self,
         mix: &str,
         offered_gbps: Option<f64>,
-        part: &Part,
+        part: &ChannelResult,
         energy: Option<Energy>,
     ) {
         let counts = &part.counts;

@@ -11,7 +11,7 @@ use interleaf_sim::dimm::{
     controller::SubChannel,
     device::{Device, Options, names},
     mapping::Layout,
-    run::{Part, Setup},
+    run::{ChannelResult, Setup},
     server::Server,
     traffic::{Location, Request, Source},
 };
@@ -234,7 +234,7 @@ fn writes_wait_for_one_another_but_not_for_ever() {
 
 // --- Closed formulas -----------------------------------------------------------------------------
 
-fn run(setup: &Setup, offered_gbps: Option<f64>, accesses: u64) -> Part {
+fn run(setup: &Setup, offered_gbps: Option<f64>, accesses: u64) -> ChannelResult {
     setup.part(0, offered_gbps, accesses, &mut (), &|_| ())
 }
 
@@ -302,9 +302,9 @@ fn a_hot_bank_makes_a_tail_at_a_low_load() {
 fn maximum(device: Device, mix: &str) -> f64 {
     let mut setup = Setup::new(device, 12);
     setup.mix = mix.parse::<Mix>().unwrap();
-    let parts: Vec<Part> =
+    let parts: Vec<ChannelResult> =
         [0, 7].iter().map(|n| setup.part(*n, None, 100_000, &mut (), &|_| ())).collect();
-    Part::sum(&parts).bandwidth_gbps * f64::from(setup.parts()) / 2.0
+    ChannelResult::sum(&parts).bandwidth_gbps * f64::from(setup.parts()) / 2.0
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Fault injection: a drive that fails by a plan and a seed, so that failures can be reproduced.
 
-#![expect(unsafe_code, reason = "it stands before what is handed addresses of frames")]
+#![expect(unsafe_code, reason = "it wraps a store, which receives addresses of frames")]
 
 use super::{
     Job,

@@ -1,6 +1,6 @@
 //! A store in files and block devices, past the page cache.
 
-#![expect(unsafe_code, reason = "what is handed on are addresses of frames")]
+#![expect(unsafe_code, reason = "transfers hold addresses of frames")]
 
 use super::{
     BLOCK, ChildStore, PIECES_MAX, Piece, Store, StoreRefused, Transfer, TransferError,

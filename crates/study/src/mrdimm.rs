@@ -18,7 +18,7 @@ use interleaf_report::number;
 use interleaf_sim::dimm::{
     device::{Device, Options},
     energy::{self, Energy},
-    run::{Part, Setup},
+    run::{ChannelResult, Setup},
 };
 use rayon::prelude::*;
 use serde::Deserialize;
@@ -96,7 +96,7 @@ impl ModulePoint {
 }
 
 /// Results of the points, scaled to all channels.
-struct Results(BTreeMap<ModulePoint, (Part, Option<Energy>)>);
+struct Results(BTreeMap<ModulePoint, (ChannelResult, Option<Energy>)>);
 
 impl Results {
     fn bandwidth(&self, point: ModulePoint) -> f64 {
@@ -159,7 +159,7 @@ fn powered(gbps: f64) -> (ModulePoint, ModulePoint) {
     (narrow, ModulePoint { device: MRDIMM_4R, width: "x8", ..narrow })
 }
 
-fn simulated(point: ModulePoint) -> Result<(Part, Option<Energy>), Failure> {
+fn simulated(point: ModulePoint) -> Result<(ChannelResult, Option<Energy>), Failure> {
     let options = Options { density: Some(point.density.into()), width: Some(point.width.into()) };
     let device = Device::by_name(point.device, &options)
         .map_err(|why| Failure::new(why.to_string(), why.hint()))?;
@@ -179,7 +179,7 @@ fn simulated(point: ModulePoint) -> Result<(Part, Option<Energy>), Failure> {
         }
         parts.push(part);
     }
-    let mut part = Part::sum(&parts);
+    let mut part = ChannelResult::sum(&parts);
     part.bandwidth_gbps *= f64::from(setup.parts()) / SAMPLE.len() as f64;
     Ok((part, energy))
 }

@@ -12,7 +12,7 @@ use interleaf_model::mix::Mix;
 use interleaf_record::reproduce::{ReproduceRow, StudyDocument};
 use interleaf_sim::dimm::{
     device::DeviceError,
-    run::{Part, Setup},
+    run::{ChannelResult, Setup},
     server::Server,
 };
 use rayon::prelude::*;
@@ -112,9 +112,9 @@ fn simulated(row: &Measured) -> Result<SimulatedServer, Failure> {
 }
 
 /// Runs the sampled sub-channels, and scales their bandwidth to all.
-fn run(setup: &Setup, offered_gbps: Option<f64>) -> Part {
+fn run(setup: &Setup, offered_gbps: Option<f64>) -> ChannelResult {
     let parts = SAMPLE.map(|number| setup.part(number, offered_gbps, ACCESSES, &mut (), &|_| ()));
-    let mut sum = Part::sum(&parts);
+    let mut sum = ChannelResult::sum(&parts);
     sum.bandwidth_gbps *= f64::from(setup.parts()) / SAMPLE.len() as f64;
     sum
 }

@@ -37,7 +37,7 @@ impl Engine {
             queue.visible -= count;
             queue.head = (queue.head + count) % entries;
             let ready = self.request_reads(1);
-            self.lanes.push(ENTRIES_READ, ready, payload(number as u32, count));
+            self.event_queue.push(ENTRIES_READ, ready, payload(number as u32, count));
         }
     }
 
@@ -70,7 +70,7 @@ impl Engine {
 
     pub(super) fn entries_read(&mut self, queue: u32, count: u32) {
         let arrives = self.complete_read(self.now, count * SUBMISSION_ENTRY as u32);
-        self.lanes.push(ENTRIES_ARRIVED, arrives, payload(queue, count));
+        self.event_queue.push(ENTRIES_ARRIVED, arrives, payload(queue, count));
     }
 
     pub(super) fn entries_arrived(&mut self, queue: u32, count: u32) {
@@ -79,7 +79,7 @@ impl Engine {
             let Some(slot) = self.queues[queue as usize].submitted.pop_front() else { break };
             self.flights[slot as usize].fetched = self.now;
             let end = self.core_works(self.card.controller.command_fs);
-            self.lanes.push(DECODED, end, slot.into());
+            self.event_queue.push(DECODED, end, slot.into());
         }
         self.fetch();
     }
@@ -109,7 +109,7 @@ impl Engine {
                 self.wait_for_engine(slot, observer);
             }
             // The data of completed writes are safe already.
-            Operation::Flush => self.lanes.push(SAFE, self.now, slot.into()),
+            Operation::Flush => self.event_queue.push(SAFE, self.now, slot.into()),
             // The range list.
             Operation::Deallocate => self.request_list(slot),
         }
@@ -120,7 +120,7 @@ impl Engine {
         let flight = &self.flights[slot as usize];
         observer.completing(&flight.io, flight.safe, self.now);
         let end = self.core_works(self.card.controller.completion_fs);
-        self.lanes.push(FINISHED, end, slot.into());
+        self.event_queue.push(FINISHED, end, slot.into());
     }
 
     /// Writes the completion queue entry and, unless more completions are to share it, an
@@ -136,14 +136,14 @@ impl Engine {
         let wait = nvme.coalescing_time_fs;
         let queue = &mut self.queues[number as usize];
         if self.settings.host == HostMode::Polling {
-            self.lanes.push(INTERRUPT, arrives, number.into());
+            self.event_queue.push(INTERRUPT, arrives, number.into());
         } else {
             queue.coalesced += 1;
             if wait == 0 || queue.coalesced >= nvme.coalescing_threshold {
                 self.signal(number);
             } else if queue.coalesced == 1 {
                 let interrupts = queue.interrupts as u32;
-                self.lanes.push(COALESCED, self.now + wait, payload(number, interrupts));
+                self.event_queue.push(COALESCED, self.now + wait, payload(number, interrupts));
             }
         }
         self.fetch();
@@ -155,7 +155,7 @@ impl Engine {
         queue.coalesced = 0;
         queue.interrupts += 1;
         let arrives = self.post(MESSAGE, 1, 1);
-        self.lanes.push(INTERRUPT, arrives, number.into());
+        self.event_queue.push(INTERRUPT, arrives, number.into());
     }
 
     pub(super) fn coalescing_time_is_over(&mut self, number: u32, interrupts: u32) {

@@ -22,7 +22,7 @@ impl Engine {
             queue.processor_busy += time;
             start + time
         };
-        self.lanes.push(DOORBELL_WRITTEN, written, slot.into());
+        self.event_queue.push(DOORBELL_WRITTEN, written, slot.into());
     }
 
     pub(super) fn doorbell_written(&mut self, slot: u32) {
@@ -31,7 +31,7 @@ impl Engine {
         let queue = flight.io.queue;
         self.queues[usize::from(queue)].submitted.push_back(slot);
         let arrives = self.ring();
-        self.lanes.push(DOORBELL_ARRIVED, arrives, queue.into());
+        self.event_queue.push(DOORBELL_ARRIVED, arrives, queue.into());
     }
 
     /// Writes a doorbell, and returns the time of its arrival.
@@ -64,7 +64,7 @@ impl Engine {
             free += time;
             queue.processor_busy += time;
             let last = queue.entries.front().is_none_or(|(arrived, _)| *arrived > now);
-            self.lanes.push(COMPLETED, free, payload(slot, last.into()));
+            self.event_queue.push(COMPLETED, free, payload(slot, last.into()));
         }
         queue.processor = queue.processor.max(free);
     }

@@ -62,17 +62,17 @@ impl Engine {
     pub(super) fn request_list(&mut self, slot: u32) {
         let requests = self.list_bytes(slot).div_ceil(self.card.link.max_read_request);
         let ready = self.request_reads(requests);
-        self.lanes.push(LIST_READ, ready, slot.into());
+        self.event_queue.push(LIST_READ, ready, slot.into());
     }
 
     pub(super) fn list_read(&mut self, slot: u32) {
         let arrives = self.complete_read(self.now, self.list_bytes(slot));
-        self.lanes.push(LIST_ARRIVED, arrives, slot.into());
+        self.event_queue.push(LIST_ARRIVED, arrives, slot.into());
     }
 
     pub(super) fn list_arrived<O: WriteObserver>(&mut self, slot: u32, observer: &mut O) {
         if self.flights[slot as usize].io.operation == Operation::Deallocate {
-            self.lanes.push(SAFE, self.now, slot.into());
+            self.event_queue.push(SAFE, self.now, slot.into());
             return;
         }
         self.activate(slot, observer);
@@ -150,7 +150,7 @@ impl Engine {
             let observer = &mut MemoryObserver(&mut *observer);
             let times = self.memory.transfer(self.now, offset, chunk, false, observer);
             let ready = times.data + self.card.controller.ecc_fs;
-            self.lanes.push(DATA_READY, ready, payload(slot, chunk));
+            self.event_queue.push(DATA_READY, ready, payload(slot, chunk));
             offset += u64::from(chunk);
         }
     }
@@ -170,7 +170,7 @@ impl Engine {
             // The rest of a request that was sent when there were buffers for its start.
             self.now + self.card.link.delay_fs + self.card.host.memory_read_fs
         };
-        self.lanes.push(DATA_READ, ready, payload(slot, bytes));
+        self.event_queue.push(DATA_READ, ready, payload(slot, bytes));
     }
 
     fn retry_when_buffers_return(&mut self) {
@@ -178,7 +178,7 @@ impl Engine {
             && self.retry > at
         {
             self.retry = at;
-            self.lanes.push(TRANSFERRED, at, RETRY);
+            self.event_queue.push(TRANSFERRED, at, RETRY);
         }
     }
 
@@ -193,7 +193,7 @@ impl Engine {
         while offset < end {
             let chunk = self.chunk(offset, (end - offset) as u32);
             let arrives = self.complete_read(ready, chunk) + self.card.controller.ecc_fs;
-            self.lanes.push(DATA_ARRIVED, arrives, payload(slot, chunk));
+            self.event_queue.push(DATA_ARRIVED, arrives, payload(slot, chunk));
             offset += u64::from(chunk);
             ready += apart;
         }
@@ -210,7 +210,7 @@ impl Engine {
         self.store(slot, bytes, observer);
         let flight = &self.flights[slot as usize];
         if flight.moved == flight.io.bytes {
-            self.lanes.push(SAFE, self.acknowledges_at(slot), slot.into());
+            self.event_queue.push(SAFE, self.acknowledges_at(slot), slot.into());
             self.release_engine(observer);
         }
         self.request_data(observer);
@@ -278,7 +278,7 @@ impl Engine {
         self.store(slot, bytes, observer);
         let flight = &self.flights[slot as usize];
         if flight.moved == flight.io.bytes {
-            self.lanes.push(TRANSFERRED, self.acknowledges_at(slot), slot.into());
+            self.event_queue.push(TRANSFERRED, self.acknowledges_at(slot), slot.into());
         }
     }
 
@@ -292,7 +292,7 @@ impl Engine {
         let flight = &mut self.flights[slot as usize];
         flight.moved += bytes;
         if flight.moved == flight.io.bytes {
-            self.lanes.push(TRANSFERRED, sent, slot.into());
+            self.event_queue.push(TRANSFERRED, sent, slot.into());
         }
         self.request_data(observer);
     }
@@ -306,7 +306,7 @@ impl Engine {
             }
             self.retry = u64::MAX;
         } else {
-            self.lanes.push(SAFE, self.now, slot.into());
+            self.event_queue.push(SAFE, self.now, slot.into());
             self.release_engine(observer);
         }
         self.request_data(observer);

@@ -5,7 +5,7 @@ use crate::{
     card::{BarSpec, Card, SEGMENT_BYTES},
     channel::Memory,
     engine::{Usage, Utilisation},
-    lanes::Lanes,
+    event_queue::EventQueue,
     link::{COMPLETION, CREDIT_BYTES, Direction, Packets, READ_REQUEST, WRITE_REQUEST},
     load::{
         Bound, DirectionResult, Latencies, Stop,
@@ -54,7 +54,7 @@ pub(super) struct Run<'a> {
     card: &'a Card,
     load: &'a MemoryLoad,
     packets: Packets,
-    lanes: Lanes,
+    event_queue: EventQueue,
     up: Direction,
     down: Direction,
     headers: Pool,
@@ -94,7 +94,7 @@ impl<'a> Run<'a> {
             card,
             load,
             packets: Packets::new(&card.link),
-            lanes: Lanes::new(64),
+            event_queue: EventQueue::new(64),
             up: Direction::new(&card.link, ideal(Component::LinkUp)),
             down: Direction::new(&card.link, ideal(Component::LinkDown)),
             headers: Pool::new(bar.posted_headers, credits),
@@ -112,17 +112,17 @@ impl<'a> Run<'a> {
 
     /// Runs to the end of the load.
     pub(super) fn all(mut self) -> MemoryOutcome {
-        (0..self.slots.len() as u64).for_each(|slot| self.lanes.push(ISSUED, 0, slot));
+        (0..self.slots.len() as u64).for_each(|slot| self.event_queue.push(ISSUED, 0, slot));
         let start = self.load.ramp_fs;
         let (mut end, accesses) = match self.load.stop {
             Stop::Time(time) => (start + time, u64::MAX),
             Stop::Ios(accesses) => (u64::MAX - 1, accesses),
         };
-        while let Some(event) = self.lanes.pop(start) {
+        while let Some(event) = self.event_queue.pop(start) {
             self.handle(event.lane, event.at, event.payload as usize, false);
         }
         let first = self.usage(start);
-        while let Some(event) = self.lanes.pop(end) {
+        while let Some(event) = self.event_queue.pop(end) {
             self.handle(event.lane, event.at, event.payload as usize, true);
             if self.loads.ios + self.stores.ios == accesses {
                 end = event.at;
@@ -203,7 +203,7 @@ impl<'a> Run<'a> {
         if access == AccessKind::Persist {
             ready = ready.max(self.safe);
         }
-        self.lanes.push(READY, ready, slot as u64);
+        self.event_queue.push(READY, ready, slot as u64);
     }
 
     /// Writes a segment, once credits for all its packets are free.
@@ -227,7 +227,7 @@ impl<'a> Run<'a> {
         self.data.give(back, credits);
         let safe = times.safe(self.card.memory.durable);
         self.safe = self.safe.max(safe + ecc);
-        self.lanes.push(DONE, sent, slot as u64);
+        self.event_queue.push(DONE, sent, slot as u64);
     }
 
     /// The data of a segment leave the card.
@@ -241,7 +241,7 @@ impl<'a> Run<'a> {
         let sent = self.up.send(now, wire, packets);
         self.down.answer(now, packets, &self.packets);
         let way = self.load.initiator.round_trip_fs() / 2;
-        self.lanes.push(DONE, sent + self.card.link.delay_fs + way, slot as u64);
+        self.event_queue.push(DONE, sent + self.card.link.delay_fs + way, slot as u64);
     }
 
     /// A segment is complete; the last one completes the access.
@@ -266,7 +266,7 @@ impl<'a> Run<'a> {
             }
             None => self.persists.record(latency),
         }
-        self.lanes.push(ISSUED, now, number as u64);
+        self.event_queue.push(ISSUED, now, number as u64);
     }
 
     /// The counters at `at`. Processors, cores, DMA engines and buffers have no part in an access.

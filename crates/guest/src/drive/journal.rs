@@ -1,4 +1,4 @@
-//! Records that are made durable one by one, for power failures while a program writes.
+//! Writes records, each durable before the next, for tests that cut the power during writes.
 //!
 //! Even records are appended to the file `log`; odd records are files of their own, written under
 //! another name and renamed. A number is reported after `fsync` returned: from then on the record

@@ -15,7 +15,7 @@ use interleaf_model::{
     weights::Weights,
 };
 
-/// The largest number in a ratio of weights.
+/// The largest weight of the ratios that are tried.
 const RATIO_MAX: u16 = 10;
 
 /// The factor by which bandwidth and latency are varied to find the limit.

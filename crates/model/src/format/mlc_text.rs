@@ -36,7 +36,7 @@ pub struct Mlc {
     /// Idle latency by node, ns.
     pub latency: Option<Matrix>,
     /// Maximum bandwidth of each traffic.
-    pub most: Vec<Most>,
+    pub most: Vec<MaxBandwidth>,
     /// Bandwidth by node, MB/s.
     pub bandwidth: Option<Matrix>,
     /// Tables of latency under load.
@@ -52,10 +52,10 @@ pub struct Matrix {
     pub rows: Vec<(u32, Vec<Option<f64>>)>,
 }
 
-/// The maximum bandwidth of a traffic.
+/// The maximum bandwidth of a traffic mix.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Most {
-    /// The traffic, one of [`TRAFFIC`].
+pub struct MaxBandwidth {
+    /// MLC's name of the traffic mix, from [`TRAFFIC`].
     pub traffic: String,
     /// Bandwidth, MB/s.
     pub mbps: f64,
@@ -275,14 +275,14 @@ fn iteration(rest: &str) -> &str {
 }
 
 /// Reads the maximum bandwidth of a traffic; `None` for another line.
-fn most(reader: &Reader<'_>, line: &str) -> Result<Option<Most>, FileError> {
+fn most(reader: &Reader<'_>, line: &str) -> Result<Option<MaxBandwidth>, FileError> {
     // The names contain colons too.
     let Some((name, number)) = line.rsplit_once(':') else { return Ok(None) };
     let Some((traffic, _)) = TRAFFIC.iter().find(|(traffic, _)| *traffic == name.trim()) else {
         return Ok(None);
     };
     let mbps = reader.mbps(number.trim())?;
-    Ok(Some(Most { traffic: (*traffic).into(), mbps }))
+    Ok(Some(MaxBandwidth { traffic: (*traffic).into(), mbps }))
 }
 
 /// True if `text` looks like an output of MLC.
@@ -319,7 +319,7 @@ fn write(out: &mut String, mlc: &Mlc, clocks_per_ns: f64) -> std::fmt::Result {
     if !mlc.most.is_empty() {
         writeln!(out, "Measuring Peak Injection Memory Bandwidths for the system\n{UNIT}")?;
         writeln!(out, "Using traffic with the following read-write ratios")?;
-        for Most { traffic, mbps } in &mlc.most {
+        for MaxBandwidth { traffic, mbps } in &mlc.most {
             writeln!(out, "{traffic:<17}:\t{mbps:.1}\t")?;
         }
         writeln!(out)?;

@@ -163,12 +163,12 @@ impl PrefetchQueue {
         self.prefetcher.on_wasted(stream, pages);
     }
 
-    /// Frames of a node with prefetched pages that were not touched yet.
+    /// Number of frames on a node that hold prefetched, untouched pages.
     pub(super) fn frames(&self, node: Node) -> u32 {
         self.frames[usize::from(node)]
     }
 
-    /// Streams with such frames.
+    /// Number of streams that have prefetched, untouched pages.
     pub(super) fn active_streams(&self) -> u32 {
         self.frames_by_stream.len() as u32
     }

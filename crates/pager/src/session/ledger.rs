@@ -116,9 +116,9 @@ pub struct Process {
     pub wanted: u64,
     /// The process's share of the budget, pages.
     pub target: u64,
-    /// Pages that the process holds.
+    /// Pages of the budget that the process has reserved.
     pub held: u64,
-    /// Resident pages of the process's regions.
+    /// Pages of the process's regions that are in DRAM, as its pager has published them.
     pub resident: u64,
     /// Bytes of allocations of 128 KiB and more that are not extended.
     pub unextended_bytes: u64,

@@ -17,7 +17,7 @@ use interleaf_model::{
     mix::Mix,
 };
 use mess_csv::MessPoint;
-use mlc_text::{LoadRow, Matrix, Mlc, MlcTable, Most, TRAFFIC};
+use mlc_text::{LoadRow, Matrix, MaxBandwidth, Mlc, MlcTable, TRAFFIC};
 use std::collections::BTreeSet;
 
 /// The quality of points of other tools: the spread of their repetitions is unknown.
@@ -82,7 +82,7 @@ fn from_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
         let of_node = move |node: &u32| traffic_point(kind, (*node, *node), mix, gbps);
         with_cpus.iter().map(of_node)
     };
-    for Most { traffic, mbps } in &mlc.most {
+    for MaxBandwidth { traffic, mbps } in &mlc.most {
         let Some(mix) = Mlc::mix(traffic) else { continue };
         points.extend(whole(PointKind::Bandwidth, mix, *mbps));
     }
@@ -221,7 +221,7 @@ pub fn mlc(record: &MeasureDocument) -> Result<String, String> {
         let wanted = ours.parse().ok();
         let mut points = record.points_of_kind(PointKind::Bandwidth).filter(own);
         let gbps = controller_gbps(points.find(|point| mix(point) == wanted)?)?;
-        Some(Most { traffic: (*theirs).into(), mbps: gbps * 1000.0 * systems })
+        Some(MaxBandwidth { traffic: (*theirs).into(), mbps: gbps * 1000.0 * systems })
     });
     let mlc = Mlc {
         idle_ns: None,

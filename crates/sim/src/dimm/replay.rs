@@ -11,7 +11,7 @@ use super::{
     device::Device,
     histogram::Histogram,
     mapping::{Mapping, deal},
-    run::{Part, Setup},
+    run::{ChannelResult, Setup},
     trace::{self, AddressLimits, Trace},
     traffic::{Request, Source},
 };
@@ -130,7 +130,7 @@ impl Setup {
         number: u32,
         observer: &mut O,
         progress: &dyn Fn(u64),
-    ) -> Part {
+    ) -> ChannelResult {
         let mut source = Replay::new(self, trace, number);
         let phase = (u64::from(number), u64::from(self.parts()));
         let mut channel = SubChannel::new(&self.device, &self.controller, phase);
@@ -149,7 +149,7 @@ impl Setup {
         let bandwidth_gbps = counts.bandwidth_gbps(bytes, simulated_ns);
         let latency = source.latency;
         let end_clock = channel.clock();
-        Part { counts, bandwidth_gbps, simulated_ns, end_clock, latency }
+        ChannelResult { counts, bandwidth_gbps, simulated_ns, end_clock, latency }
     }
 }
 

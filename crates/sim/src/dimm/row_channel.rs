@@ -180,11 +180,11 @@ impl RowChannel {
         &self.counts
     }
 
-    /// Serves an access that arrives at clock `at`; an arrival before that of the last access
-    /// counts as simultaneous with it. The access must be within the device.
+    /// Serves an access that arrives at clock `at`, or with the previous access if that arrived
+    /// later. The access must be within the device.
     #[inline]
     pub fn serve<O: Observer>(&mut self, at: u64, access: RowAccess, observer: &mut O) -> RowTimes {
-        // Clock 0 is for the state before the first command.
+        // Commands that were never issued have clock 0, so that the first arrival is at clock 1.
         self.arrival = self.arrival.max(at).max(1);
         if observer.observes() {
             self.emit(self.arrival.min(self.next_due), observer);

@@ -81,7 +81,7 @@ pub struct LeastRequests {
 
 /// The measurements of one sub-channel, or the sum of several.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Part {
+pub struct ChannelResult {
     /// Commands and accesses during the measurement.
     pub counts: Counts,
     /// Bandwidth, GB/s.
@@ -148,7 +148,7 @@ impl Setup {
         accesses: u64,
         observer: &mut O,
         progress: &dyn Fn(u64),
-    ) -> Part {
+    ) -> ChannelResult {
         let bytes = f64::from(self.device.burst_bytes());
         let rate = offered_gbps.map(|gbps| gbps * 1e9 / bytes / f64::from(self.parts()));
         let load = Load {
@@ -182,7 +182,7 @@ impl Setup {
         }
         let counts = channel.counts().since(&before);
         let simulated_ns = self.device.ns(channel.clock() - start);
-        Part {
+        ChannelResult {
             counts,
             bandwidth_gbps: counts.bandwidth_gbps(bytes, simulated_ns),
             simulated_ns,
@@ -192,7 +192,7 @@ impl Setup {
     }
 }
 
-impl Part {
+impl ChannelResult {
     /// The sum over sub-channels, in order.
     pub fn sum(parts: &[Self]) -> Self {
         let mut sum = Self::default();

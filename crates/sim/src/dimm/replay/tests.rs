@@ -12,7 +12,7 @@ fn setup(name: &str, channels: u32) -> Setup {
     Setup { uncore_ps: 0, ..Setup::new(device, channels) }
 }
 
-fn replay(setup: &Setup, text: &str, number: u32) -> (Part, Vec<Command>) {
+fn replay(setup: &Setup, text: &str, number: u32) -> (ChannelResult, Vec<Command>) {
     let trace = Trace::new("t", text.as_bytes(), None, setup.memory()).expect("it is a trace");
     let (mut commands, mut checker) = (vec![], Checker::new(&setup.device));
     let part = setup.replay(trace, number, &mut (&mut commands, &mut checker), &|_| ());

@@ -23,7 +23,7 @@ pub(crate) struct Event {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Lanes {
+pub(crate) struct EventQueue {
     lanes: [Ring; LANES],
     /// The time of each lane's first event.
     first: [u64; LANES],
@@ -32,7 +32,7 @@ pub(crate) struct Lanes {
     winners: [u8; LANES],
 }
 
-impl Lanes {
+impl EventQueue {
     pub(crate) fn new(capacity: usize) -> Self {
         let mut lanes = Self {
             lanes: std::array::from_fn(|_| Ring::new(capacity)),
@@ -106,22 +106,22 @@ mod tests {
         fn events_come_in_order_of_time(
             events in proptest::collection::vec((0..LANES, 0_u64..50), 1..200),
         ) {
-            let mut lanes = Lanes::new(4);
+            let mut queue = EventQueue::new(4);
             for (number, (lane, at)) in events.iter().enumerate() {
-                lanes.push(*lane, *at, number as u64);
+                queue.push(*lane, *at, number as u64);
             }
             let mut expected: Vec<_> = events.iter().enumerate().collect();
             expected.sort_by_key(|(number, (lane, at))| (*at, *lane, *number));
             for (number, (lane, at)) in expected {
-                prop_assert_eq!(lanes.next_at(), Some(*at));
+                prop_assert_eq!(queue.next_at(), Some(*at));
                 if *at > 0 {
-                    prop_assert_eq!(lanes.pop(at - 1), None);
+                    prop_assert_eq!(queue.pop(at - 1), None);
                 }
                 let event = Event { at: *at, lane: *lane, payload: number as u64 };
-                prop_assert_eq!(lanes.pop(NEVER - 1), Some(event));
+                prop_assert_eq!(queue.pop(NEVER - 1), Some(event));
             }
-            prop_assert_eq!(lanes.next_at(), None);
-            prop_assert_eq!(lanes.pop(NEVER - 1), None);
+            prop_assert_eq!(queue.next_at(), None);
+            prop_assert_eq!(queue.pop(NEVER - 1), None);
         }
     }
 }
