@@ -24,8 +24,6 @@ mod fatal;
 
 pub mod kernel;
 
-pub mod drive;
-
 pub mod serve;
 
 pub mod pager;

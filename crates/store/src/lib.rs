@@ -22,6 +22,8 @@ pub mod release;
 
 pub mod file;
 
+pub mod speed;
+
 pub use file::{FileStore, Options};
 pub use retry::Job;
 

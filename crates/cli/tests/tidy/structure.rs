@@ -43,7 +43,7 @@ const LAYERS: [(&str, &str); 32] = [
     ("console", "linux model"),
     ("catalog", "card console linux model plan sim"),
     ("recipe", "catalog console model"),
-    ("record", "card linux measure model observe pager sim"),
+    ("record", "card linux measure model observe pager sim store"),
     ("report", "model record sim"),
     ("study", "card catalog console model plan record report sim workload"),
     ("job", "card catalog console model plan record report sim"),

@@ -2,10 +2,12 @@
 
 use super::ExtendOptions;
 use interleaf_console::{Failure, output};
-use interleaf_pager::drive::{self, DriveError};
 use interleaf_plan::drive::{Drive, PageLatency};
 use interleaf_record::extend::{DriveSpeed, EstimateDocument, RandomDocument};
-use interleaf_store::{FileStore, Options};
+use interleaf_store::{
+    FileStore, Options,
+    speed::{self, SpeedError},
+};
 use std::{path::PathBuf, time::Duration};
 
 /// The name of the drive that is measured on this machine.
@@ -57,7 +59,7 @@ fn speeds(stores: &[PathBuf], force: bool) -> Result<Vec<DriveSpeed>, Failure> {
     let progress = output::progress(stores.len() as u64, "measuring the stores");
     let mut drives = vec![];
     for path in stores {
-        let failed = |why: &DriveError| {
+        let failed = |why: &SpeedError| {
             Failure::new(
                 format!("{}: it cannot be measured: {why}", path.display()),
                 "name a folder on a drive with 1 GiB of space, or a block device",
@@ -66,7 +68,7 @@ fn speeds(stores: &[PathBuf], force: bool) -> Result<Vec<DriveSpeed>, Failure> {
         let open = Options { force, ..Options::default() };
         let mut store = FileStore::open_all(&[path], open)
             .map_err(|why| Failure::new(why.to_string(), why.hint))?;
-        let drive = drive::measure(&mut store, BYTES, LIMIT, &DEPTHS);
+        let drive = speed::measure(&mut store, BYTES, LIMIT, &DEPTHS);
         drives.push(DriveSpeed::new(path, &drive.map_err(|why| failed(&why))?));
         progress.inc(1);
     }

@@ -79,6 +79,7 @@ impl Memory {
     ///
     /// # Safety
     /// The bytes lie within the memory, and no other code uses that part.
+    #[cfg(test)]
     pub(crate) unsafe fn put(&self, at: usize, bytes: &[u8]) {
         debug_assert!(at + bytes.len() <= self.bytes);
         // SAFETY: the memory is mapped, and by the caller no other code uses it.

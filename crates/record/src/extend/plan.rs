@@ -6,7 +6,8 @@
 //! GB/s.
 
 use crate::rounded;
-use interleaf_pager::{drive::Drive, session::SessionSettings};
+use interleaf_pager::session::SessionSettings;
+use interleaf_store::speed::StoreSpeed;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -156,7 +157,7 @@ impl ExtendPlanDocument {
 }
 
 impl DriveSpeed {
-    pub fn new(path: &Path, drive: &Drive) -> Self {
+    pub fn new(path: &Path, drive: &StoreSpeed) -> Self {
         let random = drive.random.iter().map(|random| RandomDocument {
             depth: random.depth,
             iops: rounded(random.iops),

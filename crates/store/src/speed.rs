@@ -3,8 +3,8 @@
 
 #![expect(unsafe_code, reason = "a store is handed memory")]
 
-use crate::kernel::memory::Memory;
-use interleaf_store::{Piece, Store, Transfer, TransferError};
+use crate::{Piece, Store, Transfer, TransferError};
+use interleaf_procfs::page::PAGE_BYTES;
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
@@ -22,14 +22,14 @@ const LARGE: usize = 1 << 20;
 const LARGE_DEPTH: usize = 16;
 
 /// Bytes of a random read.
-const SMALL: usize = crate::page::PAGE_BYTES;
+const SMALL: usize = PAGE_BYTES;
 
 /// Seed of the random offsets: the same in each run.
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The measured speed of a store.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Drive {
+pub struct StoreSpeed {
     /// Bytes that were written and read.
     pub bytes: u64,
     /// Bandwidth of reading 1 MiB transfers in sequence, 16 at a time, GB/s.
@@ -53,7 +53,7 @@ pub struct RandomReads {
 
 /// The reason why the measurement failed.
 #[derive(Debug, thiserror::Error)]
-pub enum DriveError {
+pub enum SpeedError {
     /// A system call failed.
     #[error(transparent)]
     System(#[from] io::Error),
@@ -65,23 +65,20 @@ pub enum DriveError {
 /// Measures a store with `bytes` of it, each part for at most `limit`. The former content of the
 /// store is lost.
 ///
-/// When memory cannot be mapped, or a transfer fails.
+/// # Errors
+/// When a transfer fails.
 pub fn measure(
     store: &mut dyn Store,
     bytes: u64,
     limit: Duration,
     depths: &[usize],
-) -> Result<Drive, DriveError> {
+) -> Result<StoreSpeed, SpeedError> {
     let most = depths.iter().map(|depth| depth * SMALL).max().unwrap_or(0);
-    let memory = Memory::frames(most.max(LARGE * LARGE_DEPTH));
-    let memory = memory.map_err(io::Error::from)?;
+    let pages = most.max(LARGE * LARGE_DEPTH) / PAGE_BYTES;
     // Random data: a drive may not store zeros or repeated content.
     let mut state = SEED;
-    for word in (0..memory.bytes()).step_by(8) {
-        let next = random(&mut state).to_ne_bytes();
-        // SAFETY: the memory is this function's own, and no transfer uses it yet.
-        unsafe { memory.put(word, &next) };
-    }
+    let mut page = || Page(std::array::from_fn(|_| random(&mut state)));
+    let memory: Vec<Page> = (0..pages).map(|_| page()).collect();
     let mut bench = Bench { store, memory, moved: 0 };
     let parts = (bytes / LARGE as u64).max(1);
     let sequence = |at: u64| (at % parts) * LARGE as u64;
@@ -101,12 +98,18 @@ pub fn measure(
         found.push(RandomReads { depth: *depth, iops, latency_us: 1e6 * *depth as f64 / iops });
     }
     bench.store.erase(0, parts * LARGE as u64);
-    Ok(Drive { bytes: there * LARGE as u64, read_gbps, write_gbps, random: found })
+    Ok(StoreSpeed { bytes: there * LARGE as u64, read_gbps, write_gbps, random: found })
 }
+
+/// A page of memory, aligned as transfers past the page cache need.
+#[repr(align(4096))]
+struct Page(#[expect(dead_code, reason = "drives read it")] [u64; PAGE_BYTES / 8]);
+
+const _: () = assert!(align_of::<Page>() == PAGE_BYTES);
 
 struct Bench<'a> {
     store: &'a mut dyn Store,
-    memory: Memory,
+    memory: Vec<Page>,
     /// Transfers so far, used as tokens.
     moved: u64,
 }
@@ -121,7 +124,7 @@ impl Bench<'_> {
         depth: usize,
         (limit, most): (Duration, u64),
         mut offset: impl FnMut(u64) -> u64,
-    ) -> Result<(u64, Duration), DriveError> {
+    ) -> Result<(u64, Duration), SpeedError> {
         let start = Instant::now();
         let (mut begun, mut done, mut failed) = (0, 0, None);
         // The part of the memory that each transfer uses, and the parts that are free.
@@ -130,7 +133,8 @@ impl Bench<'_> {
         loop {
             while failed.is_none() && begun < most && start.elapsed() < limit {
                 let Some(part) = free.pop() else { break };
-                let piece = Piece { address: self.memory.start() + part * bytes, bytes };
+                let piece =
+                    Piece { address: self.memory.as_mut_ptr() as usize + part * bytes, bytes };
                 let token = self.moved;
                 let pieces = &[piece];
                 let transfer = Transfer { token, is_write, offset: offset(begun), pieces };
@@ -138,7 +142,7 @@ impl Bench<'_> {
                 // it is dropped after all transfers are done.
                 match unsafe { self.store.begin(transfer) } {
                     Ok(()) => begun += 1,
-                    Err(why) => failed = Some(DriveError::System(why)),
+                    Err(why) => failed = Some(SpeedError::System(why)),
                 }
                 used.insert(token, part);
                 self.moved += 1;
@@ -155,7 +159,7 @@ impl Bench<'_> {
             for (token, outcome) in self.store.done() {
                 free.extend(used.remove(&token));
                 done += 1;
-                failed = outcome.err().map(DriveError::Transfer).or(failed);
+                failed = outcome.err().map(SpeedError::Transfer).or(failed);
             }
         }
         failed.map_or(Ok((done, start.elapsed())), Err)
@@ -179,7 +183,7 @@ fn random(state: &mut u64) -> u64 {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use interleaf_store::FileStore;
+    use crate::FileStore;
 
     #[test]
     fn a_store_is_measured() {

@@ -1,0 +1,29 @@
+//! No fault waits while nothing is under way that would serve it.
+
+use super::*;
+
+/// Once the program has touched all inactive pages again, a fault may find no free frame and no
+/// eviction under way: it must be served from the prefetches that are dropped for it.
+#[test]
+fn dropped_prefetches_serve_waiting_faults() {
+    for seed in 8..12 {
+        let settings =
+            Settings { frames: 512, order: 2, prefetch: Limits { initial: 16, max: 64 } };
+        let mut simulation = Simulation::new(settings, 1 << 13, 1, 1);
+        let mut random = Pcg64Mcg::seed_from_u64(seed);
+        let touch = |simulation: &mut Simulation, page: Page| {
+            simulation.touch(0, page, true);
+            simulation.settle();
+        };
+        (0..1024).chain(0..512).for_each(|page| touch(&mut simulation, page));
+        let before = simulation.cache.counts().prefetch_wasted;
+        for _ in 0..8192 {
+            while let Some(id) = simulation.cache.residency.oldest_inactive(0) {
+                let page = simulation.cache.residency.extent(id).span().page;
+                touch(&mut simulation, page);
+            }
+            touch(&mut simulation, 2048 + u64::from(random.next_u32()) % (1 << 12));
+        }
+        assert!(simulation.cache.counts().prefetch_wasted > before, "prefetches were dropped");
+    }
+}
