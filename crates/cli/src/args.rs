@@ -205,6 +205,9 @@ pub(crate) struct PredictArgs {
     pub(crate) load: LoadChoice,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+    /// Write the report as one HTML page, too
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) report: Option<PathBuf>,
 }
 
 /// Simulates a machine with page migration under a policy, which sees only counters. Reports the

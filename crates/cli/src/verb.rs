@@ -7,6 +7,7 @@ mod doctor;
 mod export;
 mod extend;
 mod measure;
+mod page;
 mod plan;
 mod predict;
 mod progress;
@@ -25,6 +26,22 @@ use std::process::ExitCode;
 /// Runs the verb of the command line.
 pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let root = cli.root.as_deref();
+    let reads_no_machine = matches!(
+        cli.verb,
+        Some(
+            Verb::Predict(_)
+                | Verb::Plan(_)
+                | Verb::Simulate(_)
+                | Verb::Reproduce(_)
+                | Verb::Report(_)
+        )
+    );
+    if reads_no_machine && root.is_some() {
+        return Err(Failure::new(
+            "--root: this verb reads no machine",
+            "leave it out; --platform names a platform, and measure --export-curves measures one",
+        ));
+    }
     let done = match cli.verb {
         Some(Verb::Run(args)) => return run::run(&args, root),
         Some(Verb::Extend(args)) => return extend::run(&args, root),

@@ -61,8 +61,8 @@ fn a_run_and_a_trace_give_the_efficiency_at_other_budgets() {
     let (run, trace) = (statistics(folder.path()), trace(folder.path()));
     let plot = folder.path().join("traffic.svg");
     let words = ["--drive", "p4800x-4", "--plot", plot.to_str().unwrap()];
-    // 1 s of work, and 4 s for half of the footprint: for a quarter of it half of the bytes, each of
-    // which needs less by the square root of 2.
+    // 1 s of work, and 4 s for half of the footprint: for a quarter of it half of the bytes, and
+    // each takes less time by the square root of 2.
     for document in [
         document(&[&run, &trace], &words),
         document(&[&run], &["--footprint", "64MiB", "--drive", "p4800x-4"]),

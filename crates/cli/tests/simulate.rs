@@ -37,6 +37,25 @@ fn nulls(value: &Value, path: &str, found: &mut Vec<String>) {
     }
 }
 
+/// The record of a module of the user's: its command runs again, and loads of about the same
+/// bandwidth give no line of power.
+#[test]
+fn the_command_of_a_users_module_names_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("module.toml");
+    let text = "schema = \"interleaf.devices/1\"\ninherits = \"rdimm-6400-2r\"\n\
+                [[module]]\nname = \"mine\"\n";
+    fs::write(&path, text).unwrap();
+    let (path, page) = (path.to_str().unwrap(), folder.path().join("page.html"));
+    let size = ["--requests", "10000", "--mix", "R,W2"];
+    let words = [&["--device", path, "--channels", "1"][..], &size].concat();
+    let found = document(&[&words[..], &["--report", page.to_str().unwrap()]].concat());
+    let command: Vec<&str> = found["command"].as_str().unwrap().split(' ').collect();
+    assert_eq!(document(&[&command[3..], &size].concat()), found);
+    assert!(found["tier_power"].is_null(), "{found}");
+    assert!(fs::read_to_string(page).unwrap().contains("mine"));
+}
+
 #[test]
 fn too_few_requests_are_an_error_that_names_the_least() {
     for (args, least) in [

@@ -69,6 +69,8 @@ pub fn server(name: &str, pattern: Pattern, seed: u64) -> Result<Setup, Failure>
 pub struct DimmJob {
     /// The memory system.
     pub setup: Setup,
+    /// The module as the user names it: a built-in name, `FILE`, or `FILE:NAME`.
+    pub device: String,
     /// The built-in server that the memory system belongs to, if any.
     pub server: Option<String>,
     /// The traffic mixes.
@@ -114,7 +116,7 @@ impl DimmJob {
         let points = self.points();
         let pattern = PATTERNS.iter().find(|(_, pattern)| *pattern == self.setup.pattern);
         let pattern = pattern.map_or("", |(name, _)| *name);
-        let mut document = DimmDocument::new(&self.setup, pattern);
+        let mut document = DimmDocument::new(&self.setup, pattern, &self.device);
         if let Some(server) = &self.server {
             document.command = command_of_server(server, &self.setup, pattern);
         }

@@ -28,7 +28,7 @@ pub struct Counters {
 
 impl Counters {
     /// Reads the counters.
-    pub fn now(root: &Root, drive: Option<&Drive>, extended: Option<&Extended>) -> Self {
+    pub fn now(root: &Root, drive: Option<&Drive>, extended: Option<&PagedProcess>) -> Self {
         let stat = text(root, "/proc/self/stat");
         // The process name, in brackets, may contain spaces: parse behind the last bracket.
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
@@ -40,7 +40,7 @@ impl Counters {
             cpu_s: ticks as f64 / per_second as f64,
             major_faults: field(12).unwrap_or(0),
             drive: drive.map_or(Done::default(), |drive| drive.done(root)),
-            counts: extended.map_or(CountsDocument::default(), Extended::counts),
+            counts: extended.map_or(CountsDocument::default(), PagedProcess::counts),
         }
     }
 }
@@ -82,11 +82,11 @@ fn text(root: &Root, path: &str) -> String {
 }
 
 /// The session of `interleaf extend` that this process runs in.
-pub struct Extended {
+pub struct PagedProcess {
     session: Session,
 }
 
-impl Extended {
+impl PagedProcess {
     /// The session; `None` outside `interleaf extend`.
     pub fn find() -> Option<Self> {
         let session = Session::open(Path::new(&env::var_os(VARIABLE)?)).ok()?;

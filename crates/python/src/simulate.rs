@@ -231,6 +231,7 @@ fn dimm_job(texts: &Texts) -> Result<DimmJob, Failure> {
     let mixes = |text: &str| text.split(',').map(option::mix).collect::<Result<Vec<Mix>, _>>();
     Ok(DimmJob {
         setup: system.setup(),
+        device: device.into(),
         server: None,
         mixes: parsed(texts, "mix", mixes)?.unwrap_or_else(|| vec![Mix::READ]),
         load: parsed(texts, "load", option::load)?.unwrap_or(LoadChoice::Max),

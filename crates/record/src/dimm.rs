@@ -163,7 +163,8 @@ impl DimmDocument {
         }]
     }
 
-    pub fn new(setup: &Setup, pattern: &str) -> Self {
+    /// The record without points. `device` is the module as `--device` names it.
+    pub fn new(setup: &Setup, pattern: &str, device: &str) -> Self {
         let outstanding = setup.outstanding as u64 * u64::from(setup.parts());
         Self {
             schema: SCHEMA.into(),
@@ -177,7 +178,7 @@ impl DimmDocument {
             uncore_ns: setup.uncore_ps as f64 * 1e-3,
             outstanding,
             seed: setup.seed,
-            command: command(setup, pattern),
+            command: command(setup, pattern, device),
             points: vec![],
             tier_power: None,
             notes: vec![],
@@ -234,12 +235,12 @@ impl DimmDocument {
 }
 
 /// See [`DimmDocument::command`]. Options with their default value are left out.
-fn command(setup: &Setup, pattern: &str) -> String {
+fn command(setup: &Setup, pattern: &str, name: &str) -> String {
     let Setup { device, channels, .. } = setup;
     let usual = Setup::new(device.clone(), *channels);
     let mut command = format!(
-        "interleaf simulate dimm --device {} --density {} --width x{} --channels {channels}",
-        device.name, device.density, device.width,
+        "interleaf simulate dimm --device {name} --density {} --width x{} --channels {channels}",
+        device.density, device.width,
     );
     if setup.outstanding != usual.outstanding {
         let lines = setup.outstanding as u64 * u64::from(device.sub_channels);

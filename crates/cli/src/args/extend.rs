@@ -35,7 +35,7 @@ const DRAM_MAX: u64 = 15 << 40;
 ///   interleaf extend --dram 8GiB --store /mnt/nvme --dry-run -- ./solver     check only
 ///   interleaf extend --dram 32GiB --store /mnt/nvme -- mpirun -n 4 ./solver
 ///   interleaf extend --monitor                                    watch a running session
-///   interleaf extend --plan run.json --footprint 24GiB            other budgets and drives
+///   interleaf extend --plan run.json --footprint 24GiB --store /mnt/nvme  other budgets, drives
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 #[command(group = ArgGroup::new("forecast").args(["estimate", "plan"]))]

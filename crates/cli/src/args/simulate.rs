@@ -97,6 +97,9 @@ pub(crate) struct DimmArgs {
     pub(crate) curves: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+    /// Write the report as one HTML page, too
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) report: Option<PathBuf>,
 }
 
 /// The order of requested lines.

@@ -1,8 +1,8 @@
 //! `interleaf plan`: one demand on many configurations of a server, with cost and energy.
 
-use super::progress::Bar;
+use super::{page, progress::Bar};
 use crate::args::ServerPlanArgs;
-use interleaf_console::{Failure, output, support};
+use interleaf_console::{Failure, support};
 use interleaf_job::{plan::PlanJob, predict::Traffic};
 use interleaf_model::{configuration::Configuration, demand::Demand};
 use interleaf_record::Document;
@@ -39,11 +39,7 @@ pub(super) fn run(args: &ServerPlanArgs) -> Result<(), Failure> {
         || interleaf_report::plan::csv(&document),
         || interleaf_report::plan::text(&document),
     )?;
-    if let Some(target) = &args.report {
-        output::file(target, &interleaf_report::html::page(&Document::Plan(Box::new(document))))?;
-        output::message(&format!("the report is in {}", target.display()));
-    }
-    Ok(())
+    page::write(args.report.as_deref(), || Document::Plan(Box::new(document)))
 }
 
 /// The named configurations, or all.

@@ -1,13 +1,14 @@
 //! `interleaf predict`: predicts the bandwidth of a mix, or the speed-up of a workload, by weights.
 
-use super::progress::Bar;
+use super::{page, progress::Bar};
 use crate::args::PredictArgs;
-use interleaf_console::{Failure, output, support};
+use interleaf_console::{Failure, support};
 use interleaf_job::predict::{PredictJob, Traffic};
 use interleaf_model::demand::Demand;
+use interleaf_record::Document;
 
 pub(super) fn run(args: &PredictArgs) -> Result<(), Failure> {
-    output::check_writable(args.output.output.as_deref())?;
+    support::check_outputs(args.output.options(), args.report.as_deref())?;
     let platform = interleaf_catalog::platform(&args.platform)?;
     let demand: Demand;
     let traffic = match (&args.mix, &args.workload, &args.demand) {
@@ -37,5 +38,6 @@ pub(super) fn run(args: &PredictArgs) -> Result<(), Failure> {
         &interleaf_record::json(&document),
         || interleaf_report::predict::csv(&document),
         || interleaf_report::predict::text(&document, every_row),
-    )
+    )?;
+    page::write(args.report.as_deref(), || Document::Predict(Box::new(document)))
 }

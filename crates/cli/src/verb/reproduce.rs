@@ -2,8 +2,9 @@
 
 mod imdt;
 
+use super::page;
 use crate::args::ReproduceArgs;
-use interleaf_console::{Failure, output, support};
+use interleaf_console::{Failure, support};
 use interleaf_record::{
     Document,
     reproduce::{ReproduceDocument, SCHEMA},
@@ -26,12 +27,6 @@ pub(super) fn run(args: &ReproduceArgs) -> Result<ExitCode, Failure> {
         || interleaf_report::reproduce::csv(&document),
         || interleaf_report::reproduce::text(&document),
     )?;
-    if let Some(target) = &args.report {
-        output::file(
-            target,
-            &interleaf_report::html::page(&Document::Reproduce(Box::new(document))),
-        )?;
-        output::message(&format!("the report is in {}", target.display()));
-    }
+    page::write(args.report.as_deref(), || Document::Reproduce(Box::new(document)))?;
     Ok(signal.map_or(ExitCode::SUCCESS, |signal| ExitCode::from(128 + signal as u8)))
 }

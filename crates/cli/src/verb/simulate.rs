@@ -7,9 +7,9 @@ mod sweep;
 
 pub(super) use {card::card, dimm::dimm};
 
-use super::progress::Bar;
+use super::{page, progress::Bar};
 use crate::args::MachineArgs;
-use interleaf_console::{Failure, output, support};
+use interleaf_console::{Failure, support};
 use interleaf_job::machine::{self, MachineJob, ScenarioChanges};
 use interleaf_launch::signal_status;
 use interleaf_model::{policy::PolicyKind, units::Time};
@@ -51,13 +51,7 @@ pub(super) fn machine(args: &MachineArgs) -> Result<ExitCode, Failure> {
         || interleaf_report::simulate::csv(&document),
         || interleaf_report::simulate::text(&document),
     )?;
-    if let Some(target) = &args.report {
-        output::file(
-            target,
-            &interleaf_report::html::page(&Document::Machine(Box::new(document))),
-        )?;
-        output::message(&format!("the report is in {}", target.display()));
-    }
+    page::write(args.report.as_deref(), || Document::Machine(Box::new(document)))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -124,7 +124,7 @@ impl SimulateDocument {
             .collect();
         series.push(self.line("all", self.tiers.len(), |period| period.bandwidth_gbps));
         Figure {
-            caption: "As counted, with the noise of the counters and the pages that move.".into(),
+            caption: "By the simulated counters, with their noise and the pages that move.".into(),
             ..self.figure("bandwidth", "Bandwidth", "GB/s", series)
         }
     }

@@ -111,8 +111,8 @@ pub struct PowerLine {
 const PJ_PER_BIT: f64 = 125.0;
 
 impl PowerLine {
-    /// The least-squares line through `points` of GB/s and W; `None` with fewer than two different
-    /// bandwidths.
+    /// The least-squares line through `points` of GB/s and W; `None` without loads: unless the
+    /// highest bandwidth is at least twice the lowest.
     pub fn through(points: &[(f64, f64)]) -> Option<Self> {
         let count = points.len() as f64;
         let mean_gbps = points.iter().map(|(gbps, _)| gbps).sum::<f64>() / count;
@@ -122,7 +122,9 @@ impl PowerLine {
             square += (gbps - mean_gbps) * (gbps - mean_gbps);
             product += (gbps - mean_gbps) * (watts - mean_w);
         }
-        if points.len() < 2 || square <= 1e-9 * mean_gbps * mean_gbps {
+        let lowest = points.iter().map(|(gbps, _)| *gbps).fold(f64::INFINITY, f64::min);
+        let highest = points.iter().map(|(gbps, _)| *gbps).fold(0.0, f64::max);
+        if highest < 2.0 * lowest {
             return None;
         }
         let slope = product / square;

@@ -2,7 +2,7 @@
 
 use crate::args::{BenchRunArgs, Place};
 use interleaf_console::{Failure, output, system};
-use interleaf_launch::counters::{Counters, Drive, Extended, resident_max_bytes};
+use interleaf_launch::counters::{Counters, Drive, PagedProcess, resident_max_bytes};
 use interleaf_linux::{
     process::available::{available, swap},
     root::Root,
@@ -43,7 +43,7 @@ pub(super) fn run(args: &BenchRunArgs) -> Result<ExitCode, Failure> {
     if let Some(target) = &args.trace {
         return write_trace(args, kind, target);
     }
-    let extended = Extended::find();
+    let extended = PagedProcess::find();
     let mut kernel = kind.kernel(&setting(args)).map_err(|why| refused(&why))?;
     let length = Length {
         warm_up: args.warm_up,

@@ -2,7 +2,7 @@
 
 use crate::{
     args::{CompareArgs, QuantityChoice},
-    verb::bench,
+    verb::{bench, page},
 };
 use interleaf_console::{Failure, output, support, system};
 use interleaf_launch::{
@@ -11,7 +11,7 @@ use interleaf_launch::{
     signal_status,
 };
 use interleaf_model::{paired::Design, units::Bytes};
-use interleaf_record::{Document, compare_runs::CompareRunsDocument};
+use interleaf_record::Document;
 use std::{path::Path, process::ExitCode};
 
 /// The most rounds by default: the looks are after 6, 10, 20 and 40.
@@ -36,19 +36,14 @@ pub(super) fn run(args: &CompareArgs, root: Option<&Path>) -> Result<ExitCode, F
     let csv = || interleaf_report::compare_runs::csv(&document);
     let json = interleaf_record::json(&document);
     support::print_document(args.output.options(), &json, csv, text)?;
-    write_report(args, &document)?;
+    let report = args.runs.report.as_deref();
+    page::write(report, || Document::CompareRuns(Box::new(document.clone())))?;
     match end {
         RunsEnd::DryRun => Ok(ExitCode::SUCCESS),
         RunsEnd::Done => Ok(ExitCode::from(u8::from(args.same && document.differs()))),
         RunsEnd::Signal(number) => Ok(signal_status(number)),
         RunsEnd::Failed(why) => Err(why),
     }
-}
-
-fn write_report(args: &CompareArgs, document: &CompareRunsDocument) -> Result<(), Failure> {
-    let Some(report) = &args.runs.report else { return Ok(()) };
-    let document = Document::CompareRuns(Box::new(document.clone()));
-    output::file(report, &interleaf_report::html::page(&document))
 }
 
 fn options(args: &CompareArgs) -> Result<CompareOptions, Failure> {

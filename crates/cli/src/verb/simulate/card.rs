@@ -5,7 +5,7 @@ mod curves;
 mod serve;
 mod test;
 
-use super::super::progress::Bar;
+use super::super::{page, progress::Bar};
 use crate::args::{AccessChoice, CardArgs, CardLoadArgs, CardVerb};
 use interleaf_card::{card, memory_mode::Initiator};
 use interleaf_console::{Failure, output, support};
@@ -62,11 +62,7 @@ fn load(args: &CardLoadArgs) -> Result<ExitCode, Failure> {
     )?;
     let sum = document.power_failure.as_ref();
     let harmed = sum.is_some_and(|sum| sum.lost_writes + sum.torn_writes > 0);
-    if let Some(target) = &args.report {
-        let page = interleaf_report::html::page(&Document::Card(Box::new(document)));
-        output::file(target, &page)?;
-        output::message(&format!("the report is in {}", target.display()));
-    }
+    page::write(args.report.as_deref(), || Document::Card(Box::new(document)))?;
     Ok(if harmed { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 

@@ -3,11 +3,14 @@
 mod drawing;
 mod traced;
 
-use super::super::progress::Bar;
+use super::super::{page, progress::Bar};
 use crate::args::{DimmArgs, PatternChoice};
 use interleaf_console::{Failure, output, support};
 use interleaf_job::dimm::{self, DimmJob, DimmSystem};
-use interleaf_record::dimm::{DimmDocument, TimingDocument};
+use interleaf_record::{
+    Document,
+    dimm::{DimmDocument, TimingDocument},
+};
 use interleaf_sim::dimm::{
     closed_loop::Pattern,
     device::{self, Options},
@@ -22,7 +25,7 @@ pub(crate) fn dimm(args: &DimmArgs) -> Result<(), Failure> {
             return output::data(&(names.join("\n") + "\n"));
         }
     }
-    support::check_outputs(args.output.options(), None)?;
+    support::check_outputs(args.output.options(), args.report.as_deref())?;
     for target in [&args.curves, &args.command_trace, &args.trace_out] {
         output::check_writable(target.as_deref())?;
     }
@@ -46,7 +49,8 @@ pub(crate) fn dimm(args: &DimmArgs) -> Result<(), Failure> {
         &interleaf_record::json(&document),
         || interleaf_report::dimm::csv(&document),
         || interleaf_report::dimm::text(&document),
-    )
+    )?;
+    page::write(args.report.as_deref(), || Document::Dimm(Box::new(document)))
 }
 
 fn setup(args: &DimmArgs) -> Result<Setup, Failure> {
@@ -72,7 +76,8 @@ fn setup(args: &DimmArgs) -> Result<Setup, Failure> {
 
 fn document(setup: Setup, args: &DimmArgs) -> Result<DimmDocument, Failure> {
     let (mixes, load, requests) = (args.mix.clone(), args.load, args.requests);
-    let job = DimmJob { setup, server: args.server.clone(), mixes, load, requests };
+    let device = args.device.clone().unwrap_or_default();
+    let job = DimmJob { setup, device, server: args.server.clone(), mixes, load, requests };
     let document = job.run(&Bar::default())?;
     if let (Some(target), Some(point)) = (&args.command_trace, job.points().first()) {
         let setup = Setup { mix: point.mix, ..job.setup.clone() };

@@ -45,7 +45,8 @@ pub(super) fn document(
     let pieces = (0..setup.parts()).into_par_iter().map(of_part).collect();
     progress.finish_and_clear();
     let (part, energy) = together(pieces);
-    let mut document = DimmDocument { command: String::new(), ..DimmDocument::new(setup, TRACE) };
+    let document = DimmDocument::new(setup, TRACE, &setup.device.name);
+    let mut document = DimmDocument { command: String::new(), ..document };
     document.point(TRACE, None, &part, energy);
     if let Some(target) = &args.command_trace {
         drawing::write(setup, target, |number, drawing| {
