@@ -42,7 +42,7 @@ pub fn contents(document: &Document) -> (String, String) {
             (plan::title(document), plan::html(document, &figures))
         }
         Document::Machine(document) => {
-            let title = simulate::title(document);
+            let title = format!("{}, simulated", simulate::title(document));
             let figures = drawn(&document.figures(), "");
             let verdict = escaped(&simulate::verdict(document));
             let tables = simulate::html_tables(document);

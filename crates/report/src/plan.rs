@@ -204,6 +204,14 @@ fn table(document: &PlanDocument) -> Table {
     for row in &document.rows {
         let [low, high] = row.speed_interval;
         let optional = |value: Option<f64>| value.map_or(String::new(), number);
+        if !row.fits {
+            let mut cells = vec![row.configuration.clone()];
+            cells.resize(8, "-".into());
+            cells.extend([format!("{:.0}", row.cost), "-".into()]);
+            cells.push(format!("{:.0}", row.capacity_bytes as f64 / GIB));
+            table.row(cells.into_iter().chain(["capacity".into(), marks(document, row)]));
+            continue;
+        }
         table.row([
             row.configuration.clone(),
             interleaf_record::predict::weights_text(&row.weights),

@@ -153,7 +153,7 @@ impl Performance {
         let gbps = best.bandwidth_gbps.mean;
         let cores = load.threads.min(f64::from(machine.cpu.cores));
         Self { speeds: vec![gbps], result: gbps, ..Self::of_row(machine, best, cores) }
-            .with_inputs(prediction.inputs)
+            .with_inputs(prediction.inputs, machine)
     }
 
     fn of_demand(
@@ -184,7 +184,7 @@ impl Performance {
         found.result = best.result.map_or(f64::NAN, |result| result.mean);
         found.fits = fitting.is_some();
         let inputs = at.prediction(vec![best.clone()]).inputs;
-        found.with_inputs(inputs)
+        found.with_inputs(inputs, machine)
     }
 
     /// The prediction `row`, with a thread on each of `cores` cores.
@@ -212,7 +212,10 @@ impl Performance {
         }
     }
 
-    fn with_inputs(self, inputs: Vec<(String, Provenance)>) -> Self {
+    /// With the inputs of the prediction, and the power of the server, on which energy depends.
+    fn with_inputs(self, mut inputs: Vec<(String, Provenance)>, machine: &Platform) -> Self {
+        let power = machine.power.as_ref();
+        inputs.extend(power.map(|it| ("power of the server".into(), it.figure.provenance)));
         Self { inputs, ..self }
     }
 

@@ -6,6 +6,7 @@
 
 use interleaf_console::Failure;
 use interleaf_model::units::Bytes;
+use interleaf_pager::session::ledger::PAGES_MIN;
 use interleaf_plan::{
     access::Trace,
     drive::{Drive, PAGE_BYTES, PageLatency},
@@ -349,12 +350,21 @@ fn document(
             });
         }
         enough.extend(model.map(|model| {
-            let dram_bytes = model.enough(curve, drive, is_same, ENOUGH);
-            let share = rounded(dram_bytes as f64 / curve.footprint_bytes().max(1) as f64);
+            let footprint = curve.footprint_bytes();
+            let least = (PAGES_MIN * PAGE_BYTES as u64).min(footprint);
+            let dram_bytes = model.enough(curve, drive, is_same, ENOUGH).max(least);
+            let share = rounded(dram_bytes as f64 / footprint.max(1) as f64);
             EnoughRow { drive: drive.name.clone(), efficiency: ENOUGH, dram_bytes, share }
         }));
     }
     let mut notes = inputs.notes.clone();
+    if model.is_some() && drives[0].is_of_run && drives.len() > 1 {
+        notes.push(
+            "the drive of the run is not known, nor then the software time of the pager: \
+             efficiency on other drives is an upper bound; --store PATH measures the drive"
+                .into(),
+        );
+    }
     notes.extend(drives.iter().flat_map(|drive| {
         drive
             .sources

@@ -131,7 +131,19 @@ fn by_ratings(machine: &Machine, tiers: &[IdList]) -> Proposal {
         None => {
             let behind = |at: usize| 1 << (tiers.len() - 1 - at).min(7);
             let weights = (0..tiers.len()).map(behind).collect::<Vec<u16>>();
-            (weights, "a guess: the firmware rates no bandwidths".to_string())
+            let unrated = machine
+                .nodes
+                .iter()
+                .filter(|node| tiers.iter().any(|tier| tier.has(node.id)) && rated(node).is_none());
+            let unrated: Vec<String> = unrated.map(|node| node.id.to_string()).collect();
+            let source = match unrated.len() == machine.nodes.len() {
+                true => "a guess: the firmware rates no bandwidths".to_string(),
+                false => format!(
+                    "a guess: the firmware rates no bandwidth of node {}",
+                    unrated.join(", ")
+                ),
+            };
+            (weights, source)
         }
     };
     let weights = Weights::new(weights).unwrap_or_else(|_| Weights::first_tier(tiers.len()));
