@@ -12,11 +12,11 @@
 //! more. Without a known `C`, it is the elapsed time without the stalls that the pager counted.
 //!
 //! The number of faults is not proportional to the traffic. With a larger budget fewer pages are
-//! read, and faults for a byte fall with the square root of the bytes read (20 runs of four
-//! workloads, docs/validation.md). The model scales three quantities of the run by this law: the
-//! software time `o`, the number of demand reads, and the transfer time of a drive that is known
-//! from this run only ([`Drive::is_of_run`]). The exponent is 0.5 if all reads were prefetched, and
-//! 0 if all were demand reads.
+//! read, and faults for a byte fall with the square root of the bytes read, relative to the
+//! footprint (20 runs of four workloads, docs/validation.md). The model scales three quantities of
+//! the run by this law: the software time `o`, the number of demand reads, and the transfer time of
+//! a drive that is known from this run only ([`Drive::is_of_run`]). The exponent is 0.5 if all
+//! reads were prefetched, and 0 if all were demand reads.
 //!
 //! Traffic of the run above the miss curve has three causes: the replacement policy, unused
 //! prefetched pages, and write-back of earlier data. It is proportional to the bytes of the
@@ -78,8 +78,8 @@ pub struct Model {
     pub extra: [f64; 2],
     /// Part of the read bytes that threads wait for, page by page, in the run.
     pub demand_share: f64,
-    /// Bytes that the run has read.
-    pub read_bytes: f64,
+    /// Bytes that the run has read for a byte of its footprint.
+    pub read_share: f64,
     pub threads: u32,
     /// Time on the drive of the run divided by the time of its curve: below 1 where the drive was
     /// faster than its figures say.
@@ -113,7 +113,7 @@ impl Model {
             factors: [1.0; 2],
             extra: [0.0; 2],
             demand_share: 0.0,
-            read_bytes: 0.0,
+            read_share: 0.0,
             threads,
             drive_scale: 1.0,
         }
@@ -148,10 +148,10 @@ impl Model {
                 extra(written_bytes, expected.written_bytes),
             ],
             demand_share,
-            read_bytes,
+            read_share: read_bytes / curve.footprint_bytes().max(1) as f64,
             ..Self::overlapped(compute_s, threads)
         };
-        let drive_s = model.drive_s(run.traffic, drive);
+        let drive_s = model.drive_s(run.traffic, 1.0, drive);
         let sum = compute_s + drive_s;
         let least = compute_s.min(drive_s);
         if drive_s > run.seconds {
@@ -168,17 +168,17 @@ impl Model {
     }
 
     /// Faults for a byte of traffic, relative to the run.
-    fn faults(&self, traffic: &Traffic) -> f64 {
+    fn faults(&self, traffic: &Traffic, curve: &MissCurve) -> f64 {
         let exponent = FAULTS_EXPONENT * (1.0 - self.demand_share);
-        match self.read_bytes > 0.0 {
-            true => (traffic.read_bytes / self.read_bytes).powf(exponent),
+        let read_share = traffic.read_bytes / curve.footprint_bytes().max(1) as f64;
+        match self.read_share > 0.0 {
+            true => (read_share / self.read_share).powf(exponent),
             false => 1.0,
         }
     }
 
-    /// Seconds of the drive alone.
-    fn drive_s(&self, traffic: Traffic, drive: &Drive) -> f64 {
-        let faults = self.faults(&traffic);
+    /// Seconds of the drive alone, with `faults` for a byte relative to the run.
+    fn drive_s(&self, traffic: Traffic, faults: f64, drive: &Drive) -> f64 {
         let demand = (self.demand_share * faults).min(1.0) * traffic.read_bytes;
         let read_bytes = traffic.read_bytes - demand;
         let streamed = drive.transfer_s(Traffic { read_bytes, ..traffic });
@@ -207,8 +207,9 @@ impl Model {
     ) -> Forecast {
         let traffic = self.traffic(curve, budget_bytes);
         let scale = if is_same_drive { self.drive_scale } else { 1.0 };
-        let overhead_s = self.overhead_s * self.faults(&traffic) * traffic.bytes();
-        let transfer_s = scale * self.drive_s(traffic, drive) + overhead_s;
+        let faults = self.faults(&traffic, curve);
+        let overhead_s = self.overhead_s * faults * traffic.bytes();
+        let transfer_s = scale * self.drive_s(traffic, faults, drive) + overhead_s;
         let seconds = self.compute_s + transfer_s - self.overlap * self.compute_s.min(transfer_s);
         let efficiency = if seconds > 0.0 { self.compute_s / seconds } else { 1.0 };
         let is_drive_bound = transfer_s > self.compute_s;
@@ -331,7 +332,7 @@ mod tests {
         let found = slow.forecast(&curve, &drive(1.0), false, 4_500_000_000).seconds;
         assert!((found - (1.0 + 1.5 + 1.5 * 0.5_f64.sqrt())).abs() < 1e-9, "{found}");
         let random = Model { demand_share: 1.0, ..slow };
-        assert_eq!(random.faults(&curve.at(4_500_000_000)), 1.0, "each page is a fault");
+        assert_eq!(random.faults(&curve.at(4_500_000_000), &curve), 1.0, "each page is a fault");
     }
 
     proptest! {
