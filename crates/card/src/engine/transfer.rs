@@ -107,7 +107,8 @@ impl Engine {
             let left = flight.io.bytes - flight.requested;
             // A chunk ends at the boundary of a segment.
             let within = (start % u64::from(limit)) as u32;
-            let chunks = (within + left).div_ceil(limit).min(self.burst);
+            let bytes = self.burst_bytes(slot, left.min(self.burst * limit - within));
+            let chunks = (within + bytes).div_ceil(limit);
             let tags = if operation == Operation::Write { chunks } else { 0 };
             if !self.tags.take(self.now, tags) {
                 // The next data to arrive return a tag.
@@ -119,7 +120,6 @@ impl Engine {
                 return;
             }
             self.active[kind].pop_front();
-            let bytes = left.min(chunks * limit - within);
             match operation {
                 Operation::Read => self.read_segments(slot, bytes, observer),
                 Operation::Write => self.request_burst(slot, bytes),
@@ -131,6 +131,20 @@ impl Engine {
                 self.active[kind].push_back(slot);
             }
         }
+    }
+
+    /// The length of a burst of at most `bytes`. A burst of a write that reaches the end of an
+    /// atomic write unit ends there: with parts of two units in buffers, there might be none for
+    /// the rest of either.
+    fn burst_bytes(&self, slot: u32, bytes: u32) -> u32 {
+        let (flight, unit) = (&self.flights[slot as usize], self.card.nvme.atomic_write);
+        let io = &flight.io;
+        if io.operation == Operation::Read || io.bytes <= unit {
+            return bytes;
+        }
+        let end = io.offset + u64::from(flight.requested + bytes);
+        let past = (end % u64::from(unit)) as u32;
+        if past < bytes { bytes - past } else { bytes }
     }
 
     /// The length of the chunk at `offset`, of at most `bytes`.

@@ -63,6 +63,12 @@ proptest! {
     fn little_holds_and_the_same_seed_gives_the_same_result(
         card in any_card(), settings in settings(), group in any_group(), seed in any::<u64>(),
     ) {
+        let mut settings = settings;
+        if let Arbitration::Weighted { priorities, .. } = &mut settings.arbitration {
+            // Urgent is strict: commands of the other queues may never complete, and no law holds
+            // for the latency of those that do.
+            *priorities = vec![Priority::Low, Priority::Medium, Priority::High];
+        }
         let (groups, stop) = (vec![group], Stop::Ios(1500));
         let load = Load { groups, ramp_fs: 50_000_000_000, stop, seed };
         let found = load.run(&card, &settings, &mut ()).unwrap();
@@ -134,6 +140,9 @@ proptest! {
             (true, false) => Access::RandomRead,
             (true, true) => Access::RandomWrite,
         };
+        // DMA engines that compete for buffers interleave their chunks, and the rows of a bank
+        // conflict more often the more of them do: throughput then falls with the depth.
+        prop_assume!(4096 * card.controller.dma_engines <= card.controller.buffer_bytes);
         let mut best = 0.0_f64;
         for depth in [1, 2, 4, 8, 16, 32, 64] {
             let iops = run(&card, &Settings::default(), group(access, depth), 1500).iops();
