@@ -86,20 +86,24 @@ impl Engine {
     }
 
     /// The DMA engines ask for chunks in round robin, a burst each in turn, when buffers and tags
-    /// for all of it are free. Reads and writes take turns in being first.
+    /// for all of it are free. Reads and writes take turns in being first: a kind keeps its turn
+    /// until it gets a burst, or else it might lose each buffer to the other.
     #[inline]
     pub(super) fn request_data<O: WriteObserver>(&mut self, observer: &mut O) {
         if self.active.iter().all(VecDeque::is_empty) {
             return;
         }
-        self.turn = 1 - self.turn;
-        for kind in [self.turn, 1 - self.turn] {
-            self.request_bursts(kind, observer);
+        let first = 1 - self.turn;
+        if self.request_bursts(first, observer) || self.active[first].is_empty() {
+            self.turn = first;
         }
+        self.request_bursts(1 - first, observer);
     }
 
-    fn request_bursts<O: WriteObserver>(&mut self, kind: usize, observer: &mut O) {
+    /// Requests bursts of reads (0) or writes (1). Returns whether there was one.
+    fn request_bursts<O: WriteObserver>(&mut self, kind: usize, observer: &mut O) -> bool {
         let limit = self.card.chunk_bytes();
+        let mut has_requested = false;
         while let Some(slot) = self.active[kind].front().copied() {
             let flight = &self.flights[slot as usize];
             let operation = flight.io.operation;
@@ -112,14 +116,15 @@ impl Engine {
             let tags = if operation == Operation::Write { chunks } else { 0 };
             if !self.tags.take(self.now, tags) {
                 // The next data to arrive return a tag.
-                return;
+                return has_requested;
             }
             if !self.buffers.take(self.now, chunks) {
                 self.tags.give_now(self.now, tags);
                 self.retry_when_buffers_return();
-                return;
+                return has_requested;
             }
             self.active[kind].pop_front();
+            has_requested = true;
             match operation {
                 Operation::Read => self.read_segments(slot, bytes, observer),
                 Operation::Write => self.request_burst(slot, bytes),
@@ -131,6 +136,7 @@ impl Engine {
                 self.active[kind].push_back(slot);
             }
         }
+        has_requested
     }
 
     /// The length of a burst of at most `bytes`. A burst of a write that reaches the end of an
