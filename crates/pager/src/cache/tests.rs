@@ -563,7 +563,7 @@ fn a_working_set_that_fits_is_never_read() {
 fn a_sweep_is_prefetched() {
     let mut simulation = Simulation::new(Settings { frames: 256, ..SETTINGS }, 1024, 1, 1);
     let mut at = 0;
-    simulation.run(100_000, |_, _| {
+    simulation.run(60_000, |_, _| {
         at += 1;
         ((at - 1) % 1024, true)
     });
