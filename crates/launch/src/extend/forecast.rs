@@ -12,7 +12,8 @@ use interleaf_plan::{
     drive::{Drive, PAGE_BYTES, PageLatency},
     forecast::{Model, Run},
     miss_curve::{MissCurve, Point, Traffic},
-    pager_curve::{PagerCurves, RandomShare},
+    pager_curve::PagerCurves,
+    replacement::Replacement,
     shards::{SAMPLE_BLOCKS, Sample},
 };
 use interleaf_record::{
@@ -257,21 +258,19 @@ fn of_comparison(
 /// The traffic by budget: of the trace, or through the runs.
 fn curve(inputs: &mut Inputs, footprint: Option<u64>) -> Result<MissCurve, Failure> {
     if let Some(trace) = &inputs.trace {
+        let Some(run) = inputs.runs.first().filter(|_| inputs.is_of_one_pass) else {
+            inputs.notes.push("traffic of other budgets: optimal replacement on the trace".into());
+            return Ok(MissCurve::of_trace(trace, Replacement::Optimal, STEPS, SAMPLE));
+        };
         let curves = PagerCurves::of_trace(trace, STEPS, SAMPLE);
-        let share = inputs.runs.first().filter(|_| inputs.is_of_one_pass).map(|run| {
-            let Run { budget_bytes, traffic, .. } = *run;
-            curves.share_of(&Point { budget_bytes, traffic })
-        });
-        inputs.notes.push(match share {
-            Some(RandomShare { reads, writes }) => format!(
-                "traffic of other budgets: the trace, between optimal replacement and random \
-                 replacement as in the run: {:.0} % of the way for reads, {:.0} % for writes",
-                100.0 * reads,
-                100.0 * writes
-            ),
-            None => "traffic of other budgets: optimal replacement on the trace".into(),
-        });
-        let share = share.unwrap_or_default();
+        let Run { budget_bytes, traffic, .. } = *run;
+        let share = curves.share_of(&Point { budget_bytes, traffic });
+        inputs.notes.push(format!(
+            "traffic of other budgets: the trace, between optimal replacement and random \
+             replacement as in the run: {:.0} % of the way for reads, {:.0} % for writes",
+            100.0 * share.reads,
+            100.0 * share.writes
+        ));
         return Ok(curves.curve(share));
     }
     let footprint = footprint.or(inputs.footprint_bytes).ok_or_else(|| {
