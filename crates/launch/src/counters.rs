@@ -3,6 +3,7 @@
 use interleaf_console::Failure;
 use interleaf_linux::root::Root;
 use interleaf_pager::session::{Session, VARIABLE};
+use interleaf_procfs::{stat::Stat, status};
 use interleaf_record::{
     bench::{DriveTraffic, ExtendedDocument},
     extend::CountsDocument,
@@ -29,16 +30,13 @@ pub struct Counters {
 impl Counters {
     /// Reads the counters.
     pub fn now(root: &Root, drive: Option<&Drive>, extended: Option<&PagedProcess>) -> Self {
-        let stat = text(root, "/proc/self/stat");
-        // The process name, in brackets, may contain spaces: parse behind the last bracket.
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
-        // The fields behind the name begin with the state, the third field of proc(5).
-        let field = |number: usize| fields.get(number - 3).and_then(|it| it.parse::<u64>().ok());
-        let ticks = field(14).unwrap_or(0) + field(15).unwrap_or(0);
+        let line = text(root, "/proc/self/stat");
+        let stat = Stat::parse(line.as_bytes());
+        let ticks = stat.and_then(|stat| stat.cpu_ticks()).unwrap_or(0);
         let per_second = rustix::param::clock_ticks_per_second().max(1);
         Self {
             cpu_s: ticks as f64 / per_second as f64,
-            major_faults: field(12).unwrap_or(0),
+            major_faults: stat.and_then(|stat| stat.major_faults()).unwrap_or(0),
             drive: drive.map_or(Done::default(), |drive| drive.done(root)),
             counts: extended.map_or(CountsDocument::default(), PagedProcess::counts),
         }
@@ -70,10 +68,7 @@ impl AddAssign for Counters {
 
 /// The most memory of this process that was resident at a time.
 pub fn resident_max_bytes(root: &Root) -> Option<u64> {
-    let status = text(root, "/proc/self/status");
-    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kib = most.trim().trim_end_matches("kB").trim().parse::<u64>().ok()?;
-    Some(kib * 1024)
+    status::bytes(text(root, "/proc/self/status").as_bytes(), "VmHWM")
 }
 
 /// The text of a file; empty if it cannot be read.

@@ -49,7 +49,7 @@ const LAYERS: [(&str, &str); 32] = [
     ("job", "card catalog console model plan record report sim"),
     ("python", "card catalog console model job record report sim study"),
     ("campaign", "console launch linux measure model observe record report"),
-    ("launch", "catalog console linux model observe pager plan record report store"),
+    ("launch", "catalog console linux model observe pager plan procfs record report store"),
     (
         "daemon",
         "catalog console launch linux model observe policy_process poll_server record report sim",
