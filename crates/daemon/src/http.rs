@@ -269,7 +269,10 @@ mod tests {
         // A process that another test forks has the listener until its exec.
         let until = Instant::now() + Duration::from_secs(20);
         while let Err(why) = TcpListener::bind(address) {
-            assert!(Instant::now() < until, "the listener stays open after the server's end: {why}");
+            assert!(
+                Instant::now() < until,
+                "the listener stays open after the server's end: {why}"
+            );
             thread::sleep(Duration::from_millis(10));
         }
     }
