@@ -24,7 +24,7 @@ use crate::dimm::{
     command::Observer, config::Controller, controller::SubChannel, histogram::Histogram,
 };
 use interleaf_model::mix::Mix;
-use port::{Port, View};
+use port::{Port, PortView};
 
 /// The load on one of several expanders of a host.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,7 +77,7 @@ impl Expander {
                     .min();
                 let Some((_, number)) = next else { break };
                 let before = *channels[number].counts();
-                channels[number].run(&mut View { port, number }, observer, 1);
+                channels[number].run(&mut PortView { port, number }, observer, 1);
                 let done = channels[number].counts().since(&before);
                 left = left.saturating_sub(done.reads + done.writes + done.forwarded);
             }

@@ -7,7 +7,7 @@ use interleaf_sim::dimm::{
     check::Checker,
     closed_loop::{ClosedLoop, Load, Pattern},
     command::{Command, Kind},
-    config::{Controller, PagePolicy, Refresh},
+    config::{Controller, Refresh, RowPolicy},
     controller::SubChannel,
     device::{Device, Options, names},
     mapping::Layout,
@@ -65,7 +65,7 @@ impl Source for Script {
 /// Open pages and no refresh: only commands of the requests are issued.
 fn plain() -> Controller {
     Controller {
-        page_policy: PagePolicy::Open,
+        row_policy: RowPolicy::Open,
         refresh: Refresh::Never,
         rank_margin: 0,
         write_idle: 1,
@@ -185,7 +185,7 @@ fn open_rows_go_first_and_then_the_oldest() {
     // A later conflict finds the row open.
     let (commands, _) = issued(&device, &plain(), &[(10, false, 0, 7, 0), (900, false, 0, 8, 0)]);
     assert_eq!(kinds(&commands), ["ACT", "RD", "PRE", "ACT", "RD"]);
-    let closed = Controller { page_policy: PagePolicy::Closed, ..plain() };
+    let closed = Controller { row_policy: RowPolicy::Closed, ..plain() };
     let (commands, _) = issued(&device, &closed, &[(10, false, 0, 7, 0), (900, false, 0, 7, 1)]);
     assert_eq!(kinds(&commands), ["ACT", "RDA", "ACT", "RDA"]);
 }
@@ -246,7 +246,7 @@ fn an_idle_module_answers_after_its_latency() {
         let mut setup = Setup::new(device.clone(), 1);
         setup.pattern = Pattern::Random;
         setup.controller.refresh = Refresh::Never;
-        setup.controller.page_policy = PagePolicy::Closed;
+        setup.controller.row_policy = RowPolicy::Closed;
         setup.outstanding = 1;
         let part = run(&setup, Some(setup.peak_gbps() * 1e-3), 500);
         let expected =
@@ -408,7 +408,7 @@ fn no_command_breaks_a_rule() {
                 rank_margin: below(4) as u32,
                 read_slice_ps: 50_000 + below(800_000),
                 write_slice_ps: 50_000 + below(800_000),
-                page_policy: [PagePolicy::Open, PagePolicy::Closed, PagePolicy::Adaptive]
+                row_policy: [RowPolicy::Open, RowPolicy::Closed, RowPolicy::Adaptive]
                     [below(3) as usize],
                 hits_max: 1 + below(20) as u32,
                 refresh: [Refresh::AllBanks, Refresh::SameBank][below(2) as usize],

@@ -24,9 +24,9 @@ const TO: usize = 0;
 const FROM: usize = 1;
 
 /// The times at which each slot of a queue is free, fs.
-type Free = BinaryHeap<Reverse<u64>>;
+type SlotTimes = BinaryHeap<Reverse<u64>>;
 
-fn free_slots(count: u32) -> Free {
+fn free_slots(count: u32) -> SlotTimes {
     (0..count.max(1)).map(|_| Reverse(0)).collect()
 }
 
@@ -43,9 +43,9 @@ pub(super) struct Port {
     /// The time of each outstanding request.
     asked: Vec<u64>,
     /// Credits for reads and for writes.
-    credits: [Free; 2],
+    credits: [SlotTimes; 2],
     /// Non-temporal stores of the host, if the mix has any.
-    stores: Option<Free>,
+    stores: Option<SlotTimes>,
     /// The times at which the host and each direction of the link are free.
     host_free: u64,
     host_line_fs: u64,
@@ -222,12 +222,12 @@ impl Port {
 }
 
 /// A port from the view of one sub-channel.
-pub(super) struct View<'a> {
+pub(super) struct PortView<'a> {
     pub(super) port: &'a mut Port,
     pub(super) number: usize,
 }
 
-impl Source for View<'_> {
+impl Source for PortView<'_> {
     fn peek(&self) -> Option<u64> {
         self.port.arrived[self.number].peek().map(|Reverse(arrival)| arrival.at)
     }

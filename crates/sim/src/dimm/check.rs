@@ -53,9 +53,9 @@ pub struct Violation {
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rule, earlier, later, cycles, limit } = self;
-        write!(f, "{rule}: {}", Shown(later))?;
+        write!(f, "{rule}: {}", CommandText(later))?;
         if let Some(earlier) = earlier {
-            write!(f, " after {}", Shown(earlier))?;
+            write!(f, " after {}", CommandText(earlier))?;
         }
         if *limit > 0 {
             write!(f, ": {cycles} cycles, the limit is {limit}")?;
@@ -65,9 +65,9 @@ impl fmt::Display for Violation {
 }
 
 /// Short text of a command.
-struct Shown<'a>(&'a Command);
+struct CommandText<'a>(&'a Command);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for CommandText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Command { at, kind, pseudo, rank, bank_group, bank, row, column } = self.0;
         let name = kind.name();

@@ -1,6 +1,6 @@
 //! The configuration of a memory controller: the choices that no DRAM standard makes.
 
-pub use super::row_policy::PagePolicy;
+pub use super::row_policy::RowPolicy;
 
 /// The refresh command that a controller uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,14 +38,14 @@ pub struct Controller {
     pub read_slice_ps: u64,
     /// The longest write drain while a read waits, ps.
     pub write_slice_ps: u64,
-    /// The time from the decision on a change of direction to the change, ps. Accesses go on, and
-    /// rows are opened for the next direction.
+    /// The time from the decision on a bus turnaround to the turnaround, ps. Accesses continue
+    /// meanwhile, and rows are opened for the next direction.
     pub preparation_ps: u64,
     /// Clocks between the data of two ranks beyond the timing of the device: the margin that a
     /// controller needs because ranks differ in the arrival time of their data.
     pub rank_margin: u32,
-    /// The time at which a row without queued requests is closed.
-    pub page_policy: PagePolicy,
+    /// When a row without queued requests is closed.
+    pub row_policy: RowPolicy,
     /// Accesses to an open row after which an older request for another row of the bank has
     /// priority.
     pub hits_max: u32,
@@ -74,7 +74,7 @@ impl Default for Controller {
             write_slice_ps: 340_000,
             preparation_ps: 4_000,
             rank_margin: 2,
-            page_policy: PagePolicy::Adaptive,
+            row_policy: RowPolicy::Adaptive,
             hits_max: 16,
             refresh: Refresh::AllBanks,
             refresh_together: true,

@@ -285,7 +285,7 @@ impl SubChannel {
     fn choose_direction(&mut self) {
         if self.turns_at != NEVER {
             if self.clock >= self.turns_at {
-                self.turn();
+                self.turn_bus();
             }
             return;
         }
@@ -309,7 +309,7 @@ impl SubChannel {
             self.turns_at = self.clock + self.preparation;
             self.pseudos.iter_mut().for_each(PseudoChannel::prepare_turn);
             if self.preparation == 0 {
-                self.turn();
+                self.turn_bus();
             }
         }
     }
@@ -325,14 +325,14 @@ impl SubChannel {
         if is_short { low } else { low.max(most.saturating_sub(self.write_batch)) }
     }
 
-    fn turn(&mut self) {
+    fn turn_bus(&mut self) {
         self.serving = 1 - self.serving;
         self.turns_at = NEVER;
         self.write_goal = self.drain_goal();
         self.waits_since = self.clock;
         self.counts.turns += u64::from(self.serving == WRITES);
         for pseudo in &mut self.pseudos {
-            pseudo.turn(self.serving);
+            pseudo.serve_queue(self.serving);
         }
     }
 

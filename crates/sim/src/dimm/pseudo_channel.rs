@@ -17,7 +17,7 @@ use super::{
     geometry::{BANKS_MAX, BankSet, banks_in},
     queue::{NONE, Queue, RequestQueues},
     refresh::RefreshScheduler,
-    row_policy::RowPolicy,
+    row_policy::RowPolicyState,
     scheduler::{NO_COMMAND, Operation, Scheduler},
     timing_state::{NEVER, TimingState},
     traffic::Request,
@@ -29,7 +29,7 @@ pub(super) struct PseudoChannel {
     banks: Banks,
     scheduler: Scheduler,
     refresh: RefreshScheduler,
-    row_policy: RowPolicy,
+    row_policy: RowPolicyState,
     /// The first clock at which the command bus is free.
     bus_free: u64,
     /// Clocks of the command bus that an activation and an access occupy.
@@ -65,7 +65,7 @@ impl PseudoChannel {
             banks: Banks::new(timing, requests),
             scheduler: Scheduler::new(controller.hits_max, activate_slots),
             refresh,
-            row_policy: RowPolicy::new(controller.page_policy),
+            row_policy: RowPolicyState::new(controller.row_policy),
             bus_free: 1,
             activate_slots,
             access_slots: u64::from(device.access_slots),
@@ -231,7 +231,7 @@ impl PseudoChannel {
     }
 
     /// Serves the other queue from now on.
-    pub(super) fn turn(&mut self, served: usize) {
+    pub(super) fn serve_queue(&mut self, served: usize) {
         self.banks.requests.serve(served);
         self.banks.find_hits();
         self.update_all();

@@ -79,9 +79,9 @@ pub struct RowCounts {
     pub open_clocks: u64,
     /// Clocks of the data bus from the first to the last burst of each access.
     pub bus_clocks: u64,
-    /// The same, and clocks for which the data bus was idle although an access had arrived tRCD
-    /// before: bank conflicts, changes of direction or rank, and refreshes. At the number of
-    /// elapsed clocks the channel is saturated.
+    /// `bus_clocks`, and clocks for which the data bus was idle although an access had arrived
+    /// tRCD before: bank conflicts, changes of direction or rank, and refreshes. The channel is
+    /// saturated if this equals the elapsed clocks.
     pub occupied_clocks: u64,
 }
 
@@ -230,7 +230,7 @@ impl RowChannel {
         times
     }
 
-    /// Gives the observer the commands that have not been reported yet, and ends the run.
+    /// Reports the remaining commands to the observer, and ends the run.
     pub fn finish<O: Observer>(&mut self, observer: &mut O) {
         self.emit(NEVER, observer);
     }

@@ -1,17 +1,17 @@
-//! The row policy (page policy): decides if a row without queued requests stays open.
+//! The row policy, also called page policy: decides if a row without queued requests stays open.
 //!
 //! An open row answers a row hit in tCL; a row conflict costs tRP + tRCD + tCL, and a row miss in a
 //! closed bank tRCD + tCL. An access closes its row with auto-precharge when the queue holds
-//! another row of the bank, and otherwise asks the policy ([`RowPolicy::keeps_open`]).
+//! another row of the bank, and otherwise asks the policy ([`RowPolicyState::keeps_open`]).
 //!
-//! To add a policy: a variant of [`PagePolicy`], its state in [`RowPolicy`], and its arms in the
-//! methods below. No other file decides when rows close.
+//! To add a policy: a variant of [`RowPolicy`], its state in [`RowPolicyState`], and its arms in
+//! the methods below. No other file decides when rows close.
 
 use super::geometry::{BANKS_MAX, CLOSED};
 
-/// The time at which a row without queued requests is closed.
+/// When a row without queued requests is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PagePolicy {
+pub enum RowPolicy {
     /// On arrival of a request for another row of the bank.
     Open,
     /// After its last queued access.
@@ -23,18 +23,18 @@ pub enum PagePolicy {
 
 const COUNTER_MAX: u8 = 3;
 
-/// A policy with its history of each bank.
+/// A row policy, with the history that it keeps of each bank.
 #[derive(Clone, Debug)]
-pub(super) struct RowPolicy {
-    policy: PagePolicy,
+pub(super) struct RowPolicyState {
+    policy: RowPolicy,
     /// Adaptive: the saturating counter.
     counter: [u8; BANKS_MAX],
     /// Adaptive: the row that the policy closed last, until another row is opened.
     closed_row: [u32; BANKS_MAX],
 }
 
-impl RowPolicy {
-    pub(super) fn new(policy: PagePolicy) -> Self {
+impl RowPolicyState {
+    pub(super) fn new(policy: RowPolicy) -> Self {
         Self { policy, counter: [1; BANKS_MAX], closed_row: [CLOSED; BANKS_MAX] }
     }
 
@@ -42,16 +42,16 @@ impl RowPolicy {
     #[inline]
     pub(super) fn keeps_open(&self, bank: usize) -> bool {
         match self.policy {
-            PagePolicy::Open => true,
-            PagePolicy::Closed => false,
-            PagePolicy::Adaptive => self.counter[bank] > 1,
+            RowPolicy::Open => true,
+            RowPolicy::Closed => false,
+            RowPolicy::Adaptive => self.counter[bank] > 1,
         }
     }
 
     /// A row was opened. If the policy closed the same row last, it was closed too early.
     #[inline]
     pub(super) fn opened(&mut self, bank: usize, row: u32) {
-        if self.policy == PagePolicy::Adaptive && self.closed_row[bank] == row {
+        if self.policy == RowPolicy::Adaptive && self.closed_row[bank] == row {
             self.raise(bank);
         }
         self.closed_row[bank] = CLOSED;
@@ -60,7 +60,7 @@ impl RowPolicy {
     /// A request hit the open row.
     #[inline]
     pub(super) fn hit(&mut self, bank: usize) {
-        if self.policy == PagePolicy::Adaptive {
+        if self.policy == RowPolicy::Adaptive {
             self.raise(bank);
         }
     }
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn the_adaptive_policy_follows_hits_and_conflicts() {
-        let mut policy = RowPolicy::new(PagePolicy::Adaptive);
+        let mut policy = RowPolicyState::new(RowPolicy::Adaptive);
         assert!(!policy.keeps_open(0), "a bank without history closes its rows");
         policy.closed(0, 7);
         policy.opened(0, 7);
@@ -103,8 +103,8 @@ mod tests {
 
     #[test]
     fn fixed_policies_ignore_history() {
-        for (policy, keeps) in [(PagePolicy::Open, true), (PagePolicy::Closed, false)] {
-            let mut policy = RowPolicy::new(policy);
+        for (policy, keeps) in [(RowPolicy::Open, true), (RowPolicy::Closed, false)] {
+            let mut policy = RowPolicyState::new(policy);
             assert_eq!(policy.keeps_open(3), keeps);
             policy.hit(3);
             policy.conflict(3);

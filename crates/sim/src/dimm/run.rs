@@ -68,8 +68,8 @@ pub struct Setup {
 pub struct LeastRequests {
     /// The number of sub-channels.
     pub parts: u64,
-    /// The least number for each sub-channel: those of a refresh interval, and each outstanding
-    /// line once.
+    /// The least number for each sub-channel: the accesses of a refresh interval, and each
+    /// outstanding line once.
     pub each: u64,
     /// The refresh interval, ns; 0 without refresh.
     pub refresh_ns: f64,

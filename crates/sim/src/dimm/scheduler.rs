@@ -205,8 +205,8 @@ fn request_order(class: usize, bank: usize, banks: &Banks) -> u16 {
     if request == NONE { 0 } else { queue.get(request).order }
 }
 
-/// The class of a bank's next command shortly before the direction changes: the served queue goes
-/// on as before, and banks that it does not need open rows for the queue that is served next.
+/// The class of a bank's next command shortly before the bus turnaround. Requests of the served
+/// queue continue; banks that this queue does not need open rows for the other queue.
 fn next_class_before_turn(bank: usize, banks: &Banks, blocked: BankSet) -> Option<usize> {
     if blocked & (1 << bank) != 0 {
         return None;

@@ -1,10 +1,11 @@
 //! Servers: modules, and the properties of a platform between cores and memory controllers.
 //!
-//! What DRAM delivers follows from its timing and from the controller, whose constants are the same
-//! for all servers of one vendor. What a server delivers can be less: cores have a limit of
-//! outstanding lines, and the fabric between cores and controllers has a bandwidth. Both are
-//! properties of the platform, as is the uncore latency. Example: EPYC 7742 with 8 x DDR4-3200 has
-//! a peak of 205 GB/s, and its fabric carries about 140 in any mix of reads and writes.
+//! The bandwidth of DRAM follows from its timing and from the controller, whose constants are the
+//! same for all servers of one vendor. The bandwidth of a server can be lower: cores have a limit of
+//! outstanding lines, and the fabric between cores and controllers has a limit of bandwidth. Both
+//! limits are properties of the platform, as is the uncore latency. Example: EPYC 7742 with 8 x
+//! DDR4-3200 has a peak of 205 GB/s, and its fabric carries about 140 in any mix of reads and
+//! writes.
 //!
 //! ```
 //! use interleaf_sim::dimm::server::Server;
@@ -19,6 +20,7 @@ use super::{
     device::{Device, DeviceError, Options, quantity},
     run::Setup,
 };
+use crate::figures::Sourced;
 use interleaf_model::format::{FileError, toml_text::TomlText};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -53,9 +55,6 @@ pub struct Server {
     pub controller: Controller,
 }
 
-/// A value with its unit, and its source.
-type Pair = Spanned<[String; 2]>;
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ServersToml {
@@ -75,10 +74,10 @@ struct ServerToml {
     density: Option<String>,
     channels: Spanned<i64>,
     cores: Spanned<i64>,
-    streams: Pair,
-    lines_per_core: Pair,
-    uncore: Pair,
-    fabric: Option<Pair>,
+    streams: Sourced,
+    lines_per_core: Sourced,
+    uncore: Sourced,
+    fabric: Option<Sourced>,
     controller: Option<ControllerToml>,
 }
 
@@ -86,10 +85,10 @@ struct ServerToml {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ControllerToml {
-    write_queue: Pair,
-    write_low: Pair,
-    write_batch: Pair,
-    read_slice: Pair,
+    write_queue: Sourced,
+    write_low: Sourced,
+    write_batch: Sourced,
+    read_slice: Sourced,
 }
 
 impl Server {
@@ -176,7 +175,7 @@ impl Fields<'_> {
     }
 
     /// A whole number from 1 to `most`.
-    fn count(&self, field: &str, pair: &Pair, most: u64) -> Result<u64, FileError> {
+    fn count(&self, field: &str, pair: &Sourced, most: u64) -> Result<u64, FileError> {
         Ok(self.quantity(field, pair, "", 1000..=1000 * most)? / 1000)
     }
 
@@ -184,7 +183,7 @@ impl Fields<'_> {
     fn quantity(
         &self,
         field: &str,
-        pair: &Pair,
+        pair: &Sourced,
         unit: &str,
         range: core::ops::RangeInclusive<u64>,
     ) -> Result<u64, FileError> {

@@ -98,8 +98,8 @@ enum Reader<'a> {
     Records(binary::Records<'a>),
 }
 
-/// A request with its position, or an invalid field.
-type Found = Result<(TraceRequest, Position), Wrong>;
+/// A parsed request with its position, or the field that is invalid.
+type ParsedRequest = Result<(TraceRequest, Position), InvalidField>;
 
 /// A position in a trace.
 #[derive(Clone, Copy, Debug)]
@@ -110,8 +110,8 @@ enum Position {
 
 /// An invalid field.
 #[derive(Debug)]
-struct Wrong {
-    place: Position,
+struct InvalidField {
+    position: Position,
     field: &'static str,
     problem: String,
     hint: &'static str,
@@ -159,8 +159,12 @@ impl<'a> Trace<'a> {
     }
 
     /// Checks the limits of all formats.
-    fn checked(&mut self, request: TraceRequest, place: Position) -> Result<TraceRequest, Wrong> {
-        let wrong = |field, problem, hint| Err(Wrong { place, field, problem, hint });
+    fn checked(
+        &mut self,
+        request: TraceRequest,
+        position: Position,
+    ) -> Result<TraceRequest, InvalidField> {
+        let wrong = |field, problem, hint| Err(InvalidField { position, field, problem, hint });
         if request.address >= self.memory.bytes {
             let problem = format!(
                 "{:#x} is beyond the memory, which has {:#x} bytes",
@@ -183,8 +187,8 @@ impl<'a> Trace<'a> {
         Ok(request)
     }
 
-    fn error(&self, wrong: Wrong) -> FileError {
-        let (line, field) = match wrong.place {
+    fn error(&self, wrong: InvalidField) -> FileError {
+        let (line, field) = match wrong.position {
             Position::Line(line) => (Some(line), wrong.field.to_string()),
             Position::Record { number, byte } => {
                 (None, format!("record {number} at byte {byte}: {}", wrong.field))
@@ -203,7 +207,7 @@ impl Iterator for Trace<'_> {
             Reader::Lines(lines) => lines.next()?,
             Reader::Records(records) => records.next()?,
         };
-        let checked = found.and_then(|(request, place)| self.checked(request, place));
+        let checked = found.and_then(|(request, position)| self.checked(request, position));
         Some(checked.map_err(|wrong| self.error(wrong)))
     }
 }

@@ -37,7 +37,8 @@ pub trait Source {
     /// Removes and returns the request of [`peek`](Self::peek).
     fn next_request(&mut self) -> Request;
 
-    /// A write entered the write queue at `clock`: the write is complete for its source.
+    /// Tells the source that a write entered the write queue at `clock`, which completes the write
+    /// for the source.
     fn accepted(&mut self, request: &Request, clock: u64) {
         let _ = (request, clock);
     }

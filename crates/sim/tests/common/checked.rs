@@ -3,7 +3,7 @@
 use interleaf_sim::dimm::{
     check::{Checker, Violation},
     closed_loop::{ClosedLoop, Load, Pattern},
-    config::{Controller, PagePolicy, Refresh},
+    config::{Controller, Refresh, RowPolicy},
     controller::SubChannel,
     device::{Device, Options},
     mapping::Layout,
@@ -61,7 +61,7 @@ impl Setup {
             rank_margin: dice.below(4) as u32,
             read_slice_ps: slice(&mut dice),
             write_slice_ps: slice(&mut dice),
-            page_policy: dice.one_of(&[PagePolicy::Open, PagePolicy::Closed, PagePolicy::Adaptive]),
+            row_policy: dice.one_of(&[RowPolicy::Open, RowPolicy::Closed, RowPolicy::Adaptive]),
             hits_max: 1 + dice.below(32) as u32,
             refresh: dice.one_of(&[Refresh::AllBanks, Refresh::SameBank]),
             refresh_together: dice.below(2) == 0,

@@ -4,9 +4,10 @@ use super::{
     Device, DeviceError, Timing,
     chain::{Chain, Read},
     families::{FILES, SCHEMA, names},
-    file::{Density, DeviceToml, Module, Pair, Speed, WidthTable},
+    file::{Density, DeviceToml, Module, Speed, WidthTable},
     rule::{RULE_HINT, Rule, quantity, rule},
 };
+use crate::figures::Sourced;
 use interleaf_model::format::{FileError, names::suggestion, toml_text::TomlText};
 use toml::Spanned;
 
@@ -245,7 +246,11 @@ impl<'a> Tables<'a> {
     }
 
     /// The value of the module's width, or else of the family.
-    fn by_width<'p>(&'p self, own: &'p Pair, of: fn(&WidthTable) -> &Option<Pair>) -> &'p Pair {
+    fn by_width<'p>(
+        &'p self,
+        own: &'p Sourced,
+        of: fn(&WidthTable) -> &Option<Sourced>,
+    ) -> &'p Sourced {
         self.width.and_then(|width| of(width).as_ref()).unwrap_or(own)
     }
 
@@ -270,7 +275,7 @@ impl<'a> Tables<'a> {
     }
 
     /// The value of a pair, after a check of its source.
-    pub(super) fn value<'p>(&self, field: &str, pair: &'p Pair) -> Result<&'p str, FileError> {
+    pub(super) fn value<'p>(&self, field: &str, pair: &'p Sourced) -> Result<&'p str, FileError> {
         let [value, source] = pair.get_ref();
         let reasoned = ["derived: ", "assumed: "]
             .iter()
@@ -284,13 +289,13 @@ impl<'a> Tables<'a> {
         Err(self.text.error(field, pair, problem, hint))
     }
 
-    fn rule(&self, field: &str, pair: &Pair) -> Result<Rule, FileError> {
+    fn rule(&self, field: &str, pair: &Sourced) -> Result<Rule, FileError> {
         let value = self.value(field, pair)?;
         rule(value).map_err(|why| self.text.error(field, pair, why, RULE_HINT))
     }
 
     /// A rule in clocks, checked to be at least `least`.
-    fn at(&self, field: &str, pair: &Pair, rate: u64, least: i64) -> Result<u32, FileError> {
+    fn at(&self, field: &str, pair: &Sourced, rate: u64, least: i64) -> Result<u32, FileError> {
         let clocks = self.rule(field, pair)?.at(rate);
         u32::try_from(clocks).ok().filter(|_| clocks >= least).ok_or_else(|| {
             let problem = format!("it comes to {clocks} clocks, fewer than {least}");
@@ -298,7 +303,7 @@ impl<'a> Tables<'a> {
         })
     }
 
-    fn ps(&self, field: &str, pair: &Pair) -> Result<u64, FileError> {
+    fn ps(&self, field: &str, pair: &Sourced) -> Result<u64, FileError> {
         let value = self.value(field, pair)?;
         let hint = "write a time such as 2 ns";
         quantity(value, "ns").map_err(|why| self.text.error(field, pair, why, hint))
@@ -314,9 +319,9 @@ impl<'a> Tables<'a> {
         let t_rrd_s = self.by_width(&own.t_rrd_s, |width| &width.t_rrd_s);
         let t_rrd_l = self.by_width(&own.t_rrd_l, |width| &width.t_rrd_l);
         let t_faw = self.by_width(&own.t_faw, |width| &width.t_faw);
-        let at = |name: &str, pair: &Pair| self.at(&format!("timing.{name}"), pair, rate, 0);
+        let at = |name: &str, pair: &Sourced| self.at(&format!("timing.{name}"), pair, rate, 0);
         let some =
-            |name: &str, pair: &Option<Pair>| pair.as_ref().map_or(Ok(0), |pair| at(name, pair));
+            |name: &str, pair: &Option<Sourced>| pair.as_ref().map_or(Ok(0), |pair| at(name, pair));
         let cl = self.at("speed.cl", &speed.cl, rate, 1)?;
         let latency = speed.write_latency.as_ref().unwrap_or(&own.write_latency);
         let cwl = i64::from(cl) + self.rule("timing.write_latency", latency)?.at(rate);
@@ -359,11 +364,11 @@ impl<'a> Tables<'a> {
     }
 
     /// Checks that these timings are consistent.
-    fn possible(&self, t: &Timing, ras: &Pair) -> Result<(), FileError> {
+    fn possible(&self, t: &Timing, ras: &Sourced) -> Result<(), FileError> {
         let own = &self.file.timing;
         let refi = own.t_refi.as_ref().unwrap_or(ras);
         let same = own.t_refi_sb.as_ref().unwrap_or(refi);
-        let rules: [(bool, &str, &Pair, String); 9] = [
+        let rules: [(bool, &str, &Sourced, String); 9] = [
             (t.t_ras >= t.t_rcd, "t_ras", ras, format!("below t_rcd, {}", t.t_rcd)),
             (t.t_ccd_s >= t.burst, "t_ccd_s", &own.t_ccd_s, format!("below burst, {}", t.burst)),
             (

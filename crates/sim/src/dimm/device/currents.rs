@@ -2,9 +2,10 @@
 
 use super::{
     build::{Tables, one_of},
-    file::{CurrentsOfWidth, Density, Pair},
+    file::{CurrentsOfWidth, Density},
     rule::quantity,
 };
+use crate::figures::Sourced;
 use interleaf_model::format::FileError;
 
 /// The currents of one device in microamperes with their measurement conditions, and the figures of
@@ -82,7 +83,7 @@ impl Tables<'_> {
         let rate = self.rate("currents.rate", &own.rate)?;
         let timing = self.timing(speed, density, rate)?;
         let ps = |clocks: u32| u64::from(clocks) * 2_000_000_000 / rate;
-        let of_module = |name: &str, pair: &Option<Pair>, unit: &str| {
+        let of_module = |name: &str, pair: &Option<Sourced>, unit: &str| {
             let field = format!("currents.{name}");
             pair.as_ref().map_or(Ok(0), |pair| self.thousandths(&field, pair, unit))
         };
@@ -103,10 +104,10 @@ impl Tables<'_> {
     }
 
     fn of_device(&self, of: &CurrentsOfWidth) -> Result<Currents, FileError> {
-        let amperes = |name: &str, pair: &Pair| {
+        let amperes = |name: &str, pair: &Sourced| {
             self.thousandths(&format!("currents.width.{name}"), pair, "mA")
         };
-        let some = |name: &str, pair: &Option<Pair>| {
+        let some = |name: &str, pair: &Option<Sourced>| {
             pair.as_ref().map_or(Ok(0), |pair| amperes(name, pair))
         };
         Ok(Currents {
@@ -128,7 +129,7 @@ impl Tables<'_> {
     }
 
     /// A quantity in thousandths of its unit.
-    fn thousandths(&self, field: &str, pair: &Pair, unit: &str) -> Result<u32, FileError> {
+    fn thousandths(&self, field: &str, pair: &Sourced, unit: &str) -> Result<u32, FileError> {
         let value = self.value(field, pair)?;
         let found = quantity(value, unit)
             .and_then(|number| u32::try_from(number).map_err(|_| format!("{value} is too much")));

@@ -1,10 +1,8 @@
 //! The file of a family, as structs of its fields.
 
+use crate::figures::Sourced;
 use serde::Deserialize;
 use toml::Spanned;
-
-/// A value with its unit, and its source.
-pub(super) type Pair = Spanned<[String; 2]>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -49,9 +47,9 @@ pub(super) struct Channel {
     /// Bits of a sub-channel for error correction.
     pub(super) ecc_bits: Spanned<i64>,
     /// Length of a burst.
-    pub(super) burst: Pair,
-    pub(super) activate_slots: Pair,
-    pub(super) access_slots: Pair,
+    pub(super) burst: Sourced,
+    pub(super) activate_slots: Sourced,
+    pub(super) access_slots: Sourced,
     pub(super) refresh_postponed: Spanned<i64>,
 }
 
@@ -71,25 +69,25 @@ pub(super) struct GeometryTable {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TimingTable {
-    pub(super) write_latency: Pair,
-    pub(super) t_ras: Pair,
-    pub(super) t_ccd_s: Pair,
-    pub(super) t_ccd_l: Pair,
-    pub(super) t_ccd_l_wr: Pair,
-    pub(super) t_ccd_l_wr2: Pair,
-    pub(super) t_rrd_s: Pair,
-    pub(super) t_rrd_l: Pair,
-    pub(super) t_faw: Pair,
-    pub(super) t_wtr_s: Pair,
-    pub(super) t_wtr_l: Pair,
-    pub(super) t_rtp: Pair,
-    pub(super) t_wr: Pair,
-    pub(super) t_ppd: Pair,
-    pub(super) t_turn: Pair,
-    pub(super) t_rank: Pair,
-    pub(super) t_refi: Option<Pair>,
-    pub(super) t_refi_sb: Option<Pair>,
-    pub(super) t_refsbrd: Option<Pair>,
+    pub(super) write_latency: Sourced,
+    pub(super) t_ras: Sourced,
+    pub(super) t_ccd_s: Sourced,
+    pub(super) t_ccd_l: Sourced,
+    pub(super) t_ccd_l_wr: Sourced,
+    pub(super) t_ccd_l_wr2: Sourced,
+    pub(super) t_rrd_s: Sourced,
+    pub(super) t_rrd_l: Sourced,
+    pub(super) t_faw: Sourced,
+    pub(super) t_wtr_s: Sourced,
+    pub(super) t_wtr_l: Sourced,
+    pub(super) t_rtp: Sourced,
+    pub(super) t_wr: Sourced,
+    pub(super) t_ppd: Sourced,
+    pub(super) t_turn: Sourced,
+    pub(super) t_rank: Sourced,
+    pub(super) t_refi: Option<Sourced>,
+    pub(super) t_refi_sb: Option<Sourced>,
+    pub(super) t_refsbrd: Option<Sourced>,
 }
 
 /// Values of the devices of a width, in place of those of the family. The capacity of a device is
@@ -103,9 +101,9 @@ pub(super) struct WidthTable {
     pub(super) bank_groups: Option<Spanned<i64>>,
     /// Bytes of a row of a DRAM.
     pub(super) page_bytes: Option<Spanned<i64>>,
-    pub(super) t_rrd_s: Option<Pair>,
-    pub(super) t_rrd_l: Option<Pair>,
-    pub(super) t_faw: Option<Pair>,
+    pub(super) t_rrd_s: Option<Sourced>,
+    pub(super) t_rrd_l: Option<Sourced>,
+    pub(super) t_faw: Option<Sourced>,
 }
 
 #[derive(Deserialize)]
@@ -115,8 +113,8 @@ pub(super) struct Density {
     pub(super) name: Spanned<String>,
     /// Rows of a bank.
     pub(super) rows: Spanned<i64>,
-    pub(super) t_rfc: Option<Pair>,
-    pub(super) t_rfc_sb: Option<Pair>,
+    pub(super) t_rfc: Option<Sourced>,
+    pub(super) t_rfc_sb: Option<Sourced>,
 }
 
 #[derive(Deserialize)]
@@ -125,13 +123,13 @@ pub(super) struct Speed {
     /// The rate of the bus: "6400 MT/s".
     pub(super) rate: Spanned<String>,
     /// CAS latency.
-    pub(super) cl: Pair,
-    pub(super) t_rcd: Pair,
-    pub(super) t_rp: Pair,
+    pub(super) cl: Sourced,
+    pub(super) t_rcd: Sourced,
+    pub(super) t_rp: Sourced,
     /// Replaces the value of the family.
-    pub(super) t_ras: Option<Pair>,
+    pub(super) t_ras: Option<Sourced>,
     /// Replaces the value of the family.
-    pub(super) write_latency: Option<Pair>,
+    pub(super) write_latency: Option<Sourced>,
 }
 
 #[derive(Deserialize)]
@@ -139,14 +137,14 @@ pub(super) struct Speed {
 pub(super) struct CurrentsTable {
     /// The speed of the measurement: one of the file's speeds.
     pub(super) rate: Spanned<String>,
-    pub(super) vdd: Pair,
-    pub(super) vpp: Option<Pair>,
-    pub(super) driver: Option<Pair>,
-    pub(super) termination: Option<Pair>,
-    pub(super) termination_other: Option<Pair>,
-    pub(super) register: Option<Pair>,
-    pub(super) multiplexer: Option<Pair>,
-    pub(super) multiplexer_bit: Option<Pair>,
+    pub(super) vdd: Sourced,
+    pub(super) vpp: Option<Sourced>,
+    pub(super) driver: Option<Sourced>,
+    pub(super) termination: Option<Sourced>,
+    pub(super) termination_other: Option<Sourced>,
+    pub(super) register: Option<Sourced>,
+    pub(super) multiplexer: Option<Sourced>,
+    pub(super) multiplexer_bit: Option<Sourced>,
     pub(super) width: Vec<CurrentsOfWidth>,
 }
 
@@ -154,19 +152,19 @@ pub(super) struct CurrentsTable {
 #[serde(deny_unknown_fields)]
 pub(super) struct CurrentsOfWidth {
     pub(super) name: Spanned<String>,
-    pub(super) idd0: Pair,
-    pub(super) idd2n: Pair,
-    pub(super) idd2p: Pair,
-    pub(super) idd3n: Pair,
-    pub(super) idd4r: Pair,
-    pub(super) idd4w: Pair,
-    pub(super) idd5b: Pair,
-    pub(super) ipp0: Option<Pair>,
-    pub(super) ipp2n: Option<Pair>,
-    pub(super) ipp3n: Option<Pair>,
-    pub(super) ipp4r: Option<Pair>,
-    pub(super) ipp4w: Option<Pair>,
-    pub(super) ipp5b: Option<Pair>,
+    pub(super) idd0: Sourced,
+    pub(super) idd2n: Sourced,
+    pub(super) idd2p: Sourced,
+    pub(super) idd3n: Sourced,
+    pub(super) idd4r: Sourced,
+    pub(super) idd4w: Sourced,
+    pub(super) idd5b: Sourced,
+    pub(super) ipp0: Option<Sourced>,
+    pub(super) ipp2n: Option<Sourced>,
+    pub(super) ipp3n: Option<Sourced>,
+    pub(super) ipp4r: Option<Sourced>,
+    pub(super) ipp4w: Option<Sourced>,
+    pub(super) ipp5b: Option<Sourced>,
 }
 
 #[derive(Deserialize)]
@@ -183,5 +181,5 @@ pub(super) struct Module {
     pub(super) multiplexed: bool,
     /// The default density, if not the file's first.
     pub(super) density: Option<Spanned<String>>,
-    pub(super) delay: Option<Pair>,
+    pub(super) delay: Option<Sourced>,
 }

@@ -2,7 +2,7 @@ use super::*;
 use crate::dimm::{
     check::Checker,
     command::{Command, Kind},
-    config::PagePolicy,
+    config::RowPolicy,
     device::Options,
     trace::Format,
 };
@@ -25,7 +25,7 @@ fn requests_are_made_at_their_time() {
     // 1000 ns and 2000 ns are 3200 and 6400 clocks; an access to a closed row takes 52 clocks to
     // the column command, 52 to the data, and 8 for the burst: 35 ns.
     let mut setup = setup("rdimm-6400-2r", 1);
-    setup.controller.page_policy = PagePolicy::Open;
+    setup.controller.row_policy = RowPolicy::Open;
     let (part, commands) = replay(&setup, "1000 R 0x0\n2000 R 0x40\n", 0);
     assert_eq!((part.counts.reads, part.counts.activates), (2, 1));
     let times: Vec<u64> =

@@ -9,7 +9,7 @@
 //!
 //! The first request counts from time 0 and line 0.
 
-use super::{Found, Position, TraceRequest, Wrong};
+use super::{InvalidField, ParsedRequest, Position, TraceRequest};
 use interleaf_model::format::FileError;
 
 /// The first bytes of a binary trace; the last byte is the version.
@@ -36,8 +36,7 @@ impl Default for Writer {
 }
 
 impl Writer {
-    /// Adds a request. Time does not go back: a request before the last one gets the time of the
-    /// last one.
+    /// Adds a request. Its time is at least that of the request before: an earlier time is replaced.
     pub fn push(&mut self, request: TraceRequest) {
         let ahead = request.at_ps.saturating_sub(self.at_ps);
         self.number(u128::from(ahead) << 1 | u128::from(request.write));
@@ -92,24 +91,24 @@ impl<'a> Records<'a> {
         Ok(Self { bytes, byte: MAGIC.len(), number: 0, at_ps: 0, line: 0 })
     }
 
-    pub(super) fn next(&mut self) -> Option<Found> {
+    pub(super) fn next(&mut self) -> Option<ParsedRequest> {
         (self.byte < self.bytes.len()).then(|| {
-            let place = Position::Record { number: self.number, byte: self.byte };
-            let found = self.record(place);
+            let position = Position::Record { number: self.number, byte: self.byte };
+            let found = self.record(position);
             if found.is_err() {
                 // Later records cannot be delimited any more.
                 self.byte = self.bytes.len();
             }
-            found.map(|request| (request, place))
+            found.map(|request| (request, position))
         })
     }
 
-    fn record(&mut self, place: Position) -> Result<TraceRequest, Wrong> {
-        let first = self.number(place, "time")?;
-        let step = self.number(place, "address")?;
+    fn record(&mut self, position: Position) -> Result<TraceRequest, InvalidField> {
+        let first = self.number(position, "time")?;
+        let step = self.number(position, "address")?;
         let too_far = |field| {
             let problem = "the number leads out of 64 bits".into();
-            Wrong { place, field, problem, hint: "the trace is damaged: write it again" }
+            InvalidField { position, field, problem, hint: "the trace is damaged: write it again" }
         };
         let at_ps = self.at_ps.checked_add(first >> 1).ok_or_else(|| too_far("time"))?;
         let step = (step >> 1) as i64 ^ -((step & 1) as i64);
@@ -119,10 +118,10 @@ impl<'a> Records<'a> {
         Ok(TraceRequest { at_ps, write: first & 1 == 1, address })
     }
 
-    fn number(&mut self, place: Position, field: &'static str) -> Result<u64, Wrong> {
+    fn number(&mut self, position: Position, field: &'static str) -> Result<u64, InvalidField> {
         let wrong = |problem: &str| {
             let hint = "the trace is damaged or cut short: write it again";
-            Wrong { place, field, problem: problem.into(), hint }
+            InvalidField { position, field, problem: problem.into(), hint }
         };
         let mut number = 0_u128;
         for piece in 0..NUMBER_BYTES_MAX {

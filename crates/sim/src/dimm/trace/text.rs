@@ -1,6 +1,6 @@
 //! Traces with one request per line.
 
-use super::{Format, Found, Position, TraceRequest, Wrong};
+use super::{Format, InvalidField, ParsedRequest, Position, TraceRequest};
 
 const HINT_ADDRESS: &str = "an address is written 0x1f40, or in decimal digits";
 
@@ -31,39 +31,39 @@ impl<'a> Lines<'a> {
     }
 
     /// The words of the next line that is neither empty nor a comment.
-    fn next_words(&mut self) -> Option<Result<Words<'a>, Wrong>> {
+    fn next_words(&mut self) -> Option<Result<Words<'a>, InvalidField>> {
         while !self.rest.is_empty() {
             let end = self.rest.iter().position(|byte| *byte == b'\n');
             let (line, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
             self.rest = rest.get(1..).unwrap_or_default();
             self.line += 1;
-            let place = Position::Line(self.line);
+            let position = Position::Line(self.line);
             let Ok(line) = core::str::from_utf8(line) else {
                 let problem = "the line is not text".into();
                 let hint = "a binary trace begins with its mark; name the format if this is one \
                             of another kind";
-                return Some(Err(Wrong { place, field: "line", problem, hint }));
+                return Some(Err(InvalidField { position, field: "line", problem, hint }));
             };
             let line = line.trim();
             if !(line.is_empty() || line.starts_with('#')) {
-                return Some(Ok(Words { place, words: line.split_whitespace().collect() }));
+                return Some(Ok(Words { position, words: line.split_whitespace().collect() }));
             }
         }
         None
     }
 
-    pub(super) fn next(&mut self) -> Option<Found> {
+    pub(super) fn next(&mut self) -> Option<ParsedRequest> {
         let words = match self.next_words()? {
             Ok(words) => words,
             Err(wrong) => return Some(Err(wrong)),
         };
-        let place = words.place;
+        let position = words.position;
         let request = match self.format {
             Format::Dramsim3 => words.dramsim3(self.mega_transfers),
             Format::Ramulator => words.ramulator(),
             Format::Text | Format::Binary => words.text(),
         };
-        Some(request.map(|request| (request, place)))
+        Some(request.map(|request| (request, position)))
     }
 }
 
@@ -86,12 +86,12 @@ fn is_of(table: &[(&str, bool)], word: &str) -> bool {
 
 /// A line.
 struct Words<'a> {
-    place: Position,
+    position: Position,
     words: Vec<&'a str>,
 }
 
 impl Words<'_> {
-    fn text(&self) -> Result<TraceRequest, Wrong> {
+    fn text(&self) -> Result<TraceRequest, InvalidField> {
         let hint = "a line is the time in ns, R or W, and the address: \"12.5 R 0x1f40\"";
         let [time, kind, address] = self.fields(hint)?;
         let at_ps = picoseconds(time).ok_or_else(|| {
@@ -102,7 +102,7 @@ impl Words<'_> {
         Ok(TraceRequest { at_ps, write, address: self.address(address)? })
     }
 
-    fn ramulator(&self) -> Result<TraceRequest, Wrong> {
+    fn ramulator(&self) -> Result<TraceRequest, InvalidField> {
         let hint = "a line is LD or ST and the address, as in \"LD 0x1f40\", or the address and \
                     R or W";
         let [first, second] = self.fields(hint)?;
@@ -119,7 +119,7 @@ impl Words<'_> {
         Ok(TraceRequest { at_ps: 0, write, address: self.address(address)? })
     }
 
-    fn dramsim3(&self, mega_transfers: u32) -> Result<TraceRequest, Wrong> {
+    fn dramsim3(&self, mega_transfers: u32) -> Result<TraceRequest, InvalidField> {
         let hint = "a line is the address, READ or WRITE, and the cycle: \"0x1f40 READ 20\"";
         let [address, kind, time] = self.fields(hint)?;
         // The addresses are hexadecimal, with or without the prefix 0x.
@@ -141,14 +141,19 @@ impl Words<'_> {
     }
 
     /// The words, checked for the number of the format.
-    fn fields<const N: usize>(&self, hint: &'static str) -> Result<[&str; N], Wrong> {
+    fn fields<const N: usize>(&self, hint: &'static str) -> Result<[&str; N], InvalidField> {
         <[&str; N]>::try_from(&self.words[..]).map_err(|_| {
             let problem = format!("the line has {} words, not {N}", self.words.len());
             self.wrong("line", problem, hint)
         })
     }
 
-    fn kind(&self, word: &str, table: &[(&str, bool)], hint: &'static str) -> Result<bool, Wrong> {
+    fn kind(
+        &self,
+        word: &str,
+        table: &[(&str, bool)],
+        hint: &'static str,
+    ) -> Result<bool, InvalidField> {
         let known = table.iter().find(|(known, _)| *known == word);
         known.map(|(_, write)| *write).ok_or_else(|| {
             let problem = format!("\"{word}\" is neither a read nor a write");
@@ -156,15 +161,20 @@ impl Words<'_> {
         })
     }
 
-    fn address(&self, word: &str) -> Result<u64, Wrong> {
+    fn address(&self, word: &str) -> Result<u64, InvalidField> {
         let digits = word.strip_prefix("0x").or_else(|| word.strip_prefix("0X"));
         let address = digits.map_or_else(|| decimal(word), hexadecimal);
         let problem = || format!("\"{word}\" is not an address");
         address.ok_or_else(|| self.wrong("address", problem(), HINT_ADDRESS))
     }
 
-    const fn wrong(&self, field: &'static str, problem: String, hint: &'static str) -> Wrong {
-        Wrong { place: self.place, field, problem, hint }
+    const fn wrong(
+        &self,
+        field: &'static str,
+        problem: String,
+        hint: &'static str,
+    ) -> InvalidField {
+        InvalidField { position: self.position, field, problem, hint }
     }
 }
 

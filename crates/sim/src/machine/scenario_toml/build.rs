@@ -97,7 +97,7 @@ impl ScenarioFile {
 
     /// Reports `why` at the entry of the file with the largest contribution.
     fn of_whole(&self, toml: &TomlText<'_>, scenario: &Scenario, why: &ScenarioError) -> FileError {
-        let error = |at: Option<Position>| match at {
+        let error = |at: Option<FieldSpan>| match at {
             Some((field, value)) => toml.error(&field, &value, why, why.hint()),
             None => toml.file_error("platform", &why.to_string(), why.hint()),
         };
@@ -124,7 +124,7 @@ impl ScenarioFile {
 }
 
 /// A field and its position.
-type Position = (String, Spanned<()>);
+type FieldSpan = (String, Spanned<()>);
 
 impl WorkloadEntry {
     /// The domain of a workload, and its number of threads; `None` for the number of its demand.
@@ -169,7 +169,7 @@ impl WorkloadEntry {
     }
 
     /// The position of `value`; without one, that of the workload's demand.
-    fn at<T>(&self, field: &str, value: Option<&Spanned<T>>) -> Position {
+    fn at<T>(&self, field: &str, value: Option<&Spanned<T>>) -> FieldSpan {
         match value {
             Some(value) => (field.into(), Spanned::new(value.span(), ())),
             None => (self.source.get_ref().key().into(), Spanned::new(self.source.span(), ())),
