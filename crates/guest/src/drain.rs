@@ -30,8 +30,8 @@ use crate::{
 /// Time limit of a wait for the next line.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The lines of one domain and tier.
-struct Sum {
+/// The sum of the lines of one domain and tier.
+struct TierSum {
     /// Times of the first and the last line by `CLOCK_MONOTONIC`, ns.
     first: u64,
     last: u64,
@@ -76,11 +76,14 @@ fn drain(socket: &Path, duration: Duration, out: &mut impl Write) -> io::Result<
 }
 
 /// Sums the lines of the first client for `duration`, by domain and tier.
-fn sums(listener: &UnixListener, duration: Duration) -> io::Result<BTreeMap<(usize, usize), Sum>> {
+fn sums(
+    listener: &UnixListener,
+    duration: Duration,
+) -> io::Result<BTreeMap<(usize, usize), TierSum>> {
     let (client, _) = listener.accept()?;
     client.set_read_timeout(Some(PATIENCE))?;
     let begun = Instant::now();
-    let mut sums: BTreeMap<(usize, usize), Sum> = BTreeMap::new();
+    let mut sums: BTreeMap<(usize, usize), TierSum> = BTreeMap::new();
     for line in BufReader::new(client).lines() {
         let line = line?;
         let fed: Fed = serde_json::from_str(&line)
@@ -93,7 +96,7 @@ fn sums(listener: &UnixListener, duration: Duration) -> io::Result<BTreeMap<(usi
                 // The first line counts traffic from before the connection, so it is left out.
                 if sum.lines == 1 { sum.fed = fed } else { sum.fed.add(&fed) }
             })
-            .or_insert(Sum { first: now, last: now, lines: 0, fed });
+            .or_insert(TierSum { first: now, last: now, lines: 0, fed });
         // Stop at the end of a client's step, so that the tiers have equal time spans.
         let lines = sums.values().next().map_or(0, |sum| sum.lines);
         if begun.elapsed() >= duration && sums.values().all(|sum| sum.lines == lines) {

@@ -11,7 +11,7 @@
 //! drive mount ext4 /dev/nvme0n1 /mnt
 //! drive unmount /mnt
 //! drive journal /mnt/3 /dev/ttyS1                write records, fsync each, report its number
-//! drive recover /mnt/3 120                       the first 120 records are there
+//! drive recover /mnt/3 120                       check that the first 120 records exist
 //! ```
 
 use std::{

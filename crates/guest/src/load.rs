@@ -89,7 +89,7 @@ fn load(args: &LoadArgs, out: &mut impl Write) -> io::Result<()> {
         // same kind.
         cold.advise(Advice::DontDump)?;
     }
-    let places = Places { hot: range(&hot), cold: cold.as_ref().map(range), nodes };
+    let places = LoadMemory { hot: range(&hot), cold: cold.as_ref().map(range), nodes };
     if let Some(file) = &args.phase_file {
         fs::write(file, "0\n")?;
     }
@@ -111,7 +111,7 @@ fn work(
     args: &LoadArgs,
     emulated: &Emulated,
     hot: &mut [u8],
-    places: &Places,
+    places: &LoadMemory,
     counting: &Counting<'_>,
 ) -> io::Result<()> {
     let mut report = Report::create(args, emulated.tiers())?;
@@ -197,8 +197,8 @@ fn within(mappings: &[Mapping], addresses: &Range<u64>) -> NodeBytes {
     mine.map(|mapping| &mapping.bytes).collect()
 }
 
-/// Address ranges of the pages, and nodes of the tiers.
-struct Places {
+/// The memory of the load: its address ranges, and the nodes of the tiers.
+struct LoadMemory {
     hot: Range<u64>,
     cold: Option<Range<u64>>,
     /// The node of each tier.
@@ -207,17 +207,17 @@ struct Places {
 
 /// The shares of hot and cold pages on each tier.
 #[derive(Clone, Debug, PartialEq)]
-struct Seen {
+struct TierShares {
     hot: Vec<f64>,
     cold: Vec<f64>,
 }
 
-impl Places {
-    fn sample(&self) -> io::Result<Seen> {
+impl LoadMemory {
+    fn sample(&self) -> io::Result<TierShares> {
         let mappings = mappings()?;
         let shares = |addresses: &Range<u64>| shares(&within(&mappings, addresses), &self.nodes);
         let cold = self.cold.as_ref().map_or(Ok(vec![0.0; self.nodes.len()]), shares)?;
-        Ok(Seen { hot: shares(&self.hot)?, cold })
+        Ok(TierShares { hot: shares(&self.hot)?, cold })
     }
 }
 
@@ -257,7 +257,7 @@ impl Report {
         &mut self,
         clock: Duration,
         phase: usize,
-        seen: &Seen,
+        seen: &TierShares,
         reached: &Reached,
     ) -> io::Result<()> {
         let Some(file) = &mut self.file else { return Ok(()) };

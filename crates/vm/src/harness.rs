@@ -12,7 +12,7 @@ use std::{
 use crate::{
     Boot, Outcome, Series, Topology,
     boot::missing,
-    outcome::{Record, Taken},
+    outcome::{Record, StepRecord},
     program,
 };
 
@@ -104,7 +104,7 @@ pub fn on_each(all: &[Series], test: impl Fn(Series) + Sync) {
 ///
 /// The step was not taken.
 #[must_use]
-pub fn step<'a>(record: &'a Record, text: &str) -> &'a Taken {
+pub fn step<'a>(record: &'a Record, text: &str) -> &'a StepRecord {
     record.step(text).unwrap_or_else(|| panic!("no step {text} in\n{record}"))
 }
 

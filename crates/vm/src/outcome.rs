@@ -52,7 +52,7 @@ pub struct Record {
     /// The kernel's release, as the guest reported; `None` if the run ended before that.
     pub release: Option<String>,
     /// The steps that the guest began.
-    pub steps: Vec<Taken>,
+    pub steps: Vec<StepRecord>,
     /// The guest reported the end of its steps.
     pub complete: bool,
     /// Time from the start of QEMU to the guest's first line.
@@ -65,7 +65,7 @@ pub struct Record {
 
 /// A step that the guest began.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct StepRecord {
     /// The step's text.
     pub step: String,
     /// The lines that the step printed.
@@ -79,7 +79,9 @@ impl Record {
     pub(crate) fn add_line(&mut self, line: Line) {
         match line {
             Line::Release(release) => self.release = Some(release),
-            Line::Step(_, step) => self.steps.push(Taken { step, output: vec![], ending: None }),
+            Line::Step(_, step) => {
+                self.steps.push(StepRecord { step, output: vec![], ending: None })
+            }
             Line::Output(text) => {
                 if let Some(step) = self.steps.last_mut() {
                     step.output.push(text);
@@ -96,12 +98,12 @@ impl Record {
 
     /// The first step with this text.
     #[must_use]
-    pub fn step(&self, text: &str) -> Option<&Taken> {
+    pub fn step(&self, text: &str) -> Option<&StepRecord> {
         self.steps.iter().find(|taken| taken.step == text)
     }
 }
 
-impl Taken {
+impl StepRecord {
     /// Checks that the step succeeded: a program that the step ran exited with 0.
     #[must_use]
     pub fn succeeded(&self) -> bool {

@@ -13,7 +13,7 @@ use interleaf_vm::{
     Series,
     expected::Expected,
     harness::{guest_record_with_files, in_workspace, shown, step},
-    outcome::{Record, Taken},
+    outcome::{Record, StepRecord},
 };
 use serde_json::Value;
 
@@ -97,8 +97,8 @@ const MACHINE: &str = "kind = \"machine\"";
 /// Waits for the end of a period of the daemon.
 const PERIOD_ENDS: &str = "await daemon {";
 
-/// The guest's report of the load and a daemon: until a period's reason contains `rests`, through
-/// the samples of the placement, and through the steps `more`.
+/// Runs the load under a daemon in a guest, and returns the guest's record: the steps wait until
+/// the reason of a period contains `rests`, sample the placement, and then execute `more`.
 fn guest_record(series: Series, config: String, rests: &str, more: &[&str]) -> Option<Record> {
     let load = format!(
         "start load load --platform {PLATFORM} --demand {DEMAND} --threads {THREADS} --hot {}MiB \
@@ -147,7 +147,7 @@ fn periods(record: &Record) -> Vec<Period> {
 
 /// The percentage of pages on node 0, for each step `pages load`.
 fn readings(record: &Record) -> Vec<f64> {
-    let points = |taken: &Taken| {
+    let points = |taken: &StepRecord| {
         let count = |node: &str| {
             let words = taken.output[0].split(' ').filter_map(|word| word.split_once(':'));
             words.filter(|(of, _)| *of == node).map(|(_, n)| n.parse::<f64>().unwrap()).sum::<f64>()

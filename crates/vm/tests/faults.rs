@@ -9,7 +9,7 @@ use interleaf_guest::report::Ending;
 use interleaf_vm::{
     Series,
     harness::{guest_record_changed, on_each, shown, step},
-    outcome::{Record, Taken},
+    outcome::{Record, StepRecord},
 };
 
 /// The first kernel with DAMON destinations, and the newest.
@@ -75,7 +75,7 @@ fn guest_record_on(
 }
 
 /// All executions of a step, in order.
-fn all<'a>(record: &'a Record, text: &str) -> Vec<&'a Taken> {
+fn all<'a>(record: &'a Record, text: &str) -> Vec<&'a StepRecord> {
     record.steps.iter().filter(|taken| taken.step == text).collect()
 }
 
@@ -123,7 +123,7 @@ fn check_report(record: &Record, step: &str, ending: Ending, words: &[&str]) {
 }
 
 /// The pages on node 0 in the output of a step `pages`.
-fn on_node_0(taken: &Taken) -> u32 {
+fn on_node_0(taken: &StepRecord) -> u32 {
     let mut words = taken.output[0].split_whitespace();
     words.find_map(|word| word.strip_prefix("0:")?.parse().ok()).unwrap_or(0)
 }

@@ -110,7 +110,7 @@ trait Algorithm: Send + Sync {
     fn spoil(&mut self);
 }
 
-/// The sources of searches, and what they reach.
+/// The sources of searches, and the number of edges that they reach.
 #[derive(Clone, Debug)]
 struct Reach {
     sources: Vec<u32>,

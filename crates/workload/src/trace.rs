@@ -21,15 +21,16 @@ const KERNEL: [usize; 2] = [8, 4];
 /// Bytes of an `f64`.
 const F64: usize = size_of::<f64>();
 
-/// A trace that is being made.
+/// The trace so far.
 struct Trace {
     touches: Vec<Touch>,
     /// Bytes of a block.
     block: usize,
 }
 
-/// Part of a matrix, in bytes but for its rows.
-struct Part {
+/// A part of a row-major matrix: `start`, `row` (length of a row of the matrix) and `wide` are in
+/// bytes, `rows` is a number of rows.
+struct Submatrix {
     start: usize,
     row: usize,
     rows: usize,
@@ -52,7 +53,7 @@ impl Trace {
 
     /// Touches a part of a matrix in strips of columns: in each row, only the blocks that the strip
     /// before did not touch.
-    fn columns(&mut self, part: &Part, strip: usize, is_write: bool) {
+    fn columns(&mut self, part: &Submatrix, strip: usize, is_write: bool) {
         for column in (0..part.wide).step_by(strip) {
             for row in 0..part.rows {
                 let at = part.start + row * part.row + column;
@@ -200,17 +201,17 @@ fn rows(trace: &mut Trace, side: usize) {
         for k in (0..side).step_by(depth) {
             let deep = depth.min(side - k);
             let [rows, strip] = KERNEL;
-            let b = Part { start: matrix + k * row + j * F64, row, rows: deep, wide };
+            let b = Submatrix { start: matrix + k * row + j * F64, row, rows: deep, wide };
             trace.columns(&b, strip * F64, false);
             for i in (0..side).step_by(height) {
                 let end = side.min(i + height);
                 for at in (i..end).step_by(rows) {
                     let rows = rows.min(end - at);
-                    let a = Part { start: at * row + k * F64, row, rows, wide: deep * F64 };
+                    let a = Submatrix { start: at * row + k * F64, row, rows, wide: deep * F64 };
                     trace.columns(&a, F64, false);
                 }
                 let start = 2 * matrix + i * row + j * F64;
-                let c = Part { start, row, rows: end - i, wide };
+                let c = Submatrix { start, row, rows: end - i, wide };
                 trace.columns(&c, strip * F64, true);
             }
         }

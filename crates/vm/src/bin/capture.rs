@@ -13,7 +13,7 @@ use std::{
 
 use interleaf_vm::{
     Boot, Outcome, Series, Topology, boot, capture,
-    outcome::{Record, Taken},
+    outcome::{Record, StepRecord},
     program,
 };
 
@@ -106,7 +106,7 @@ fn captured(series: Series, machine: &Topology) -> Result<Record, Failure> {
 }
 
 /// The step with this text, if it succeeded.
-fn step<'a>(record: &'a Record, text: &str) -> Result<&'a Taken, Failure> {
+fn step<'a>(record: &'a Record, text: &str) -> Result<&'a StepRecord, Failure> {
     let taken = record.step(text).filter(|taken| taken.succeeded());
     taken.ok_or_else(|| {
         Failure::new(

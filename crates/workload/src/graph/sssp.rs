@@ -25,7 +25,8 @@ use std::{
 /// Distances in a bucket. The GAP suite has 2 for both generated graphs.
 const DELTA: u32 = 2;
 
-/// A thread goes on with its own part of a bucket while it is smaller than this.
+/// A thread relaxes its own new vertices of the current bucket without waiting for other threads,
+/// if they are fewer than this (bucket fusion).
 const FUSED_MAX: usize = 1000;
 
 /// Distance of vertices that are not connected.

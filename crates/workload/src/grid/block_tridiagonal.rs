@@ -1,10 +1,10 @@
-//! Square-tridiagonal systems with blocks of 5 x 5, as implicit solvers of gas dynamics have for
-//! density, momentum and energy along each line of cells (bwaves, the NAS benchmark BT), solved by
-//! elimination without pivots between blocks (Thomas).
+//! Block-tridiagonal systems with blocks of 5 x 5, solved by elimination without pivots between
+//! blocks (Thomas). Implicit solvers of gas dynamics have them for density, momentum and energy
+//! along each line of cells (bwaves, the NAS benchmark BT).
 //!
-//! A round is an implicit step: the system of each line is solved for the result of the round
-//! before. The blocks stay as they are. The last step is verified by the product of the blocks with
-//! its result, which must be the result before, and each block must be the one that was written.
+//! A round is an implicit step: for each line it solves A x = b, where b is the x of the round
+//! before. The blocks of A do not change. Verification: A times the last x must be the x before it,
+//! and each block must have the values that were written at the start.
 
 use super::near;
 use crate::{

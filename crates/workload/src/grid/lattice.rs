@@ -129,7 +129,8 @@ fn flow(side: usize, place: [usize; 3]) -> [f64; 3] {
     [z.0 + y.1, x.0 + z.1, y.0 + x.1].map(|speed| SPEED * speed)
 }
 
-/// The cells of a row that a population comes from: the row of its neighbour, and the offset in it.
+/// Where the populations of a row of cells stream from: the row of the neighbours, and the offset
+/// along x.
 fn origin(side: usize, velocity: usize, y: usize, z: usize) -> (usize, i32) {
     let [dx, dy, dz] = DIRECTIONS[velocity];
     let before = |at: usize, by: i32| (at as i32 + side as i32 - by) as usize % side;
