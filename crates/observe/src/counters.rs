@@ -12,8 +12,8 @@
 //! By Little's law the latency of a tier is the total waiting time of requests divided by their
 //! number. A home agent (CHA) adds the number of waiting requests of a kind in each of its cycles,
 //! but only on counter 0: a unit cannot count this occupancy for two tiers at once. Addresses are
-//! spread evenly over the agents, so each agent counts for one tier, in turns, and stands for those
-//! that do not: of 96 agents on two tiers, 8 count for each, and a count of one stands for 12.
+//! spread evenly over the agents, so that a sample of agents counts each tier and is scaled up: of
+//! 96 agents with two tiers, 8 count each tier, and each of their counts is multiplied by 12.
 //! Cycles become nanoseconds by the ticks of the same unit.
 //!
 //! # What the kernel's own names miss

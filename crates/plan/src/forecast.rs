@@ -68,13 +68,15 @@ impl Run {
 pub struct Model {
     /// Seconds with all data in DRAM.
     pub compute_s: f64,
-    /// Part of the shorter of compute and transfer time that the two share, 0 to 1.
+    /// The overlap of compute and transfer time, as a fraction of the shorter one, 0 to 1.
     pub overlap: f64,
     /// Software time for a byte of traffic, seconds.
     pub overhead_s: f64,
-    /// Traffic divided by that of the miss curve, where it is less: reads, and writes.
+    /// Traffic of the run divided by that of the miss curve, if the run had less (else 1): reads,
+    /// and writes.
     pub factors: [f64; 2],
-    /// Traffic above the miss curve for a byte that does not fit: reads, and writes.
+    /// Traffic of the run above the miss curve, for each byte of the footprint that does not fit
+    /// into the budget: reads, and writes.
     pub extra: [f64; 2],
     /// Part of the read bytes that threads wait for, page by page, in the run.
     pub demand_share: f64,

@@ -1,9 +1,9 @@
 //! The traffic of the pager at every budget, from a trace and one run.
 //!
-//! The pager is between two policies. Of a loop that it has detected it reads hardly more than
-//! optimal replacement, in nearly the whole budget. Of other accesses it reads what random
-//! replacement reads in the part of the budget that holds used pages. One run gives the share of
-//! either, which is taken to be the same at other budgets:
+//! The pager's traffic is between that of two policies. For a detected loop it reads hardly more
+//! than optimal replacement with nearly the whole budget. For other accesses it reads as much as
+//! random replacement with the part of the budget that holds used pages. The traffic of one run
+//! gives the share of each policy, which is assumed to be the same at other budgets:
 //!
 //! ```text
 //! traffic(b) = (1 - share) optimal(b) + share random(7/8 b)

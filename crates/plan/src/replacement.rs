@@ -164,8 +164,8 @@ mod tests {
             let optimal = Replacement::Optimal.carried(&trace, cache);
             for policy in [Replacement::Random, Replacement::Lru] {
                 let other = policy.carried(&trace, cache);
-                // A pass of another policy can profit from what a pass before left behind: at most
-                // a cacheful.
+                // A pass of another policy may hit blocks that the pass before left in the cache,
+                // at most one cache size of them.
                 prop_assert!(other.read + cache as u64 >= optimal.read);
                 prop_assert!(other.written <= other.read + cache as u64);
             }

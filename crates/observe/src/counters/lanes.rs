@@ -7,12 +7,12 @@ use super::table::{Event, Quantity};
 const UNITS_MAX: usize = 8;
 
 /// The events of a unit, each with the number of units that it represents.
-pub(super) type Dealt<'a> = Vec<(&'a Event, f64)>;
+pub(super) type UnitEvents<'a> = Vec<(&'a Event, f64)>;
 
-/// Assigns the events of one PMU to its `units`, in order. Events without a lane are counted by all
-/// units; ticks by those that need them.
-pub(super) fn deal<'a>(events: &[&'a Event], units: usize) -> Vec<Dealt<'a>> {
-    let mut dealt: Vec<Dealt<'a>> = vec![vec![]; units];
+/// Assigns the events of one PMU to its `units`, in order. All units count events without a lane,
+/// and those units count ticks that need them.
+pub(super) fn assign_lanes<'a>(events: &[&'a Event], units: usize) -> Vec<UnitEvents<'a>> {
+    let mut dealt: Vec<UnitEvents<'a>> = vec![vec![]; units];
     let mut lanes: Vec<u32> = events.iter().filter_map(|event| event.lane).collect();
     lanes.sort_unstable();
     lanes.dedup();
@@ -59,7 +59,7 @@ mod tests {
             let table = &tables()[which];
             let events: Vec<&Event> =
                 table.events.iter().filter(|event| event.pmu == "uncore_cha").collect();
-            let dealt = deal(&events, units);
+            let dealt = assign_lanes(&events, units);
             for event in &events {
                 let mine = dealt.iter().flatten().filter(|(one, _)| one == event);
                 let (count, sum) =
@@ -81,7 +81,7 @@ mod tests {
             if events.is_empty() {
                 continue;
             }
-            for unit in deal(&events, 96) {
+            for unit in assign_lanes(&events, 96) {
                 let only = unit.iter().filter(|(event, _)| event.counters == [0]).count();
                 assert!(only <= 1, "{}", table.name);
             }

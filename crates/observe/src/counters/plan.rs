@@ -259,7 +259,7 @@ impl Making<'_> {
                 Err(why) => self.note(format!("{} is not counted: {why}", event.name)),
             }
         }
-        for (unit, dealt) in units.iter().zip(lanes::deal(&opened, units.len())) {
+        for (unit, dealt) in units.iter().zip(lanes::assign_lanes(&opened, units.len())) {
             for cpu in self.cpus(unit).iter() {
                 for (event, stands_for) in &dealt {
                     self.add(unit, cpu, event, *stands_for);
