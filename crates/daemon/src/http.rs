@@ -4,7 +4,7 @@
 //! One thread serves all clients without blocking on any of them. A connection is closed after
 //! [`PATIENCE`], and a new connection beyond [`CLIENTS_MAX`] replaces the oldest.
 
-use interleaf_poll_server::{Interest, Watched, Worker, is_retry, wait};
+use interleaf_poll_server::{Interest, PollSet, Worker, is_retry, wait};
 use std::{
     io::{self, Read as _, Write as _},
     net::{SocketAddr, TcpListener, TcpStream},
@@ -90,7 +90,7 @@ fn serve(listener: &TcpListener, control: &UnixStream, page: &dyn Fn(&Request<'_
             Some(_) => Interest::Write,
             None => Interest::Read,
         };
-        let watched = Watched {
+        let watched = PollSet {
             control: Some(control.as_fd()),
             listener: Some(listener.as_fd()),
             clients: clients.iter().map(|it| (it.stream.as_fd(), interest(it))).collect(),
@@ -105,7 +105,7 @@ fn serve(listener: &TcpListener, control: &UnixStream, page: &dyn Fn(&Request<'_
         }
         let now = Instant::now();
         turn.retain(&mut clients, |client, is_ready| {
-            client.until > now && (!is_ready || client.goes_on(page))
+            client.until > now && (!is_ready || client.transfer(page))
         });
         if turn.listener {
             accept(listener, &mut clients);
@@ -130,9 +130,9 @@ fn accept(listener: &TcpListener, clients: &mut Vec<Client>) {
 }
 
 impl Client {
-    /// Reads or writes as many bytes as possible without blocking. Returns true while the
-    /// connection has more to transfer.
-    fn goes_on(&mut self, page: &dyn Fn(&Request<'_>) -> Page) -> bool {
+    /// Reads the request or writes the answer, as far as possible without blocking. Returns true
+    /// while the connection has more to transfer.
+    fn transfer(&mut self, page: &dyn Fn(&Request<'_>) -> Page) -> bool {
         let done = match &mut self.answer {
             Some((answer, written)) => self.stream.write(&answer[*written..]).map(|count| {
                 *written += count;

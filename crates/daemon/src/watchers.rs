@@ -6,7 +6,7 @@
 //! delays neither the loop nor other clients.
 
 use interleaf_linux::launch::unix_socket::{Access, Socket, SocketError};
-use interleaf_poll_server::{Interest, Watched, Worker, is_retry, wait};
+use interleaf_poll_server::{Interest, PollSet, Worker, is_retry, wait};
 use std::{
     collections::VecDeque,
     io::{Read, Write},
@@ -87,7 +87,7 @@ impl Serving {
                 false => Interest::ReadWrite,
             };
             let waiting = self.waiting.iter();
-            let watched = Watched {
+            let watched = PollSet {
                 control: Some(self.control.as_fd()),
                 listener: (waiting.len() < WATCHERS_MAX).then(|| self.listener.as_fd()),
                 clients: waiting.map(|it| (it.stream.as_fd(), interest(it))).collect(),

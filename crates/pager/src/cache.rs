@@ -254,8 +254,9 @@ impl Cache {
         }
     }
 
-    /// Fills up the reserves. Frames of dropped prefetches, and of a share that another node gives,
-    /// are free at once, and no event follows: the faults that wait for frames are served here.
+    /// Fills up the reserves, and serves faults that wait for frames. Dropping a prefetch, or
+    /// taking a share from another node, frees frames at once and causes no further event that
+    /// would serve these faults.
     fn reclaim_for_waiting(&mut self, actions: &mut Vec<Action>) {
         loop {
             let waiting = self.waiting.len();

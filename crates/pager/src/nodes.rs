@@ -110,7 +110,7 @@ pub(crate) struct ThreadNodes {
 
 impl ThreadNodes {
     /// The node of a thread that has just faulted, and waits.
-    pub(crate) fn of(&mut self, nodes: &Nodes, thread: u32, now: Instant) -> Node {
+    pub(crate) fn node_of(&mut self, nodes: &Nodes, thread: u32, now: Instant) -> Node {
         if nodes.numbers.len() < 2 {
             return 0;
         }

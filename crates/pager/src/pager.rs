@@ -43,12 +43,12 @@ pub struct Pager {
     registration: Option<Registration>,
 }
 
-/// The address space of a pager's pages.
-enum Place {
+/// The address spaces that map a pager's pages.
+enum PageSpace {
     /// Private memory of this process, with frames on these nodes.
-    Here(Nodes),
-    /// Memory that processes share.
-    Elsewhere(Box<dyn AddressSpace>),
+    Private(Nodes),
+    /// Memory that several processes map.
+    Shared(Box<dyn AddressSpace>),
 }
 
 /// The frames of a pager, and the nodes that they are bound to: none if the process has a memory
@@ -101,7 +101,7 @@ impl Pager {
         mode: FaultMode,
         nodes: Nodes,
     ) -> io::Result<Self> {
-        Self::start(settings, bytes, Box::new(store), slot, mode, Place::Here(nodes))
+        Self::start(settings, bytes, Box::new(store), slot, mode, PageSpace::Private(nodes))
     }
 
     /// Starts a pager for pages of another address space than this process's private memory.
@@ -112,7 +112,7 @@ impl Pager {
         store: impl Store + 'static,
         slot: (SlotGuard, u32),
     ) -> io::Result<Self> {
-        let place = Place::Elsewhere(space);
+        let place = PageSpace::Shared(space);
         Self::start(settings, bytes, Box::new(store), Some(slot), FaultMode::Thread, place)
     }
 
@@ -122,20 +122,20 @@ impl Pager {
         store: Box<dyn Store>,
         slot: Option<(SlotGuard, u32)>,
         mode: FaultMode,
-        place: Place,
+        place: PageSpace,
     ) -> io::Result<Self> {
         let memory = Memory::reserve(bytes)?;
         let (frames, nodes, served) = match &place {
-            Place::Here(nodes) => {
+            PageSpace::Private(nodes) => {
                 let (frames, nodes) = placed_frames(settings, nodes, &memory)?;
                 (frames, nodes, Some(memory.addresses()))
             }
-            Place::Elsewhere(_) => (Frames::plain(settings.frames)?, Nodes::single(), None),
+            PageSpace::Shared(_) => (Frames::plain(settings.frames)?, Nodes::single(), None),
         };
         let handle = Arc::new(FaultHandle::new(served, &frames, mode)?);
         let space = match place {
-            Place::Here(_) => Box::new(PrivateSpace::new(Arc::clone(&handle))?),
-            Place::Elsewhere(space) => space,
+            PageSpace::Private(_) => Box::new(PrivateSpace::new(Arc::clone(&handle))?),
+            PageSpace::Shared(space) => space,
         };
         let mut cache = Cache::with_nodes(settings, nodes.division(settings.frames));
         let context = Arc::new(Context {

@@ -63,7 +63,7 @@ pub struct FaultContext {
 }
 
 impl FaultContext {
-    /// A fault on a page of an endless region, with no other page mapped for it.
+    /// A fault on a page of an unlimited region, without fault-around.
     #[cfg(test)]
     fn single(thread: u32, page: Page) -> Self {
         Self {

@@ -29,7 +29,7 @@ mod peers;
 mod pieces;
 mod server;
 
-pub use client::{Client, Shares};
+pub use client::{Client, SharedRanges};
 pub use server::serve;
 
 /// The name of the socket in the folder of a session.

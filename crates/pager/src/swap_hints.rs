@@ -1,14 +1,13 @@
-//! Swap hints: programs into which the library cannot be preloaded use the kernel's swap, and the
-//! kernel is told which pages to read and to write back.
+//! Swap hints for statically linked programs, which cannot load the preloaded library.
 //!
-//! A statically linked program loads no library. Its pages go to a swap file, within the budget of
-//! a control group, and the kernel chooses victims. The kernel gets hints by `process_madvise(2)`:
-//! pages that the program's streams will touch next are read ahead (`MADV_WILLNEED`), and pages
-//! that the streams have left behind are paged out before memory is needed (`MADV_PAGEOUT`).
+//! Their pages go to a swap file, within the budget of a control group, and the kernel chooses
+//! victims. `process_madvise(2)` gives hints to the kernel: read ahead the pages that a stream of the
+//! program will touch next (`MADV_WILLNEED`), and page out the pages that a stream has passed, before
+//! memory is short (`MADV_PAGEOUT`).
 //!
 //! Swap with hints is far slower than a pager: the kernel reads pages one by one at each major
 //! fault, and even perfect hints give a factor of 2 over default swap, where a pager gives 10. The
-//! accesses of a program are only known from the pages that became resident since the last scan.
+//! only evidence of the program's accesses are the pages that became resident since the last scan.
 
 pub mod scan;
 
@@ -25,7 +24,7 @@ use std::{collections::VecDeque, ops::Range};
 /// needed again soon.
 const SWEEP_MIN: u64 = 16;
 
-/// Decides on the hints for one process.
+/// Decides which hints to give for one process.
 #[derive(Clone, Debug)]
 pub struct HintPolicy {
     streams: Streams,

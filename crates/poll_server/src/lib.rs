@@ -56,9 +56,9 @@ impl Interest {
     }
 }
 
-/// The descriptors of a turn. An absent one is never ready.
+/// The descriptors to wait for. An absent descriptor is never ready.
 #[derive(Debug, Default)]
-pub struct Watched<'a> {
+pub struct PollSet<'a> {
     /// The descriptor that wakes or ends the server.
     pub control: Option<BorrowedFd<'a>>,
     /// The listener; `None` while no more clients are accepted.
@@ -69,7 +69,7 @@ pub struct Watched<'a> {
 
 /// The descriptors that are ready.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Turn {
+pub struct Ready {
     /// The control descriptor.
     pub control: bool,
     /// The listener.
@@ -78,7 +78,7 @@ pub struct Turn {
     pub clients: Vec<bool>,
 }
 
-impl Turn {
+impl Ready {
     /// Keeps the clients for which `serve` returns true; its argument has the ready descriptors.
     /// `clients` has to be the list that was watched.
     pub fn retain<C>(&self, clients: &mut Vec<C>, mut serve: impl FnMut(&mut C, bool) -> bool) {
@@ -91,7 +91,7 @@ impl Turn {
 ///
 /// # Errors
 /// Those of poll(2), but for `EINTR`.
-pub fn wait(watched: &Watched<'_>, timeout: Option<Duration>) -> io::Result<Turn> {
+pub fn wait(watched: &PollSet<'_>, timeout: Option<Duration>) -> io::Result<Ready> {
     let first = [watched.control, watched.listener];
     let mut fds = Vec::with_capacity(2 + watched.clients.len());
     fds.extend(first.iter().flatten().map(|fd| PollFd::new(fd, PollFlags::IN)));
@@ -108,7 +108,7 @@ pub fn wait(watched: &Watched<'_>, timeout: Option<Duration>) -> io::Result<Turn
     }
     let mut ready = fds.iter().map(|fd| !fd.revents().is_empty());
     let [control, listener] = first.map(|fd| fd.is_some() && ready.next() == Some(true));
-    Ok(Turn { control, listener, clients: ready.collect() })
+    Ok(Ready { control, listener, clients: ready.collect() })
 }
 
 /// True for an error after which the same call can succeed later.
@@ -164,8 +164,8 @@ pub fn watched<'a, C: AsFd + 'a>(
     listener: Option<&'a impl AsFd>,
     clients: impl IntoIterator<Item = &'a C>,
     interest: Interest,
-) -> Watched<'a> {
-    Watched {
+) -> PollSet<'a> {
+    PollSet {
         control: Some(control.as_fd()),
         listener: listener.map(AsFd::as_fd),
         clients: clients.into_iter().map(|client| (client.as_fd(), interest)).collect(),
@@ -197,7 +197,7 @@ mod tests {
         let ready = turn(Interest::Read);
         assert_eq!(
             ready,
-            Turn { control: false, listener: false, clients: vec![false, true, true] }
+            Ready { control: false, listener: false, clients: vec![false, true, true] }
         );
         let mut clients = vec!['a', 'b', 'c'];
         ready.retain(&mut clients, |client, is_ready| !is_ready || *client == 'b');

@@ -1,5 +1,5 @@
-//! `madvise(2)`: the pager handles advice about pages of regions. Passed to the kernel, much of it
-//! would split the mapping of the regions, which makes pages slower to move, and have no effect.
+//! `madvise(2)`: the pager handles advice about pages of regions. If the kernel got it, most advice
+//! would have no effect but split the mapping of the regions, so that pages move more slowly.
 
 use crate::{
     errno,

@@ -27,8 +27,8 @@ macro_rules! definitions {
             pub(crate) is_of_libc: bool,
         }
 
-        /// Looks everything up. The first allocation of a process does, before there is a second
-        /// thread; the C library has all of these names.
+        /// Looks up all functions. The first allocation of a process calls it, before a second
+        /// thread exists. The C library has all of these names.
         fn look_up_all() -> Next {
             let is_of_libc = is_of_libc();
             // SAFETY: functions of these names have these types (`malloc(3)`).
@@ -106,10 +106,10 @@ fn look_up() -> bool {
 
 /// True if the program uses this library's definitions, followed by those of the C library.
 fn is_of_libc() -> bool {
-    // Not by `__libc_malloc`, which other allocators define too.
+    // Other allocators define `__libc_malloc` too, so that its presence proves nothing.
     let libc = base(libc::gnu_get_libc_version as *const () as usize);
     let own = base(&raw const TABLE as usize);
-    // A program may define them itself, so that this library's are never called.
+    // A program may define these functions itself: then this library's are never called.
     let names = [c"malloc", c"calloc", c"realloc", c"memalign", c"free"];
     libc.is_some() && names.iter().all(|name| base(after(name)) == libc && base(first(name)) == own)
 }

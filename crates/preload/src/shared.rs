@@ -5,7 +5,7 @@ use crate::{
     errno, maps,
     state::{inside, print},
 };
-use interleaf_pager::shared::{Client, Shares};
+use interleaf_pager::shared::{Client, SharedRanges};
 use libc::{c_int, c_void};
 use std::{
     io,
@@ -92,7 +92,7 @@ pub(crate) fn handle_advice(addresses: &Range<usize>, advice: c_int) -> Option<c
 /// Locks the client during a fork.
 pub(crate) struct Fork {
     client: MutexGuard<'static, Option<Client>>,
-    shares: Shares,
+    shares: SharedRanges,
 }
 
 impl Fork {
@@ -102,7 +102,7 @@ impl Fork {
         }
         let client = client();
         let mapped = maps::all().into_iter().map(|it| (it.addresses, it.protection));
-        let shares = client.as_ref().map(|client| client.shares(mapped)).unwrap_or_default();
+        let shares = client.as_ref().map(|client| client.shared_ranges(mapped)).unwrap_or_default();
         Some(Self { client, shares })
     }
 

@@ -24,7 +24,7 @@ use std::{
     time::Duration,
 };
 
-/// A process that allocates less than this in all is not extended: a shell, or a launcher.
+/// A process whose allocations total less than this is not extended: a shell, or a launcher.
 const START_BYTES: usize = 1 << 20;
 
 /// Interval of polls for another process.

@@ -14,8 +14,9 @@ use std::{
     },
 };
 
-/// Smaller allocations never reach the pager or a thread-local variable: most are. The value is the
-/// C library's threshold for `mmap(2)` (`M_MMAP_THRESHOLD` of `mallopt(3)`).
+/// Smaller allocations, which are most, go to the next definition without an access to the pager or
+/// to a thread-local variable. The value is the C library's threshold for `mmap(2)`
+/// (`M_MMAP_THRESHOLD` of `mallopt(3)`).
 pub(crate) const BYTES_MIN: usize = 128 << 10;
 
 /// Bytes of allocations that could be extended, and were not.

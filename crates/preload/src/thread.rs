@@ -151,9 +151,8 @@ impl ThreadMemory {
         let words = |address: usize| address as *mut usize;
         // SAFETY: by the caller; images are mapped for as long as the program runs.
         unsafe {
-            // The loader's own numbers: the number of entries, and the generation of the objects.
-            // For an older generation, the loader would extend the table, and allocate; so the
-            // generation is set to a maximum.
+            // Fields of the loader: the number of entries, and the generation of the objects. For
+            // an outdated generation the loader would allocate a larger table, hence the maximum.
             *words(table) = entries - 2;
             *words(table + ENTRY) = usize::MAX / 2;
             for module in modules {

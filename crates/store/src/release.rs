@@ -16,7 +16,7 @@
 
 use super::{extents::merge_extents, file_lock::wait_until_alone};
 use interleaf_poll_server::{
-    Watched, wait,
+    PollSet, wait,
     wire::{Wire, Words, listener},
 };
 use rustix::fs::Dir;
@@ -88,7 +88,7 @@ pub fn serve(folder: &Path, mut keeper: UnixStream) -> io::Result<()> {
     thread::scope(|scope| {
         let mut is_over = false;
         while !is_over {
-            let watched = Watched {
+            let watched = PollSet {
                 control: Some(keeper.as_fd()),
                 listener: Some(listener.as_fd()),
                 clients: vec![],

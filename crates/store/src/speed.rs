@@ -77,8 +77,8 @@ pub fn measure(
     let pages = most.max(LARGE * LARGE_DEPTH) / PAGE_BYTES;
     // Random data: a drive may not store zeros or repeated content.
     let mut state = SEED;
-    let mut page = || Page(std::array::from_fn(|_| random(&mut state)));
-    let memory: Vec<Page> = (0..pages).map(|_| page()).collect();
+    let mut page = || AlignedPage(std::array::from_fn(|_| random(&mut state)));
+    let memory: Vec<AlignedPage> = (0..pages).map(|_| page()).collect();
     let mut bench = Bench { store, memory, moved: 0 };
     let parts = (bytes / LARGE as u64).max(1);
     let sequence = |at: u64| (at % parts) * LARGE as u64;
@@ -101,15 +101,15 @@ pub fn measure(
     Ok(StoreSpeed { bytes: there * LARGE as u64, read_gbps, write_gbps, random: found })
 }
 
-/// A page of memory, aligned as transfers past the page cache need.
+/// A page of memory with the alignment that O_DIRECT needs.
 #[repr(align(4096))]
-struct Page(#[expect(dead_code, reason = "drives read it")] [u64; PAGE_BYTES / 8]);
+struct AlignedPage(#[expect(dead_code, reason = "drives read it")] [u64; PAGE_BYTES / 8]);
 
-const _: () = assert!(align_of::<Page>() == PAGE_BYTES);
+const _: () = assert!(align_of::<AlignedPage>() == PAGE_BYTES);
 
 struct Bench<'a> {
     store: &'a mut dyn Store,
-    memory: Vec<Page>,
+    memory: Vec<AlignedPage>,
     /// Transfers so far, used as tokens.
     moved: u64,
 }

@@ -25,17 +25,18 @@ pub(super) struct ProgramAdvice {
 
 impl ProgramAdvice {
     /// The advice about a page.
-    pub(super) fn of(&self, page: Page) -> Advice {
+    pub(super) fn get(&self, page: Page) -> Advice {
         self.advised.get(page).unwrap_or(Advice::Normal)
     }
 
-    /// Forgets all about some pages.
+    /// Removes the advice and pins of some pages.
     fn clear(&mut self, pages: &Range<Page>) {
         self.advised.set(pages, None);
         self.pinned.set(pages, None);
     }
 
-    /// True if an extent is to be pinned, of a cache with this budget; its frames are counted.
+    /// Decides whether an extent is pinned, and counts its frames if it is. `budget` limits the
+    /// pinned frames of the cache.
     pub(super) fn pin(&mut self, extent: &Extent, budget: u32) -> bool {
         let is_pinned = self.pinned_frames + extent.frames() <= budget / PINNED_PART
             && extent.span().pages().any(|page| self.pinned.get(page).is_some());
@@ -43,7 +44,7 @@ impl ProgramAdvice {
         is_pinned
     }
 
-    /// An extent of this many frames is pinned no more.
+    /// Subtracts the frames of an extent that was pinned.
     pub(super) const fn unpin(&mut self, frames: u32) {
         self.pinned_frames -= frames;
     }
@@ -97,7 +98,7 @@ impl Cache {
         }
     }
 
-    /// Puts mapped extents into the queues that their pins call for.
+    /// Moves mapped extents into the queues that fit their pins.
     fn requeue_mapped(&mut self, pages: &Range<Page>, is_due: fn(&Extent) -> bool) {
         for id in self.residency.all_in(pages) {
             if is_due(self.residency.extent(id)) {

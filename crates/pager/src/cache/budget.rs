@@ -7,10 +7,11 @@ use super::{
 };
 use crate::prefetch::Limits;
 
-/// Frames to reclaim at once for other processes: the drive has to take their dirty pages.
+/// The most frames that are reclaimed for other processes at the same time: the drive has to write
+/// their dirty pages.
 const BACKLOG_MAX: u32 = 4096;
 
-/// Frames that other processes or nodes use for now, by node.
+/// Frames lent to other processes or nodes, by node.
 #[derive(Clone, Debug)]
 pub(super) struct Released {
     nodes: Vec<ReleasedOfNode>,
@@ -23,7 +24,7 @@ struct ReleasedOfNode {
     blocks: Vec<(Frame, u8)>,
     /// Frames of all blocks.
     frames: u32,
-    /// Frames that have to be released.
+    /// The number of frames that must be released.
     target: u32,
     /// Blocks that were reported to the caller.
     reported: usize,
@@ -39,7 +40,7 @@ impl Released {
         self.nodes[usize::from(node)].frames
     }
 
-    /// True if a node has released all frames that it has to, and has taken back its own.
+    /// True if the number of released frames of a node equals its target.
     pub(super) fn is_settled(&self, node: Node) -> bool {
         let node = &self.nodes[usize::from(node)];
         node.frames == node.target
@@ -55,8 +56,8 @@ impl Settings {
 }
 
 impl Cache {
-    /// Sets the budget, at most that of the settings. A smaller one is reached by evictions
-    /// ([`Cache::used_frames`]).
+    /// Sets the budget, at most that of the settings. If it shrinks, evictions follow:
+    /// [`Cache::used_frames`] tells how far.
     pub fn resize(&mut self, frames: u32) {
         self.shares.resize(frames.min(self.settings.frames));
         self.apply_shares();
@@ -66,23 +67,23 @@ impl Cache {
         }
     }
 
-    /// Each node has to release the frames that exceed its share.
+    /// Sets the target of each node: it must release the frames above its share.
     pub(super) fn apply_shares(&mut self) {
         for node in self.nodes() {
-            let target = self.division().max(node) - self.shares.of(node);
+            let target = self.division().max(node) - self.shares.share(node);
             self.released.nodes[usize::from(node)].target = target;
         }
     }
 
-    /// Frames of a node that are in use, or may be at any moment: all but the released ones.
+    /// Frames of a node that this process may use at any moment: all except the released ones.
     pub(super) fn used_frames_of(&self, node: Node) -> u32 {
         self.division().max(node) - self.released.frames(node)
     }
 
-    /// Frames that are in use, or may be at any moment.
+    /// Frames that this process may use at any moment.
     pub fn used_frames(&self) -> u32 {
         let used: u32 = self.nodes().map(|node| self.used_frames_of(node)).sum();
-        // Frames on their way from one node to another are this process's.
+        // While a share moves from one node to another, its frames still belong to this process.
         used.max(self.budget())
     }
 
@@ -98,10 +99,10 @@ impl Cache {
 
     /// The current share of a node, frames.
     pub(super) fn budget_of(&self, node: Node) -> u32 {
-        self.shares.of(node)
+        self.shares.share(node)
     }
 
-    /// Frames of a node to reclaim beside the reserve, because they have to be released.
+    /// Frames of a node to reclaim in addition to the reserve, because the node must release them.
     pub(super) fn release_backlog(&self, node: Node) -> u32 {
         let released = &self.released.nodes[usize::from(node)];
         released.target.saturating_sub(released.frames).min(BACKLOG_MAX)
@@ -129,7 +130,7 @@ impl Cache {
 
     fn release_frames_of(&mut self, node: Node) {
         let index = usize::from(node);
-        // Faults that wait for a frame come first.
+        // Faults that wait for a frame have priority.
         while self.released.nodes[index].frames < self.released.nodes[index].target
             && !self.waiting.iter().any(|fault| fault.node == node)
         {
@@ -162,7 +163,7 @@ impl Cache {
                 self.residency.deallocate(frame, order);
                 continue;
             }
-            // Half of the block is reported twice, which does no harm.
+            // Half of the block is reported twice, which is harmless.
             let order = order - 1;
             released.blocks.extend([(frame + (1 << order), order), (frame, order)]);
         }

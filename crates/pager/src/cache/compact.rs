@@ -1,8 +1,8 @@
 //! Compaction: contiguous free frames.
 //!
-//! Extents of all sizes come and go, and the frames that stay in use fragment the free ones, until
-//! no huge page and no long transfer fits. Then the block of frames with the fewest in use is
-//! emptied. Pages evicted for that are loaded into smaller gaps if they are touched again.
+//! Loads and evictions of extents of all sizes fragment the free frames, until no huge page and no
+//! long transfer fits. Compaction then empties the block that has the fewest frames in use. The
+//! evicted pages are loaded into smaller gaps when they are touched again.
 
 use super::{
     Action, Cache, ExtentState,
@@ -11,7 +11,7 @@ use super::{
     node::Node,
 };
 
-/// Fragmentation matters from this order on: 2^7 frames are 512 KiB.
+/// The least order for which compaction is worth evictions: 2^7 frames, 512 KiB.
 pub(super) const CONTIGUOUS_ORDER_MIN: u8 = 7;
 
 /// The part of a block that has to be free before compaction: a fuller block would need too many
@@ -38,7 +38,7 @@ impl FrameOwners {
         self.0[frame as usize] = NO_OWNER;
     }
 
-    /// The extents that begin with one of `count` frames.
+    /// The extents whose first frame is one of the `count` frames from `frame` on.
     pub(super) fn within(&self, frame: Frame, count: u32) -> impl Iterator<Item = ExtentId> {
         let frames = self.0.iter().skip(frame as usize).take(count as usize);
         frames.copied().filter(|id| *id != NO_OWNER)

@@ -5,7 +5,8 @@ use crate::page::Page;
 use std::ops::Range;
 
 impl Cache {
-    /// Discards the ranges whose pages are idle; ranges with a transfer or a move under way wait.
+    /// Discards the ranges whose pages are idle. A range with a transfer or move under way stays
+    /// queued.
     pub(super) fn discard(&mut self, actions: &mut Vec<Action>) {
         for pages in self.durability.take_discards() {
             if self.discard_extents(&pages, actions) {

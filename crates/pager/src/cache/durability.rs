@@ -4,8 +4,8 @@ use super::Span;
 use crate::page::Page;
 use std::{collections::BTreeSet, ops::Range};
 
-/// The store is taken to accept no more writes when consecutive failed writes exceed the number of
-/// extents by this number: some writes succeed on a store that merely fails often.
+/// The store counts as failed for writes when the consecutive failed writes exceed the number of
+/// extents by this number. On a store that only fails often, a write succeeds before that.
 const FAILED_WRITES_MIN: usize = 256;
 
 /// The content of pages outside DRAM.

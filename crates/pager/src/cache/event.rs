@@ -58,7 +58,7 @@ pub enum Event {
     Budget(u32),
 }
 
-/// A set of the pages of one extent: those that differ from the store.
+/// The dirty pages of an extent, as a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirtyPages([u64; 1 << (ORDER_MAX - 6)]);
 

@@ -21,7 +21,7 @@ use crate::{page::Page, prefetch::is_history_stream};
 use std::ops::Range;
 
 /// The maximum of the reserve of free and inactive frames: the budget divided by this number, but
-/// at most 64 MiB, which suffice until the drive completes further transfers.
+/// at most 64 MiB, enough for the loads until the drive has completed further write-backs.
 const RESERVE_PART: u32 = 16;
 const RESERVE_MAX: u32 = 1 << 14;
 
@@ -68,8 +68,9 @@ const LONG_BIMODAL_ONE_IN: u64 = 64;
 /// been mapped in loops.
 const BIMODAL_ROUND: u64 = 4;
 
-/// True if a page of a loop becomes protected in this round. The result is the same for all pages
-/// of a huge page: protected pieces would leave gaps in which no long transfer fits.
+/// True if bimodal insertion protects a page of a loop in this round. The result is the same for
+/// all pages of a huge page: protected parts of one would leave gaps in which no long transfer
+/// fits.
 const fn is_bimodal_sample(page: Page, round: u64, one_in: u64) -> bool {
     hash(page >> ORDER_MAX, round).is_multiple_of(one_in)
 }
@@ -93,8 +94,8 @@ pub(super) struct Reclaim {
 /// State of eviction on a node.
 #[derive(Clone, Copy, Debug, Default)]
 struct ReclaimOfNode {
-    /// Frames that became protected by bimodal insertion, and for which the oldest protected ones
-    /// have to go.
+    /// Frames that became protected by bimodal insertion: as many of the oldest protected frames
+    /// are to be evicted for them.
     inserted_frames: u32,
     /// Frames to keep free or inactive.
     reserve: u32,
@@ -137,7 +138,7 @@ impl Reclaim {
         let loop_frames = u64::from(extent.frames()) * u64::from(is_of_loop);
         self.loop_frames = self.loop_frames.wrapping_add(loop_frames);
         let round = self.loop_frames / (BIMODAL_ROUND * u64::from(frames));
-        // A refault on a probationary extent does not make it protected.
+        // A refault on a probationary extent keeps it probationary.
         let is_probationary = is_of_loop || extent.is_probationary && is_loop;
         if !is_probationary || has_room {
             return false;
@@ -181,7 +182,7 @@ impl Cache {
             self.compact(node, actions);
         }
         if self.is_store_stuck() && self.waiting.is_empty() {
-            // No write-back would succeed, and no thread needs a frame.
+            // Write-back would fail, and no thread needs a frame.
             return;
         }
         let max = self.reserve_max(node);
@@ -277,7 +278,7 @@ impl Cache {
             && !self.reclaim.loop_detector.is_releasing_protected()
     }
 
-    /// True if protected extents are within their share, so that probationary ones are the victims.
+    /// True if protected extents are within their share: then a probationary extent is the victim.
     fn is_protected_within_share(&self, node: Node, reserve: u32) -> bool {
         self.residency.protected_frames(node) <= self.protected_max(node, reserve)
             && !self.reclaim.loop_detector.is_releasing_protected()
@@ -295,9 +296,10 @@ impl Cache {
         is_time.then_some(start..start + (1 << order))
     }
 
-    /// Chooses the victim among mapped extents of a node. In a long loop, the newest protected
-    /// extent is the one that is used last; the oldest are replaced by bimodal insertion. A pinned
-    /// victim is mapped again and is then the newest: the oldest is next.
+    /// Chooses the victim among mapped extents of a node. Among protected extents it is the oldest,
+    /// or in a long loop the newest, since its next use is the farthest away; there, bimodal
+    /// insertion replaces the oldest. A victim that turns out to be pinned is mapped again and
+    /// becomes the newest, so that the oldest is the next victim.
     fn victim(&mut self, node: Node, reserve: u32) -> Option<ExtentId> {
         let probationary = self.residency.oldest_probationary(node);
         let is_long = self.reclaim.loop_detector.is_long_loop();
@@ -320,8 +322,8 @@ impl Cache {
         Some(victim)
     }
 
-    /// Evicts a mapped extent, and all others in a block of frames as long as the largest
-    /// fault-around: otherwise no such block would ever be free.
+    /// Evicts a mapped extent, and all others in the block of frames around it that has the length
+    /// of the largest fault-around. Single evictions would never free such a block.
     fn evict_block(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
         let Span { frame, order, .. } = self.residency.extent(id).span();
         let block_order = self.fault_around.order_max();
@@ -332,7 +334,7 @@ impl Cache {
         }
     }
 
-    /// Evicts those of some extents that are mapped and not pinned.
+    /// Evicts the mapped extents among `ids`, except pinned ones.
     fn evict_all(&mut self, ids: Vec<ExtentId>, actions: &mut Vec<Action>) {
         for id in ids {
             let extent = self.residency.extent(id);

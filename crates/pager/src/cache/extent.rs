@@ -1,4 +1,4 @@
-//! The state of one extent. As many extents as frames may exist, therefore it is small.
+//! The state of one extent. It is small, since there may be an extent for each frame.
 
 use super::Span;
 use crate::{
@@ -105,7 +105,7 @@ impl Extent {
     pub(super) const fn add_waiter(&mut self, fault: WaitingFault) {
         let WaitingFault { page, is_write, node } = fault;
         let waiting_page = (page - self.page as Page) as u16;
-        // A probe maps one page only: two threads that wait for two pages end it.
+        // A probe maps one page: it ends when a thread waits for a second page.
         self.is_probe &= self.waiting_page == NO_WAITER || self.waiting_page == waiting_page;
         self.waiting_page = waiting_page;
         self.is_wait_for_write |= is_write;

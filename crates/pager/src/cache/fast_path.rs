@@ -1,5 +1,5 @@
-//! The fast path: a thread maps a ready extent itself when it faults, without the pager's thread.
-//! The decisions that follow from its faults are made later, for several faults at once.
+//! The fast path: a faulting thread maps a ready extent by itself, without the pager's thread. The
+//! cache takes note of such faults later, several at a time.
 
 use super::{Action, Cache, ExtentState, PageFault, Span, WaitingFault, index::ExtentId};
 use crate::page::Page;
@@ -41,14 +41,14 @@ impl Cache {
         }
     }
 
-    /// Takes in all faults that threads have served since, in their order. The moves are among the
-    /// actions, and have to be answered like all others.
+    /// Processes the faults that threads have served by themselves since the last call, in order.
+    /// `actions` contains their moves, which the caller must answer like any other move.
     pub fn commit_mapped(
         &mut self,
         faults: impl Iterator<Item = PageFault> + Clone,
         actions: &mut Vec<Action>,
     ) {
-        // Map all extents first, so that none is chosen as a victim.
+        // Mark all extents as mapped first, so that none becomes a victim.
         for PageFault { page, is_write, node, .. } in faults.clone() {
             self.on_fault(WaitingFault { page, is_write, node }, actions);
         }

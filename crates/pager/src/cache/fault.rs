@@ -10,7 +10,7 @@ use crate::{advice::Advice, page::Page};
 const FREE_FOR_ZEROS_PART: u32 = 4;
 
 impl Cache {
-    /// Counts a fault, and serves it or lets it wait.
+    /// Counts a fault, and serves it or queues it until a frame is free.
     pub(super) fn on_fault(&mut self, fault: WaitingFault, actions: &mut Vec<Action>) {
         self.counts.faults += 1;
         let page = fault.page;
@@ -19,7 +19,7 @@ impl Cache {
         self.serve_fault(fault, actions);
     }
 
-    /// Serves a fault on a resident page, or lets it wait.
+    /// Serves a fault on a resident page, or queues it until a frame is free.
     fn serve_fault(&mut self, fault: WaitingFault, actions: &mut Vec<Action>) {
         let WaitingFault { page, is_write, .. } = fault;
         if self.durability.is_poisoned(page) {
@@ -55,7 +55,7 @@ impl Cache {
                     self.map_neighbours(span, stream, actions);
                 }
             }
-            // The end of the move wakes all threads that wait for the extent.
+            // When the move ends, all threads that wait for the extent wake.
             ExtentState::Mapping => extent.is_dirty |= is_write,
             ExtentState::Mapped => {
                 extent.is_dirty |= is_write;
@@ -89,7 +89,7 @@ impl Cache {
                 self.waiting.insert(at, fault);
                 return;
             } else if self.residency.find(page).is_some() || self.durability.is_poisoned(page) {
-                // A fault on a neighbouring page has loaded it since.
+                // Another fault has loaded the page with its own meanwhile.
                 self.serve_fault(fault, actions);
                 continue;
             }
@@ -128,7 +128,7 @@ impl Cache {
         if let Some(order) = self.prefetch.order_for_fault(page) {
             return (order, false);
         }
-        if self.advice.of(page) == Advice::Random {
+        if self.advice.get(page) == Advice::Random {
             return (0, false);
         }
         // Pages that were never stored are zeros, which cost no read.
@@ -157,13 +157,13 @@ impl Cache {
         self.residency.largest_absent_order(page, max)
     }
 
-    /// Gives up a page that can be neither read nor kept.
+    /// Poisons a page whose content is lost: a touch raises SIGBUS.
     pub(super) fn poison(&mut self, page: Page, actions: &mut Vec<Action>) {
         self.durability.poison(page);
         actions.push(Action::Poison(page));
     }
 
-    /// True if no eviction can succeed, since the store takes no more writes.
+    /// True if no eviction can succeed, since the store accepts no writes.
     pub(super) const fn is_store_stuck(&self) -> bool {
         self.durability.is_store_stuck(self.residency.count())
     }

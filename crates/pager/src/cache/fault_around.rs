@@ -23,15 +23,15 @@ const RESIDENT_PART: u64 = 4;
 /// Late use counts while patience is above zero; patience is limited to this number of probes.
 const PATIENCE_MAX: i32 = 8;
 
-/// The least and initial patience: late use is detected earlier than late disuse, so that the first
-/// probes must not suffice.
+/// The least and initial patience. It is far below zero, since late use shows earlier than late
+/// disuse: otherwise the first probes alone would decide.
 const PATIENCE_MIN: i32 = -24;
 
-/// Random accesses use many pages in the end: a probe without late use weighs as much as this
-/// number of probes with late use.
+/// A probe without late use weighs as much as this number of probes with late use, since random
+/// accesses also use many pages late.
 const DISUSE_WEIGHT: i32 = 6;
 
-/// Probes watched at once, of those that were judged and of those that were not.
+/// The largest number of judged probes, and of probes not yet judged, that are watched at once.
 const WATCHED_MAX: usize = 16;
 
 /// A majority of this many votes changes the order.
@@ -50,7 +50,7 @@ pub(super) struct LoadClock {
 /// The fault-around sizes of all regions.
 #[derive(Clone, Debug)]
 pub(super) struct FaultAround {
-    /// The order of a region of which nothing is known.
+    /// The order of a region before its first judged probe.
     initial_order: u8,
     /// By the first page of the region.
     sizes: BTreeMap<Page, FaultAroundSize>,
@@ -131,7 +131,8 @@ impl Cache {
         }
     }
 
-    /// True if touches of all pages around a page would fault, but for those of an extent.
+    /// True if no page around `page` is mapped, except pages of the extent `id`: touches of them
+    /// would fault.
     fn is_probe_visible(&self, id: ExtentId, page: Page) -> bool {
         let state = |page: Page| {
             let other = self.residency.find(page).filter(|other| *other != id);
@@ -155,7 +156,7 @@ pub(super) struct FaultAroundSize {
     probes: Vec<Probe>,
 }
 
-/// A watched extent, and its neighbour.
+/// A probe: an extent whose touches are watched, and those of its neighbour.
 #[derive(Clone, Debug)]
 struct Probe {
     page: Page,
@@ -190,7 +191,7 @@ impl FaultAroundSize {
         self.order
     }
 
-    /// A page of the region faults.
+    /// Notes a fault on a page of the region.
     pub(super) fn on_fault(&mut self, page: Page, clock: LoadClock) {
         self.faults = self.faults.wrapping_add(1);
         for probe in &mut self.probes {
@@ -208,7 +209,7 @@ impl FaultAroundSize {
             }
         }
         if self.order != order {
-            // Probes of another order tell nothing about the new one.
+            // Probes of the former order say nothing about the new order.
             self.probes.clear();
         }
     }
@@ -240,14 +241,14 @@ impl FaultAroundSize {
         self.probes.iter().filter(|probe| probe.is_late == is_late).count()
     }
 
-    /// Judges a probe if it is time to; true if it need not be watched any more.
+    /// Judges a probe that is due; true if the probe has ended.
     fn has_ended(&mut self, probe: &mut Probe, clock: LoadClock) -> bool {
         let resident = u64::from(clock.budget) / RESIDENT_PART;
         if probe.is_too_small() {
             self.patience = (self.patience + i32::from(probe.is_late)).min(PATIENCE_MAX);
             if !probe.is_late {
-                // Of two neighbouring blocks, only the block touched first can show this early: it
-                // votes for both.
+                // Of two neighbouring blocks, only the block touched first can show the use of its
+                // neighbour this early: its vote counts for both.
                 self.vote(2);
             } else if self.patience > 0 {
                 self.vote(1);

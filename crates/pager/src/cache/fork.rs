@@ -45,7 +45,7 @@ impl Cache {
         })
     }
 
-    /// Pages are zeros in a child that has loaded none of them yet.
+    /// Makes pages zeros, in a child that has not loaded any of them yet.
     pub fn reset_to_zeros(&mut self, pages: &Range<Page>) {
         self.durability.reset_to_zeros(pages);
     }

@@ -1,25 +1,24 @@
 //! Detects loops over more pages than the budget holds.
 //!
-//! In a loop over twice the budget, replacement by age keeps nothing: each page is evicted just
-//! before its next use. Pages kept from the last pass are worth more than those that the pass has
-//! just used. Such a loop shows in the reads: they are prefetches, of pages that were evicted not
-//! long ago.
+//! In a loop over twice the budget, LRU never hits: it evicts each page just before its next use.
+//! Protecting pages of the last pass, and evicting those that the current pass has just used, gives
+//! hits. Reads show such a loop: most of them are prefetches of recently evicted pages.
 //!
-//! A loop over less than the budget, while pages of an earlier phase fill the rest, shows the same
-//! reads. Protected pages belong to the loop only if the loop touches them again. Therefore some
-//! protected pages are evicted and watched as *samples*; if none is touched while the loop makes
-//! its passes, all protected pages are released.
+//! A loop over less than the budget has the same reads while pages of an earlier phase fill the
+//! rest of the budget. Then protected pages may belong to the earlier phase. Therefore some
+//! protected pages are evicted and watched as *samples*: if the loop touches none of them in its
+//! next passes, all protected pages are released.
 //!
-//! Pages that are used again soon are no such loop, even within a large one: of a matrix that is
-//! multiplied block by block, the rows of a block come again long before all others, and
-//! replacement by age keeps them. This shows in refaults, and in faults on pages that were evicted
-//! a short time ago.
+//! Pages with a short reuse distance must not be treated as part of a loop, even within a large
+//! loop: in a blocked matrix product the rows of a block are used again long before all other pages,
+//! and LRU keeps them. Refaults, and faults on pages that were evicted a short time ago, show that
+//! protection has evicted such pages too early.
 
 use crate::page::Page;
 use std::{collections::VecDeque, ops::Range};
 
-/// An eviction is remembered until this multiple of the budget has been evicted after it: only a
-/// small part of a longer loop fits in any case.
+/// An eviction is remembered until this multiple of the budget has been evicted after it. In a
+/// longer loop, protection could keep only a small part of the pages.
 const REMEMBERED_BUDGETS: u32 = 4;
 
 /// A loop begins at this share of reads that belong to a loop.
@@ -39,8 +38,8 @@ const EARLY_BEGIN_MAX: f64 = 0.15;
 /// are a weaker sign.
 const EARLY_END_MAX: f64 = 0.25;
 
-/// For the length of a pass, a shorter distance between two uses has a weight divided by this
-/// number: it belongs to a part of the loop.
+/// In the estimate of the length of a pass, a shorter distance between two uses has its weight
+/// divided by this number: it is the distance within a part of the loop.
 const SHORTER_WEIGHT: f64 = 4.0;
 
 /// Samples that are watched at once.
@@ -55,15 +54,15 @@ const UNUSED_SAMPLES: u32 = 4;
 const SAMPLE_COST_PART: u32 = 64;
 const LONG_SAMPLE_COST_PART: u32 = 256;
 
-/// A loop is long if nearly all of its prefetched pages are in extents of at least 2^3 pages: it
-/// goes through arrays in order. Other loops jump, and need more prefetches at the same time. The
-/// shares at which a long loop begins and ends.
+/// The shares of long extents (at least 2^3 pages) among prefetched pages at which a long loop
+/// begins and ends. A long loop walks through arrays in order; other loops jump, and need more
+/// prefetches at the same time.
 const LONG_BEGIN_SHARE: f64 = 0.95;
 const LONG_END_SHARE: f64 = 0.75;
 const LONG_EXTENT: u32 = 8;
 
-/// The largest shares of early evictions at which a long loop begins and continues: pages that are
-/// used again soon need a large reserve.
+/// The largest shares of early evictions at which a long loop begins and continues: pages with a
+/// short reuse distance need a large reserve, and that of a long loop is small.
 const EARLY_LONG_BEGIN_MAX: f64 = 0.02;
 const EARLY_LONG_END_MAX: f64 = 0.1;
 
@@ -129,7 +128,7 @@ impl LoopDetector {
         self.is_loop && self.releasing == 0
     }
 
-    /// True in such a loop that goes through arrays in order.
+    /// True in a long loop, which walks through arrays in order.
     pub const fn is_long_loop(&self) -> bool {
         self.is_loop() && self.is_long
     }
@@ -200,7 +199,8 @@ impl LoopDetector {
         self.judge_samples();
     }
 
-    /// A refault on this many pages, which are still resident. In a loop these are samples.
+    /// A refault on `pages` resident pages. It is no sign of early eviction in a loop, where such
+    /// pages are samples.
     pub fn on_refault(&mut self, pages: u32) {
         if !self.is_loop() {
             self.early_share += (1.0 - self.early_share) * self.weight(pages);
@@ -245,8 +245,8 @@ impl LoopDetector {
     }
 }
 
-/// The cost of a read, in reads of no length: 24 pages cost as much as to begin, by measurement
-/// (70 us, and 1.4 GB/s).
+/// The cost of a read, in units of the fixed cost of any read. By measurement (70 us, and 1.4
+/// GB/s), the transfer of 24 pages costs one unit.
 const fn read_cost(pages: u32) -> u32 {
     1 + pages / 24
 }

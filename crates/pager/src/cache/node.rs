@@ -1,9 +1,9 @@
 //! NUMA nodes: the division of the frames among them, and their shares of the budget.
 //!
 //! Each node has a part of the frames, which is bound to its memory. A page is loaded into a frame
-//! of the node of the thread that faults, or of the thread whose stream prefetches it. A page that
-//! another node uses stays where it is while it is resident, and is loaded into a frame of that
-//! node after its eviction.
+//! of the node of the thread that faults, or of the thread whose stream prefetches it. A resident
+//! page that threads of another node use keeps its frame; after its eviction it is loaded into a
+//! frame of that node.
 //!
 //! Each node evicts for itself: its replacement queues and its reserve of free frames are its own.
 //! The shares of a budget either are fixed, or follow the *demand*: frames that a node does not use
@@ -29,8 +29,8 @@ pub const NODES_MAX: usize = 16;
 /// number.
 const STEPS: u32 = 16;
 
-/// The demand is halved whenever as many pages were loaded as the budget has, divided by this
-/// number: shares follow within half a budget of loads.
+/// The demand is halved after each load of budget / this number pages, so that shares follow a
+/// change within loads of half the budget.
 const DEMAND_PART: u32 = 8;
 
 /// A node with demand keeps its even share divided by this number.
@@ -51,7 +51,7 @@ impl Division {
         Self { max: vec![frames], is_by_use: false }
     }
 
-    /// Each node may use all frames of the budget, as far as it has them; the shares follow the
+    /// Each node may use all frames of the budget, limited by its memory; the shares follow the
     /// demand.
     pub fn by_use(frames: u32, available: &[u32]) -> Self {
         let available = &available[..available.len().min(NODES_MAX)];
@@ -100,7 +100,7 @@ impl Division {
     }
 
     /// The node of a frame.
-    pub fn of(&self, frame: Frame) -> Node {
+    pub fn node_of(&self, frame: Frame) -> Node {
         if self.max.len() > 1 { (frame / self.stride()) as Node } else { 0 }
     }
 
@@ -137,7 +137,7 @@ impl Shares {
     }
 
     /// The share of a node.
-    pub(super) fn of(&self, node: Node) -> u32 {
+    pub(super) fn share(&self, node: Node) -> u32 {
         self.shares[usize::from(node)]
     }
 
@@ -162,7 +162,7 @@ impl Shares {
             *share = part.min(*max);
             left -= *share;
         }
-        // Remainders, and parts that a node does not have.
+        // Distribute remainders, and parts that exceed the memory of a node.
         for (share, max) in self.shares.iter_mut().zip(&self.division.max) {
             let more = left.min(max - *share);
             *share += more;
@@ -170,7 +170,7 @@ impl Shares {
         }
     }
 
-    /// Counts frames that a node needs: loaded, or used again before their eviction.
+    /// Counts the demand of a node: frames that were loaded, or refaulted.
     pub(super) fn count_demand(&mut self, node: Node, frames: u32) {
         if !self.division.is_by_use {
             return;
@@ -203,23 +203,23 @@ impl Shares {
         self.budget() / self.shares.len() as u32 / SHARE_MIN_PART
     }
 
-    /// Gives a node frames of another: frames that are `spare` there, or frames of the node whose
-    /// share exceeds its demand most. Returns whether there were any.
+    /// Moves frames of another node's share to this node: `spare` frames, or frames of the node
+    /// whose share exceeds its demand most. Returns true if any moved.
     fn take_for(&mut self, node: Node, spare: &[u32]) -> bool {
         let step = self.step();
-        if self.of(node) + step > self.division.max(node) {
+        if self.share(node) + step > self.division.max(node) {
             return false;
         }
-        let others = || self.division.nodes().filter(|it| *it != node && self.of(*it) >= step);
-        let surplus = |other: &Node| self.of(*other).saturating_sub(self.desired(*other));
+        let others = || self.division.nodes().filter(|it| *it != node && self.share(*it) >= step);
+        let surplus = |other: &Node| self.share(*other).saturating_sub(self.desired(*other));
         let by_spare = others().filter(|other| spare[usize::from(*other)] >= step);
         let by_spare = by_spare.max_by_key(|other| spare[usize::from(*other)]);
         let by_demand = others().filter(|other| surplus(other) >= step);
         let by_demand = by_demand.max_by_key(surplus);
-        let by_demand = by_demand.filter(|_| self.of(node) + step <= self.desired(node));
-        // A node without frames has no loads that would show its demand.
-        let by_need = others().max_by_key(|other| self.of(*other));
-        let by_need = by_need.filter(|_| self.of(node) < self.min());
+        let by_demand = by_demand.filter(|_| self.share(node) + step <= self.desired(node));
+        // A node without frames cannot load pages, and so shows no demand.
+        let by_need = others().max_by_key(|other| self.share(*other));
+        let by_need = by_need.filter(|_| self.share(node) < self.min());
         let Some(from) = by_spare.or(by_demand).or(by_need) else { return false };
         self.shares[usize::from(from)] -= step;
         self.shares[usize::from(node)] += step;
@@ -240,7 +240,7 @@ impl Cache {
 
     /// The node of an extent's frames.
     pub(super) fn node_of(&self, frame: Frame) -> Node {
-        self.shares.division.of(frame)
+        self.shares.division.node_of(frame)
     }
 
     /// Moves shares between nodes by use, before a node evicts.

@@ -28,15 +28,15 @@ const PREFETCHED_MAX: u32 = 1 << 15;
 const PREFETCHED_MIN: u32 = 1 << 12;
 const PREFETCHED_MIN_PART: u32 = 8;
 
-/// The same in a long loop over more than the budget, where each frame that holds no page of the
-/// loop costs a read in each pass: the budget divided by this number, but at least 3 MiB, at which
-/// a drive gives most of its bandwidth, or the budget divided by `PREFETCHED_MIN_PART` if that is
-/// less.
+/// The maximum in a long loop over more than the budget: the budget divided by this number, but at
+/// least 3 MiB, at which a drive gives most of its bandwidth, or the budget divided by
+/// `PREFETCHED_MIN_PART` if that is less. It is small, since each frame without a page of the loop
+/// costs a read in each pass.
 const LOOP_PREFETCHED_PART: u32 = 128;
 const LOOP_PREFETCHED_MIN: u32 = 3 << 8;
 
-/// In such a loop, an extent has at most the budget divided by this number: an extent is evicted as
-/// a whole, and few large ones could not divide the budget finely.
+/// In a long loop, the maximum length of an extent is the budget divided by this number: an extent
+/// is evicted as a whole, so that the share of protected pages has this granularity.
 const LOOP_EXTENT_PART: u32 = 512;
 
 /// At least this number of pages are prefetched at once.
@@ -223,9 +223,9 @@ impl PrefetchQueue {
         }
     }
 
-    /// Queues pages again that the stream of the last fault expects next. A page of it was resident
-    /// when it was asked for, was skipped for that reason, and evicted since: other skipped pages
-    /// may be missing too.
+    /// Queues again the pages that the stream of the last fault expects next. The faulting page was
+    /// skipped when it was queued, since it was resident, and was evicted later: other skipped
+    /// pages may have been evicted too.
     fn enqueue_skipped(&mut self, page: Page, node: Node) {
         let Some(Prefetch { stream, pages, .. }) = self.prefetcher.next_expected() else { return };
         let Some(first) = pages.first() else { return };
@@ -273,7 +273,7 @@ impl Cache {
         let extent = self.residency.find(page).map(|id| *self.residency.extent(id));
         let pages = extent.map_or(page..page + 1, |extent| extent.span().pages());
         let is_unexpected = extent.is_none_or(|extent| extent.is_filling_for_fault());
-        let (region, advice) = (self.regions.containing(page), self.advice.of(page));
+        let (region, advice) = (self.regions.containing(page), self.advice.get(page));
         let mapped_around = self.residency.mapped_around(&pages);
         let fault = FaultContext { thread, page, offset, pages, mapped_around, region, advice };
         let Some(prefetch) = self.prefetch.prefetcher.on_fault(&fault) else {
@@ -291,8 +291,8 @@ impl Cache {
         }
     }
 
-    /// Loads queued pages, of each stream a block in turn, as far as frames are free and the stream
-    /// has not its share of them.
+    /// Loads queued pages, a block of each stream in turn, until no frame is free or each stream
+    /// has its share of frames.
     pub(super) fn issue_prefetches(&mut self, actions: &mut Vec<Action>) {
         for node in self.nodes() {
             self.issue_prefetches_of(node, actions);
@@ -376,14 +376,15 @@ impl Cache {
         self.counts.history.prefetched += if is_history_stream(stream) { frames } else { 0 };
     }
 
-    /// The frames of a prefetched extent do not count as prefetched any more.
+    /// Stops counting the frames of an extent as prefetched.
     pub(super) fn forget_prefetched(&mut self, extent: &Extent) {
         let node = self.node_of(extent.span().frame);
         self.prefetch.remove_frames(extent.stream, node, extent.frames());
     }
 
-    /// An extent is loaded for the last queued prefetch, as fault-around of a single page: pages
-    /// that are evicted again are not loaded again for it.
+    /// Notes that an extent is being loaded for the last queued prefetch, as fault-around of a
+    /// single page. The queue forgets its pages: if they are evicted untouched, they are not loaded
+    /// again.
     fn note_fault_around(&mut self, id: ExtentId) {
         let Range { start, end } = self.residency.extent(id).span().pages();
         let region = self.regions.containing(start).start;
@@ -395,7 +396,8 @@ impl Cache {
         }
     }
 
-    /// The next block to load; resident pages are skipped. `None` if the stream expects no more.
+    /// The next block to load; resident pages are skipped. `None` if the queue of the stream is
+    /// empty.
     fn next_block(&self, queued: &mut QueuedPrefetch) -> Option<NextBlock> {
         // The fault-around of a page may be several extents, if free frames are fragmented.
         if let Some(page) = self.skip_resident(&mut queued.fault_around, false) {
@@ -411,7 +413,7 @@ impl Cache {
                 queued.ranges.pop_front();
                 continue;
             };
-            // A short range stands for the fault-around of its first page.
+            // A short range means: its first page with the fault-around of that page.
             if range.end - range.start > 1 << self.fault_around.order_at(&self.regions, page) {
                 let order = aligned_order(page, range, is_descending, self.prefetch_order_max());
                 return Some(NextBlock { page, order, is_fault_around: false });
@@ -422,8 +424,8 @@ impl Cache {
         }
     }
 
-    /// The first page of a range that can be loaded, or the last if the stream descends; pages
-    /// before it are taken from the range.
+    /// The first page of the range that can be loaded (the last, for a descending stream). The
+    /// pages before it are removed from the range.
     fn skip_resident(&self, range: &mut Range<Page>, is_descending: bool) -> Option<Page> {
         while !range.is_empty() {
             let page = if is_descending { range.end - 1 } else { range.start };
@@ -440,8 +442,8 @@ impl Cache {
         None
     }
 
-    /// True if the rest of a queue is the beginning of a huge page, whose end the stream will ask
-    /// for before it uses the `has` frames that it has.
+    /// True if the queue ends within a huge page, and the stream will ask for the rest of the huge
+    /// page before it has used the `has` frames that it holds.
     fn is_partial_huge_page(&self, queued: &QueuedPrefetch, has: u32) -> bool {
         const HUGE: u64 = 1 << ORDER_MAX;
         if queued.ranges.len() != 1 {
@@ -457,8 +459,8 @@ impl Cache {
         is_part && u64::from(has) >= HUGE_PAGES_AHEAD * HUGE
     }
 
-    /// Drops the oldest prefetched extent of a node for the sake of a stream, if its own stream no
-    /// longer expects it, or has more than its share by advice.
+    /// Drops the oldest prefetched extent of a node, so that `stream` gets its frames: if the
+    /// stream of the extent no longer expects it, or holds more than its share through advice.
     fn drop_for_stream(&mut self, stream: u32, node: Node, max: u32) -> bool {
         let Some(id) = self.residency.oldest_prefetched(node) else { return false };
         let holder = self.residency.extent(id).stream;
@@ -486,7 +488,8 @@ impl Cache {
         (!self.prefetch.prefetcher.expects(extent.stream, &pages)).then_some(id)
     }
 
-    /// The same, if it was prefetched long ago: a late thread may still touch a recent one.
+    /// The oldest prefetched extent of a node, if its stream no longer expects it and it was
+    /// prefetched long ago: a slow thread may still touch a recent one.
     pub(super) fn stale_prefetch(&self, node: Node) -> Option<ExtentId> {
         let since = self.residency.extent(self.residency.oldest_prefetched(node)?).prefetched_at;
         let is_stale = self.prefetch_time().wrapping_sub(since) > STALE_AFTER;
@@ -500,7 +503,8 @@ impl Cache {
     }
 }
 
-/// The order of the largest aligned block at that end of a range at which loading begins.
+/// The order of the largest aligned block at the end of a range where loading begins: the start, or
+/// the end for a descending stream.
 fn aligned_order(page: Page, range: &Range<Page>, is_descending: bool, max: u8) -> u8 {
     let fits = |order: &u8| {
         let start = page >> order << order;

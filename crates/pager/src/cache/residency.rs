@@ -24,7 +24,7 @@ const MAPPED_AROUND_MAX: u32 = 64;
 struct NodeFrames {
     /// Free frames, counted from the first of the node.
     pool: FramePool,
-    /// Mapped extents, but for the next.
+    /// Mapped extents that are not probationary.
     protected: ExtentQueue,
     protected_frames: u32,
     /// Mapped extents of a scan over more than the budget: the first victims.
@@ -32,14 +32,14 @@ struct NodeFrames {
     /// Unmapped, clean and resident: a fault on these is minor (second chance).
     inactive: ExtentQueue,
     inactive_frames: u32,
-    /// Ready, and never touched.
+    /// Prefetched extents that are ready and were never touched.
     prefetched: ExtentQueue,
     /// Frames of extents that are being unmapped or written back.
     evicting_frames: u32,
 }
 
 impl NodeFrames {
-    /// All frames are free.
+    /// The frames of a node, all free.
     fn new(frames: u32) -> Self {
         Self {
             pool: FramePool::new(frames),
@@ -54,7 +54,7 @@ impl NodeFrames {
     }
 }
 
-/// The extents that are resident or on their way, with their frames and queues.
+/// The extents that are resident or being loaded, with their frames and queues.
 #[derive(Clone, Debug)]
 pub(super) struct Residency {
     division: Division,
@@ -72,7 +72,7 @@ pub(super) struct Residency {
 }
 
 impl Residency {
-    /// No page is resident.
+    /// The state before the first load: no page is resident.
     pub(super) fn new(division: Division) -> Self {
         let nodes = division.nodes().map(|node| NodeFrames::new(division.max(node))).collect();
         Self {
@@ -102,7 +102,7 @@ impl Residency {
 
     /// The node of a frame, and the number of the frame in its pool.
     fn pool_frame(&self, frame: Frame) -> (usize, Frame) {
-        let node = self.division.of(frame);
+        let node = self.division.node_of(frame);
         (usize::from(node), frame - self.division.first(node))
     }
 
@@ -224,7 +224,7 @@ impl Residency {
     /// The queues of an extent's node, the links of all queues, and the extent.
     fn queues(&mut self, id: ExtentId) -> (&mut NodeFrames, &mut Links, &Extent) {
         let extent = &self.extents[id as usize];
-        let node = self.division.of(extent.span().frame);
+        let node = self.division.node_of(extent.span().frame);
         (&mut self.nodes[usize::from(node)], &mut self.links, extent)
     }
 

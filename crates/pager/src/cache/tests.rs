@@ -41,7 +41,7 @@ struct Simulation {
     fails_one_in: u64,
     /// Pages that fit on the drive.
     drive_pages: usize,
-    /// Threads sometimes write the content that was there before.
+    /// Threads sometimes write the content that the page had before its last change.
     reverts: bool,
     /// Pages on the drive.
     on_drive: BTreeSet<Page>,
@@ -75,7 +75,7 @@ impl Simulation {
     ) -> Self {
         let nodes = division.nodes().cycle().take(threads).collect();
         let has_frame = |frame: u32| {
-            let node = division.of(frame);
+            let node = division.node_of(frame);
             frame - division.first(node) < division.max(node)
         };
         let frames = (0..division.frames()).map(|frame| has_frame(frame).then_some(0)).collect();
@@ -133,7 +133,7 @@ impl Simulation {
         true
     }
 
-    /// The content that a thread writes: a new one, or the one that was there before.
+    /// The content that a thread writes: a new one, or the one before the last change.
     fn content(&mut self, page: Page) -> u32 {
         let before = self.clean[page as usize];
         if self.reverts && before < TORN && self.below(4) == 0 {

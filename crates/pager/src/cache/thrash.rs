@@ -20,13 +20,15 @@ const STALL_SHARE_MIN: f64 = 0.5;
 /// Threads thrash while at least this share of the pages that are loaded is read for faults.
 const DEMAND_SHARE_MIN: f64 = 0.5;
 
-/// Periods in a row until the user is told.
+/// The user is told after this many thrashing periods in a row.
 const PERIODS: u32 = 5;
 
-/// Pages that are loaded in a period at least: a program that waits for few pages does not thrash.
+/// The least number of pages loaded in a thrashing period: a program that waits for few pages does
+/// not thrash.
 const LOADED_MIN: u64 = 256;
 
-/// The budget holds the pages and the reserve of free frames, a 16th (`evict.rs`).
+/// The recommended budget has room for the pages and for the reserve of free frames, a 16th of it
+/// (`evict.rs`).
 const RESERVE_PART: u64 = 16;
 
 /// State of the detector.

@@ -61,8 +61,8 @@ impl Cache {
         self.make_ready(id, actions);
     }
 
-    /// Drops an extent whose read failed. Only the page that a thread waits for is read again, and
-    /// it is poisoned if it fails alone.
+    /// Drops an extent whose read failed. Only the page that a thread waits for is read again; if
+    /// this read of a single page fails too, the page is poisoned.
     fn on_failed_read(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
         let extent = *self.residency.extent(id);
         let span = extent.span();
@@ -72,7 +72,7 @@ impl Cache {
         self.remove(id);
         let Some(fault) = extent.waiting_fault() else { return };
         if span.order > 0 {
-            // Threads that wait for its other pages fault again.
+            // Wakes threads that wait for other pages of the extent: they fault again.
             actions.push(Action::Wake(span.page, 1 << span.order));
         }
         if span.order == 0 {

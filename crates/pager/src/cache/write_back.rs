@@ -4,8 +4,8 @@
 use super::{Action, Cache, DirtyPages, ExtentState, Failed, WaitingFault, index::ExtentId};
 
 impl Cache {
-    /// Unmapping to Writing if the extent is dirty, else to Ready. An extent that a thread waits
-    /// for again is not written, but mapped again.
+    /// Unmapping to Writing if the extent is dirty, else to Ready. If a thread waits for the extent
+    /// again, it is mapped without a write.
     pub(super) fn on_moved_out(
         &mut self,
         id: ExtentId,
@@ -51,11 +51,11 @@ impl Cache {
         self.make_ready(id, actions);
     }
 
-    /// Unmapping back to Mapped: a device or a system call holds pages of the extent.
+    /// Unmapping back to Mapped: a device or a system call has pinned pages of the extent.
     pub(super) fn on_pinned(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
         let span = self.residency.extent(id).span();
         if self.durability.is_fully_discarded(span) {
-            // Without its content, the extent need not move.
+            // The content is discarded, so that no page needs to move.
             actions.push(Action::Drop(id, span));
             return;
         }
@@ -64,11 +64,11 @@ impl Cache {
         self.durability.set_unstored(self.is_frozen);
         let extent = self.residency.extent_mut(id);
         extent.state = ExtentState::Mapped;
-        // The holder may write to the pages at any time.
+        // The device or system call may write to the pages at any time.
         extent.is_dirty = true;
         extent.clear_waiter();
-        // Probationary extents are the first victims: this extent would be tried again for ever,
-        // while the holder of its pin waits for a frame.
+        // Probationary extents are the first victims: eviction would try this extent again and
+        // again, while the thread that pins it may wait for a frame.
         extent.is_probationary = false;
         self.push_mapped(id);
         actions.push(Action::Wake(span.page, 1 << span.order));

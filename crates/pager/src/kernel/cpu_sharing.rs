@@ -1,10 +1,10 @@
 //! Runs the pager's thread on the CPU of the faulting thread, which saves two inter-processor
 //! interrupts for each fault.
 //!
-//! A thread that waits for a page leaves its CPU idle. As long as the thread waits for most of its
-//! time, the pager's thread can work on that CPU without any loss: one sleeps while the other runs.
-//! On two CPUs each fault takes two interrupts, each to a CPU that sleeps; in a virtual machine
-//! these cost more than a read from a fast drive (benches/README.md).
+//! A thread that waits for a page leaves its CPU idle. If the thread waits for most of its time,
+//! the pager's thread can run on that CPU without loss: one thread sleeps while the other runs. On
+//! two CPUs each fault takes two interrupts, each to a CPU that sleeps; in a virtual machine these
+//! cost more than a read from a fast drive (benches/README.md).
 //!
 //! The scheduler prefers an idle CPU for a thread that wakes up, and would separate the two at each
 //! wake-up. So the waiting thread is pinned to the shared CPU while it waits, and its former
@@ -27,8 +27,8 @@ use std::{
 /// The number of faults between two decisions.
 const WINDOW_FAULTS: u32 = 64;
 
-/// The CPU is shared with a thread that waits for this part of its time: the pager's thread needs
-/// less than the other half of a CPU.
+/// The least part of its time that a thread must wait for pages to share its CPU: the pager's
+/// thread then has at least this part of the CPU.
 const WAIT_PART_MIN: f64 = 0.5;
 
 /// A `sched_yield(2)` that returns later than this has let another thread run.
@@ -37,8 +37,8 @@ const YIELD_MAX: Duration = Duration::from_micros(200);
 /// Sharing ends when other threads needed the CPU this number of times between two decisions.
 const PREEMPTED_MAX: u32 = 2;
 
-/// The number of faults without sharing after its end, doubled each time: two CPUs may have idle
-/// time sooner.
+/// The number of faults without sharing after its first end; each further end doubles it. Two CPUs
+/// may have idle time sooner.
 const PAUSE_MIN: u32 = 1 << 10;
 const PAUSE_MAX: u32 = 1 << 20;
 
@@ -53,14 +53,15 @@ pub(crate) struct CpuSharing {
     shared: Option<(usize, CpuSet)>,
     /// The thread that waits, and the page that it waits for.
     waiting: Option<(u32, Page)>,
-    /// True if the thread that waited has its page, and the CPU was not yielded to it yet.
+    /// True if the page of the waiting thread is mapped, and the CPU was not yet yielded to the
+    /// thread.
     has_served: bool,
     /// Steps since faults were read last.
     steps_without_read: u32,
     /// The pinned thread and its former affinity mask.
     pinned_thread: Option<(Pid, CpuSet)>,
     window: Option<Window>,
-    /// Number of times that other threads had the CPU since the last decision.
+    /// Number of times that other threads ran on the CPU since the last decision.
     preempted: u32,
     /// Faults left until the CPU may be shared again.
     paused: u32,
@@ -87,7 +88,8 @@ impl CpuSharing {
     pub(crate) fn yield_cpu(&mut self) {
         let began = self.pinned_thread.is_some().then(Instant::now);
         thread::yield_now();
-        // The pinned thread and the pager's thread never run that long.
+        // Neither the pinned thread nor the pager's thread runs that long, so that another thread
+        // had the CPU.
         self.preempted += u32::from(began.is_some_and(|began| began.elapsed() > YIELD_MAX));
     }
 
@@ -116,7 +118,8 @@ impl CpuSharing {
         !self.steps_without_read.is_multiple_of(FAULTS_READ_ONE_IN)
     }
 
-    /// True, once, if the thread that waited has its page: the CPU should be yielded to it.
+    /// True, once, after the page of the waiting thread was mapped: the CPU should be yielded to
+    /// the thread.
     pub(crate) const fn has_served(&mut self) -> bool {
         mem::replace(&mut self.has_served, false)
     }
@@ -169,7 +172,8 @@ impl CpuSharing {
         }
     }
 
-    /// Moves the pager's thread to the CPU of a thread, which stays near its memory that way.
+    /// Moves the pager's thread to the CPU of a thread. The program's thread does not move, so that
+    /// it stays near its memory.
     fn share(&mut self, thread: u32) {
         let (Some(cpu), Ok(own)) = (cpu_of(thread), sched_getaffinity(None)) else { return };
         let may_share = own.count() > 1 && own.is_set(cpu);

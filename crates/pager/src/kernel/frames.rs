@@ -13,9 +13,9 @@ use crate::{
 use rustix::{io, mm::Advice};
 use std::{mem, ops::Range};
 
-/// A split huge page is made whole again at this use as a whole since the split. The kernel copies
-/// 2 MiB for that, in about the time of moving 512 pages in and out four times
-/// (benches/README.md); pages of a stream are used once.
+/// A split huge page is collapsed again at its n-th use as a whole since the split. The kernel
+/// copies 2 MiB for a collapse, which takes about as long as moving 512 single pages in and out
+/// four times (benches/README.md); pages of a stream are used only once.
 const COLLAPSED_AT_USE: u8 = 4;
 
 /// Frames. The page of a frame is either in the frame or has moved to a region.
@@ -24,10 +24,10 @@ pub(crate) struct Frames {
     memory: Memory,
     /// Huge pages that were allocated.
     allocated: Vec<bool>,
-    /// For a huge page that may have been split, because a part of it was moved: the number of uses
-    /// since then, as a whole, plus 1. 0 for a whole one.
+    /// By huge page: 0 if it was never split. If a part of it was moved, so that the kernel may
+    /// have split it: 1 plus the number of its uses as a whole since then.
     split: Vec<u8>,
-    /// Frames that are zeros, as the kernel has made them, and were not used yet.
+    /// Frames that were never used, and are still the zeros that the kernel allocated.
     untouched: Vec<bool>,
     /// Frames whose pages were given back to the kernel.
     given_back: Vec<bool>,
@@ -138,7 +138,7 @@ impl Frames {
         let _ = unsafe { memory::advise(&(address..address + part.len()), Advice::LinuxDontNeed) };
     }
 
-    /// Fills a part with zeros, except for pages that are zeros still.
+    /// Fills a part with zeros, except for pages that are still zeros.
     ///
     /// # Safety
     /// The part has pages, and no other code uses it.

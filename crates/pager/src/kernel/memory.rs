@@ -163,8 +163,8 @@ pub(crate) fn bind(pages: &Range<usize>, node: u32) -> io::Result<()> {
     set_policy(pages, libc::MPOL_BIND, &mask)
 }
 
-/// Keeps pages at these addresses on their nodes: with a policy of its own, memory is not moved by
-/// the kernel's NUMA balancing.
+/// Keeps pages at these addresses on their nodes: NUMA balancing of the kernel does not migrate
+/// memory that has a policy of its own.
 ///
 /// # Errors
 /// When the kernel lacks NUMA.
@@ -178,7 +178,7 @@ const MPOL_LOCAL: c_int = 4;
 /// Mode flags in the result of `get_mempolicy(2)`, `MPOL_MODE_FLAGS` of `linux/mempolicy.h`.
 const MODE_FLAGS: c_int = 7 << 13;
 
-/// Words of a mask of 1024 nodes, the most that a kernel has.
+/// Words of a mask of 1024 nodes, the maximum of a kernel.
 const NODE_MASK_WORDS: usize = 1024 / c_ulong::BITS as usize;
 
 fn set_policy(pages: &Range<usize>, mode: c_int, mask: &[c_ulong]) -> io::Result<()> {
@@ -218,7 +218,7 @@ pub(crate) fn collapse(address: usize) {
     let _ = unsafe { libc::madvise(address as *mut _, HUGE_BYTES, COLLAPSE) };
 }
 
-/// Reserves addresses of the reservation again after something else was mapped there.
+/// Reserves addresses of the reservation again, in place of another mapping.
 ///
 /// # Safety
 /// The addresses belong to the reservation, and the mapping there is not needed any more.
@@ -234,11 +234,11 @@ pub(crate) unsafe fn reserve_again(pages: &Range<usize>) -> io::Result<()> {
     Ok(())
 }
 
-/// Moves pages that may be read-only to a writable place, at once and without a copy. They are
-/// missing at their former addresses.
+/// Moves pages that may be read-only to the writable addresses from `to` on, in one step and
+/// without a copy. The former addresses are unmapped afterwards.
 ///
 /// # Safety
-/// The pages belong to a region, and `to` holds nothing but what a former call moved there.
+/// The pages belong to a region. The memory at `to` is used only by this function.
 pub(crate) unsafe fn lift_out(pages: &Range<usize>, to: usize) -> io::Result<()> {
     let flags = MremapFlags::MAYMOVE | MremapFlags::DONTUNMAP;
     let (start, length) = (pages.start as *mut _, pages.len());

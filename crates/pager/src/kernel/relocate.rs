@@ -32,13 +32,13 @@ use std::{
 /// Retries for a frame that a finished transfer still holds: some hundred ms.
 const FRAME_TRIES: u32 = 100_000;
 
-/// Retries for a page that the kernel holds for the program, possibly for a long time; see also
-/// [`PINNED_RECENTLY`].
+/// Retries for a page that the kernel has pinned for the program, possibly for a long time; see
+/// also [`PINNED_RECENTLY`].
 const PAGE_TRIES: u32 = 100;
 
-/// If another page was busy less than this time ago, a busy page is tried only once. Otherwise each
-/// page of a large transfer (MPI pins 4 MiB of another rank at a time) would be waited for: ranks
-/// with 24 MiB took a minute instead of 4 s.
+/// A busy page is tried only once if another page was busy less than this time ago. Otherwise the
+/// pager would retry for each page of a large transfer (MPI pins 4 MiB of another rank at a time):
+/// ranks with 24 MiB took a minute instead of 4 s.
 const PINNED_RECENTLY: Duration = Duration::from_millis(50);
 
 /// The kernel has pinned pages of the program, as for a transfer that is under way: they stay

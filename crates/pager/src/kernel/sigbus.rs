@@ -1,11 +1,11 @@
-//! Faults that are served in the faulting thread: in a handler of SIGBUS, which the kernel raises
-//! instead of sending a message to the pager's thread (`UFFD_FEATURE_SIGBUS`). A minor fault costs
-//! no context switch then; for all other faults the thread queues a request for the pager's thread,
-//! and waits.
+//! Faults that the faulting thread serves by itself, in a handler of SIGBUS: the kernel raises the
+//! signal instead of sending a message to the pager's thread (`UFFD_FEATURE_SIGBUS`). A minor fault
+//! then costs no context switch; for all other faults the thread queues a request for the pager's
+//! thread, and waits.
 //!
-//! The kernel raises no signal for faults of its own: a system call that meets a missing page fails
-//! with `EFAULT`. And it ends a program of which a thread has SIGBUS blocked. So this mode is an
-//! option.
+//! This mode is an option because it has two limits: a system call that accesses a missing page
+//! fails with `EFAULT`, since the kernel raises no signal for its own faults; and a fault of a thread
+//! that has SIGBUS blocked ends the program.
 //!
 //! A handler interrupts a thread anywhere, with any lock held, even one of the allocator. The code
 //! here may run there because
@@ -46,8 +46,8 @@ use std::{
 /// Pagers of a process that may serve faults in a signal handler.
 const PAGERS: usize = 16;
 
-/// Tries to lock the fault server, which is held for a moment as a rule: some ten microseconds,
-/// less than it takes to sleep and be woken.
+/// Tries to lock the fault server before the thread queues its fault. The lock is usually held for
+/// a moment only: all tries take some ten microseconds, less than to sleep and be woken.
 const TRIES: u32 = 1000;
 
 /// `BUS_ADRERR` of `asm-generic/siginfo.h`, the code of a missing page. A poisoned page has
@@ -107,7 +107,7 @@ pub(crate) fn replace(registration: &Registration, served: Served) {
     entry.users.store(0, SeqCst);
 }
 
-/// Removes a pager. Threads that still wait for a page get the signal as without the handler.
+/// Removes a pager. Threads that still wait for a page receive SIGBUS as if no handler existed.
 pub(crate) fn unregister(registration: &Registration) {
     let entry = &ENTRIES[registration.0];
     let served = entry.served.swap(ptr::null_mut(), SeqCst);
@@ -269,8 +269,8 @@ extern "C" fn on_sigbus(
     }
 }
 
-/// True if the interrupted access was a write; `false` if the processor state does not tell, which
-/// costs a comparison of the content later.
+/// True if the interrupted access was a write. If the processor state does not tell, `false`: the
+/// pager then finds out by a comparison of the content if the page is dirty.
 ///
 /// # Safety
 /// The kernel passed the context.

@@ -54,7 +54,7 @@ const ROWS_BEHIND_MAX: i64 = 512;
 const RECENT_ROWS: i64 = 256;
 const RECENT_FAULTS_MIN: u32 = 32;
 
-/// In one row of this number, pages are not mapped early, so that faults show the touched columns.
+/// In one row of this many, no page is mapped early, so that faults show which columns are touched.
 /// In all other rows, ready pages are mapped before they fault.
 const SHOWN_ONE_IN: i64 = 16;
 
@@ -251,8 +251,8 @@ impl Matrices {
 }
 
 impl MatrixBlock {
-    /// A block of a fault and two earlier ones: in the rows shortly before, and in columns of one
-    /// page.
+    /// Begins a block with a fault and two earlier faults, if these are in the rows shortly before
+    /// and all three are in columns of one page.
     fn begin(byte: i64, before: &VecDeque<i64>, pitch: i64, fault: &FaultContext) -> Option<Self> {
         let mut block = Self {
             id: 0,
@@ -291,7 +291,8 @@ impl MatrixBlock {
         RowColumn { row: (from - column) / self.pitch, column }
     }
 
-    /// The same, if the byte is in the block or widens it by a page at most.
+    /// The row and column of a byte in the block, or of a byte that would widen the block by at
+    /// most a page.
     fn locate_near(&self, byte: i64) -> Option<RowColumn> {
         let place = self.locate(byte);
         let is_row = place.row > self.row - ROWS_BEHIND_MAX && place.row <= self.prefetched_to;
@@ -359,7 +360,7 @@ impl MatrixBlock {
         new
     }
 
-    /// Pages of the rows after this one that need not fault.
+    /// Pages of the rows after this one that are to be mapped before they fault.
     fn pages_to_map_early(&self, row: i64) -> Vec<Range<Page>> {
         let next = (row.div_euclid(SHOWN_ONE_IN) + 1) * SHOWN_ONE_IN;
         (row + 1..next.min(self.prefetched_to)).map(|row| self.pages(row)).collect()
@@ -389,7 +390,7 @@ impl MatrixBlock {
         self.depth = self.depth.clamp(limits.initial, limits.max);
         let pages_per_row = (self.width / PAGE_LENGTH + 1) as u64;
         let rows = (self.depth / pages_per_row).max(1) as i64;
-        // In large pieces: half of the depth is used before more is asked for.
+        // Prefetch in large pieces: only after half of the depth is used.
         if (self.prefetched_to - self.row) * 2 > rows {
             return vec![];
         }

@@ -14,7 +14,7 @@ use std::ops::Range;
 /// without a fault for longest.
 const STREAMS_MAX: usize = 64;
 
-/// Correct predictions after which pages of a stream are prefetched.
+/// The least confidence (correct predictions) for a prefetch.
 const CONFIDENCE_MIN: u32 = 2;
 
 /// A stream expires after this number of faults of the process outside of the stream.
@@ -23,10 +23,11 @@ const EXPIRES_AFTER: u64 = 512;
 /// Equal gaps in a run, after the first, that make it a stride.
 const EQUAL_GAPS: u32 = 2;
 
-/// Strides from older runs that are remembered for a new one: the shortest.
+/// The number of candidate strides of a new run: the shortest distances from older runs.
 const STRIDES_MAX: usize = 3;
 
-/// Outstanding ranges that are queued again if one of them was skipped and evicted since.
+/// The number of outstanding ranges that are queued again after a fault on a page that was skipped,
+/// since it was resident, and evicted later.
 const NEXT_EXPECTED: usize = 4;
 
 /// Confidence that random accesses do not reach; a stream above it is not evicted from the table
@@ -34,7 +35,8 @@ const NEXT_EXPECTED: usize = 4;
 pub(super) const SURE_CONFIDENCE: u32 = 8;
 const PROTECTED_FAULTS: u64 = 1 << 14;
 
-/// A confident run continues over this many pages without a fault: they may still be mapped.
+/// The largest gap, in pages, over which a confident run continues: these pages do not fault if
+/// they are still mapped.
 const GAP_MAX: u64 = 16;
 
 /// The streams of all threads of a process.
@@ -106,7 +108,7 @@ struct Stream {
     /// first is followed.
     strides: Vec<Stride>,
     tiles: Option<TileStride>,
-    /// The stream of which this one may be the next tile.
+    /// The stream whose next tile this stream may be.
     resembles: Option<u32>,
     /// Correct predictions since the last wrong one.
     confidence: u32,
@@ -114,7 +116,7 @@ struct Stream {
     depth: u64,
     /// Prefetches that were not touched yet.
     outstanding: Outstanding,
-    /// `None` where no page was asked for since the last wrong prediction.
+    /// `None` if the stream asked for no page since its last wrong prediction.
     cursor: Option<Cursor>,
 }
 
@@ -174,9 +176,9 @@ impl Streams {
         }
     }
 
-    /// The stream of a fault: one that predicted it, else a confident one whose stride leads to it,
-    /// else one whose run continues with it, else one with a candidate stride. Of several, the most
-    /// confident.
+    /// The stream that a fault belongs to, by the first rule that matches: a stream that predicted
+    /// the page, a confident stream whose stride leads to it, a stream whose run it continues, a
+    /// stream with a candidate stride. Among several streams, the most confident.
     fn match_stream(&mut self, fault: &FaultContext) -> Option<usize> {
         let at = &fault.pages;
         let best = |fits: &dyn Fn(&Stream) -> bool| {
@@ -306,7 +308,7 @@ impl Stream {
         self.distance_to(at).unsigned_abs().min(at.start.abs_diff(self.tile_start))
     }
 
-    /// Outstanding pages are touched: those before them are not expected any more.
+    /// Notes a touch of outstanding pages: the stream no longer expects the pages before them.
     fn on_hit(&mut self, at: &Range<Page>) {
         let Some(OutstandingRange { pages, run }) = self.outstanding.take_through(at) else {
             return;
@@ -357,7 +359,7 @@ impl Stream {
         }
         self.direction = Some(if is_up { Direction::Up } else { Direction::Down });
         self.run = self.run.start.min(at.start)..self.run.end.max(at.end);
-        // A run longer than the runs before it is taken for a sweep.
+        // A run that is longer than the runs before it counts as a sweep.
         let length = self.run_length();
         self.strides.retain(|stride| length <= stride.run_length);
         if self.strides.is_empty() {
@@ -397,8 +399,8 @@ impl Stream {
         self.cursor = None;
     }
 
-    /// A run with equal gaps is several runs: a prefetch of all of it would be wasted, and the
-    /// waste would show late.
+    /// Splits a run with equal gaps into several runs with a stride: a prefetch of the gaps would
+    /// be wasted, and the waste would be noticed late.
     fn find_gaps(&mut self, fault: &FaultContext) {
         let FaultContext { pages: at, mapped_around: mapped, .. } = fault;
         let is_descending = self.is_descending();
@@ -432,7 +434,7 @@ impl Stream {
         self.outstanding.clear();
     }
 
-    /// Prefetched pages of the current run were wasted: the stream begins anew with the last page.
+    /// Restarts the stream at the last page, after prefetched pages of the current run were wasted.
     fn abandon_run(&mut self) {
         self.run = if self.is_descending() {
             self.run.start..self.run.start + 1
@@ -468,7 +470,7 @@ impl Stream {
     fn prefetch(&mut self, limits: Limits, region: &Range<Page>) -> Vec<Range<Page>> {
         self.depth = self.depth.clamp(limits.initial, limits.max);
         let outstanding = self.outstanding.pages();
-        // In large pieces: half of the depth is used before more is asked for.
+        // Prefetch in large pieces: only after half of the depth is used.
         if outstanding * 2 > self.depth {
             return vec![];
         }

@@ -14,7 +14,7 @@ const HITS_PER_WASTED: u64 = 16;
 /// The largest rise of the threshold.
 pub(super) const CONFIDENCE_MAX: u32 = 64;
 
-/// Wasted pages, less those for which hits have compensated.
+/// Wasted pages, minus those that hits have compensated.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AccuracyThrottle {
     /// Pages times [`HITS_PER_WASTED`].

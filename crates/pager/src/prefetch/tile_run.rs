@@ -5,7 +5,7 @@ use crate::page::Page;
 /// A run, by its place in its tile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TileRun {
-    /// The end of the run that is touched first: its end if it descends.
+    /// The page of the run that is touched first: the last one of a descending run.
     pub(super) start: Page,
     /// The start of the first run of the tile.
     pub(super) tile_start: Page,

@@ -192,7 +192,7 @@ impl Arena {
         self.blocks.get(&address).cloned()
     }
 
-    /// Records the region of a block; `None` when the block is freed.
+    /// Records the region of an allocated block; with `None`, removes a freed block.
     pub fn set_block(&mut self, address: usize, region: Option<Range<usize>>) {
         match region {
             Some(region) => self.blocks.insert(address, region),

@@ -341,7 +341,7 @@ impl FaultServer {
                 None => {}
             }
             self.stalls.begin(page, now);
-            let node = self.thread_nodes.of(&self.context.nodes, thread, now);
+            let node = self.thread_nodes.node_of(&self.context.nodes, thread, now);
             let fault = PageFault { thread, page, offset, is_write, node };
             self.cache.on(Event::Fault(fault), actions);
             self.execute(actions)?;

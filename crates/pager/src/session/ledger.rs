@@ -1,7 +1,7 @@
 //! The ledger of a session: its budget, and the pages that each process holds.
 //!
-//! The ledger is a file that all processes map. A process sees the writes of the others at once,
-//! and they stay when the writer is killed. Each process has a *slot*:
+//! The ledger is a file that all processes map. A write of one process is visible to the others at
+//! once, and remains when the writer is killed. Each process has a *slot*:
 //!
 //! ```text
 //! owner    the process, by number and start time; 0: free
@@ -15,9 +15,10 @@
 //! ```
 //!
 //! The ledger has no lock, since the holder of a lock may be killed. A process that wants more
-//! pages first writes the new number into its slot, and then adds up what all processes hold: of
-//! two processes that do so at once, at least one sees the other. So the sum is never above the
-//! budget once both have read it, and no process uses pages before that.
+//! pages first writes the new number of held pages into its slot, and then sums `held` over all
+//! slots; it lowers its number by the excess over the budget, and uses the pages only after this
+//! check. Of two processes that claim pages at the same time, at least one sees the claim of the
+//! other, so that the pages in use never exceed the budget.
 
 #![expect(unsafe_code, reason = "memory is shared with other processes")]
 

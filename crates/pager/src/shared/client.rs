@@ -37,8 +37,8 @@ pub struct Client {
     pieces: MappedPieces,
 }
 
-/// Addresses that a child is to share, with their protection (`PROT_...`).
-pub type Shares = Vec<(Range<usize>, u32)>;
+/// Addresses that a child process is to share, with their protection (`PROT_...`).
+pub type SharedRanges = Vec<(Range<usize>, u32)>;
 
 impl Client {
     /// Connects to the server of the session that has this folder.
@@ -84,7 +84,10 @@ impl Client {
     }
 
     /// The addresses that a child forked now is to share, with their protection from `protections`.
-    pub fn shares(&self, protections: impl Iterator<Item = (Range<usize>, u32)>) -> Shares {
+    pub fn shared_ranges(
+        &self,
+        protections: impl Iterator<Item = (Range<usize>, u32)>,
+    ) -> SharedRanges {
         let part = |(addresses, protection)| {
             let parts = self.pieces.parts(&addresses).into_iter();
             parts.map(move |(part, _)| (part, protection))
@@ -96,7 +99,7 @@ impl Client {
     ///
     /// # Errors
     /// When a region cannot be served: it is not mapped then.
-    pub fn in_child(&mut self, shares: &Shares) -> io::Result<()> {
+    pub fn in_child(&mut self, shares: &SharedRanges) -> io::Result<()> {
         let pieces = std::mem::take(&mut self.pieces);
         let (wire, faults) = connect(&self.path)?;
         // The connection of the parent has kept the files until here, and from here on its own

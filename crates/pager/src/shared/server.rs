@@ -12,7 +12,7 @@ use crate::{
     session::{ADDRESSES, Session},
 };
 use interleaf_poll_server::{
-    Interest, Watched, wait,
+    Interest, PollSet, wait,
     wire::{Wire, listener},
 };
 use std::{
@@ -29,12 +29,12 @@ use std::{
 /// The name of the server's row in tables.
 const NAME: &str = "shared memory";
 
-/// Interval at which processes are polled that have closed their connection and not ended.
+/// Interval at which the server checks whether processes without a connection have ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A process that shares memory, or is about to.
 struct Connection {
-    /// `None` after the process has closed it: its end must be polled for then.
+    /// `None` after the process has closed its end: only polling tells then when it ends.
     wire: Option<Wire>,
     space: Option<u64>,
     /// A file that the process was given and has not mapped yet.
@@ -86,7 +86,7 @@ impl Server<'_> {
             (0..self.connections.len()).filter(|at| self.connections[*at].wire.is_some()).collect();
         let is_left = connected.len() < self.connections.len();
         let wire = |at: &usize| self.connections[*at].wire.as_ref();
-        let watched = Watched {
+        let watched = PollSet {
             control: keeper.map(AsFd::as_fd),
             listener: Some(listener.as_fd()),
             clients: connected
