@@ -14,9 +14,9 @@ use interleaf_record::rounded;
 use std::{cell::RefCell, path::Path};
 
 /// Counters of the machine or a recording, if available.
-pub(crate) struct Counted(RefCell<Option<Box<dyn Source>>>);
+pub(crate) struct TrafficCounters(RefCell<Option<Box<dyn Source>>>);
 
-impl Counted {
+impl TrafficCounters {
     /// Opens the counters or the recording, and returns a note that names them or the reason for
     /// their absence.
     ///

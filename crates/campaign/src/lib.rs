@@ -24,7 +24,7 @@ pub use options::{
     ChaseOptions, InterleaveOptions, LoadOptions, Measurement, Options, TrafficOptions,
 };
 
-use counted::Counted;
+use counted::TrafficCounters;
 use engine::Bench;
 use interleaf_console::{Failure, output, system};
 use interleaf_launch::restore::report_restored;
@@ -56,7 +56,7 @@ pub fn run(options: &Options, root: &Root) -> Result<(MeasureDocument, CampaignE
         document.kernel_settings = weights::needed_settings(&setup, &tasks, method)?;
         return Ok((document, CampaignEnd::DryRun));
     }
-    let (counted, note) = Counted::find(options.replay.as_deref(), root, &setup.machine)?;
+    let (counted, note) = TrafficCounters::find(options.replay.as_deref(), root, &setup.machine)?;
     document.notes.push(note);
     for warning in setup.warnings.iter().filter(|_| !options.quiet) {
         output::message(&format!("interleaf: {warning}"));

@@ -3,7 +3,7 @@
 
 use crate::{
     kernel::Checksums,
-    point::{Place, Rate},
+    point::{Binding, Rate},
     spread::spread,
     team::{Load, Team, TeamError},
 };
@@ -46,14 +46,14 @@ pub struct Bandwidth {
 /// Every pair of a node with CPUs and a node with memory, with the CPUs of the first that are among
 /// `allowed` ([`crate::team::allowed_cpus`]): the points of a matrix of nodes. Nodes without CPUs
 /// are included as memory.
-pub fn pairs(nodes: &[Node], allowed: &[u32]) -> Vec<(Vec<u32>, Place)> {
+pub fn pairs(nodes: &[Node], allowed: &[u32]) -> Vec<(Vec<u32>, Binding)> {
     let cpus_of = |node: &Node| -> Vec<u32> {
         node.cpus.iter().filter(|cpu| allowed.contains(cpu)).collect()
     };
     let with_memory = || nodes.iter().filter(|node| node.total_bytes > 0);
     let of_node = |node: &Node| {
         let (cpus, cpu_node) = (cpus_of(node), node.id);
-        let place = move |memory: &Node| Place { cpu_node, memory: vec![(memory.id, 1)] };
+        let place = move |memory: &Node| Binding { cpu_node, memory: vec![(memory.id, 1)] };
         let pairs: Vec<_> = with_memory().map(|memory| (cpus.clone(), place(memory))).collect();
         if cpus.is_empty() { vec![] } else { pairs }
     };
@@ -131,7 +131,7 @@ mod tests {
             huge_pages: vec![],
         };
         let nodes = [node(0, &[0, 1], 1 << 30), node(1, &[2, 3], 0), node(2, &[], 1 << 30)];
-        let place = |cpu_node, memory| Place { cpu_node, memory: vec![(memory, 1)] };
+        let place = |cpu_node, memory| Binding { cpu_node, memory: vec![(memory, 1)] };
         let expected = [
             (vec![0, 1], place(0, 0)),
             (vec![0, 1], place(0, 2)),

@@ -181,7 +181,7 @@ pub struct Chase {
     /// The line at each step of a lap.
     visits: Vec<u32>,
     step: usize,
-    /// Loads since the cycle was made.
+    /// Loads since the cycle was linked.
     gone: u64,
     lap: u64,
 }
@@ -240,7 +240,7 @@ impl Chase {
     ///
     /// # Errors
     /// When the chase is at another line than expected.
-    pub(crate) fn went(&mut self, loads: u64, is: u32) -> Result<(), ChaseError> {
+    pub(crate) fn advance(&mut self, loads: u64, is: u32) -> Result<(), ChaseError> {
         let lines = self.visits.len() as u64;
         self.step = ((self.step as u64 + loads) % lines) as usize;
         self.gone += loads;
@@ -248,15 +248,15 @@ impl Chase {
         if is == should { Ok(()) } else { Err(ChaseError::Lost { loads, is, should }) }
     }
 
-    /// Links the order of the next lap if `loads` more would leave this one.
-    pub(crate) fn turn(&mut self, loads: u64) {
+    /// With `new_laps`: links the order of the next lap if `loads` more would go beyond this lap.
+    pub(crate) fn begin_lap_if_due(&mut self, loads: u64) {
         if self.shape.new_laps && self.gone > 0 && self.gone + loads > self.visits.len() as u64 {
             self.lap += 1;
             self.link();
         }
     }
 
-    /// Makes at least `loads` steps; returns the steps and their ticks. The ticks may be 0 if the
+    /// Makes at least `loads` loads; returns their number and their ticks. The ticks may be 0 if the
     /// counter steps more rarely than the loads take (an emulated counter: once a microsecond), and
     /// are meaningless if the thread moved meanwhile to a CPU whose counter is behind.
     ///
@@ -265,13 +265,13 @@ impl Chase {
     pub fn run(&mut self, loads: u64) -> Result<(u64, u64), ChaseError> {
         let rounds = loads.div_ceil(UNROLL).max(1);
         let loads = rounds * UNROLL;
-        self.turn(loads);
+        self.begin_lap_if_due(loads);
         let Some((ring, from)) = self.cursor() else { return Ok((0, 0)) };
         let began = ticks();
         let to = ring.walk(from, rounds);
         let took = ticks().saturating_sub(began);
         let is = ring.slot(to);
-        self.went(loads, is)?;
+        self.advance(loads, is)?;
         Ok((loads, took))
     }
 
@@ -424,7 +424,7 @@ mod tests {
         let (went, took) = chase.run(1 << 20).unwrap();
         assert!(took > 0, "{went} loads took no tick");
         let is = chase.visits[chase.step];
-        let why = chase.went(1, is).unwrap_err();
+        let why = chase.advance(1, is).unwrap_err();
         assert!(matches!(why, ChaseError::Lost { loads: 1, .. }), "{why}");
     }
 

@@ -14,13 +14,13 @@
 //! threads and a hypervisor stop the thread between the two readings. Such samples are tagged with
 //! the cause if it is known, and kept: *raw* has all samples, *filtered* those without a tag.
 //!
-//! | tag | known by |
+//! | tag | evidence |
 //! | --- | --- |
-//! | interrupted | a segment register that the way back from an interrupt clears (x86-64) |
-//! | moved | the CPU that `rdtscp` names is another than at the load before |
+//! | interrupted | a segment register that a return from an interrupt clears (x86-64) |
+//! | moved | `rdtscp` names another CPU than at the load before |
 //! | switched | longer than [`GAP_NS`], among loads during which the kernel counted a switch |
 //! | stolen | longer than [`GAP_NS`], while the kernel counted time that a hypervisor took |
-//! | gap | longer than [`GAP_NS`], and nothing is known |
+//! | gap | longer than [`GAP_NS`], for an unknown reason |
 
 pub mod distribution;
 
@@ -188,10 +188,10 @@ fn walk(
     stamps: &mut [Stamp],
 ) -> Result<(), ChaseError> {
     let loads = stamps.len() as u64;
-    chase.turn(loads);
+    chase.begin_lap_if_due(loads);
     let Some((ring, from)) = chase.cursor() else { return Ok(()) };
     let is = ring.slot(stamp::stamp(from, spin, number, stamps));
-    chase.went(loads, is)
+    chase.advance(loads, is)
 }
 
 /// Samples accesses of `chase` from the calling thread, which should stay on its CPU; other threads

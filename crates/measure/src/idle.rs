@@ -1,14 +1,15 @@
 //! Idle latency: of memory, in both orders of the chase, and of each level of the caches.
 //!
-//! A repetition has the median of slices of 2 ms, which is correct as long as fewer than half of
-//! the slices are disturbed. An order has the median of several repetitions, with their spread.
+//! The result of a repetition is the median of slices of 2 ms, which is correct if fewer than half
+//! of the slices are disturbed. The result of an order of the chase is the median of several
+//! repetitions, with their spread.
 
 use crate::{
     backing::huge_bytes,
     chase::{BLOCK_BYTES, Chase, ChaseError, ChaseShape, Order, Slices},
     clock::Clock,
     levels::{Levels, Visited, levels},
-    point::{Kind, Place, Point},
+    point::{Binding, Kind, Point},
     region::{Pages, Region},
     spread::{Spread, spread},
 };
@@ -122,10 +123,10 @@ pub struct Idle {
 
 impl Idle {
     /// The point of the local order.
-    pub fn point(&self, place: Place) -> Point {
+    pub fn point(&self, binding: Binding) -> Point {
         Point {
             kind: Kind::Idle,
-            place,
+            binding,
             traffic: None,
             threads: 0,
             rate: None,
@@ -256,7 +257,7 @@ mod tests {
         assert!(idle.local.ns.median > 0.0 && idle.random.ns.median > 0.0, "{idle:?}");
         assert!(reports.is_sorted() && reports.last() == Some(&1.0), "{reports:?}");
         assert!(idle.huge_bytes.is_none_or(|huge| huge <= 4 << 20));
-        let point = idle.point(Place { cpu_node: 0, memory: vec![(0, 1)] });
+        let point = idle.point(Binding { cpu_node: 0, memory: vec![(0, 1)] });
         assert_eq!((point.kind, point.latency_ns), (Kind::Idle, Some(idle.local.ns)));
     }
 

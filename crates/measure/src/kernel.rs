@@ -88,7 +88,7 @@ impl Shape {
 
 /// The loads and stores of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Act {
+pub enum AccessKind {
     /// Loads only.
     Read,
     /// Stores only.
@@ -99,8 +99,8 @@ pub enum Act {
     BothOfTwo,
 }
 
-impl Act {
-    /// The act of a traffic.
+impl AccessKind {
+    /// The accesses of this traffic.
     const fn of(traffic: &Traffic) -> Self {
         match (traffic.loads, traffic.stores, traffic.read_buffers) {
             (_, 0, _) => Self::Read,
@@ -115,7 +115,7 @@ impl Act {
 #[derive(Clone, Copy)]
 pub struct Kernel {
     pub isa: Isa,
-    pub act: Act,
+    pub act: AccessKind,
     /// True if the kernel's stores bypass the caches.
     pub nontemporal: bool,
     pub shape: Shape,
@@ -140,7 +140,7 @@ impl Kernel {
 
     /// The fastest known kernel of this machine for this traffic.
     pub fn best_here(traffic: &Traffic) -> Option<Self> {
-        let order = table::order(Act::of(traffic), traffic.nontemporal);
+        let order = table::order(AccessKind::of(traffic), traffic.nontemporal);
         order.into_iter().find_map(|isa| Self::best(isa, traffic))
     }
 
@@ -157,15 +157,15 @@ impl Kernel {
 
     /// True if the kernel issues this traffic.
     pub fn serves(&self, traffic: &Traffic) -> bool {
-        let act = Act::of(traffic);
-        self.act == act && (act == Act::Read || self.nontemporal == traffic.nontemporal)
+        let act = AccessKind::of(traffic);
+        self.act == act && (act == AccessKind::Read || self.nontemporal == traffic.nontemporal)
     }
 
     /// The number of buffers that the kernel loads from for this traffic.
     const fn read_buffers(&self, traffic: &Traffic) -> usize {
         match (self.act, traffic.loads) {
-            (Act::BothOfTwo, _) => 2,
-            (Act::Write, _) | (_, 0) => 0,
+            (AccessKind::BothOfTwo, _) => 2,
+            (AccessKind::Write, _) | (_, 0) => 0,
             _ => 1,
         }
     }
@@ -196,10 +196,10 @@ impl fmt::Debug for Kernel {
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let act = match self.act {
-            Act::Read => "read",
-            Act::Write => "write",
-            Act::Both => "both",
-            Act::BothOfTwo => "both-of-two",
+            AccessKind::Read => "read",
+            AccessKind::Write => "write",
+            AccessKind::Both => "both",
+            AccessKind::BothOfTwo => "both-of-two",
         };
         let past = if self.nontemporal { " nt" } else { "" };
         let Shape { pages, lines, flat_stores, ahead, hint, own } = self.shape;

@@ -14,7 +14,7 @@ use crate::{
     idle,
     kernel::Checksums,
     knee::{self, Knee, Loaded, Resolution},
-    point::{Kind, Pattern, Place, Point, Rate},
+    point::{Binding, Kind, Pattern, Point, Rate},
     spread::{Spread, spread},
     team::{Load, Team, TeamError},
     traffic::{LINE_BYTES, Traffic},
@@ -125,10 +125,10 @@ impl Step {
     }
 
     /// The step as a point of a record.
-    pub fn point(&self, place: Place, load: &Load) -> Point {
+    pub fn point(&self, binding: Binding, load: &Load) -> Point {
         Point {
             kind: Kind::Loaded,
-            place,
+            binding,
             traffic: Some((load.traffic, load.pattern)),
             threads: load.cpus.len() as u32,
             rate: Some(self.rate),
@@ -171,7 +171,7 @@ impl LoadSweep {
 
 /// A chase, and the threads that load its memory.
 #[derive(Debug)]
-pub struct Rig {
+pub struct LoadedChase {
     clock: Clock,
     options: LoadedOptions,
     chase: Chase,
@@ -179,7 +179,7 @@ pub struct Rig {
     team: Team,
 }
 
-impl Rig {
+impl LoadedChase {
     /// Measures the latency without load, then starts the threads. The calling thread runs the
     /// chase, and should stay on a CPU without a loading thread ([`crate::pin`]).
     ///
@@ -259,7 +259,7 @@ impl Rig {
 }
 
 /// Measures a curve. `report` is called with each step; the calling thread runs the chase, as in
-/// [`Rig::new`].
+/// [`LoadedChase::new`].
 ///
 /// # Errors
 /// When it cannot be measured, or a bandwidth cannot be reached.
@@ -269,10 +269,10 @@ pub fn sweep(
     plan: &Plan,
     report: &mut dyn FnMut(&Step),
 ) -> Result<LoadSweep, LoadedError> {
-    let mut rig = Rig::new(clock, options)?;
+    let mut chase = LoadedChase::new(clock, options)?;
     let mut steps: Vec<Step> = vec![];
-    let mut add = |rig: &mut Rig, steps: &mut Vec<Step>, pause: Duration| {
-        let step = rig.at(pause)?;
+    let mut add = |chase: &mut LoadedChase, steps: &mut Vec<Step>, pause: Duration| {
+        let step = chase.at(pause)?;
         report(&step);
         steps.push(step);
         Ok::<_, LoadedError>(())
@@ -280,39 +280,40 @@ pub fn sweep(
     match plan {
         Plan::Pauses(pauses) => {
             for pause in pauses {
-                add(&mut rig, &mut steps, *pause)?;
+                add(&mut chase, &mut steps, *pause)?;
             }
         }
         Plan::Adaptive(resolution) => {
             while let Some(pause) = knee::next(&loaded(&steps), resolution) {
-                add(&mut rig, &mut steps, nanoseconds(pause))?;
+                add(&mut chase, &mut steps, nanoseconds(pause))?;
             }
         }
         Plan::Targets(targets) => {
             let ends = [Duration::ZERO, nanoseconds(Resolution::default().pause_max_ns)];
             for pause in ends {
-                add(&mut rig, &mut steps, pause)?;
+                add(&mut chase, &mut steps, pause)?;
             }
             for target in targets {
-                reach(&mut rig, &mut steps, *target, &mut add)?;
+                reach(&mut chase, &mut steps, *target, &mut add)?;
             }
         }
     }
-    let (idle, sums) = rig.end()?;
+    let (idle, sums) = chase.end()?;
     let knee = knee::knee(&knee::monotone(idle.median_ns, &loaded(&steps)));
     Ok(LoadSweep { idle, steps, knee, sums })
 }
 
 /// Adds a step to a sweep.
-type Add<'a> = dyn FnMut(&mut Rig, &mut Vec<Step>, Duration) -> Result<(), LoadedError> + 'a;
+type AddStep<'a> =
+    dyn FnMut(&mut LoadedChase, &mut Vec<Step>, Duration) -> Result<(), LoadedError> + 'a;
 
 /// Tries pauses until `target_gbps` is reached within [`TARGET_NEAR`], at most [`TARGET_TRIES`]
 /// times.
 fn reach(
-    rig: &mut Rig,
+    chase: &mut LoadedChase,
     steps: &mut Vec<Step>,
     target_gbps: f64,
-    add: &mut Add<'_>,
+    add: &mut AddStep<'_>,
 ) -> Result<(), LoadedError> {
     for _ in 0..TARGET_TRIES {
         let points = loaded(steps);
@@ -320,7 +321,7 @@ fn reach(
             let most_gbps = points.iter().map(|point| point.bandwidth_gbps).fold(0.0, f64::max);
             return Err(LoadedError::Target { target_gbps, most_gbps });
         };
-        add(rig, steps, nanoseconds(pause))?;
+        add(chase, steps, nanoseconds(pause))?;
         let reached = steps.last().map_or(0.0, |step| step.controller_gbps);
         if (reached / target_gbps - 1.0).abs() <= TARGET_NEAR {
             break;
@@ -398,9 +399,9 @@ mod tests {
         let why = sweep(clock, options(), &plan, &mut |_| ()).unwrap_err();
         assert!(why.to_string().starts_with("1000000 GB/s are more than"), "{why}");
         assert!(!why.hint().is_empty());
-        let mut rig = Rig::new(clock, options()).unwrap();
-        let most = rig.at(MS(0)).unwrap().controller_gbps;
-        rig.end().unwrap();
+        let mut chase = LoadedChase::new(clock, options()).unwrap();
+        let most = chase.at(MS(0)).unwrap().controller_gbps;
+        chase.end().unwrap();
         let plan = Plan::Targets(vec![most / 4.0]);
         let Ok(sweep) = sweep(clock, options(), &plan, &mut |_| ()) else {
             // Other programs may take three fourths of a shared machine from one run to the next.
@@ -412,11 +413,11 @@ mod tests {
 
     #[test]
     fn a_histogram_is_taken_under_load() {
-        let mut rig = Rig::new(Clock::here(), options()).unwrap();
+        let mut chase = LoadedChase::new(Clock::here(), options()).unwrap();
         let few = histogram::HistogramOptions { samples: 10_000, delay: None };
-        let found = rig.histogram(&Root::live(), MS(0), &few, &mut |_| ()).unwrap();
+        let found = chase.histogram(&Root::live(), MS(0), &few, &mut |_| ()).unwrap();
         assert_eq!(found.raw.count(), 10_000);
-        let (_, sums) = rig.end().unwrap();
+        let (_, sums) = chase.end().unwrap();
         assert!(sums[0].loaded > 0);
     }
 

@@ -39,9 +39,9 @@ pub enum Pattern {
     Random,
 }
 
-/// The CPUs of the threads, and the node of their memory.
+/// The binding of threads to the CPUs of a node, and of their memory to nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Binding {
     /// The node of the CPUs.
     pub cpu_node: u32,
     /// The nodes of the memory, each with its pages per round; one node with 1 page if memory is
@@ -64,7 +64,7 @@ pub struct Rate {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
     pub kind: Kind,
-    pub place: Place,
+    pub binding: Binding,
     /// The traffic of the loading threads; `None` without any.
     pub traffic: Option<(Traffic, Pattern)>,
     /// The number of loading threads.

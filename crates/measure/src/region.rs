@@ -101,9 +101,9 @@ impl Region {
         }
     }
 
-    /// Maps memory with pages on nodes in turn: in each round, each node has the given number of
-    /// pages. That needs no setting of the kernel and no mapping for each page: a thread bound to
-    /// one node touches the pages of that node.
+    /// Maps memory with its pages interleaved on nodes: in each round, each node has the given
+    /// number of pages. A thread bound to one node touches the pages of that node, so that neither
+    /// a setting of the kernel nor a mapping for each page is needed.
     ///
     /// # Errors
     ///
@@ -151,7 +151,7 @@ impl Region {
         Ok(region)
     }
 
-    /// Maps `bytes`, rounded up to whole huge pages and aligned to one; no page is there yet.
+    /// Maps `bytes`, rounded up to whole huge pages and aligned to one. No page is resident yet.
     fn mapped(bytes: usize, pages: Pages) -> Result<Self, RegionError> {
         let bytes = bytes.max(1).next_multiple_of(HUGE_BYTES);
         let failed = |why: Errno| RegionError::Map { bytes, pages, why: why.into() };

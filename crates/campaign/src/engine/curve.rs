@@ -1,7 +1,7 @@
 //! The curve: latency of a pointer chase while other threads load the same memory.
 
 use super::{
-    Bench, NodeCpus, Seen, Stop, off_by, on_node, pattern_name, pinned, with_latency, with_rate,
+    Backing, Bench, NodeCpus, Stop, off_by, on_node, pattern_name, pinned, with_latency, with_rate,
 };
 use crate::task::Loads;
 use interleaf_console::Failure;
@@ -36,15 +36,15 @@ const QUICK_POINTS_MAX: usize = 8;
 /// Longest time that a load runs before the first sample.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// The placement of the measured memory.
-pub(crate) struct Place<'a> {
+/// The memory that a curve measures: its placement.
+pub(crate) struct MeasuredMemory<'a> {
     pub(crate) placement: Placement,
     pub(crate) method: Method,
     /// The weights of interleaved memory; `None` for memory on one node.
     pub(crate) weights: Option<&'a Weights>,
 }
 
-impl Place<'_> {
+impl MeasuredMemory<'_> {
     /// Returns the placement on one node.
     pub(crate) fn node(node: u32) -> Self {
         Self { placement: on_node(node), method: Method::Pages, weights: None }
@@ -74,8 +74,8 @@ impl Place<'_> {
     }
 }
 
-/// The result at one load.
-struct Found {
+/// The result of the chase and of the loading threads at one load.
+struct LoadResult {
     latency_ns: Spread,
     program_gbps: f64,
 }
@@ -94,13 +94,13 @@ impl Bench<'_> {
     }
 
     /// Returns a point with the fields that all points of a curve share.
-    fn base(&self, cpus: &NodeCpus, place: &Place<'_>, seen: &Seen) -> MeasuredPoint {
+    fn base(&self, cpus: &NodeCpus, memory: &MeasuredMemory<'_>, seen: &Backing) -> MeasuredPoint {
         MeasuredPoint {
-            memory_node: place.memory_node(),
-            weights: place.weights.map(|weights| weights.as_slice().to_vec()),
+            memory_node: memory.memory_node(),
+            weights: memory.weights.map(|weights| weights.as_slice().to_vec()),
             pattern: pattern_name(self.setup.pattern).into(),
             memory_bytes: self.setup.buffer as u64,
-            off_by: off_by(seen, &place.placement),
+            off_by: off_by(seen, &memory.placement),
             ..self.point(PointKind::Loaded, cpus, seen)
         }
     }
@@ -109,24 +109,24 @@ impl Bench<'_> {
     pub(crate) fn curve(
         &self,
         cpus: &NodeCpus,
-        place: &Place<'_>,
+        memory: &MeasuredMemory<'_>,
         traffic: &Traffic,
         loads: &Loads,
         document: &mut MeasureDocument,
     ) -> Result<(), Stop> {
         let (chases, load) = self.divided(cpus)?;
         let (setup, options) = (self.setup, self.options());
-        let memory =
-            interleave::region(options.bytes, setup.pages, &place.placement, place.method)?;
-        let mut chase = Chase::new(memory, options.local())?;
-        let (placement, method) = (&place.placement, place.method);
+        let chased =
+            interleave::region(options.bytes, setup.pages, &memory.placement, memory.method)?;
+        let mut chase = Chase::new(chased, options.local())?;
+        let (placement, method) = (&memory.placement, memory.method);
         let regions =
             interleave::regions(load.len(), setup.buffer, setup.pages, placement, method)?;
-        let seen = self.seen(regions.iter().chain([chase.region()]));
+        let seen = self.backing(regions.iter().chain([chase.region()]));
         let kernel = self.kernel(traffic).map(|kernel| kernel.to_string());
         let shares = [setup.chase_cacheable(chases), setup.buffers_cacheable(load)];
         let cacheable_share = shares.into_iter().flatten().reduce(f64::max).map(rounded);
-        let base = MeasuredPoint { kernel, cacheable_share, ..self.base(cpus, place, &seen) };
+        let base = MeasuredPoint { kernel, cacheable_share, ..self.base(cpus, memory, &seen) };
         pinned(chases, || Ok(chase.warm()?))?;
         let mut points: Vec<Loaded> = vec![];
         let mut measure = |team: Option<(&Team, Duration)>, points: &mut Vec<Loaded>| {
@@ -183,16 +183,20 @@ impl Bench<'_> {
             }
         }
         team.stop()?;
-        document.knees.extend(knee::knee(&points).map(|it| place.knee(traffic, it)));
+        document.knees.extend(knee::knee(&points).map(|it| memory.knee(traffic, it)));
         Ok(())
     }
 }
 
-/// Measures with a pause of the loading threads, and adds the point.
-type At<'a> = dyn FnMut(Duration, &mut Vec<Loaded>) -> Result<(), Stop> + 'a;
+/// Measures with this pause between loads of the loading threads, and adds the point.
+type MeasureAtPause<'a> = dyn FnMut(Duration, &mut Vec<Loaded>) -> Result<(), Stop> + 'a;
 
 /// Approaches a bandwidth by interpolation between the points so far.
-fn reach(target_gbps: f64, points: &mut Vec<Loaded>, at: &mut At<'_>) -> Result<(), Stop> {
+fn reach(
+    target_gbps: f64,
+    points: &mut Vec<Loaded>,
+    at: &mut MeasureAtPause<'_>,
+) -> Result<(), Stop> {
     for _ in 0..TRIES {
         let Some(pause) = knee::pause_for(points, target_gbps) else {
             let most = points.iter().map(|point| point.bandwidth_gbps).fold(0.0, f64::max);
@@ -223,7 +227,7 @@ fn at_load(
     team: Option<&Team>,
     span: Duration,
     repeats: usize,
-) -> Result<Found, Stop> {
+) -> Result<LoadResult, Stop> {
     let (lines, began) = (team.map_or(0, Team::lines), Instant::now());
     let mut medians = vec![];
     for _ in 0..repeats {
@@ -232,5 +236,5 @@ fn at_load(
     let bytes = (team.map_or(0, Team::lines) - lines) * LINE_BYTES;
     let program_gbps = bytes as f64 / began.elapsed().as_nanos() as f64;
     let latency_ns = spread(&medians).unwrap_or(super::NOTHING);
-    Ok(Found { latency_ns, program_gbps })
+    Ok(LoadResult { latency_ns, program_gbps })
 }

@@ -43,7 +43,7 @@ impl Bench<'_> {
         let mut chase = Chase::new(region, options.local())?;
         let load = cpus.cpus.get(1..).unwrap_or_default();
         let mut measure = |team: Option<(&Team, Duration)>, document: &mut MeasureDocument| {
-            let seen = self.seen([chase.region()]);
+            let seen = self.backing([chase.region()]);
             let samples = if setup.quick { QUICK_SAMPLES } else { SAMPLES };
             let options = histogram::HistogramOptions { samples, delay: None };
             let work = || {

@@ -1,6 +1,6 @@
 //! The loop for each instruction set and act.
 
-use super::{Act, Kernel, NEAR, native};
+use super::{AccessKind, Kernel, NEAR, native};
 #[cfg(any(test, feature = "search"))]
 use super::{FAR, ONCE};
 use crate::isa::Isa;
@@ -8,9 +8,9 @@ use crate::isa::Isa;
 /// The instruction sets for each act, the fastest known first. Wider vectors are not always faster:
 /// on Zen 4, the machine of the search (`benches/README.md`), one load of 64 bytes is up to 8 %
 /// slower than two of 32, and stores that hit a cache are fastest with 16 bytes.
-pub(super) fn order(act: Act, nontemporal: bool) -> [Isa; 5] {
+pub(super) fn order(act: AccessKind, nontemporal: bool) -> [Isa; 5] {
     match (act, nontemporal) {
-        (Act::Write | Act::Both | Act::BothOfTwo, false) => {
+        (AccessKind::Write | AccessKind::Both | AccessKind::BothOfTwo, false) => {
             [Isa::Sse2, Isa::Avx2, Isa::Avx512, Isa::Neon, Isa::Sve]
         }
         _ => [Isa::Avx2, Isa::Avx512, Isa::Sse2, Isa::Neon, Isa::Sve],

@@ -7,7 +7,7 @@
 #![expect(unsafe_code, reason = "loops are written in assembly")]
 
 use super::{
-    Act, BATCH, Kernel, PAGE_BYTES, Shape,
+    AccessKind, BATCH, Kernel, PAGE_BYTES, Shape,
     job::{Job, Run},
 };
 use crate::isa::Isa;
@@ -199,7 +199,7 @@ macro_rules! loops {
             >() -> Kernel {
                 let shape = Shape::new(PAGES, LINES).ahead(AHEAD, HINT);
                 let run = read::<LINES, PAGES, AHEAD, HINT>;
-                kernel(Act::Read, 0, shape, run)
+                kernel(AccessKind::Read, 0, shape, run)
             }
 
             /// A kernel that stores.
@@ -210,7 +210,7 @@ macro_rules! loops {
                 const OWN: usize,
             >() -> Kernel {
                 let shape = Shape::new(PAGES, LINES).own(OWN);
-                kernel(Act::Write, PAST, shape, write::<LINES, PAGES, PAST, OWN>)
+                kernel(AccessKind::Write, PAST, shape, write::<LINES, PAGES, PAST, OWN>)
             }
 
             /// A kernel that loads, from the given number of buffers, and stores.
@@ -225,12 +225,12 @@ macro_rules! loops {
                 const OWN: usize,
             >() -> Kernel {
                 let shape = Shape::new(PAGES, LINES).ahead(AHEAD, HINT).own(OWN).flat(FLAT);
-                let act = if BUFFERS == 2 { Act::BothOfTwo } else { Act::Both };
+                let act = if BUFFERS == 2 { AccessKind::BothOfTwo } else { AccessKind::Both };
                 let run = both::<BUFFERS, LINES, PAGES, PAST, FLAT, AHEAD, HINT, OWN>;
                 kernel(act, PAST, shape, run)
             }
 
-            fn kernel(act: Act, past: usize, shape: Shape, run: Run) -> Kernel {
+            fn kernel(act: AccessKind, past: usize, shape: Shape, run: Run) -> Kernel {
                 let nontemporal = past == 1;
                 let scatter = if nontemporal { scatter::<1> } else { scatter::<0> };
                 Kernel { isa: Isa::$kind, act, nontemporal, shape, run, gather, scatter }
