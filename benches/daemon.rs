@@ -27,7 +27,7 @@ use interleaf_linux::{
 use interleaf_model::{
     control::{Controller, Settings},
     machine::{DomainLayout, Layout, Order, ScopeKind, ScopeLayout, TierLayout},
-    policy::{Place, PolicyKind},
+    policy::{PolicyContext, PolicyKind},
     rated,
     tier::TierKind,
 };
@@ -132,7 +132,13 @@ fn run(sample: Duration, span: Duration) -> (f64, u64) {
     let layout = host.layout.clone();
     let mut controller = Controller::new(&layout, settings, |domain, tiers| {
         let near = &layout.domains[domain].tiers;
-        PolicyKind::Dmi.make(&Place { domain, near, tiers, believed: &believed, fixed: &[] })
+        PolicyKind::Dmi.make(&PolicyContext {
+            domain,
+            near,
+            tiers,
+            believed: &believed,
+            fixed: &[],
+        })
     });
     let clock = Box::new(Until(Instant::now() + span));
     let mut host = Host::new(&root, host, Box::new(source), clock, vec![None]).expect("a machine");

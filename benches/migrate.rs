@@ -6,7 +6,7 @@
 use divan::{Bencher, black_box};
 use interleaf_linux::place::migrate::{
     Migrator,
-    plan::{Place, Planner, Target, Unit},
+    plan::{PageLocation, Planner, Target, Unit},
 };
 use memmap2::MmapOptions;
 use std::ops::ControlFlow;
@@ -25,7 +25,7 @@ fn target(weights: &[u32]) -> Target {
 
 fn units(pages: u32) -> Vec<Unit> {
     let bytes = PAGE * u64::from(pages);
-    let unit = |at| Unit { address: at * bytes, pages, place: Place::On(0) };
+    let unit = |at| Unit { address: at * bytes, pages, location: PageLocation::OnNode(0) };
     (0..PAGES).map(unit).collect()
 }
 
@@ -42,7 +42,7 @@ fn plan(bencher: Bencher, weights: &[u32]) {
 fn plan_at_target(bencher: Bencher) {
     let (mut units, target) = (units(1), target(&[65, 35]));
     for found in Planner::new(&target, PAGE).plan(&units).moves {
-        units[found.unit].place = Place::On(found.to);
+        units[found.unit].location = PageLocation::OnNode(found.to);
     }
     bencher
         .counter(divan::counter::ItemsCount::new(PAGES))

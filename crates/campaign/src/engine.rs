@@ -5,7 +5,7 @@ mod curve;
 mod histogram;
 
 use crate::{
-    counted::Counted,
+    counted::TrafficCounters,
     options::Options,
     setup::{NodeCpus, Setup, available_on},
     task::Task,
@@ -104,7 +104,7 @@ impl From<TeamError> for Stop {
 pub(crate) struct Bench<'a> {
     setup: &'a Setup<'a>,
     signals: &'a Signals,
-    counted: &'a Counted,
+    counted: &'a TrafficCounters,
     options: &'a Options,
     /// The mechanism that places pages by weights.
     method: Method,
@@ -113,7 +113,7 @@ pub(crate) struct Bench<'a> {
 
 /// The nodes of some memory's pages, and the share of huge pages.
 #[derive(Clone, Debug, Default)]
-struct Seen {
+struct Backing {
     pages_by_node: BTreeMap<u32, u64>,
     huge_share: Option<f64>,
 }
@@ -122,7 +122,7 @@ impl<'a> Bench<'a> {
     pub(crate) fn new(
         setup: &'a Setup<'a>,
         signals: &'a Signals,
-        counted: &'a Counted,
+        counted: &'a TrafficCounters,
         options: &'a Options,
         method: Method,
     ) -> Self {
@@ -165,8 +165,8 @@ impl<'a> Bench<'a> {
                 self.add(document, MeasuredPoint { memory_node: Some(*memory), ..point })
             }
             Task::Loaded { from, memory, traffic, loads } => {
-                let place = curve::Place::node(*memory);
-                self.curve(cpus(from), &place, traffic, loads, document)
+                let memory = curve::MeasuredMemory::node(*memory);
+                self.curve(cpus(from), &memory, traffic, loads, document)
             }
             Task::Histogram { from, memory, traffic, loads } => {
                 self.histograms(cpus(from), *memory, traffic, loads, document)
@@ -189,14 +189,14 @@ impl<'a> Bench<'a> {
             output::interim(file, &interleaf_record::json(document))?;
         }
         self.bar.inc(1);
-        match self.signals.come() {
+        match self.signals.arrived_signal() {
             Some(number) => Err(Stop::Signal(number)),
             None => Ok(()),
         }
     }
 
     /// Returns a point with the fields that all kinds share.
-    fn point(&self, kind: PointKind, cpus: &NodeCpus, seen: &Seen) -> MeasuredPoint {
+    fn point(&self, kind: PointKind, cpus: &NodeCpus, seen: &Backing) -> MeasuredPoint {
         MeasuredPoint {
             kind,
             cpu_node: cpus.node,
@@ -227,8 +227,8 @@ impl<'a> Bench<'a> {
     }
 
     /// Reads the nodes and sizes of pages of some memory, as far as the kernel reports them.
-    fn seen<'r>(&self, regions: impl IntoIterator<Item = &'r Region>) -> Seen {
-        let mut seen = Seen::default();
+    fn backing<'r>(&self, regions: impl IntoIterator<Item = &'r Region>) -> Backing {
+        let mut seen = Backing::default();
         let (mut huge, mut bytes, mut is_known) = (0, 0, true);
         for region in regions {
             for (node, pages) in region.pages_by_node().unwrap_or_default() {
@@ -276,7 +276,7 @@ impl<'a> Bench<'a> {
             };
             let ((found, chase), contamination, took_s) =
                 self.watched(|| pinned(cpus.cpus[0], work))?;
-            let seen = self.seen([chase.region()]);
+            let seen = self.backing([chase.region()]);
             let point = MeasuredPoint {
                 memory_node: Some(memory),
                 pattern: order.into(),
@@ -332,7 +332,7 @@ impl<'a> Bench<'a> {
                 repeats: 1,
                 contamination,
                 took_s: rounded(each),
-                ..self.point(PointKind::Cache, cpus, &Seen::default())
+                ..self.point(PointKind::Cache, cpus, &Backing::default())
             };
             document.add(point);
         }
@@ -386,7 +386,7 @@ impl<'a> Bench<'a> {
         let work = || {
             let regions =
                 interleave::regions(cpus.cpus.len(), setup.buffer, setup.pages, placement, method)?;
-            let seen = self.seen(&regions);
+            let seen = self.backing(&regions);
             let team = Team::start_in(&load, regions)?;
             let found = self.counted.during(|| bandwidth::watch(&team, &windows));
             team.stop()?;
@@ -430,9 +430,12 @@ impl<'a> Bench<'a> {
                 self.add(document, MeasuredPoint { weights, ..point })?;
             }
             if let (Some(loads), Some(traffic)) = (loads, mixes.first()) {
-                let place =
-                    curve::Place { placement: placement.clone(), method, weights: Some(weights) };
-                self.curve(cpus, &place, traffic, loads, document)?;
+                let memory = curve::MeasuredMemory {
+                    placement: placement.clone(),
+                    method,
+                    weights: Some(weights),
+                };
+                self.curve(cpus, &memory, traffic, loads, document)?;
             }
             Ok(())
         });
@@ -456,7 +459,7 @@ fn on_node(node: u32) -> Placement {
     Placement { nodes: vec![(node, 1)], means: Means::Interleave }
 }
 
-fn off_by(seen: &Seen, placement: &Placement) -> Option<f64> {
+fn off_by(seen: &Backing, placement: &Placement) -> Option<f64> {
     let pages = &seen.pages_by_node;
     (!pages.is_empty()).then(|| rounded(interleave::off_by(pages, &placement.nodes)))
 }

@@ -233,7 +233,7 @@ impl TimelineBuilder {
 /// or with FUA that of the write itself.
 fn promised_by_flush(writes: &[WriteTimes], mut flushes: Vec<FlushTimes>) -> Vec<u64> {
     flushes.sort_unstable_by_key(|flush| flush.submitted);
-    // From each flush on, the earliest acknowledgement of it and all later ones.
+    // By index of a flush: the earliest acknowledgement among this flush and all later ones.
     let mut earliest = vec![u64::MAX; flushes.len() + 1];
     for (at, flush) in flushes.iter().enumerate().rev() {
         earliest[at] = earliest[at + 1].min(flush.acknowledged);
@@ -276,7 +276,7 @@ impl Timeline {
     /// The faults of a power failure at `moment`.
     pub fn faults_at(&self, moment: u64) -> Vec<Fault> {
         let begun = self.faults.partition_point(|fault| fault.from <= moment);
-        // No fault before the first one whose end, or an earlier one's, is ahead is still there.
+        // `latest_ends` rises: all faults before `first` have ended by `moment`.
         let first = self.latest_ends.partition_point(|end| *end <= moment).min(begun);
         self.faults[first..begun].iter().filter(|fault| moment < fault.until).copied().collect()
     }

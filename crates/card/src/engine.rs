@@ -125,9 +125,9 @@ impl<O: WriteObserver> command::Observer for MemoryObserver<'_, O> {
     }
 }
 
-/// A command that the card does not accept.
+/// The reason why the engine does not accept a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum SubmitError {
     /// The card has no such queue.
     Queue,
     /// The submission queue is full.
@@ -142,7 +142,7 @@ pub enum Refused {
     Past,
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for SubmitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Queue => "the card has no such queue",
@@ -155,7 +155,7 @@ impl fmt::Display for Refused {
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for SubmitError {}
 
 // The lanes of events; the payload is a slot, a queue, or both with a number of bytes or entries.
 const DOORBELL_WRITTEN: usize = 0;
@@ -338,7 +338,7 @@ impl Engine {
     ///
     /// # Errors
     /// If the command cannot be accepted; nothing has happened then.
-    pub fn submit(&mut self, at: u64, io: IoCommand) -> Result<(), Refused> {
+    pub fn submit(&mut self, at: u64, io: IoCommand) -> Result<(), SubmitError> {
         self.acceptable(at, &io)?;
         let flight = InFlight {
             io,
@@ -364,31 +364,31 @@ impl Engine {
         Ok(())
     }
 
-    fn acceptable(&self, at: u64, io: &IoCommand) -> Result<(), Refused> {
-        let queue = self.queues.get(usize::from(io.queue)).ok_or(Refused::Queue)?;
+    fn acceptable(&self, at: u64, io: &IoCommand) -> Result<(), SubmitError> {
+        let queue = self.queues.get(usize::from(io.queue)).ok_or(SubmitError::Queue)?;
         // A full ring would look like an empty one (NVMe 1.1, 4.1.2).
         if queue.outstanding + 1 >= self.card.nvme.entries {
-            return Err(Refused::Full);
+            return Err(SubmitError::Full);
         }
         if at < self.now {
-            return Err(Refused::Past);
+            return Err(SubmitError::Past);
         }
         if io.operation == Operation::Flush {
             return Ok(());
         }
         if io.bytes == 0 || !io.bytes.is_multiple_of(BLOCK_BYTES) {
-            return Err(Refused::Length);
+            return Err(SubmitError::Length);
         }
         if !io.offset.is_multiple_of(BLOCK_BYTES.into()) {
-            return Err(Refused::Length);
+            return Err(SubmitError::Length);
         }
         let transfers = matches!(io.operation, Operation::Read | Operation::Write);
         if transfers && io.bytes > self.card.nvme.max_transfer {
-            return Err(Refused::Transfer);
+            return Err(SubmitError::Transfer);
         }
         match io.offset.checked_add(io.bytes.into()) {
             Some(end) if end <= self.card.memory.capacity => Ok(()),
-            _ => Err(Refused::Capacity),
+            _ => Err(SubmitError::Capacity),
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! fio (<https://fio.readthedocs.io>) is the load generator of storage benchmarks. A *job* is a
 //! stream of I/O with a pattern (`rw`), a block size (`bs`) and a number of outstanding requests
-//! (`iodepth`), started `numjobs` times. [`Words`] holds the options that are set, [`Job`] a
+//! (`iodepth`), started `numjobs` times. [`FioOptions`] holds the options that are set, [`Job`] a
 //! complete job with fio's defaults, [`file::parse`] reads a job file.
 //!
 //! An option is modelled, has no effect on a simulated card ([`WITHOUT_EFFECT`]), or is an error:
@@ -18,7 +18,7 @@ use value::{Size, ValueError, in_range};
 
 /// Options of a job file that are accepted and change nothing, and the reason.
 ///
-/// `ioengine` and `direct` are checked: see [`Words::set`].
+/// `ioengine` and `direct` are checked: see [`FioOptions::set`].
 pub const WITHOUT_EFFECT: [(&str, &str); 12] = [
     ("allow_mounted_write", "no file system is simulated"),
     ("allrandrepeat", "all randomness has a seed"),
@@ -96,7 +96,7 @@ impl core::str::FromStr for Access {
 
 /// Options of fio that are set: of a command line, of `[global]`, or of a section.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Words {
+pub struct FioOptions {
     /// Direction and order.
     pub rw: Option<Access>,
     /// Block size, bytes.
@@ -123,7 +123,7 @@ pub struct Words {
     pub synchronous: Option<&'static str>,
 }
 
-impl Words {
+impl FioOptions {
     /// Sets the option `name`, `value` as it is written in a job file; "" for an option without a
     /// value. Returns false for an option that this function does not know.
     ///
@@ -172,8 +172,8 @@ impl Words {
     ///
     /// # Errors
     /// When `rw` is missing, or two options contradict each other.
-    pub fn job(&self, name: &str) -> Result<Job, WordsError> {
-        let wrong = |option, problem: String, hint: String| WordsError { option, problem, hint };
+    pub fn job(&self, name: &str) -> Result<Job, OptionError> {
+        let wrong = |option, problem: String, hint: String| OptionError { option, problem, hint };
         let Some(rw) = self.rw else {
             return Err(wrong(
                 "rw",
@@ -223,7 +223,7 @@ impl Words {
 /// Options that make no job together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{option}: {problem}")]
-pub struct WordsError {
+pub struct OptionError {
     /// The option.
     pub option: &'static str,
     /// The problem.

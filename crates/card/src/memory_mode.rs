@@ -51,8 +51,8 @@ impl Initiator {
         }
     }
 
-    /// The way from the initiator to the port of the link, both ways together, fs. Assumed: 100 ns
-    /// in a processor and its root complex; 300 ns for a second link and a switch or root complex.
+    /// The time from the initiator to the port of the link and back, fs. Assumed: 100 ns in a
+    /// processor and its root complex; 300 ns for a second link and a switch or root complex.
     const fn round_trip_fs(self) -> u64 {
         match self {
             Self::Processor => 100_000_000,

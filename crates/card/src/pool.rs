@@ -1,8 +1,7 @@
-//! A pool of equal units that are taken at one time and return at a later one: credits, buffers,
-//! tags, DMA engines.
+//! A pool of equal units that are taken and returned later: credits, buffers, tags, DMA engines.
 //!
-//! The time of a return may be known in advance. Returns are kept in order, and counted at the next
-//! request, so that they need no events.
+//! The time of a return may be known in advance. Such returns wait in a queue in order of time until
+//! the next request for units, so that the engine needs no event for them.
 
 use crate::ring::Ring;
 
@@ -15,10 +14,10 @@ pub(crate) struct Pool {
     free: u32,
     /// Future returns, in order of time.
     returns: Ring,
-    /// The sum of units times the time of their return, less that of units times the time of their
-    /// take, in ticks and modulo 2^64.
+    /// Units times the time for which they were taken, summed: return times are added, take times
+    /// subtracted; in ticks and modulo 2^64.
     held: u64,
-    /// The time for which a request waited for units, and since when one waits.
+    /// The total time for which requests waited for units, and the time since which one waits.
     waited: u64,
     waits_since: Option<u64>,
     limited: bool,
@@ -26,7 +25,7 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub(crate) fn new(total: u32, limited: bool) -> Self {
-        // Units that return one by one.
+        // A return has at least one unit, so that these entries suffice for pools up to this size.
         let returns = Ring::new(total.min(4096) as usize);
         let (held, waited, waits_since) = (0, 0, None);
         Self { total, free: total, returns, held, waited, waits_since, limited }

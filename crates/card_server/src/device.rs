@@ -1,7 +1,7 @@
 //! The requests of a connection, applied to the controller.
 //!
 //! No request is answered by an error: the protocol's error reply of the crate `vfio_user` has no
-//! error number, which QEMU takes for a short read. Reads of what is not there are all ones, and
+//! error number, which QEMU takes for a short read. Reads outside of all registers are all ones, and
 //! such writes are ignored, as on a PCI bus.
 
 use std::{
@@ -51,7 +51,7 @@ pub enum Event {
 /// volatile write cache for which `survives` returns false: a cache that writes back in any order
 /// may have written any of them. The card does not answer until the next connection.
 pub struct PowerCut {
-    /// The number of commands that are completed before.
+    /// The power fails after this number of commands has completed.
     pub after: u64,
     /// Tells for each unit of the cache if it survives.
     pub survives: Box<dyn FnMut() -> bool + Send>,
@@ -74,7 +74,7 @@ pub struct Device {
     initial_config: ConfigSpace,
     /// The eventfd of each MSI-X vector.
     vectors: Vec<Option<File>>,
-    /// Vectors that the guest's clock is to raise.
+    /// MSI-X vectors to raise, which the next answer to the plugin of the guest's clock lists.
     raised: Vec<u16>,
     has_power: bool,
     cut: Option<PowerCut>,

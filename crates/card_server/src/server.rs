@@ -1,4 +1,4 @@
-//! The socket, and one connection after another.
+//! The Unix socket of a card: QEMU connects to it, and one connection is served at a time.
 
 use std::{
     fs, io,

@@ -18,7 +18,7 @@ mod simulate;
 mod tune;
 
 pub(crate) use balance::BalanceArgs;
-pub(crate) use bench::{Bench, BenchInstallArgs, BenchListArgs, BenchRunArgs, Place};
+pub(crate) use bench::{ArrayMemory, Bench, BenchInstallArgs, BenchListArgs, BenchRunArgs};
 pub(crate) use bench_compare::BenchCompareArgs;
 pub(crate) use card::{
     AccessChoice, CardArgs, CardCostArgs, CardLoadArgs, CardTestArgs, CardVerb, LatencyChoice,
@@ -269,7 +269,7 @@ pub(crate) struct MachineArgs {
     #[arg(long, value_name = "PERCENT", value_parser = noise)]
     pub(crate) counter_noise: Option<Percent>,
     /// Error of the curves that the policy believes: the first tier carries less by this fraction,
-    /// the others more; negative for the other way round
+    /// the others more; a negative error is the reverse
     #[arg(long, value_name = "PERCENT", value_parser = curve_error, default_value = "0%",
         allow_hyphen_values = true)]
     pub(crate) curve_error: Percent,

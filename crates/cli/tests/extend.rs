@@ -2,16 +2,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "extend/place.rs"]
-mod place;
+#[path = "extend/common.rs"]
+mod common;
 #[path = "terminal/screen.rs"]
 mod screen;
 
+use common::{
+    DRAM, MIB, TestFolders, compiled, ends, library, refused, started, sweep, text, until,
+};
 use interleaf_linux::{
     process::{cgroup::Trees, memory_cgroup::MemoryCgroup},
     root::Root,
 };
-use place::{DRAM, MIB, Place, compiled, ends, library, refused, started, sweep, text, until};
 use screen::{Screen, ended};
 use serde_json::Value;
 use std::{
@@ -27,11 +29,11 @@ const NOBODY: u32 = 65534;
 
 #[test]
 fn a_program_has_three_times_the_budget() {
-    let place = Place::new();
-    let output = place.extended(&[], &[sweep(), MIB, "3"]).output().unwrap();
+    let folders = TestFolders::new();
+    let output = folders.extended(&[], &[sweep(), MIB, "3"]).output().unwrap();
     let stderr = text(&output.stderr);
     assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), "as it was left\n".into()));
-    let stats = place.stats();
+    let stats = folders.stats();
     assert_eq!(stats["schema"], "interleaf.extend/1");
     assert_eq!((&stats["dram_bytes"], &stats["exit_code"]), (&(16 << 20).into(), &0.into()));
     let count = |name: &str| stats[name].as_u64().unwrap_or_else(|| panic!("{name}: {stats}"));
@@ -46,68 +48,68 @@ fn a_program_has_three_times_the_budget() {
     let process = &stats["processes"][0];
     assert_eq!((&process["name"], &process["dram_bytes"]), (&"sweep".into(), &(16 << 20).into()));
     assert!(stderr.contains("interleaf: 16 MiB of DRAM, "), "{stderr}");
-    assert_eq!(place.left(), 0, "nothing is left behind");
+    assert_eq!(folders.left(), 0, "nothing is left behind");
 }
 
 #[test]
 fn faults_are_served_in_the_faulting_thread_on_request() {
-    let place = Place::new();
-    let output = place.extended(&["--faults", "signal"], &[sweep(), MIB, "3"]).output().unwrap();
+    let folders = TestFolders::new();
+    let output = folders.extended(&["--faults", "signal"], &[sweep(), MIB, "3"]).output().unwrap();
     let stderr = text(&output.stderr);
     assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), "as it was left\n".into()));
     assert!(stderr.contains("(EFAULT)"), "what that costs is said: {stderr}");
-    assert!(place.stats()["read_bytes"].as_u64() >= Some(2 * (16 << 20)), "{}", place.stats());
+    assert!(folders.stats()["read_bytes"].as_u64() >= Some(2 * (16 << 20)), "{}", folders.stats());
 }
 
 #[test]
 fn the_exit_status_of_the_command_is_passed_on() {
-    let place = Place::new();
-    let output = place.extended(&[], &["sh", "-c", "echo out; exit 42"]).output().unwrap();
+    let folders = TestFolders::new();
+    let output = folders.extended(&[], &["sh", "-c", "echo out; exit 42"]).output().unwrap();
     assert_eq!((output.status.code(), text(&output.stdout)), (Some(42), "out\n".into()));
     assert!(text(&output.stderr).contains("nothing was extended: "), "{}", text(&output.stderr));
-    let output = place.extended(&["-q"], &["sh", "-c", "kill -9 $$"]).output().unwrap();
+    let output = folders.extended(&["-q"], &["sh", "-c", "kill -9 $$"]).output().unwrap();
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(128 + 9), String::new()));
-    assert_eq!(place.stats()["signal"], 9);
+    assert_eq!(folders.stats()["signal"], 9);
 }
 
 #[test]
 fn a_signal_is_passed_on_and_all_files_are_removed() {
     for (signal, number) in [("-TERM", 15), ("-INT", 2)] {
-        let place = Place::new();
-        let mut command = place.extended(&[], &[sweep(), MIB, "2", "60000"]);
+        let folders = TestFolders::new();
+        let mut command = folders.extended(&[], &[sweep(), MIB, "2", "60000"]);
         let (mut child, _lines) = started(&mut command);
         let pid = child.id().to_string();
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
         assert_eq!(child.wait().unwrap().code(), Some(128 + number));
-        assert_eq!(place.stats()["signal"], number);
-        assert_eq!(place.left(), 0);
+        assert_eq!(folders.stats()["signal"], number);
+        assert_eq!(folders.left(), 0);
     }
 }
 
 #[test]
 fn the_next_session_removes_leftovers_of_killed_ones() {
-    let place = Place::new();
-    let mut command = place.extended(&[], &[sweep(), MIB, "2", "1500"]);
+    let folders = TestFolders::new();
+    let mut command = folders.extended(&[], &[sweep(), MIB, "2", "1500"]);
     let (mut child, mut lines) = started(&mut command);
     child.kill().unwrap();
     child.wait().unwrap();
-    let clean = || text(&place.interleaf(&["--clean"]).output().unwrap().stderr);
+    let clean = || text(&folders.interleaf(&["--clean"]).output().unwrap().stderr);
     assert_eq!(clean(), "interleaf: no session has left anything\n", "its command goes on");
     let mut line = String::new();
     lines.read_line(&mut line).unwrap();
     assert_eq!(line, "as it was left\n", "and has its memory");
     until("the folder of the killed is removed", || clean().contains(": removed, its session"));
-    assert_eq!(place.left(), 0);
+    assert_eq!(folders.left(), 0);
 }
 
 /// The exit of a killed program does not wait until the blocks of its store are freed, which can
 /// take minutes: the releaser process frees them.
 #[test]
 fn the_file_of_a_store_is_released_in_the_background() {
-    let place = Place::new();
-    let mut command = place.extended(&[], &[sweep(), MIB, "2", "60000"]);
+    let folders = TestFolders::new();
+    let mut command = folders.extended(&[], &[sweep(), MIB, "2", "60000"]);
     let (mut child, _lines) = started(&mut command);
-    let store = place.at("store").canonicalize().unwrap();
+    let store = folders.at("store").canonicalize().unwrap();
     let holds = |process: &str| {
         let fds = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
         let mut files = fds.filter_map(|fd| fs::read_link(fd.path()).ok());
@@ -122,7 +124,7 @@ fn the_file_of_a_store_is_released_in_the_background() {
     assert!(kill(program).success());
     assert_eq!(child.wait().unwrap().code(), Some(128 + 9));
     until("the file is released", || !holds(releaser));
-    assert_eq!(place.left(), 0);
+    assert_eq!(folders.left(), 0);
 }
 
 #[test]
@@ -130,10 +132,10 @@ fn children_share_the_budget_have_one_of_their_own_or_none() {
     let two =
         format!("{0} {MIB} 2 & one=$!; {0} {MIB} 2 & two=$!; wait $one && wait $two", sweep());
     let names = |options: &[&str]| {
-        let place = Place::new();
-        let output = place.extended(options, &["bash", "-c", &two]).output().unwrap();
+        let folders = TestFolders::new();
+        let output = folders.extended(options, &["bash", "-c", &two]).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-        let stats = place.stats();
+        let stats = folders.stats();
         let processes = stats["processes"].as_array().unwrap().iter();
         let all = processes.map(|it| (it["name"].clone(), it["dram_bytes"].as_u64().unwrap()));
         all.collect::<Vec<_>>()
@@ -148,11 +150,11 @@ fn children_share_the_budget_have_one_of_their_own_or_none() {
 
 #[test]
 fn a_child_that_is_forked_has_a_part_of_its_own() {
-    let place = Place::new();
+    let folders = TestFolders::new();
     let program = compiled("fork", "fork.c", &[]);
-    let output = place.extended(&[], &[program.to_str().unwrap(), MIB]).output().unwrap();
+    let output = folders.extended(&[], &[program.to_str().unwrap(), MIB]).output().unwrap();
     assert_eq!(text(&output.stdout), "each has its own\n", "{}", text(&output.stderr));
-    let stats = place.stats();
+    let stats = folders.stats();
     let processes = stats["processes"].as_array().unwrap();
     assert_eq!(processes.len(), 2, "{stats}");
     // Last values: the child, if it ended first, had half; the parent may have the whole budget
@@ -165,13 +167,13 @@ fn a_child_that_is_forked_has_a_part_of_its_own() {
 /// A second process gets a share of the budget of the first, which gets it back afterwards.
 #[test]
 fn parts_of_the_budget_move() {
-    let place = Place::new();
-    let mut first = place.extended(&["--session", "job"], &[sweep(), MIB, "2", "60000"]);
+    let folders = TestFolders::new();
+    let mut first = folders.extended(&["--session", "job"], &[sweep(), MIB, "2", "60000"]);
     let (mut first, _lines) = started(&mut first);
-    let mut second = place.extended(&["--session", "job"], &[sweep(), MIB, "2", "60000"]);
+    let mut second = folders.extended(&["--session", "job"], &[sweep(), MIB, "2", "60000"]);
     let (mut second, _lines) = started(&mut second);
     let held = || -> Vec<u64> {
-        let processes = place.watched().into_iter();
+        let processes = folders.watched().into_iter();
         processes.map(|process| process["dram_bytes"].as_u64().unwrap()).collect()
     };
     until("each has half", || held() == [8 << 20, 8 << 20]);
@@ -182,11 +184,11 @@ fn parts_of_the_budget_move() {
 
 #[test]
 fn processes_in_sequence_each_have_the_whole_budget() {
-    let place = Place::new();
+    let folders = TestFolders::new();
     let three = format!("{0} 20 2 && {0} 20 2 && exec {0} 20 2", sweep());
-    let output = place.extended(&[], &["sh", "-c", &three]).output().unwrap();
+    let output = folders.extended(&[], &["sh", "-c", &three]).output().unwrap();
     assert_eq!(text(&output.stdout), "as it was left\n".repeat(3), "{}", text(&output.stderr));
-    let stats = place.stats();
+    let stats = folders.stats();
     let processes = stats["processes"].as_array().unwrap();
     assert!(!processes.is_empty(), "{stats}");
     assert!(processes.iter().all(|process| process["dram_bytes"] == 16 << 20), "{stats}");
@@ -196,45 +198,45 @@ fn processes_in_sequence_each_have_the_whole_budget() {
 
 #[test]
 fn commands_with_one_session_name_share_one_budget() {
-    let place = Place::new();
+    let folders = TestFolders::new();
     let options = ["--session", "job", "--processes", "2"];
-    let mut first = place.extended(&options, &[sweep(), MIB, "2", "1500"]);
+    let mut first = folders.extended(&options, &[sweep(), MIB, "2", "1500"]);
     let (first, _lines) = started(&mut first);
-    let second = place.extended(&options, &[sweep(), MIB, "2"]).output().unwrap();
+    let second = folders.extended(&options, &[sweep(), MIB, "2"]).output().unwrap();
     assert_eq!(text(&second.stdout), "as it was left\n");
     assert!(first.wait_with_output().unwrap().status.success());
     // The last process writes the statistics of all.
-    let stats = place.stats();
-    assert_eq!((stats["processes"].as_array().unwrap().len(), place.left()), (2, 0), "{stats}");
+    let stats = folders.stats();
+    assert_eq!((stats["processes"].as_array().unwrap().len(), folders.left()), (2, 0), "{stats}");
     // The launcher's environment identifies the ranks of a job.
     let rank = |words: &[&str]| {
-        let mut command = place.extended(&[], words);
+        let mut command = folders.extended(&[], words);
         command.env("PMIX_NAMESPACE", "job@1").env("OMPI_COMM_WORLD_LOCAL_SIZE", "2");
         command
     };
     let (first, _lines) = started(&mut rank(&[sweep(), MIB, "2", "1500"]));
     assert!(rank(&[sweep(), MIB, "2"]).status().unwrap().success());
     assert!(first.wait_with_output().unwrap().status.success());
-    let stats = place.stats();
-    assert_eq!((stats["processes"].as_array().unwrap().len(), place.left()), (2, 0), "{stats}");
-    let mut third = place.extended(&options, &[sweep(), MIB, "2", "60000"]);
+    let stats = folders.stats();
+    assert_eq!((stats["processes"].as_array().unwrap().len(), folders.left()), (2, 0), "{stats}");
+    let mut third = folders.extended(&options, &[sweep(), MIB, "2", "60000"]);
     let (mut third, _lines) = started(&mut third);
-    let other = place.extended(&["--session", "job"], &["true"]).output().unwrap();
+    let other = folders.extended(&["--session", "job"], &["true"]).output().unwrap();
     refused(&other, "a session with other settings is there", "give every part of the session");
     ends(&mut third);
 }
 
 #[test]
 fn a_session_is_watched_from_outside() {
-    let place = Place::new();
-    let none = place.interleaf(&["--monitor"]).output().unwrap();
+    let folders = TestFolders::new();
+    let none = folders.interleaf(&["--monitor"]).output().unwrap();
     refused(&none, "no session runs that could be watched", "start one with interleaf extend");
-    let mut command = place.extended(&[], &[sweep(), MIB, "2", "2500"]);
+    let mut command = folders.extended(&[], &[sweep(), MIB, "2", "2500"]);
     let (mut child, _lines) = started(&mut command);
-    let strange = place.interleaf(&["--monitor=1"]).output().unwrap();
+    let strange = folders.interleaf(&["--monitor=1"]).output().unwrap();
     refused(&strange, "--monitor=1: no session has this process", "start one");
     let pid = format!("--monitor={}", child.id());
-    let seen = place.interleaf(&[&pid, "--json"]).output().unwrap();
+    let seen = folders.interleaf(&[&pid, "--json"]).output().unwrap();
     assert!(child.wait().unwrap().success());
     assert!(text(&seen.stderr).contains("interleaf: the session has ended"));
     let lines = text(&seen.stdout);
@@ -250,11 +252,11 @@ fn a_session_is_watched_from_outside() {
 /// The terminal that shows a session hangs up.
 #[test]
 fn a_hang_up_of_the_terminal_ends_the_monitor() {
-    let place = Place::new();
-    let mut command = place.extended(&[], &[sweep(), MIB, "2", "60000"]);
+    let folders = TestFolders::new();
+    let mut command = folders.extended(&[], &[sweep(), MIB, "2", "60000"]);
     let (mut child, _lines) = started(&mut command);
     let mut screen = Screen::open();
-    let mut watching = screen.start(&mut place.interleaf(&["--monitor"]));
+    let mut watching = screen.start(&mut folders.interleaf(&["--monitor"]));
     screen.until("quit");
     screen.hang_up();
     assert_eq!(ended(&mut watching).code(), Some(2));
@@ -263,27 +265,27 @@ fn a_hang_up_of_the_terminal_ends_the_monitor() {
 
 #[test]
 fn programs_that_cannot_be_extended_are_refused() {
-    let place = Place::new();
+    let folders = TestFolders::new();
     let refuses = |words: &[&str], problem: &str, hint: &str| {
-        refused(&place.extended(&[], words).output().unwrap(), problem, hint);
+        refused(&folders.extended(&[], words).output().unwrap(), problem, hint);
     };
     let fixed = compiled("fixed", "sweep.c", &["-static"]);
     refuses(&[fixed.to_str().unwrap(), "1", "1"], "it is linked statically", "link it dynamically");
     refuses(&["no-such-program"], "no-such-program: there is no such program", "name a program");
-    let script = place.at("script");
+    let script = folders.at("script");
     fs::write(&script, format!("#!{}\n", fixed.display())).unwrap();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     refuses(&[script.to_str().unwrap()], "a script, read by ", "link it dynamically");
-    let other = place.at("other-user");
+    let other = folders.at("other-user");
     fs::copy(sweep(), &other).unwrap();
     if std::os::unix::fs::chown(&other, Some(65534), None).is_ok() {
         fs::set_permissions(&other, fs::Permissions::from_mode(0o4755)).unwrap();
         let words = [other.to_str().unwrap(), "1", "1"];
         refuses(&words, "takes no library from its caller", "run it as the user");
     }
-    let file = place.at("data");
+    let file = folders.at("data");
     fs::write(&file, "precious").unwrap();
-    let mut command = place.interleaf(&["--dram", DRAM, "--store"]);
+    let mut command = folders.interleaf(&["--dram", DRAM, "--store"]);
     let output = command.arg(&file).args(["--", "true"]).output().unwrap();
     refused(&output, "is neither a folder nor a block device", "name the folder");
     assert_eq!(fs::read(&file).unwrap(), b"precious");
@@ -292,10 +294,10 @@ fn programs_that_cannot_be_extended_are_refused() {
 /// Programs for another C library, another processor or an unknown loader are refused.
 #[test]
 fn programs_for_other_libraries_and_processors_are_refused() {
-    let place = Place::new();
+    let folders = TestFolders::new();
     let refuses = |program: &Path, problem: &str, hint: &str| {
         let words = [program.to_str().unwrap(), "1", "1"];
-        refused(&place.extended(&[], &words).output().unwrap(), problem, hint);
+        refused(&folders.extended(&[], &words).output().unwrap(), problem, hint);
     };
     let loader = |name: &str, path: &str| {
         compiled(name, "sweep.c", &[&format!("-Wl,--dynamic-linker={path}")])
@@ -305,7 +307,7 @@ fn programs_for_other_libraries_and_processors_are_refused() {
     let strange = loader("for-nobody", "/lib/ld-strange.so");
     refuses(&strange, "its loader /lib/ld-strange.so is not known", "run it with --force");
     // ELF header field `e_machine`: 64-bit SPARC.
-    let other = place.at("for-another");
+    let other = folders.at("for-another");
     let mut bytes = fs::read(sweep()).unwrap();
     bytes[18..20].copy_from_slice(&43_u16.to_le_bytes());
     fs::write(&other, bytes).unwrap();
@@ -318,13 +320,13 @@ fn programs_for_other_libraries_and_processors_are_refused() {
 /// follows launchers such as `env` and `nice`.
 #[test]
 fn programs_with_device_memory_are_refused() {
-    let place = Place::new();
+    let folders = TestFolders::new();
     let library = |name: &str, options: &[&str]| {
         let made = compiled("nothing", "nothing.c", &[&["-shared", "-fPIC"], options].concat());
-        fs::rename(made, place.at(name)).unwrap();
+        fs::rename(made, folders.at(name)).unwrap();
     };
-    let here = format!("-L{}", place.at("").display());
-    let found = format!("-Wl,-rpath,{}", place.at("").display());
+    let here = format!("-L{}", folders.at("").display());
+    let found = format!("-Wl,-rpath,{}", folders.at("").display());
     let all = "-Wl,--no-as-needed";
     library("libcuda.so", &["-Wl,-soname,libcuda.so"]);
     library("libibverbs.so", &["-Wl,-soname,libibverbs.so"]);
@@ -336,7 +338,7 @@ fn programs_with_device_memory_are_refused() {
     let (gpu, mpi) = (program("gpu", "-lcuda"), program("mpi", "-lmpi"));
     let pins = "is linked with libcuda.so: memory that it pins for a GPU cannot be paged";
     let refuses = |words: &[&str]| {
-        let output = place.extended(&[], words).output().unwrap();
+        let output = folders.extended(&[], words).output().unwrap();
         refused(&output, pins, "run it without; or --force");
     };
     refuses(&[&gpu, MIB, "1"]);
@@ -346,31 +348,31 @@ fn programs_with_device_memory_are_refused() {
         (&[], &mpi, "brings libibverbs.so with it: memory that it pins for RDMA is not paged"),
     ];
     for (options, program, told) in runs {
-        let output = place.extended(options, &[program, MIB, "1"]).output().unwrap();
+        let output = folders.extended(options, &[program, MIB, "1"]).output().unwrap();
         let said = text(&output.stderr);
         assert_eq!(text(&output.stdout), "as it was left\n", "{said}");
         assert!(said.contains(told), "{said}");
-        assert!(place.stats()["evicted_pages"].as_u64() > Some(0), "{said}");
+        assert!(folders.stats()["evicted_pages"].as_u64() > Some(0), "{said}");
     }
 }
 
 /// Each missing feature or permission is named, together with its remedy.
 #[test]
 fn refusals_of_the_system_are_reported() {
-    let place = Place::new();
+    let folders = TestFolders::new();
     let limited = |limits: &str| {
         let mut shell = Command::new("sh");
         shell.args(["-c", &format!("{limits} && exec \"$@\""), "sh"]);
-        let words = place.extended(&[], &[sweep(), "1", "1"]);
+        let words = folders.extended(&[], &[sweep(), "1", "1"]);
         shell.arg(words.get_program()).args(words.get_args());
         shell.env("INTERLEAF_PRELOAD", library()).output().unwrap()
     };
     let output = limited("ulimit -v 8000000");
     refused(&output, "addresses are limited to ", "ulimit -v unlimited");
-    let mut memory = place.interleaf(&["--dram", DRAM, "--store", "/dev/shm", "--", "true"]);
+    let mut memory = folders.interleaf(&["--dram", DRAM, "--store", "/dev/shm", "--", "true"]);
     let output = memory.output().unwrap();
     refused(&output, "/dev/shm (tmpfs, ", "name a folder on a drive");
-    let output = place.extended_dry(&["--estimate"], &["no-such-program"]);
+    let output = folders.extended_dry(&["--estimate"], &["no-such-program"]);
     assert_eq!(output.status.code(), Some(1), "the answer is no");
     let said = text(&output.stdout);
     assert!(said.contains("no-such-program: there is no such program"), "{said}");
@@ -420,26 +422,26 @@ fn a_missing_right_is_named() {
 
 #[test]
 fn a_static_program_gets_swap_that_is_steered() {
-    let place = Place::new();
+    let folders = TestFolders::new();
     let fixed = compiled("fixed-swapped", "sweep.c", &["-static"]);
-    let output = place.extended_dry(&["--force"], &[fixed.to_str().unwrap(), MIB, "3"]);
+    let output = folders.extended_dry(&["--force"], &[fixed.to_str().unwrap(), MIB, "3"]);
     let said = text(&output.stderr);
     assert_eq!(
         (output.status.code(), text(&output.stdout).as_str()),
         (Some(0), "as it was left\n")
     );
     assert!(said.contains("slower by far") && said.contains(" pages ahead"), "{said}");
-    assert_eq!(place.left(), 0, "its swap file is gone");
+    assert_eq!(folders.left(), 0, "its swap file is gone");
 }
 
 /// The tool is killed while its program runs: `--restore` moves the program out of the group and
 /// its pages out of swap, and the program goes on.
 #[test]
 fn restore_undoes_the_swap_and_the_group_of_a_killed_tool() {
-    let place = Place::new();
+    let folders = TestFolders::new();
     let fixed = compiled("fixed-killed", "sweep.c", &["-static"]);
-    let mut command = place.interleaf(&["--dram", DRAM, "--force", "--store"]);
-    command.arg(place.at("store")).arg("--").arg(&fixed).args([MIB, "1000000"]);
+    let mut command = folders.interleaf(&["--dram", DRAM, "--force", "--store"]);
+    command.arg(folders.at("store")).arg("--").arg(&fixed).args([MIB, "1000000"]);
     let mut tool = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let root = Root::live();
     let tree = Trees::read(&root).unwrap().unwrap().memory.unwrap();
@@ -455,7 +457,7 @@ fn restore_undoes_the_swap_and_the_group_of_a_killed_tool() {
     });
     tool.kill().unwrap();
     tool.wait().unwrap();
-    assert!(has_swap() && group.is_there(&root), "a killed tool undoes nothing");
+    assert!(has_swap() && group.exists(&root), "a killed tool undoes nothing");
     let restored =
         Command::new(env!("CARGO_BIN_EXE_interleaf")).args(["run", "--restore"]).output();
     let restored = restored.unwrap();
@@ -463,15 +465,15 @@ fn restore_undoes_the_swap_and_the_group_of_a_killed_tool() {
     let runs = Path::new("/proc").join(&program).exists();
     assert!(Command::new("kill").args(["-KILL", &program]).status().unwrap().success());
     assert_eq!(restored.status.code(), Some(0), "{}", text(&restored.stderr));
-    assert!(!has_swap() && !group.is_there(&root), "{}", text(&restored.stdout));
+    assert!(!has_swap() && !group.exists(&root), "{}", text(&restored.stdout));
     assert!(runs, "the program goes on");
-    assert_eq!(place.left(), 0, "its swap file is gone");
+    assert_eq!(folders.left(), 0, "its swap file is gone");
 }
 
 #[test]
 fn a_dry_run_lists_its_checks_and_runs_nothing() {
-    let place = Place::new();
-    let output = place.extended_dry(&["--dry-run", "--json"], &["sh", "-c", "echo ran"]);
+    let folders = TestFolders::new();
+    let output = folders.extended_dry(&["--dry-run", "--json"], &["sh", "-c", "echo ran"]);
     let plan: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
     assert_eq!((output.status.code(), &plan["can_be_done"]), (Some(0), &true.into()), "{plan}");
     let checks = plan["checks"].as_array().unwrap().iter();
@@ -480,15 +482,15 @@ fn a_dry_run_lists_its_checks_and_runs_nothing() {
         assert!(found.contains(&what), "{what}: {plan}");
     }
     let fixed = compiled("fixed-too", "sweep.c", &["-static"]);
-    let output = place.extended_dry(&["--dry-run"], &[fixed.to_str().unwrap()]);
+    let output = folders.extended_dry(&["--dry-run"], &[fixed.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1), "the answer is no");
     assert!(text(&output.stdout).contains("cannot run: "), "{}", text(&output.stdout));
 }
 
 #[test]
 fn an_estimate_measures_the_store_and_leaves_nothing_there() {
-    let place = Place::new();
-    let output = place.extended_dry(&["--estimate", "--footprint", "64MiB", "--json"], &[]);
+    let folders = TestFolders::new();
+    let output = folders.extended_dry(&["--estimate", "--footprint", "64MiB", "--json"], &[]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let plan: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
     let estimate = &plan["estimate"];
@@ -502,21 +504,21 @@ fn an_estimate_measures_the_store_and_leaves_nothing_there() {
         (&(64 << 20).into(), &0.75.into())
     );
     assert!(row["read_gbps"].as_f64() > estimate["read_gbps"].as_f64(), "{plan}");
-    assert_eq!(place.left(), 0);
+    assert_eq!(folders.left(), 0);
 }
 
 /// The size of an allocation decides whether the pager extends it; a report lists the others.
 #[test]
 fn memory_outside_the_budget_is_reported() {
-    let place = Place::new();
+    let folders = TestFolders::new();
     let pieces = compiled("pieces", "pieces.c", &[]);
     let run = |options: &[&str], count: &str, bytes: &str| {
-        let mut command = place.interleaf(&["--dram", "32MiB", "--store"]);
-        command.arg(place.at("store")).arg("--stats").arg(place.at("stats.json"));
+        let mut command = folders.interleaf(&["--dram", "32MiB", "--store"]);
+        command.arg(folders.at("store")).arg("--stats").arg(folders.at("stats.json"));
         command.args(options).arg("--").arg(&pieces).args([count, bytes]);
         let output = command.output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-        (place.stats(), text(&output.stderr))
+        (folders.stats(), text(&output.stderr))
     };
     // 60 MiB, less than 64 MiB.
     let (stats, said) = run(&[], "2", "62914560");
@@ -550,15 +552,15 @@ fn a_budget_above_the_groups_limit_is_refused() {
             return;
         }
     };
-    let place = Place::new();
+    let folders = TestFolders::new();
     let within = |verb: &str, words: &[&str]| {
         let mut command = Command::new("sh");
         command.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(root.at(&group.procs_path()));
         command.arg(env!("CARGO_BIN_EXE_interleaf")).arg(verb).args(words);
-        command.env("INTERLEAF_PRELOAD", library()).env("XDG_RUNTIME_DIR", place.at("run"));
+        command.env("INTERLEAF_PRELOAD", library()).env("XDG_RUNTIME_DIR", folders.at("run"));
         command.output().unwrap()
     };
-    let store = place.at("store");
+    let store = folders.at("store");
     let store = store.to_str().unwrap();
     let extended = |dram: &str, options: &[&str]| {
         let budget = [&["--dram", dram, "--store", store], options, &["--", sweep(), MIB, "2"]];
@@ -584,8 +586,8 @@ fn a_budget_above_the_groups_limit_is_refused() {
 /// A dry run refuses the same block devices as a run, and leaves the device unchanged.
 #[test]
 fn a_dry_run_refuses_the_devices_that_a_run_refuses() {
-    let place = Place::new();
-    let file = place.at("device");
+    let folders = TestFolders::new();
+    let file = folders.at("device");
     fs::File::create(&file).unwrap().set_len(64 << 20).unwrap();
     let losetup = Command::new("losetup").args(["--find", "--show"]).arg(&file).output();
     let device = match losetup {
@@ -596,7 +598,7 @@ fn a_dry_run_refuses_the_devices_that_a_run_refuses() {
         }
     };
     let run = |options: &[&str], stores: &[&str]| {
-        let mut command = place.interleaf(&["--dram", DRAM]);
+        let mut command = folders.interleaf(&["--dram", DRAM]);
         for store in stores {
             command.args(["--store", store]);
         }
@@ -615,12 +617,12 @@ fn a_dry_run_refuses_the_devices_that_a_run_refuses() {
     assert!(fs::read(&device).unwrap().iter().all(|byte| *byte == 0), "nothing is written to it");
     assert!(Command::new("mkfs.ext4").args(["-q", &device]).status().unwrap().success());
     both(&[&device], "the device is not empty");
-    fs::create_dir(place.at("mounted")).unwrap();
-    let mount = Command::new("mount").arg(&device).arg(place.at("mounted")).status().unwrap();
+    fs::create_dir(folders.at("mounted")).unwrap();
+    let mount = Command::new("mount").arg(&device).arg(folders.at("mounted")).status().unwrap();
     assert!(mount.success());
     both(&[&device], "is mounted, or in use otherwise");
     let forced = run(&["--dry-run", "--force"], &[&device]);
-    Command::new("umount").arg(place.at("mounted")).status().unwrap();
+    Command::new("umount").arg(folders.at("mounted")).status().unwrap();
     Command::new("losetup").args(["--detach", &device]).status().unwrap();
     assert_eq!(forced.status.code(), Some(1), "{}", text(&forced.stdout));
 }

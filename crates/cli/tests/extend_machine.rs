@@ -3,8 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "extend/place.rs"]
-mod place;
+#[path = "extend/common.rs"]
+mod common;
 
 use interleaf_vm::{
     Series,
@@ -28,7 +28,7 @@ fn a_machine_has_four_times_the_memory_that_there_is() {
     let store = folder.path().join("store");
     fs::create_dir(&store).unwrap();
     let record = guest_record_changed(Series::Of(6, 12), "one-node", &steps, &|boot| {
-        let mut words: Vec<OsString> = vec!["env".into(), place::preload()];
+        let mut words: Vec<OsString> = vec!["env".into(), common::preload()];
         words.push(env!("CARGO_BIN_EXE_interleaf").into());
         words.extend(["extend", "--dram", DRAM, "--store"].map(OsString::from));
         words.push(store.clone().into());

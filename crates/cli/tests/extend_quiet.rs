@@ -3,10 +3,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "extend/place.rs"]
-mod place;
+#[path = "extend/common.rs"]
+mod common;
 
-use place::{MIB, Place, compiled, ends, started, sweep, text, until};
+use common::{MIB, TestFolders, compiled, ends, started, sweep, text, until};
 use std::{
     collections::BTreeMap,
     fs,
@@ -45,8 +45,8 @@ fn runs(process: &Path) -> BTreeMap<String, u64> {
 /// No thread of a sleeping program wakes up, neither its own nor one of the pager's.
 #[test]
 fn a_program_that_sleeps_costs_nothing() {
-    let place = Place::new();
-    let mut interleaf = place.extended(&[], &[sweep(), MIB, "2", "60000"]);
+    let folders = TestFolders::new();
+    let mut interleaf = folders.extended(&[], &[sweep(), MIB, "2", "60000"]);
     let (mut interleaf, _lines) = started(&mut interleaf);
     let process = command(&interleaf);
     until("what is under way is done", || {
@@ -63,8 +63,8 @@ fn a_program_that_sleeps_costs_nothing() {
 
 /// Measures the private memory, KiB, of a program that touched `mib` MiB.
 fn private_kib(mib: &str) -> u64 {
-    let place = Place::new();
-    let mut interleaf = place.extended(&[], &[sweep(), mib, "2", "60000"]);
+    let folders = TestFolders::new();
+    let mut interleaf = folders.extended(&[], &[sweep(), mib, "2", "60000"]);
     let (mut interleaf, _lines) = started(&mut interleaf);
     let rollup = fs::read_to_string(command(&interleaf).join("smaps_rollup")).unwrap();
     ends(&mut interleaf);
@@ -85,10 +85,10 @@ fn metadata_takes_at_most_half_a_percent_of_the_footprint() {
 /// Files of the store have no name, and no permissions for other users.
 #[test]
 fn a_store_is_private() {
-    let place = Place::new();
-    let mut interleaf = place.extended(&[], &[sweep(), MIB, "2", "60000"]);
+    let folders = TestFolders::new();
+    let mut interleaf = folders.extended(&[], &[sweep(), MIB, "2", "60000"]);
     let (mut interleaf, _lines) = started(&mut interleaf);
-    let store = place.at("store").canonicalize().unwrap();
+    let store = folders.at("store").canonicalize().unwrap();
     let descriptors = fs::read_dir(command(&interleaf).join("fd")).unwrap();
     let mut found = 0;
     for descriptor in descriptors.map(|entry| entry.unwrap().path()) {
@@ -102,22 +102,22 @@ fn a_store_is_private() {
     assert!(found > 0, "a store is open");
     assert_eq!(fs::read_dir(&store).unwrap().count(), 0, "and has no name");
     ends(&mut interleaf);
-    assert_eq!(place.left(), 0);
+    assert_eq!(folders.left(), 0);
 }
 
 /// A process that shares budget and store with another reads zeros in DRAM that the other used
 /// before; memory that it freed and allocated again reads as zeros, too.
 #[test]
 fn memory_of_another_process_reads_as_zeros() {
-    let place = Place::new();
+    let folders = TestFolders::new();
     let secret = compiled("secret", "secret.c", &[]);
     let secret = secret.to_str().unwrap();
     let session = ["--session", "shared"];
-    let (mut hides, _lines) = started(&mut place.extended(&session, &[secret, "hide", MIB]));
-    let output = place.extended(&session, &[secret, "look", MIB]).output().unwrap();
+    let (mut hides, _lines) = started(&mut folders.extended(&session, &[secret, "hide", MIB]));
+    let output = folders.extended(&session, &[secret, "look", MIB]).output().unwrap();
     assert_eq!(text(&output.stdout), "nothing is seen\n", "{}", text(&output.stderr));
     ends(&mut hides);
-    let stats = place.stats();
+    let stats = folders.stats();
     let processes = stats["processes"].as_array().unwrap().iter();
     // Both exceeded their share, so frames changed from one process to the other.
     let evicted = processes.map(|process| process["evicted_pages"].as_u64().unwrap());

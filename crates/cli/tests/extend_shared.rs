@@ -2,10 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "extend/place.rs"]
-mod place;
+#[path = "extend/common.rs"]
+mod common;
 
-use place::{MIB, Place, compiled, started, text, until};
+use common::{MIB, TestFolders, compiled, started, text, until};
 use serde_json::Value;
 use std::{fs, io::Read, process::Command};
 
@@ -15,12 +15,12 @@ fn program() -> String {
 
 #[test]
 fn shared_memory_is_extended_on_request() {
-    let place = Place::new();
+    let folders = TestFolders::new();
     let served = |options: &[&str]| {
-        let output = place.extended(options, &[&program(), MIB, ""]).output().unwrap();
+        let output = folders.extended(options, &[&program(), MIB, ""]).output().unwrap();
         assert_eq!(text(&output.stdout), "each sees it\n", "{}", text(&output.stderr));
-        assert_eq!(place.left(), 0, "nothing is left behind");
-        let stats = place.stats();
+        assert_eq!(folders.left(), 0, "nothing is left behind");
+        let stats = folders.stats();
         let processes = stats["processes"].as_array().unwrap().iter();
         processes.filter(|it| it["name"] == "shared memory").cloned().collect::<Vec<_>>()
     };
@@ -36,10 +36,10 @@ fn shared_memory_is_extended_on_request() {
 /// A process with shared memory can outlive the command and the session's keeper.
 #[test]
 fn remaining_processes_are_served_to_the_end() {
-    let place = Place::new();
-    let (file, said) = (place.at("file"), place.at("said"));
+    let folders = TestFolders::new();
+    let (file, said) = (folders.at("file"), folders.at("said"));
     let words = [&program(), MIB, file.to_str().unwrap(), "orphan"];
-    let mut command = place.extended(&["--shared"], &words);
+    let mut command = folders.extended(&["--shared"], &words);
     let status = command.stderr(fs::File::create(&said).unwrap()).status().unwrap();
     let said = fs::read_to_string(&said).unwrap();
     assert!(
@@ -47,21 +47,21 @@ fn remaining_processes_are_served_to_the_end() {
         "{said}"
     );
     assert!(said.contains("shared memory ("), "{said}");
-    assert_eq!(place.left(), 1, "its session");
+    assert_eq!(folders.left(), 1, "its session");
     fs::write(&file, "").unwrap();
     until("it says so", || !fs::read_to_string(&file).unwrap().is_empty());
     assert_eq!(fs::read_to_string(&file).unwrap(), "as it was left");
-    let clean = || text(&place.interleaf(&["--clean"]).output().unwrap().stderr);
+    let clean = || text(&folders.interleaf(&["--clean"]).output().unwrap().stderr);
     until("the session is over", || clean().contains(": removed, its session"));
 }
 
 /// A process whose server was killed aborts, and never reads zeros in place of its data.
 #[test]
 fn processes_without_a_server_end() {
-    let place = Place::new();
-    let mut command = place.extended(&["--shared"], &[&program(), MIB, "", "stay"]);
+    let folders = TestFolders::new();
+    let mut command = folders.extended(&["--shared"], &[&program(), MIB, "", "stay"]);
     let (mut child, _lines) = started(&mut command);
-    let mut processes = place.watched().into_iter();
+    let mut processes = folders.watched().into_iter();
     let server = processes.find(|process| process["name"] == "shared memory").unwrap();
     let pid = server["pid"].as_u64().unwrap().to_string();
     assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());

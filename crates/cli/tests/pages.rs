@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "extend/place.rs"]
-mod place;
+#[path = "extend/common.rs"]
+mod common;
 
 use std::{
     fs,
@@ -106,7 +106,7 @@ fn run(name: &str, heading: Option<&str>, skipped: Option<&str>, least: usize) {
     for block in blocks.iter().filter(is_run) {
         let mut shell = Command::new("bash");
         shell.args(["-euo", "pipefail", "-c", block]).current_dir(folder.path());
-        shell.env("PATH", &path).env("INTERLEAF_PRELOAD", place::library());
+        shell.env("PATH", &path).env("INTERLEAF_PRELOAD", common::library());
         let output = shell.output().unwrap();
         let message = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{block}\n{message}");

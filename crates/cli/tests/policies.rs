@@ -9,7 +9,7 @@ use interleaf_model::{
     equilibrium::{Load, solve},
     format::{FileError, demand_toml, platform_toml},
     platform::Platform,
-    policy::{Place, PolicyKind},
+    policy::{PolicyContext, PolicyKind},
 };
 use interleaf_sim::machine::{
     Arena, Outcome, Run, Scenario, StaticBest, Task, TaskOutcome, Trial, believed,
@@ -73,7 +73,13 @@ impl Bar {
         let believed = believed(&scenario.platform, curve_error).unwrap();
         let mut run = Run::new(&scenario, Settings::default(), DURATION, |domain, tiers| {
             let (near, fixed) = ([0, 1], [1.0, 0.0]);
-            policy.make(&Place { domain, near: &near, tiers, believed: &believed, fixed: &fixed })
+            policy.make(&PolicyContext {
+                domain,
+                near: &near,
+                tiers,
+                believed: &believed,
+                fixed: &fixed,
+            })
         });
         while run.period().is_some() {}
         run.outcome(Some(self.best.clone()))

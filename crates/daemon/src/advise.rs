@@ -9,7 +9,7 @@
 
 use crate::{
     config::Config,
-    control_loop::{self, Waits, host_failure},
+    control_loop::{self, SignalClock, host_failure},
     notify::Manager,
     options::Options,
     publish::Publisher,
@@ -24,7 +24,7 @@ use interleaf_linux::{
 use interleaf_model::{
     control::{DomainPeriod, Period},
     machine::Machine as _,
-    policy::{PolicyKind, Promise},
+    policy::{GainForecast, PolicyKind},
     weights::Weights,
 };
 use interleaf_observe::{
@@ -115,15 +115,17 @@ pub fn run(
     let manager = &Manager::new();
     // A recording is replayed without waiting.
     let clock: Box<dyn Clock + '_> = match config.is_replayed() {
-        true => Box::new(AtOnce(&signals)),
-        false => {
-            Box::new(Waits { signals: &signals, manager, until: control_loop::until(options) })
-        }
+        true => Box::new(ImmediateClock(&signals)),
+        false => Box::new(SignalClock {
+            signals: &signals,
+            manager,
+            until: control_loop::until(options),
+        }),
     };
     let nobody = setup.scopes().iter().map(|_| None).collect();
     let mut host = Host::new(root, setup.host.clone(), source, clock, nobody)
         .map_err(|why| host_failure(&why))?;
-    let mut publisher = Publisher::here(options, manager)?;
+    let mut publisher = Publisher::to_stdout(options, manager)?;
     let mut advised: Vec<Vec<BalancePeriod>> = vec![vec![]; host.layout().domains.len()];
     let mut time_s = 0.0;
     let most = if options.duration.is_some() { usize::MAX } else { PERIODS_MAX };
@@ -208,17 +210,17 @@ fn advice(
     let wanted = adviser.is_final().then_some(domain.verdict.shares.as_slice());
     let has_curves = adviser.config.platform.is_some();
     let has_ratings = setup.host.unrated.is_empty();
-    let promise = (has_curves || has_ratings)
-        .then(|| Promise::new(&setup.believed, at, tiers, seen, wanted))
+    let forecast = (has_curves || has_ratings)
+        .then(|| GainForecast::new(&setup.believed, at, tiers, seen, wanted))
         .flatten();
     let shares =
-        promise.as_ref().map(|it| it.shares.clone()).or_else(|| wanted.map(<[f64]>::to_vec));
-    let (gain, gain_is) = match (&promise, has_curves) {
+        forecast.as_ref().map(|it| it.shares.clone()).or_else(|| wanted.map(<[f64]>::to_vec));
+    let (gain, gain_is) = match (&forecast, has_curves) {
         (None, _) => (None, GainBasis::Unknown),
-        (Some(promise), true) => (Some(promise.gain), GainBasis::Predicted),
-        (Some(promise), false) if promise.gain <= 0.0 => (Some(promise.gain), GainBasis::AtMost),
-        (Some(promise), false) => {
-            (Some(bound(setup, tiers, &promise.shares) / seen.mean_gbps - 1.0), GainBasis::AtMost)
+        (Some(forecast), true) => (Some(forecast.gain), GainBasis::Predicted),
+        (Some(forecast), false) if forecast.gain <= 0.0 => (Some(forecast.gain), GainBasis::AtMost),
+        (Some(forecast), false) => {
+            (Some(bound(setup, tiers, &forecast.shares) / seen.mean_gbps - 1.0), GainBasis::AtMost)
         }
     };
     let gain = gain.map(|gain| if gain_is == GainBasis::AtMost { gain.max(0.0) } else { gain });
@@ -232,7 +234,7 @@ fn advice(
         advised_weights: shares.map(|shares| Weights::percent(&shares).as_slice().to_vec()),
         gain: gain.map(interleaf_record::rounded),
         gain_is,
-        is_unsaturated: promise.is_some_and(|promise| promise.is_unsaturated),
+        is_unsaturated: forecast.is_some_and(|forecast| forecast.is_unsaturated),
     })
 }
 
@@ -321,11 +323,11 @@ fn summary(
     })
 }
 
-/// A clock that does not wait, but stops at a signal like [`Waits`].
-struct AtOnce<'a>(&'a Signals);
+/// A clock that does not wait, but stops at a signal like [`SignalClock`].
+struct ImmediateClock<'a>(&'a Signals);
 
-impl Clock for AtOnce<'_> {
+impl Clock for ImmediateClock<'_> {
     fn wait(&mut self, _: Duration) -> bool {
-        self.0.come().is_none()
+        self.0.arrived_signal().is_none()
     }
 }

@@ -90,7 +90,7 @@ pub fn run_steered(
         balanced.source = source.describe();
         output::note(options.quiet, &interleaf_report::run::balanced(balanced));
     }
-    let ended = match signals.come() {
+    let ended = match signals.arrived_signal() {
         Some(signal) => Ended::not_started(signal),
         None => {
             let job = Job { options, config: &config, root, setup: &mut setup, source };
@@ -225,7 +225,7 @@ impl<'a> Job<'_, 'a> {
         let Self { config, root, setup, source, .. } = self;
         // Signals are passed on to the command, so steering continues until the command ends.
         let actuators = setup.actuators(config, root, journal, StopFlag::default())?;
-        let clock = Box::new(Until(child));
+        let clock = Box::new(CommandClock(child));
         let mut host = Host::new(root, setup.host.clone(), source, clock, actuators)
             .map_err(|why| host_failure(&why))?;
         let done = place_first(&mut host, controller, setup, config)
@@ -238,10 +238,11 @@ impl<'a> Job<'_, 'a> {
     }
 }
 
-/// A clock that waits until the command ends, and passes signals on to the command meanwhile.
-struct Until<'c, 's>(&'c RefCell<Child<'s>>);
+/// A clock that waits for a span or for the end of the command, and passes signals on to the
+/// command meanwhile.
+struct CommandClock<'c, 's>(&'c RefCell<Child<'s>>);
 
-impl Clock for Until<'_, '_> {
+impl Clock for CommandClock<'_, '_> {
     fn wait(&mut self, span: Duration) -> bool {
         let mut child = self.0.borrow_mut();
         child.ended = child.running.wait(span).transpose();

@@ -81,7 +81,7 @@ fn balance<'a>(
     }
     let mut controller = setup.controller(config, None)?;
     let manager = &Manager::new();
-    let clock = Box::new(Waits { signals, manager, until: until(options) });
+    let clock = Box::new(SignalClock { signals, manager, until: until(options) });
     let mut host = Host::new(root, setup.host.clone(), source, clock, actuators)
         .map_err(|why| host_failure(&why))?;
     let mut publisher = Publisher::daemon(config, options, manager)?;
@@ -166,13 +166,13 @@ pub(crate) fn steer(
 }
 
 /// A clock that waits until a signal or the deadline, and notifies the watchdog.
-pub(crate) struct Waits<'a> {
+pub(crate) struct SignalClock<'a> {
     pub(crate) signals: &'a Signals,
     pub(crate) manager: &'a Manager,
     pub(crate) until: Option<Instant>,
 }
 
-impl Clock for Waits<'_> {
+impl Clock for SignalClock<'_> {
     fn wait(&mut self, span: Duration) -> bool {
         self.manager.alive();
         let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));

@@ -46,7 +46,7 @@ struct Target {
 
 impl<'a> Publisher<'a> {
     /// Publishes on stdout and in the record of `options`, if any.
-    pub(super) fn here(options: &Options, manager: &'a Manager) -> Result<Self, Failure> {
+    pub(super) fn to_stdout(options: &Options, manager: &'a Manager) -> Result<Self, Failure> {
         let record = match &options.output {
             None => None,
             Some(path) => {
@@ -72,7 +72,7 @@ impl<'a> Publisher<'a> {
         options: &Options,
         manager: &'a Manager,
     ) -> Result<Self, Failure> {
-        let here = Self::here(options, manager)?;
+        let outputs = Self::to_stdout(options, manager)?;
         let metrics = match config.metrics {
             None => None,
             Some(address) => {
@@ -84,7 +84,7 @@ impl<'a> Publisher<'a> {
         };
         let target = config.target.as_deref().map(Target::new).transpose()?;
         let watchers = watchers(config.monitor.as_deref())?;
-        Ok(Self { target, metrics, watchers, ..here })
+        Ok(Self { target, metrics, watchers, ..outputs })
     }
 
     /// Publishes a period, a document for each domain. A failed write is reported once, and the

@@ -33,7 +33,7 @@ use interleaf_model::{
     control::{Controller, Settings},
     machine::{Order, ScopeKind, ScopeLayout, Target},
     platform::Platform,
-    policy::{Place, PolicyKind},
+    policy::{PolicyContext, PolicyKind},
     rated,
     weights::Weights,
 };
@@ -311,7 +311,7 @@ impl Setup {
             }
             let near = &layout.domains[domain].tiers;
             let fixed: Vec<f64> = near.iter().filter_map(|at| fixed.get(*at).copied()).collect();
-            config.policy.make(&Place {
+            config.policy.make(&PolicyContext {
                 domain,
                 near,
                 tiers,
@@ -594,7 +594,7 @@ fn scope(config: &Config, root: &Root) -> Result<Scope, Failure> {
         Wanted::Processes(names) => Scope::Named(names.clone()),
         Wanted::Cgroup(name) => {
             let group = group(name, root)?;
-            if !group.is_there(root) {
+            if !group.exists(root) {
                 return Err(Failure::new(
                     format!("{}: there is no such control group", group.folder()),
                     "name one below the hierarchy's root, as /proc/PID/cgroup shows it",

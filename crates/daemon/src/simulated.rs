@@ -57,7 +57,7 @@ pub fn run(options: &Options, config: &Config, machine: &Machine<'_>) -> Result<
         names.join(", ")
     ));
     let manager = Manager::new();
-    let mut publisher = Publisher::here(options, &manager)?;
+    let mut publisher = Publisher::to_stdout(options, &manager)?;
     while let Some(record) = run.period().cloned() {
         if let Some(period) = run.last() {
             publisher.publish(&documents(run.layout(), period, &record))?;

@@ -10,7 +10,7 @@ use crate::{Progress, check};
 use groups::Group;
 use interleaf_card::{
     card::Card,
-    fio::{Job, Words, memory::MemoryWords, value::Depths},
+    fio::{FioOptions, Job, memory::MemoryOptions, value::Depths},
     load::Outcome,
     memory_mode::{Initiator, MemoryOutcome},
     settings::Settings,
@@ -31,7 +31,7 @@ pub struct CardJob {
     /// fio job files. Without one, the words are the load.
     pub files: Vec<PathBuf>,
     /// Options of fio, which replace those of every job, but for the depths.
-    pub words: Words,
+    pub words: FioOptions,
     /// Outstanding requests of each job; each depth is a point.
     pub depths: Option<Depths>,
     /// The initiator of loads and stores to the BAR; `None` for NVMe.
@@ -47,22 +47,22 @@ pub struct CardJob {
 }
 
 /// The results of a group on a card.
-enum Found {
+enum GroupResult {
     Storage(Box<Outcome>, Option<CardPowerFailure>),
-    /// Of each job.
-    Memory(MemoryWords, Vec<MemoryOutcome>),
+    /// The outcome of each job.
+    Memory(MemoryOptions, Vec<MemoryOutcome>),
 }
 
 /// A card job whose options were checked against each other and against each card.
 pub struct CheckedCardJob<'a> {
     job: &'a CardJob,
-    memory: Option<MemoryWords>,
+    memory: Option<MemoryOptions>,
     groups: Vec<Group>,
 }
 
 impl CardJob {
     /// A load of `words` on `cards`, through NVMe, with defaults for all other options.
-    pub fn new(cards: Vec<Card>, words: Words) -> Self {
+    pub fn new(cards: Vec<Card>, words: FioOptions) -> Self {
         Self {
             cards,
             files: vec![],
@@ -103,12 +103,15 @@ impl CheckedCardJob<'_> {
             let result = match (self.memory, moments) {
                 (Some(words), _) => {
                     let each = group.jobs.iter().map(|job| access::simulated(card, job, &words));
-                    each.collect::<Result<_, _>>().map(|each| Found::Memory(words, each))
+                    each.collect::<Result<_, _>>().map(|each| GroupResult::Memory(words, each))
                 }
                 (None, None) => simulated(card, &group.jobs)
-                    .map(|outcome| Found::Storage(Box::new(outcome), None)),
-                (None, Some(moments)) => power::simulated(card, group, moments)
-                    .map(|(outcome, failure)| Found::Storage(Box::new(outcome), Some(failure))),
+                    .map(|outcome| GroupResult::Storage(Box::new(outcome), None)),
+                (None, Some(moments)) => {
+                    power::simulated(card, group, moments).map(|(outcome, failure)| {
+                        GroupResult::Storage(Box::new(outcome), Some(failure))
+                    })
+                }
             };
             progress.advance(1);
             result
@@ -120,11 +123,11 @@ impl CheckedCardJob<'_> {
         let mut document = CardDocument::new(cards, seed);
         for ((card, group), found) in runs.iter().zip(results?) {
             match found {
-                Found::Storage(outcome, failure) => {
+                GroupResult::Storage(outcome, failure) => {
                     document.add(card, group.number, &group.jobs, &outcome);
                     failure.into_iter().for_each(|failure| document.add_power_failure(failure));
                 }
-                Found::Memory(words, outcomes) => {
+                GroupResult::Memory(words, outcomes) => {
                     for (job, outcome) in group.jobs.iter().zip(&outcomes) {
                         document.add_memory(card, group.number, job, &words, outcome);
                     }

@@ -21,7 +21,7 @@ pub trait Progress: Sync {
     /// A task of `steps` steps begins; it ends the task before.
     fn begin(&self, steps: u64, task: &str);
 
-    /// The task goes on under another name.
+    /// Renames the current task.
     fn describe(&self, task: &str);
 
     /// `steps` more steps are done.

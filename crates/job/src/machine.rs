@@ -37,7 +37,7 @@ impl ScenarioChanges {
             scenario.migration.bandwidth_gbps = rate.gbps();
         }
         if let Some(noise) = &self.counter_noise {
-            scenario.counter_noise = noise.part();
+            scenario.counter_noise = noise.fraction();
         }
         if let Some(seed) = self.seed {
             scenario.seed = seed;
@@ -159,7 +159,7 @@ impl MachineJob {
         Ok(Trial {
             policy,
             points: weights.transpose()?.map(|weights| weights.as_slice().to_vec()),
-            curve_error: self.curve_error.part(),
+            curve_error: self.curve_error.fraction(),
             settings: Settings::default(),
         })
     }
@@ -192,7 +192,7 @@ impl MachineJob {
         let stated = TrialParameters {
             policy,
             duration_s: self.duration.as_secs_f64(),
-            curve_error: self.curve_error.part(),
+            curve_error: self.curve_error.fraction(),
         };
         SimulateDocument::new(&self.scenario, &stated, outcome)
     }

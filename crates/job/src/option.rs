@@ -164,7 +164,7 @@ pub fn rate(text: &str) -> Result<Bandwidth, String> {
 /// The problem and what may be written, as `PROBLEM: write ALLOWED`.
 pub fn noise(text: &str) -> Result<Percent, String> {
     let noise: Percent = quantity(text, "2%")?;
-    if (0.0..=NOISE_MAX).contains(&noise.part()) {
+    if (0.0..=NOISE_MAX).contains(&noise.fraction()) {
         return Ok(noise);
     }
     Err(format!("a noise of {text} is not between 0% and 50%: write a percentage such as 2%"))
@@ -176,7 +176,7 @@ pub fn noise(text: &str) -> Result<Percent, String> {
 /// The problem and what may be written, as `PROBLEM: write ALLOWED`.
 pub fn curve_error(text: &str) -> Result<Percent, String> {
     let error: Percent = quantity(text, "20%")?;
-    if error.part().abs() <= CURVE_ERROR_MAX {
+    if error.fraction().abs() <= CURVE_ERROR_MAX {
         return Ok(error);
     }
     Err(format!("an error of {text} is not between -90% and 90%: write a percentage such as 20%"))

@@ -21,15 +21,15 @@ use rayon::prelude::*;
 /// Limit of the number of weight ratios that are predicted for `all`.
 const RATIOS_MAX: u64 = 20_000;
 
-/// The most tiers for which the default weights all have a row: the ratios of two tiers are a
-/// line, those of more tiers are thousands.
+/// The most tiers for which each default weight has a row: two tiers have few ratios, more tiers
+/// have thousands.
 const TIERS_TABLED: usize = 2;
 
 /// Points of a load sweep.
 const SWEEP_STEPS: usize = 25;
 
-/// The fewest items that are computed on several threads. A row takes tens of microseconds, about
-/// as long as it takes to wake a thread (assumed).
+/// The least number of items for several threads. The computation of a row takes tens of
+/// microseconds, about the same as waking a thread (assumed).
 const PARALLEL_MIN: usize = 8;
 
 /// The traffic of a prediction.
@@ -117,9 +117,12 @@ impl PredictJob<'_> {
     }
 
     /// Prepares the traffic at the job's load, and calls `run` with it.
-    fn with<T>(&self, run: impl FnOnce(&At<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
+    fn with<T>(
+        &self,
+        run: impl FnOnce(&PreparedTraffic<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         match self.traffic {
-            Traffic::Mix(mix) => run(&At::Mix(&self.load_of(mix)?.at(self.platform))),
+            Traffic::Mix(mix) => run(&PreparedTraffic::Mix(&self.load_of(mix)?.at(self.platform))),
             Traffic::Demand(demand) => {
                 if self.load != LoadChoice::Max {
                     return Err(Failure::new(
@@ -131,7 +134,7 @@ impl PredictJob<'_> {
                 let usual = demand.threads().min(self.platform.cpu.cores);
                 let threads = f64::from(self.threads.unwrap_or(usual));
                 let forecast = Forecast::new(self.platform, &measured_on, demand);
-                run(&At::Demand(&forecast.at(threads)))
+                run(&PreparedTraffic::Demand(&forecast.at(threads)))
             }
         }
     }
@@ -189,13 +192,13 @@ impl PredictJob<'_> {
     }
 }
 
-/// Traffic at a load, prepared for predictions.
-enum At<'a> {
+/// The traffic of the job at a load, prepared for predictions at many weights.
+enum PreparedTraffic<'a> {
     Mix(&'a MixLoadAt<'a>),
     Demand(&'a ForecastAt<'a>),
 }
 
-impl At<'_> {
+impl PreparedTraffic<'_> {
     fn row(&self, weights: &Weights) -> Row {
         match self {
             Self::Mix(at) => at.row(weights),
@@ -228,7 +231,7 @@ impl At<'_> {
 
 /// The best row of each set of tiers that `weights` use.
 fn best_rows(
-    at: &At<'_>,
+    at: &PreparedTraffic<'_>,
     weights: &[Weights],
     progress: &dyn Progress,
 ) -> Result<Vec<Row>, Failure> {

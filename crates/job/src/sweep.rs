@@ -81,7 +81,7 @@ struct SweepFile {
 
 /// A quantity and the text that it was parsed from.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Written<T> {
+pub struct WithText<T> {
     /// The quantity.
     pub value: T,
     text: String,
@@ -94,16 +94,16 @@ pub struct Sweep {
     /// The name of the sweep.
     pub name: String,
     /// Simulated time of each case.
-    pub duration: Written<Time>,
+    pub duration: WithText<Time>,
     /// Page groups of each case, in place of the scenario's.
     pub page_groups: Option<usize>,
     platforms: Vec<Option<Spanned<String>>>,
     loads: Vec<Load>,
     policies: Vec<PolicyChoice>,
-    footprints: Vec<Option<Spanned<Written<Bytes>>>>,
-    noises: Vec<Option<Written<Percent>>>,
-    curve_errors: Vec<Option<Written<Percent>>>,
-    rates: Vec<Option<Written<Bandwidth>>>,
+    footprints: Vec<Option<Spanned<WithText<Bytes>>>>,
+    noises: Vec<Option<WithText<Percent>>>,
+    curve_errors: Vec<Option<WithText<Percent>>>,
+    rates: Vec<Option<WithText<Bandwidth>>>,
     seeds: Vec<u64>,
     text: String,
 }
@@ -130,10 +130,10 @@ pub struct PolicyChoice {
     /// The policy.
     pub kind: PolicyKind,
     /// Weights of [`PolicyKind::Static`]. Default: the best.
-    pub weights: Option<Spanned<Written<Weights>>>,
+    pub weights: Option<Spanned<WithText<Weights>>>,
 }
 
-/// A combination of values; `None` for what the file does not give.
+/// A combination of values; `None` for quantities that the file does not list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
     /// Its number, from 0.
@@ -145,13 +145,13 @@ pub struct Case {
     /// The policy with its weights.
     pub policy: PolicyChoice,
     /// Memory that the workload touches.
-    pub footprint: Option<Spanned<Written<Bytes>>>,
+    pub footprint: Option<Spanned<WithText<Bytes>>>,
     /// Standard deviation of a counter's reading.
-    pub counter_noise: Option<Written<Percent>>,
+    pub counter_noise: Option<WithText<Percent>>,
     /// Error of the curves that the policy believes.
-    pub curve_error: Option<Written<Percent>>,
+    pub curve_error: Option<WithText<Percent>>,
     /// The highest migration rate.
-    pub migration_rate: Option<Written<Bandwidth>>,
+    pub migration_rate: Option<WithText<Bandwidth>>,
     /// The seed of all randomness.
     pub seed: u64,
 }
@@ -226,7 +226,7 @@ impl Sweep {
             },
             duration: match &read.duration {
                 Some(span) => duration(&toml, span)?,
-                None => Written {
+                None => WithText {
                     value: Time::from_seconds(DURATION_S_DEFAULT),
                     text: format!("{DURATION_S_DEFAULT}s"),
                 },
@@ -266,7 +266,8 @@ impl Sweep {
         self.grounds().saturating_mul(self.cases_of_ground())
     }
 
-    /// Returns the number of grounds: combinations of platform, footprint and workload.
+    /// Returns the number of grounds. A ground is a combination of platform, footprint and
+    /// workload: the cases of a ground share their best static weights.
     pub fn grounds(&self) -> usize {
         product([self.platforms.len(), self.loads.len(), self.footprints.len()])
     }
@@ -500,18 +501,18 @@ fn policies(toml: &TomlText<'_>, read: &SweepFile) -> Result<Vec<PolicyChoice>, 
 fn weights(
     toml: &TomlText<'_>,
     value: &Spanned<String>,
-) -> Result<Spanned<Written<Weights>>, FileError> {
+) -> Result<Spanned<WithText<Weights>>, FileError> {
     let parsed = option::weights(value.get_ref()).map_err(|why| {
         let (problem, hint) = why.split_once(": write ").unwrap_or((&why, "weights such as 3:1"));
         toml.error("weights", value, problem, format!("write {hint}"))
     })?;
-    Ok(Spanned::new(value.span(), written(parsed, value)))
+    Ok(Spanned::new(value.span(), with_text(parsed, value)))
 }
 
 fn footprints(
     toml: &TomlText<'_>,
     read: &SweepFile,
-) -> Result<Vec<Option<Spanned<Written<Bytes>>>>, FileError> {
+) -> Result<Vec<Option<Spanned<WithText<Bytes>>>>, FileError> {
     if let (Some(size), false) = (read.footprint.first(), read.scenario.is_empty()) {
         let problem = "a scenario has its own workloads, with footprints of their own";
         let hint = "leave it out, or change it in the scenario file";
@@ -523,7 +524,7 @@ fn footprints(
             let hint = "write the memory that it touches, such as \"32GiB\"";
             return Err(toml.error("footprint", value, "it is zero", hint));
         }
-        Ok(Spanned::new(value.span(), written(size, value)))
+        Ok(Spanned::new(value.span(), with_text(size, value)))
     })
 }
 
@@ -544,14 +545,14 @@ fn seeds(toml: &TomlText<'_>, read: &SweepFile) -> Result<Vec<u64>, FileError> {
     }
 }
 
-fn written<T>(value: T, text: &Spanned<String>) -> Written<T> {
-    Written { value, text: text.get_ref().clone() }
+fn with_text<T>(value: T, text: &Spanned<String>) -> WithText<T> {
+    WithText { value, text: text.get_ref().clone() }
 }
 
-fn duration(toml: &TomlText<'_>, value: &Spanned<String>) -> Result<Written<Time>, FileError> {
+fn duration(toml: &TomlText<'_>, value: &Spanned<String>) -> Result<WithText<Time>, FileError> {
     let span: Time = toml.quantity("duration", value)?;
     if (DURATION_S[0]..=DURATION_S[1]).contains(&span.seconds()) {
-        return Ok(written(span, value));
+        return Ok(with_text(span, value));
     }
     let problem = format!("\"{}\" is not between 1ms and 24h", value.get_ref());
     Err(toml.error("duration", value, problem, "write a time such as \"600s\""))
@@ -561,10 +562,10 @@ fn duration(toml: &TomlText<'_>, value: &Spanned<String>) -> Result<Written<Time
 fn bandwidth(
     toml: &TomlText<'_>,
     value: &Spanned<String>,
-) -> Result<Written<Bandwidth>, FileError> {
+) -> Result<WithText<Bandwidth>, FileError> {
     let rate: Bandwidth = toml.quantity("migration_rate", value)?;
     if rate.gbps() > 0.0 && rate.gbps() <= BANDWIDTH_MAX_GBPS {
-        return Ok(written(rate, value));
+        return Ok(with_text(rate, value));
     }
     let problem = format!("\"{}\" is not above 0 and at most 100 TB/s", value.get_ref());
     Err(toml.error("migration_rate", value, problem, "write a bandwidth such as \"4GB/s\""))
@@ -576,10 +577,10 @@ fn within(
     value: &Spanned<String>,
     low: f64,
     high: f64,
-) -> Result<Written<Percent>, FileError> {
+) -> Result<WithText<Percent>, FileError> {
     let percent: Percent = toml.quantity(field, value)?;
-    if (low..=high).contains(&percent.part()) {
-        return Ok(written(percent, value));
+    if (low..=high).contains(&percent.fraction()) {
+        return Ok(with_text(percent, value));
     }
     let (low, high) = (100.0 * low, 100.0 * high);
     let problem = format!("{percent} is not between {low}% and {high}%");

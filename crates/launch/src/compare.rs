@@ -342,7 +342,7 @@ impl Comparer<'_> {
         configuration: usize,
         document: &mut ComparedWorkload,
     ) -> Result<RunEnd, Failure> {
-        if let Some(signal) = self.signals.come() {
+        if let Some(signal) = self.signals.arrived_signal() {
             return Ok(RunEnd::Signal(signal));
         }
         let compared = &self.options.workloads[workload];

@@ -22,7 +22,7 @@ pub struct Counters {
     pub cpu_s: f64,
     pub major_faults: u64,
     /// 0 without a drive.
-    pub drive: Done,
+    pub drive: DriveCounts,
     /// 0 outside `interleaf extend`.
     pub counts: CountsDocument,
 }
@@ -37,7 +37,7 @@ impl Counters {
         Self {
             cpu_s: ticks as f64 / per_second as f64,
             major_faults: stat.and_then(|stat| stat.major_faults()).unwrap_or(0),
-            drive: drive.map_or(Done::default(), |drive| drive.done(root)),
+            drive: drive.map_or(DriveCounts::default(), |drive| drive.counts(root)),
             counts: extended.map_or(CountsDocument::default(), PagedProcess::counts),
         }
     }
@@ -108,8 +108,8 @@ pub struct Drive {
     folder: String,
 }
 
-/// Reads, sectors read, writes, sectors written.
-pub type Done = [u64; 4];
+/// The counts of a drive: reads, sectors read, writes, sectors written.
+pub type DriveCounts = [u64; 4];
 
 impl Drive {
     /// Finds the drive of the file system that has this folder.
@@ -130,7 +130,7 @@ impl Drive {
     }
 
     /// Reads the traffic counters.
-    fn done(&self, root: &Root) -> Done {
+    fn counts(&self, root: &Root) -> DriveCounts {
         let text = text(root, &format!("{}/stat", self.folder));
         let fields: Vec<u64> = text.split_whitespace().filter_map(|it| it.parse().ok()).collect();
         // The order of the fields is that of Documentation/block/stat.rst.
@@ -138,7 +138,10 @@ impl Drive {
     }
 
     /// The traffic of the measured rounds. Sectors of these counters have 512 bytes on any drive.
-    pub fn document(&self, [reads, sectors_read, writes, sectors_written]: Done) -> DriveTraffic {
+    pub fn document(
+        &self,
+        [reads, sectors_read, writes, sectors_written]: DriveCounts,
+    ) -> DriveTraffic {
         DriveTraffic {
             name: self.name.clone(),
             read_bytes: 512 * sectors_read,

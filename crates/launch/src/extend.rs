@@ -14,10 +14,10 @@ mod forecast;
 mod helper;
 mod job;
 mod nodes;
-mod outside;
+mod outside_budget;
 mod release;
 mod shared;
-mod steered;
+mod steered_swap;
 
 pub use budget::{ALLOC_MIN, DRAM_MIN, Dram};
 pub use estimate::{THIS, measured_drive};
@@ -26,7 +26,7 @@ pub use forecast::{ForecastOptions, forecast};
 pub use job::Job;
 pub use release::serve as release;
 pub use shared::serve;
-pub use steered::SteeredSwap;
+pub use steered_swap::SteeredSwap;
 
 use crate::Ended;
 use interleaf_console::{Failure, output, system};
@@ -44,7 +44,7 @@ use interleaf_record::extend::{
     CheckDocument, ExtendDocument, ExtendPlanDocument, SessionProcesses,
 };
 
-use outside::Outside;
+use outside_budget::OutsideBudget;
 use std::{
     env,
     ffi::OsString,
@@ -154,8 +154,8 @@ pub fn estimate(options: &ExtendOptions, prepared: &mut Prepared) -> Result<(), 
 /// When a check failed, or the session cannot begin.
 pub fn run(options: &ExtendOptions, prepared: &Prepared) -> Result<Extended, Failure> {
     refuse(options, &prepared.plan.checks)?;
-    if steered::is_static(options) {
-        let ended = steered::run(options, prepared.settings.dram_bytes)?;
+    if steered_swap::is_static(options) {
+        let ended = steered_swap::run(options, prepared.settings.dram_bytes)?;
         return Ok(Extended { ended, document: None });
     }
     if options.faults == FaultMode::Signal {
@@ -233,10 +233,10 @@ fn run_extended(
     library: &Path,
 ) -> Result<(Ended, ExtendDocument), Failure> {
     let (program, arguments) = options.command.split_first().unwrap_or_else(|| unreachable!());
-    let (mut seen, mut outside) = (SessionProcesses::default(), Outside::new());
+    let (mut seen, mut outside) = (SessionProcesses::default(), OutsideBudget::new());
     let document =
         |seen: &SessionProcesses| ExtendDocument::new(&session.settings, &session.ledger, seen);
-    if let Some(signal) = signals.come() {
+    if let Some(signal) = signals.arrived_signal() {
         return Ok((Ended::not_started(signal), document(&seen)));
     }
     let server = options.shared.then(|| shared::Server::start(session)).transpose()?;

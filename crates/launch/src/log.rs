@@ -46,8 +46,8 @@ impl Log {
     }
 
     /// Returns a reader that prints the output of this run while it grows.
-    pub(crate) fn shown(&self) -> Shown<'_> {
-        Shown { log: self, next: self.start }
+    pub(crate) fn shown(&self) -> LogPrinter<'_> {
+        LogPrinter { log: self, next: self.start }
     }
 
     /// Returns the output of this run, at most its last [`TEXT_MAX`] bytes.
@@ -73,13 +73,13 @@ fn log_failure(why: io::Error) -> Failure {
     )
 }
 
-/// A reader that prints the output of a run while it grows.
-pub(crate) struct Shown<'a> {
+/// Prints the output of a run from its log while the run writes it.
+pub(crate) struct LogPrinter<'a> {
     log: &'a Log,
     next: u64,
 }
 
-impl Shown<'_> {
+impl LogPrinter<'_> {
     /// Prints the output since the last call.
     pub(crate) fn print_new(&mut self, bar: &ProgressBar) {
         let end = self.log.length();

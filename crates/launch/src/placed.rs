@@ -74,7 +74,7 @@ pub fn run_placed(
 ) -> Result<Ended, Failure> {
     output::note(job.quiet, &interleaf_report::run::placement(document));
     let journal = apply_settings(job, &document.settings)?;
-    let ended = match signals.come() {
+    let ended = match signals.arrived_signal() {
         Some(signal) => Ok(Ended::not_started(signal)),
         None => run_command(job, signals, placement, document, meanwhile),
     };

@@ -49,7 +49,7 @@ pub fn move_processes(
         bar.set_length(progress.total_bytes);
         bar.set_position(progress.scanned_bytes);
         bar.set_message(format!("pass {}, {}", progress.pass, progress.process.name));
-        match signals.come() {
+        match signals.arrived_signal() {
             Some(_) => ControlFlow::Break(()),
             None => ControlFlow::Continue(()),
         }

@@ -99,7 +99,7 @@ pub fn tune(options: &TuneOptions, root: &Root) -> Result<(TuneDocument, RunsEnd
         proposal: proposal.weights.clone(),
         only: (!options.weights.is_empty()).then(|| options.weights.clone()),
         runs: options.runs,
-        min_gain: options.min_gain.part(),
+        min_gain: options.min_gain.fraction(),
         noise: NOISE,
     };
     let mut document = TuneDocument::new(request(options), &search, &proposal.source);
@@ -187,7 +187,7 @@ impl Tuner<'_> {
             document.runs.push(trial);
             let Outcome::Value(value) = outcome else { break ended(outcome, document) };
             runs.push(Run { weights, value });
-            document.update(self.search.so_far(&runs).as_ref());
+            document.update(self.search.finding_so_far(&runs).as_ref());
             bar.set_position(runs.len() as u64);
             self.record(document)?;
         };

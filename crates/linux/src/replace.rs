@@ -158,8 +158,8 @@ pub fn check_named(target: &Path) -> io::Result<()> {
 /// umask.
 ///
 /// # Errors
-/// When the system refuses, something other than a regular file is there, or the path leads through
-/// a symbolic link of another user.
+/// When the system refuses, the path has something other than a regular file, or it leads through a
+/// symbolic link of another user.
 pub fn kept(path: &Path, contents: &[u8], mode: u32) -> io::Result<FileId> {
     let (folder, name) = Folder::of_file(path)?;
     folder.keep(&name, contents, mode)

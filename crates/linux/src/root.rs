@@ -28,14 +28,14 @@ pub struct Root {
     is_confined: bool,
     writes: Writes,
     /// Everything that was read, for a capture: the text of files, and the names in folders.
-    seen: RefCell<BTreeMap<String, Seen>>,
+    found: RefCell<BTreeMap<String, PathContent>>,
     /// Files and folders read so far.
     reads: Cell<u64>,
 }
 
-/// The content found at a path.
+/// The content of a path that was read, for a capture.
 #[derive(Clone, Debug)]
-enum Seen {
+enum PathContent {
     File(String),
     Folder(Vec<String>),
     Present,
@@ -124,7 +124,7 @@ impl RootError {
 
 impl Root {
     fn new(path: PathBuf, is_confined: bool, writes: Writes) -> Self {
-        Self { path, is_confined, writes, seen: RefCell::default(), reads: Cell::default() }
+        Self { path, is_confined, writes, found: RefCell::default(), reads: Cell::default() }
     }
 
     /// The running machine.
@@ -177,7 +177,7 @@ impl Root {
             false => self.at(path).exists(),
         };
         if is_present {
-            self.seen.borrow_mut().entry(path.into()).or_insert(Seen::Present);
+            self.found.borrow_mut().entry(path.into()).or_insert(PathContent::Present);
         }
         is_present
     }
@@ -188,7 +188,7 @@ impl Root {
     /// When it exists and cannot be read.
     pub fn text(&self, path: &str) -> Result<Option<String>, RootError> {
         let Some(text) = self.read_text(path)? else { return Ok(None) };
-        self.seen.borrow_mut().insert(path.into(), Seen::File(text.clone()));
+        self.found.borrow_mut().insert(path.into(), PathContent::File(text.clone()));
         Ok(Some(without_last_newline(text)))
     }
 
@@ -275,7 +275,7 @@ impl Root {
     /// When it exists and cannot be listed.
     pub fn names(&self, path: &str) -> Result<Vec<String>, RootError> {
         let Some(names) = self.list(path)? else { return Ok(vec![]) };
-        self.seen.borrow_mut().insert(path.into(), Seen::Folder(names.clone()));
+        self.found.borrow_mut().insert(path.into(), PathContent::Folder(names.clone()));
         Ok(names)
     }
 
@@ -313,21 +313,21 @@ impl Root {
     /// When the folder exists already or cannot be written.
     pub fn capture(&self, target: &Path) -> io::Result<()> {
         fs::create_dir(target)?;
-        let seen = self.seen.borrow();
+        let seen = self.found.borrow();
         for (path, seen) in seen.iter() {
             let at = target.join(path.trim_start_matches('/'));
             match seen {
-                Seen::File(text) => {
+                PathContent::File(text) => {
                     fs::create_dir_all(at.parent().unwrap_or(target))?;
                     fs::write(&at, text)?;
                 }
-                Seen::Folder(names) => {
+                PathContent::Folder(names) => {
                     fs::create_dir_all(&at)?;
                     names
                         .iter()
                         .try_for_each(|name| create_placeholder(&self.at(path), &at, name))?;
                 }
-                Seen::Present => {
+                PathContent::Present => {
                     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
                     let within = target.join(folder.trim_start_matches('/'));
                     fs::create_dir_all(&within)?;

@@ -323,11 +323,11 @@ fn processes_and_groups_below() {
     assert_eq!(processes("/"), [1, 22], "one has no number here");
     assert_eq!(processes("a/c/"), [4]);
     assert!(processes("/gone").is_empty());
-    assert_eq!(machine.group("/a/c").above(), Some(machine.group("/a")));
-    assert_eq!(machine.group("/a").above(), Some(machine.group("/")));
-    assert_eq!(machine.group("/").above(), None);
-    assert!(machine.group("/a").is_there(&machine.root));
-    assert!(!machine.group("/no-group").is_there(&machine.root));
+    assert_eq!(machine.group("/a/c").parent(), Some(machine.group("/a")));
+    assert_eq!(machine.group("/a").parent(), Some(machine.group("/")));
+    assert_eq!(machine.group("/").parent(), None);
+    assert!(machine.group("/a").exists(&machine.root));
+    assert!(!machine.group("/no-group").exists(&machine.root));
 }
 
 /// Prints the reason why the test was skipped on this machine.
@@ -354,11 +354,11 @@ fn this_process_is_in_a_group_that_counts_its_memory() {
     let Some(group) = tree.group_of(&root, None).unwrap() else {
         return not_tested("it is outside of what is mounted here, as in a container");
     };
-    if !group.is_there(&root) {
+    if !group.exists(&root) {
         return not_tested(&format!("{} is not there, as in a container", group.folder()));
     }
     assert!(group.processes(&root).unwrap().contains(&std::process::id()));
-    let topmost = tree.version == Version::Two && group.above().is_none();
+    let topmost = tree.version == Version::Two && group.parent().is_none();
     assert!(topmost || group.usage(&root).unwrap().used_bytes.is_some());
     let Some(nodes) = group.on_nodes(&root).unwrap() else {
         return not_tested("this kernel has no memory.numa_stat");

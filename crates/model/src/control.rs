@@ -83,12 +83,12 @@ impl Default for Settings {
 /// Drives a machine by one policy for each domain.
 pub struct Controller {
     settings: Settings,
-    seats: Vec<Seat>,
+    domains: Vec<DomainControl>,
     elapsed: Duration,
 }
 
-/// A policy, and the domain that it decides for.
-struct Seat {
+/// The control of one domain: its policy, with the target, window and guards.
+struct DomainControl {
     domain: usize,
     /// Indices of the tiers near the domain.
     near: Vec<usize>,
@@ -133,13 +133,13 @@ impl Controller {
         settings: Settings,
         policy: impl Fn(usize, &[TierLayout]) -> Box<dyn Policy>,
     ) -> Self {
-        let seats = layout.domains.iter().enumerate().map(|(at, domain)| {
+        let domains = layout.domains.iter().enumerate().map(|(at, domain)| {
             let near: Vec<TierLayout> =
                 domain.tiers.iter().map(|tier| layout.tiers[*tier].clone()).collect();
             let steered =
                 |scope: &usize| layout.scopes[*scope].domain == at && layout.scopes[*scope].steered;
             let policy = policy(at, &near);
-            Seat {
+            DomainControl {
                 domain: at,
                 near: domain.tiers.clone(),
                 scopes: (0..layout.scopes.len()).filter(steered).collect(),
@@ -150,14 +150,14 @@ impl Controller {
                 held_off: 0,
             }
         });
-        Self { seats: seats.collect(), settings, elapsed: Duration::ZERO }
+        Self { domains: domains.collect(), settings, elapsed: Duration::ZERO }
     }
 
     /// The shares before the first observation, for the scopes of `domain`, for each of the `tiers`
     /// tiers of the machine.
     pub fn start(&self, domain: usize, tiers: usize) -> Vec<f64> {
-        let seat = &self.seats[domain];
-        seat.of_machine(&seat.target, tiers)
+        let control = &self.domains[domain];
+        control.of_machine(&control.target, tiers)
     }
 
     /// Runs one period on `machine`, of at most `at_most`.
@@ -171,8 +171,8 @@ impl Controller {
     ) -> Result<Period, M::Error> {
         let begun = self.elapsed;
         let span = self.settings.period.min(at_most);
-        for seat in &mut self.seats {
-            seat.window.clear();
+        for control in &mut self.domains {
+            control.window.clear();
         }
         while self.elapsed - begun < span {
             let left = span - (self.elapsed - begun);
@@ -181,23 +181,28 @@ impl Controller {
             let sample = machine.observe(wait)?;
             self.elapsed += sample.span;
             let settings = &self.settings;
-            for seat in &mut self.seats {
-                let reading =
-                    seat.window.add(&sample, seat.domain, &seat.near, &seat.scopes, settings);
-                seat.policy.watch(&reading);
+            for control in &mut self.domains {
+                let reading = control.window.add(
+                    &sample,
+                    control.domain,
+                    &control.near,
+                    &control.scopes,
+                    settings,
+                );
+                control.policy.watch(&reading);
             }
-            if self.seats.iter().all(|seat| seat.policy.enough(seat.window.quiet())) {
+            if self.domains.iter().all(|control| control.policy.enough(control.window.quiet())) {
                 break;
             }
         }
         let time_s = self.elapsed.as_secs_f64();
         let layout_tiers = machine.layout().tiers.len();
         let mut decision = Decision::default();
-        let mut domains = Vec::with_capacity(self.seats.len());
-        for seat in &mut self.seats {
-            let period = seat.decide(time_s, &self.settings);
-            let shares = seat.of_machine(&seat.target, layout_tiers);
-            let targets = seat.scopes.iter().map(|scope| Target {
+        let mut domains = Vec::with_capacity(self.domains.len());
+        for control in &mut self.domains {
+            let period = control.decide(time_s, &self.settings);
+            let shares = control.of_machine(&control.target, layout_tiers);
+            let targets = control.scopes.iter().map(|scope| Target {
                 scope: *scope,
                 shares: shares.clone(),
                 order: period.verdict.order,
@@ -211,7 +216,7 @@ impl Controller {
     }
 }
 
-impl Seat {
+impl DomainControl {
     /// Asks the policy if there are enough samples, and applies the guards to its verdict.
     fn decide(&mut self, time_s: f64, settings: &Settings) -> DomainPeriod {
         let stand = !self.window.has_begun(settings) && self.held_off < BEGIN_MAX;

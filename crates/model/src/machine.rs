@@ -27,8 +27,8 @@ pub trait Machine {
         Ok(())
     }
 
-    /// Returns a sample of `span`: a real machine has just waited for it, a simulated one simulates
-    /// it now. The counters cover exactly that span.
+    /// Returns a sample of `span`, which the counters cover exactly. A real machine has waited for
+    /// the span in [`Self::advance`]; a simulated machine simulates it in this call.
     ///
     /// # Errors
     /// If a counter that was available before cannot be read.

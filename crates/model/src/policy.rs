@@ -17,9 +17,9 @@ mod kind;
 pub use colloid::{ClosedForm, Watermark};
 pub use dmi::{Calibrator, DeadBand, DmiSettings};
 pub use fixed::{Fixed, kernel_weights};
-pub use guided::{Guided, Promise};
+pub use guided::{GainForecast, Guided};
 pub use hotcold::HotCold;
-pub use kind::{Place, PolicyKind};
+pub use kind::{PolicyContext, PolicyKind};
 
 use crate::machine::{Order, TierLayout};
 

@@ -20,8 +20,9 @@ pub const Z_OF_INTERVAL: f64 = 1.645;
 
 /// The error of the model, as a standard deviation: the root mean square error of the speed-ups of
 /// the workloads of `reproduce cxl-interleaving` and `reproduce gnr120-interleaving`, each
-/// workload with the same weight. `reproduce gnr120-interleaving` computes it anew without one
-/// workload at a time, and has the fraction of that workload's rows within the interval.
+/// workload with the same weight. As a cross-validation, `reproduce gnr120-interleaving` computes
+/// it without each workload in turn, and reports the fraction of that workload's rows within the
+/// interval.
 pub const MODEL_SPREAD: f64 = 0.025;
 
 /// The ends of an interval between which the cause of a limit is considered unknown: at most this
@@ -106,9 +107,9 @@ pub struct Prediction {
     pub best: Option<usize>,
     /// The inputs of the prediction, each with the weakest provenance of its figures.
     pub inputs: Vec<(String, Provenance)>,
-    /// The row with the highest possible speed-up, as an index into `rows`, if the runs of the
-    /// workload do not tell whether DRAM limits it: in that row, a speed-up of nothing and of 15 %
-    /// or more both agree with the runs. A run at such weights would tell.
+    /// Set if the measured runs leave open whether DRAM limits the workload: the index into `rows`
+    /// of the row with the highest possible speed-up. In this row, no speed-up and a speed-up of
+    /// 15 % or more both agree with the runs; a run with its weights would decide.
     pub undecided: Option<usize>,
 }
 
@@ -118,7 +119,7 @@ impl Prediction {
         Self { threads, rows, best, inputs, undecided: None }
     }
 
-    /// This prediction, with the row in which the runs do not tell whether DRAM is the limit.
+    /// This prediction with [`Self::undecided`].
     fn with_undecided(self) -> Self {
         let fits = self.rows.iter().enumerate().filter(|(_, row)| row.too_small.is_none());
         let widest = fits.max_by(|(_, a), (_, b)| a.speedup.high.total_cmp(&b.speedup.high));

@@ -187,7 +187,7 @@ impl Search {
 
     /// The result of these runs, however few; `None` before the first run with all pages on the
     /// first tier.
-    pub fn so_far(&self, runs: &[Run]) -> Option<Finding> {
+    pub fn finding_so_far(&self, runs: &[Run]) -> Option<Finding> {
         let points = points(runs);
         let first = Weights::first_tier(self.proposal.as_slice().len());
         points.iter().find(|point| is_same(&point.weights, &first))?;

@@ -183,7 +183,7 @@ impl Percent {
     pub const ZERO: Self = Self(0.0);
 
     /// The fraction: 5 % is 0.05.
-    pub const fn part(self) -> f64 {
+    pub const fn fraction(self) -> f64 {
         self.0 / 100.0
     }
 }
@@ -328,7 +328,7 @@ mod tests {
     fn percentages() {
         let good = [("5%", 0.05), ("-20%", -0.2), ("2.5 %", 0.025), ("+7%", 0.07), ("0%", 0.0)];
         for (text, part) in good {
-            assert_eq!(text.parse::<Percent>().map(Percent::part), Ok(part), "{text}");
+            assert_eq!(text.parse::<Percent>().map(Percent::fraction), Ok(part), "{text}");
         }
         let bad = [
             ("5", "the \"%\" is missing"),

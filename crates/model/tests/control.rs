@@ -13,7 +13,8 @@ use interleaf_model::{
     mix::Mix,
     platform::{Cpu, Domain, Interleaving, Platform},
     policy::{
-        Observation, Place, Policy, PolicyKind, Reading, TierObservation, TierReading, Verdict,
+        Observation, Policy, PolicyContext, PolicyKind, Reading, TierObservation, TierReading,
+        Verdict,
     },
     provenance::Figure,
     tier::{Curves, MixCurve, Tier, TierKind},
@@ -488,8 +489,13 @@ fn every_policy(tiers: usize) -> Vec<(PolicyKind, Box<dyn Policy>)> {
     let mut fixed = vec![0.0; tiers];
     (fixed[0], fixed[tiers - 1]) = (0.6, 0.4);
     let layouts = layouts(&believed);
-    let place =
-        Place { domain: 0, near: &near, tiers: &layouts, believed: &believed, fixed: &fixed };
+    let place = PolicyContext {
+        domain: 0,
+        near: &near,
+        tiers: &layouts,
+        believed: &believed,
+        fixed: &fixed,
+    };
     PolicyKind::ALL.iter().map(|(kind, ..)| (*kind, kind.make(&place))).collect()
 }
 
@@ -609,7 +615,8 @@ fn under(kind: PolicyKind, machine: &Fake, settings: Settings) -> Controller {
     let believed = platform(2);
     Controller::new(&machine.layout, settings, |_, tiers| {
         let fixed = [0.6, 0.4];
-        let place = Place { domain: 0, near: &[0, 1], tiers, believed: &believed, fixed: &fixed };
+        let place =
+            PolicyContext { domain: 0, near: &[0, 1], tiers, believed: &believed, fixed: &fixed };
         kind.make(&place)
     })
 }

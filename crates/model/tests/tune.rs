@@ -139,8 +139,8 @@ fn the_first_steps_say_why() {
         panic!("there may be something better between");
     };
     assert!((part - 0.2).abs() < 0.01, "{part}");
-    assert_eq!(search.so_far(&[]), None);
-    assert!(search.so_far(&one).is_some_and(|finding| !finding.is_better));
+    assert_eq!(search.finding_so_far(&[]), None);
+    assert!(search.finding_so_far(&one).is_some_and(|finding| !finding.is_better));
 }
 
 /// The regret of the result, for seeded workloads with this noise.

@@ -9,7 +9,7 @@ use crate::{
 };
 use interleaf_card::{
     fio::{
-        Words,
+        FioOptions,
         value::{self, Depths},
     },
     memory_mode::Initiator,
@@ -256,7 +256,7 @@ fn simulate_card(
 }
 
 fn card_job(cards: &[String], jobs: &[String], texts: &Texts) -> Result<CardJob, Failure> {
-    let mut words = Words::default();
+    let mut words = FioOptions::default();
     for name in FIO_WORDS {
         let Some(text) = texts.get(name) else { continue };
         words.set(name, text).map_err(|why| {

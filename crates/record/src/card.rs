@@ -19,7 +19,7 @@ use super::{
 use interleaf_card::{
     card::{Card, Durable},
     engine::Utilisation,
-    fio::{Job, memory::MemoryWords},
+    fio::{Job, memory::MemoryOptions},
     load::{Bound, DirectionResult, Latencies, Outcome},
     memory_mode::MemoryOutcome,
     settings::Component,
@@ -216,7 +216,7 @@ impl CardDocument {
         card: &Card,
         group: u32,
         job: &Job,
-        words: &MemoryWords,
+        words: &MemoryOptions,
         outcome: &MemoryOutcome,
     ) {
         self.ios += outcome.completed;

@@ -42,7 +42,7 @@ impl Wear {
         self.cycles * self.capacity as f64 * self.levelling_efficiency / rate / YEAR_S
     }
 
-    /// Years until the first cell fails if each row stays where it is.
+    /// Years until the first cell fails without wear levelling.
     pub fn unlevelled_years(&self, rate: f64, locality: Locality) -> f64 {
         let even = 1.0 / self.capacity as f64;
         let density = match locality {

@@ -78,16 +78,16 @@ impl Engine {
         self.activate(slot, observer);
     }
 
-    /// The DMA engine of a command may ask for its data.
+    /// Lets the DMA engine of a command request the data of the command.
     fn activate<O: WriteObserver>(&mut self, slot: u32, observer: &mut O) {
         let write = self.flights[slot as usize].io.operation == Operation::Write;
         self.active[usize::from(write)].push_back(slot);
         self.request_data(observer);
     }
 
-    /// The DMA engines ask for chunks in round robin, a burst each in turn, when buffers and tags
-    /// for all of it are free. Reads and writes take turns in being first: a kind keeps its turn
-    /// until it gets a burst, or else it might lose each buffer to the other.
+    /// The DMA engines request chunks in round robin, a burst at a time, if buffers and tags for the
+    /// whole burst are free. Reads and writes alternate in priority: a kind keeps its priority
+    /// until it gets a burst, since otherwise the other kind could take every buffer.
     #[inline]
     pub(super) fn request_data<O: WriteObserver>(&mut self, observer: &mut O) {
         if self.active.iter().all(VecDeque::is_empty) {
@@ -100,7 +100,7 @@ impl Engine {
         self.request_bursts(1 - first, observer);
     }
 
-    /// Requests bursts of reads (0) or writes (1). Returns whether there was one.
+    /// Requests bursts of reads (0) or writes (1). Returns true if at least one was requested.
     fn request_bursts<O: WriteObserver>(&mut self, kind: usize, observer: &mut O) -> bool {
         let limit = self.card.chunk_bytes();
         let mut has_requested = false;
@@ -139,9 +139,9 @@ impl Engine {
         has_requested
     }
 
-    /// The length of a burst of at most `bytes`. A burst of a write that reaches the end of an
-    /// atomic write unit ends there: with parts of two units in buffers, there might be none for
-    /// the rest of either.
+    /// The length of a burst of at most `bytes`. A burst of a write does not cross the end of an
+    /// atomic write unit: parts of two units could fill the buffers, so that neither unit would
+    /// get buffers for its rest.
     fn burst_bytes(&self, slot: u32, bytes: u32) -> u32 {
         let (flight, unit) = (&self.flights[slot as usize], self.card.nvme.atomic_write);
         let io = &flight.io;

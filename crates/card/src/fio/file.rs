@@ -20,7 +20,7 @@
 //! A line that begins with `;` or `#` is a comment. Options behind a section `[global]` hold for
 //! the jobs that follow it, as in fio.
 
-use super::{Job, MODELLED, WITHOUT_EFFECT, Words, WordsError, value};
+use super::{FioOptions, Job, MODELLED, OptionError, WITHOUT_EFFECT, value};
 use interleaf_model::format::FileError;
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ const SECTIONS_MAX: usize = 256;
 struct Section {
     name: String,
     line: usize,
-    words: Words,
+    words: FioOptions,
     /// The line of each option, for errors about several of them.
     lines: BTreeMap<String, usize>,
     stonewall: bool,
@@ -49,13 +49,13 @@ struct Section {
 pub fn parse(
     file: &str,
     text: &str,
-    over: &Words,
-    check: &dyn Fn(&[Job]) -> Result<(), WordsError>,
+    over: &FioOptions,
+    check: &dyn Fn(&[Job]) -> Result<(), OptionError>,
 ) -> Result<Vec<Vec<Job>>, FileError> {
     let sections = sections(file, text)?;
     let mut groups: Vec<Vec<Job>> = vec![];
     for section in &sections {
-        let wrong = |why: WordsError| {
+        let wrong = |why: OptionError| {
             let line = section.lines.get(why.option).copied().unwrap_or(section.line);
             error(file, line, Some(why.option), why.problem, why.hint)
         };

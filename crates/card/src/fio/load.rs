@@ -1,6 +1,6 @@
 //! Jobs as the load of a card.
 
-use super::{Job, WordsError};
+use super::{Job, OptionError};
 use crate::{
     card::Card,
     load::{Group, Load, LoadError, Stop},
@@ -39,7 +39,7 @@ impl Job {
 ///
 /// # Errors
 /// When times or seeds differ, or the card cannot run the load.
-pub fn load(jobs: &[Job], card: &Card) -> Result<Load, WordsError> {
+pub fn load(jobs: &[Job], card: &Card) -> Result<Load, OptionError> {
     let one = |option: &'static str, of: fn(&Job) -> Option<u64>| {
         let set: Vec<(&str, u64)> =
             jobs.iter().filter_map(|job| Some((job.name.as_str(), of(job)?))).collect();
@@ -47,7 +47,7 @@ pub fn load(jobs: &[Job], card: &Card) -> Result<Load, WordsError> {
         let Some([(first, _), (second, _)]) = differs else {
             return Ok(set.first().map(|(_, value)| *value));
         };
-        Err(WordsError {
+        Err(OptionError {
             option,
             problem: format!("{first} and {second} run together and differ in it"),
             hint: "set it in [global], or begin the second job with stonewall".into(),
@@ -64,19 +64,19 @@ pub fn load(jobs: &[Job], card: &Card) -> Result<Load, WordsError> {
     queues(jobs, card)?;
     load.check(card).map_err(|why| {
         let LoadError { option, problem, hint, .. } = why;
-        WordsError { option, problem: format!("{}: {problem}", card.name), hint }
+        OptionError { option, problem: format!("{}: {problem}", card.name), hint }
     })?;
     Ok(load)
 }
 
 /// Each job has a queue of its own, as in Linux, so that depths are those of the options.
-fn queues(jobs: &[Job], card: &Card) -> Result<(), WordsError> {
+fn queues(jobs: &[Job], card: &Card) -> Result<(), OptionError> {
     let needed: u64 = jobs.iter().map(|job| u64::from(job.numjobs)).sum();
     let queues = card.nvme.queues;
     if needed <= queues.into() {
         return Ok(());
     }
-    Err(WordsError {
+    Err(OptionError {
         option: "numjobs",
         problem: format!("{}: {needed} jobs are more than its I/O queues, {queues}", card.name),
         hint: format!("use at most {queues} jobs together, with a larger iodepth"),

@@ -1,7 +1,7 @@
 //! Jobs as loads and stores to the card's memory.
 
 use super::{
-    Job, WordsError,
+    Job, OptionError,
     load::{FS_PER_NS, RAMP_NS, RUNTIME_NS, SEED},
 };
 use crate::{
@@ -12,14 +12,14 @@ use crate::{
 
 /// Options of loads and stores, beside those of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MemoryWords {
+pub struct MemoryOptions {
     /// The device that reads and writes.
     pub initiator: Initiator,
     /// Stores of each thread between two read-backs that make them durable.
     pub fsync: Option<u32>,
 }
 
-impl MemoryWords {
+impl MemoryOptions {
     /// `bs` without that option, bytes: a line of a processor; fio's default of a peer.
     pub const fn block_bytes(&self) -> u32 {
         match self.initiator {
@@ -34,17 +34,17 @@ impl MemoryWords {
 ///
 /// # Errors
 /// When an option has no meaning for loads and stores, or the card does not allow it.
-pub fn load(job: &Job, words: &MemoryWords, card: &Card) -> Result<MemoryLoad, WordsError> {
+pub fn load(job: &Job, words: &MemoryOptions, card: &Card) -> Result<MemoryLoad, OptionError> {
     let name = words.initiator.name();
     if job.rate_iops.is_some() {
-        return Err(WordsError {
+        return Err(OptionError {
             option: "rate_iops",
             problem: format!("a rate is not modelled with the access {name}"),
             hint: "leave it out".into(),
         });
     }
     if words.fsync.is_some() && !job.rw.has_writes() {
-        return Err(WordsError {
+        return Err(OptionError {
             option: "fsync",
             problem: format!("{} has no stores that could be made durable", job.rw.name()),
             hint: "leave it out, or set rw to write, randwrite, rw or randrw".into(),
@@ -70,7 +70,7 @@ pub fn load(job: &Job, words: &MemoryWords, card: &Card) -> Result<MemoryLoad, W
     };
     load.check(card).map_err(|why| {
         let MemoryLoadError { option, problem, hint } = why;
-        WordsError { option, problem: format!("{}: {problem}", card.name), hint }
+        OptionError { option, problem: format!("{}: {problem}", card.name), hint }
     })?;
     Ok(load)
 }

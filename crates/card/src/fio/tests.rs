@@ -125,7 +125,7 @@ fn jobs_are_checked_against_the_card() {
     let card = crate::card::Card::by_name("all-mram").unwrap();
     let parse = |text: &str| {
         let check = |jobs: &[Job]| load::load(jobs, &card).map(|_| ());
-        file::parse("a.fio", text, &Words::default(), &check)
+        file::parse("a.fio", text, &FioOptions::default(), &check)
     };
     let groups = parse("[a]\nrw=read\nruntime=2ms\n[b]\nrw=randwrite\nsize=50%\n").unwrap();
     let load = load::load(&groups[0], &card).unwrap();
@@ -146,7 +146,7 @@ fn jobs_are_checked_against_the_card() {
 }
 
 fn parse(text: &str) -> Result<Vec<Vec<Job>>, interleaf_model::format::FileError> {
-    file::parse("a.fio", text, &Words::default(), &|_| Ok(()))
+    file::parse("a.fio", text, &FioOptions::default(), &|_| Ok(()))
 }
 
 #[test]
@@ -191,7 +191,7 @@ bs=128k
 
 #[test]
 fn the_command_line_replaces_options_of_every_job() {
-    let over = Words { iodepth: Some(64), seed: Some(7), ..Words::default() };
+    let over = FioOptions { iodepth: Some(64), seed: Some(7), ..FioOptions::default() };
     let text = "[a]\nrw=read\niodepth=2\n[b]\nrw=write\n";
     let groups = file::parse("a", text, &over, &|_| Ok(())).unwrap();
     assert!(groups[0].iter().all(|job| job.iodepth == 64 && job.seed == Some(7)));

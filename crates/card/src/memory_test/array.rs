@@ -174,7 +174,7 @@ impl TestArray {
         }
     }
 
-    /// Loads a word, with the faults that act at any time.
+    /// Loads a word, with the effects of faults that act on each read.
     fn load(&mut self, word: usize) -> u32 {
         for at in 0..self.faults.len() {
             match self.faults[at] {

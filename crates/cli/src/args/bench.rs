@@ -83,7 +83,7 @@ pub(crate) struct BenchRunArgs {
     /// Memory of the arrays: the ordinary allocator, mappings of their own, or mapped unnamed files
     /// in a folder
     #[arg(long, value_name = "heap|mmap|file:DIR", value_parser = place, default_value = "heap")]
-    pub(crate) memory: Place,
+    pub(crate) memory: ArrayMemory,
     /// With --memory mmap or file:DIR, the advice to the kernel (madvise)
     #[arg(long, value_name = "ADVICE", value_parser = hints(), default_value = "normal")]
     pub(crate) advice: String,
@@ -126,19 +126,19 @@ pub(crate) struct BenchRunArgs {
     pub(crate) output: Option<PathBuf>,
 }
 
-/// The memory of the arrays.
+/// The kind of memory of the arrays.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ArrayMemory {
     Heap,
     Mapping,
     File(PathBuf),
 }
 
-fn place(text: &str) -> Result<Place, String> {
+fn place(text: &str) -> Result<ArrayMemory, String> {
     match (text, text.strip_prefix("file:")) {
-        ("heap", _) => Ok(Place::Heap),
-        ("mmap", _) => Ok(Place::Mapping),
-        (_, Some(folder)) if !folder.is_empty() => Ok(Place::File(folder.into())),
+        ("heap", _) => Ok(ArrayMemory::Heap),
+        ("mmap", _) => Ok(ArrayMemory::Mapping),
+        (_, Some(folder)) if !folder.is_empty() => Ok(ArrayMemory::File(folder.into())),
         _ => Err("it is no place for arrays: write heap, mmap or file:DIR".into()),
     }
 }

@@ -4,7 +4,7 @@ use super::{OutputArgs, seed};
 use clap::{Args, Subcommand, ValueEnum};
 use interleaf_card::{
     fio::{
-        self, Words,
+        self, FioOptions,
         load::{RAMP_NS, RUNTIME_NS},
         value::{self, Depths, Size},
     },
@@ -181,8 +181,8 @@ fn with_default(text: &str, ns: u64) -> String {
 
 impl FioArgs {
     /// The options that are set, but for the depths.
-    pub(crate) fn words(&self) -> Words {
-        Words {
+    pub(crate) fn words(&self) -> FioOptions {
+        FioOptions {
             rw: self.rw,
             bs: self.bs,
             numjobs: self.numjobs,
@@ -193,7 +193,7 @@ impl FioArgs {
             size: self.size,
             norandommap: self.norandommap.then_some(true),
             seed: self.seed,
-            ..Words::default()
+            ..FioOptions::default()
         }
     }
 }
@@ -330,7 +330,7 @@ pub(crate) struct CardCostArgs {
 
 fn share(text: &str) -> Result<Percent, String> {
     let share: Percent = super::quantity(text, "90%")?;
-    if (0.0..=1.0).contains(&share.part()) {
+    if (0.0..=1.0).contains(&share.fraction()) {
         return Ok(share);
     }
     Err(format!("{text} is not between 0% and 100%: write a percentage such as 90%"))

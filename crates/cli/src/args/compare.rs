@@ -175,7 +175,7 @@ fn time_limit(text: &str) -> Result<Time, String> {
 
 fn confidence(text: &str) -> Result<Percent, String> {
     let confidence: Percent = quantity(text, "95%")?;
-    if (0.5..=0.999).contains(&confidence.part()) {
+    if (0.5..=0.999).contains(&confidence.fraction()) {
         return Ok(confidence);
     }
     Err(format!("{text} is not between 50% and 99.9%: write a percentage such as 95%"))
@@ -183,7 +183,7 @@ fn confidence(text: &str) -> Result<Percent, String> {
 
 fn min_difference(text: &str) -> Result<Percent, String> {
     let least: Percent = quantity(text, "2%")?;
-    if (0.0001..=0.5).contains(&least.part()) {
+    if (0.0001..=0.5).contains(&least.fraction()) {
         return Ok(least);
     }
     Err(format!("{text} is not between 0.01% and 50%: write a percentage such as 2%"))

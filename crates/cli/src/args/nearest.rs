@@ -42,8 +42,8 @@ pub(super) fn nearest(error: &clap::Error, verb: &str) -> Option<String> {
     }
 }
 
-/// The error of an option that stands before the command of a verb, and is not one of the verb but
-/// nearly: the parser takes it for the command.
+/// The error for a misspelled option before the command of a verb. Without it the parser would take
+/// the misspelled option for the command.
 pub(super) fn misspelled_option(arguments: &[OsString], verb: &str) -> Option<Failure> {
     let command = command_of(verb);
     command.get_arguments().find(|argument| argument.is_trailing_var_arg_set())?;

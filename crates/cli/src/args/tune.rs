@@ -99,7 +99,7 @@ pub(super) fn warm_up(text: &str) -> Result<usize, String> {
 
 fn min_gain(text: &str) -> Result<Percent, String> {
     let min_gain: Percent = quantity(text, "2%")?;
-    if (0.001..=0.5).contains(&min_gain.part()) {
+    if (0.001..=0.5).contains(&min_gain.fraction()) {
         return Ok(min_gain);
     }
     Err(format!("{text} is not between 0.1% and 50%: write a percentage such as 2%"))

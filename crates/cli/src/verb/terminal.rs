@@ -73,7 +73,7 @@ fn draw(
     tick: Duration,
     signals: &Signals,
 ) -> io::Result<()> {
-    while signals.come().is_none() && view.update() {
+    while signals.arrived_signal().is_none() && view.update() {
         terminal.draw(|frame| view.draw(frame))?;
         for key in pressed(stdin(), tick)? {
             match key {

@@ -82,7 +82,7 @@ fn description(attributes: &[Attribute]) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join(" ").replace("[`", "`").replace("`]", "`"))
 }
 
-/// The words that a text of `field` may have.
+/// The values that the text `field` may have; `None` for any text.
 fn words(owner: &str, field: &str) -> Option<Vec<String>> {
     let all: Vec<&str> = match (owner, field) {
         (_, "provenance") if owner.ends_with("File") => {

@@ -59,7 +59,7 @@ const DOCUMENTS: [(&str, &str); 22] = [
 /// The struct of a record of an application, which has the schema `interleaf.measure/1`, too.
 const APPLICATION: &str = "ProfileDocument";
 
-/// A schema, with the name of its file and in `interleaf show --schema NAME`.
+/// A JSON Schema. `name` is the stem of its file and the NAME of `interleaf show --schema NAME`.
 struct Named {
     name: String,
     schema: &'static str,

@@ -5,7 +5,7 @@ use interleaf_card::{
     card::Card,
     fio::{
         Job,
-        memory::{self, MemoryWords},
+        memory::{self, MemoryOptions},
     },
     memory_mode::MemoryOutcome,
     settings::Settings,
@@ -16,7 +16,7 @@ use interleaf_console::Failure;
 ///
 /// # Errors
 /// The first option that has no meaning for the access.
-pub(super) fn words(job: &CardJob) -> Result<Option<MemoryWords>, Failure> {
+pub(super) fn words(job: &CardJob) -> Result<Option<MemoryOptions>, Failure> {
     let Some(initiator) = job.initiator else {
         return match job.fsync {
             None => Ok(None),
@@ -45,14 +45,14 @@ pub(super) fn words(job: &CardJob) -> Result<Option<MemoryWords>, Failure> {
             "leave --fsync out",
         ));
     }
-    Ok(Some(MemoryWords { initiator, fsync: job.fsync }))
+    Ok(Some(MemoryOptions { initiator, fsync: job.fsync }))
 }
 
 /// Simulates a job of loads and stores.
 pub(super) fn simulated(
     card: &Card,
     job: &Job,
-    words: &MemoryWords,
+    words: &MemoryOptions,
 ) -> Result<MemoryOutcome, Failure> {
     let load = memory::load(job, words, card).map_err(groups::of_option)?;
     load.run(card, &Settings::default()).map_err(|why| {

@@ -3,7 +3,7 @@
 use super::CardJob;
 use interleaf_card::{
     card::Card,
-    fio::{self, Job, Words, WordsError, memory::MemoryWords, value::Depths},
+    fio::{self, FioOptions, Job, OptionError, memory::MemoryOptions, value::Depths},
     load::{Access, Load},
 };
 use interleaf_console::Failure;
@@ -20,10 +20,10 @@ pub(super) struct Group {
 }
 
 /// The groups of a job, checked against each card. With `memory` they are loads and stores.
-pub(super) fn groups(job: &CardJob, memory: Option<&MemoryWords>) -> Result<Vec<Group>, Failure> {
+pub(super) fn groups(job: &CardJob, memory: Option<&MemoryOptions>) -> Result<Vec<Group>, Failure> {
     let (cards, files) = (&job.cards, &job.files);
-    let bs = job.words.bs.or(memory.map(MemoryWords::block_bytes));
-    let words = Words { bs, ..job.words.clone() };
+    let bs = job.words.bs.or(memory.map(MemoryOptions::block_bytes));
+    let words = FioOptions { bs, ..job.words.clone() };
     let is_curve = files.is_empty() && job.for_curves;
     let depths: Vec<Option<u32>> = match &job.depths {
         None if is_curve => CURVE_DEPTHS.map(Some).to_vec(),
@@ -48,7 +48,7 @@ pub(super) fn groups(job: &CardJob, memory: Option<&MemoryWords>) -> Result<Vec<
     let mut found: Vec<Vec<Job>> = vec![];
     for rw in &patterns {
         for depth in &depths {
-            let words = Words { rw: *rw, iodepth: *depth, ..words.clone() };
+            let words = FioOptions { rw: *rw, iodepth: *depth, ..words.clone() };
             if files.is_empty() {
                 let jobs = vec![words.job("").map_err(of_option)?];
                 check(&jobs).map_err(of_option)?;
@@ -70,7 +70,7 @@ pub(super) fn load(jobs: &[Job], card: &Card) -> Result<Load, Failure> {
 }
 
 /// The failure of an option of the command line; `rate_iops` is `--rate-iops` there.
-pub(super) fn of_option(why: WordsError) -> Failure {
+pub(super) fn of_option(why: OptionError) -> Failure {
     let option = match why.option {
         "randseed" => "seed".into(),
         option => option.replace('_', "-"),

@@ -212,15 +212,15 @@ impl Performance {
         }
     }
 
-    /// With the inputs of the prediction, and the power of the server, on which energy depends.
+    /// Adds the inputs of the prediction, and the power of the server, on which energy depends.
     fn with_inputs(self, mut inputs: Vec<(String, Provenance)>, machine: &Platform) -> Self {
         let power = machine.power.as_ref();
         inputs.extend(power.map(|it| ("power of the server".into(), it.figure.provenance)));
         Self { inputs, ..self }
     }
 
-    /// Finds the limit: how much of a change of each tier's bandwidth, and of the latencies, is
-    /// seen in the speed. What is left is the time of the cores.
+    /// Finds the limit of the speed: the sensitivity of the speed to the bandwidth of each tier,
+    /// and to the latencies. The rest, up to 1, is the time of the cores.
     fn limited(
         self,
         machine: &Platform,
@@ -246,8 +246,8 @@ impl Performance {
         Ok(Self { bound_by: most.map_or(String::new(), |(name, _)| name), ..self })
     }
 
-    /// The same if memory is too small: DRAM as a cache over the drive, if there is one that holds
-    /// the rest.
+    /// The performance if memory is too small: DRAM is a cache over the drive, if the configuration
+    /// has a drive that holds the rest.
     fn with_drive(
         mut self,
         candidate: &Candidate,

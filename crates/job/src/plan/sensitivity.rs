@@ -1,7 +1,7 @@
 //! The recommendation with each assumed figure varied.
 //!
-//! Prices and powers are varied one at a time by the same part; so are the latency of expanders,
-//! the threads and the memory that the demand needs, for which everything is predicted anew. The
+//! Each figure is varied alone, by the same factors: prices, powers, the latency of expanders, the
+//! threads, and the memory that the demand needs. The last three need new predictions. The
 //! predicted speed of a configuration is set to the ends of its interval.
 
 use super::{

@@ -1,7 +1,7 @@
 //! Checks that a command can be extended on this machine: the program, the user's rights, the
 //! stores, the limits and the memory.
 
-use super::{ExtendOptions, failure::session_hint, steered};
+use super::{ExtendOptions, failure::session_hint, steered_swap};
 use interleaf_linux::{
     launch::storage::{Nature, Storage},
     process::{
@@ -99,7 +99,7 @@ pub(super) fn checks(
         works => tried("io_uring", works),
     });
     found.extend(stores(options));
-    found.extend(steered::check(options));
+    found.extend(steered_swap::check(options));
     found.extend(limits());
     let session = joined(name, settings).unwrap_or_else(|why| {
         found.push(why);

@@ -10,8 +10,8 @@ use interleaf_linux::{
 use interleaf_model::units::Bytes;
 use interleaf_pager::nodes::NodeBudget;
 
-/// A budget leaves this part of a node's memory to others: pages of the budget are bound to their
-/// node, and the kernel kills programs where a node has no memory left.
+/// A budget leaves one part in this many of a node's memory to other programs: pages of the budget
+/// are bound to their node, and the kernel kills programs when a node has no memory left.
 const KEPT_PART: u64 = 16;
 
 /// Returns the nodes of the budget: those that the user names, or all that have CPUs and memory

@@ -42,12 +42,12 @@ impl Drop for Server {
 /// Runs as the server, connected through standard input.
 pub fn serve(folder: &Path) -> Result<(), Failure> {
     let session = Session::open(folder).map_err(session_failure)?;
-    let serve = |connection| shared::serve(&session, connection, let_go);
+    let serve = |connection| shared::serve(&session, connection, detach_stderr);
     helper::connection().and_then(serve).map_err(serve_failure)
 }
 
 /// Closes stderr, so that a reader of the command's output need not wait for a server that stays.
-fn let_go() {
+fn detach_stderr() {
     if let Ok(nowhere) = File::options().write(true).open("/dev/null") {
         // The server prints only errors, so redirecting stderr is enough.
         let _ = rustix::stdio::dup2_stderr(nowhere);

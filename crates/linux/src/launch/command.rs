@@ -158,8 +158,8 @@ impl Signals {
         self.stop.clone()
     }
 
-    /// A signal that was delivered since, if any.
-    pub fn come(&self) -> Option<i32> {
+    /// The signal that has arrived since the last call, if any.
+    pub fn arrived_signal(&self) -> Option<i32> {
         self.events.try_iter().find_map(|event| match event {
             Event::Signal { number, .. } => Some(number),
             Event::Ended(_) => None,
@@ -513,8 +513,8 @@ mod tests {
     #[test]
     fn a_signal_before_the_start_is_not_lost() {
         let signals = Signals::hold().unwrap();
-        assert_eq!(signals.come(), None);
+        assert_eq!(signals.arrived_signal(), None);
         signals.sender.send(Event::Signal { number: SIGTERM, is_for_us: true }).unwrap();
-        assert_eq!(signals.come(), Some(SIGTERM));
+        assert_eq!(signals.arrived_signal(), Some(SIGTERM));
     }
 }

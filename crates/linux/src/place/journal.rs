@@ -32,7 +32,7 @@ use crate::{
     process::{cgroup::Group, process},
     root::{Root, RootError},
 };
-use files::{Found, lock};
+use files::{JournalFile, lock};
 use serde::{Deserialize, Serialize};
 use std::{io, path::Path};
 
@@ -164,7 +164,9 @@ impl<'a> Journal<'a> {
         let mut document = Document { schema, pid, start_ticks, changes: vec![], claim: None };
         let _turn = lock(root)?;
         let mut undone = restore_dead(root)?;
-        if let Some(earlier) = living(root)?.into_iter().find(|other| other.is(&document)) {
+        if let Some(earlier) =
+            living(root)?.into_iter().find(|other| other.is_of_same_process(&document))
+        {
             document = earlier;
             undone.extend(document.undo(root)?);
         }
@@ -185,10 +187,13 @@ impl<'a> Journal<'a> {
             settings::check(path, value).map_err(JournalError::Unknown)?;
         }
         let others = living(self.root)?;
-        let holder = others.iter().filter(|other| !other.is(&self.document)).find_map(|other| {
-            let change = other.changes.iter().rfind(|change| change.path == path)?;
-            Some((other.pid, change))
-        });
+        let holder = others
+            .iter()
+            .filter(|other| !other.is_of_same_process(&self.document))
+            .find_map(|other| {
+                let change = other.changes.iter().rfind(|change| change.path == path)?;
+                Some((other.pid, change))
+            });
         let was = match holder {
             Some((pid, held)) if held.set != text => {
                 return Err(JournalError::Held {
@@ -228,7 +233,7 @@ impl<'a> Journal<'a> {
         let _turn = lock(self.root)?;
         for other in living(self.root)? {
             if let Some(theirs) = &other.claim
-                && !other.is(&self.document)
+                && !other.is_of_same_process(&self.document)
                 && claim.overlaps(theirs, self.root)?
             {
                 return Err(JournalError::Claimed { pid: other.pid, claim: theirs.clone() });
@@ -280,7 +285,7 @@ impl<'a> Journal<'a> {
         let _turn = lock(self.root)?;
         let others = living(self.root)?;
         let others: Vec<Document> =
-            others.into_iter().filter(|other| !other.is(&self.document)).collect();
+            others.into_iter().filter(|other| !other.is_of_same_process(&self.document)).collect();
         let named = self.document.changes.iter().rev().filter(|change| is_named(change));
         let undone: Vec<Undone> =
             named.filter_map(|change| undo(self.root, &others, change)).collect();
@@ -328,7 +333,7 @@ impl Drop for Journal<'_> {
 }
 
 impl Document {
-    fn is(&self, other: &Self) -> bool {
+    fn is_of_same_process(&self, other: &Self) -> bool {
         (self.pid, self.start_ticks) == (other.pid, other.start_ticks)
     }
 
@@ -355,18 +360,19 @@ impl Document {
             return Ok(());
         }
         if self.is_empty() {
-            return files::keep(root, &self.name(), None);
+            return files::update(root, &self.name(), None);
         }
         let failed =
             |why: serde_json::Error| JournalError::Keep { path: self.name(), why: why.into() };
         let text = serde_json::to_string(self).map_err(failed)?;
-        files::keep(root, &self.name(), Some(&text))
+        files::update(root, &self.name(), Some(&text))
     }
 
     /// Undoes all changes, the last first, and keeps those that fail; without any left, the file is
     /// removed.
     fn undo(&mut self, root: &Root) -> Result<Vec<Undone>, JournalError> {
-        let others: Vec<Self> = living(root)?.into_iter().filter(|other| !other.is(self)).collect();
+        let others: Vec<Self> =
+            living(root)?.into_iter().filter(|other| !other.is_of_same_process(self)).collect();
         let undone: Vec<Undone> =
             self.changes.iter().rev().filter_map(|change| undo(root, &others, change)).collect();
         let left = |undone: &Undone| match undone {
@@ -441,10 +447,10 @@ pub fn restore(root: &Root) -> Result<Vec<Undone>, JournalError> {
 /// updated, does not prevent the others from being undone.
 fn restore_dead(root: &Root) -> Result<Vec<Undone>, JournalError> {
     let mut undone = vec![];
-    for found in files::all(root)? {
+    for found in files::read_all(root)? {
         let document = match found {
-            Found::Whole(document) => Some(document),
-            Found::Damaged(damaged) => {
+            JournalFile::Whole(document) => Some(document),
+            JournalFile::Damaged(damaged) => {
                 let aside = files::set_aside(root, &damaged).map_err(|why| why.to_string());
                 let rest = damaged.rest.clone();
                 undone.push(Undone::SetAside { damaged, aside });
@@ -466,8 +472,8 @@ fn restore_dead(root: &Root) -> Result<Vec<Undone>, JournalError> {
 /// When the journals cannot be read.
 pub fn leftovers(root: &Root) -> Result<Vec<Leftover>, JournalError> {
     let mut left = vec![];
-    for found in files::all(root)? {
-        if let Found::Whole(document) = found
+    for found in files::read_all(root)? {
+        if let JournalFile::Whole(document) = found
             && !document.is_alive()?
         {
             left.push(Leftover { pid: document.pid, changes: document.changes });
@@ -481,9 +487,9 @@ pub fn leftovers(root: &Root) -> Result<Vec<Leftover>, JournalError> {
 /// # Errors
 /// When the journals cannot be read.
 pub fn damaged(root: &Root) -> Result<Vec<Damaged>, JournalError> {
-    let damaged = files::all(root)?.into_iter().filter_map(|found| match found {
-        Found::Damaged(damaged) => Some(damaged),
-        Found::Whole(_) => None,
+    let damaged = files::read_all(root)?.into_iter().filter_map(|found| match found {
+        JournalFile::Damaged(damaged) => Some(damaged),
+        JournalFile::Whole(_) => None,
     });
     Ok(damaged.collect())
 }
@@ -501,8 +507,8 @@ pub fn holder(root: &Root, path: &str) -> Result<Option<u32>, JournalError> {
 /// replaces its journal atomically.
 fn living(root: &Root) -> Result<Vec<Document>, JournalError> {
     let mut living = vec![];
-    for found in files::all(root)? {
-        if let Found::Whole(document) = found
+    for found in files::read_all(root)? {
+        if let JournalFile::Whole(document) = found
             && document.is_alive()?
         {
             living.push(document);

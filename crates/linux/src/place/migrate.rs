@@ -25,13 +25,13 @@ mod fake;
 #[cfg(test)]
 mod tests;
 
-pub use self::outcome::{MigrateError, Moved, Outcome, Reason, Refusal, Why};
+pub use self::outcome::{MigrateError, Moved, Outcome, Reason, Refusal, RefusalReason};
 
 use self::{
     memory::{Live, Memory},
     pace::Pace,
     plan::{Planner, Target, TargetError},
-    work::{Common, Halt, Memo, Tally, Work},
+    work::{Halt, Memo, PassState, ProcessPass, Tally},
 };
 use crate::{
     machine::id_list::IdList,
@@ -166,7 +166,7 @@ struct Record {
 struct Passes<'a, M> {
     target: &'a Target,
     pids: &'a [u32],
-    shared: Common<'a, M>,
+    shared: PassState<'a, M>,
     records: Vec<Record>,
     refused: Vec<Refusal>,
     moved_bytes: u64,
@@ -185,7 +185,7 @@ fn passes<'a, M: Memory>(
     Passes {
         target,
         pids,
-        shared: Common { memory, planner, pace, free, full, dry: false, watch },
+        shared: PassState { memory, planner, pace, free, full, dry: false, watch },
         records: vec![],
         refused: vec![],
         moved_bytes: 0,
@@ -303,30 +303,30 @@ impl<M: Memory> Passes<'_, M> {
             Ok(Some(areas)) => areas,
             // A process that is about to end exists for a moment without memory.
             Ok(None) => return (Tally::default(), Some(Halt::Ended)),
-            Err(why) if why.is_permission() => return refused(Why::Permission),
-            Err(why) => return refused(Why::Read(why)),
+            Err(why) if why.is_permission() => return refused(RefusalReason::Permission),
+            Err(why) => return refused(RefusalReason::Read(why)),
         };
         // Busy pages may be free by now; sharing and membership of a larger page persist.
         memo.stuck.retain(|_, reason| matches!(reason, Reason::Shared | Reason::Joined));
         let allowed = match self.shared.memory.allowed(pid) {
             Ok(allowed) => allowed,
-            Err(why) => return refused(Why::Read(why)),
+            Err(why) => return refused(RefusalReason::Read(why)),
         };
         if let Some(allowed) = allowed {
             let wanted = self.target.nodes();
             let missing: IdList = wanted.iter().filter(|node| !allowed.has(*node)).collect();
             if !missing.is_empty() {
-                return refused(Why::Cpuset { missing, allowed });
+                return refused(RefusalReason::Cpuset { missing, allowed });
             }
         }
         let tally = Tally::default();
-        let mut work = Work { shared: &mut self.shared, memo, progress, areas, tally };
+        let mut work = ProcessPass { shared: &mut self.shared, memo, progress, areas, tally };
         let halt = work.pass().err();
         let tally = work.tally;
         // A process that releases its memory during the pass seems to have few resident pages.
         let halt = match (halt, self.shared.memory.has_memory(pid)) {
             (None, Ok(false)) => Some(Halt::Ended),
-            (None, Err(why)) => Some(Halt::Refused(Why::Read(why))),
+            (None, Err(why)) => Some(Halt::Refused(RefusalReason::Read(why))),
             (halt, _) => halt,
         };
         (tally, halt)
@@ -364,7 +364,7 @@ impl<M: Memory> Passes<'_, M> {
     ///
     /// # Errors
     /// When the process was named, and named processes are not handled on their own.
-    fn refuse(&mut self, process: &Process, why: Why) -> Result<(), Refusal> {
+    fn refuse(&mut self, process: &Process, why: RefusalReason) -> Result<(), Refusal> {
         let refusal = Refusal { pid: process.pid, name: process.name.clone(), why };
         if self.pids.contains(&process.pid) && !self.shared.memory.is_alone() {
             return Err(refusal);

@@ -54,7 +54,7 @@ pub struct Trees {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     pub tree: Tree,
-    /// The path below the mount point: `/`, or such as `/system.slice/x`.
+    /// The path below the mount point, such as `/system.slice/x`; `/` for the root group.
     pub name: String,
 }
 
@@ -189,12 +189,12 @@ impl Group {
         join(&self.tree.mount, self.name.trim_matches('/'))
     }
 
-    pub fn is_there(&self, root: &Root) -> bool {
+    pub fn exists(&self, root: &Root) -> bool {
         root.has(&join(&self.folder(), PROCESSES_FILE))
     }
 
-    /// The parent group; `None` of the topmost visible one.
-    pub fn above(&self) -> Option<Self> {
+    /// The parent group; `None` for the topmost visible group.
+    pub fn parent(&self) -> Option<Self> {
         let name = self.name.trim_end_matches('/');
         let (above, _) = name.rsplit_once('/')?;
         Some(self.tree.group(above))
@@ -211,7 +211,7 @@ impl Group {
             let folder = group.folder();
             for name in root.names(&folder)?.into_iter().rev() {
                 let inner = self.tree.group(&join(&group.name, &name));
-                if inner.is_there(root) {
+                if inner.exists(root) {
                     open.push(inner);
                 }
             }
@@ -221,8 +221,8 @@ impl Group {
         Ok(found.split_off(1))
     }
 
-    /// Processes in the group itself, without its descendants, in the kernel's order; none of a
-    /// group that does not exist. Processes outside the reader's PID namespace are left out.
+    /// Processes in the group itself, without its descendants, in the kernel's order; empty if
+    /// the group does not exist. Processes outside the reader's PID namespace are left out.
     ///
     /// # Errors
     /// When the file cannot be read (a threaded group of version 2 has none) or a line is not a
@@ -282,11 +282,10 @@ impl Group {
 
     /// This group and its visible ancestors, the nearest first.
     fn with_ancestors(&self) -> impl Iterator<Item = Self> {
-        std::iter::successors(Some(self.clone()), Self::above)
+        std::iter::successors(Some(self.clone()), Self::parent)
     }
 
-    /// The smallest headroom of this group and its ancestors; `None` where none of them has a
-    /// limit.
+    /// The smallest headroom of this group and its ancestors; `None` if they are all unlimited.
     ///
     /// # Errors
     /// When a file cannot be read, or is not a number.
@@ -350,7 +349,7 @@ impl Group {
             if let Some(nodes) = root.value(&path, "a list of nodes", list)? {
                 return Ok(Some(nodes));
             }
-            next = group.above();
+            next = group.parent();
         }
         Ok(None)
     }

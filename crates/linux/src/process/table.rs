@@ -174,7 +174,7 @@ impl<'a> Snapshot<'a> {
         Ok(self.table.get_or_init(|| table))
     }
 
-    /// One process, which costs one file as long as the table was not requested.
+    /// One process. Reads one file, or none if the table was already read.
     ///
     /// # Errors
     /// When its file cannot be read.

@@ -26,19 +26,19 @@ const ALIKE: f64 = 0.1;
 /// The last change of a domain.
 #[derive(Default)]
 pub(super) struct RollBack {
-    before: Option<Before>,
-    refused: Option<Refused>,
+    before: Option<PeriodBefore>,
+    rolled_back: Option<RolledBack>,
 }
 
 /// The period before a change.
-struct Before {
+struct PeriodBefore {
     shares: Vec<f64>,
     gbps: f64,
     error_gbps: f64,
 }
 
 /// A change that was rolled back.
-struct Refused {
+struct RolledBack {
     shares: Vec<f64>,
     /// The bandwidth before the change, GB/s.
     better_gbps: f64,
@@ -49,13 +49,13 @@ impl RollBack {
     /// Returns the verdict, or in its place a roll-back, or the current shares for a rejected
     /// change.
     pub(super) fn pass(&mut self, seen: &Observation, verdict: Verdict) -> Verdict {
-        let verdict = match self.worse(seen, &verdict) {
+        let verdict = match self.harmful_change(seen, &verdict) {
             Some(before) => {
                 let reason = format!(
                     "{:.0} of {:.0} GB/s are left since the last change: it is taken back",
                     seen.mean_gbps, before.gbps
                 );
-                self.refused = Some(Refused {
+                self.rolled_back = Some(RolledBack {
                     shares: seen.target.clone(),
                     better_gbps: before.gbps,
                     periods_left: PERIODS,
@@ -66,9 +66,9 @@ impl RollBack {
                 let taken_back = Verdict::interleave(shares, "roll-back", reason);
                 return Verdict { order: verdict.order, ..taken_back };
             }
-            None => self.not_again(seen, verdict),
+            None => self.reject_repetition(seen, verdict),
         };
-        self.before = Some(Before {
+        self.before = Some(PeriodBefore {
             shares: seen.target.clone(),
             gbps: seen.mean_gbps,
             error_gbps: seen.error_gbps,
@@ -77,7 +77,7 @@ impl RollBack {
     }
 
     /// The state before a harmful change, unless the policy returns there by itself.
-    fn worse(&mut self, seen: &Observation, verdict: &Verdict) -> Option<Before> {
+    fn harmful_change(&mut self, seen: &Observation, verdict: &Verdict) -> Option<PeriodBefore> {
         let before = self.before.take()?;
         let changed = distance(&seen.target, &before.shares);
         let lost = before.gbps - seen.mean_gbps;
@@ -88,17 +88,17 @@ impl RollBack {
     }
 
     /// Returns the verdict, or the current shares if the verdict is a rejected change.
-    fn not_again(&mut self, seen: &Observation, verdict: Verdict) -> Verdict {
-        let Some(refused) = &mut self.refused else { return verdict };
-        refused.periods_left -= 1;
-        let better = refused.better_gbps;
+    fn reject_repetition(&mut self, seen: &Observation, verdict: Verdict) -> Verdict {
+        let Some(rolled_back) = &mut self.rolled_back else { return verdict };
+        rolled_back.periods_left -= 1;
+        let better = rolled_back.better_gbps;
         let is_alike = (seen.mean_gbps - better).abs() <= ALIKE * better;
-        if refused.periods_left == 0 || !is_alike {
-            self.refused = None;
+        if rolled_back.periods_left == 0 || !is_alike {
+            self.rolled_back = None;
             return verdict;
         }
-        let is_tried = distance(&verdict.shares, &refused.shares) <= NEAR;
-        if !is_tried || distance(&seen.target, &refused.shares) <= NEAR {
+        let is_tried = distance(&verdict.shares, &rolled_back.shares) <= NEAR;
+        if !is_tried || distance(&seen.target, &rolled_back.shares) <= NEAR {
             return verdict;
         }
         let reason = format!("{}; but that was taken back before", verdict.reason);

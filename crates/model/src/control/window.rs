@@ -10,7 +10,7 @@ use core::mem;
 
 /// The range of the samples divided by their mean, above which the load varies. Noise of 5 % has a
 /// range of 20 % in thirty samples.
-const COMES_AND_GOES: f64 = 0.5;
+const VARYING_RANGE: f64 = 0.5;
 
 /// The range of the samples up to which it may be noise, in median steps between neighbours: thirty
 /// samples of a normal distribution span 4.1 standard deviations, their median step is 0.95.
@@ -156,8 +156,8 @@ impl Window {
         self.since_the_last_move().count()
     }
 
-    /// True if the quiet samples suffice, in number or in total time. On busy CPUs a sample may
-    /// take as long as five should.
+    /// True if the quiet samples suffice, in number or in total time: on busy CPUs one sample may
+    /// last as long as five.
     pub(super) fn is_quiet(&self, settings: &Settings) -> bool {
         let count = self.quiet();
         let span_ns: f64 = self.since_the_last_move().map(|sample| sample.span_ns).sum();
@@ -268,7 +268,7 @@ fn gone_bytes(before: &Option<Vec<u64>>, now: &Option<Vec<u64>>, floor: f64) -> 
     if most > floor { most * all_now } else { 0.0 }
 }
 
-/// The samples with load, if the load varies: their range exceeds [`COMES_AND_GOES`] of their mean,
+/// The samples with load, if the load varies: their range exceeds [`VARYING_RANGE`] of their mean,
 /// and the noise between neighbours. Then samples in the upper half of the range count, since a
 /// mean over both halves would be a load that never occurs. For a steady load, all samples.
 fn busy(samples: Vec<&Kept>) -> Vec<&Kept> {
@@ -281,7 +281,7 @@ fn busy(samples: Vec<&Kept>) -> Vec<&Kept> {
     let steps = statistics::sorted(steps);
     // The upper median.
     let usual_step = steps.get(steps.len() / 2).copied().unwrap_or(0.0);
-    if most - least <= (COMES_AND_GOES * mean).max(STEPS_OF_NOISE * usual_step) {
+    if most - least <= (VARYING_RANGE * mean).max(STEPS_OF_NOISE * usual_step) {
         return samples;
     }
     let middle = 0.5 * (least + most);

@@ -40,7 +40,7 @@ struct Moments {
     error: f64,
 }
 
-/// StratumSums of the values of a stratum, relative to its mean to keep their digits.
+/// Sums of the values of a stratum, relative to its mean so that rounding loses no digits.
 #[derive(Clone, Copy, Debug, Default)]
 struct StratumSums {
     values: f64,

@@ -28,7 +28,7 @@ mod fit;
 
 use super::{Observation, Policy, Verdict, fixed::first_only};
 use crate::{mix::Mix, platform::Platform, search::best_points};
-use fit::{Belief, Fit, Seen};
+use fit::{Belief, Fit, ObservedTraffic};
 
 /// Quiet samples that suffice for an observation during the search: 2 s.
 const LOOK_SAMPLES: usize = 10;
@@ -80,7 +80,7 @@ pub struct Guided {
     near: Vec<usize>,
     state: State,
     fit: Option<Fit>,
-    seen: Vec<Seen>,
+    seen: Vec<ObservedTraffic>,
     /// Periods to wait before pages return to the first tier.
     patience: u32,
     /// The time of the last return to the first tier, s.
@@ -145,7 +145,7 @@ impl Guided {
         if gain < WORTH_MOVING {
             self.settle(seen);
             let reason = format!(
-                "no shares promise more than {:.1} % over the {:.0} GB/s of now",
+                "no shares forecast more than {:.1} % over the {:.0} GB/s of now",
                 100.0 * gain.max(0.0),
                 seen.mean_gbps
             );
@@ -157,7 +157,7 @@ impl Guided {
         }
         self.state = State::Moved { corrections: CORRECTIONS, waited: 0 };
         let reason = format!(
-            "{:.0} GB/s at {}: the curves, corrected by that, promise {:.0} GB/s at {}",
+            "{:.0} GB/s at {}: the curves, corrected by that, forecast {:.0} GB/s at {}",
             seen.mean_gbps,
             text(&seen.target),
             seen.mean_gbps * (1.0 + gain),
@@ -223,8 +223,10 @@ impl Guided {
         Verdict::interleave(seen.target.clone(), "settle", reason)
     }
 
-    fn best_measured(&self) -> Option<Seen> {
-        let most = |a: &&Seen, b: &&Seen| a.bandwidth_gbps.total_cmp(&b.bandwidth_gbps);
+    fn best_measured(&self) -> Option<ObservedTraffic> {
+        let most = |a: &&ObservedTraffic, b: &&ObservedTraffic| {
+            a.bandwidth_gbps.total_cmp(&b.bandwidth_gbps)
+        };
         self.seen.iter().max_by(most).cloned()
     }
 }
@@ -326,7 +328,7 @@ fn propose(belief: &Belief<'_>, fit: &Fit, here: &[f64], here_gbps: f64, tiers: 
 
 /// The gain that the curves forecast for observed traffic, before any page moves.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Promise {
+pub struct GainForecast {
     /// The shares of the forecast.
     pub shares: Vec<f64>,
     /// Gain in bandwidth over the current placement, as a fraction.
@@ -335,7 +337,7 @@ pub struct Promise {
     pub is_unsaturated: bool,
 }
 
-impl Promise {
+impl GainForecast {
     /// The forecast from the curves of `platform`, corrected by the traffic `seen` from `domain` to
     /// the tiers `near` it, for the shares `wanted`, or else for the best ones. If the gain is not
     /// worth the migration, the forecast is for the current shares of the traffic.
@@ -371,9 +373,9 @@ impl Promise {
     }
 }
 
-fn traffic(seen: &Observation) -> Seen {
+fn traffic(seen: &Observation) -> ObservedTraffic {
     let all: f64 = seen.tiers.iter().map(|tier| tier.bandwidth_gbps).sum();
-    Seen {
+    ObservedTraffic {
         shares: seen.tiers.iter().map(|tier| tier.bandwidth_gbps / all).collect(),
         bandwidth_gbps: all,
         latency_ns: seen.tiers.iter().map(|tier| tier.latency_ns).collect(),

@@ -41,12 +41,12 @@ impl PolicyKind {
         (Self::Guided, "guided", "curves propose, observations decide"),
     ];
 
-    /// Makes the policy for the domain of `place`.
-    pub fn make(self, place: &Place<'_>) -> Box<dyn Policy> {
-        let tiers = place.tiers;
+    /// Makes the policy for the domain of `context`.
+    pub fn make(self, context: &PolicyContext<'_>) -> Box<dyn Policy> {
+        let tiers = context.tiers;
         match self {
             Self::Local => Box::new(Fixed::local(tiers.len())),
-            Self::Static => Box::new(Fixed::at(place.fixed.to_vec())),
+            Self::Static => Box::new(Fixed::at(context.fixed.to_vec())),
             Self::Bandwidth => Box::new(Fixed::bandwidth(tiers)),
             Self::Dmi => Box::new(Calibrator::new(tiers.to_vec(), DmiSettings::documented(tiers))),
             Self::DmiPrototype => {
@@ -55,16 +55,18 @@ impl PolicyKind {
             Self::Colloid => Box::new(ClosedForm::new(tiers.to_vec())),
             Self::ColloidWatermark => Box::new(Watermark::new(tiers.to_vec())),
             Self::HotCold => Box::new(HotCold::new(tiers.to_vec())),
-            Self::Guided => {
-                Box::new(Guided::new(place.believed.clone(), place.domain, place.near.to_vec()))
-            }
+            Self::Guided => Box::new(Guided::new(
+                context.believed.clone(),
+                context.domain,
+                context.near.to_vec(),
+            )),
         }
     }
 }
 
-/// The tiers that a policy decides about.
+/// The domain and tiers that a policy decides about, and its other inputs.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct PolicyContext<'a> {
     /// The index of the domain whose traffic the policy serves.
     pub domain: usize,
     /// Indices of the tiers near the domain, the fastest first.

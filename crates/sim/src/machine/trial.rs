@@ -10,7 +10,7 @@ use interleaf_model::{
     curve::CurveError,
     machine::TierLayout,
     platform::Platform,
-    policy::{Place, Policy, PolicyKind},
+    policy::{Policy, PolicyContext, PolicyKind},
 };
 
 /// A policy and its settings for a run.
@@ -68,7 +68,13 @@ impl<'a> Arena<'a> {
             let best = self.best_static.as_ref().map(|best| &best.points[domain]);
             let points = trial.points.as_ref().or(best);
             let fixed = fixed(points.map_or(&[], Vec::as_slice), near, tiers);
-            trial.policy.make(&Place { domain, near, tiers, believed: &believed, fixed: &fixed })
+            trial.policy.make(&PolicyContext {
+                domain,
+                near,
+                tiers,
+                believed: &believed,
+                fixed: &fixed,
+            })
         };
         Ok(Run::new(self.scenario, trial.settings.clone(), self.duration, policy))
     }

@@ -4,7 +4,7 @@
 use super::*;
 use crate::{
     card::Durable,
-    engine::{Engine, Refused, WriteObserver, WrittenSegment},
+    engine::{Engine, SubmitError, WriteObserver, WrittenSegment},
     io::{IoCommand, IoCompletion, Operation},
     settings::{Arbitration, HostMode, Priority},
 };
@@ -114,13 +114,13 @@ fn what_the_card_does_not_accept_is_refused() {
     let end = card.memory.capacity;
     let read = io(0, Operation::Read, 0, 4096);
     let table = [
-        (IoCommand { queue: 16, ..read }, Refused::Queue),
-        (IoCommand { bytes: 0, ..read }, Refused::Length),
-        (IoCommand { bytes: 100, ..read }, Refused::Length),
-        (IoCommand { offset: 100, ..read }, Refused::Length),
-        (IoCommand { bytes: (1 << 20) + 512, ..read }, Refused::Transfer),
-        (IoCommand { offset: end - 512, ..read }, Refused::Capacity),
-        (IoCommand { offset: u64::MAX - 511, ..read }, Refused::Capacity),
+        (IoCommand { queue: 16, ..read }, SubmitError::Queue),
+        (IoCommand { bytes: 0, ..read }, SubmitError::Length),
+        (IoCommand { bytes: 100, ..read }, SubmitError::Length),
+        (IoCommand { offset: 100, ..read }, SubmitError::Length),
+        (IoCommand { bytes: (1 << 20) + 512, ..read }, SubmitError::Transfer),
+        (IoCommand { offset: end - 512, ..read }, SubmitError::Capacity),
+        (IoCommand { offset: u64::MAX - 511, ..read }, SubmitError::Capacity),
     ];
     for (command, refused) in table {
         assert_eq!(engine.submit(0, command), Err(refused), "{command:?}");
@@ -128,9 +128,9 @@ fn what_the_card_does_not_accept_is_refused() {
     for tag in 0..card.nvme.entries - 1 {
         engine.submit(0, IoCommand { tag, ..read }).unwrap();
     }
-    assert_eq!(engine.submit(0, read), Err(Refused::Full));
+    assert_eq!(engine.submit(0, read), Err(SubmitError::Full));
     assert_eq!(all(&mut engine).len(), card.nvme.entries as usize - 1);
-    assert_eq!(engine.submit(0, read), Err(Refused::Past));
+    assert_eq!(engine.submit(0, read), Err(SubmitError::Past));
 }
 
 /// Checks writes as a power failure would: all segments of an acknowledged write are safe.

@@ -24,7 +24,8 @@ pub(super) struct HealthCounters {
 }
 
 impl NvmeController {
-    /// The content of the page that a command asks for, as long as the command asks for.
+    /// The log page that a Get Log Page command names, from the offset and with the length in the
+    /// command.
     pub(super) fn log_page(&mut self, entry: &SubmissionEntry) -> Result<Vec<u8>, NvmeStatus> {
         let dword = entry.dword(10);
         // Without extended data the offset is zero, and the length has 12 bits.

@@ -1,6 +1,6 @@
 //! `interleaf bench run`: runs a built-in workload.
 
-use crate::args::{BenchRunArgs, Place};
+use crate::args::{ArrayMemory, BenchRunArgs};
 use interleaf_console::{Failure, output, system};
 use interleaf_launch::counters::{Counters, Drive, PagedProcess, resident_max_bytes};
 use interleaf_linux::{
@@ -95,7 +95,7 @@ fn write_trace(args: &BenchRunArgs, kind: Kind, target: &Path) -> Result<ExitCod
 /// file, the footprint may be larger.
 fn fits(args: &BenchRunArgs, root: &Root) -> Result<(), Failure> {
     let is_extended = env::var_os(interleaf_pager::session::VARIABLE).is_some();
-    if is_extended || matches!(args.memory, Place::File(_)) {
+    if is_extended || matches!(args.memory, ArrayMemory::File(_)) {
         return Ok(());
     }
     let Some(found) = available(root, None).map_err(system::read_failure)? else { return Ok(()) };
@@ -148,9 +148,9 @@ fn setting(args: &BenchRunArgs) -> Setting {
         footprint: args.footprint.get(),
         threads: args.threads as usize,
         memory: match &args.memory {
-            Place::Heap => Memory::Heap,
-            Place::Mapping => Memory::Anonymous(hint),
-            Place::File(folder) => Memory::File(folder.clone(), hint),
+            ArrayMemory::Heap => Memory::Heap,
+            ArrayMemory::Mapping => Memory::Anonymous(hint),
+            ArrayMemory::File(folder) => Memory::File(folder.clone(), hint),
         },
         only,
         stride: args.stride.get(),
@@ -180,9 +180,9 @@ fn document(
 ) -> BenchDocument {
     let unit = kind.unit();
     let memory = match &args.memory {
-        Place::Heap => "heap".into(),
-        Place::Mapping => format!("mmap, {}", args.advice),
-        Place::File(_) => format!("file, {}", args.advice),
+        ArrayMemory::Heap => "heap".into(),
+        ArrayMemory::Mapping => format!("mmap, {}", args.advice),
+        ArrayMemory::File(_) => format!("file, {}", args.advice),
     };
     let beside = |(name, work, seconds): (&str, _, f64)| LoopDocument {
         name: name.into(),

@@ -48,8 +48,8 @@ pub(super) fn run(args: &CompareArgs, root: Option<&Path>) -> Result<ExitCode, F
 
 fn options(args: &CompareArgs) -> Result<CompareOptions, Failure> {
     let runs = &args.runs;
-    let confidence = runs.confidence.map_or(CONFIDENCE, |it| it.part());
-    let min_difference = runs.min_difference.map_or(MIN_DIFFERENCE, |it| it.part());
+    let confidence = runs.confidence.map_or(CONFIDENCE, |it| it.fraction());
+    let min_difference = runs.min_difference.map_or(MIN_DIFFERENCE, |it| it.fraction());
     let seed = runs.seed.unwrap_or(SEED);
     let design = match runs.rounds {
         Some(rounds) => Design::fixed(rounds, confidence, min_difference, seed),

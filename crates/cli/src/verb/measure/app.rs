@@ -45,7 +45,7 @@ pub(super) fn run(args: &AppArgs, root: Option<&Path>) -> Result<ExitCode, Failu
         return Ok(ExitCode::SUCCESS);
     }
     let signals = Signals::hold().map_err(system::signal_failure)?;
-    let (status, arrived_signal) = match signals.come() {
+    let (status, arrived_signal) = match signals.arrived_signal() {
         Some(signal) => return Ok(interleaf_launch::signal_status(signal)),
         None => measured(args, &root, &signals, sources, &mut document)?,
     };

@@ -63,7 +63,7 @@ pub(super) fn run(
     if let Some(why) = processes.failure() {
         return Err(failure(why));
     }
-    match (done, signals.come()) {
+    match (done, signals.arrived_signal()) {
         (Err(_), Some(number)) => {
             output::message("stopped by a signal before the end of the simulation");
             Ok(SimulationEnd::Signal(number))

@@ -146,7 +146,7 @@ fn scenario(sweep: &Sweep, case: &Case) -> Result<Scenario, Failure> {
 fn rows(case: &Case, ground: &Ground) -> Result<Vec<Vec<String>>, Failure> {
     let mut scenario = Scenario { seed: case.seed, ..ground.scenario.clone() };
     if let Some(noise) = &case.counter_noise {
-        scenario.counter_noise = noise.value.part();
+        scenario.counter_noise = noise.value.fraction();
     }
     if let Some(rate) = &case.migration_rate {
         scenario.migration.bandwidth_gbps = rate.value.gbps();
@@ -163,7 +163,7 @@ fn rows(case: &Case, ground: &Ground) -> Result<Vec<Vec<String>>, Failure> {
 }
 
 fn curve_error(case: &Case) -> f64 {
-    case.curve_error.as_ref().map_or(0.0, |error| error.value.part())
+    case.curve_error.as_ref().map_or(0.0, |error| error.value.fraction())
 }
 
 fn row(case: &Case, scenario: &Scenario, outcome: &Outcome, at: usize) -> Vec<String> {

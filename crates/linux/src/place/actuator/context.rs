@@ -37,13 +37,13 @@ pub const CONTEXT: &str = "0/contexts/0";
 /// A context: monitored memory and schemes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Context {
-    pub watched: Watched,
+    pub monitored: MonitoredMemory,
     pub schemes: Vec<Scheme>,
 }
 
 /// Monitored memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Watched {
+pub enum MonitoredMemory {
     /// The addresses of processes (`vaddr`).
     Processes(Vec<u32>),
     /// Physical memory (`paddr`): address ranges in bytes, in ascending order.
@@ -55,7 +55,7 @@ pub enum Watched {
 pub struct Scheme {
     /// `migrate_hot` or `migrate_cold`.
     pub action: &'static str,
-    pub to: To,
+    pub to: Destination,
     /// The range of access counts, inclusive; `None` matches no region.
     pub accesses: Option<(u32, u32)>,
     /// The minimum age, in aggregations.
@@ -64,13 +64,13 @@ pub struct Scheme {
     pub quota: Option<Quota>,
     /// The goal to which the kernel tunes the quota, with `quota` as its upper limit.
     pub goal: Option<EligibleGoal>,
-    /// Pages that are left out.
-    pub without: Vec<Without>,
+    /// The scheme acts on pages that no filter excludes.
+    pub filters: Vec<PageFilter>,
 }
 
 /// The destination of pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum To {
+pub enum Destination {
     /// A node.
     Node(u32),
     /// Nodes by weights above 0; each page's address selects one.
@@ -102,9 +102,9 @@ pub struct EligibleGoal {
     pub share_bp: u64,
 }
 
-/// Pages that a scheme leaves alone.
+/// A filter of a scheme (DAMOS filter): the pages that the scheme must not touch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Without {
+pub enum PageFilter {
     /// Pages in a range of physical addresses.
     Addresses(Range<u64>),
     /// Pages of files.
@@ -125,10 +125,10 @@ impl Context {
             out.add("0/refresh_ms", AGGREGATION_US / 1000);
         }
         out.add("0/contexts/nr_contexts", 1);
-        let is_processes = matches!(self.watched, Watched::Processes(_));
-        let targets = match &self.watched {
-            Watched::Processes(pids) => pids.len(),
-            Watched::Memory(_) => 1,
+        let is_processes = matches!(self.monitored, MonitoredMemory::Processes(_));
+        let targets = match &self.monitored {
+            MonitoredMemory::Processes(pids) => pids.len(),
+            MonitoredMemory::Memory(_) => 1,
         };
         out.add(format!("{CONTEXT}/operations"), if is_processes { "vaddr" } else { "paddr" });
         let attributes = format!("{CONTEXT}/monitoring_attrs");
@@ -139,13 +139,13 @@ impl Context {
         let most = REGIONS.end.max(targets * REGIONS_OF_TARGET);
         out.add(format!("{attributes}/nr_regions/max"), most);
         out.add(format!("{CONTEXT}/targets/nr_targets"), targets);
-        match &self.watched {
-            Watched::Processes(pids) => {
+        match &self.monitored {
+            MonitoredMemory::Processes(pids) => {
                 for (at, pid) in pids.iter().enumerate() {
                     out.add(format!("{CONTEXT}/targets/{at}/pid_target"), pid);
                 }
             }
-            Watched::Memory(ranges) => {
+            MonitoredMemory::Memory(ranges) => {
                 let folder = format!("{CONTEXT}/targets/0/regions");
                 out.add(format!("{folder}/nr_regions"), ranges.len());
                 for (at, range) in ranges.iter().enumerate() {
@@ -174,14 +174,14 @@ impl Scheme {
     fn writes(&self, folder: &str, kernel: &Probed, out: &mut WriteList) {
         out.add(format!("{folder}/action"), self.action);
         match &self.to {
-            To::Node(node) => {
+            Destination::Node(node) => {
                 // Destinations that exist already would come first.
                 if kernel.destinations {
                     out.add(format!("{folder}/dests/nr_dests"), 0);
                 }
                 out.add(format!("{folder}/target_nid"), node);
             }
-            To::Weighted(nodes) => {
+            Destination::Weighted(nodes) => {
                 out.add(format!("{folder}/dests/nr_dests"), nodes.len());
                 for (at, (node, weight)) in nodes.iter().enumerate() {
                     out.add(format!("{folder}/dests/{at}/id"), node);
@@ -215,8 +215,8 @@ impl Scheme {
                 out.add(format!("{folder}/quotas/goal_tuner"), "temporal");
             }
         }
-        let is_core = |it: &&Without| matches!(it, Without::Addresses(_));
-        let (core, ops): (Vec<_>, Vec<_>) = self.without.iter().partition(is_core);
+        let is_core = |it: &&PageFilter| matches!(it, PageFilter::Addresses(_));
+        let (core, ops): (Vec<_>, Vec<_>) = self.filters.iter().partition(is_core);
         if kernel.split_filters {
             filters(&format!("{folder}/core_filters"), &core, true, out);
             filters(&format!("{folder}/ops_filters"), &ops, true, out);
@@ -230,33 +230,33 @@ impl Scheme {
 /// allow: the first match decides, and after a last filter that allows, all other pages are
 /// rejected. Several groups are allowed one by one that way; otherwise only a single group can be
 /// selected.
-fn filters(folder: &str, all: &[&Without], can_allow: bool, out: &mut WriteList) {
+fn filters(folder: &str, all: &[&PageFilter], can_allow: bool, out: &mut WriteList) {
     if all.is_empty() {
         return;
     }
-    let groups = |without: &&Without| match without {
-        Without::OtherGroups(groups) if can_allow => Some(groups.clone()),
+    let groups = |filter: &&PageFilter| match filter {
+        PageFilter::OtherGroups(groups) if can_allow => Some(groups.clone()),
         _ => None,
     };
     let allowed = all.iter().find_map(groups).unwrap_or_default();
-    let rejecting: Vec<&&Without> = all.iter().filter(|it| groups(it).is_none()).collect();
+    let rejecting: Vec<&&PageFilter> = all.iter().filter(|it| groups(it).is_none()).collect();
     out.add(format!("{folder}/nr_filters"), rejecting.len() + allowed.len());
     let is_allow_list = !allowed.is_empty();
-    for (at, without) in rejecting.iter().enumerate() {
+    for (at, rejected) in rejecting.iter().enumerate() {
         let filter = format!("{folder}/{at}");
-        without.writes(&filter, out);
+        rejected.writes(&filter, out);
         if is_allow_list {
             out.add(format!("{filter}/allow"), "N");
         }
     }
     for (at, group) in allowed.iter().enumerate() {
         let filter = format!("{folder}/{}", rejecting.len() + at);
-        Without::Group(group.clone()).writes(&filter, out);
+        PageFilter::Group(group.clone()).writes(&filter, out);
         out.add(format!("{filter}/allow"), "Y");
     }
 }
 
-impl Without {
+impl PageFilter {
     /// Writes a filter that matches these pages.
     fn writes(&self, filter: &str, out: &mut WriteList) {
         let kind = match self {

@@ -6,7 +6,7 @@
 
 use super::{
     Goal,
-    context::{Quota, Scheme, To},
+    context::{Destination, Quota, Scheme},
 };
 use crate::{
     machine::node::{self, NODES},
@@ -85,12 +85,12 @@ impl Guards {
             let bytes = wanted_bytes.unwrap_or(LEAST_BYTES).max(LEAST_BYTES).min(most);
             let scheme = Scheme {
                 action: "migrate_cold",
-                to: To::Node(*to),
+                to: Destination::Node(*to),
                 accesses: wanted_bytes.map(|_| (0, 0)),
                 age_min: COLD_AGE,
                 quota: Some(Quota { bytes, reset_ms: RESET_MS }),
                 goal: None,
-                without: vec![],
+                filters: vec![],
             };
             (*from, scheme)
         };
@@ -136,8 +136,8 @@ mod tests {
         guards.update(&root, &goal, &mut notes).unwrap();
         assert_eq!(notes, ["node 1 is nearly full, and cold pages go to node 3"]);
         let [(0, idle), (1, at_work)] = &guards.schemes(&goal)[..] else { panic!() };
-        assert_eq!((idle.to.clone(), idle.accesses), (To::Node(2), None));
-        assert_eq!((at_work.to.clone(), at_work.accesses), (To::Node(3), Some((0, 0))));
+        assert_eq!((idle.to.clone(), idle.accesses), (Destination::Node(2), None));
+        assert_eq!((at_work.to.clone(), at_work.accesses), (Destination::Node(3), Some((0, 0))));
     }
 
     #[test]

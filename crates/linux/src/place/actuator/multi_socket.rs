@@ -11,8 +11,8 @@ use crate::process::numa_maps::NodeBytes;
 use interleaf_model::weights::Weights;
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
-/// State that the sockets share.
-struct Shared<'a> {
+/// The one actuator of the machine, with the state that the sockets share.
+struct SharedActuator<'a> {
     whole: Box<dyn Actuator + 'a>,
     setting: Setting<'a>,
     /// All nodes, the fastest first.
@@ -26,7 +26,7 @@ struct Shared<'a> {
 
 /// The part of the actuator that serves one socket.
 struct SocketActuator<'a> {
-    shared: Rc<RefCell<Shared<'a>>>,
+    shared: Rc<RefCell<SharedActuator<'a>>>,
     at: usize,
 }
 
@@ -44,14 +44,14 @@ pub fn divide<'a>(
     let count = sockets.len();
     let sockets = sockets.into_iter().map(|nodes| (nodes, None)).collect();
     let (nodes, followed) = (nodes.to_vec(), Followed::default());
-    let shared = Shared { whole, setting, nodes, sockets, followed, on: None };
+    let shared = SharedActuator { whole, setting, nodes, sockets, followed, on: None };
     let shared = Rc::new(RefCell::new(shared));
     let part =
         |at| -> Box<dyn Actuator + 'a> { Box::new(SocketActuator { shared: shared.clone(), at }) };
     (0..count).map(part).collect()
 }
 
-impl Shared<'_> {
+impl SharedActuator<'_> {
     /// The combined goal; `None` until each socket has one.
     fn goal(&mut self) -> Result<Option<Goal>, ActuatorError> {
         if self.sockets.iter().any(|(_, goal)| goal.is_none()) {
@@ -78,7 +78,7 @@ impl Shared<'_> {
     }
 }
 
-impl Shared<'_> {
+impl SharedActuator<'_> {
     /// The scope's placement. For processes it is the actuator's last sample: reading `/proc` and
     /// all `numa_maps` again would double the cost.
     fn placement(&mut self) -> Result<NodeBytes, ActuatorError> {

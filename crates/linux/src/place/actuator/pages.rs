@@ -6,7 +6,7 @@
 
 use super::{
     Actuator, ActuatorError, ActuatorKind, Followed, Goal, Setting,
-    sampler::{Duty, ENDED, JOINED, PlacementSampler, check_nodes_online, note_membership},
+    sampler::{CpuTimeLimit, ENDED, JOINED, PlacementSampler, check_nodes_online, note_membership},
     scan::{Changes, Scan},
     settings_guard::SettingsGuard,
 };
@@ -36,7 +36,7 @@ pub struct Pages<'a> {
     /// Processes whose pages may not be moved, which was reported.
     refused: BTreeSet<(u32, u64)>,
     sampler: PlacementSampler,
-    duty: Duty,
+    duty: CpuTimeLimit,
     tried_bytes: u64,
     moved_bytes: u64,
 }
@@ -54,7 +54,7 @@ impl<'a> Pages<'a> {
             scan: Scan::default(),
             refused: BTreeSet::new(),
             sampler: PlacementSampler::default(),
-            duty: Duty::default(),
+            duty: CpuTimeLimit::default(),
             tried_bytes: 0,
             moved_bytes: 0,
         }
@@ -135,7 +135,7 @@ impl Actuator for Pages<'_> {
         }
         self.sampler.restart();
         self.held.disable_balancer()?;
-        (self.goal, self.duty) = (Some(goal.clone()), Duty::default());
+        (self.goal, self.duty) = (Some(goal.clone()), CpuTimeLimit::default());
         Ok(())
     }
 
@@ -154,7 +154,7 @@ impl Actuator for Pages<'_> {
             followed.joined = joined.iter().map(|it| it.pid).collect();
             followed.left = gone.iter().map(|it| it.pid).collect();
             if !joined.is_empty() {
-                self.duty = Duty::default();
+                self.duty = CpuTimeLimit::default();
             }
             let gone: BTreeSet<_> = gone.iter().map(Process::identity).collect();
             self.known.retain(|it| !gone.contains(&it.identity()));

@@ -12,7 +12,7 @@
 
 use super::{
     Actuator, ActuatorError, ActuatorKind, Followed, Goal, Scope, Setting,
-    context::{Context, EligibleGoal, Quota, Scheme, To, Watched, Without},
+    context::{Context, Destination, EligibleGoal, MonitoredMemory, PageFilter, Quota, Scheme},
     demote::Guards,
     kdamond::Kdamond,
     quota_controller::{Push, QuotaController},
@@ -71,9 +71,10 @@ impl<'a> Physical<'a> {
     /// Applies the context for the present goal and push.
     fn apply_goal(&mut self, goal: &Goal) -> Result<(), ActuatorError> {
         let Self { kdamond, setting, has_goal, ranges, guards, push, .. } = self;
-        let wanted = Wanted { setting, has_goal: *has_goal, goal, ranges, guards, push: *push };
+        let inputs =
+            ContextInputs { setting, has_goal: *has_goal, goal, ranges, guards, push: *push };
         // A control group that has been removed is left out of the next context.
-        kdamond.apply(&mut || Ok(Some(wanted.context()?)))
+        kdamond.apply(&mut || Ok(Some(inputs.context()?)))
     }
 
     fn sample(&mut self, goal: &Goal, followed: &mut Followed) -> Result<(), ActuatorError> {
@@ -97,8 +98,8 @@ impl<'a> Physical<'a> {
     }
 }
 
-/// Inputs of a DAMON context.
-struct Wanted<'w, 'a> {
+/// The inputs from which a DAMON context is made.
+struct ContextInputs<'w, 'a> {
     setting: &'w Setting<'a>,
     has_goal: bool,
     goal: &'w Goal,
@@ -107,24 +108,24 @@ struct Wanted<'w, 'a> {
     push: Option<Push>,
 }
 
-impl Wanted<'_, '_> {
+impl ContextInputs<'_, '_> {
     /// Filters of a scheme that takes pages from a node.
-    fn without(&self, from: u32) -> Result<Vec<Without>, RootError> {
+    fn filters(&self, from: u32) -> Result<Vec<PageFilter>, RootError> {
         let others = self.ranges.iter().filter(|(node, _)| **node != from);
         let ranges = others.flat_map(|(_, ranges)| ranges).cloned();
-        let mut without: Vec<Without> = ranges.map(Without::Addresses).collect();
-        without.push(Without::Files);
+        let mut filters: Vec<PageFilter> = ranges.map(PageFilter::Addresses).collect();
+        filters.push(PageFilter::Files);
         let root = self.setting.root;
         for scope in &self.setting.protected {
             // Scopes that are protected by process names cannot be filtered; `choose` does not
             // offer this actuator then.
             let Scope::Cgroup(group) = scope else { continue };
-            without.extend(all_of(root, group)?.into_iter().map(Without::Group));
+            filters.extend(all_of(root, group)?.into_iter().map(PageFilter::Group));
         }
         if let Scope::Cgroup(group) = &self.setting.scope {
-            without.push(Without::OtherGroups(all_of(root, group)?));
+            filters.push(PageFilter::OtherGroups(all_of(root, group)?));
         }
-        Ok(without)
+        Ok(filters)
     }
 
     fn context(&self) -> Result<Context, RootError> {
@@ -141,20 +142,20 @@ impl Wanted<'_, '_> {
         let with_goal = push.filter(|it| self.has_goal && it.level == 0 && it.is_hot);
         let mover = Scheme {
             action: if push.is_none_or(|it| it.is_hot) { "migrate_hot" } else { "migrate_cold" },
-            to: To::Node(push.map_or(first, |it| it.to)),
+            to: Destination::Node(push.map_or(first, |it| it.to)),
             accesses: push.map(|it| it.accesses),
             age_min: push.map_or(0, |it| it.age_min),
             quota: push.map(|it| Quota { bytes: it.bytes.min(most), reset_ms: RESET_MS }),
             goal: with_goal.as_ref().map(eligible),
-            without: self.without(push.map_or(first, |it| it.from))?,
+            filters: self.filters(push.map_or(first, |it| it.from))?,
         };
-        let mut watched: Vec<Range<u64>> = self.ranges.values().flatten().cloned().collect();
-        watched.sort_by_key(|range| range.start);
+        let mut monitored: Vec<Range<u64>> = self.ranges.values().flatten().cloned().collect();
+        monitored.sort_by_key(|range| range.start);
         let mut schemes = vec![mover];
         for (from, demotion) in self.guards.schemes(goal) {
-            schemes.push(Scheme { without: self.without(from)?, ..demotion });
+            schemes.push(Scheme { filters: self.filters(from)?, ..demotion });
         }
-        Ok(Context { watched: Watched::Memory(watched), schemes })
+        Ok(Context { monitored: MonitoredMemory::Memory(monitored), schemes })
     }
 }
 
@@ -213,7 +214,7 @@ impl Actuator for Physical<'_> {
 /// refuses the names of groups that do not exist.
 fn all_of(root: &Root, group: &Group) -> Result<Vec<String>, RootError> {
     let groups = [group.clone()].into_iter().chain(group.descendants(root)?);
-    Ok(groups.filter(|group| group.is_there(root)).map(|group| group.name).collect())
+    Ok(groups.filter(|group| group.exists(root)).map(|group| group.name).collect())
 }
 
 /// Physical addresses of each node's memory, bytes: its zones, adjacent ones joined.

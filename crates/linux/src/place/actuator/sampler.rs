@@ -166,11 +166,11 @@ pub(super) fn note_membership(notes: &mut Vec<String>, verb: [&str; 2], processe
 pub(super) const JOINED: [&str; 2] = ["has joined", "have joined"];
 pub(super) const ENDED: [&str; 2] = ["has ended or left", "have ended or left"];
 
-/// Limits the CPU time of an expensive task.
+/// Limits the CPU time of an expensive task to one part in [`ONE_IN`].
 #[derive(Debug, Default)]
-pub(super) struct Duty(Option<Instant>);
+pub(super) struct CpuTimeLimit(Option<Instant>);
 
-impl Duty {
+impl CpuTimeLimit {
     pub(super) fn is_due(&self) -> bool {
         self.0.is_none_or(|next| Instant::now() >= next)
     }

@@ -24,7 +24,7 @@
 
 use super::{
     Actuator, ActuatorError, ActuatorKind, Followed, Goal, Setting,
-    context::{Context, Quota, Scheme, To, Watched},
+    context::{Context, Destination, MonitoredMemory, Quota, Scheme},
     demote::Guards,
     kdamond::Kdamond,
     quota_controller::{Push, QuotaController},
@@ -161,16 +161,16 @@ fn context(goal: &Goal, processes: &[Process], guards: &Guards, push: Option<Pus
     let mover = match (goal.order, push) {
         (Order::Interleave, _) => Scheme {
             action: "migrate_hot",
-            to: To::Weighted(destinations(goal)),
+            to: Destination::Weighted(destinations(goal)),
             accesses: Some((1, u32::MAX)),
             age_min: 0,
             quota: all,
             goal: None,
-            without: vec![],
+            filters: vec![],
         },
         (Order::HottestFirst, push) => Scheme {
             action: if push.is_none_or(|it| it.is_hot) { "migrate_hot" } else { "migrate_cold" },
-            to: To::Node(push.map_or(first, |it| it.to)),
+            to: Destination::Node(push.map_or(first, |it| it.to)),
             accesses: push.map(|it| it.accesses),
             age_min: push.map_or(0, |it| it.age_min),
             quota: push.map(|it| Quota {
@@ -178,7 +178,7 @@ fn context(goal: &Goal, processes: &[Process], guards: &Guards, push: Option<Pus
                 reset_ms: RESET_MS,
             }),
             goal: None,
-            without: vec![],
+            filters: vec![],
         },
     };
     // Addresses of processes do not tell which socket's pages are cold.
@@ -187,8 +187,8 @@ fn context(goal: &Goal, processes: &[Process], guards: &Guards, push: Option<Pus
         _ => vec![],
     };
     let demotions = demotions.into_iter().map(|(_, scheme)| scheme);
-    let watched = Watched::Processes(processes.iter().map(|it| it.pid).collect());
-    Context { watched, schemes: [mover].into_iter().chain(demotions).collect() }
+    let monitored = MonitoredMemory::Processes(processes.iter().map(|it| it.pid).collect());
+    Context { monitored, schemes: [mover].into_iter().chain(demotions).collect() }
 }
 
 /// Destinations in the order of a mapping's pages: nodes with the number of consecutive pages.

@@ -3,8 +3,8 @@
 //! DAMON has one user at a time, but pages that are moved with `move_pages(2)` could be steered by
 //! any number of processes, each undoing the work of the others. Each process therefore records in
 //! its journal the pages that it steers, and a claim that overlaps with another is refused. Two
-//! daemons may run side by side where they steer different programs or control groups, or where one
-//! protects what the other steers.
+//! daemons can run at the same time if they steer different programs or control groups, or if the
+//! pages that one steers are protected from the other.
 
 use crate::{
     place::scope::Scope,
@@ -18,14 +18,14 @@ use std::{collections::BTreeSet, fmt};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    scope: Claimed,
-    protected: Vec<Claimed>,
+    scope: ClaimedScope,
+    protected: Vec<ClaimedScope>,
 }
 
-/// A [`Scope`] as it is written to the journal.
+/// A [`Scope`] as the journal records it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Claimed {
+enum ClaimedScope {
     Machine,
     Cgroup(String),
     Processes(Vec<u32>),
@@ -35,7 +35,7 @@ enum Claimed {
 impl Claim {
     /// A claim to the pages of a scope except protected ones.
     pub fn new(scope: &Scope, protected: &[Scope]) -> Self {
-        let protected = protected.iter().map(Claimed::from).collect();
+        let protected = protected.iter().map(ClaimedScope::from).collect();
         Self { scope: scope.into(), protected }
     }
 
@@ -64,7 +64,7 @@ impl Claim {
     }
 }
 
-impl Claimed {
+impl ClaimedScope {
     /// True when the scope contains all of `other`, whatever processes run.
     fn contains(&self, other: &Self) -> bool {
         match (self, other) {
@@ -100,7 +100,7 @@ impl Claimed {
             Self::Cgroup(name) => {
                 let tree = Trees::read(root)?.and_then(|trees| trees.memory);
                 let group: Option<Group> = tree.map(|tree| tree.group(name));
-                match group.filter(|group| group.is_there(root)) {
+                match group.filter(|group| group.exists(root)) {
                     Some(group) => Scope::Cgroup(group),
                     None => return Ok(BTreeSet::new()),
                 }
@@ -118,7 +118,7 @@ fn is_below(group: &str, of: &str) -> bool {
     parts(group).starts_with(&parts(of))
 }
 
-impl From<&Scope> for Claimed {
+impl From<&Scope> for ClaimedScope {
     fn from(scope: &Scope) -> Self {
         match scope {
             Scope::Machine => Self::Machine,
@@ -132,13 +132,13 @@ impl From<&Scope> for Claimed {
 impl fmt::Display for Claim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.scope {
-            Claimed::Machine => f.write_str("the machine"),
-            Claimed::Cgroup(name) => write!(f, "the control group {name}"),
-            Claimed::Processes(pids) => {
+            ClaimedScope::Machine => f.write_str("the machine"),
+            ClaimedScope::Cgroup(name) => write!(f, "the control group {name}"),
+            ClaimedScope::Processes(pids) => {
                 let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
                 write!(f, "process {}", pids.join(", "))
             }
-            Claimed::Named(names) => write!(f, "{}", names.join(", ")),
+            ClaimedScope::Named(names) => write!(f, "{}", names.join(", ")),
         }
     }
 }
@@ -149,12 +149,12 @@ mod tests {
     use super::*;
     use std::fs;
 
-    fn named(names: &[&str]) -> Claimed {
-        Claimed::Named(names.iter().map(|name| (*name).into()).collect())
+    fn named(names: &[&str]) -> ClaimedScope {
+        ClaimedScope::Named(names.iter().map(|name| (*name).into()).collect())
     }
 
-    fn group(name: &str) -> Claimed {
-        Claimed::Cgroup(name.into())
+    fn group(name: &str) -> ClaimedScope {
+        ClaimedScope::Cgroup(name.into())
     }
 
     /// A machine where `solver` (10) has started `helper` (11), and `java` (12) runs.
@@ -175,21 +175,21 @@ mod tests {
     fn claims_overlap_by_name_or_by_process() {
         let (_folder, root) = machine();
         let table = [
-            (Claimed::Machine, Claimed::Machine, true),
-            (Claimed::Machine, named(&["absent"]), true),
-            (Claimed::Machine, group("/batch"), true),
+            (ClaimedScope::Machine, ClaimedScope::Machine, true),
+            (ClaimedScope::Machine, named(&["absent"]), true),
+            (ClaimedScope::Machine, group("/batch"), true),
             (group("/batch"), group("/batch/inner/"), true),
             (group("/batch"), group("/batches"), false),
             (named(&["solver"]), named(&["java", "solver"]), true),
             (named(&["solver"]), named(&["java"]), false),
             // One group is an ancestor of the other.
             (named(&["solver"]), named(&["helper"]), true),
-            (named(&["solver"]), Claimed::Processes(vec![11]), true),
-            (named(&["solver"]), Claimed::Processes(vec![12]), false),
+            (named(&["solver"]), ClaimedScope::Processes(vec![11]), true),
+            (named(&["solver"]), ClaimedScope::Processes(vec![12]), false),
             (named(&["absent"]), named(&["solver"]), false),
         ];
         for (one, other, expected) in table {
-            let claim = |scope: &Claimed| Claim { scope: scope.clone(), protected: vec![] };
+            let claim = |scope: &ClaimedScope| Claim { scope: scope.clone(), protected: vec![] };
             for (one, other) in [(&one, &other), (&other, &one)] {
                 let found = claim(one).overlaps(&claim(other), &root).unwrap();
                 assert_eq!(found, expected, "{one:?} {other:?}");
@@ -207,7 +207,7 @@ mod tests {
             (group("/kept/inner"), group("/kept"), true),
         ];
         for (protected, scope, expected) in table {
-            let whole = Claim { scope: Claimed::Machine, protected: vec![protected] };
+            let whole = Claim { scope: ClaimedScope::Machine, protected: vec![protected] };
             let part = Claim { scope, protected: vec![] };
             assert_eq!(whole.overlaps(&part, &root).unwrap(), expected, "{part:?}");
             assert_eq!(part.overlaps(&whole, &root).unwrap(), expected, "{part:?}");

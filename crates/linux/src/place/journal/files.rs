@@ -31,7 +31,7 @@ const FOLDER_MODE: u32 = 0o755;
 
 /// A file in the folder of the journals.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum JournalFile {
     /// A valid journal.
     Whole(Document),
     /// Another content, or a journal of which only a part is valid.
@@ -51,13 +51,13 @@ pub struct Damaged {
 ///
 /// # Errors
 /// When the folder cannot be listed, or other users can write to it.
-pub(super) fn all(root: &Root) -> Result<Vec<Found>, JournalError> {
+pub(super) fn read_all(root: &Root) -> Result<Vec<JournalFile>, JournalError> {
     let is_journal = |name: &String| name.ends_with(".json");
     if !root.is_live() {
         let names = root.peek_names(FOLDER)?.into_iter().filter(is_journal);
         let read = |name: String| {
             let text = root.peek(&format!("{FOLDER}/{name}")).map_err(|why| why.to_string());
-            found(&name, text)
+            classify(&name, text)
         };
         return Ok(names.filter_map(read).collect());
     }
@@ -65,15 +65,15 @@ pub(super) fn all(root: &Root) -> Result<Vec<Found>, JournalError> {
     let names = folder.names().map_err(|why| unusable(root, why))?.into_iter().filter(is_journal);
     let read = |name: String| {
         let text = folder.private_text(&name, BYTES_MAX).map_err(|why| why.to_string());
-        found(&name, text)
+        classify(&name, text)
     };
     Ok(names.filter_map(read).collect())
 }
 
 /// Classifies a file; `None` when it has been removed.
-fn found(name: &str, text: Result<Option<String>, String>) -> Option<Found> {
+fn classify(name: &str, text: Result<Option<String>, String>) -> Option<JournalFile> {
     let damaged =
-        |why, rest| Found::Damaged(Damaged { path: format!("{FOLDER}/{name}"), why, rest });
+        |why, rest| JournalFile::Damaged(Damaged { path: format!("{FOLDER}/{name}"), why, rest });
     let text = match text {
         Ok(text) => text?,
         Err(why) => return Some(damaged(why, None)),
@@ -104,7 +104,7 @@ fn found(name: &str, text: Result<Option<String>, String>) -> Option<Found> {
         }
     }
     match refused.is_empty() {
-        true => Some(Found::Whole(document)),
+        true => Some(JournalFile::Whole(document)),
         false => Some(damaged(refused.join("; "), Some(Document { changes, ..document }))),
     }
 }
@@ -125,7 +125,7 @@ pub(super) fn set_aside(root: &Root, damaged: &Damaged) -> Result<String, Journa
 }
 
 /// Writes the file of a journal, or removes it.
-pub(super) fn keep(root: &Root, name: &str, text: Option<&str>) -> Result<(), JournalError> {
+pub(super) fn update(root: &Root, name: &str, text: Option<&str>) -> Result<(), JournalError> {
     let path = format!("{FOLDER}/{name}");
     let failed = |why| JournalError::Keep { path, why };
     match (folder(root)?, text) {
@@ -143,7 +143,7 @@ pub(super) fn lock(root: &Root) -> Result<Option<File>, JournalError> {
     if !root.is_live() {
         return Ok(None);
     }
-    make(root).map_err(|why| unusable(root, why))?;
+    create_folder(root).map_err(|why| unusable(root, why))?;
     let failed = |why| JournalError::Keep { path: format!("{FOLDER}/{LOCK}"), why };
     let Some(folder) = folder(root)? else { return Err(failed(io::ErrorKind::NotFound.into())) };
     // Private: no other user can open the file, and so hold its lock.
@@ -153,7 +153,7 @@ pub(super) fn lock(root: &Root) -> Result<Option<File>, JournalError> {
 }
 
 /// Creates the folder where it is missing.
-fn make(root: &Root) -> io::Result<()> {
+fn create_folder(root: &Root) -> io::Result<()> {
     let path = root.at(FOLDER);
     if fs::symlink_metadata(&path).is_ok() {
         return Ok(());

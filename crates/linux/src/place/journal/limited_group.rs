@@ -59,11 +59,11 @@ pub(super) fn remove(root: &Root, change: &Change) -> Result<bool, RootError> {
     let Some(tree) = Trees::read(root)?.and_then(|trees| trees.memory) else { return Ok(false) };
     let group = tree.group(name);
     // The path of a journal chooses no other folder.
-    if group.folder() != change.path || !group.is_there(root) {
+    if group.folder() != change.path || !group.exists(root) {
         return Ok(false);
     }
     let mut former = tree.group(former);
-    if !former.is_there(root) {
+    if !former.exists(root) {
         // If the former group is gone, as after the end of a login session: use the group of the
         // process that restores.
         former = tree.group_of(root, None)?.unwrap_or_else(|| tree.group("/"));

@@ -56,8 +56,8 @@ fn other(root: &Root, lives: bool, changes: &[(&str, &str, &str)]) -> Document {
 }
 
 fn journals(root: &Root) -> usize {
-    let found = files::all(root).unwrap();
-    found.iter().filter(|found| matches!(found, Found::Whole(_))).count()
+    let found = files::read_all(root).unwrap();
+    found.iter().filter(|found| matches!(found, JournalFile::Whole(_))).count()
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::{
     area::Area,
     memory::Memory,
-    plan::{Place, Unit},
+    plan::{PageLocation, Unit},
 };
 use crate::process::numa_maps::NodeBytes;
 use interleaf_procfs::pagemap::ResidentPage;
@@ -96,14 +96,14 @@ impl Batch {
             let count = self.block(at, area);
             let pages = &self.pages[at..at + count];
             let stuck = || pages.iter().any(|page| page.is_shared) || is_stuck(page.address);
-            let place = match page.node {
-                None => Place::Absent,
-                Some(node) if stuck() => Place::Stuck(node),
-                Some(node) => Place::On(node),
+            let location = match page.node {
+                None => PageLocation::NotResident,
+                Some(node) if stuck() => PageLocation::Unmovable(node),
+                Some(node) => PageLocation::OnNode(node),
             };
             let size = area.page_bytes / page_bytes * count as u64;
             let pages = u32::try_from(size).unwrap_or(u32::MAX);
-            all.units.push(Unit { address: page.address, pages, place });
+            all.units.push(Unit { address: page.address, pages, location });
             all.pages.push(at..at + count);
             at += count;
         }

@@ -32,7 +32,7 @@ pub struct Moved {
     pub moved_bytes: u64,
     /// Bytes that should have been migrated and could not be, by reason.
     pub left: BTreeMap<Reason, u64>,
-    /// True when the process has ended meanwhile. Its last placement means nothing then.
+    /// True when the process has ended during the migration: `after` is then meaningless.
     pub ended: bool,
 }
 
@@ -42,7 +42,7 @@ impl Outcome {
         self.alive().map(|process| &process.before).collect()
     }
 
-    /// Final placement, likewise.
+    /// Final placement, over all processes that did not end.
     pub fn after(&self) -> NodeBytes {
         self.alive().map(|process| &process.after).collect()
     }
@@ -125,12 +125,12 @@ impl fmt::Display for Reason {
 pub struct Refusal {
     pub pid: u32,
     pub name: String,
-    pub why: Why,
+    pub why: RefusalReason,
 }
 
 /// The reason why the memory of a process cannot be read or migrated.
 #[derive(Debug, thiserror::Error)]
-pub enum Why {
+pub enum RefusalReason {
     /// A process of another user, or a container that forbids it (`EPERM`).
     #[error("its memory is not ours to move")]
     Permission,
@@ -149,7 +149,7 @@ pub enum Why {
     System(io::Error),
 }
 
-impl Why {
+impl RefusalReason {
     /// Advice to the user.
     pub fn hint(&self) -> &'static str {
         match self {

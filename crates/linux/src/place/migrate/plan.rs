@@ -95,18 +95,18 @@ pub struct Unit {
     pub address: u64,
     /// Its size in base pages, at least 1.
     pub pages: u32,
-    pub place: Place,
+    pub location: PageLocation,
 }
 
-/// The placement of a unit.
+/// The location of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum PageLocation {
     /// Not resident: never touched, or swapped out.
-    Absent,
+    NotResident,
     /// On this node.
-    On(u32),
-    /// On this node, and known to fail to migrate.
-    Stuck(u32),
+    OnNode(u32),
+    /// On this node; its migration fails.
+    Unmovable(u32),
 }
 
 /// The moves of a plan, in order of addresses, small units before large ones.
@@ -181,7 +181,7 @@ impl Planner {
                 size = unit.pages;
                 of_size = sizes.remove(&size).unwrap_or_default();
             }
-            if unit.place != Place::Absent {
+            if unit.location != PageLocation::NotResident {
                 of_size.push(at);
             }
         }
@@ -219,24 +219,24 @@ impl Planner {
         // As many units are lacking as leave or are kept, so that a next node always exists.
         let mut to = Sequence::new(&lacking);
         for at in of_window {
-            match units[*at].place {
-                Place::On(node) => {
+            match units[*at].location {
+                PageLocation::OnNode(node) => {
                     let part = &mut parts[self.slot(node)];
                     part.spread += part.leaving;
                     if part.spread >= part.movable {
                         part.spread -= part.movable;
-                        let to = self.nodes[to.turn()];
+                        let to = self.nodes[to.next_member()];
                         plan.moves.push(Move { unit: *at, from: node, to });
                     }
                 }
-                Place::Stuck(node) => {
+                PageLocation::Unmovable(node) => {
                     let part = &mut parts[self.slot(node)];
                     if part.kept > 0 {
                         part.kept -= 1;
                         plan.kept.push(*at);
                     }
                 }
-                Place::Absent => {}
+                PageLocation::NotResident => {}
             }
         }
     }
@@ -245,10 +245,10 @@ impl Planner {
     fn parts(&mut self, units: &[Unit], of_window: &[usize]) -> Vec<NodeUnits> {
         let mut parts = vec![NodeUnits::default(); self.nodes.len()];
         for at in of_window {
-            let (node, movable) = match units[*at].place {
-                Place::On(node) => (node, 1),
-                Place::Stuck(node) => (node, 0),
-                Place::Absent => continue,
+            let (node, movable) = match units[*at].location {
+                PageLocation::OnNode(node) => (node, 1),
+                PageLocation::Unmovable(node) => (node, 0),
+                PageLocation::NotResident => continue,
             };
             let slot = self.slot(node);
             if slot == self.nodes.len() {

@@ -1,5 +1,4 @@
-//! A fair sequence of turns in an integer ratio, in which no member is ever a whole turn early or
-//! late.
+//! A fair sequence of members in an integer ratio: no member is ever a whole turn early or late.
 //!
 //! For 3:2 it is 0 1 0 0 1, repeated. After any number of turns each member has had its share of
 //! them, rounded up or down. Two simpler methods do not have this property: rounding the shares of
@@ -18,7 +17,7 @@ pub(crate) struct Sequence {
     period: u64,
     /// Turns since the last beginning of a period.
     turns: u64,
-    /// Turns of each member in this period.
+    /// Turns of each member in this period so far.
     had: Vec<u64>,
 }
 
@@ -34,7 +33,7 @@ impl Sequence {
     }
 
     /// The member of the next turn.
-    pub(crate) fn turn(&mut self) -> usize {
+    pub(crate) fn next_member(&mut self) -> usize {
         let turn = self.turns + 1;
         let waiting = self.weights.iter().zip(&self.had).enumerate();
         // A member is eligible as soon as its share of all turns exceeds its turns so far; its
@@ -59,7 +58,7 @@ impl Sequence {
             *counted += weight * (count / self.period);
         }
         for _ in 0..count % self.period {
-            counts[self.turn()] += 1;
+            counts[self.next_member()] += 1;
         }
     }
 }
@@ -72,10 +71,10 @@ mod tests {
     #[test]
     fn turns_are_spread() {
         let mut sequence = Sequence::new(&[60, 40]);
-        let turns: Vec<usize> = (0..10).map(|_| sequence.turn()).collect();
+        let turns: Vec<usize> = (0..10).map(|_| sequence.next_member()).collect();
         assert_eq!(turns, [0, 1, 0, 0, 1, 0, 1, 0, 0, 1]);
         let mut sequence = Sequence::new(&[0, 3, 1]);
-        let turns: Vec<usize> = (0..8).map(|_| sequence.turn()).collect();
+        let turns: Vec<usize> = (0..8).map(|_| sequence.next_member()).collect();
         assert_eq!(turns, [1, 1, 1, 2, 1, 1, 1, 2]);
     }
 
@@ -93,7 +92,7 @@ mod tests {
             let mut sequence = Sequence::new(&weights);
             let mut had = vec![0_u64; weights.len()];
             for turn in 1..=500 {
-                had[sequence.turn()] += 1;
+                had[sequence.next_member()] += 1;
                 for (had, weight) in had.iter().zip(&weights) {
                     prop_assert!((had * sum).abs_diff(turn * weight) < sum);
                 }
@@ -111,7 +110,7 @@ mod tests {
                 let mut taken = vec![0; weights.len()];
                 at_once.count_turns(count, &mut taken);
                 for _ in 0..count {
-                    taken[singly.turn()] -= 1;
+                    taken[singly.next_member()] -= 1;
                 }
                 prop_assert!(taken.iter().all(|left| *left == 0));
                 prop_assert_eq!(&at_once, &singly);

@@ -2,7 +2,7 @@
 //!
 //! Difficulties of `move_pages`, from `mm/migrate.c` of Linux 6.1 to 6.12:
 //! - It stops at the first group of pages of which it cannot move all, and does not report the
-//!   pages behind it. These are requested again, as long as each call gets further.
+//!   pages behind it. These are requested again until a call makes no progress.
 //! - When a node is full, the call fails as a whole, whatever it had moved before.
 //! - A page of a large folio (THP) migrates with the whole folio, and its other pages, if requested
 //!   too, are reported as busy. Therefore only the first address of a huge page is passed. The
@@ -16,7 +16,7 @@ use super::{
     area::Area,
     batch::{Batch, Units},
     memory::Memory,
-    outcome::{Reason, Why},
+    outcome::{Reason, RefusalReason},
     pace::Pace,
     plan::{Move, Plan, Planner},
 };
@@ -65,7 +65,7 @@ pub(super) enum Halt {
     Stopped,
     Ended,
     /// The process may not or cannot be migrated further.
-    Refused(Why),
+    Refused(RefusalReason),
 }
 
 /// Knowledge of a process that is kept from pass to pass.
@@ -91,8 +91,8 @@ pub(super) struct Tally {
     pub(super) left: BTreeMap<Reason, u64>,
 }
 
-/// State that is common to all processes.
-pub(super) struct Common<'a, M> {
+/// The state of a pass, common to all its processes.
+pub(super) struct PassState<'a, M> {
     pub(super) memory: &'a mut M,
     pub(super) planner: Planner,
     pub(super) pace: Pace,
@@ -106,15 +106,15 @@ pub(super) struct Common<'a, M> {
 }
 
 /// One pass over one process.
-pub(super) struct Work<'a, 'b, M> {
-    pub(super) shared: &'a mut Common<'b, M>,
+pub(super) struct ProcessPass<'a, 'b, M> {
+    pub(super) shared: &'a mut PassState<'b, M>,
     pub(super) memo: &'a mut Memo,
     pub(super) progress: Progress<'a>,
     pub(super) areas: Vec<Area>,
     pub(super) tally: Tally,
 }
 
-impl<M: Memory> Work<'_, '_, M> {
+impl<M: Memory> ProcessPass<'_, '_, M> {
     /// Runs the pass. The tally has the result up to a halt.
     pub(super) fn pass(&mut self) -> Result<(), Halt> {
         for area in &mut self.areas {
@@ -370,7 +370,7 @@ impl<M: Memory> Work<'_, '_, M> {
             let near = neighbours.into_iter().flatten().filter_map(|near| requested.get(near));
             let with = near.filter(|(_, to)| *to == node);
             let units: Vec<u32> =
-                with.filter_map(|(other, _)| self.went_as_one(batch, at, *other)).collect();
+                with.filter_map(|(other, _)| self.common_block_pages(batch, at, *other)).collect();
             let Some(unit_pages) = units.into_iter().min() else { continue };
             let area = &mut self.areas[page.area];
             self.tally.moved_bytes += area.page_bytes;
@@ -389,9 +389,10 @@ impl<M: Memory> Work<'_, '_, M> {
         }
     }
 
-    /// The pages of the smallest aligned block with both of two pages, if all of it is on one node
-    /// now and the block is no larger than a huge page.
-    fn went_as_one(&self, batch: &Batch, at: usize, other: usize) -> Option<u32> {
+    /// The length, in pages, of the smallest aligned block that contains both pages. `None` if the
+    /// block is larger than a huge page, or its pages are now on several nodes: then the two pages
+    /// did not migrate as parts of one folio.
+    fn common_block_pages(&self, batch: &Batch, at: usize, other: usize) -> Option<u32> {
         let (page_bytes, huge_bytes) = self.shared.memory.page_sizes();
         let (one, other) = (&batch.pages[at], &batch.pages[other]);
         if one.area != other.area || self.areas[one.area].page_bytes != page_bytes {
@@ -438,8 +439,8 @@ fn halt(why: io::Error) -> Halt {
     match why.raw_os_error() {
         // A process that is about to end has freed its memory already: `EINVAL`.
         Some(libc::ESRCH | libc::EINVAL) => Halt::Ended,
-        Some(libc::EPERM) => Halt::Refused(Why::Permission),
-        _ => Halt::Refused(Why::System(why)),
+        Some(libc::EPERM) => Halt::Refused(RefusalReason::Permission),
+        _ => Halt::Refused(RefusalReason::System(why)),
     }
 }
 

@@ -38,7 +38,7 @@ const STEPS: (f64, f64) = (0.25, 0.002);
 
 /// Observed traffic at some shares.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Seen {
+pub(super) struct ObservedTraffic {
     /// The fraction of traffic on each tier, 0 to 1.
     pub(super) shares: Vec<f64>,
     /// The total, GB/s.
@@ -123,9 +123,9 @@ impl<'a> Belief<'a> {
     }
 
     /// The best fit to all observations; the search starts at `from`.
-    pub(super) fn fit(&self, seen: &[Seen], from: Fit) -> Fit {
+    pub(super) fn fit(&self, seen: &[ObservedTraffic], from: Fit) -> Fit {
         let mut best = from;
-        if let Some(bytes) = seen.last().and_then(Seen::in_flight_bytes) {
+        if let Some(bytes) = seen.last().and_then(ObservedTraffic::in_flight_bytes) {
             // Little's law, plus the bytes of lines that are computed on.
             let computed = seen[seen.len() - 1].bandwidth_gbps * libm::exp(best.logs[1]);
             best.logs[0] = libm::log(bytes + computed);
@@ -163,7 +163,7 @@ impl<'a> Belief<'a> {
     }
 
     /// The sum of squared errors, in standard deviations.
-    fn misfit(&self, seen: &[Seen], fit: &Fit) -> f64 {
+    fn misfit(&self, seen: &[ObservedTraffic], fit: &Fit) -> f64 {
         let [circulating, compute, factors @ ..] = &fit.logs[..] else { return f64::INFINITY };
         let prior = self.prior();
         let mut sum = square((circulating - prior.logs[0]) / CIRCULATING_SPREAD)
@@ -184,7 +184,7 @@ impl<'a> Belief<'a> {
     }
 }
 
-impl Seen {
+impl ObservedTraffic {
     fn is_on(&self, tier: usize) -> bool {
         self.shares[tier] >= LEAST_SHARE
     }

@@ -369,8 +369,8 @@ fn moment(toml: &TomlText<'_>, field: &str, value: &Spanned<String>) -> Result<T
 }
 
 fn counter_noise(toml: &TomlText<'_>, value: &Spanned<String>) -> Result<f64, FileError> {
-    within(toml, "counter_noise", value, Percent::part, [0.0, NOISE_MAX], ["0%", "50%"])
-        .map(Percent::part)
+    within(toml, "counter_noise", value, Percent::fraction, [0.0, NOISE_MAX], ["0%", "50%"])
+        .map(Percent::fraction)
 }
 
 /// A bandwidth above zero, GB/s.

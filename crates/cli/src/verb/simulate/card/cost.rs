@@ -28,7 +28,7 @@ pub(super) fn run(args: &CardCostArgs) -> Result<ExitCode, Failure> {
     let settings = CostSettings {
         io_bytes: args.bs,
         write_rate: 1e9 * args.write_rate.gbps(),
-        locality: match args.hot_share.part() {
+        locality: match args.hot_share.fraction() {
             0.0 => Locality::Uniform,
             part => Locality::Hot { part, bytes: args.hot_size },
         },

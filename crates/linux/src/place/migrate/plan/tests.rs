@@ -10,22 +10,22 @@ fn target(weights: &[(u32, u32)]) -> Target {
 }
 
 /// Small pages from an address on.
-fn pages(start: u64, places: impl IntoIterator<Item = Place>) -> Vec<Unit> {
-    let unit = |(at, place)| Unit { address: start + at as u64 * PAGE, pages: 1, place };
+fn pages(start: u64, places: impl IntoIterator<Item = PageLocation>) -> Vec<Unit> {
+    let unit = |(at, location)| Unit { address: start + at as u64 * PAGE, pages: 1, location };
     places.into_iter().enumerate().map(unit).collect()
 }
 
 fn carry_out(units: &mut [Unit], plan: &Plan) {
     for Move { unit, from, to } in &plan.moves {
-        assert_eq!(units[*unit].place, Place::On(*from));
-        units[*unit].place = Place::On(*to);
+        assert_eq!(units[*unit].location, PageLocation::OnNode(*from));
+        units[*unit].location = PageLocation::OnNode(*to);
     }
 }
 
 fn node(unit: &Unit) -> Option<u32> {
-    match unit.place {
-        Place::Absent => None,
-        Place::On(node) | Place::Stuck(node) => Some(node),
+    match unit.location {
+        PageLocation::NotResident => None,
+        PageLocation::OnNode(node) | PageLocation::Unmovable(node) => Some(node),
     }
 }
 
@@ -53,7 +53,7 @@ fn invalid_targets_are_refused() {
 
 #[test]
 fn a_ratio_is_reached_page_by_page() {
-    let mut units = pages(0, [Place::On(0); 1536]);
+    let mut units = pages(0, [PageLocation::OnNode(0); 1536]);
     let plan = Planner::new(&target(&[(0, 60), (1, 40)]), PAGE).plan(&units);
     let of_window =
         |window: usize| plan.moves.iter().filter(|found| found.unit / 512 == window).count();
@@ -69,7 +69,7 @@ fn a_ratio_is_reached_page_by_page() {
 fn only_the_missing_share_moves() {
     // Pages alternate 50:50, and the target is 60:40: a tenth of the pages moves, not the half that
     // a new interleaving would move.
-    let mut units = pages(0, (0..51200).map(|at| Place::On(at % 2)));
+    let mut units = pages(0, (0..51200).map(|at| PageLocation::OnNode(at % 2)));
     let plan = Planner::new(&target(&[(0, 60), (1, 40)]), PAGE).plan(&units);
     assert_eq!(plan.moves.len(), 5120);
     assert!(plan.moves.iter().all(|found| (found.from, found.to) == (1, 0)));
@@ -79,7 +79,7 @@ fn only_the_missing_share_moves() {
 
 #[test]
 fn nodes_outside_the_target_are_left() {
-    let units = pages(0, (0..512).map(|at| Place::On([0, 7, 9][at % 3])));
+    let units = pages(0, (0..512).map(|at| PageLocation::OnNode([0, 7, 9][at % 3])));
     let plan = Planner::new(&target(&[(0, 1), (1, 1), (7, 0)]), PAGE).plan(&units);
     assert_eq!(plan.moves.len(), 171 + 170, "all of 7 and 9");
     assert!(plan.moves.iter().all(|found| found.from != 0 && found.to < 2));
@@ -88,7 +88,8 @@ fn nodes_outside_the_target_are_left() {
 
 #[test]
 fn huge_pages_go_as_a_whole() {
-    let place = |at: u64| Unit { address: at << 21, pages: HUGE, place: Place::On(0) };
+    let place =
+        |at: u64| Unit { address: at << 21, pages: HUGE, location: PageLocation::OnNode(0) };
     let mut units: Vec<Unit> = (0..100).map(place).collect();
     let plan = Planner::new(&target(&[(0, 3), (1, 1)]), PAGE).plan(&units);
     assert_eq!(plan.moves.len(), 25);
@@ -99,7 +100,7 @@ fn huge_pages_go_as_a_whole() {
 
 #[test]
 fn other_pages_replace_stuck_ones() {
-    let place = |at| if at % 2 == 0 { Place::Stuck(0) } else { Place::On(0) };
+    let place = |at| if at % 2 == 0 { PageLocation::Unmovable(0) } else { PageLocation::OnNode(0) };
     let mut units = pages(0, (0..512).map(place));
     let plan = Planner::new(&target(&[(0, 3), (1, 1)]), PAGE).plan(&units);
     assert_eq!((plan.moves.len(), plan.kept.len()), (128, 0), "there are enough others");
@@ -114,7 +115,8 @@ fn other_pages_replace_stuck_ones() {
 #[test]
 fn odd_input_never_panics() {
     let odd = [(u64::MAX, u32::MAX, 3), (0, 0, u32::MAX), (7, 1, 0), (7, 1, 0), (3, 2, 1)];
-    let unit = |(address, pages, node)| Unit { address, pages, place: Place::On(node) };
+    let unit =
+        |(address, pages, node)| Unit { address, pages, location: PageLocation::OnNode(node) };
     let units: Vec<Unit> = odd.into_iter().map(unit).collect();
     let weights = target(&[(u32::MAX, u32::MAX), (2, 0)]);
     assert_eq!(Planner::new(&weights, 0).plan(&units).moves.len(), 4);
@@ -135,27 +137,27 @@ prop_compose! {
     }
 }
 
-fn any_place() -> impl Strategy<Value = Place> {
+fn any_location() -> impl Strategy<Value = PageLocation> {
     prop_oneof![
-        1 => Just(Place::Absent),
-        4 => (0..6_u32).prop_map(Place::On),
+        1 => Just(PageLocation::NotResident),
+        4 => (0..6_u32).prop_map(PageLocation::OnNode),
     ]
 }
 
 prop_compose! {
     /// Runs of equal pages, as memory has them, with gaps, and huge pages in between.
     fn any_units()(
-        runs in prop::collection::vec((any_place(), 1..400_usize, 0..700_u64, any::<bool>()), 0..8),
+        runs in prop::collection::vec((any_location(), 1..400_usize, 0..700_u64, any::<bool>()), 0..8),
         start in 0..1000_u64,
     ) -> Vec<Unit> {
         let mut units = vec![];
         let mut at = start;
-        for (place, count, gap, huge) in runs {
+        for (location, count, gap, huge) in runs {
             at += gap;
             let (size, count) = if huge { (HUGE, count / 8) } else { (1, count) };
             at = at.next_multiple_of(u64::from(size));
             for _ in 0..count {
-                units.push(Unit { address: at * PAGE, pages: size, place });
+                units.push(Unit { address: at * PAGE, pages: size, location });
                 at += u64::from(size);
             }
         }
@@ -217,8 +219,8 @@ proptest! {
         stuck in prop::collection::vec(0..2000_usize, 0..200),
     ) {
         for at in stuck {
-            if let Some(unit) = units.get_mut(at) && let Place::On(node) = unit.place {
-                unit.place = Place::Stuck(node);
+            if let Some(unit) = units.get_mut(at) && let PageLocation::OnNode(node) = unit.location {
+                unit.location = PageLocation::Unmovable(node);
             }
         }
         let plan = Planner::new(&target, PAGE).plan(&units);

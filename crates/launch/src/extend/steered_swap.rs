@@ -1,4 +1,4 @@
-//! A static program, which ignores preloaded libraries: it runs with steered swap.
+//! Steered swap, for static programs: these ignore the preloaded library of the pager.
 //!
 //! The swap file and the control group are made through the journal, so that they are removed
 //! however this process ends; the hints come from [`interleaf_pager::swap_hints`].

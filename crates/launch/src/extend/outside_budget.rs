@@ -1,4 +1,4 @@
-//! Memory of extended processes that is outside the budget: objects smaller than 128 KiB, static
+//! Memory of extended processes outside the budget: objects smaller than 128 KiB, static
 //! data, stacks, and allocations that were too small to be extended.
 
 use interleaf_linux::{process::anonymous_bytes, root::Root};
@@ -10,7 +10,7 @@ use interleaf_record::extend::ExtendDocument;
 use std::collections::BTreeMap;
 
 /// Peak memory outside the budget, by process.
-pub(super) struct Outside {
+pub(super) struct OutsideBudget {
     root: Root,
     peaks: BTreeMap<u32, Peak>,
 }
@@ -22,7 +22,7 @@ struct Peak {
     outside_bytes: u64,
 }
 
-impl Outside {
+impl OutsideBudget {
     pub(super) fn new() -> Self {
         Self { root: Root::live(), peaks: BTreeMap::new() }
     }

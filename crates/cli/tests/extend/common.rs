@@ -24,12 +24,12 @@ pub const MIB: &str = "48";
 /// Time limit of a wait.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Folders for the stores, sessions and programs of one test.
-pub struct Place {
+/// The folders of one test for its stores, sessions and programs.
+pub struct TestFolders {
     folder: tempfile::TempDir,
 }
 
-impl Place {
+impl TestFolders {
     pub fn new() -> Self {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         fs::create_dir(folder.path().join("store")).unwrap();
@@ -101,7 +101,7 @@ pub fn preload() -> OsString {
 pub fn compiled(name: &str, source: &str, options: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/extend").join(source);
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    // Two tests may compile the same program at once: rename the complete file into place.
+    // Two tests may compile the same program at once: rename the complete file into folders.
     let new = program.with_extension(format!("{:?}", thread::current().id()));
     let mut compiler = Command::new("cc");
     compiler.args(["-O1", "-Wall", "-o"]).arg(&new).arg(source).args(options);
@@ -152,7 +152,7 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-impl Place {
+impl TestFolders {
     /// Runs the command with a store and without `--stats`.
     pub fn extended_dry(&self, options: &[&str], words: &[&str]) -> Output {
         let mut command = self.interleaf(&["--dram", DRAM, "--store"]);
