@@ -1,7 +1,7 @@
 //! A pool of equal units that are taken and returned later: credits, buffers, tags, DMA engines.
 //!
-//! The time of a return may be known in advance. Such returns wait in a queue in order of time until
-//! the next request for units, so that the engine needs no event for them.
+//! The time of a return may be known in advance. Such returns wait in a queue in order of time
+//! until the next request for units, so that the engine needs no event for them.
 
 use crate::ring::Ring;
 

@@ -1,7 +1,7 @@
 //! A queue of timed entries in a ring, almost in order of time.
 //!
-//! The standard queue has no cheap insertion in order near its end. Here an insertion moves only the
-//! entries with a later time, usually none.
+//! The standard queue has no cheap insertion in order near its end. Here an insertion moves only
+//! the entries with a later time, usually none.
 
 /// Entries with a time and a value of 64 bits.
 #[derive(Clone, Debug)]

@@ -1,8 +1,8 @@
 //! The requests of a connection, applied to the controller.
 //!
 //! No request is answered by an error: the protocol's error reply of the crate `vfio_user` has no
-//! error number, which QEMU takes for a short read. Reads outside of all registers are all ones, and
-//! such writes are ignored, as on a PCI bus.
+//! error number, which QEMU takes for a short read. Reads outside of all registers are all ones,
+//! and such writes are ignored, as on a PCI bus.
 
 use std::{
     fs::File,

@@ -28,10 +28,10 @@ const IOS_OF_TAIL: u64 = 1_000_000;
 pub struct CardJob {
     /// The cards, each with another name.
     pub cards: Vec<Card>,
-    /// fio job files. Without one, the words are the load.
+    /// fio job files. Without one, the options are the load.
     pub files: Vec<PathBuf>,
     /// Options of fio, which replace those of every job, but for the depths.
-    pub words: FioOptions,
+    pub options: FioOptions,
     /// Outstanding requests of each job; each depth is a point.
     pub depths: Option<Depths>,
     /// The initiator of loads and stores to the BAR; `None` for NVMe.
@@ -42,7 +42,7 @@ pub struct CardJob {
     pub power_failures: Option<Moments>,
     /// Without a load, take the patterns and depths of curves; points must be those of curves.
     pub for_curves: bool,
-    /// The words include `direct`.
+    /// The options include `direct`.
     pub is_direct: bool,
 }
 
@@ -61,12 +61,12 @@ pub struct CheckedCardJob<'a> {
 }
 
 impl CardJob {
-    /// A load of `words` on `cards`, through NVMe, with defaults for all other options.
-    pub fn new(cards: Vec<Card>, words: FioOptions) -> Self {
+    /// A load of `options` on `cards`, through NVMe, with defaults for all other options.
+    pub fn new(cards: Vec<Card>, options: FioOptions) -> Self {
         Self {
             cards,
             files: vec![],
-            words,
+            options,
             depths: None,
             initiator: None,
             fsync: None,
@@ -81,7 +81,7 @@ impl CardJob {
     /// # Errors
     /// The first option that is invalid, has no meaning for the access, or does not fit a card.
     pub fn checked(&self) -> Result<CheckedCardJob<'_>, Failure> {
-        let memory = access::words(self)?;
+        let memory = access::memory_options(self)?;
         let groups = groups::groups(self, memory.as_ref())?;
         power::check_moments(self.power_failures, &groups)?;
         Ok(CheckedCardJob { job: self, memory, groups })
@@ -101,9 +101,9 @@ impl CheckedCardJob<'_> {
         let run = |(card, group): &(&Card, &Group)| {
             check(progress)?;
             let result = match (self.memory, moments) {
-                (Some(words), _) => {
-                    let each = group.jobs.iter().map(|job| access::simulated(card, job, &words));
-                    each.collect::<Result<_, _>>().map(|each| GroupResult::Memory(words, each))
+                (Some(options), _) => {
+                    let each = group.jobs.iter().map(|job| access::simulated(card, job, &options));
+                    each.collect::<Result<_, _>>().map(|each| GroupResult::Memory(options, each))
                 }
                 (None, None) => simulated(card, &group.jobs)
                     .map(|outcome| GroupResult::Storage(Box::new(outcome), None)),
@@ -127,9 +127,9 @@ impl CheckedCardJob<'_> {
                     document.add(card, group.number, &group.jobs, &outcome);
                     failure.into_iter().for_each(|failure| document.add_power_failure(failure));
                 }
-                GroupResult::Memory(words, outcomes) => {
+                GroupResult::Memory(options, outcomes) => {
                     for (job, outcome) in group.jobs.iter().zip(&outcomes) {
-                        document.add_memory(card, group.number, job, &words, outcome);
+                        document.add_memory(card, group.number, job, &options, outcome);
                     }
                 }
             }

@@ -256,9 +256,9 @@ impl Chase {
         }
     }
 
-    /// Makes at least `loads` loads; returns their number and their ticks. The ticks may be 0 if the
-    /// counter steps more rarely than the loads take (an emulated counter: once a microsecond), and
-    /// are meaningless if the thread moved meanwhile to a CPU whose counter is behind.
+    /// Makes at least `loads` loads; returns their number and their ticks. The ticks may be 0 if
+    /// the counter steps more rarely than the loads take (an emulated counter: once a microsecond),
+    /// and are meaningless if the thread moved meanwhile to a CPU whose counter is behind.
     ///
     /// # Errors
     /// When the chase ends at a wrong line.

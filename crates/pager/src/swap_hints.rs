@@ -1,9 +1,9 @@
 //! Swap hints for statically linked programs, which cannot load the preloaded library.
 //!
 //! Their pages go to a swap file, within the budget of a control group, and the kernel chooses
-//! victims. `process_madvise(2)` gives hints to the kernel: read ahead the pages that a stream of the
-//! program will touch next (`MADV_WILLNEED`), and page out the pages that a stream has passed, before
-//! memory is short (`MADV_PAGEOUT`).
+//! victims. `process_madvise(2)` gives hints to the kernel: read ahead the pages that a stream of
+//! the program will touch next (`MADV_WILLNEED`), and page out the pages that a stream has passed,
+//! before memory is short (`MADV_PAGEOUT`).
 //!
 //! Swap with hints is far slower than a pager: the kernel reads pages one by one at each major
 //! fault, and even perfect hints give a factor of 2 over default swap, where a pager gives 10. The

@@ -85,8 +85,8 @@ impl Engine {
         self.request_data(observer);
     }
 
-    /// The DMA engines request chunks in round robin, a burst at a time, if buffers and tags for the
-    /// whole burst are free. Reads and writes alternate in priority: a kind keeps its priority
+    /// The DMA engines request chunks in round robin, a burst at a time, if buffers and tags for
+    /// the whole burst are free. Reads and writes alternate in priority: a kind keeps its priority
     /// until it gets a burst, since otherwise the other kind could take every buffer.
     #[inline]
     pub(super) fn request_data<O: WriteObserver>(&mut self, observer: &mut O) {

@@ -34,7 +34,7 @@ const SECTIONS_MAX: usize = 256;
 struct Section {
     name: String,
     line: usize,
-    words: FioOptions,
+    options: FioOptions,
     /// The line of each option, for errors about several of them.
     lines: BTreeMap<String, usize>,
     stonewall: bool,
@@ -59,7 +59,7 @@ pub fn parse(
             let line = section.lines.get(why.option).copied().unwrap_or(section.line);
             error(file, line, Some(why.option), why.problem, why.hint)
         };
-        let job = section.words.with(over).job(&section.name).map_err(wrong)?;
+        let job = section.options.with(over).job(&section.name).map_err(wrong)?;
         if section.stonewall || groups.is_empty() {
             groups.push(vec![]);
         }
@@ -125,7 +125,7 @@ impl Section {
         Self {
             name: name.into(),
             line,
-            words: global.map(|global| global.words.clone()).unwrap_or_default(),
+            options: global.map(|global| global.options.clone()).unwrap_or_default(),
             lines: global.map(|global| global.lines.clone()).unwrap_or_default(),
             stonewall: global.is_some_and(|global| global.stonewall),
         }
@@ -150,7 +150,7 @@ impl Section {
             self.stonewall = value::flag(value).map_err(wrong)?;
             return Ok(());
         }
-        let known = self.words.set(name, value).map_err(wrong)?;
+        let known = self.options.set(name, value).map_err(wrong)?;
         if known || WITHOUT_EFFECT.iter().any(|(known, _)| *known == name) {
             return Ok(());
         }

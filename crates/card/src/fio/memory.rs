@@ -34,8 +34,8 @@ impl MemoryOptions {
 ///
 /// # Errors
 /// When an option has no meaning for loads and stores, or the card does not allow it.
-pub fn load(job: &Job, words: &MemoryOptions, card: &Card) -> Result<MemoryLoad, OptionError> {
-    let name = words.initiator.name();
+pub fn load(job: &Job, options: &MemoryOptions, card: &Card) -> Result<MemoryLoad, OptionError> {
+    let name = options.initiator.name();
     if job.rate_iops.is_some() {
         return Err(OptionError {
             option: "rate_iops",
@@ -43,7 +43,7 @@ pub fn load(job: &Job, words: &MemoryOptions, card: &Card) -> Result<MemoryLoad,
             hint: "leave it out".into(),
         });
     }
-    if words.fsync.is_some() && !job.rw.has_writes() {
+    if options.fsync.is_some() && !job.rw.has_writes() {
         return Err(OptionError {
             option: "fsync",
             problem: format!("{} has no stores that could be made durable", job.rw.name()),
@@ -51,7 +51,7 @@ pub fn load(job: &Job, words: &MemoryOptions, card: &Card) -> Result<MemoryLoad,
         });
     }
     let load = MemoryLoad {
-        initiator: words.initiator,
+        initiator: options.initiator,
         read_percent: match (job.rw.is_mixed(), job.rw.has_writes()) {
             (true, _) => job.rwmixread,
             (false, true) => 0,
@@ -63,7 +63,7 @@ pub fn load(job: &Job, words: &MemoryOptions, card: &Card) -> Result<MemoryLoad,
         random: job.rw.is_random(),
         repeats: job.norandommap,
         size: Some(job.size.of(card.memory.capacity)),
-        persist_every: words.fsync.unwrap_or(0),
+        persist_every: options.fsync.unwrap_or(0),
         ramp_fs: job.ramp_ns.unwrap_or(RAMP_NS) * FS_PER_NS,
         stop: Stop::Time(job.runtime_ns.unwrap_or(RUNTIME_NS) * FS_PER_NS),
         seed: job.seed.unwrap_or(SEED),

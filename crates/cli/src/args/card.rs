@@ -76,7 +76,7 @@ pub(crate) struct CardLoadArgs {
     #[arg(long, value_name = "ACCESS")]
     pub(crate) access: Option<AccessChoice>,
     #[command(flatten)]
-    pub(crate) words: FioArgs,
+    pub(crate) fio: FioArgs,
     /// With --access memory or peer, make the stores of a thread durable after every N of them: a
     /// read-back that follows them [default: never]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -181,7 +181,7 @@ fn with_default(text: &str, ns: u64) -> String {
 
 impl FioArgs {
     /// The options that are set, but for the depths.
-    pub(crate) fn words(&self) -> FioOptions {
+    pub(crate) fn options(&self) -> FioOptions {
         FioOptions {
             rw: self.rw,
             bs: self.bs,

@@ -16,7 +16,7 @@ use interleaf_console::Failure;
 ///
 /// # Errors
 /// The first option that has no meaning for the access.
-pub(super) fn words(job: &CardJob) -> Result<Option<MemoryOptions>, Failure> {
+pub(super) fn memory_options(job: &CardJob) -> Result<Option<MemoryOptions>, Failure> {
     let Some(initiator) = job.initiator else {
         return match job.fsync {
             None => Ok(None),
@@ -29,7 +29,7 @@ pub(super) fn words(job: &CardJob) -> Result<Option<MemoryOptions>, Failure> {
     let name = initiator.name();
     for (is_given, option) in [
         (!job.files.is_empty(), "a job file"),
-        (job.words.rate_iops.is_some(), "--rate-iops"),
+        (job.options.rate_iops.is_some(), "--rate-iops"),
         (job.is_direct, "--direct"),
         (matches!(job.power_failures, Some(Moments::At(_))), "--power-fail-at"),
         (matches!(job.power_failures, Some(Moments::Random(_))), "--power-fail-sweep"),
@@ -52,9 +52,9 @@ pub(super) fn words(job: &CardJob) -> Result<Option<MemoryOptions>, Failure> {
 pub(super) fn simulated(
     card: &Card,
     job: &Job,
-    words: &MemoryOptions,
+    options: &MemoryOptions,
 ) -> Result<MemoryOutcome, Failure> {
-    let load = memory::load(job, words, card).map_err(groups::of_option)?;
+    let load = memory::load(job, options, card).map_err(groups::of_option)?;
     load.run(card, &Settings::default()).map_err(|why| {
         let problem = format!("--{why}");
         Failure::new(problem, why.hint)

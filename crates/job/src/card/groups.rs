@@ -22,15 +22,15 @@ pub(super) struct Group {
 /// The groups of a job, checked against each card. With `memory` they are loads and stores.
 pub(super) fn groups(job: &CardJob, memory: Option<&MemoryOptions>) -> Result<Vec<Group>, Failure> {
     let (cards, files) = (&job.cards, &job.files);
-    let bs = job.words.bs.or(memory.map(MemoryOptions::block_bytes));
-    let words = FioOptions { bs, ..job.words.clone() };
+    let bs = job.options.bs.or(memory.map(MemoryOptions::block_bytes));
+    let options = FioOptions { bs, ..job.options.clone() };
     let is_curve = files.is_empty() && job.for_curves;
     let depths: Vec<Option<u32>> = match &job.depths {
         None if is_curve => CURVE_DEPTHS.map(Some).to_vec(),
         None => vec![None],
         Some(Depths(list)) => list.iter().copied().map(Some).collect(),
     };
-    let patterns: Vec<Option<Access>> = match words.rw {
+    let patterns: Vec<Option<Access>> = match options.rw {
         None if is_curve => CURVE_PATTERNS.map(Some).to_vec(),
         rw => vec![rw],
     };
@@ -40,23 +40,23 @@ pub(super) fn groups(job: &CardJob, memory: Option<&MemoryOptions>) -> Result<Ve
     let check = |jobs: &[Job]| {
         cards.iter().try_for_each(|card| match memory {
             None => fio::load::load(jobs, card).map(|_| ()),
-            Some(words) => {
-                jobs.iter().try_for_each(|job| fio::memory::load(job, words, card).map(|_| ()))
+            Some(options) => {
+                jobs.iter().try_for_each(|job| fio::memory::load(job, options, card).map(|_| ()))
             }
         })
     };
     let mut found: Vec<Vec<Job>> = vec![];
     for rw in &patterns {
         for depth in &depths {
-            let words = FioOptions { rw: *rw, iodepth: *depth, ..words.clone() };
+            let options = FioOptions { rw: *rw, iodepth: *depth, ..options.clone() };
             if files.is_empty() {
-                let jobs = vec![words.job("").map_err(of_option)?];
+                let jobs = vec![options.job("").map_err(of_option)?];
                 check(&jobs).map_err(of_option)?;
                 found.push(jobs);
             }
             for (file, text) in files.iter().zip(&texts) {
                 let name = file.display().to_string();
-                found.extend(fio::file::parse(&name, text, &words, &check)?);
+                found.extend(fio::file::parse(&name, text, &options, &check)?);
             }
         }
     }

@@ -10,9 +10,9 @@
 //! next passes, all protected pages are released.
 //!
 //! Pages with a short reuse distance must not be treated as part of a loop, even within a large
-//! loop: in a blocked matrix product the rows of a block are used again long before all other pages,
-//! and LRU keeps them. Refaults, and faults on pages that were evicted a short time ago, show that
-//! protection has evicted such pages too early.
+//! loop: in a blocked matrix product the rows of a block are used again long before all other
+//! pages, and LRU keeps them. Refaults, and faults on pages that were evicted a short time ago,
+//! show that protection has evicted such pages too early.
 
 use crate::page::Page;
 use std::{collections::VecDeque, ops::Range};

@@ -4,8 +4,8 @@
 //! thread, and waits.
 //!
 //! This mode is an option because it has two limits: a system call that accesses a missing page
-//! fails with `EFAULT`, since the kernel raises no signal for its own faults; and a fault of a thread
-//! that has SIGBUS blocked ends the program.
+//! fails with `EFAULT`, since the kernel raises no signal for its own faults; and a fault of a
+//! thread that has SIGBUS blocked ends the program.
 //!
 //! A handler interrupts a thread anywhere, with any lock held, even one of the allocator. The code
 //! here may run there because

@@ -71,7 +71,7 @@ fn job(args: &CardLoadArgs) -> Result<CardJob, Failure> {
     let cards = cards(&args.card)?;
     Ok(CardJob {
         files: args.jobs.iter().chain(&args.job).cloned().collect(),
-        depths: args.words.iodepth.clone(),
+        depths: args.fio.iodepth.clone(),
         initiator: match args.access {
             Some(AccessChoice::Memory) => Some(Initiator::Processor),
             Some(AccessChoice::Peer) => Some(Initiator::Peer),
@@ -84,7 +84,7 @@ fn job(args: &CardLoadArgs) -> Result<CardJob, Failure> {
             (None, None) => None,
         },
         for_curves: args.curves.is_some(),
-        is_direct: args.words.direct.is_some(),
-        ..CardJob::new(cards, args.words.words())
+        is_direct: args.fio.direct.is_some(),
+        ..CardJob::new(cards, args.fio.options())
     })
 }

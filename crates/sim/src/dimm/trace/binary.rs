@@ -36,7 +36,8 @@ impl Default for Writer {
 }
 
 impl Writer {
-    /// Adds a request. Its time is at least that of the request before: an earlier time is replaced.
+    /// Adds a request. Its time is at least that of the request before: an earlier time is
+    /// replaced.
     pub fn push(&mut self, request: TraceRequest) {
         let ahead = request.at_ps.saturating_sub(self.at_ps);
         self.number(u128::from(ahead) << 1 | u128::from(request.write));

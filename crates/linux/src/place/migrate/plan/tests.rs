@@ -147,7 +147,8 @@ fn any_location() -> impl Strategy<Value = PageLocation> {
 prop_compose! {
     /// Runs of equal pages, as memory has them, with gaps, and huge pages in between.
     fn any_units()(
-        runs in prop::collection::vec((any_location(), 1..400_usize, 0..700_u64, any::<bool>()), 0..8),
+        runs in
+            prop::collection::vec((any_location(), 1..400_usize, 0..700_u64, any::<bool>()), 0..8),
         start in 0..1000_u64,
     ) -> Vec<Unit> {
         let mut units = vec![];
@@ -219,8 +220,9 @@ proptest! {
         stuck in prop::collection::vec(0..2000_usize, 0..200),
     ) {
         for at in stuck {
-            if let Some(unit) = units.get_mut(at) && let PageLocation::OnNode(node) = unit.location {
-                unit.location = PageLocation::Unmovable(node);
+            let Some(Unit { location, .. }) = units.get_mut(at) else { continue };
+            if let PageLocation::OnNode(node) = *location {
+                *location = PageLocation::Unmovable(node);
             }
         }
         let plan = Planner::new(&target, PAGE).plan(&units);
