@@ -145,7 +145,7 @@ impl Guided {
         if gain < WORTH_MOVING {
             self.settle(seen);
             let reason = format!(
-                "no shares forecast more than {:.1} % over the {:.0} GB/s of now",
+                "no shares promise more than {:.1} % over the {:.0} GB/s of now",
                 100.0 * gain.max(0.0),
                 seen.mean_gbps
             );
@@ -157,7 +157,7 @@ impl Guided {
         }
         self.state = State::Moved { corrections: CORRECTIONS, waited: 0 };
         let reason = format!(
-            "{:.0} GB/s at {}: the curves, corrected by that, forecast {:.0} GB/s at {}",
+            "{:.0} GB/s at {}: the curves, corrected by that, promise {:.0} GB/s at {}",
             seen.mean_gbps,
             text(&seen.target),
             seen.mean_gbps * (1.0 + gain),
