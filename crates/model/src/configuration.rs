@@ -164,5 +164,8 @@ fn scaled(tier: &Tier, count: Count) -> Result<Tier, ConfigurationError> {
     if let Some(power) = &mut scaled.power {
         power.static_w *= share;
     }
+    if let Some(counters) = &mut scaled.queue_counters {
+        counters.reads_max *= share;
+    }
     Ok(scaled)
 }

@@ -93,6 +93,7 @@ fn tier(rated: &TierLayout) -> Tier {
         capacity: Bytes::new(rated.capacity_bytes),
         curves: curves.expect("there is one"),
         power: None,
+        queue_counters: None,
     }
 }
 

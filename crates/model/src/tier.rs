@@ -60,6 +60,21 @@ pub struct Tier {
     pub curves: Curves,
     /// The power, if known.
     pub power: Option<TierPower>,
+    /// The limit of the queue counters, if known.
+    pub queue_counters: Option<QueueCounters>,
+}
+
+/// A limit of the counters that observe the queue of a tier.
+///
+/// Reads beyond the limit wait before the queue and are not counted. The latency that Little's law
+/// gives is then lower than that of a thread: 500 GB/s of reads are 7.8 lines/ns, so that 1,150
+/// counted reads are 147 ns, whatever the threads wait.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueCounters {
+    /// The most outstanding reads that are counted.
+    pub reads_max: f64,
+    /// The source of the figure.
+    pub figure: Figure,
 }
 
 /// The power of a tier, static and proportional to its traffic.

@@ -456,6 +456,7 @@ fn platform(tiers: usize) -> Platform {
             capacity: Bytes::new(512 * GB),
             curves: Curves::new(vec![MixCurve { domain: None, mix: Mix::READ, curve }]).unwrap(),
             power: None,
+            queue_counters: None,
         }
     };
     Platform {

@@ -50,6 +50,7 @@ fn platform_of(curves: Vec<Curve>, page_streams: u32) -> Platform {
         capacity: Bytes::new(1 << 30),
         curves: Curves::new(vec![MixCurve { domain: None, mix: Mix::READ, curve }]).unwrap(),
         power: None,
+        queue_counters: None,
     };
     Platform {
         name: "test".into(),

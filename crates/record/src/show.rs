@@ -41,6 +41,9 @@ pub struct ShowTier {
     pub capacity_bytes: u64,
     pub curves: Vec<CurveDocument>,
     pub power: Option<TierPowerDocument>,
+    /// The most outstanding reads that the counters of its queue see.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_reads_max: Option<FigureDocument>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -204,6 +207,10 @@ impl ShowTier {
                 })
                 .collect(),
             power: tier.power.as_ref().map(TierPowerDocument::new),
+            queue_reads_max: tier
+                .queue_counters
+                .as_ref()
+                .map(|counters| FigureDocument::new(counters.reads_max, &counters.figure)),
         }
     }
 }

@@ -74,5 +74,10 @@ fn constants(document: &ShowDocument) -> String {
         let what = format!("power of {}: {always} W and {bit} pJ/bit", tier.name);
         text += &constant(what, &power.provenance, &power.source);
     }
+    for tier in &document.tiers {
+        let Some(reads) = &tier.queue_reads_max else { continue };
+        let what = format!("counters of {}: at most {} outstanding reads", tier.name, reads.value);
+        text += &constant(what, &reads.provenance, &reads.source);
+    }
     text
 }

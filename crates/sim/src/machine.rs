@@ -42,6 +42,7 @@ use heat::Heat;
 use interleaf_model::{
     equilibrium::{Load, LoadEquilibrium, LoadTraffic, System},
     machine::{Decision, HeatBand, Layout, Machine, Order, Residency, Sample, Stock, Traffic},
+    tier::Tier,
     units::LINE_BYTES,
 };
 use migrator::{MoveQueue, Steered};
@@ -393,16 +394,19 @@ impl<'a> SimMachine<'a> {
     fn count(&mut self, step_ns: u64) {
         let span = step_ns as f64;
         let slowed = 1.0 - self.stall();
+        let counted_part = self.counted_part();
         let counters = &mut self.counters.traffic;
         for ((at, _), reached) in self.equilibrium.running.iter().zip(&self.equilibrium.reached) {
             let task = &self.scenario.tasks[*at];
             let tiers = reached.tier_bandwidth_gbps.iter().zip(&reached.tier_latency_ns);
-            for (counted, (gbps, latency_ns)) in counters[task.domain].iter_mut().zip(tiers) {
+            let tiers = tiers.zip(&counted_part);
+            for (counted, ((gbps, latency_ns), part)) in counters[task.domain].iter_mut().zip(tiers)
+            {
                 let bytes = gbps * span * slowed;
                 counted.read_bytes += task.read_share * bytes;
                 counted.written_bytes += (1.0 - task.read_share) * bytes;
                 counted.inserts += bytes / LINE_BYTES;
-                counted.occupancy_ns += bytes / LINE_BYTES * latency_ns;
+                counted.occupancy_ns += bytes / LINE_BYTES * latency_ns * part;
             }
         }
         let now_ns = self.now_ns;
@@ -415,6 +419,24 @@ impl<'a> SimMachine<'a> {
             }
         }
         self.count_energy(step_ns);
+    }
+
+    /// The part of the outstanding requests to each tier that its counters see.
+    fn counted_part(&self) -> Vec<f64> {
+        let tiers = &self.scenario.platform.tiers;
+        let mut reads = vec![0.0; tiers.len()];
+        for ((at, _), reached) in self.equilibrium.running.iter().zip(&self.equilibrium.reached) {
+            let read_share = self.scenario.tasks[*at].read_share;
+            let tiers = reached.tier_bandwidth_gbps.iter().zip(&reached.tier_latency_ns);
+            for (reads, (gbps, latency_ns)) in reads.iter_mut().zip(tiers) {
+                *reads += read_share * gbps / LINE_BYTES * latency_ns;
+            }
+        }
+        let part = |(tier, reads): (&Tier, f64)| match &tier.queue_counters {
+            Some(counters) if reads > counters.reads_max => counters.reads_max / reads,
+            _ => 1.0,
+        };
+        tiers.iter().zip(reads).map(part).collect()
     }
 
     /// Adds the energy of `step_ns`.

@@ -390,7 +390,8 @@ fn static_runs_are_those_of_the_equilibrium() {
 
 #[test]
 fn true_counters_count_bandwidth_times_time() {
-    let platform = server();
+    let mut platform = server();
+    platform.tiers[0].queue_counters = None;
     let scenario = quiet(&platform, &demand("cloverleaf"), 119);
     let program = &scenario.tasks[0].program;
     let mut machine = SimMachine::new(&scenario, vec![vec![0.7, 0.3]]);
@@ -411,6 +412,34 @@ fn true_counters_count_bandwidth_times_time() {
             let latency_ns = counted.occupancy_ns.unwrap() / counted.inserts.unwrap();
             assert!(same(latency_ns, expected.tier_latency_ns[tier]), "{latency_ns} on {tier}");
         }
+    }
+}
+
+/// Reads beyond the limit of a tier's counters are not in its occupancy; inserts are exact.
+#[test]
+fn counters_see_a_limited_number_of_reads() {
+    for (threads, is_limited) in [(30, false), (119, true)] {
+        let platform = server();
+        let scenario = quiet(&platform, &demand("lbm"), threads);
+        let mut machine = SimMachine::new(&scenario, local(&scenario));
+        let placed = {
+            step(&mut machine);
+            machine.reached_shares().unwrap()
+        };
+        let load = scenario.tasks[0].program.load(0, 0, placed);
+        let expected = solve(&platform, &[load]).loads.remove(0);
+        let lines_per_ns = expected.tier_bandwidth_gbps[0] / 64.0;
+        let true_reads = scenario.tasks[0].read_share * lines_per_ns * expected.tier_latency_ns[0];
+        let reads_max = platform.tiers[0].queue_counters.as_ref().unwrap().reads_max;
+        assert_eq!(true_reads > reads_max, is_limited, "{true_reads} of {threads} threads");
+
+        let traffic = step(&mut machine).traffic[0][0];
+        let span_ns = STEP.as_nanos() as f64;
+        let counted_reads = scenario.tasks[0].read_share * traffic.occupancy_ns.unwrap() / span_ns;
+        let expected_reads = true_reads.min(reads_max);
+        assert!((counted_reads / expected_reads - 1.0).abs() < 1e-3, "{counted_reads}");
+        let inserts = traffic.inserts.unwrap() / span_ns;
+        assert!((inserts / lines_per_ns - 1.0).abs() < 1e-3, "{inserts}");
     }
 }
 

@@ -123,15 +123,15 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
 
     let mut rows = calibrator(&alone[0])?;
     rows.extend(outcomes(&alone, &shifting)?);
-    let (real_runs, on_colloid) = real_runs::rows(&platform, progress)?;
-    rows.extend(real_runs);
+    rows.extend(real_runs::rows(&platform, progress)?);
     let fitted = vec![
         "how the threads of each workload behave, from its runs with all pages on DRAM".into(),
         "constants of interleaving: as fitted on xeon6-cz122".into(),
+        "the most reads that the counters of DRAM see: one constant, from the real runs of Colloid"
+            .into(),
     ];
     let mut study = StudyDocument::new(NAME, TITLE, SOURCE, rows, fitted);
     study.remarks = remarks(&alone, &shifting);
-    study.remarks.push(on_colloid);
     study.figures = figures::all(&alone, &shifting)?;
     study.tables = alone.iter().chain([&shifting]).map(side_by_side).collect();
     study.tables.push(decisions("bwaves under dmi", alone[2].outcome(PolicyKind::Dmi)?));

@@ -3,7 +3,7 @@
 use super::{FileError, curve_csv, mess_csv, toml_text::TomlText};
 use crate::{
     platform::{Coupling, Cpu, Domain, Interleaving, Link, PAGE_STREAMS_MAX, Platform, Power},
-    tier::{Curves, Tier, TierKind, TierPower},
+    tier::{Curves, QueueCounters, Tier, TierKind, TierPower},
     units::Bytes,
 };
 use serde::Deserialize;
@@ -14,6 +14,9 @@ pub const SCHEMA: &str = "interleaf.platform/1";
 
 /// More watts, or pJ/bit, than any component of a platform takes.
 const POWER_MAX: f64 = 1e6;
+
+/// The most outstanding reads that counters of a tier may see.
+const READS_MAX: f64 = 1e6;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -76,6 +79,19 @@ struct TierFile {
     curves: Spanned<String>,
     /// Power of all its devices.
     power: Option<TierPowerFile>,
+    /// The limit of the counters of its queue.
+    queue_counters: Option<QueueCountersFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct QueueCountersFile {
+    /// The most outstanding reads that are counted; further reads wait before the queue.
+    reads_max: Spanned<f64>,
+    /// The provenance of the figures: measured, published, simulated or assumed.
+    provenance: Spanned<String>,
+    /// The origin of the figures: a document, a record, a quote.
+    source: Spanned<String>,
 }
 
 #[derive(Deserialize)]
@@ -257,7 +273,9 @@ fn tiers(
         }
         let curves = tier_curves(toml, tier, &names, curves)?;
         let power = tier.power.as_ref().map(|read| tier_power(toml, read)).transpose()?;
-        tiers.push(Tier { name, kind, capacity, curves, power });
+        let queue_counters =
+            tier.queue_counters.as_ref().map(|read| queue_counters(toml, read)).transpose()?;
+        tiers.push(Tier { name, kind, capacity, curves, power, queue_counters });
     }
     Ok(tiers)
 }
@@ -295,6 +313,16 @@ fn tier_power(toml: &TomlText<'_>, read: &TierPowerFile) -> Result<TierPower, Fi
             "write what a bit that is read or written costs, in pJ, such as 15.0",
         )?,
         figure: toml.figure("tier.power", &read.provenance, &read.source)?,
+    })
+}
+
+fn queue_counters(
+    toml: &TomlText<'_>,
+    read: &QueueCountersFile,
+) -> Result<QueueCounters, FileError> {
+    Ok(QueueCounters {
+        reads_max: toml.positive("tier.queue_counters.reads_max", &read.reads_max, READS_MAX)?,
+        figure: toml.figure("tier.queue_counters", &read.provenance, &read.source)?,
     })
 }
 

@@ -5,7 +5,7 @@
 //! row has the least and the most of them.
 
 use super::{DURATION, PLATFORM};
-use crate::published::{mean_and_max, table};
+use crate::published::table;
 use core::time::Duration;
 use indicatif::ProgressBar;
 use interleaf_console::Failure;
@@ -13,7 +13,7 @@ use interleaf_model::{
     control::Settings,
     machine::TierLayout,
     platform::Platform,
-    policy::{Calibrator, ClosedForm, DmiSettings, Fixed, Policy},
+    policy::{Calibrator, ClosedForm, DmiSettings, Policy},
     statistics,
 };
 use interleaf_record::reproduce::{Published, ReproduceRow};
@@ -29,9 +29,6 @@ const REAL_RUNS: &str = include_str!("../../../../reproduce/dmi/real-runs.csv");
 /// The simulated duration, as a multiple of that of the other experiments: the longest run with all
 /// pages on DRAM takes 849 s.
 const DURATIONS: u32 = 2;
-
-/// The share of pages on DRAM at which all speed-ups of Colloid are close to the measured ones.
-const COLLOID_SHARE: f64 = 0.88;
 
 /// Sections of the rows.
 const PROTOTYPE: &str = "real runs: speed-up of the prototype";
@@ -69,17 +66,17 @@ struct SimulatedRun {
     points: f64,
 }
 
-/// The rows of all groups, and a remark on Colloid.
+/// The rows of all groups.
 pub(super) fn rows(
     platform: &Platform,
     progress: &ProgressBar,
-) -> Result<(Vec<ReproduceRow>, String), Failure> {
+) -> Result<Vec<ReproduceRow>, Failure> {
     let table: Vec<RunRow> = table("real-runs.csv", REAL_RUNS)?;
     let groups = groups(&table);
     let simulated = groups
         .par_iter()
         .map(|group| {
-            let simulated = simulate(platform, group.first, policy_of(group.first))?;
+            let simulated = simulate(platform, group.first)?;
             progress.inc(1);
             Ok(simulated)
         })
@@ -92,31 +89,7 @@ pub(super) fn rows(
     for (group, ours) in groups.iter().zip(&simulated).filter(|(g, _)| !g.ratios.is_empty()) {
         rows.push(row(RATIO, group, "points", &group.ratios, ours.points));
     }
-    Ok((rows, remark(platform, &groups)?))
-}
-
-/// The errors of the speed-ups of Colloid if it held a fixed ratio.
-fn remark(platform: &Platform, groups: &[Group<'_>]) -> Result<String, Failure> {
-    let fixed = |_: &[TierLayout]| -> Box<dyn Policy> {
-        Box::new(Fixed::at(vec![COLLOID_SHARE, 1.0 - COLLOID_SHARE]))
-    };
-    let errors = groups
-        .par_iter()
-        .filter(|group| is_colloid(group.first))
-        .map(|group| {
-            let ours = simulate(platform, group.first, fixed)?;
-            Ok(ours.speedup / group.speedup() - 1.0)
-        })
-        .collect::<Result<Vec<f64>, Failure>>()?;
-    let (mean, max) = mean_and_max(&errors);
-    Ok(format!(
-        "real runs of Colloid gain about the same at any load from 60 threads on: they are those \
-         of {:.0} points on DRAM (mean error {:.1} %, max {:.1} %), while the simulated policy \
-         goes on until latencies are equal; which limit holds the real one there is not known",
-        100.0 * COLLOID_SHARE,
-        100.0 * mean,
-        100.0 * max
-    ))
+    Ok(rows)
 }
 
 fn is_colloid(run: &RunRow) -> bool {
@@ -155,36 +128,26 @@ fn row(section: &str, group: &Group<'_>, unit: &str, published: &[f64], ours: f6
         campaigns => row.with_note(format!("{campaigns} campaigns: {low} to {high}")),
     };
     let reason = match section {
-        COLLOID => {
-            "not explained: in the real runs the gain hardly grows with the load, as if Colloid \
-             kept about 88 points on DRAM at any load"
-        }
+        COLLOID => "not explained: in the real runs the gain hardly grows with the load",
         RATIO => "not explained; the ratios of campaigns differ by up to 40 points",
         _ => "not explained; the logged runs have no static ratio to compare with",
     };
-    row.explained(|| reason.into())
+    row.used_for_fit(section == COLLOID).explained(|| reason.into())
 }
 
-/// Makes the policy of `run`.
-fn policy_of(run: &RunRow) -> impl Fn(&[TierLayout]) -> Box<dyn Policy> {
-    let (is_colloid, cutoff_gbps) = (is_colloid(run), run.cutoff_gbps);
-    move |tiers| {
-        let tiers = tiers.to_vec();
-        if is_colloid {
-            return Box::new(ClosedForm::new(tiers));
-        }
-        let settings = DmiSettings::prototype(&tiers);
-        let cutoff_gbps = cutoff_gbps.unwrap_or(settings.cutoff_gbps);
-        Box::new(Calibrator::new(tiers, DmiSettings { cutoff_gbps, ..settings }))
+/// The policy of `run`.
+fn policy(run: &RunRow, tiers: &[TierLayout]) -> Box<dyn Policy> {
+    let tiers = tiers.to_vec();
+    if is_colloid(run) {
+        return Box::new(ClosedForm::new(tiers));
     }
+    let settings = DmiSettings::prototype(&tiers);
+    let cutoff_gbps = run.cutoff_gbps.unwrap_or(settings.cutoff_gbps);
+    Box::new(Calibrator::new(tiers, DmiSettings { cutoff_gbps, ..settings }))
 }
 
-/// The run of `run` on the simulated server, under the policy that `policy` makes.
-fn simulate(
-    platform: &Platform,
-    run: &RunRow,
-    policy: impl Fn(&[TierLayout]) -> Box<dyn Policy>,
-) -> Result<SimulatedRun, Failure> {
+/// Simulates the run on the platform.
+fn simulate(platform: &Platform, run: &RunRow) -> Result<SimulatedRun, Failure> {
     let demand = interleaf_catalog::workload(&run.workload)?;
     // The server has 120 cores.
     let threads = run.threads.min(platform.cpu.cores);
@@ -193,7 +156,7 @@ fn simulate(
     let duration: Duration = DURATIONS * DURATION;
     // The logs have no static weights: skip the search for the best.
     let arena = Arena::with_best(&scenario, duration, None);
-    let mut simulation = arena.start_with(Settings::default(), |_, tiers| policy(tiers));
+    let mut simulation = arena.start_with(Settings::default(), |_, tiers| policy(run, tiers));
     while simulation.period().is_some() {}
     let outcome = arena.outcome(simulation);
     let speedup = outcome.tasks[0].speedup().ok_or_else(|| {
