@@ -362,7 +362,7 @@ fn hint_for(problem: &str) -> String {
         (UNKNOWN, "correct the spelling of the key, or take it out; comments begin with #"),
         (
             "missing field",
-            "add the key; the platforms and workloads that come with the tool show each",
+            "add the key; `interleaf show --schema NAME` prints the keys of each kind of file",
         ),
         ("duplicate key", "take one of them out"),
     ];
@@ -374,7 +374,7 @@ fn hint_for(problem: &str) -> String {
     ];
     let starts = table.iter().find(|(start, _)| problem.starts_with(start));
     let hint = starts.or_else(|| ends.iter().find(|(end, _)| problem.ends_with(end))).map_or(
-        "correct the line; the platforms and workloads that come with the tool are examples",
+        "correct the line; `interleaf show --schema NAME` prints the keys of each kind of file",
         |(_, hint)| hint,
     );
     // The parser quotes the unknown key and then each allowed one.
