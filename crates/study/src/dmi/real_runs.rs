@@ -53,13 +53,6 @@ struct Group<'a> {
     ratios: Vec<f64>,
 }
 
-impl Group<'_> {
-    /// The median speed-up of the campaigns.
-    fn speedup(&self) -> f64 {
-        statistics::quantile(&statistics::sorted(self.speedups.clone()), 0.5)
-    }
-}
-
 /// The speed-up and the median points on DRAM of a simulated run.
 struct SimulatedRun {
     speedup: f64,
