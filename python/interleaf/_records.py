@@ -181,7 +181,8 @@ class Record:
 
     def _rows(self) -> Sequence[Mapping[str, Any]]:
         """Return the JSON objects of the main table."""
-        for name in ("rows", "points", "periods", "results", "runs"):
+        tables = ("rows", "points", "periods", "results", "runs", "processes", "capabilities")
+        for name in tables:
             rows = self._get(name)
             if isinstance(rows, list) and all(isinstance(row, dict) for row in rows):
                 return rows

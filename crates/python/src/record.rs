@@ -24,20 +24,14 @@ fn parse_record(py: Python<'_>, name: String, text: String) -> PyResult<(String,
 }
 
 fn checked(name: &str, text: &str) -> Result<(String, String), Failure> {
-    use interleaf_record as record;
-    Ok(match parsed(name, text)? {
-        Document::Predict(it) => (it.schema.clone(), record::json(&it)),
-        Document::Plan(it) => (it.schema.clone(), record::json(&it)),
-        Document::Reproduce(it) => (it.schema.clone(), record::json(&it)),
-        Document::Machine(it) => (it.schema.clone(), record::json(&it)),
-        Document::Dimm(it) => (it.schema.clone(), record::json(&it)),
-        Document::Card(it) => (it.schema.clone(), record::json(&it)),
-        Document::Measure(it) => (it.schema.clone(), record::json(&it)),
-        Document::Compare(it) => (it.schema.clone(), record::json(&it)),
-        Document::CompareRuns(it) => (it.schema.clone(), record::json(&it)),
-        Document::Profile(it) => (it.schema.clone(), record::json(&it)),
-        Document::Bench(it) => (it.schema.clone(), record::json(&it)),
-    })
+    let document = parsed(name, text)?;
+    if matches!(document, Document::Balance(_)) {
+        return Err(Failure::new(
+            format!("{name}: it is a document a line, and not one record"),
+            "read the lines as JSON, or let `interleaf report` make a page",
+        ));
+    }
+    Ok((document.schema().to_string(), document.text()))
 }
 
 fn parsed(name: &str, text: &str) -> Result<Document, Failure> {

@@ -5,6 +5,14 @@
 //! Weights are percentages of the pages on each node. Lists by node are in the order of `nodes`,
 //! fastest first.
 
+mod figures;
+
+pub use figures::figures;
+
+use super::{
+    check::{Check, Checked, same_length},
+    figure::Figure,
+};
 use interleaf_linux::place::actuator::ActuatorKind;
 use interleaf_model::{
     control::DomainPeriod,
@@ -46,6 +54,14 @@ pub struct BalancePeriod {
     pub advice: Option<AdviceDocument>,
 }
 
+/// The periods of all domains in order of time, as `interleaf balance -o FILE` writes them: a line
+/// of JSON for each; with `--advise` the advice for each domain ends it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BalanceLog {
+    pub periods: Vec<BalancePeriod>,
+    pub advice: Vec<SummaryDocument>,
+}
+
 /// Advice from the traffic of a period.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AdviceDocument {
@@ -75,7 +91,42 @@ pub enum GainBasis {
 
 display_word!(GainBasis);
 
+impl BalanceLog {
+    /// The periods of the last run: a run appends to the file, and its time begins at 0.
+    pub fn last_run(&self) -> &[BalancePeriod] {
+        let began = self.periods.windows(2).rposition(|pair| pair[1].time_s < pair[0].time_s);
+        &self.periods[began.map_or(0, |at| at + 1)..]
+    }
+
+    /// A line of JSON for each period, and then for each advice.
+    pub fn text(&self) -> String {
+        let periods = self.periods.iter().map(super::json_line);
+        let lines = periods.chain(self.advice.iter().map(super::json_line));
+        lines.map(|line| line + "\n").collect()
+    }
+
+    /// The figures of the last run.
+    pub fn figures(&self) -> Vec<Figure> {
+        figures(self.last_run())
+    }
+}
+
+impl Check for BalancePeriod {
+    fn check(&self) -> Checked {
+        self.check_lists("")
+    }
+}
+
 impl BalancePeriod {
+    /// Checks that lists by node have an element for each node. `path` is before their names.
+    pub(crate) fn check_lists(&self, path: &str) -> Checked {
+        let nodes = self.nodes.len();
+        let of_node =
+            |name: &str, found: usize| same_length(format!("{path}{name}"), found, nodes, "nodes");
+        of_node("target_weights", self.target_weights.len())?;
+        of_node("reached_share", self.reached_share.as_ref().map_or(nodes, Vec::len))
+    }
+
     /// A period on the running machine.
     pub fn new(host: &Host<'_>, at: usize, time_s: f64, period: &DomainPeriod) -> Self {
         let layout = host.layout();
@@ -160,6 +211,8 @@ pub struct SummaryDocument {
     pub advice: AdviceDocument,
 }
 
+impl Check for SummaryDocument {}
+
 pub const PLAN_SCHEMA: &str = "interleaf.balance.plan/1";
 
 /// The plan of `balance --dry-run`.
@@ -190,6 +243,8 @@ pub struct BalancePlanDocument {
     /// Files that would be written for `next`.
     pub next_writes: Vec<WriteDocument>,
 }
+
+impl Check for BalancePlanDocument {}
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BalanceDomain {

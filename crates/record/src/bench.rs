@@ -4,7 +4,11 @@
 //! kind of memory, and reads it. A rate counts as the workload does: `stream` counts bytes as
 //! STREAM does, others count the unit in `rate_unit`.
 
-use super::extend::CountsDocument;
+use super::{
+    check::Check,
+    extend::CountsDocument,
+    figure::{Figure, Series, SeriesKind},
+};
 use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.bench/1";
@@ -51,6 +55,25 @@ pub struct BenchDocument {
     pub extended: Option<ExtendedDocument>,
     /// Results of the loops of the workload, when it has several.
     pub loops: Vec<LoopDocument>,
+}
+
+impl Check for BenchDocument {}
+
+impl BenchDocument {
+    /// The runtime of each round, of several.
+    pub fn figures(&self) -> Vec<Figure> {
+        let rounds = self.round_seconds.iter().enumerate();
+        let points = rounds.map(|(at, seconds)| ((at + 1) as f64, *seconds));
+        let series = Series::new("round", SeriesKind::Points, 0, points);
+        if series.x.len() < 2 {
+            return vec![];
+        }
+        vec![Figure {
+            series: vec![series],
+            caption: "The loop of the workload, once a round.".into(),
+            ..Figure::new("rounds", "Time of the rounds", "round", "time, s")
+        }]
+    }
 }
 
 /// A run under `interleaf extend`.

@@ -3,13 +3,16 @@
 //! `interleaf simulate card cost` writes the document: the use for which cards are compared, and
 //! a table with a row for each quantity and a value for each card.
 
-use super::rounded;
+use super::{
+    check::{Check, Checked, same_length},
+    rounded,
+};
 use interleaf_card::cost::{ComparisonRow, CostInputs, CostSettings, Item, Locality, Prices};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.simulate.card.cost/1";
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CardCostDocument {
     pub schema: String,
     pub cards: Vec<String>,
@@ -21,12 +24,22 @@ pub struct CardCostDocument {
     pub power_failures_per_year: f64,
     pub rows: Vec<CostRow>,
     /// Prices with their sources; empty without a file of prices.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub prices: Vec<PriceDocument>,
 }
 
+impl Check for CardCostDocument {
+    fn check(&self) -> Checked {
+        let cards = self.cards.len();
+        let mut rows = self.rows.iter().enumerate();
+        rows.try_for_each(|(at, row)| {
+            same_length(format!("rows[{at}].values"), row.values.len(), cards, "cards")
+        })
+    }
+}
+
 /// A quantity of all cards.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CostRow {
     pub quantity: String,
     pub unit: String,
@@ -35,7 +48,7 @@ pub struct CostRow {
 }
 
 /// The price of a GB or of a piece.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PriceDocument {
     pub item: String,
     pub amount: f64,

@@ -4,15 +4,15 @@
 //! its accesses, their time, and the reads that returned another value than was written. Addresses
 //! and words are hexadecimal texts, as on the board's screen.
 
-use super::rounded;
+use super::{check::Check, rounded};
 use interleaf_card::memory_test::{
     InjectedFault, LogEntry, MemoryTest, MemoryTestResult, PowerLoss, ReadMismatch,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.simulate.card.test/1";
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CardTestDocument {
     pub schema: String,
     pub algorithm: String,
@@ -27,8 +27,10 @@ pub struct CardTestDocument {
     pub cards: Vec<CardTestResult>,
 }
 
+impl Check for CardTestDocument {}
+
 /// The result of one card.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CardTestResult {
     pub card: String,
     /// True if each read returned the written value.
@@ -44,15 +46,15 @@ pub struct CardTestResult {
     /// The first mismatches.
     pub first: Vec<MismatchDocument>,
     /// The first operations, with `--debug`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub log: Vec<String>,
     /// Operations beyond the end of the log.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub log_dropped: u64,
 }
 
 /// A read that returned another value than was written.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MismatchDocument {
     pub cycle: u64,
     pub step: u32,

@@ -17,13 +17,15 @@ pub struct InvalidField {
 
 pub type Checked = Result<(), InvalidField>;
 
-/// A document whose fields depend on each other.
+/// A document that can be checked for rendering.
 pub trait Check {
-    /// Checks the rules that relate fields.
+    /// Checks the rules that relate fields. Default: there are none.
     ///
     /// # Errors
     /// The first invalid field.
-    fn check(&self) -> Checked;
+    fn check(&self) -> Checked {
+        Ok(())
+    }
 }
 
 /// An error about `field`.

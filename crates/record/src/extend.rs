@@ -5,15 +5,17 @@
 //! `--stats FILE` writes it, and `extend --monitor` reads it while the command runs. Pages are
 //! [`PAGE_BYTES`] large.
 
+mod figures;
 mod forecast;
 mod plan;
 
 pub use forecast::{CurveRow, EnoughRow, ForecastDocument, ForecastRow, SCHEMA as FORECAST_SCHEMA};
 pub use plan::{
     CheckDocument, CheckStatus, DriveSpeed, EstimateDocument, ExtendPlanDocument, RandomDocument,
+    SCHEMA as PLAN_SCHEMA,
 };
 
-use super::rounded;
+use super::{check::Check, rounded};
 use interleaf_pager::{
     cache::Counts,
     session::ledger::{BudgetLedger, Process},
@@ -124,6 +126,8 @@ impl SessionProcesses {
         }
     }
 }
+
+impl Check for ExtendDocument {}
 
 impl ExtendDocument {
     /// The counts so far.

@@ -76,6 +76,21 @@ pub enum SeriesKind {
 }
 
 impl Figure {
+    /// A figure with linear axes from 0, without series.
+    pub fn new(id: &str, title: &str, x_label: &str, y_label: &str) -> Self {
+        Self {
+            id: id.into(),
+            title: title.into(),
+            x_label: x_label.into(),
+            y_label: y_label.into(),
+            y_from: 0.0,
+            scale: Scale::Linear,
+            categories: vec![],
+            series: vec![],
+            caption: String::new(),
+        }
+    }
+
     /// Checks that the figure can be drawn. `field` is its path in the document, for errors.
     ///
     /// # Errors

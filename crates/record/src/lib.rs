@@ -97,6 +97,20 @@ pub enum Document {
     CompareRuns(Box<compare_runs::CompareRunsDocument>),
     Profile(Box<profile::ProfileDocument>),
     Bench(Box<bench_compare::BenchCompareDocument>),
+    BenchRun(Box<bench::BenchDocument>),
+    Extend(Box<extend::ExtendDocument>),
+    ExtendForecast(Box<extend::ForecastDocument>),
+    ExtendPlan(Box<extend::ExtendPlanDocument>),
+    Tune(Box<tune::TuneDocument>),
+    Run(Box<run::RunDocument>),
+    Balance(Box<balance::BalanceLog>),
+    BalancePlan(Box<balance::BalancePlanDocument>),
+    Advice(Box<balance::SummaryDocument>),
+    CardTest(Box<card_test::CardTestDocument>),
+    CardCost(Box<card_cost::CardCostDocument>),
+    Doctor(Box<machine::DoctorDocument>),
+    ShowMachine(Box<machine::MachineDocument>),
+    ShowPlatform(Box<show::ShowDocument>),
 }
 
 impl Document {
@@ -109,13 +123,88 @@ impl Document {
             Self::Dimm(document) => document.figures(),
             Self::Card(document) => document.figures(),
             Self::Measure(document) => document.figures(),
-            Self::Compare(_) => vec![],
             Self::CompareRuns(document) => document.figures(),
             Self::Profile(document) => document.figures(),
             Self::Bench(document) => document.figures(),
+            Self::BenchRun(document) => document.figures(),
+            Self::Extend(document) => document.figures(),
+            Self::ExtendForecast(document) => document.figures.clone(),
+            Self::Tune(document) => document.figures(),
+            Self::Run(document) => document.figures(),
+            Self::Balance(document) => document.figures(),
+            Self::ShowPlatform(document) => document.figures(),
             Self::Reproduce(document) => {
                 document.studies.iter().flat_map(|study| study.figures.clone()).collect()
             }
+            Self::Compare(_)
+            | Self::ExtendPlan(_)
+            | Self::BalancePlan(_)
+            | Self::Advice(_)
+            | Self::CardTest(_)
+            | Self::CardCost(_)
+            | Self::Doctor(_)
+            | Self::ShowMachine(_) => vec![],
+        }
+    }
+
+    /// The schema of the document, or of each line of a balance.
+    pub fn schema(&self) -> &'static str {
+        match self {
+            Self::Predict(_) => predict::SCHEMA,
+            Self::Plan(_) => plan::SCHEMA,
+            Self::Reproduce(_) => reproduce::SCHEMA,
+            Self::Machine(_) => simulate::SCHEMA,
+            Self::Dimm(_) => dimm::SCHEMA,
+            Self::Card(_) => card::SCHEMA,
+            Self::Measure(_) | Self::Profile(_) => measure::SCHEMA,
+            Self::Compare(_) => compare::SCHEMA,
+            Self::CompareRuns(_) => compare_runs::SCHEMA,
+            Self::Bench(_) => bench_compare::SCHEMA,
+            Self::BenchRun(_) => bench::SCHEMA,
+            Self::Extend(_) => extend::SCHEMA,
+            Self::ExtendForecast(_) => extend::FORECAST_SCHEMA,
+            Self::ExtendPlan(_) => extend::PLAN_SCHEMA,
+            Self::Tune(_) => tune::SCHEMA,
+            Self::Run(_) => run::SCHEMA,
+            Self::Balance(_) => balance::SCHEMA,
+            Self::BalancePlan(_) => balance::PLAN_SCHEMA,
+            Self::Advice(_) => balance::SUMMARY_SCHEMA,
+            Self::CardTest(_) => card_test::SCHEMA,
+            Self::CardCost(_) => card_cost::SCHEMA,
+            Self::Doctor(_) => machine::DOCTOR_SCHEMA,
+            Self::ShowMachine(_) | Self::ShowPlatform(_) => show::SCHEMA,
+        }
+    }
+
+    /// The text of the document as a command writes it: JSON, or a line of JSON for each period of
+    /// a balance.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Predict(document) => json(document),
+            Self::Plan(document) => json(document),
+            Self::Reproduce(document) => json(document),
+            Self::Machine(document) => json(document),
+            Self::Dimm(document) => json(document),
+            Self::Card(document) => json(document),
+            Self::Measure(document) => json(document),
+            Self::Compare(document) => json(document),
+            Self::CompareRuns(document) => json(document),
+            Self::Profile(document) => json(document),
+            Self::Bench(document) => json(document),
+            Self::BenchRun(document) => json(document),
+            Self::Extend(document) => json(document),
+            Self::ExtendForecast(document) => json(document),
+            Self::ExtendPlan(document) => json(document),
+            Self::Tune(document) => json(document),
+            Self::Run(document) => json(document),
+            Self::Balance(document) => document.text(),
+            Self::BalancePlan(document) => json(document),
+            Self::Advice(document) => json(document),
+            Self::CardTest(document) => json(document),
+            Self::CardCost(document) => json(document),
+            Self::Doctor(document) => json(document),
+            Self::ShowMachine(document) => json(document),
+            Self::ShowPlatform(document) => json(document),
         }
     }
 }
@@ -169,7 +258,7 @@ impl From<TierKind> for TierKindName {
 }
 
 /// The schemas that `interleaf report` can render.
-pub const REPORTED: [&str; 10] = [
+pub const REPORTED: [&str; 23] = [
     measure::SCHEMA,
     bench_compare::SCHEMA,
     compare::SCHEMA,
@@ -180,6 +269,19 @@ pub const REPORTED: [&str; 10] = [
     simulate::SCHEMA,
     dimm::SCHEMA,
     card::SCHEMA,
+    card_test::SCHEMA,
+    card_cost::SCHEMA,
+    extend::SCHEMA,
+    extend::FORECAST_SCHEMA,
+    extend::PLAN_SCHEMA,
+    tune::SCHEMA,
+    run::SCHEMA,
+    balance::SCHEMA,
+    balance::SUMMARY_SCHEMA,
+    balance::PLAN_SCHEMA,
+    bench::SCHEMA,
+    machine::DOCTOR_SCHEMA,
+    show::SCHEMA,
 ];
 
 /// Parses a recorded document and checks it, so that rendering can neither panic nor show a number
@@ -192,8 +294,12 @@ pub fn read(name: &str, text: &str) -> Result<Document, RecordError> {
     #[derive(Deserialize)]
     struct Head {
         schema: String,
-        /// Present in records of `measure app` only.
+        /// Present in records of `measure app` only, of those with the same schema.
         app: Option<serde::de::IgnoredAny>,
+        /// Present in those of `show --platform` only.
+        platform: Option<serde::de::IgnoredAny>,
+        /// Present in those of the machine that `show` finds only.
+        nodes: Option<serde::de::IgnoredAny>,
     }
     if let Some(record) = measure::foreign::read(name, text) {
         let record = record?;
@@ -203,8 +309,10 @@ pub fn read(name: &str, text: &str) -> Result<Document, RecordError> {
             .map_err(|why| invalid_record(name, &why))?;
         return Ok(Document::Measure(Box::new(record)));
     }
-    let Head { schema, app } =
-        serde_json::from_str(text).map_err(|why| unparsable(name, "", &why))?;
+    // A balance is a document a line.
+    let first = serde_json::Deserializer::from_str(text).into_iter::<Head>().next();
+    let first = first.unwrap_or_else(|| serde_json::from_str(text));
+    let Head { schema, app, platform, nodes } = first.map_err(|why| unparsable(name, "", &why))?;
     match schema.as_str() {
         predict::SCHEMA => checked(name, text).map(Document::Predict),
         plan::SCHEMA => checked(name, text).map(Document::Plan),
@@ -217,9 +325,24 @@ pub fn read(name: &str, text: &str) -> Result<Document, RecordError> {
         compare::SCHEMA => checked(name, text).map(Document::Compare),
         compare_runs::SCHEMA => checked(name, text).map(Document::CompareRuns),
         bench_compare::SCHEMA => checked(name, text).map(Document::Bench),
+        bench::SCHEMA => checked(name, text).map(Document::BenchRun),
+        extend::SCHEMA => checked(name, text).map(Document::Extend),
+        extend::FORECAST_SCHEMA => checked(name, text).map(Document::ExtendForecast),
+        extend::PLAN_SCHEMA => checked(name, text).map(Document::ExtendPlan),
+        tune::SCHEMA => checked(name, text).map(Document::Tune),
+        run::SCHEMA => checked(name, text).map(Document::Run),
+        balance::SCHEMA => balance_log(name, text).map(Document::Balance),
+        balance::PLAN_SCHEMA => checked(name, text).map(Document::BalancePlan),
+        balance::SUMMARY_SCHEMA => checked(name, text).map(Document::Advice),
+        card_test::SCHEMA => checked(name, text).map(Document::CardTest),
+        card_cost::SCHEMA => checked(name, text).map(Document::CardCost),
+        machine::DOCTOR_SCHEMA => checked(name, text).map(Document::Doctor),
+        show::SCHEMA if platform.is_some() => checked(name, text).map(Document::ShowPlatform),
+        show::SCHEMA if nodes.is_some() => checked(name, text).map(Document::ShowMachine),
         _ => Err(RecordError::new(
             format!("{name}: schema: no report is made of \"{schema}\""),
-            format!("give a document with one of the schemas {}", REPORTED.join(", ")),
+            "give a document that a command wrote with -o, --stats or --json; `interleaf show --schema \
+             list` names them",
         )),
     }
 }
@@ -236,6 +359,21 @@ fn checked<T: Check + DeserializeOwned>(name: &str, text: &str) -> Result<Box<T>
     Ok(Box::new(document))
 }
 
+/// Reads the periods of a balance, and its advice: a line for each.
+fn balance_log(name: &str, text: &str) -> Result<Box<balance::BalanceLog>, RecordError> {
+    let mut log = balance::BalanceLog { periods: vec![], advice: vec![] };
+    for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let name = format!("{name}: line {}", at + 1);
+        // The first line, and so the schema of most lines, is known already.
+        if line.contains(balance::SUMMARY_SCHEMA) {
+            log.advice.push(*checked(&name, line)?);
+        } else {
+            log.periods.push(*checked(&name, line)?);
+        }
+    }
+    Ok(Box::new(log))
+}
+
 /// The text is not JSON, or the value at `field` has the wrong type; `field` is "." for the whole.
 fn unparsable(name: &str, field: &str, why: &serde_json::Error) -> RecordError {
     let field = match field {
@@ -244,7 +382,7 @@ fn unparsable(name: &str, field: &str, why: &serde_json::Error) -> RecordError {
     };
     RecordError::new(
         format!("{name}:{}:{}: {field}{why}", why.line(), why.column()),
-        "give a document that measure, predict, simulate or reproduce recorded with -o",
+        "give a document that a command recorded with -o",
     )
 }
 

@@ -3,6 +3,7 @@
 //! `interleaf show` describes the NUMA nodes as the kernel and the firmware describe them;
 //! `interleaf doctor` lists the mechanisms of the kernel that Interleaf can use.
 
+use super::check::Check;
 use interleaf_linux::machine::{
     node::{GBPS_OF_MIBPS, Node},
     topology::Machine,
@@ -28,6 +29,8 @@ pub struct MachineDocument {
     pub demotion: Option<bool>,
     pub transparent_huge_pages: Option<String>,
 }
+
+impl Check for MachineDocument {}
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SocketDocument {
@@ -141,6 +144,8 @@ pub struct DoctorDocument {
     pub capabilities: Vec<CapabilityDocument>,
 }
 
+impl Check for DoctorDocument {}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CapabilityDocument {
     pub name: String,
@@ -165,6 +170,8 @@ pub enum CapabilityStatus {
     /// Another page mover, which works against Interleaf.
     Rival,
 }
+
+display_word!(CapabilityStatus);
 
 impl DoctorDocument {
     pub fn new(machine: &Machine, capabilities: &[Capability]) -> Self {

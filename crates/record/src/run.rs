@@ -4,7 +4,12 @@
 //! changed and restored, the exit status, the placement audit ([`MemoryDocument`]) and the migrated
 //! pages ([`MovedDocument`]). Weights are per node; shares are fractions of their sum.
 
-use super::balance::{ActuatorName, BalancePeriod};
+mod figures;
+
+use super::{
+    balance::{ActuatorName, BalancePeriod},
+    check::{Check, Checked},
+};
 use interleaf_linux::place::{
     journal::{Change, Undone},
     migrate::{self, Outcome, Reason, Refusal},
@@ -44,6 +49,13 @@ pub struct RunDocument {
     /// Steering of its pages while it runs; absent without a policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balance: Option<BalancedDocument>,
+}
+
+impl Check for RunDocument {
+    fn check(&self) -> Checked {
+        let mut periods = self.balance.iter().flat_map(|it| &it.periods).enumerate();
+        periods.try_for_each(|(at, it)| it.check_lists(&format!("balance.periods[{at}].")))
+    }
 }
 
 /// Steering of the pages of a command.

@@ -2,17 +2,22 @@
 //!
 //! Each figure has its provenance (measured, published, simulated, assumed) and its source.
 
-use super::{TierKindName, rounded};
+use super::{
+    TierKindName,
+    check::Check,
+    figure::{Figure, Series, SeriesKind},
+    rounded,
+};
 use interleaf_model::{
     curve::Curve,
     platform::{Platform, Power},
     tier::{Tier, TierPower},
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.show/1";
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ShowDocument {
     pub schema: String,
     pub platform: String,
@@ -28,13 +33,13 @@ pub struct ShowDocument {
     pub power: Option<PowerDocument>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ShowDomain {
     pub name: String,
     pub cores: u32,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ShowTier {
     pub name: String,
     pub kind: TierKindName,
@@ -46,7 +51,7 @@ pub struct ShowTier {
     pub queue_reads_max: Option<FigureDocument>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CurveDocument {
     pub mix: String,
     pub domain: Option<String>,
@@ -55,7 +60,7 @@ pub struct CurveDocument {
     pub points: Vec<ShowPoint>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ShowPoint {
     pub bandwidth_gbps: f64,
     pub latency_ns: f64,
@@ -63,7 +68,7 @@ pub struct ShowPoint {
     pub source: String,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LinkDocument {
     pub name: String,
     pub tiers: Vec<String>,
@@ -71,14 +76,14 @@ pub struct LinkDocument {
     pub bandwidth_gbps: FigureDocument,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CouplingDocument {
     pub from: String,
     pub to: String,
     pub loss: FigureDocument,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PowerDocument {
     pub idle_w: f64,
     pub core_w: f64,
@@ -86,7 +91,7 @@ pub struct PowerDocument {
     pub source: String,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TierPowerDocument {
     pub static_w: f64,
     pub energy_pj_per_bit: f64,
@@ -94,12 +99,14 @@ pub struct TierPowerDocument {
     pub source: String,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FigureDocument {
     pub value: f64,
     pub provenance: String,
     pub source: String,
 }
+
+impl Check for ShowDocument {}
 
 impl FigureDocument {
     fn new(value: f64, figure: &interleaf_model::provenance::Figure) -> Self {
@@ -131,6 +138,28 @@ impl TierPowerDocument {
 }
 
 impl ShowDocument {
+    /// The curves of all tiers.
+    pub fn figures(&self) -> Vec<Figure> {
+        let curves = self.tiers.iter().enumerate().flat_map(|(group, tier)| {
+            tier.curves.iter().map(move |curve| {
+                let from = curve.domain.as_ref().map_or(String::new(), |it| format!(" from {it}"));
+                let name = format!("{}, {}{from}", tier.name, curve.mix);
+                let points = curve.points.iter();
+                let points = points.map(|point| (point.bandwidth_gbps, point.latency_ns));
+                Series::new(name, SeriesKind::Line, group, points)
+            })
+        });
+        let series: Vec<Series> = curves.filter(|series| !series.x.is_empty()).collect();
+        if series.is_empty() {
+            return vec![];
+        }
+        vec![Figure {
+            series,
+            caption: "Tiers have a colour each, and their mixes a dash.".into(),
+            ..Figure::new("curves", "Latency under load", "bandwidth, GB/s", "latency, ns")
+        }]
+    }
+
     pub fn new(platform: &Platform) -> Self {
         let tier_name = |at: &usize| platform.tiers[*at].name.clone();
         Self {

@@ -3,7 +3,12 @@
 //! `interleaf tune` writes the document after every run. It compares the runtime, or a number that
 //! the command prints (the metric). Intervals hold nine tenths of the probability.
 
+mod figures;
+
+pub use figures::TuneResult;
+
 use super::{
+    check::{Check, Checked, in_order, invalid, not_empty, same_length},
     rounded,
     run::{ChangedSetting, PlacedNode, PlacementMeans, RunDocument},
 };
@@ -45,6 +50,25 @@ pub struct TuneDocument {
     pub stopped: TuneStop,
     /// The reason, in words.
     pub stopped_because: String,
+}
+
+impl Check for TuneDocument {
+    fn check(&self) -> Checked {
+        for (at, run) in self.runs.iter().enumerate() {
+            let field = |name: &str| format!("runs[{at}].{name}");
+            not_empty(field("weights"), run.weights.len())?;
+            same_length(field("tier_share"), run.tier_share.len(), run.weights.len(), "weights")?;
+            // Means are geometric.
+            for (name, value) in [("seconds", Some(run.seconds)), ("value", run.value)] {
+                if value.is_some_and(|value| value <= 0.0) {
+                    return invalid(field(name), "it is not above 0");
+                }
+            }
+        }
+        let Some(best) = &self.best else { return Ok(()) };
+        in_order("best.value_low", [best.value_low, best.value_high])?;
+        in_order("best.speedup_low", [best.speedup_low, best.speedup_high])
+    }
 }
 
 /// The reason why no more runs are made.

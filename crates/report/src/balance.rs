@@ -1,10 +1,15 @@
-//! Documents of the daemon as text: periods, advice and plan.
+//! Documents of the daemon: periods (`interleaf.balance/1`), advice (`interleaf.balance.advice/1`)
+//! and plan (`interleaf.balance.plan/1`).
 
-use super::number;
+use super::{
+    number,
+    page::{Page, counted},
+    table::Table,
+};
 use interleaf_model::units::Bytes;
 use interleaf_record::balance::{
-    ActuatorName, AdviceDocument, BalancePeriod, BalancePlanDocument, GainBasis, PointsDocument,
-    SummaryDocument, WriteDocument,
+    ActuatorName, AdviceDocument, BalanceLog, BalancePeriod, BalancePlanDocument, GainBasis,
+    PointsDocument, SummaryDocument, WriteDocument,
 };
 use interleaf_sim::machine::Outcome;
 
@@ -187,4 +192,217 @@ fn writes(writes: &[WriteDocument]) -> String {
         format!("  {} > {}{was}\n", write.text, write.path)
     };
     [":\n".into()].into_iter().chain(writes.iter().map(line)).collect()
+}
+
+/// The periods of the last run as a report.
+pub fn page(log: &BalanceLog) -> Page {
+    let periods = log.last_run();
+    let mut lines = last_targets(periods).into_iter();
+    let answer = lines.next().unwrap_or_else(|| "no period was recorded".into());
+    let mut facts: Vec<String> = lines.collect();
+    let earlier = log.periods.len() - periods.len();
+    if earlier > 0 {
+        facts.push(format!("{} of earlier runs left out", counted(earlier as u64, "period")));
+    }
+    for advice in &log.advice {
+        facts.extend(summary(advice).lines().map(|line| line.trim().to_string()));
+    }
+    let title = "Periods of a balance".into();
+    Page { title, answer, facts, ..Page::default() }.with_table("All periods", table(periods))
+}
+
+/// A line for each domain: its last target, and how often its pages migrated.
+pub(super) fn last_targets(periods: &[BalancePeriod]) -> Vec<String> {
+    let mut domains: Vec<&BalancePeriod> = vec![];
+    for period in periods {
+        match domains.iter_mut().find(|known| known.domain == period.domain) {
+            Some(last) => *last = period,
+            None => domains.push(period),
+        }
+    }
+    let lines = domains.iter().map(|last| {
+        let counts = periods.iter().filter(|it| it.domain == last.domain);
+        let moves = counts.clone().filter(|it| it.migrated_bytes > 0).count();
+        let periods = counted(counts.count() as u64, "period");
+        let target = target(last);
+        format!("{}: target {target} after {periods}; pages migrated in {moves}", last.domain)
+    });
+    lines.collect()
+}
+
+/// `node0 92 %, node1 8 %`
+fn target(period: &BalancePeriod) -> String {
+    let nodes = period.nodes.iter().zip(&period.target_weights);
+    let nodes: Vec<String> = nodes.map(|(node, points)| format!("node{node} {points} %")).collect();
+    nodes.join(", ")
+}
+
+/// A row for each period and domain.
+pub(super) fn table(periods: &[BalancePeriod]) -> Table {
+    let mut table = Table::new(&[
+        "time s", "domain", "GB/s", "target", "reached", "migrated", "decision", "reason",
+    ]);
+    for period in periods {
+        let reached = period.reached_share.as_ref().map_or(String::new(), |shares| {
+            let nodes = period.nodes.iter().zip(shares);
+            let nodes = nodes.map(|(node, share)| format!("node{node} {:.1} %", 100.0 * share));
+            nodes.collect::<Vec<_>>().join(", ")
+        });
+        table.row([
+            format!("{:.1}", period.time_s),
+            period.domain.clone(),
+            period.bandwidth_gbps.map_or(String::new(), number),
+            target(period),
+            reached,
+            Bytes::new(period.migrated_bytes).to_string(),
+            period.decision.clone(),
+            period.reason.clone(),
+        ]);
+    }
+    table
+}
+
+/// A row for each period, domain and node.
+pub fn csv(periods: &[BalancePeriod]) -> String {
+    let mut table = Table::new(&[
+        "time_s",
+        "domain",
+        "node",
+        "target_weight",
+        "reached_share",
+        "bandwidth_gbps",
+        "node_bandwidth_gbps",
+        "node_latency_ns",
+        "migrated_bytes",
+        "decision",
+        "reason",
+    ]);
+    let text = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
+    for period in periods {
+        for (at, node) in period.nodes.iter().enumerate() {
+            let share = period.reached_share.as_ref().and_then(|shares| shares.get(at));
+            table.row([
+                period.time_s.to_string(),
+                period.domain.clone(),
+                node.to_string(),
+                period.target_weights.get(at).map_or(String::new(), u16::to_string),
+                text(share.copied()),
+                text(period.bandwidth_gbps),
+                text(period.tier_bandwidth_gbps.get(at).copied()),
+                text(period.tier_latency_ns.get(at).copied().flatten()),
+                period.migrated_bytes.to_string(),
+                period.decision.clone(),
+                period.reason.clone(),
+            ]);
+        }
+    }
+    table.csv()
+}
+
+/// The advice for a domain as a report.
+pub fn advice_page(document: &SummaryDocument) -> Page {
+    let text = summary(document);
+    let mut lines = text.lines().map(|line| line.trim().to_string());
+    let measured = lines.next().unwrap_or_default();
+    let answer = lines.next().unwrap_or_default();
+    let facts = [measured].into_iter().chain(lines).collect();
+    Page { title: format!("Advice for {}", document.domain), answer, facts, ..Page::default() }
+        .with_table("Nodes", advised_nodes(document))
+}
+
+fn advised_nodes(document: &SummaryDocument) -> Table {
+    let mut table =
+        Table::new(&["node", "pages now %", "advised", "daemon begins with", "then goes to"]);
+    let advised = document.advice.advised_weights.as_ref();
+    for (at, node) in document.nodes.iter().enumerate() {
+        let points = |list: &[u16]| list.get(at).map_or("-".into(), u16::to_string);
+        let reached = document.reached_share.as_ref().and_then(|shares| shares.get(at));
+        table.row([
+            node.to_string(),
+            reached.map_or("-".into(), |share| format!("{:.1}", 100.0 * share)),
+            advised.map_or("-".into(), |advised| points(advised)),
+            points(&document.start_weights),
+            points(&document.first_weights),
+        ]);
+    }
+    table
+}
+
+/// A row for each domain and node.
+pub fn advice_csv(documents: &[SummaryDocument]) -> String {
+    let mut table = Table::new(&[
+        "domain",
+        "node",
+        "reached_share",
+        "advised_weight",
+        "start_weight",
+        "first_weight",
+        "bandwidth_gbps",
+        "gain",
+    ]);
+    for document in documents {
+        let text = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
+        for (at, node) in document.nodes.iter().enumerate() {
+            let points = |list: &[u16]| list.get(at).map_or(String::new(), u16::to_string);
+            let reached = document.reached_share.as_ref().and_then(|shares| shares.get(at));
+            table.row([
+                document.domain.clone(),
+                node.to_string(),
+                text(reached.copied()),
+                document.advice.advised_weights.as_deref().map_or(String::new(), points),
+                points(&document.start_weights),
+                points(&document.first_weights),
+                document.bandwidth_gbps.to_string(),
+                text(document.advice.gain),
+            ]);
+        }
+    }
+    table.csv()
+}
+
+/// The plan of a dry run as a report.
+pub fn plan_page(document: &BalancePlanDocument) -> Page {
+    let BalancePlanDocument { policy, way, way_description, .. } = document;
+    let answer = match (document.source.is_there, way) {
+        (_, ActuatorName::None) => "no domain would be steered".to_string(),
+        (false, _) => "nothing counts the traffic: no page would move".to_string(),
+        (true, way) => format!("{policy} would steer {} by {way}", document.scope),
+    };
+    let mut facts = vec![
+        format!("steered: {}{}, by the policy {policy}", document.scope, processes(document)),
+        format!("pages move by {way}: {way_description}"),
+        format!("counted by: {}", document.source.summary_line()),
+    ];
+    facts.extend(document.source.remedy.clone());
+    facts.extend(document.ways_missing.iter().map(|way| format!("not by {way}")));
+    facts.extend(document.notes.iter().cloned());
+    facts.push(format!("first target: {}", points(&document.start)));
+    if !document.next.is_empty() {
+        facts.push(format!("with a decision, such as: {}", points(&document.next)));
+    }
+    let title = "Plan of a balance".into();
+    Page { title, answer, facts, ..Page::default() }
+        .with_table("Files written at first", written_files(&document.writes))
+        .with_table("Files written by a decision", written_files(&document.next_writes))
+}
+
+fn written_files(writes: &[WriteDocument]) -> Table {
+    let mut table = Table::new(&["file", "text", "content now"]);
+    for write in writes {
+        let was = write.was.clone().unwrap_or_else(|| "does not exist".into());
+        table.row([write.path.clone(), write.text.clone(), was]);
+    }
+    table
+}
+
+/// The files of the first target, and then those of a decision.
+pub fn plan_csv(document: &BalancePlanDocument) -> String {
+    let mut table = Table::new(&["target", "path", "text", "was"]);
+    for (target, writes) in [("start", &document.writes), ("next", &document.next_writes)] {
+        for write in writes {
+            let was = write.was.clone().unwrap_or_default();
+            table.row([target.into(), write.path.clone(), write.text.clone(), was]);
+        }
+    }
+    table.csv()
 }

@@ -1,6 +1,11 @@
-//! A run of a workload (`interleaf.bench/1`), and the list of workloads, as text.
+//! A run of a workload (`interleaf.bench/1`), and the list of workloads.
 
-use super::{number, table::Table};
+use super::{
+    number,
+    page::{Page, counted},
+    table::Table,
+};
+use interleaf_model::units::Bytes;
 use interleaf_record::{
     bench::{BenchDocument, ListDocument},
     measure::size_text,
@@ -8,10 +13,25 @@ use interleaf_record::{
 
 /// The document as text for a terminal.
 pub fn text(document: &BenchDocument) -> String {
-    let BenchDocument { workload, threads, memory, rate, rate_unit, .. } = document;
+    format!(
+        "{}\n\n{}\n{}\n{}\n",
+        setting(document),
+        rates(document).text(),
+        costs(document).join("; "),
+        verified(document)
+    )
+}
+
+/// `stream, 512 MiB (heap), 2 threads`
+fn setting(document: &BenchDocument) -> String {
+    let BenchDocument { workload, threads, memory, .. } = document;
     let footprint = size_text(document.footprint_bytes);
-    let plural = if *threads == 1 { "" } else { "s" };
-    let mut text = format!("{workload}, {footprint} ({memory}), {threads} thread{plural}\n\n");
+    format!("{workload}, {footprint} ({memory}), {}", counted((*threads).into(), "thread"))
+}
+
+/// The rate of the workload, and those of its loops.
+fn rates(document: &BenchDocument) -> Table {
+    let BenchDocument { workload, rate, rate_unit, .. } = document;
     let mut table = Table::new(&["", "rate", "unit", "seconds"]);
     let main = if workload == "stream" && !document.loops.is_empty() { "triad" } else { workload };
     let seconds = number(document.seconds / document.round_seconds.len().max(1) as f64);
@@ -20,23 +40,72 @@ pub fn text(document: &BenchDocument) -> String {
         let (rate, seconds) = (number(entry.rate), number(entry.seconds));
         table.row([entry.name.clone(), rate, entry.rate_unit.clone(), seconds]);
     }
-    text += &table.text();
-    let rounds = document.round_seconds.len();
-    text += &format!(
-        "\n{rounds} rounds in {} s, {} s of processor time",
+    table
+}
+
+/// Time, arithmetic intensity and traffic of the run.
+fn costs(document: &BenchDocument) -> Vec<String> {
+    let mut costs = vec![format!(
+        "{} rounds in {} s, {} s of processor time",
+        document.round_seconds.len(),
         number(document.seconds),
         number(document.cpu_s)
-    );
-    if let Some(intensity) = document.flops_per_byte {
-        text += &format!("; {} FLOP a byte", number(intensity));
-    }
-    if let Some(drive) = &document.drive {
+    )];
+    costs.extend(document.flops_per_byte.map(|it| format!("{} FLOP a byte", number(it))));
+    costs.extend(document.drive.as_ref().map(|drive| {
         let gib = |bytes: u64| number(bytes as f64 / f64::from(1 << 30));
         let (read, written) = (gib(drive.read_bytes), gib(drive.written_bytes));
-        text += &format!("; {} read {read} GiB and wrote {written} GiB", drive.name);
+        format!("{} read {read} GiB and wrote {written} GiB", drive.name)
+    }));
+    costs
+}
+
+fn verified(document: &BenchDocument) -> &'static str {
+    if document.verified { "the result is right" } else { "not verified" }
+}
+
+/// The document as a report.
+pub fn page(document: &BenchDocument) -> Page {
+    let (rate, unit) = (number(document.rate), &document.rate_unit);
+    let answer = format!("{rate} {unit}; {}", verified(document));
+    let mut facts = costs(document);
+    let resident = document.resident_max_bytes.map(Bytes::new);
+    facts.extend(resident.map(|it| format!("peak resident memory {it}")));
+    facts.push(counted(document.major_faults, "major fault"));
+    facts.extend(document.extended.as_ref().map(|it| {
+        let (budget, counts) = (Bytes::new(it.dram_bytes), &it.counts);
+        let (read, written) = (Bytes::new(counts.read_bytes), Bytes::new(counts.written_bytes));
+        let faults = counted(counts.faults, "fault");
+        let stalled = number(counts.stall_s);
+        format!(
+            "under the pager with {budget} of DRAM: {faults}, {read} read, {written} written, \
+             {stalled} s stalled"
+        )
+    }));
+    Page { title: setting(document), answer, facts, ..Page::default() }
+        .with_table("Rates", rates(document))
+}
+
+/// The workload, and then a row for each of its loops.
+pub fn csv(document: &BenchDocument) -> String {
+    let header = ["workload", "footprint_bytes", "threads", "rate", "rate_unit", "seconds"];
+    let mut table = Table::new(&header);
+    let mut row = |name: String, rate: f64, unit: &str, seconds: f64| {
+        table.row([
+            name,
+            document.footprint_bytes.to_string(),
+            document.threads.to_string(),
+            rate.to_string(),
+            unit.into(),
+            seconds.to_string(),
+        ]);
+    };
+    row(document.workload.clone(), document.rate, &document.rate_unit, document.seconds);
+    for it in &document.loops {
+        let name = format!("{}: {}", document.workload, it.name);
+        row(name, it.rate, &it.rate_unit, it.seconds);
     }
-    let verified = if document.verified { "the result is right" } else { "not verified" };
-    format!("{text}\n{verified}\n")
+    table.csv()
 }
 
 /// The list as text for a terminal.

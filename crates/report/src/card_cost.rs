@@ -1,35 +1,42 @@
-//! `interleaf.simulate.card.cost/1` as text and CSV.
+//! `interleaf.simulate.card.cost/1` as text, Markdown, HTML and CSV.
 
-use super::{number, table::Table};
+use super::{number, page::Page, table::Table};
 use interleaf_model::units::Bytes;
-use interleaf_record::card_cost::CardCostDocument;
+use interleaf_record::card_cost::{CardCostDocument, PriceDocument};
 
 /// The document as text for a terminal.
 pub fn text(document: &CardCostDocument) -> String {
+    let mut text = format!("{}\n\n{}", load(document), table(document, &number).text());
+    document.prices.iter().for_each(|it| text += &format!("\n{}", price(it)));
+    text + if document.prices.is_empty() { "" } else { "\n" }
+}
+
+/// The use for which the cards are compared.
+fn load(document: &CardCostDocument) -> String {
     let place = match (document.hot_share, document.hot_bytes) {
         (Some(share), Some(bytes)) => {
             format!("{:.0} % of them to {}", 100.0 * share, Bytes::new(bytes))
         }
         _ => "evenly distributed".into(),
     };
-    let mut text = format!(
-        "I/Os of {}, {} GB/s of writes, {place}, {} power failures a year\n\n{}",
+    format!(
+        "I/Os of {}, {} GB/s of writes, {place}, {} power failures a year",
         Bytes::new(document.io_bytes.into()),
         number(document.write_gbps),
         number(document.power_failures_per_year),
-        table(document, &number).text(),
-    );
-    for price in &document.prices {
-        text += &format!(
-            "\n{}: {} {} ({}, {})",
-            price.item,
-            number(price.amount),
-            price.unit,
-            price.source,
-            price.date
-        );
-    }
-    text + if document.prices.is_empty() { "" } else { "\n" }
+    )
+}
+
+fn price(it: &PriceDocument) -> String {
+    format!("{}: {} {} ({}, {})", it.item, number(it.amount), it.unit, it.source, it.date)
+}
+
+/// The document as a report.
+pub fn page(document: &CardCostDocument) -> Page {
+    let title = format!("Energy, endurance and price: {}", document.cards.join(", "));
+    let notes = document.prices.iter().map(price).collect();
+    Page { title, answer: load(document), notes, ..Page::default() }
+        .with_table("Cards", table(document, &number))
 }
 
 /// One row for each quantity.

@@ -1,6 +1,10 @@
-//! `interleaf.simulate.card.test/1` as text and CSV.
+//! `interleaf.simulate.card.test/1` as text, Markdown, HTML and CSV.
 
-use super::{number, table::Table};
+use super::{
+    number,
+    page::{Page, counted},
+    table::Table,
+};
 use interleaf_record::card_test::{CardTestDocument, CardTestResult};
 
 /// Mismatches of a card in the text; the document has more.
@@ -8,20 +12,46 @@ const LISTED_MAX: usize = 16;
 
 /// The document as text for a terminal.
 pub fn text(document: &CardTestDocument) -> String {
-    let mut text = format!(
-        "{} from {} to {}, {} cycles{}\n",
+    let settings = settings(document).into_iter().map(|line| line + "\n");
+    let text = format!("{}\n{}", settings.collect::<String>(), table(document).text());
+    text + &document.cards.iter().map(details).collect::<String>()
+}
+
+/// The algorithm and the injected faults.
+fn settings(document: &CardTestDocument) -> Vec<String> {
+    let mut lines = vec![format!(
+        "{} from {} to {}, {} cycles{}",
         document.algorithm,
         document.start,
         document.stop,
         document.cycles,
         if document.init { ", all words 0 at first" } else { "" },
-    );
+    )];
     if document.algorithm == "pattern" {
-        text += &format!("pattern {}\n", document.pattern);
+        lines.push(format!("pattern {}", document.pattern));
     }
-    text += &document.faults.iter().map(|fault| format!("injected: {fault}\n")).collect::<String>();
-    text += &format!("\n{}", table(document).text());
-    text + &document.cards.iter().map(details).collect::<String>()
+    lines.extend(document.faults.iter().map(|fault| format!("injected: {fault}")));
+    lines
+}
+
+/// The document as a report.
+pub fn page(document: &CardTestDocument) -> Page {
+    let failed: Vec<&str> =
+        document.cards.iter().filter(|it| !it.passed).map(|it| it.card.as_str()).collect();
+    let answer = match failed[..] {
+        [] => format!("{} passed", counted(document.cards.len() as u64, "card")),
+        _ => format!("failed: {}", failed.join(", ")),
+    };
+    let (title, facts) = ("Memory test of cards".into(), settings(document));
+    let mut page =
+        Page { title, answer, facts, ..Page::default() }.with_table("Cards", table(document));
+    for card in &document.cards {
+        page = page.with_table(&format!("First mismatches of {}", card.card), mismatches(card));
+        let mut log = Table::new(&["operation"]);
+        card.log.iter().for_each(|line| log.row([line.clone()]));
+        page = page.with_table(&format!("Log of {}", card.card), log);
+    }
+    page
 }
 
 fn table(document: &CardTestDocument) -> Table {
@@ -50,21 +80,25 @@ fn table(document: &CardTestDocument) -> Table {
     table
 }
 
+fn mismatches(card: &CardTestResult) -> Table {
+    let mut table = Table::new(&["cycle", "step", "address", "expected", "read"]);
+    for mismatch in card.first.iter().take(LISTED_MAX) {
+        table.row([
+            mismatch.cycle.to_string(),
+            mismatch.step.to_string(),
+            mismatch.address.clone(),
+            mismatch.expected.clone(),
+            mismatch.read.clone(),
+        ]);
+    }
+    table
+}
+
 /// The first mismatches of a card, and its log.
 fn details(card: &CardTestResult) -> String {
     let mut text = String::new();
     if !card.passed {
-        let mut table = Table::new(&["cycle", "step", "address", "expected", "read"]);
-        for mismatch in card.first.iter().take(LISTED_MAX) {
-            table.row([
-                mismatch.cycle.to_string(),
-                mismatch.step.to_string(),
-                mismatch.address.clone(),
-                mismatch.expected.clone(),
-                mismatch.read.clone(),
-            ]);
-        }
-        text += &format!("\n{}: first mismatches\n{}", card.card, table.text());
+        text += &format!("\n{}: first mismatches\n{}", card.card, mismatches(card).text());
     }
     if !card.log.is_empty() {
         let lines = card.log.iter().map(|line| format!("  {line}\n")).collect::<String>();

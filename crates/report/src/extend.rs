@@ -1,9 +1,15 @@
-//! A command under `interleaf extend` (`interleaf.extend/1`, `interleaf.extend.plan/1`) as text.
+//! A command under `interleaf extend` (`interleaf.extend/1`), its plan (`interleaf.extend.plan/1`)
+//! and its forecast (`interleaf.extend.forecast/1`).
 
-use super::{number, table::Table};
+use super::{
+    number,
+    page::{self, Page, counted},
+    table::Table,
+};
 use interleaf_model::units::Bytes;
 use interleaf_record::extend::{
-    CountsDocument, EstimateDocument, ExtendDocument, ExtendPlanDocument, ForecastDocument,
+    CountsDocument, EnoughRow, EstimateDocument, ExtendDocument, ExtendPlanDocument,
+    ForecastDocument, ForecastRow,
 };
 use std::collections::BTreeMap;
 
@@ -13,6 +19,14 @@ pub fn ended(document: &ExtendDocument) -> String {
     if document.processes.is_empty() {
         return nothing(document);
     }
+    let elapsed = number(document.elapsed_s);
+    let nodes =
+        nodes(document).map_or(String::new(), |nodes| format!("resident by node: {nodes}\n"));
+    format!("{dram} of DRAM, {elapsed} s\n{}{nodes}{}", counts(document).text(), outside(document))
+}
+
+/// The counts of each process, and their sum.
+fn counts(document: &ExtendDocument) -> Table {
     let mut table = Table::new(&[
         "process",
         "DRAM",
@@ -32,10 +46,109 @@ pub fn ended(document: &ExtendDocument) -> String {
     if document.processes.len() > 1 {
         table.row(cells("all".into(), document.dram_bytes, &document.total));
     }
-    let elapsed = number(document.elapsed_s);
-    let nodes =
-        nodes(document).map_or(String::new(), |nodes| format!("resident by node: {nodes}\n"));
-    format!("{dram} of DRAM, {elapsed} s\n{}{nodes}{}", table.text(), outside(document))
+    table
+}
+
+/// The statistics of a command as a report.
+pub fn page(document: &ExtendDocument) -> Page {
+    let total = &document.total;
+    let title = format!(
+        "{} with {} of DRAM",
+        page::program(&document.command),
+        Bytes::new(document.dram_bytes)
+    );
+    if document.processes.is_empty() && total.faults == 0 {
+        let text = nothing(document);
+        let mut lines = text.lines().map(String::from);
+        let answer = lines.next().unwrap_or_default();
+        let facts = lines.chain(ending(document)).collect();
+        return Page { title, answer, facts, ..Page::default() };
+    }
+    let minor = counted(total.soft_faults, "minor fault");
+    let fault_line = format!("{} of pages, {minor} among them", counted(total.faults, "fault"));
+    let traffic = format!(
+        "{} read from the stores, {} written; {} evicted",
+        Bytes::new(total.read_bytes),
+        Bytes::new(total.written_bytes),
+        counted(total.evicted_pages, "page"),
+    );
+    let mut facts = vec![fault_line, prefetches(total), traffic];
+    facts.extend(nodes(document).map(|nodes| format!("resident by node: {nodes}")));
+    facts.extend(outside(document).lines().map(String::from));
+    facts.extend(ending(document));
+    let answer = stalls(document);
+    Page { title, answer, facts, ..Page::default() }.with_table("Processes", counts(document))
+}
+
+/// The time that threads waited for pages, relative to the runtime.
+fn stalls(document: &ExtendDocument) -> String {
+    let (stall_s, elapsed_s) = (document.total.stall_s, document.elapsed_s);
+    let text = format!("the threads together waited {} s for pages", number(stall_s));
+    let runtime = format!("the runtime of {} s", number(elapsed_s));
+    match stall_s / elapsed_s {
+        part if !part.is_finite() => text,
+        part if part < 1.0 => format!("{text}, {:.1} % of {runtime}", 100.0 * part),
+        part => format!("{text}, {part:.1} times {runtime}"),
+    }
+}
+
+fn prefetches(counts: &CountsDocument) -> String {
+    let all = counts.prefetched_pages;
+    format!(
+        "{} prefetched: {} touched later, {} evicted untouched",
+        counted(all, "page"),
+        part(counts.prefetch_hits, all),
+        part(counts.prefetch_wasted, all),
+    )
+}
+
+/// The command, its stores and its end.
+fn ending(document: &ExtendDocument) -> Vec<String> {
+    let stores: Vec<String> = document.stores.iter().map(|it| it.display().to_string()).collect();
+    let stores = (!stores.is_empty()).then(|| format!("stores: {}", stores.join(", ")));
+    let failure = page::failure(document.exit_code, document.signal);
+    page::command(&document.command).into_iter().chain(stores).chain(failure).collect()
+}
+
+/// A row for each process, and one of their sum.
+pub fn csv(document: &ExtendDocument) -> String {
+    let mut table = Table::new(&[
+        "process",
+        "pid",
+        "dram_bytes",
+        "outside_bytes",
+        "faults",
+        "soft_faults",
+        "prefetched_pages",
+        "prefetch_hits",
+        "prefetch_wasted",
+        "evicted_pages",
+        "read_bytes",
+        "written_bytes",
+        "stall_s",
+    ]);
+    let mut row = |own: [String; 4], counts: &CountsDocument| {
+        let numbers = [
+            counts.faults,
+            counts.soft_faults,
+            counts.prefetched_pages,
+            counts.prefetch_hits,
+            counts.prefetch_wasted,
+            counts.evicted_pages,
+            counts.read_bytes,
+            counts.written_bytes,
+        ];
+        let numbers = numbers.map(|number| number.to_string());
+        table.row(own.into_iter().chain(numbers).chain([counts.stall_s.to_string()]));
+    };
+    for process in &document.processes {
+        let outside = process.outside_bytes.map_or(String::new(), |bytes| bytes.to_string());
+        let (pid, dram) = (process.pid.to_string(), process.dram_bytes.to_string());
+        row([process.name.clone(), pid, dram, outside], &process.counts);
+    }
+    let dram = document.dram_bytes.to_string();
+    row(["all".into(), String::new(), dram, String::new()], &document.total);
+    table.csv()
 }
 
 /// Resident pages of all processes by node, where the budget has several:
@@ -155,6 +268,16 @@ pub fn plan(document: &ExtendPlanDocument) -> String {
 }
 
 fn estimate(estimate: &EstimateDocument, dram_bytes: u64) -> String {
+    format!(
+        "\n{}\nWhat the drives allow with {} of DRAM, at most; what fits is as fast as DRAM:\n{}",
+        store_speeds(estimate).text(),
+        Bytes::new(dram_bytes),
+        speed_limits(estimate).text()
+    )
+}
+
+/// The measured speeds of the stores.
+fn store_speeds(estimate: &EstimateDocument) -> Table {
     let mut drives = Table::new(&["store", "read", "write"]);
     if let Some(first) = estimate.drives.first() {
         let depths = first.random.iter().map(|random| format!("4 KiB, {} at a time", random.depth));
@@ -171,6 +294,11 @@ fn estimate(estimate: &EstimateDocument, dram_bytes: u64) -> String {
         let cells = [path, gbps(drive.read_gbps), gbps(drive.write_gbps)].into_iter();
         drives.row(cells.chain(random));
     }
+    drives
+}
+
+/// The speeds that the stores allow, by footprint.
+fn speed_limits(estimate: &EstimateDocument) -> Table {
     let many = estimate.drives.first().and_then(|drive| drive.random.last());
     let many = format!("from {} threads", many.map_or(0, |random| random.depth));
     let mut rows =
@@ -188,27 +316,124 @@ fn estimate(estimate: &EstimateDocument, dram_bytes: u64) -> String {
             of(row.random_many_us, "us"),
         ]);
     }
-    format!(
-        "\n{}\nWhat the drives allow with {} of DRAM, at most; what fits is as fast as DRAM:\n{}",
-        drives.text(),
-        Bytes::new(dram_bytes),
-        rows.text()
-    )
+    rows
+}
+
+/// The plan of a dry run or an estimate as a report.
+pub fn plan_page(document: &ExtendPlanDocument) -> Page {
+    let budget = Bytes::new(document.dram_bytes);
+    let program = page::program(&document.command);
+    let (title, answer) = match document.command.is_empty() {
+        true => {
+            let title = format!("{budget} of DRAM, extended by stores");
+            let speed = document.estimate.as_ref().map(|it| {
+                let (read, write) = (number(it.read_gbps), number(it.write_gbps));
+                format!("the stores read {read} GB/s and write {write} GB/s")
+            });
+            (title, speed.unwrap_or_else(|| "nothing was measured".into()))
+        }
+        false => {
+            let can = if document.can_be_done { "can" } else { "cannot" };
+            let answer = format!("{program} {can} be extended");
+            (format!("Can {program} be extended?"), answer)
+        }
+    };
+    let stores: Vec<String> = document.stores.iter().map(|it| it.display().to_string()).collect();
+    let mut facts = vec![format!("budget {budget}, stores: {}", stores.join(", "))];
+    facts.extend(page::command(&document.command));
+    let mut found =
+        Page { title, answer, facts, ..Page::default() }.with_table("Checks", checks(document));
+    if let Some(estimate) = &document.estimate {
+        found = found
+            .with_table("Speed of the stores", store_speeds(estimate))
+            .with_table("Speed of a program, at most", speed_limits(estimate));
+    }
+    found
+}
+
+fn checks(document: &ExtendPlanDocument) -> Table {
+    let mut table = Table::new(&["check", "passed", "detail", "remedy"]);
+    for check in &document.checks {
+        let remedy = check.remedy.clone().unwrap_or_default();
+        table.row([check.what.clone(), check.status.to_string(), check.detail.clone(), remedy]);
+    }
+    table
+}
+
+/// The estimate as CSV, or else the checks.
+pub fn plan_csv(document: &ExtendPlanDocument) -> String {
+    let Some(estimate) = &document.estimate else { return checks(document).csv() };
+    let mut table = Table::new(&[
+        "footprint_bytes",
+        "missing_share",
+        "read_gbps",
+        "triad_gbps",
+        "random_us",
+        "random_many_us",
+    ]);
+    for row in &estimate.rows {
+        let values = [row.read_gbps, row.triad_gbps, row.random_us, row.random_many_us];
+        let values = values.map(|value| value.map_or(String::new(), |value| value.to_string()));
+        let first = [row.footprint_bytes.to_string(), row.missing_share.to_string()];
+        table.row(first.into_iter().chain(values));
+    }
+    table.csv()
 }
 
 /// The forecast for other budgets and drives.
 pub fn forecast(document: &ForecastDocument) -> String {
-    let footprint = rounded(document.footprint_bytes);
-    let mut text = format!("footprint {footprint}");
-    if let Some(compute_s) = document.compute_s {
-        text += &format!(", {} s in DRAM", number(compute_s));
-    }
+    let mut text = format!(
+        "{}\n\n{}\n{}:\n{}",
+        needs(document),
+        traffic(document).text(),
+        forecast_of(document),
+        efficiency(document).text()
+    );
+    enough(document).iter().for_each(|line| text += &format!("{line}\n"));
+    document.notes.iter().for_each(|note| text += &format!("note: {note}\n"));
+    text
+}
+
+/// The forecast as a report.
+pub fn forecast_page(document: &ForecastDocument) -> Page {
+    let title = format!("Forecast with extended memory: {}", needs(document));
+    let answer =
+        least_budgets(document).unwrap_or_else(|| "the time of the drive for a pass".into());
+    let inputs = format!("computed from {}", document.inputs.join(", "));
+    let facts = enough(document).into_iter().chain([inputs]).collect();
+    let notes = document.notes.clone();
+    Page { title, answer, facts, notes, ..Page::default() }
+        .with_table(forecast_of(document), efficiency(document))
+        .with_table("Traffic of the drive", traffic(document))
+}
+
+/// The footprint, and the runtime without a drive.
+fn needs(document: &ForecastDocument) -> String {
+    let compute = document.compute_s.map(|it| format!(", {} s in DRAM", number(it)));
+    format!("footprint {}{}", rounded(document.footprint_bytes), compute.unwrap_or_default())
+}
+
+/// The traffic by budget.
+fn traffic(document: &ForecastDocument) -> Table {
     let mut curve = Table::new(&["DRAM", "read", "written", "LRU misses"]);
     for row in &document.curve {
         let lru = row.lru_miss_ratio.map_or("-".into(), |it| format!("{:.0} %", 100.0 * it));
         let sizes = [row.dram_bytes, row.read_bytes, row.written_bytes];
         curve.row(sizes.map(|bytes| rounded(bytes).to_string()).into_iter().chain([lru]));
     }
+    curve
+}
+
+/// What the table of drives has.
+fn forecast_of(document: &ForecastDocument) -> &'static str {
+    match document.compute_s {
+        Some(_) => "Efficiency: speed divided by the speed in DRAM",
+        None => "Time of the drive for a pass (without a run the compute time is not known)",
+    }
+}
+
+/// A row for each budget, a column for each drive.
+fn efficiency(document: &ForecastDocument) -> Table {
     let mut drives: Vec<&str> = document.rows.iter().map(|row| row.drive.as_str()).collect();
     drives.dedup();
     let header = ["DRAM"].into_iter().chain(drives.iter().copied()).map(String::from);
@@ -216,9 +441,8 @@ pub fn forecast(document: &ForecastDocument) -> String {
     let budgets = document.rows.iter().filter(|row| Some(&row.drive.as_str()) == drives.first());
     for first in budgets {
         let of = |drive: &&str| {
-            let is_it = |row: &&interleaf_record::extend::ForecastRow| {
-                row.drive == **drive && row.dram_bytes == first.dram_bytes
-            };
+            let is_it =
+                |row: &&ForecastRow| row.drive == **drive && row.dram_bytes == first.dram_bytes;
             let row = document.rows.iter().find(is_it);
             row.map_or("-".into(), |row| match row.efficiency {
                 Some(efficiency) => format!("{:.0} %", 100.0 * efficiency),
@@ -228,20 +452,43 @@ pub fn forecast(document: &ForecastDocument) -> String {
         let budget = rounded(first.dram_bytes).to_string();
         table.row([budget].into_iter().chain(drives.iter().map(of)));
     }
-    let what = match document.compute_s {
-        Some(_) => "Efficiency: speed divided by the speed in DRAM",
-        None => "Time of the drive for a pass (without a run the compute time is not known)",
-    };
-    text += &format!("\n\n{}\n{what}:\n{}", curve.text(), table.text());
-    for row in &document.enough {
-        text += &format!(
-            "{}: {} of DRAM is enough for {:.0} % ({:.0} % of the footprint)\n",
+    table
+}
+
+/// The least budget of each drive for an efficiency.
+fn enough(document: &ForecastDocument) -> Vec<String> {
+    let line = |row: &EnoughRow| {
+        format!(
+            "{}: {} of DRAM is enough for {:.0} % ({:.0} % of the footprint)",
             row.drive,
             rounded(row.dram_bytes),
             100.0 * row.efficiency,
             100.0 * row.share
-        );
+        )
+    };
+    document.enough.iter().map(line).collect()
+}
+
+/// `90 % of the speed in DRAM takes a budget of 27 MiB (nvme-gen5), 4 MiB (cxl)`; `None` without a
+/// run.
+fn least_budgets(document: &ForecastDocument) -> Option<String> {
+    let percent = 100.0 * document.enough.first()?.efficiency;
+    let drives = document.enough.iter();
+    let drives = drives.map(|row| format!("{} ({})", rounded(row.dram_bytes), row.drive));
+    let drives = drives.collect::<Vec<_>>().join(", ");
+    Some(format!("{percent:.0} % of the speed in DRAM takes a budget of {drives}"))
+}
+
+/// A row for each drive and budget.
+pub fn forecast_csv(document: &ForecastDocument) -> String {
+    let mut table = Table::new(&["drive", "dram_bytes", "seconds", "efficiency"]);
+    for row in &document.rows {
+        table.row([
+            row.drive.clone(),
+            row.dram_bytes.to_string(),
+            row.seconds.to_string(),
+            row.efficiency.map_or(String::new(), |it| it.to_string()),
+        ]);
     }
-    document.notes.iter().for_each(|note| text += &format!("note: {note}\n"));
-    text
+    table.csv()
 }

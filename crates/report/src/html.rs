@@ -2,10 +2,13 @@
 //! colours, and a second set of narrow pictures for telephones.
 
 use super::{
-    bench_compare, card, compare, compare_runs, dimm, measure, plan, predict, profile, reproduce,
-    simulate,
+    balance, bench, bench_compare, card, card_cost, card_test, compare, compare_runs, dimm, extend,
+    machine, measure,
+    page::Page,
+    plan, predict, profile, reproduce, run, show, simulate,
     svg::{self, Width},
     table::escaped,
+    tune,
 };
 use interleaf_record::{Document, figure::Figure};
 
@@ -85,6 +88,20 @@ pub fn contents(document: &Document) -> (String, String) {
             let figures = drawn(&document.figures(), "");
             (bench_compare::title(document), bench_compare::html(document, &figures))
         }
+        Document::BenchRun(it) => below_title(document, bench::page(it)),
+        Document::Extend(it) => below_title(document, extend::page(it)),
+        Document::ExtendForecast(it) => below_title(document, extend::forecast_page(it)),
+        Document::ExtendPlan(it) => below_title(document, extend::plan_page(it)),
+        Document::Tune(it) => below_title(document, tune::page(it)),
+        Document::Run(it) => below_title(document, run::page(it)),
+        Document::Balance(it) => below_title(document, balance::page(it)),
+        Document::BalancePlan(it) => below_title(document, balance::plan_page(it)),
+        Document::Advice(it) => below_title(document, balance::advice_page(it)),
+        Document::CardTest(it) => below_title(document, card_test::page(it)),
+        Document::CardCost(it) => below_title(document, card_cost::page(it)),
+        Document::Doctor(it) => below_title(document, machine::doctor_page(it)),
+        Document::ShowMachine(it) => below_title(document, machine::page(it)),
+        Document::ShowPlatform(it) => below_title(document, show::page(it)),
         Document::Reproduce(document) => {
             let studies = document.studies.iter().map(|study| {
                 format!(
@@ -99,6 +116,11 @@ pub fn contents(document: &Document) -> (String, String) {
             ("Published and ours".to_string(), studies.collect())
         }
     }
+}
+
+fn below_title(document: &Document, page: Page) -> (String, String) {
+    let body = page.html(&drawn(&document.figures(), ""));
+    (page.title, body)
 }
 
 fn drawn(figures: &[Figure], prefix: &str) -> String {

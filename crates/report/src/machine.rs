@@ -1,9 +1,10 @@
-//! A machine (`interleaf show`) and its capabilities (`interleaf doctor`) as text.
+//! A machine (`interleaf show`) and its capabilities (`interleaf doctor`).
 
 mod verdict;
 
 use super::{
     number,
+    page::{Page, counted},
     screen::{self, Meaning, painted},
     table::Table,
 };
@@ -12,16 +13,35 @@ use interleaf_record::machine::{CapabilityStatus, DoctorDocument, MachineDocumen
 
 /// The document as text for a terminal.
 pub fn text(document: &MachineDocument) -> String {
+    let huge_pages: String = huge_pages(document).into_iter().map(|line| line + "\n").collect();
+    format!(
+        "{}\n{}\n\n{}\n{}\n{huge_pages}",
+        system(document),
+        sockets(document),
+        nodes(document).text(),
+        switches(document)
+    )
+}
+
+/// Processor and kernel.
+fn system(document: &MachineDocument) -> String {
     let unknown = || "unknown".to_string();
     let cpu = document.cpu.clone().unwrap_or_else(unknown);
     let kernel = document.kernel.clone().unwrap_or_else(unknown);
+    format!("{cpu}, Linux {kernel}")
+}
+
+fn sockets(document: &MachineDocument) -> String {
     let sockets: Vec<String> = document
         .sockets
         .iter()
         .map(|socket| format!("socket {} has CPUs {}", socket.socket, socket.cpus))
         .collect();
-    let mut text = format!("{cpu}, Linux {kernel}\n{}\n\n{}", sockets.join("; "), nodes(document));
-    text += "\n";
+    sockets.join("; ")
+}
+
+/// Settings of the kernel that concern placement.
+fn switches(document: &MachineDocument) -> String {
     let on = |on: bool| if on { "on" } else { "off" };
     let switches = [
         ("automatic weights", document.automatic_weights.map(|auto| on(auto).to_string())),
@@ -33,25 +53,24 @@ pub fn text(document: &MachineDocument) -> String {
         .into_iter()
         .map(|(name, value)| format!("{name}: {}", value.unwrap_or_else(|| "none".into())))
         .collect();
-    text + &format!("{}\n{}", switches.join("; "), huge_pages(document))
+    switches.join("; ")
 }
 
 /// A line for each node and page size with reserved huge pages.
-fn huge_pages(document: &MachineDocument) -> String {
-    let mut text = String::new();
-    for node in &document.nodes {
-        for pages in &node.huge_pages {
+fn huge_pages(document: &MachineDocument) -> Vec<String> {
+    let of_node = document.nodes.iter().flat_map(|node| {
+        node.huge_pages.iter().map(move |pages| {
             let size = Bytes::new(pages.page_bytes);
-            text += &format!(
-                "node {}: {} huge pages of {size} are reserved, {} of them free\n",
+            format!(
+                "node {}: {} huge pages of {size} are reserved, {} of them free",
                 node.node, pages.reserved, pages.free
-            );
-        }
-    }
-    text
+            )
+        })
+    });
+    of_node.collect()
 }
 
-fn nodes(document: &MachineDocument) -> String {
+fn nodes(document: &MachineDocument) -> Table {
     let mut table = Table::new(&[
         "node",
         "CPUs",
@@ -79,7 +98,97 @@ fn nodes(document: &MachineDocument) -> String {
             optional(node.weight.map(|weight| weight.to_string())),
         ]);
     }
-    table.text()
+    table
+}
+
+/// The machine as a report.
+pub fn page(document: &MachineDocument) -> Page {
+    let capacity = document.nodes.iter().map(|node| node.capacity_bytes);
+    let capacity = Bytes::new(capacity.fold(0, u64::saturating_add));
+    let count = counted(document.nodes.len() as u64, "NUMA node");
+    let facts = [sockets(document), switches(document)].into_iter().chain(huge_pages(document));
+    let facts = facts.filter(|fact| !fact.is_empty()).collect();
+    let answer = format!("{count} with {capacity} in all");
+    Page { title: system(document), answer, facts, ..Page::default() }
+        .with_table("Nodes, the fastest first", nodes(document))
+}
+
+/// A row for each node.
+pub fn csv(document: &MachineDocument) -> String {
+    let mut table = Table::new(&[
+        "node",
+        "cpus",
+        "capacity_bytes",
+        "free_bytes",
+        "read_gbps",
+        "write_gbps",
+        "read_latency_ns",
+        "near",
+        "memory_tier",
+        "weight",
+    ]);
+    let text = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
+    for node in &document.nodes {
+        table.row([
+            node.node.to_string(),
+            node.cpus.clone(),
+            node.capacity_bytes.to_string(),
+            node.free_bytes.to_string(),
+            text(node.read_gbps),
+            text(node.write_gbps),
+            node.read_latency_ns.map_or(String::new(), |it| it.to_string()),
+            node.near.clone(),
+            node.memory_tier.map_or(String::new(), |it| it.to_string()),
+            node.weight.map_or(String::new(), |it| it.to_string()),
+        ]);
+    }
+    table.csv()
+}
+
+/// The capabilities of a machine as a report.
+pub fn doctor_page(document: &DoctorDocument) -> Page {
+    let kernel = document.kernel.as_deref().unwrap_or("an unknown version");
+    let facts = verdict::lines(document).into_iter().map(|(_, line)| line).collect();
+    let title = format!("Capabilities of a machine with Linux {kernel}");
+    Page { title, answer: verdict::summary(document), facts, ..Page::default() }
+        .with_table("Capabilities", capabilities(document))
+}
+
+fn capabilities(document: &DoctorDocument) -> Table {
+    let mut table = Table::new(&["capability", "there", "how, or why not", "remedy"]);
+    for capability in &document.capabilities {
+        table.row([
+            capability.name.clone(),
+            mark(capability.status).0.into(),
+            capability.what.clone(),
+            capability.remedy.clone().unwrap_or_default(),
+        ]);
+    }
+    table
+}
+
+/// A row for each capability.
+pub fn doctor_csv(document: &DoctorDocument) -> String {
+    let mut table = Table::new(&["capability", "status", "what", "remedy"]);
+    for capability in &document.capabilities {
+        table.row([
+            capability.name.clone(),
+            capability.status.to_string(),
+            capability.what.clone(),
+            capability.remedy.clone().unwrap_or_default(),
+        ]);
+    }
+    table.csv()
+}
+
+/// The word for a status, and its meaning.
+fn mark(status: CapabilityStatus) -> (&'static str, Meaning) {
+    match status {
+        CapabilityStatus::Present => ("yes", Meaning::Good),
+        CapabilityStatus::Missing => ("no", Meaning::Bad),
+        CapabilityStatus::Unknown => ("?", Meaning::Doubtful),
+        CapabilityStatus::Rival => ("CONFLICT", Meaning::Bad),
+    }
 }
 
 /// The column behind the names of capabilities.
@@ -110,12 +219,7 @@ pub fn doctor(document: &DoctorDocument) -> String {
     let width = screen::current().width;
     let mut text = painted(Meaning::Answer, &verdict::summary(document)) + "\n\n";
     for capability in &document.capabilities {
-        let (mark, meaning) = match capability.status {
-            CapabilityStatus::Present => ("yes", Meaning::Good),
-            CapabilityStatus::Missing => ("no", Meaning::Bad),
-            CapabilityStatus::Unknown => ("?", Meaning::Doubtful),
-            CapabilityStatus::Rival => ("CONFLICT", Meaning::Bad),
-        };
+        let (mark, meaning) = mark(capability.status);
         let mark = painted(meaning, &format!("{mark:<10}"));
         let what = indented(&capability.what, NAME_END, width);
         text += &format!("{mark}{:<26}{what}\n", capability.name);

@@ -1,9 +1,14 @@
-//! A command under a placement (`interleaf.run/1`) as text.
+//! A command under a placement (`interleaf.run/1`) as text, Markdown, HTML and CSV.
 
-use super::table::Table;
+use super::{
+    balance,
+    page::{self, Page},
+    table::Table,
+};
 use interleaf_model::units::Bytes;
 use interleaf_record::run::{
-    BalancedDocument, MemoryDocument, PlacementMeans, PutBackDocument, RestoreOutcome, RunDocument,
+    BalancedDocument, MemoryDocument, MovedDocument, PlacementMeans, PutBackDocument,
+    RestoreOutcome, RunDocument,
 };
 use std::collections::BTreeMap;
 
@@ -136,6 +141,12 @@ pub fn memory(memory: &MemoryDocument) -> String {
 /// The migrated pages; in a dry run, the pages that would migrate.
 pub fn moved(document: &RunDocument) -> String {
     let Some(moved) = &document.moved else { return String::new() };
+    let lines = migration(document, moved);
+    moved_nodes(document, moved).text() + &lines.join("\n") + "\n"
+}
+
+/// The share of each node before and after migration.
+fn moved_nodes(document: &RunDocument, moved: &MovedDocument) -> Table {
     let share = |bytes: &BTreeMap<u32, u64>, node: u32| {
         let total: u64 = bytes.values().sum();
         100.0 * bytes.get(&node).copied().unwrap_or(0) as f64 / total.max(1) as f64
@@ -155,26 +166,114 @@ pub fn moved(document: &RunDocument) -> String {
             if document.dry_run { "-".into() } else { format!("{after:.1}") },
         ]);
     }
+    table
+}
+
+/// The migrated bytes, and those that could not migrate.
+fn migration(document: &RunDocument, moved: &MovedDocument) -> Vec<String> {
     let total = Bytes::new(moved.after_bytes.values().sum());
     let bytes = Bytes::new(moved.moved_bytes);
     let processes = match moved.processes.len() {
         0..=3 => moved.processes.join(", "),
         more => format!("{} and {} more", moved.processes[..3].join(", "), more - 3),
     };
-    let mut text = table.text();
-    text += &match document.dry_run {
-        true => format!("{bytes} of {total} would move: process {processes}\n"),
-        false => format!("{bytes} moved of {total}: process {processes}\n"),
-    };
+    let mut lines = vec![match document.dry_run {
+        true => format!("{bytes} of {total} would move: process {processes}"),
+        false => format!("{bytes} moved of {total}: process {processes}"),
+    }];
     for left in &moved.left {
         let bytes = Bytes::new(left.bytes);
-        text += &format!("{bytes} could not be moved: {}\n  {}\n", left.why, left.remedy);
+        lines.push(format!("{bytes} could not be moved: {}\n  {}", left.why, left.remedy));
     }
-    for refused in &moved.refused {
-        text += &format!("not looked at: {refused}\n");
-    }
+    lines.extend(moved.refused.iter().map(|refused| format!("not looked at: {refused}")));
     if moved.stopped {
-        text += "stopped before the end; migrated pages stay\n";
+        lines.push("stopped before the end; migrated pages stay".into());
     }
-    text
+    lines
+}
+
+/// The run as a report.
+pub fn page(document: &RunDocument) -> Page {
+    let program = match &document.moved {
+        Some(moved) if document.command.is_empty() => moved.processes.join(", "),
+        _ => page::program(&document.command),
+    };
+    let under = match (&document.balance, &document.weights) {
+        (Some(balance), _) => format!("the policy {}", balance.policy),
+        (None, Some(weights)) => format!("weights {weights}"),
+        (None, None) => document.means.to_string(),
+    };
+    let mut text = document.memory.as_ref().map(memory).unwrap_or_default();
+    let moved = document.moved.as_ref();
+    text += &moved.map_or(String::new(), |it| format!("\n{}", migration(document, it).join("\n")));
+    let periods = document.balance.as_ref().map_or(&[][..], |it| &it.periods);
+    let lines = balance::last_targets(periods).into_iter();
+    let mut lines = lines.chain(page::sentences(&text));
+    let answer = match document.dry_run {
+        true => "nothing was changed: this is the plan".into(),
+        false => lines.next().unwrap_or_else(|| "no placement audit succeeded".into()),
+    };
+    let mut facts: Vec<String> = lines.collect();
+    facts.push(match &document.balance {
+        Some(it) => balanced(it),
+        None => placement(document),
+    });
+    facts.extend(page::command(&document.command));
+    if !document.command.is_empty() && !document.dry_run {
+        facts.extend(page::failure(document.exit_code, document.signal));
+    }
+    facts.extend(document.put_back.iter().map(restored));
+    let nodes = moved.map_or_else(|| placed_nodes(document), |it| moved_nodes(document, it));
+    Page { title: format!("{program} under {under}"), answer, facts, ..Page::default() }
+        .with_table("Nodes", nodes)
+        .with_table("Settings of the kernel", settings(document))
+        .with_table("Periods", balance::table(periods))
+}
+
+/// The requested share of each node, and that of the pages under the policy.
+fn placed_nodes(document: &RunDocument) -> Table {
+    let mut table = Table::new(&["node", "weight", "requested %", "found %", "found"]);
+    let found = document.memory.as_ref().map(|it| &it.placed_bytes);
+    let all: u64 = found.map_or(0, |it| it.values().sum());
+    for node in &document.nodes {
+        let bytes = found.map(|it| it.get(&node.node).copied().unwrap_or(0));
+        let percent = |bytes: u64| format!("{:.1}", 100.0 * bytes as f64 / all.max(1) as f64);
+        table.row([
+            node.node.to_string(),
+            node.weight.to_string(),
+            format!("{:.1}", 100.0 * node.share),
+            bytes.map_or("-".into(), percent),
+            bytes.map_or("-".into(), |bytes| Bytes::new(bytes).to_string()),
+        ]);
+    }
+    table
+}
+
+fn settings(document: &RunDocument) -> Table {
+    let mut table = Table::new(&["file", "value before", "set to"]);
+    for setting in &document.settings {
+        table.row([setting.path.clone(), setting.was.clone(), setting.set.clone()]);
+    }
+    table
+}
+
+/// With a policy, its periods; else a row for each node.
+pub fn csv(document: &RunDocument) -> String {
+    if let Some(balanced) = &document.balance {
+        return balance::csv(&balanced.periods);
+    }
+    let names = ["node", "weight", "share", "placed_bytes", "before_bytes", "after_bytes"];
+    let mut table = Table::new(&names);
+    let moved = document.moved.as_ref();
+    let placed = document.memory.as_ref().map(|it| &it.placed_bytes);
+    let lists = [placed, moved.map(|it| &it.before_bytes), moved.map(|it| &it.after_bytes)];
+    for node in &document.nodes {
+        let bytes = lists.map(|list| {
+            let own = list.map(|list| list.get(&node.node).copied().unwrap_or(0));
+            own.map_or(String::new(), |bytes| bytes.to_string())
+        });
+        let own = [node.node.to_string(), node.weight.to_string(), node.share.to_string()];
+        table.row(own.into_iter().chain(bytes));
+    }
+    table.csv()
 }

@@ -1,11 +1,66 @@
-//! `interleaf.show/1` as text.
+//! `interleaf.show/1` of a platform as text, Markdown, HTML and CSV.
 
-use super::{number, table::Table};
+use super::{number, page::Page, table::Table};
 use interleaf_model::units::Bytes;
 use interleaf_record::show::ShowDocument;
 
 /// The document as text for a terminal.
 pub fn text(document: &ShowDocument) -> String {
+    format!(
+        "{}: {}\n{}\n\n{}\n{}",
+        document.platform,
+        cores(document),
+        document.source,
+        tiers(document).text(),
+        constants(document).into_iter().map(|line| line + "\n").collect::<String>()
+    )
+}
+
+fn cores(document: &ShowDocument) -> String {
+    let ShowDocument { cores, outstanding_lines_per_core, .. } = document;
+    format!("{cores} cores, {outstanding_lines_per_core} outstanding lines each")
+}
+
+/// The document as a report.
+pub fn page(document: &ShowDocument) -> Page {
+    let (title, answer) = (document.platform.clone(), cores(document));
+    let facts = vec![document.source.clone()];
+    Page { title, answer, facts, notes: constants(document), ..Page::default() }
+        .with_table("Tiers", tiers(document))
+}
+
+/// A row for each point of each curve.
+pub fn csv(document: &ShowDocument) -> String {
+    let mut table = Table::new(&[
+        "tier",
+        "kind",
+        "mix",
+        "domain",
+        "bandwidth_gbps",
+        "latency_ns",
+        "provenance",
+        "source",
+    ]);
+    for tier in &document.tiers {
+        for curve in &tier.curves {
+            for point in &curve.points {
+                table.row([
+                    tier.name.clone(),
+                    tier.kind.to_string(),
+                    curve.mix.clone(),
+                    curve.domain.clone().unwrap_or_default(),
+                    point.bandwidth_gbps.to_string(),
+                    point.latency_ns.to_string(),
+                    point.provenance.clone(),
+                    point.source.clone(),
+                ]);
+            }
+        }
+    }
+    table.csv()
+}
+
+fn tiers(document: &ShowDocument) -> Table {
     let mut tiers =
         Table::new(&["tier", "kind", "capacity", "mix", "idle ns", "max GB/s", "figures"]);
     for tier in &document.tiers {
@@ -29,55 +84,45 @@ pub fn text(document: &ShowDocument) -> String {
             ]);
         }
     }
-    let mut text = format!(
-        "{}: {} cores, {} outstanding lines each\n{}\n\n{}",
-        document.platform,
-        document.cores,
-        document.outstanding_lines_per_core,
-        document.source,
-        tiers.text()
-    );
-    text += "\n";
-    text += &constants(document);
-    text
+    tiers
 }
 
 /// The constants of the platform, one a line, with their sources: links, couplings, streams, power.
-fn constants(document: &ShowDocument) -> String {
+fn constants(document: &ShowDocument) -> Vec<String> {
     let constant =
-        |what: String, provenance: &str, source: &str| format!("{what} ({provenance}: {source})\n");
-    let mut text = String::new();
+        |what: String, provenance: &str, source: &str| format!("{what} ({provenance}: {source})");
+    let mut lines = vec![];
     for link in &document.links {
         let figure = &link.bandwidth_gbps;
         let what =
             format!("link {}: {} GB/s to {}", link.name, figure.value, link.tiers.join(", "));
-        text += &constant(what, &figure.provenance, &figure.source);
+        lines.push(constant(what, &figure.provenance, &figure.source));
     }
     for coupling in &document.couplings {
         let what = format!(
             "coupling: {} loses {} GB/s for each GB/s on {}",
             coupling.to, coupling.loss.value, coupling.from
         );
-        text += &constant(what, &coupling.loss.provenance, &coupling.loss.source);
+        lines.push(constant(what, &coupling.loss.provenance, &coupling.loss.source));
     }
     let streams = &document.page_streams;
     let what = format!("page streams: {}", streams.value);
-    text += &constant(what, &streams.provenance, &streams.source);
+    lines.push(constant(what, &streams.provenance, &streams.source));
     if let Some(power) = &document.power {
         let (idle, core) = (power.idle_w, power.core_w);
         let what = format!("power: {idle} W with idle cores, {core} W more for each that runs");
-        text += &constant(what, &power.provenance, &power.source);
+        lines.push(constant(what, &power.provenance, &power.source));
     }
     for tier in &document.tiers {
         let Some(power) = &tier.power else { continue };
         let (always, bit) = (power.static_w, power.energy_pj_per_bit);
         let what = format!("power of {}: {always} W and {bit} pJ/bit", tier.name);
-        text += &constant(what, &power.provenance, &power.source);
+        lines.push(constant(what, &power.provenance, &power.source));
     }
     for tier in &document.tiers {
         let Some(reads) = &tier.queue_reads_max else { continue };
         let what = format!("counters of {}: at most {} outstanding reads", tier.name, reads.value);
-        text += &constant(what, &reads.provenance, &reads.source);
+        lines.push(constant(what, &reads.provenance, &reads.source));
     }
-    text
+    lines
 }

@@ -35,6 +35,11 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
+    /// The number of rows below the header.
+    pub fn row_count(&self) -> usize {
+        self.rows.len()
+    }
+
     /// The same table with the columns that a narrow terminal does without, the first to leave out
     /// first. All others are left out from the right, after these.
     pub fn with_minor(self, columns: &[&str]) -> Self {

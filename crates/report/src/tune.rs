@@ -1,12 +1,13 @@
-//! The search for the best static weights (`interleaf.tune/1`) as text.
+//! The search for the best static weights (`interleaf.tune/1`) as text, Markdown, HTML and CSV.
 
 use super::{
     number,
+    page::{self, Page, counted},
     screen::{Meaning, painted},
     table::Table,
 };
 use interleaf_record::{
-    tune::{TrialDocument, TuneBest, TuneDocument, TuneStop},
+    tune::{TrialDocument, TuneBest, TuneDocument, TuneResult, TuneStop},
     weights_text,
 };
 
@@ -39,7 +40,7 @@ pub fn text(document: &TuneDocument) -> String {
 }
 
 fn runs(count: usize) -> String {
-    format!("{count} run{}", if count == 1 { "" } else { "s" })
+    counted(count as u64, "run")
 }
 
 /// The plan of a dry run.
@@ -68,31 +69,18 @@ fn table(document: &TuneDocument) -> Table {
     let what = if document.metric.is_some() { "metric" } else { "seconds" };
     let header = ["weights", "first tier %", "runs", what, "least", "most", "speed-up"];
     let mut table = Table::new(&header);
-    let value = |trial: &TrialDocument| trial.value.unwrap_or(trial.seconds);
-    let done = |trial: &&TrialDocument| {
-        trial.exit_code == Some(0) && (document.metric.is_none() || trial.value.is_some())
-    };
-    let mut groups: Vec<(&TrialDocument, Vec<f64>)> = vec![];
-    for trial in document.runs.iter().filter(done) {
-        match groups.iter_mut().find(|(first, _)| first.tier_share == trial.tier_share) {
-            Some((_, values)) => values.push(value(trial)),
-            None => groups.push((trial, vec![value(trial)])),
-        }
-    }
-    let mean = |values: &[f64]| {
-        libm::exp(values.iter().map(|value| libm::log(*value)).sum::<f64>() / values.len() as f64)
-    };
-    let first = groups.first().map(|(_, values)| mean(values));
-    groups.sort_by(|a, b| b.0.tier_share[0].total_cmp(&a.0.tier_share[0]));
-    for (trial, values) in &groups {
-        let mean = mean(values);
+    let mut results = document.results();
+    let first = results.first().map(TuneResult::mean);
+    results.sort_by(|a, b| b.first_tier_percent().total_cmp(&a.first_tier_percent()));
+    for result in &results {
+        let (mean, values) = (result.mean(), &result.values);
         let speedup = first.map_or(1.0, |first| match document.higher_is_better {
             true => mean / first,
             false => first / mean,
         });
         table.row([
-            weights_text(&trial.weights),
-            format!("{:.1}", 100.0 * trial.tier_share[0]),
+            weights_text(&result.first.weights),
+            format!("{:.1}", result.first_tier_percent()),
             values.len().to_string(),
             number(mean),
             number(values.iter().copied().fold(f64::MAX, f64::min)),
@@ -101,6 +89,97 @@ fn table(document: &TuneDocument) -> Table {
         ]);
     }
     table
+}
+
+/// The search as a report.
+pub fn page(document: &TuneDocument) -> Page {
+    let answer = match &document.best {
+        Some(best) => conclusion(document, best),
+        None => format!("nothing is known: {}", document.stopped_because),
+    };
+    let proposal = &document.proposal;
+    let count = counted(document.runs.len() as u64, "run");
+    let mut facts = vec![
+        format!("proposed: {}, by {}", weights_text(&proposal.weights), proposal.source),
+        format!("{count}, at most {}: {}", document.runs_max, document.stopped_because),
+    ];
+    facts.extend(document.noise.map(|noise| format!("noise of a run: {:.1} %", 100.0 * noise)));
+    facts.extend(document.metric.as_ref().map(|metric| {
+        let better = if document.higher_is_better { "higher" } else { "lower" };
+        format!("metric: {metric}, {better} is better")
+    }));
+    facts.extend(page::command(&document.command));
+    let title = format!("Static weights for {}", page::program(&document.command));
+    Page { title, answer, facts, ..Page::default() }
+        .with_table("Results by weights", table(document))
+        .with_table("All runs", runs_table(document))
+        .with_table("Planned settings", settings(document))
+}
+
+fn runs_table(document: &TuneDocument) -> Table {
+    let header = ["run", "weights", "reason", "exit status", "seconds", "metric"];
+    let shown = if document.metric.is_some() { 6 } else { 5 };
+    let mut table = Table::new(&header[..shown]);
+    for (at, run) in document.runs.iter().enumerate() {
+        let signal = run.signal.map(|signal| format!("signal {signal}"));
+        let status = run.exit_code.map(|code| code.to_string()).or(signal);
+        let cells = [
+            (at + 1).to_string(),
+            weights_text(&run.weights),
+            run.why.to_string(),
+            status.unwrap_or_default(),
+            number(run.seconds),
+            run.value.map_or(String::new(), number),
+        ];
+        table.row(cells.into_iter().take(shown));
+    }
+    table
+}
+
+/// The settings of a dry run.
+fn settings(document: &TuneDocument) -> Table {
+    let mut table = Table::new(&["weights", "means", "file", "value", "set to"]);
+    for plan in document.plan.iter().filter(|_| document.dry_run) {
+        for setting in &plan.settings {
+            table.row([
+                weights_text(&plan.weights),
+                plan.means.to_string(),
+                setting.path.clone(),
+                setting.was.clone(),
+                setting.set.clone(),
+            ]);
+        }
+    }
+    table
+}
+
+/// The runs as CSV.
+pub fn csv(document: &TuneDocument) -> String {
+    let mut table = Table::new(&[
+        "weights",
+        "first_tier_share",
+        "why",
+        "seconds",
+        "value",
+        "exit_code",
+        "signal",
+        "escaped_share",
+    ]);
+    for run in &document.runs {
+        let text = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
+        let whole = |value: Option<i32>| value.map_or(String::new(), |value| value.to_string());
+        table.row([
+            weights_text(&run.weights),
+            run.tier_share[0].to_string(),
+            run.why.to_string(),
+            run.seconds.to_string(),
+            text(run.value),
+            whole(run.exit_code),
+            whole(run.signal),
+            text(run.escaped_share),
+        ]);
+    }
+    table.csv()
 }
 
 /// The best weights with their speed-up and its uncertainty, or that no weights are better.

@@ -3,13 +3,16 @@
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
-/// Renders a document that was recorded with `-o FILE`, on any machine. The output of Intel's MLC
-/// and the memory_curves.csv of the Mess benchmark are records too.
+/// Renders a document that a command wrote, on any machine: with `-o FILE`, `extend --stats FILE`,
+/// or `--json`. The output of Intel's MLC and the memory_curves.csv of the Mess benchmark are
+/// records too.
 ///
 /// Examples:
 ///   interleaf report server.json -o server.html
 ///   interleaf report mlc.txt -o server.toml       then: interleaf predict --platform server.toml
 ///   interleaf report server.json --format mess -o memory_curves.csv
+///   interleaf report stats.json -o stats.html     of: interleaf extend --stats stats.json ...
+///   interleaf doctor --json | interleaf report - -o doctor.html
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct ReportArgs {
@@ -29,7 +32,7 @@ pub(crate) struct ReportArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ReportFormat {
-    /// A self-contained page with interactive plots
+    /// A self-contained page: the result, plots, tables
     Html,
     /// Tables in Markdown
     #[value(alias = "md")]

@@ -35,8 +35,8 @@ fn rendered(
 ) -> Result<String, Failure> {
     Ok(match (format, document) {
         (ReportFormat::Html, _) => interleaf_report::html::page(document),
-        (ReportFormat::Markdown, _) => markdown(document),
-        (ReportFormat::Csv, _) => csv(document),
+        (ReportFormat::Markdown, _) => interleaf_report::document::markdown(document),
+        (ReportFormat::Csv, _) => interleaf_report::document::csv(document),
         (ReportFormat::Mess, Document::Measure(document)) => export_text(foreign::mess(document))?,
         (ReportFormat::Mlc, Document::Measure(document)) => export_text(foreign::mlc(document))?,
         (ReportFormat::Platform | ReportFormat::Mess | ReportFormat::Mlc, _) => {
@@ -52,38 +52,6 @@ fn rendered(
                 .map_err(|why| Failure::new(why, hint))?
         }
     })
-}
-
-fn markdown(document: &Document) -> String {
-    match document {
-        Document::Predict(document) => interleaf_report::predict::markdown(document),
-        Document::Plan(document) => interleaf_report::plan::markdown(document),
-        Document::Reproduce(document) => interleaf_report::reproduce::markdown(document),
-        Document::Machine(document) => interleaf_report::simulate::markdown(document),
-        Document::Dimm(document) => interleaf_report::dimm::markdown(document),
-        Document::Card(document) => interleaf_report::card::markdown(document),
-        Document::Measure(document) => interleaf_report::measure::markdown(document),
-        Document::Compare(document) => interleaf_report::compare::markdown(document),
-        Document::CompareRuns(document) => interleaf_report::compare_runs::markdown(document),
-        Document::Profile(document) => interleaf_report::profile::markdown(document),
-        Document::Bench(document) => interleaf_report::bench_compare::markdown(document),
-    }
-}
-
-fn csv(document: &Document) -> String {
-    match document {
-        Document::Predict(document) => interleaf_report::predict::csv(document),
-        Document::Plan(document) => interleaf_report::plan::csv(document),
-        Document::Reproduce(document) => interleaf_report::reproduce::csv(document),
-        Document::Machine(document) => interleaf_report::simulate::csv(document),
-        Document::Dimm(document) => interleaf_report::dimm::csv(document),
-        Document::Card(document) => interleaf_report::card::csv(document),
-        Document::Measure(document) => interleaf_report::measure::csv(document),
-        Document::Compare(document) => interleaf_report::compare::csv(document),
-        Document::CompareRuns(document) => interleaf_report::compare_runs::csv(document),
-        Document::Profile(document) => interleaf_report::profile::csv(document),
-        Document::Bench(document) => interleaf_report::bench_compare::csv(document),
-    }
 }
 
 fn export_text(text: Result<String, String>) -> Result<String, Failure> {

@@ -1,7 +1,10 @@
 //! The forecast of `interleaf extend --plan`, as `interleaf.extend.forecast/1`: traffic by budget,
 //! and the efficiency that drives give, computed from runs or traces.
 
-use crate::figure::Figure;
+use crate::{
+    check::{Check, Checked},
+    figure::Figure,
+};
 use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.extend.forecast/1";
@@ -25,6 +28,13 @@ pub struct ForecastDocument {
     /// Assumptions that the forecast rests on.
     pub notes: Vec<String>,
     pub figures: Vec<Figure>,
+}
+
+impl Check for ForecastDocument {
+    fn check(&self) -> Checked {
+        let mut figures = self.figures.iter().enumerate();
+        figures.try_for_each(|(at, figure)| figure.check(&format!("figures[{at}]")))
+    }
 }
 
 /// The traffic at a budget.

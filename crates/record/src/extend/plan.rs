@@ -5,13 +5,13 @@
 //! the stores. A store of 3 GB/s with half of the footprint missing (m = 0.5) allows 3 / 0.5 = 6
 //! GB/s.
 
-use crate::rounded;
+use crate::{check::Check, rounded};
 use interleaf_pager::session::SessionSettings;
 use interleaf_store::speed::StoreSpeed;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-const SCHEMA: &str = "interleaf.extend.plan/1";
+pub const SCHEMA: &str = "interleaf.extend.plan/1";
 
 /// Footprints estimated by default, as multiples of the budget.
 const FOOTPRINTS: [u64; 3] = [1, 2, 4];
@@ -34,6 +34,8 @@ pub struct ExtendPlanDocument {
     /// The result of `--estimate`; null without it.
     pub estimate: Option<EstimateDocument>,
 }
+
+impl Check for ExtendPlanDocument {}
 
 /// The result of a check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

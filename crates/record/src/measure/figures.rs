@@ -1,7 +1,7 @@
 //! Figures of a measurement: bandwidth, curves, weights, caches, histograms.
 
 use super::{MeasureDocument, MeasuredPoint, PointKind, weights_text};
-use crate::figure::{Figure, Scale, Series, SeriesKind};
+use crate::figure::{Figure, Series, SeriesKind};
 
 impl MeasureDocument {
     /// The figures that the points allow; kinds without points are left out.
@@ -29,7 +29,7 @@ impl MeasureDocument {
             });
             add_point(&mut series, place(point), (at as f64, gbps));
         }
-        let figure = figure("bandwidth", "Bandwidth by mix", "mix", "bandwidth, GB/s");
+        let figure = Figure::new("bandwidth", "Bandwidth by mix", "mix", "bandwidth, GB/s");
         let caption = "Loads and stores of the program; the controllers' traffic is higher if \
              stores read their lines first.";
         (mixes.len() > 1).then(|| Figure {
@@ -48,7 +48,7 @@ impl MeasureDocument {
             let mix = point.mix.as_deref().unwrap_or("");
             add_point(&mut series, format!("{mix}, {}", place(point)), (gbps, ns));
         }
-        let figure = figure("curves", "Latency under load", "bandwidth, GB/s", "latency, ns");
+        let figure = Figure::new("curves", "Latency under load", "bandwidth, GB/s", "latency, ns");
         let caption = "Each point is one load, from none to all that the threads can make; \
                        bandwidth may bend back when memory is saturated.";
         (!series.is_empty()).then(|| Figure {
@@ -70,7 +70,7 @@ impl MeasureDocument {
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
         }
         let x = "pages on the first node, %";
-        let figure = figure("weights", "Bandwidth by weights", x, "bandwidth, GB/s");
+        let figure = Figure::new("weights", "Bandwidth by weights", x, "bandwidth, GB/s");
         (series.iter().any(|(_, points)| points.len() > 1)).then(|| Figure {
             series: to_series(series, SeriesKind::Line),
             caption: "Each point is one choice of weights.".into(),
@@ -90,7 +90,7 @@ impl MeasureDocument {
             Series::new("the best weights", SeriesKind::Line, 1, best).with_labels(labels),
         ];
         let title = "Latency with the best weights at each load";
-        let figure = figure("best-weights", title, "bandwidth, GB/s", "latency, ns");
+        let figure = Figure::new("best-weights", title, "bandwidth, GB/s", "latency, ns");
         let caption = "A label is the weights that have the least latency from there on.";
         (loads.len() > 1).then(|| Figure { series, caption: caption.into(), ..figure })
     }
@@ -103,7 +103,7 @@ impl MeasureDocument {
         });
         let line = Series::new("one access", SeriesKind::Line, 0, points);
         let x = "memory that is chased through, log2 KiB";
-        let figure = figure("caches", "Latency by size", x, "latency, ns");
+        let figure = Figure::new("caches", "Latency by size", x, "latency, ns");
         let caption = "Steps are the caches: 5 is 32 KiB, 10 is 1 MiB, 15 is 32 MiB.";
         (line.x.len() > 1).then(|| Figure { series: vec![line], caption: caption.into(), ..figure })
     }
@@ -128,26 +128,12 @@ impl MeasureDocument {
             series.push((format!("{}, {load}", place(point)), points));
         }
         let y = "accesses, % in 8 ns";
-        let figure = figure("histogram", "Latency of single accesses", "latency, ns", y);
+        let figure = Figure::new("histogram", "Latency of single accesses", "latency, ns", y);
         (!series.is_empty()).then(|| Figure {
             series: to_series(series, SeriesKind::Line),
             caption: "Without accesses during which the thread was interrupted.".into(),
             ..figure
         })
-    }
-}
-
-fn figure(id: &str, title: &str, x_label: &str, y_label: &str) -> Figure {
-    Figure {
-        id: id.into(),
-        title: title.into(),
-        x_label: x_label.into(),
-        y_label: y_label.into(),
-        y_from: 0.0,
-        scale: Scale::Linear,
-        categories: vec![],
-        series: vec![],
-        caption: String::new(),
     }
 }
 

@@ -57,29 +57,38 @@ pub(super) fn summary(document: &DoctorDocument) -> String {
 
 /// The uses that work, those that do not, and what to do first.
 pub(super) fn text(document: &DoctorDocument) -> String {
-    let mut text = String::new();
+    let line = |(meaning, line): (Option<Meaning>, String)| match meaning {
+        Some(meaning) => painted(meaning, &format!("{line}\n")),
+        None => format!("{line}\n"),
+    };
+    lines(document).into_iter().map(line).collect()
+}
+
+/// The lines of [`text`].
+pub(super) fn lines(document: &DoctorDocument) -> Vec<(Option<Meaning>, String)> {
+    let mut lines = vec![];
     for it in &USES {
         let lacking = lacking(document, it.needs);
-        text += &match lacking.is_empty() {
-            true => painted(Meaning::Good, &format!("works: {}\n", it.name)),
+        lines.push(match lacking.is_empty() {
+            true => (Some(Meaning::Good), format!("works: {}", it.name)),
             false => {
                 let names: Vec<&str> = lacking.iter().map(|it| it.name.as_str()).collect();
-                let lacks =
-                    format!("does not work: {}, for lack of {}\n", it.name, names.join(", "));
-                painted(Meaning::Bad, &lacks)
+                let lacks = format!("does not work: {}, for lack of {}", it.name, names.join(", "));
+                (Some(Meaning::Bad), lacks)
             }
-        };
+        });
     }
     let steps = steps(document);
     let Some((first, rest)) = steps.split_first() else {
-        return text + "nothing is to be done\n";
+        lines.push((None, "nothing is to be done".into()));
+        return lines;
     };
-    text += &format!("do first: {}\n", described(first));
+    lines.push((None, format!("do first: {}", described(first))));
     if !rest.is_empty() {
         let names: Vec<&str> = rest.iter().map(|(it, _)| it.name.as_str()).collect();
-        text += &format!("then, each gaining less: {}\n", names.join(", "));
+        lines.push((None, format!("then, each gaining less: {}", names.join(", "))));
     }
-    text
+    lines
 }
 
 /// Lacking capabilities with the use that each gains most for: first those that uses need, then

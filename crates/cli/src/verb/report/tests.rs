@@ -13,7 +13,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-/// Reads a document of each schema, by file name.
+/// Reads a document of each schema, by file name; of a file with a document a line, an array.
 fn documents() -> Vec<(String, Value)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/documents");
     let mut found = vec![];
@@ -21,10 +21,27 @@ fn documents() -> Vec<(String, Value)> {
         let path = entry.unwrap().path();
         let text = fs::read_to_string(&path).unwrap();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        found.push((name, serde_json::from_str(&text).unwrap()));
+        let value = match name.ends_with(LINES) {
+            true => text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect(),
+            false => serde_json::from_str(&text).unwrap(),
+        };
+        found.push((name, value));
     }
     found.sort_by(|a, b| a.0.cmp(&b.0));
     found
+}
+
+/// The ending of files with a document a line.
+const LINES: &str = ".jsonl";
+
+/// The text of a document.
+fn text_of(name: &str, value: &Value) -> String {
+    match value {
+        Value::Array(lines) if name.ends_with(LINES) => {
+            lines.iter().map(|line| format!("{line}\n")).collect()
+        }
+        _ => value.to_string(),
+    }
 }
 
 /// A step from a value to one of its fields or elements.
@@ -114,7 +131,7 @@ fn altered(value: &mut Value, path: &[Step], to: Option<Value>) {
 
 /// Reads and renders a document in every format. Returns true if the document was accepted.
 fn rendered_or_refused(name: &str, value: &Value, not_finite: &Regex) -> bool {
-    let document = match interleaf_record::read(name, &value.to_string()) {
+    let document = match interleaf_record::read(name, &text_of(name, value)) {
         Ok(document) => document,
         Err(RecordError { problem, .. }) => {
             assert!(problem.starts_with(&format!("{name}:")), "no file in: {problem}");
@@ -154,7 +171,10 @@ fn documents_are_rendered_as_they_were_recorded() {
     for (name, value) in &all {
         assert!(rendered_or_refused(name, value, &not_finite()), "{name} is refused");
     }
-    let has = |schema: &str| all.iter().any(|(_, value)| value["schema"] == schema);
+    let has = |schema: &str| {
+        let first = |value: &Value| value.get(0).unwrap_or(value)["schema"] == schema;
+        all.iter().any(|(_, value)| first(value))
+    };
     assert!(
         interleaf_record::REPORTED.iter().all(|schema| has(schema)),
         "a schema has no document"
@@ -165,7 +185,7 @@ fn documents_are_rendered_as_they_were_recorded() {
 #[test]
 fn a_page_of_each_kind_is_below_one_megabyte() {
     for (name, value) in documents() {
-        let document = interleaf_record::read(&name, &value.to_string()).unwrap();
+        let document = interleaf_record::read(&name, &text_of(&name, &value)).unwrap();
         let page = interleaf_report::html::page(&document);
         assert!(page.len() < 1_000_000, "{name}: {} bytes", page.len());
         assert_eq!(page.matches("<svg").count(), 2 * document.figures().len(), "{name}");

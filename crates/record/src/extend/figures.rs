@@ -1,0 +1,78 @@
+//! Figures of a session: faults, prefetches and traffic of its processes.
+
+use super::{CountsDocument, ExtendDocument};
+use crate::figure::{Figure, Series, SeriesKind};
+
+/// Processes with bars of their own; the counts of all others are one group of bars.
+const PROCESSES_MAX: usize = 8;
+
+/// A series of bars: its name, and its height by the counts of a process.
+type Bars = (&'static str, fn(&CountsDocument) -> f64);
+
+/// Accesses for which a thread waited, or would have waited without the prefetch.
+const PAGES: [Bars; 4] = [
+    ("major faults", |it| it.faults.saturating_sub(it.soft_faults) as f64),
+    ("minor faults", |it| it.soft_faults as f64),
+    ("prefetch hits", |it| it.prefetch_hits as f64),
+    ("wasted prefetches", |it| it.prefetch_wasted as f64),
+];
+
+const MIB: f64 = (1 << 20) as f64;
+
+const TRAFFIC: [Bars; 2] =
+    [("read", |it| it.read_bytes as f64 / MIB), ("written", |it| it.written_bytes as f64 / MIB)];
+
+impl ExtendDocument {
+    /// Bars of each process; a figure without counts is left out.
+    pub fn figures(&self) -> Vec<Figure> {
+        let pages = Figure {
+            caption: "A thread waits for a major fault until its page is read, and hardly for a \
+                      minor fault or a prefetch hit. A wasted prefetch was evicted untouched."
+                .into(),
+            ..Figure::new("pages", "Faults and prefetches", "process", "pages")
+        };
+        let traffic = Figure {
+            caption: "Pages read and written back, with prefetched pages.".into(),
+            ..Figure::new("traffic", "Traffic of the stores", "process", "MiB")
+        };
+        let all = [self.bars(pages, &PAGES), self.bars(traffic, &TRAFFIC)];
+        all.into_iter().flatten().collect()
+    }
+
+    fn bars(&self, figure: Figure, bars: &[Bars]) -> Option<Figure> {
+        let processes = self.largest_processes();
+        let series = bars.iter().enumerate().map(|(group, (name, value))| {
+            let points = processes.iter().enumerate();
+            let points = points.map(|(at, (_, counts))| (at as f64, value(counts)));
+            Series::new(*name, SeriesKind::Bars, group, points)
+        });
+        let series: Vec<Series> = series.collect();
+        let is_counted = series.iter().flat_map(|series| &series.y).any(|value| *value > 0.0);
+        let categories = processes.into_iter().map(|(name, _)| name).collect();
+        is_counted.then(|| Figure { categories, series, ..figure })
+    }
+
+    /// The processes with the most faults and prefetches, in the order of the document, and the sum
+    /// of all others.
+    fn largest_processes(&self) -> Vec<(String, CountsDocument)> {
+        let work = |at: &usize| {
+            let counts = &self.processes[*at].counts;
+            counts.faults.saturating_add(counts.prefetched_pages)
+        };
+        let mut order: Vec<usize> = (0..self.processes.len()).collect();
+        order.sort_by_key(|at| std::cmp::Reverse(work(at)));
+        let others = order.split_off(PROCESSES_MAX.min(order.len()));
+        order.sort_unstable();
+        let named = order.iter().map(|at| {
+            let process = &self.processes[*at];
+            (format!("{} ({})", process.name, process.pid), process.counts)
+        });
+        let mut found: Vec<(String, CountsDocument)> = named.collect();
+        if !others.is_empty() {
+            let counts = others.iter().map(|at| self.processes[*at].counts);
+            let sum = counts.fold(CountsDocument::default(), |sum, counts| sum + counts);
+            found.push((format!("{} others", others.len()), sum));
+        }
+        found
+    }
+}

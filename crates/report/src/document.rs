@@ -1,0 +1,70 @@
+//! A document of any schema in each format. Documents of later schemas have a
+//! [`Page`](crate::page::Page), from which both Markdown and HTML are made.
+
+use super::{
+    balance, bench, bench_compare, card, card_cost, card_test, compare, compare_runs, dimm, extend,
+    machine, measure, plan, predict, profile, reproduce, run, show, simulate, tune,
+};
+use interleaf_record::Document;
+
+/// The document as Markdown.
+pub fn markdown(document: &Document) -> String {
+    match document {
+        Document::Predict(document) => predict::markdown(document),
+        Document::Plan(document) => plan::markdown(document),
+        Document::Reproduce(document) => reproduce::markdown(document),
+        Document::Machine(document) => simulate::markdown(document),
+        Document::Dimm(document) => dimm::markdown(document),
+        Document::Card(document) => card::markdown(document),
+        Document::Measure(document) => measure::markdown(document),
+        Document::Compare(document) => compare::markdown(document),
+        Document::CompareRuns(document) => compare_runs::markdown(document),
+        Document::Profile(document) => profile::markdown(document),
+        Document::Bench(document) => bench_compare::markdown(document),
+        Document::BenchRun(document) => bench::page(document).markdown(),
+        Document::Extend(document) => extend::page(document).markdown(),
+        Document::ExtendForecast(document) => extend::forecast_page(document).markdown(),
+        Document::ExtendPlan(document) => extend::plan_page(document).markdown(),
+        Document::Tune(document) => tune::page(document).markdown(),
+        Document::Run(document) => run::page(document).markdown(),
+        Document::Balance(document) => balance::page(document).markdown(),
+        Document::BalancePlan(document) => balance::plan_page(document).markdown(),
+        Document::Advice(document) => balance::advice_page(document).markdown(),
+        Document::CardTest(document) => card_test::page(document).markdown(),
+        Document::CardCost(document) => card_cost::page(document).markdown(),
+        Document::Doctor(document) => machine::doctor_page(document).markdown(),
+        Document::ShowMachine(document) => machine::page(document).markdown(),
+        Document::ShowPlatform(document) => show::page(document).markdown(),
+    }
+}
+
+/// The main table of the document as CSV.
+pub fn csv(document: &Document) -> String {
+    match document {
+        Document::Predict(document) => predict::csv(document),
+        Document::Plan(document) => plan::csv(document),
+        Document::Reproduce(document) => reproduce::csv(document),
+        Document::Machine(document) => simulate::csv(document),
+        Document::Dimm(document) => dimm::csv(document),
+        Document::Card(document) => card::csv(document),
+        Document::Measure(document) => measure::csv(document),
+        Document::Compare(document) => compare::csv(document),
+        Document::CompareRuns(document) => compare_runs::csv(document),
+        Document::Profile(document) => profile::csv(document),
+        Document::Bench(document) => bench_compare::csv(document),
+        Document::BenchRun(document) => bench::csv(document),
+        Document::Extend(document) => extend::csv(document),
+        Document::ExtendForecast(document) => extend::forecast_csv(document),
+        Document::ExtendPlan(document) => extend::plan_csv(document),
+        Document::Tune(document) => tune::csv(document),
+        Document::Run(document) => run::csv(document),
+        Document::Balance(document) => balance::csv(document.last_run()),
+        Document::BalancePlan(document) => balance::plan_csv(document),
+        Document::Advice(document) => balance::advice_csv(std::slice::from_ref(document)),
+        Document::CardTest(document) => card_test::csv(document),
+        Document::CardCost(document) => card_cost::csv(document),
+        Document::Doctor(document) => machine::doctor_csv(document),
+        Document::ShowMachine(document) => machine::csv(document),
+        Document::ShowPlatform(document) => show::csv(document),
+    }
+}

@@ -1,0 +1,114 @@
+//! A report in parts, from which its Markdown and its HTML are made: an answer, facts, figures,
+//! tables, notes.
+
+use super::table::{Table, escaped};
+
+/// Longer tables are folded in HTML.
+const ROWS_MAX: usize = 40;
+
+/// A report, in the order of its parts.
+#[derive(Debug, Default)]
+pub struct Page {
+    /// All texts are plain: neither HTML nor Markdown.
+    pub title: String,
+    /// The result in a sentence.
+    pub answer: String,
+    /// Sentences below the answer.
+    pub facts: Vec<String>,
+    /// Headings and tables; a table without rows is left out.
+    pub tables: Vec<(String, Table)>,
+    /// Sources and assumptions, at the end.
+    pub notes: Vec<String>,
+}
+
+impl Page {
+    /// Adds a table.
+    pub fn with_table(mut self, heading: &str, table: Table) -> Self {
+        self.tables.push((heading.into(), table));
+        self
+    }
+
+    fn shown_tables(&self) -> impl Iterator<Item = &(String, Table)> {
+        self.tables.iter().filter(|(_, table)| table.row_count() > 0)
+    }
+
+    /// The report as Markdown, without figures.
+    pub fn markdown(&self) -> String {
+        let mut text = format!("# {}\n\n{}\n", self.title, self.answer);
+        let list = |lines: &[String]| format!("\n- {}\n", lines.join("\n- "));
+        if !self.facts.is_empty() {
+            text += &list(&self.facts);
+        }
+        for (heading, table) in self.shown_tables() {
+            text += &format!("\n## {heading}\n\n{}", table.markdown());
+        }
+        if !self.notes.is_empty() {
+            text += &format!("\n## Notes\n{}", list(&self.notes));
+        }
+        text
+    }
+
+    /// The HTML below the title, with `figures` after the facts.
+    pub fn html(&self, figures: &str) -> String {
+        let mut html = format!("<p class=\"answer\">{}</p>\n", escaped(&self.answer));
+        let list = |lines: &[String]| {
+            let items = lines.iter().map(|line| format!("<li>{}</li>\n", escaped(line)));
+            format!("<ul>\n{}</ul>\n", items.collect::<String>())
+        };
+        if !self.facts.is_empty() {
+            html += &list(&self.facts);
+        }
+        html += figures;
+        for (heading, table) in self.shown_tables() {
+            let (count, table) = (table.row_count(), table.html());
+            html += &format!("<h2>{}</h2>\n", escaped(heading));
+            html += &match count > ROWS_MAX {
+                true => format!("<details><summary>{count} rows</summary>\n{table}</details>\n"),
+                false => table,
+            };
+        }
+        if !self.notes.is_empty() {
+            html += &format!("<h2>Notes</h2>\n{}", list(&self.notes));
+        }
+        html
+    }
+}
+
+/// `count` with its noun: `1 fault`, `2 faults`.
+pub fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Lines of a text without indentation; an indented line, a hint, is a part of the line before it.
+pub fn sentences(text: &str) -> Vec<String> {
+    let mut found: Vec<String> = vec![];
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        match found.last_mut() {
+            Some(last) if line.starts_with(' ') => *last += &format!("; {}", line.trim()),
+            _ => found.push(line.trim().into()),
+        }
+    }
+    found
+}
+
+/// The program of a command, without its folder.
+pub fn program(command: &[String]) -> String {
+    let path = command.first().map_or("", String::as_str);
+    let name = path.rsplit('/').next().unwrap_or_default();
+    if name.is_empty() { "no command".into() } else { name.into() }
+}
+
+/// A command as a fact: `command: ./solver input.dat`.
+pub fn command(words: &[String]) -> Option<String> {
+    (!words.is_empty()).then(|| format!("command: {}", words.join(" ")))
+}
+
+/// The end of a command that failed, or has none: `it ended with exit status 3`.
+pub fn failure(exit_code: Option<i32>, signal: Option<i32>) -> Option<String> {
+    match (exit_code, signal) {
+        (Some(0), _) => None,
+        (Some(code), _) => Some(format!("the command ended with exit status {code}")),
+        (None, Some(signal)) => Some(format!("the command was ended by signal {signal}")),
+        (None, None) => Some("the command had not ended".into()),
+    }
+}
