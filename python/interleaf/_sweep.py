@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas
     import polars
     import pyarrow
+    from matplotlib.axes import Axes
 
 #: Batches that wait in the engine for each of its slots, so that none is idle.
 QUEUED = 2
@@ -93,6 +94,23 @@ class SweepResult:
         if not isinstance(frame, polars.DataFrame):
             raise TypeError("an Arrow table became no data frame")
         return frame
+
+    def plot(
+        self,
+        x: str,
+        y: str,
+        line: str | None = None,
+        *,
+        where: Mapping[str, object] | None = None,
+        ax: Axes | None = None,
+    ) -> Axes:
+        """Draw column ``y`` against ``x``, a line for each value of ``line``.
+
+        As :func:`interleaf.plot.sweep`.
+        """
+        from . import plot
+
+        return plot.sweep(self, x, y, line, where=where, ax=ax)
 
     def errors(self) -> list[Row]:
         """Return the rows of the cases that failed."""

@@ -6,12 +6,12 @@ The native module decides which figures a record has, and has the one list of co
 from __future__ import annotations
 
 import html as _html
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from . import _core
+from . import _core, _table
 from ._errors import InputError, InputTypeError
-from ._options import items
+from ._options import items, word
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -157,6 +157,84 @@ def compare(records: Iterable[Record], figure: int | str = 0, ax: Axes | None = 
     axes.set_title("")
     axes.legend()
     return axes
+
+
+def sweep(
+    given: object,
+    x: str,
+    y: str,
+    line: str | None = None,
+    *,
+    where: Mapping[str, object] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw a column of a sweep against another one; returns the axes.
+
+    Cases with the same ``x`` on a line, such as those of several seeds, are drawn as their mean,
+    with a band from the least value to the largest.
+
+    Args:
+        given: The result of :func:`interleaf.sweep`, a data frame (pandas, Polars), a table
+            (Arrow), a dictionary of columns, or the path of the CSV file of
+            ``interleaf simulate machine --sweep``.
+        x: The column along the horizontal axis. Texts with one unit, such as ``2%``, are numbers;
+            others, such as weights, stand side by side.
+        y: The column along the vertical axis, of numbers. Rows without one are left out.
+        line: The column with a value for each line. Default: one line.
+        where: Values of columns of the rows that are drawn: ``{"workload": "lbm"}``.
+        ax: The axes to draw on. Default: new ones.
+
+    Raises:
+        InputError: There is no such column, no row is left, or ``y`` has other texts than numbers.
+    """
+    table = _table.columns_of(given)
+    across = _table.column(table, word("x", x))
+    up = _table.column(table, word("y", y))
+    of = _table.column(table, word("line", line)) if line is not None else [""] * len(up)
+    wanted = [(_table.column(table, name), value) for name, value in (where or {}).items()]
+    rows = [
+        at
+        for at in range(len(up))
+        if not _table.is_absent(up[at])
+        and not _table.is_absent(across[at])
+        and all(_table.is_same(cells[at], value) for cells, value in wanted)
+    ]
+    if not rows:
+        raise InputError(f"no row has {x!r} and {y!r}", "leave out where, or parts of it")
+    values = _table.numbers([up[at] for at in rows])
+    if values is None:
+        raise InputError(f"{y!r} has texts that are no numbers of one unit", "draw another column")
+    measured = _table.numbers([across[at] for at in rows])
+    names = list(dict.fromkeys(str(across[at]) for at in rows))
+    places = measured[0] if measured else [float(names.index(str(across[at]))) for at in rows]
+    lines: dict[str, dict[float, list[float]]] = {}
+    for at, place, value in zip(rows, places, values[0], strict=True):
+        lines.setdefault(str(of[at]), {}).setdefault(place, []).append(value)
+    axes = _axes(ax)
+    for group, (name, points) in enumerate(lines.items()):
+        _band(axes, points, colour(group), name)
+    if measured is None:
+        axes.set_xticks(range(len(names)), names)
+    axes.set_xlabel(_labelled(x, measured[1] if measured else ""))
+    axes.set_ylabel(_labelled(y, values[1]))
+    if line is not None:
+        axes.legend(title=line)
+    return axes
+
+
+def _band(axes: Axes, points: Mapping[float, list[float]], shade: str, name: str) -> None:
+    """Draw the mean at each place, and a band where a place has several values."""
+    places = sorted(points)
+    means = [sum(points[place]) / len(points[place]) for place in places]
+    axes.plot(places, means, color=shade, marker="o", label=name)
+    if any(len(values) > 1 for values in points.values()):
+        low = [min(points[place]) for place in places]
+        high = [max(points[place]) for place in places]
+        axes.fill_between(places, low, high, color=shade, alpha=0.13, linewidth=0)
+
+
+def _labelled(name: str, unit: str) -> str:
+    return f"{name}, {unit}" if unit else name
 
 
 def _chosen(given: Record, figure: int | str) -> list[dict[str, Any]]:
