@@ -144,6 +144,6 @@ fn a_module_of_the_user_inherits_from_another() {
 }
 
 #[test]
-fn the_schema_of_platforms_is_printed() {
-    run("files.md", None, None, 1);
+fn commands_about_files_run() {
+    run("files.md", None, None, 2);
 }
