@@ -226,7 +226,7 @@ def _band(axes: Axes, points: Mapping[float, list[float]], shade: str, name: str
     """Draw the mean at each place, and a band where a place has several values."""
     places = sorted(points)
     means = [sum(points[place]) / len(points[place]) for place in places]
-    axes.plot(places, means, color=shade, marker="o", label=name)
+    axes.plot(places, means, color=shade, marker="o", label=name or None)
     if any(len(values) > 1 for values in points.values()):
         low = [min(points[place]) for place in places]
         high = [max(points[place]) for place in places]

@@ -21,8 +21,12 @@ DOCUMENTATION = Path(__file__).parents[2] / "docs/python.md"
 
 
 def points(axes):
+    """Return the points of each line by its label; a line without one has the label ``""``."""
     return {
-        line.get_label(): (list(line.get_xdata()), [round(y, 9) for y in line.get_ydata()])
+        "" if line.get_label().startswith("_") else line.get_label(): (
+            list(line.get_xdata()),
+            [round(y, 9) for y in line.get_ydata()],
+        )
         for line in axes.lines
     }
 

@@ -334,3 +334,40 @@ pub struct WriteDocument {
     /// Current content of the file; null when it does not exist yet.
     pub was: Option<String>,
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use crate::Document;
+
+    fn line(time_s: f64) -> String {
+        format!(
+            "{{\"schema\": \"interleaf.balance/1\", \"time_s\": {time_s}, \"domain\": \"cpu\", \
+             \"nodes\": [0, 1], \"target_weights\": [90, 10], \"reached_share\": [1, 0], \
+             \"bandwidth_gbps\": 400, \"tier_bandwidth_gbps\": [400, 0], \
+             \"tier_latency_ns\": [300, null], \"migrated_bytes\": 0, \"decision\": \"hold\", \
+             \"reason\": \"as before\"}}\n"
+        )
+    }
+
+    #[test]
+    fn the_last_run_of_a_file_is_shown() {
+        let text: String = [6.0, 12.0, 6.0, 12.0, 18.0].map(line).concat();
+        let Document::Balance(log) = crate::read("log", &text).unwrap() else { panic!("{text}") };
+        let times: Vec<f64> = log.last_run().iter().map(|period| period.time_s).collect();
+        assert_eq!((log.periods.len(), times), (5, vec![6.0, 12.0, 18.0]));
+        assert_eq!(log.figures().len(), 2, "nothing was migrated");
+        let Document::Balance(again) = crate::read("log", &log.text()).unwrap() else { panic!() };
+        assert_eq!(again, log);
+    }
+
+    #[test]
+    fn errors_name_the_line() {
+        let bad = line(6.0).replace("[90, 10]", "[90]");
+        let why = crate::read("log", &(line(6.0) + &bad)).unwrap_err().problem;
+        assert!(why.starts_with("log: line 2: target_weights: it has 1 element"), "{why}");
+        let cut = line(6.0) + "{\"schema\": \"interleaf.balance/1\", \"time";
+        let why = crate::read("log", &cut).unwrap_err().problem;
+        assert!(why.starts_with("log: line 2:1:"), "{why}");
+    }
+}

@@ -112,3 +112,35 @@ pub fn failure(exit_code: Option<i32>, signal: Option<i32>) -> Option<String> {
         (None, None) => Some("the command had not ended".into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_join_the_line_before_them() {
+        let text = "4 GiB bypassed the policy\n  use it\n\nstopped\n";
+        assert_eq!(sentences(text), ["4 GiB bypassed the policy; use it", "stopped"]);
+        assert_eq!(sentences("  alone"), ["alone"]);
+    }
+
+    #[test]
+    fn a_page_leaves_out_empty_parts() {
+        let mut table = Table::new(&["a"]);
+        let empty =
+            Page { answer: "<yes>".into(), ..Page::default() }.with_table("x", table.clone());
+        assert_eq!(empty.html(""), "<p class=\"answer\">&lt;yes&gt;</p>\n");
+        (0..=ROWS_MAX).for_each(|at| table.row([at.to_string()]));
+        let html = Page::default().with_table("x", table).html("<figure/>");
+        let figure = html.find("<figure/>").zip(html.find("<details><summary>41 rows"));
+        assert!(figure.is_some_and(|(figure, table)| figure < table), "{html}");
+    }
+
+    #[test]
+    fn the_end_of_a_command_is_a_fact_unless_it_succeeded() {
+        assert_eq!(failure(Some(0), None), None);
+        assert_eq!(failure(None, Some(9)).as_deref(), Some("the command was ended by signal 9"));
+        assert_eq!(program(&["/opt/app/solver".into(), "x".into()]), "solver");
+        assert_eq!((program(&[]), command(&[])), ("no command".into(), None));
+    }
+}

@@ -158,12 +158,20 @@ fn the_documents_of_the_tests_keep_their_schemas() {
     let mut checked = 0;
     for entry in folder.read_dir().unwrap() {
         let path = entry.unwrap().path();
-        let value: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
-        let own = of_text(&value).unwrap();
-        assert_eq!(problems(&own.value, &value), Vec::<String>::new(), "{}", path.display());
-        checked += 1;
+        let text = fs::read_to_string(&path).unwrap();
+        // Periods are a document a line.
+        for value in serde_json::Deserializer::from_str(&text).into_iter::<Value>() {
+            let value = value.unwrap();
+            // A machine and a platform share a schema, of which no JSON Schema is made.
+            if value["schema"] == "interleaf.show/1" {
+                continue;
+            }
+            let own = of_text(&value).unwrap();
+            assert_eq!(problems(&own.value, &value), Vec::<String>::new(), "{}", path.display());
+            checked += 1;
+        }
     }
-    assert!(checked >= 10, "{checked} documents");
+    assert!(checked >= 30, "{checked} documents");
 }
 
 #[test]

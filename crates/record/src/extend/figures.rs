@@ -49,7 +49,7 @@ impl ExtendDocument {
         let series: Vec<Series> = series.collect();
         let is_counted = series.iter().flat_map(|series| &series.y).any(|value| *value > 0.0);
         let categories = processes.into_iter().map(|(name, _)| name).collect();
-        is_counted.then(|| Figure { categories, series, ..figure })
+        is_counted.then_some(Figure { categories, series, ..figure })
     }
 
     /// The processes with the most faults and prefetches, in the order of the document, and the sum
