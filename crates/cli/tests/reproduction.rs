@@ -159,22 +159,21 @@ fn dmi() {
     // The logged runs differ by up to 20 % between campaigns.
     let prototype = errors(&study, section("real runs: speed-up of the prototype"));
     assert!(prototype.2 == 16 && prototype.0 <= 0.0515 && prototype.1 <= 0.154, "{prototype:?}");
-    // Not explained: docs/model.md.
+    // One constant is fitted to these runs: docs/model.md.
     let colloid = errors(&study, section("real runs: speed-up of Colloid"));
-    assert!(colloid.2 == 17 && colloid.0 <= 0.112 && colloid.1 <= 0.25, "{colloid:?}");
+    assert!(colloid.2 == 17 && colloid.0 <= 0.033 && colloid.1 <= 0.0965, "{colloid:?}");
     let ratio = errors(&study, section("real runs: median ratio of the prototype"));
     assert!(ratio.2 == 16 && ratio.0 <= 0.1285 && ratio.1 <= 0.381, "{ratio:?}");
 
     let all = errors(&study, |row| !text(row, "section").starts_with("real runs"));
     assert!(all.2 == 13 && all.0 <= 0.0427 && all.1 <= 0.274, "{all:?}");
-    assert_eq!(study["fitted_constants"].as_array().unwrap().len(), 2);
+    assert_eq!(study["fitted_constants"].as_array().unwrap().len(), 3);
 }
 
 #[test]
 fn the_same_input_gives_the_same_bytes() {
     for arguments in [
-        &["reproduce", "dmi", "--json"][..],
-        &["reproduce", "gnr120-interleaving", "--json"],
+        &["reproduce", "gnr120-interleaving", "--json"][..],
         &["predict", "--platform", "gnr120-cz122", "--workload", "lbm", "--json"],
         &["predict", "--platform", "xeon6-cz122", "--mix", "R", "--load", "sweep", "--json"],
         &["predict", "--platform", "two-sockets", "--workload", "lbm", FEW_WEIGHTS, "--json"],
