@@ -49,6 +49,7 @@ fn tier(number: u32) -> Tier {
         capacity: "1TiB".parse::<Bytes>().expect("a size"),
         curves: Curves::new(vec![curve]).expect("one curve"),
         power: None,
+        queue_counters: None,
     }
 }
 
