@@ -10,7 +10,7 @@ use core::time::Duration;
 use divan::Bencher;
 use files::{platform, workload};
 use interleaf_model::{control::Settings, policy::PolicyKind};
-use interleaf_sim::machine::{Arena, Outcome, Scenario, Task, Trial, static_best};
+use interleaf_sim::machine::{Outcome, PreparedScenario, Scenario, Task, Trial, static_best};
 use rayon::prelude::*;
 
 fn main() {
@@ -32,31 +32,31 @@ fn trial(policy: PolicyKind) -> Trial {
 }
 
 /// Runs a policy, without the search for the best static weights, which is the same for all runs.
-fn run(arena: &Arena<'_>, policy: PolicyKind) -> Outcome {
-    arena.run(&trial(policy)).expect("curves without error are curves")
+fn run(prepared: &PreparedScenario<'_>, policy: PolicyKind) -> Outcome {
+    prepared.run(&trial(policy)).expect("curves without error are curves")
 }
 
 /// The bar applies to 65536 groups.
 #[divan::bench(args = [4096, 16384, 65536, 262_144, 1_048_576], sample_count = 5)]
 fn groups(bencher: Bencher<'_, '_>, groups: usize) {
     let scenario = scenario(&[("cloverleaf", 119)], groups);
-    let arena = Arena::new(&scenario, DURATION);
-    bencher.bench_local(|| run(&arena, PolicyKind::Dmi));
+    let prepared = PreparedScenario::new(&scenario, DURATION);
+    bencher.bench_local(|| run(&prepared, PolicyKind::Dmi));
 }
 
 #[divan::bench(args = ["local", "dmi", "colloid", "hotcold", "guided"], sample_count = 5)]
 fn policies(bencher: Bencher<'_, '_>, name: &str) {
     let scenario = scenario(&[("cloverleaf", 119)], 65536);
-    let arena = Arena::new(&scenario, DURATION);
+    let prepared = PreparedScenario::new(&scenario, DURATION);
     let policy: PolicyKind = name.parse().expect("it is a policy");
-    bencher.bench_local(|| run(&arena, policy));
+    bencher.bench_local(|| run(&prepared, policy));
 }
 
 #[divan::bench(sample_count = 5)]
 fn two_workloads(bencher: Bencher<'_, '_>) {
     let scenario = scenario(&[("lbm", 16), ("lbm", 80)], 65536);
-    let arena = Arena::new(&scenario, DURATION);
-    bencher.bench_local(|| run(&arena, PolicyKind::Dmi));
+    let prepared = PreparedScenario::new(&scenario, DURATION);
+    bencher.bench_local(|| run(&prepared, PolicyKind::Dmi));
 }
 
 #[divan::bench(sample_count = 5)]
@@ -71,13 +71,13 @@ fn hundred_seeds(bencher: Bencher<'_, '_>, threads: usize) {
     let seeds: Vec<Scenario> = (1..=100)
         .map(|seed| Scenario { seed, ..scenario(&[("cloverleaf", 119)], 65536) })
         .collect();
-    let arenas: Vec<Arena<'_>> =
-        seeds.iter().map(|scenario| Arena::new(scenario, DURATION)).collect();
+    let arenas: Vec<PreparedScenario<'_>> =
+        seeds.iter().map(|scenario| PreparedScenario::new(scenario, DURATION)).collect();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
     let pool = pool.expect("threads can be started");
     bencher.bench_local(|| {
         pool.install(|| {
-            let outcomes = arenas.par_iter().map(|arena| run(arena, PolicyKind::Guided));
+            let outcomes = arenas.par_iter().map(|prepared| run(prepared, PolicyKind::Guided));
             outcomes.map(|outcome| outcome.moved_bytes).sum::<u64>()
         })
     });

@@ -12,7 +12,7 @@ use interleaf_model::{
     policy::{PolicyContext, PolicyKind},
 };
 use interleaf_sim::machine::{
-    Arena, Outcome, Run, Scenario, StaticBest, Task, TaskOutcome, Trial, believed,
+    Outcome, PreparedScenario, Run, Scenario, StaticBest, Task, TaskOutcome, Trial, believed,
     scenario_toml::{self, DemandSource, LoadedDemand},
     static_best,
 };
@@ -253,7 +253,7 @@ fn the_arena_and_a_trial_have_the_same_outcome() {
     let bar = Bar::new("lbm", THREADS, 0.02);
     let (policy, settings) = (PolicyKind::Guided, Settings::default());
     let trial = Trial { policy, points: None, curve_error: 0.2, settings };
-    let outcome = Arena::new(&bar.scenario, DURATION).run(&trial).unwrap();
+    let outcome = PreparedScenario::new(&bar.scenario, DURATION).run(&trial).unwrap();
     assert_eq!(outcome, bar.play(policy, 0.2, bar.scenario.seed));
 }
 

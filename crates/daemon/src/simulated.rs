@@ -10,7 +10,7 @@ use crate::{
 use interleaf_console::{Failure, output};
 use interleaf_model::{control::Period, machine::Layout, weights::Weights};
 use interleaf_record::balance::BalancePeriod;
-use interleaf_sim::machine::{Arena, PeriodRecord, Trial};
+use interleaf_sim::machine::{PeriodRecord, PreparedScenario, Trial};
 use std::time::Duration;
 
 /// The default workload: it demands more bandwidth than DRAM has.
@@ -39,7 +39,7 @@ pub fn run(options: &Options, config: &Config, machine: &Machine<'_>) -> Result<
     let scenario =
         interleaf_catalog::built_in_workload(machine.platform, workload, machine.threads)?;
     let duration = Duration::from_secs_f64(options.duration.map_or(DURATION_S, |it| it.seconds()));
-    let arena = Arena::new(&scenario, duration);
+    let prepared = PreparedScenario::new(&scenario, duration);
     let names = scenario.platform.tier_names();
     let points = match &config.weights {
         None => None,
@@ -47,7 +47,7 @@ pub fn run(options: &Options, config: &Config, machine: &Machine<'_>) -> Result<
     };
     let trial =
         Trial { policy: config.policy, points, curve_error: 0.0, settings: settings(config) };
-    let mut run = arena.start(&trial).map_err(interleaf_catalog::curve_failure)?;
+    let mut run = prepared.start(&trial).map_err(interleaf_catalog::curve_failure)?;
     let task = &scenario.tasks[0];
     output::message(&format!(
         "interleaf: simulated: {} with {} threads of {}; nodes are its tiers: {}",
@@ -64,7 +64,7 @@ pub fn run(options: &Options, config: &Config, machine: &Machine<'_>) -> Result<
         }
     }
     let missing = publisher.close();
-    let outcome = arena.outcome(run);
+    let outcome = prepared.outcome(run);
     output::message(&interleaf_report::balance::simulated(&outcome));
     missing
 }

@@ -11,7 +11,9 @@ use interleaf_model::{
     weights::Weights,
 };
 use interleaf_record::simulate::{SimulateDocument, TrialParameters};
-use interleaf_sim::machine::{Arena, Outcome, Run, Scenario, StaticBest, Trial, static_best};
+use interleaf_sim::machine::{
+    Outcome, PreparedScenario, Run, Scenario, StaticBest, Trial, static_best,
+};
 
 /// Default simulated time, s.
 pub const DURATION_S: f64 = 600.0;
@@ -104,9 +106,9 @@ impl MachineJob {
     ) -> Result<SimulateDocument, Failure> {
         let trial = self.trial()?;
         let others = self.others(Some(self.policy))?;
-        let arena = self.arena(best, progress, &others)?;
-        let run = started(&arena, &trial)?;
-        self.compared(&arena, &self.policy.to_string(), run, &others, progress)
+        let prepared = self.prepared(best, progress, &others)?;
+        let run = started(&prepared, &trial)?;
+        self.compared(&prepared, &self.policy.to_string(), run, &others, progress)
     }
 
     /// Runs a policy of the caller in place of the job's, and with `compare` also the others.
@@ -120,25 +122,25 @@ impl MachineJob {
         progress: &dyn Progress,
     ) -> Result<SimulateDocument, Failure> {
         let others = self.others(None)?;
-        let arena = self.arena(best, progress, &others)?;
-        let run = arena.start_with(Settings::default(), own.make);
-        self.compared(&arena, own.name, run, &others, progress)
+        let prepared = self.prepared(best, progress, &others)?;
+        let run = prepared.start_with(Settings::default(), own.make);
+        self.compared(&prepared, own.name, run, &others, progress)
     }
 
     /// Simulates the run of the policy `name`, and then each trial of `others`.
     fn compared<'a>(
         &'a self,
-        arena: &Arena<'a>,
+        prepared: &PreparedScenario<'a>,
         name: &str,
         run: Run<'a>,
         others: &[Trial],
         progress: &dyn Progress,
     ) -> Result<SimulateDocument, Failure> {
-        let outcome = completed(arena, run, name, progress)?;
+        let outcome = completed(prepared, run, name, progress)?;
         let mut document = self.document(name, &outcome);
         for trial in others {
             let name = trial.policy.to_string();
-            let outcome = completed(arena, started(arena, trial)?, &name, progress)?;
+            let outcome = completed(prepared, started(prepared, trial)?, &name, progress)?;
             document.add_comparison(&self.scenario, &name, &outcome);
         }
         progress.end();
@@ -175,17 +177,17 @@ impl MachineJob {
         Ok(others.map(|policy| Trial { policy, points: None, ..trial.clone() }).collect())
     }
 
-    fn arena(
+    fn prepared(
         &self,
         best: &dyn Fn() -> Option<StaticBest>,
         progress: &dyn Progress,
         others: &[Trial],
-    ) -> Result<Arena<'_>, Failure> {
+    ) -> Result<PreparedScenario<'_>, Failure> {
         check(progress)?;
         progress.begin(STEPS * (1 + others.len() as u64), "the best static weights");
-        let arena = Arena::with_best(&self.scenario, self.duration, best());
+        let prepared = PreparedScenario::with_best(&self.scenario, self.duration, best());
         check(progress)?;
-        Ok(arena)
+        Ok(prepared)
     }
 
     fn document(&self, policy: &str, outcome: &Outcome) -> SimulateDocument {
@@ -198,13 +200,13 @@ impl MachineJob {
     }
 }
 
-fn started<'a>(arena: &Arena<'a>, trial: &Trial) -> Result<Run<'a>, Failure> {
-    arena.start(trial).map_err(interleaf_catalog::curve_failure)
+fn started<'a>(prepared: &PreparedScenario<'a>, trial: &Trial) -> Result<Run<'a>, Failure> {
+    prepared.start(trial).map_err(interleaf_catalog::curve_failure)
 }
 
 /// Simulates `run` to its end.
 fn completed<'a>(
-    arena: &Arena<'a>,
+    prepared: &PreparedScenario<'a>,
     mut run: Run<'a>,
     policy: &str,
     progress: &dyn Progress,
@@ -217,5 +219,5 @@ fn completed<'a>(
         progress.advance(done.saturating_sub(reported));
         reported = reported.max(done);
     }
-    Ok(arena.outcome(run))
+    Ok(prepared.outcome(run))
 }

@@ -35,7 +35,7 @@ mod trial;
 pub use outcome::{Outcome, PeriodRecord, Run, TaskOutcome};
 pub use scenario::{Damon, Migration, Scenario, ScenarioError, Task, TrafficDevice};
 pub use static_best::{StaticBest, StaticTask, static_best};
-pub use trial::{Arena, Trial, believed};
+pub use trial::{PreparedScenario, Trial, believed};
 
 use core::time::Duration;
 use heat::Heat;

@@ -17,7 +17,7 @@ use interleaf_sim::{
         trace::{AddressLimits, Trace},
     },
     machine::{
-        Arena, Outcome, Scenario, Trial,
+        Outcome, PreparedScenario, Scenario, Trial,
         scenario_toml::{self, DemandSource, LoadedDemand},
     },
 };
@@ -361,10 +361,10 @@ proptest! {
                 task.cycles = task.cycles.min(CYCLES_MAX);
             }
             let duration = Duration::from_secs_f64(duration_s.min(DURATION_MAX_S));
-            let arena = Arena::new(&scenario, duration);
+            let prepared = PreparedScenario::new(&scenario, duration);
             let settings = Settings { period: Duration::from_secs(1), ..Settings::default() };
             let trial = Trial { policy, points: None, curve_error, settings };
-            sane(&arena.run(&trial).unwrap(), &scenario)?;
+            sane(&prepared.run(&trial).unwrap(), &scenario)?;
         }
     }
 }

@@ -13,7 +13,7 @@ use interleaf_model::{
     policy::{ClosedForm, Fixed, PolicyKind},
 };
 use interleaf_sim::machine::{
-    Arena, Outcome, Run, Scenario, SimMachine, Task, TrafficDevice, Trial,
+    Outcome, PreparedScenario, Run, Scenario, SimMachine, Task, TrafficDevice, Trial,
 };
 use proptest::prelude::*;
 use std::fs;
@@ -81,9 +81,9 @@ fn gbps(sample: &Sample) -> f64 {
 
 /// The outcome of `policy`, compared with the best static shares.
 fn run(scenario: &Scenario, policy: PolicyKind, seconds: u64) -> Outcome {
-    let arena = Arena::new(scenario, Duration::from_secs(seconds));
+    let prepared = PreparedScenario::new(scenario, Duration::from_secs(seconds));
     let settings = Settings::default();
-    arena.run(&Trial { policy, points: None, curve_error: 0.0, settings }).unwrap()
+    prepared.run(&Trial { policy, points: None, curve_error: 0.0, settings }).unwrap()
 }
 
 /// The outcome of fixed shares, without the search for the best ones.

@@ -18,7 +18,7 @@ use interleaf_record::{
     simulate::{SimulatedPeriod, notable_periods},
 };
 use interleaf_report::{number, signed_percent};
-use interleaf_sim::machine::{Arena, Outcome, Scenario, Task, Trial};
+use interleaf_sim::machine::{Outcome, PreparedScenario, Scenario, Task, Trial};
 use rayon::prelude::*;
 use serde::Deserialize;
 
@@ -78,13 +78,13 @@ struct Experiment {
 
 impl Experiment {
     fn run(scenario: Scenario, duration: Duration) -> Result<Self, Failure> {
-        let arena = Arena::new(&scenario, duration);
+        let prepared = PreparedScenario::new(&scenario, duration);
         let outcomes = POLICIES
             .par_iter()
             .map(|policy| {
                 let settings = Settings::default();
                 let trial = Trial { policy: *policy, points: None, curve_error: 0.0, settings };
-                let outcome = arena.run(&trial);
+                let outcome = prepared.run(&trial);
                 let outcome = outcome.map_err(|why| Failure::new(why.to_string(), why.hint()))?;
                 Ok((*policy, outcome))
             })

@@ -15,7 +15,7 @@ use interleaf_model::{
     weights::Weights,
 };
 use interleaf_sim::machine::{
-    Arena, Migration, Outcome, Scenario, Task, Trial, scenario::PAGE_GROUPS,
+    Migration, Outcome, PreparedScenario, Scenario, Task, Trial, scenario::PAGE_GROUPS,
 };
 
 /// Samples in a period of the daemon's loop: 200 ms of 6 s.
@@ -153,7 +153,8 @@ impl Expected {
         let sample = period / SAMPLES_PER_PERIOD;
         let settings = Settings { sample, period, ..Settings::default() };
         let trial = Trial { policy, points: None, curve_error: 0.0, settings };
-        let outcome = Arena::new(&scenario, within).run(&trial).map_err(io::Error::other)?;
+        let outcome =
+            PreparedScenario::new(&scenario, within).run(&trial).map_err(io::Error::other)?;
         let last = outcome.periods.last().ok_or_else(|| io::Error::other("no period has ended"))?;
         Ok(Settled {
             after: outcome.converged_after_s.map(Duration::from_secs_f64),

@@ -27,13 +27,13 @@ pub struct Trial {
 }
 
 /// A scenario with the data that all trials share.
-pub struct Arena<'a> {
+pub struct PreparedScenario<'a> {
     scenario: &'a Scenario,
     duration: Duration,
     best_static: Option<StaticBest>,
 }
 
-impl<'a> Arena<'a> {
+impl<'a> PreparedScenario<'a> {
     /// Finds the best static shares of `scenario` over `duration`.
     pub fn new(scenario: &'a Scenario, duration: Duration) -> Self {
         let best_static = static_best(scenario, duration.as_secs_f64());

@@ -17,7 +17,7 @@ use interleaf_model::{
     statistics,
 };
 use interleaf_record::reproduce::{Published, ReproduceRow};
-use interleaf_sim::machine::{Arena, Outcome, Scenario, Task};
+use interleaf_sim::machine::{Outcome, PreparedScenario, Scenario, Task};
 use rayon::prelude::*;
 use serde::Deserialize;
 
@@ -148,10 +148,10 @@ fn simulate(platform: &Platform, run: &RunRow) -> Result<SimulatedRun, Failure> 
     let scenario = Scenario::new(&run.workload, platform.clone(), vec![task]);
     let duration: Duration = DURATIONS * DURATION;
     // The logs have no static weights: skip the search for the best.
-    let arena = Arena::with_best(&scenario, duration, None);
-    let mut simulation = arena.start_with(Settings::default(), |_, tiers| policy(run, tiers));
+    let prepared = PreparedScenario::with_best(&scenario, duration, None);
+    let mut simulation = prepared.start_with(Settings::default(), |_, tiers| policy(run, tiers));
     while simulation.period().is_some() {}
-    let outcome = arena.outcome(simulation);
+    let outcome = prepared.outcome(simulation);
     let speedup = outcome.tasks[0].speedup().ok_or_else(|| {
         let problem = format!("{} did not start on {PLATFORM}", run.workload);
         Failure::new(problem, "the table is part of the program: report it")

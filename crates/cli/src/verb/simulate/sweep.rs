@@ -13,7 +13,7 @@ use header::HEADER;
 use interleaf_console::{Failure, output};
 use interleaf_job::sweep::{Case, Load, Sweep};
 use interleaf_model::{control::Settings, units::Time};
-use interleaf_sim::machine::{Arena, Outcome, Scenario, StaticBest, Trial, static_best};
+use interleaf_sim::machine::{Outcome, PreparedScenario, Scenario, StaticBest, Trial, static_best};
 use progress::Progress;
 use rayon::prelude::*;
 use record::Record;
@@ -151,14 +151,15 @@ fn rows(case: &Case, ground: &Ground) -> Result<Vec<Vec<String>>, Failure> {
     if let Some(rate) = &case.migration_rate {
         scenario.migration.bandwidth_gbps = rate.value.gbps();
     }
-    let arena = Arena::with_best(&scenario, ground.duration, ground.best_static.clone());
+    let prepared =
+        PreparedScenario::with_best(&scenario, ground.duration, ground.best_static.clone());
     let trial = Trial {
         policy: case.policy.kind,
         points: case.policy.points(&scenario)?,
         curve_error: curve_error(case),
         settings: Settings::default(),
     };
-    let outcome = arena.run(&trial).map_err(|why| Failure::new(why.to_string(), why.hint()))?;
+    let outcome = prepared.run(&trial).map_err(|why| Failure::new(why.to_string(), why.hint()))?;
     Ok((0..scenario.tasks.len()).map(|task| row(case, &scenario, &outcome, task)).collect())
 }
 
