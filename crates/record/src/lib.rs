@@ -341,8 +341,8 @@ pub fn read(name: &str, text: &str) -> Result<Document, RecordError> {
         show::SCHEMA if nodes.is_some() => checked(name, text).map(Document::ShowMachine),
         _ => Err(RecordError::new(
             format!("{name}: schema: no report is made of \"{schema}\""),
-            "give a document that a command wrote with -o, --stats or --json; `interleaf show --schema \
-             list` names them",
+            "give a document that a command wrote with -o, --stats or --json; `interleaf show \
+             --schema list` names them",
         )),
     }
 }

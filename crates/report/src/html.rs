@@ -10,7 +10,11 @@ use super::{
     table::escaped,
     tune,
 };
-use interleaf_record::{Document, figure::Figure};
+use interleaf_record::{
+    Document,
+    figure::Figure,
+    reproduce::{ReproduceDocument, StudyDocument},
+};
 
 const STYLE: &str = include_str!("html/page.css");
 
@@ -102,20 +106,23 @@ pub fn contents(document: &Document) -> (String, String) {
         Document::Doctor(it) => below_title(document, machine::doctor_page(it)),
         Document::ShowMachine(it) => below_title(document, machine::page(it)),
         Document::ShowPlatform(it) => below_title(document, show::page(it)),
-        Document::Reproduce(document) => {
-            let studies = document.studies.iter().map(|study| {
-                format!(
-                    "<h2>{}</h2>\n<p class=\"answer\">{}</p>\n<p class=\"source\">{}</p>\n{}{}",
-                    escaped(&study.title),
-                    escaped(&reproduce::verdict(study)),
-                    escaped(&study.source),
-                    drawn(&study.figures, &study.name),
-                    reproduce::html_tables(study),
-                )
-            });
-            ("Published and ours".to_string(), studies.collect())
-        }
+        Document::Reproduce(it) => ("Published and ours".to_string(), studies(it)),
     }
+}
+
+/// The section of each study.
+fn studies(document: &ReproduceDocument) -> String {
+    let section = |study: &StudyDocument| {
+        format!(
+            "<h2>{}</h2>\n<p class=\"answer\">{}</p>\n<p class=\"source\">{}</p>\n{}{}",
+            escaped(&study.title),
+            escaped(&reproduce::verdict(study)),
+            escaped(&study.source),
+            drawn(&study.figures, &study.name),
+            reproduce::html_tables(study),
+        )
+    };
+    document.studies.iter().map(section).collect()
 }
 
 fn below_title(document: &Document, page: Page) -> (String, String) {
