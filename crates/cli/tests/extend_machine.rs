@@ -21,7 +21,8 @@ const TOUCHED_MIB: u64 = 208;
 #[test]
 fn a_machine_has_four_times_the_memory_that_there_is() {
     let steps = format!(
-        "start sweep touch {TOUCHED_MIB}MiB --check\nawait sweep touched\nkill sweep TERM\nwait sweep"
+        "start sweep touch {TOUCHED_MIB}MiB --check\nawait sweep touched\n\
+         kill sweep TERM\nwait sweep"
     );
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let stats = folder.path().join("stats.json");
