@@ -124,6 +124,9 @@ pub(crate) struct BenchRunArgs {
     /// Record the JSON document in FILE
     #[arg(short = 'o', long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Write the report as one HTML page, too
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) report: Option<PathBuf>,
 }
 
 /// The kind of memory of the arrays.

@@ -59,6 +59,9 @@ pub(crate) struct BenchCompareArgs {
     pub(crate) no_drive: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+    /// Write the report as one HTML page, too
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) report: Option<PathBuf>,
 }
 
 fn patterns() -> PossibleValuesParser {

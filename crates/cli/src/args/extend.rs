@@ -86,6 +86,9 @@ pub(crate) struct ExtendArgs {
     /// Write statistics as JSON (interleaf.extend/1) to FILE when the command has ended
     #[arg(long, value_name = "FILE")]
     pub(crate) stats: Option<PathBuf>,
+    /// Write the statistics, the plan or the forecast as one HTML page, too
+    #[arg(long, value_name = "FILE.html", conflicts_with = "clean")]
+    pub(crate) report: Option<PathBuf>,
     /// With a command, print statistics on stderr every second; without a command, watch the
     /// running session, or the session of the process PID
     #[arg(long, value_name = "PID", require_equals = true, value_parser = pid)]

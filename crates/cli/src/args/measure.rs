@@ -246,6 +246,9 @@ pub(crate) struct CommonArgs {
     /// Record the JSON document in FILE, rewritten after each point
     #[arg(short = 'o', long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Write the report as one HTML page, too
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) report: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -88,4 +88,7 @@ pub(crate) struct RunArgs {
     /// Record the JSON document in FILE
     #[arg(short = 'o', long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Write the report as one HTML page, too
+    #[arg(long, value_name = "FILE.html", conflicts_with = "restore")]
+    pub(crate) report: Option<PathBuf>,
 }

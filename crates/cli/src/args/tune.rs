@@ -82,6 +82,9 @@ pub(crate) struct TuneArgs {
     /// Record the JSON document in FILE, rewritten after each run
     #[arg(short = 'o', long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Write the report as one HTML page, too
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) report: Option<PathBuf>,
     /// Append the output of the command to FILE [default: stderr]
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,

@@ -2,9 +2,11 @@
 
 mod monitor;
 
+use super::page;
 use crate::args::{EXTEND_EXAMPLE, ExtendArgs};
 use interleaf_console::{Failure, output};
 use interleaf_launch::extend::{self, Dram, ExtendOptions, ForecastOptions, Job, Prepared};
+use interleaf_record::Document;
 use std::{path::Path, process::ExitCode};
 
 pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {
@@ -32,6 +34,7 @@ pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Fa
         return monitor::monitor(pid, args.json).map(|()| ExitCode::SUCCESS);
     }
     output::check_writable(args.stats.as_deref())?;
+    output::check_writable(args.report.as_deref())?;
     let options = options(args);
     let prepared = extend::prepare(&options, job)?;
     if args.dry_run || args.estimate {
@@ -49,6 +52,7 @@ pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Fa
             output::file(target, &interleaf_record::json(document))?;
         }
         output::note(args.quiet, &interleaf_report::extend::ended(document));
+        page::write(args.report.as_deref(), || Document::Extend(Box::new(document.clone())))?;
     }
     Ok(extended.ended.exit_code())
 }
@@ -68,7 +72,7 @@ fn options(args: &ExtendArgs) -> ExtendOptions {
         footprint: args.planning.footprint,
         force: args.force,
         watch: args.monitor.is_some(),
-        statistics: args.stats.is_some(),
+        statistics: args.stats.is_some() || args.report.is_some(),
         quiet: args.quiet,
     }
 }
@@ -76,6 +80,7 @@ fn options(args: &ExtendArgs) -> ExtendOptions {
 /// Prints the forecast for other budgets and drives.
 fn plan(args: &ExtendArgs) -> Result<(), Failure> {
     output::check_writable(args.planning.plot.as_deref())?;
+    output::check_writable(args.report.as_deref())?;
     let document = extend::forecast(&ForecastOptions {
         files: args.planning.plan.clone(),
         drives: args.planning.drive.clone(),
@@ -90,7 +95,8 @@ fn plan(args: &ExtendArgs) -> Result<(), Failure> {
     output::data(&match args.json {
         true => interleaf_record::json(&document),
         false => interleaf_report::extend::forecast(&document),
-    })
+    })?;
+    page::write(args.report.as_deref(), || Document::ExtendForecast(Box::new(document)))
 }
 
 /// Refuses missing or contradictory options.
@@ -133,5 +139,6 @@ fn print_plan(
         true => interleaf_record::json(plan),
         false => interleaf_report::extend::plan(plan),
     })?;
+    page::write(args.report.as_deref(), || Document::ExtendPlan(Box::new(plan.clone())))?;
     Ok(if plan.can_be_done { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

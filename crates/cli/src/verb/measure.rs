@@ -2,7 +2,7 @@
 
 mod app;
 
-use super::export;
+use super::{export, page};
 use crate::args::{
     ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, Measure, MeasureArgs, TrafficArgs,
 };
@@ -18,6 +18,7 @@ use interleaf_job::option::WeightsChoice;
 use interleaf_launch::signal_status;
 use interleaf_measure::region::Pages;
 use interleaf_model::{units::Time, weights::Weights};
+use interleaf_record::Document;
 use std::{path::Path, process::ExitCode, time::Duration};
 
 /// `--weights all` measures every ratio of whole numbers up to this value.
@@ -31,6 +32,7 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
     let subject = subject(args);
     let common = subject.common;
     output::check_writable(common.output.as_deref())?;
+    output::check_writable(common.report.as_deref())?;
     export::check("--export-curves", common.export_curves.as_deref())?;
     if !common.dry_run && !root.is_live() {
         return Err(Failure::new(
@@ -44,6 +46,8 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
         let to = OutputOptions { json: common.json, csv: false, output: common.output.as_deref() };
         let text = || interleaf_report::measure::text(&document);
         support::print_document(to, &interleaf_record::json(&document), String::new, text)?;
+        let page = || Document::Measure(Box::new(document.clone()));
+        page::write(common.report.as_deref(), page)?;
     }
     let status = match end {
         CampaignEnd::DryRun => return Ok(ExitCode::SUCCESS),

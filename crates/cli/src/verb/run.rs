@@ -1,5 +1,6 @@
 //! `interleaf run`: places the pages of a command, or migrates those of running processes.
 
+use super::page;
 use crate::args::RunArgs;
 use interleaf_console::{Failure, output, system};
 use interleaf_daemon::SteerOptions;
@@ -15,7 +16,7 @@ use interleaf_linux::{
     process::allowed_nodes,
     root::Root,
 };
-use interleaf_record::run::RunDocument;
+use interleaf_record::{Document, run::RunDocument};
 use std::{path::Path, process::ExitCode};
 
 /// The reciprocal of the largest fraction of the command's time that placement audits may take.
@@ -27,6 +28,7 @@ pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failu
         return restore::restore(args.dry_run, args.json, &root).map(|()| ExitCode::SUCCESS);
     }
     output::check_writable(args.output.as_deref())?;
+    output::check_writable(args.report.as_deref())?;
     let Some(weights) = &args.weights else { return by_policy(args, root) };
     let machine = Machine::read(&root).map_err(system::read_failure)?;
     let allowed = allowed_nodes(&root, "self").map_err(system::read_failure)?;
@@ -142,6 +144,7 @@ fn write_document(
     if let Some(target) = &args.output {
         output::file(target, &interleaf_record::json(document))?;
     }
+    page::write(args.report.as_deref(), || Document::Run(Box::new(document.clone())))?;
     if is_recorded_on_stdout(args) {
         return Ok(());
     }

@@ -1,5 +1,6 @@
 //! `interleaf tune`: searches the best static weights of a command by running the command.
 
+use super::page;
 use crate::args::TuneArgs;
 use interleaf_console::{
     Failure, output,
@@ -10,19 +11,23 @@ use interleaf_launch::{
     RunsEnd, signal_status,
     tune::{self, TuneOptions},
 };
+use interleaf_record::Document;
 use std::{path::Path, process::ExitCode};
 
 pub(super) fn run(args: &TuneArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {
     let root = system::open_root(root)?;
     output::check_writable(args.output.as_deref())?;
     output::check_writable(args.log.as_deref())?;
+    output::check_writable(args.report.as_deref())?;
     let (document, end) = tune::tune(&options(args), &root)?;
     let output = OutputOptions { json: args.json, csv: false, output: args.output.as_deref() };
     let text = || interleaf_report::tune::text(&document);
     support::print_document(output, &interleaf_record::json(&document), String::new, text)?;
+    let is_better = document.is_better;
+    page::write(args.report.as_deref(), || Document::Tune(Box::new(document)))?;
     match end {
         RunsEnd::DryRun => Ok(ExitCode::SUCCESS),
-        RunsEnd::Done => Ok(ExitCode::from(u8::from(!document.is_better))),
+        RunsEnd::Done => Ok(ExitCode::from(u8::from(!is_better))),
         RunsEnd::Signal(number) => Ok(signal_status(number)),
         RunsEnd::Failed(why) => Err(why),
     }

@@ -11,16 +11,21 @@ use crate::{
         pattern::{PATTERNS, Pattern},
         way::Way,
     },
+    verb::page,
 };
 use child::{Comparison, RunOutcome};
 use interleaf_console::{Failure, output, support};
 use interleaf_linux::{launch::command::Signals, root::Root};
-use interleaf_record::bench_compare::{BenchCompareDocument, BenchRow, Budget};
+use interleaf_record::{
+    Document,
+    bench_compare::{BenchCompareDocument, BenchRow, Budget},
+};
 use series::Series;
 use std::{process::ExitCode, time::Instant};
 
 pub(super) fn run(args: &BenchCompareArgs) -> Result<ExitCode, Failure> {
     output::check_writable(args.output.output.as_deref())?;
+    output::check_writable(args.report.as_deref())?;
     let root = Root::live();
     let held = Signals::hold();
     let signals =
@@ -41,6 +46,7 @@ pub(super) fn run(args: &BenchCompareArgs) -> Result<ExitCode, Failure> {
             csv,
             text,
         )?;
+        page::write(args.report.as_deref(), || Document::Bench(Box::new(document.clone())))?;
     }
     measured?;
     bench.check_restored()?;

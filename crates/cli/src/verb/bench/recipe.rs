@@ -1,5 +1,6 @@
 //! Applications: their packages are installed, and they are run at a footprint.
 
+use super::run::write_document;
 use crate::args::{BenchInstallArgs, BenchRunArgs};
 use interleaf_console::{Failure, output};
 use interleaf_launch::counters::{Counters, Drive};
@@ -127,6 +128,7 @@ fn install_step(recipe: &Recipe, command: &[String]) -> Result<(), Failure> {
 /// Runs an application. The time is the one that the application itself reports, without its start.
 pub(super) fn run(recipe: &Recipe, args: &BenchRunArgs) -> Result<ExitCode, Failure> {
     output::check_writable(args.output.as_deref())?;
+    output::check_writable(args.report.as_deref())?;
     if let Some(what) = missing(recipe) {
         let hint = format!("interleaf bench install {}", args.workload);
         return Err(Failure::new(format!("{}: {what}", recipe.name), hint));
@@ -175,12 +177,7 @@ pub(super) fn run(recipe: &Recipe, args: &BenchRunArgs) -> Result<ExitCode, Fail
     let outcome = recipe.outcome(&text_of(&said).map_err(failed)?)?;
     let mut document = document(recipe, args, outcome, elapsed);
     document.drive = drive.as_ref().map(|drive| drive.document(since.drive));
-    let json = interleaf_record::json(&document);
-    if let Some(target) = &args.output {
-        output::file(target, &json)?;
-    }
-    let text = || interleaf_report::bench::text(&document);
-    output::data(&if args.json { json } else { text() })?;
+    write_document(args, &document)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,6 +1,9 @@
 //! `interleaf bench run`: runs a built-in workload.
 
-use crate::args::{ArrayMemory, BenchRunArgs};
+use crate::{
+    args::{ArrayMemory, BenchRunArgs},
+    verb::page,
+};
 use interleaf_console::{Failure, output, system};
 use interleaf_launch::counters::{Counters, Drive, PagedProcess, resident_max_bytes};
 use interleaf_linux::{
@@ -10,6 +13,7 @@ use interleaf_linux::{
 use interleaf_model::{format::names::suggestion, units::Bytes};
 use interleaf_plan::access::Trace;
 use interleaf_record::{
+    Document,
     bench::{BenchDocument, LoopDocument, SCHEMA},
     rounded,
 };
@@ -26,6 +30,7 @@ use std::{env, path::Path, process::ExitCode, time::Duration};
 
 pub(super) fn run(args: &BenchRunArgs) -> Result<ExitCode, Failure> {
     output::check_writable(args.output.as_deref())?;
+    output::check_writable(args.report.as_deref())?;
     let root = Root::live();
     let drive = args.drive.as_deref().map(|folder| Drive::find(&root, folder)).transpose()?;
     fits(args, &root)?;
@@ -65,7 +70,7 @@ pub(super) fn run(args: &BenchRunArgs) -> Result<ExitCode, Failure> {
     let wrong = if args.no_verify { None } else { kernel.verify().err() };
     document.verified = !args.no_verify && wrong.is_none();
     document.checksum = format!("{:016x}", kernel.checksum());
-    give(args, &document)?;
+    write_document(args, &document)?;
     match wrong {
         None => Ok(ExitCode::SUCCESS),
         Some(why) => Err(Failure::new(
@@ -126,16 +131,14 @@ fn fits(args: &BenchRunArgs, root: &Root) -> Result<(), Failure> {
     })
 }
 
-fn give(args: &BenchRunArgs, document: &BenchDocument) -> Result<(), Failure> {
+/// Records and prints the document as the options say.
+pub(super) fn write_document(args: &BenchRunArgs, document: &BenchDocument) -> Result<(), Failure> {
     let json = interleaf_record::json(document);
     if let Some(target) = &args.output {
         output::file(target, &json)?;
     }
-    if args.json {
-        output::data(&json)
-    } else {
-        output::data(&interleaf_report::bench::text(document))
-    }
+    output::data(&if args.json { json } else { interleaf_report::bench::text(document) })?;
+    page::write(args.report.as_deref(), || Document::BenchRun(Box::new(document.clone())))
 }
 
 fn setting(args: &BenchRunArgs) -> Setting {

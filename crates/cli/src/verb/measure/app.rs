@@ -4,7 +4,7 @@ mod demand;
 mod sources;
 mod watch;
 
-use crate::args::AppArgs;
+use crate::{args::AppArgs, verb::page};
 use interleaf_console::{Failure, output, system};
 use interleaf_launch::Ended;
 use interleaf_linux::{
@@ -14,6 +14,7 @@ use interleaf_linux::{
     root::Root,
 };
 use interleaf_record::{
+    Document,
     measure::{MeasuredMachine, SCHEMA},
     profile::{AppDocument, AppKind, ProfileDocument},
 };
@@ -61,6 +62,7 @@ pub(super) fn run(args: &AppArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     } else if !args.quiet {
         output::message(interleaf_report::profile::text(&document).trim_end());
     }
+    page::write(args.report.as_deref(), || Document::Profile(Box::new(document)))?;
     match demand.transpose() {
         Err(failure) if status.success() => return Err(failure),
         // The exit status is that of the command, even if the demand failed.
@@ -80,7 +82,12 @@ fn check(args: &AppArgs) -> Result<(), Failure> {
              a placement is `interleaf run`'s, which can be that command",
         ));
     }
-    let targets = [("-o", &args.output), ("--demand", &args.demand), ("--record", &args.record)];
+    let targets = [
+        ("-o", &args.output),
+        ("--report", &args.report),
+        ("--demand", &args.demand),
+        ("--record", &args.record),
+    ];
     for (option, target) in targets {
         if target.as_deref() == Some(Path::new("-")) {
             return Err(Failure::new(

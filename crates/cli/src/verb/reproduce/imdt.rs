@@ -116,6 +116,7 @@ fn comparisons(args: &ReproduceArgs) -> Vec<BenchCompareArgs> {
         by: None,
         no_drive: true,
         output: OutputArgs { json: false, csv: false, output: None },
+        report: None,
     };
     threads.into_iter().map(comparison).collect()
 }
