@@ -26,8 +26,10 @@
 
 mod fit;
 
-use super::{Observation, Policy, Verdict, fixed::first_only};
-use crate::{mix::Mix, platform::Platform, search::best_points};
+use super::{Observation, Policy, TierObservation, Verdict, fixed::first_only};
+use crate::{
+    mix::Mix, platform::Platform, search::best_points, tier::QueueCounters, units::LINE_BYTES,
+};
 use fit::{Belief, Fit, ObservedTraffic};
 
 /// Quiet samples that suffice for an observation during the search: 2 s.
@@ -53,6 +55,10 @@ const WAIT_PERIODS: u32 = 4;
 /// standard errors.
 const CHANGE: f64 = 0.04;
 const CHANGE_ERRORS: f64 = 5.0;
+
+/// Counters that see this fraction of their limit are at it: those of a period have an error of a
+/// few percent.
+const AT_LIMIT: f64 = 0.95;
 
 /// Proposals whose gains differ by less than this fraction are equally good; the nearest one is
 /// taken.
@@ -117,7 +123,7 @@ impl Guided {
 
     /// Evaluates the traffic at the current placement and proposes shares.
     fn propose(&mut self, seen: &Observation) -> Proposal {
-        let traffic = traffic(seen);
+        let traffic = self.traffic(seen);
         let belief = Belief::new(&self.platform, self.domain, &self.near, mix(seen));
         self.seen.push(traffic.clone());
         let from = self.fit.clone().unwrap_or_else(|| belief.prior());
@@ -126,6 +132,10 @@ impl Guided {
         let proposal = propose(&belief, &fit, &traffic.shares, here, seen.tiers.len());
         self.fit = Some(fit);
         proposal
+    }
+
+    fn traffic(&self, seen: &Observation) -> ObservedTraffic {
+        traffic(&self.platform, &self.near, seen)
     }
 
     fn settle(&mut self, seen: &Observation) {
@@ -191,7 +201,7 @@ impl Guided {
     fn look_again(&mut self, seen: &Observation, corrections: u32) -> Verdict {
         let before = self.best_measured();
         let proposal = self.propose(seen);
-        let here = traffic(seen);
+        let here = self.traffic(seen);
         // The best measured shares win unless the difference is within noise.
         if let Some(best) = before
             && best.bandwidth_gbps > here.bandwidth_gbps + 2.0 * seen.error_gbps
@@ -248,7 +258,7 @@ impl Policy for Guided {
         match self.state.clone() {
             State::Look => self.first_look(seen, PATIENCE.1),
             State::Moved { corrections, waited } => {
-                let far = 100.0 * distance(&traffic(seen).shares, &seen.target);
+                let far = 100.0 * distance(&self.traffic(seen).shares, &seen.target);
                 if far > THERE_POINTS && waited < WAIT_PERIODS {
                     self.state = State::Moved { corrections, waited: waited + 1 };
                     let reason = format!("the traffic is {far:.0} points from its target");
@@ -353,7 +363,7 @@ impl GainForecast {
         if seen.tiers.len() < 2 || seen.mean_gbps <= 0.0 {
             return None;
         }
-        let traffic = traffic(seen);
+        let traffic = traffic(platform, near, seen);
         let belief = Belief::new(platform, domain, near, mix(seen));
         let fit = belief.fit(std::slice::from_ref(&traffic), belief.prior());
         let here = belief.reach(&fit, &traffic.shares).bandwidth_gbps;
@@ -373,20 +383,31 @@ impl GainForecast {
     }
 }
 
-fn traffic(seen: &Observation) -> ObservedTraffic {
+/// The traffic to the tiers `near` of the platform. A tier whose counters were at their limit has
+/// no latency: the true one is higher than the counted one.
+fn traffic(platform: &Platform, near: &[usize], seen: &Observation) -> ObservedTraffic {
     let all: f64 = seen.tiers.iter().map(|tier| tier.bandwidth_gbps).sum();
+    let latency_ns = |(tier, at): (&TierObservation, &usize)| {
+        let limit = platform.tiers[*at].queue_counters.as_ref();
+        tier.latency_ns.filter(|latency_ns| !limit.is_some_and(|it| is_at(it, tier, *latency_ns)))
+    };
     ObservedTraffic {
         shares: seen.tiers.iter().map(|tier| tier.bandwidth_gbps / all).collect(),
         bandwidth_gbps: all,
-        latency_ns: seen.tiers.iter().map(|tier| tier.latency_ns).collect(),
+        latency_ns: seen.tiers.iter().zip(near).map(latency_ns).collect(),
     }
+}
+
+/// Whether the counters of a tier, which gave `latency_ns`, were at their limit.
+fn is_at(limit: &QueueCounters, tier: &TierObservation, latency_ns: f64) -> bool {
+    let reads_per_ns = tier.read_share.unwrap_or(1.0) * tier.bandwidth_gbps / LINE_BYTES;
+    reads_per_ns * latency_ns > AT_LIMIT * limit.reads_max
 }
 
 /// The mix of all observed traffic, with ordinary stores.
 fn mix(seen: &Observation) -> Mix {
-    let reads = |tier: &super::TierObservation| {
-        tier.read_share.map_or(0.0, |share| share * tier.bandwidth_gbps)
-    };
+    let reads =
+        |tier: &TierObservation| tier.read_share.map_or(0.0, |share| share * tier.bandwidth_gbps);
     let all: f64 = seen.tiers.iter().map(|tier| tier.bandwidth_gbps).sum();
     let share = seen.tiers.iter().map(reads).sum::<f64>() / all;
     Mix::new(share.clamp(0.0, 1.0), false).unwrap_or(Mix::READ)
