@@ -30,9 +30,13 @@ const NOBODY: u32 = 65534;
 #[test]
 fn a_program_has_three_times_the_budget() {
     let folders = TestFolders::new();
-    let output = folders.extended(&[], &[sweep(), MIB, "3"]).output().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    let options = ["--report", page.to_str().unwrap()];
+    let output = folders.extended(&options, &[sweep(), MIB, "3"]).output().unwrap();
     let stderr = text(&output.stderr);
     assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), "as it was left\n".into()));
+    assert!(fs::read_to_string(&page).unwrap().contains("<h1>"), "{stderr}");
     let stats = folders.stats();
     assert_eq!(stats["schema"], "interleaf.extend/1");
     assert_eq!((&stats["dram_bytes"], &stats["exit_code"]), (&(16 << 20).into(), &0.into()));

@@ -149,25 +149,17 @@ fn verbs_that_measure_or_run_write_their_page() {
     let page = folder.path().join("page.html");
     let machine =
         concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/machines/linux-newest-two-nodes-hmat");
-    let store = folder.path().join("store");
-    fs::create_dir(&store).unwrap();
-    let store = store.to_str().unwrap();
     let stream = ["--footprint", "8MiB", "--threads", "1", "--rounds", "1"];
-    let extended = ["--dram", "64MiB", "--store", store, "--footprint", "128MiB"];
-    let table: [(&[&str], &[&str], &[&str]); 5] = [
+    let table: [(&[&str], &[&str], &[&str]); 4] = [
         (&["bench", "run", "stream"], &stream, &[]),
         (&["measure"], &["--dry-run"], &[]),
-        (&["tune"], &["--dry-run", "--root", machine], &["true"]),
-        (&["run"], &["--weights", "3:1", "--dry-run", "--root", machine], &["true"]),
-        (&["extend"], &["--estimate"], &extended),
+        (&["tune"], &["--dry-run", "--root", machine], &["--", "true"]),
+        (&["run"], &["--weights", "3:1", "--dry-run", "--root", machine], &["--", "true"]),
     ];
     for (verb, options, rest) in table {
         let mut command = interleaf();
-        command.args(verb).args(options).arg("--report").arg(&page);
-        if rest.first() == Some(&"true") {
-            command.arg("--");
-        }
-        let output = command.args(rest).output().unwrap();
+        command.args(verb).args(options).arg("--report").arg(&page).args(rest);
+        let output = command.output().unwrap();
         assert!(output.status.success(), "{verb:?}: {}", stderr(&output));
         let text = fs::read_to_string(&page).unwrap();
         assert!(text.starts_with("<!doctype html>") && text.ends_with("</html>\n"), "{verb:?}");

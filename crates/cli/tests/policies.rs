@@ -162,7 +162,8 @@ fn reaches(load: impl Fn(Vec<f64>) -> Load, shares: &[f64]) -> f64 {
 #[test]
 fn with_right_curves_and_true_counters_guided_finds_the_top() {
     for workload in HUNGRY {
-        let bar = Bar::new(workload, THREADS, 0.0);
+        let mut bar = Bar::new(workload, THREADS, 0.0);
+        bar.scenario.platform.tiers[0].queue_counters = None;
         let outcome = bar.play(PolicyKind::Guided, 0.0, 1);
         let program = &bar.scenario.tasks[0].program;
         let load = |shares| program.load(0, 0, shares);

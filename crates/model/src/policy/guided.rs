@@ -56,9 +56,9 @@ const WAIT_PERIODS: u32 = 4;
 const CHANGE: f64 = 0.04;
 const CHANGE_ERRORS: f64 = 5.0;
 
-/// Counters that see this fraction of their limit are at it: those of a period have an error of a
-/// few percent.
-const AT_LIMIT: f64 = 0.95;
+/// Counters are at their limit if they see as many reads, but for this fraction: the error of a
+/// period. Counters that see more do not have this limit.
+const LIMIT_ERROR: f64 = 0.05;
 
 /// Proposals whose gains differ by less than this fraction are equally good; the nearest one is
 /// taken.
@@ -401,7 +401,7 @@ fn traffic(platform: &Platform, near: &[usize], seen: &Observation) -> ObservedT
 /// Whether the counters of a tier, which gave `latency_ns`, were at their limit.
 fn is_at(limit: &QueueCounters, tier: &TierObservation, latency_ns: f64) -> bool {
     let reads_per_ns = tier.read_share.unwrap_or(1.0) * tier.bandwidth_gbps / LINE_BYTES;
-    reads_per_ns * latency_ns > AT_LIMIT * limit.reads_max
+    (reads_per_ns * latency_ns / limit.reads_max - 1.0).abs() < LIMIT_ERROR
 }
 
 /// The mix of all observed traffic, with ordinary stores.
