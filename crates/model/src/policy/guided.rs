@@ -398,7 +398,7 @@ fn traffic(platform: &Platform, near: &[usize], seen: &Observation) -> ObservedT
     }
 }
 
-/// Whether the counters of a tier, which gave `latency_ns`, were at their limit.
+/// True if the queue counters of a tier saw as many reads as they can: `latency_ns` is too low.
 fn is_at(limit: &QueueCounters, tier: &TierObservation, latency_ns: f64) -> bool {
     let reads_per_ns = tier.read_share.unwrap_or(1.0) * tier.bandwidth_gbps / LINE_BYTES;
     (reads_per_ns * latency_ns / limit.reads_max - 1.0).abs() < LIMIT_ERROR
