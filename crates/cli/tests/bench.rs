@@ -171,6 +171,20 @@ fn a_comparison_is_a_document_that_can_be_rendered() {
     }
 }
 
+/// A missing fio ends the comparison before a pattern is run.
+#[test]
+fn fio_is_looked_for_first() {
+    let store = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let words = ["bench", "compare", "--dram", "4MiB", "--ways", "dram", "--workload", "seq"];
+    let mut comparison = command(&words);
+    comparison.arg("--store").arg(store.path()).env("PATH", store.path());
+    let output = comparison.output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.starts_with("error: fio cannot be run: No such file"), "{errors}");
+    assert!(errors.ends_with("leave the drive out with --no-drive\n"), "{errors}");
+    assert!(output.stdout.is_empty());
+}
+
 /// Only root may compare swap; other users get an error, and the machine is left unchanged, too.
 #[test]
 fn comparing_restores_the_machine() {

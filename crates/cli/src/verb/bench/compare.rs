@@ -26,6 +26,7 @@ use std::{process::ExitCode, time::Instant};
 pub(super) fn run(args: &BenchCompareArgs) -> Result<ExitCode, Failure> {
     output::check_writable(args.output.output.as_deref())?;
     output::check_writable(args.report.as_deref())?;
+    drive::check(args)?;
     let root = Root::live();
     let held = Signals::hold();
     let signals =
@@ -84,6 +85,7 @@ pub(in crate::verb) fn comparisons(
     let total: usize = all.iter().map(steps).sum();
     let mut done = 0;
     let mut found = Comparisons::default();
+    all.iter().try_for_each(drive::check)?;
     for args in all {
         let bench = Comparison::new(&root, &signals, args)?.until(deadline);
         let budget = Budget { dram_bytes: args.dram.get(), slack_bytes: args.slack.get() };

@@ -1,7 +1,7 @@
 //! The drive's bandwidth for the mix of reads and writes of a pattern, measured with `fio`.
 
 use super::child::Comparison;
-use crate::comparison::pattern::Pattern;
+use crate::{args::BenchCompareArgs, comparison::pattern::Pattern};
 use interleaf_console::Failure;
 use interleaf_record::bench_compare::{BenchRow, DriveRateDocument};
 use serde::Deserialize;
@@ -125,26 +125,38 @@ pub(super) fn at_least_reached(
     }
 }
 
+/// How to go on without a working fio.
+const HINT: &str = "install fio, or leave the drive out with --no-drive";
+
+/// Fails if fio is needed and cannot be run: before the first run, not after it.
+pub(super) fn check(args: &BenchCompareArgs) -> Result<(), Failure> {
+    if args.no_drive || args.ratio.iter().all(|ratio| *ratio <= 1.0) {
+        return Ok(());
+    }
+    output(args, &["--version"]).map(drop)
+}
+
 fn fio(bench: &Comparison<'_>, file: &Scratch, words: &[&str]) -> Result<Printed, Failure> {
-    let by = bench.args().by.as_deref().unwrap_or("").split_whitespace();
-    let mut all: Vec<String> = by.map(String::from).collect();
-    let fixed =
-        ["fio", "--name=drive", "--direct=1", "--ioengine=io_uring", "--output-format=json"];
-    all.extend(fixed.map(String::from));
-    all.push(format!("--filename={}", file.0.display()));
-    all.extend(words.iter().map(ToString::to_string));
-    let hint = "install fio, or leave the drive out with --no-drive";
-    let ran = Command::new(&all[0]).args(&all[1..]).output();
-    let Output { status, stdout, stderr } =
-        ran.map_err(|why| Failure::new(format!("fio cannot be run: {why}"), hint))?;
+    let fixed = ["--name=drive", "--direct=1", "--ioengine=io_uring", "--output-format=json"];
+    let filename = format!("--filename={}", file.0.display());
+    let all = [&fixed[..], &[&filename], words].concat();
+    let Output { status, stdout, stderr } = output(bench.args(), &all)?;
     let text = String::from_utf8_lossy(&stdout);
     // fio may print warnings before the JSON document.
     let json = text.find('{').map_or("", |at| &text[at..]);
     serde_json::from_str(json).map_err(|why| {
         let said = String::from_utf8_lossy(&stderr);
         let said = said.lines().next().unwrap_or("").to_string();
-        Failure::new(format!("fio ended with {status} and no document ({why}): {said}"), hint)
+        Failure::new(format!("fio ended with {status} and no document ({why}): {said}"), HINT)
     })
+}
+
+/// Runs fio with these arguments, by the command of `--by`.
+fn output(args: &BenchCompareArgs, words: &[&str]) -> Result<Output, Failure> {
+    let by = args.by.as_deref().unwrap_or("").split_whitespace();
+    let all: Vec<&str> = by.chain(["fio"]).chain(words.iter().copied()).collect();
+    let ran = Command::new(all[0]).args(&all[1..]).output();
+    ran.map_err(|why| Failure::new(format!("fio cannot be run: {why}"), HINT))
 }
 
 #[cfg(test)]
