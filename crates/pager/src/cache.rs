@@ -41,6 +41,8 @@
 //! `transitions.rs` takes an extent from state to state, `fork.rs` freezes a process that forks.
 //!
 //! The caller carries out the [`Action`]s, in any order, and answers by [`Event`]s.
+//! [`Cache::react`] appends only the actions that a thread may wait for; [`Cache::progress`] plans
+//! prefetches and chooses victims, which the caller does while the drive reads.
 
 mod event;
 
@@ -159,6 +161,10 @@ pub struct Cache {
     thrash: ThrashDetector,
     /// Faults on absent pages that wait for a free frame.
     waiting: VecDeque<WaitingFault>,
+    /// Served faults whose prefetch is not planned yet.
+    unplanned: Vec<PageFault>,
+    /// True if events have happened since the last [`Cache::progress`].
+    has_progress: bool,
     /// The process is about to fork.
     is_frozen: bool,
 }
@@ -186,6 +192,8 @@ impl Cache {
             released: Released::new(nodes),
             thrash: ThrashDetector::default(),
             waiting: VecDeque::new(),
+            unplanned: vec![],
+            has_progress: false,
             is_frozen: false,
         };
         cache.resize(settings.frames);
@@ -207,14 +215,20 @@ impl Cache {
         &self.counts
     }
 
-    /// Reacts to an event: appends the actions that follow.
+    /// Reacts to an event: appends all actions that follow.
     pub fn on(&mut self, event: Event, actions: &mut Vec<Action>) {
-        let mut faults = None;
+        self.react(event, actions);
+        self.progress(actions);
+    }
+
+    /// Reacts to an event with the actions that a thread may wait for. [`Cache::progress`] appends
+    /// the others.
+    pub fn react(&mut self, event: Event, actions: &mut Vec<Action>) {
         match event {
             Event::Fault(fault) => {
                 let PageFault { page, is_write, node, .. } = fault;
                 self.on_fault(WaitingFault { page, is_write, node }, actions);
-                faults = Some(fault);
+                self.unplanned.push(fault);
             }
             Event::Filled(id, result) => self.on_filled(id, result, actions),
             Event::MovedIn(id) => self.on_moved_in(id, actions),
@@ -229,29 +243,43 @@ impl Cache {
             Event::Freeze => self.freeze(actions),
             Event::Thaw => self.thaw(actions),
         }
-        self.make_progress(faults, actions);
+        self.has_progress = true;
+        if !self.is_frozen && !self.durability.has_discards() {
+            self.serve_from_free(actions);
+        }
     }
 
-    /// Starts all work that is possible now: discards, faults that wait for frames, prefetches that
-    /// follow from these faults, evictions.
-    fn make_progress(
-        &mut self,
-        faults: impl IntoIterator<Item = PageFault>,
-        actions: &mut Vec<Action>,
-    ) {
+    /// True if events have happened since the last [`Cache::progress`].
+    pub const fn has_progress(&self) -> bool {
+        self.has_progress
+    }
+
+    /// Starts all other work that is possible since the last events: discards, prefetches that
+    /// follow from faults, evictions, and the faults that waited for frames.
+    pub fn progress(&mut self, actions: &mut Vec<Action>) {
+        if !std::mem::take(&mut self.has_progress) {
+            return;
+        }
         if self.durability.has_discards() {
             self.discard(actions);
         }
-        if !self.is_frozen {
+        if self.is_frozen {
+            self.unplanned.clear();
+            return;
+        }
+        if !self.waiting.is_empty() {
             self.reclaim_frames(actions);
             self.serve_waiting(actions);
-            for fault in faults {
-                self.plan_prefetch(fault, actions);
-            }
-            self.issue_prefetches(actions);
-            self.reclaim_for_waiting(actions);
-            self.release_frames();
         }
+        let mut faults = std::mem::take(&mut self.unplanned);
+        for fault in faults.drain(..) {
+            self.plan_prefetch(fault, actions);
+        }
+        // Its memory is used again.
+        self.unplanned = faults;
+        self.issue_prefetches(actions);
+        self.reclaim_for_waiting(actions);
+        self.release_frames();
     }
 
     /// Fills up the reserves, and serves faults that wait for frames. Dropping a prefetch, or

@@ -52,6 +52,8 @@ impl Cache {
         for PageFault { page, is_write, node, .. } in faults.clone() {
             self.on_fault(WaitingFault { page, is_write, node }, actions);
         }
-        self.make_progress(faults, actions);
+        self.unplanned.extend(faults);
+        self.has_progress = true;
+        self.progress(actions);
     }
 }

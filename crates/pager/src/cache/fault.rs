@@ -73,14 +73,22 @@ impl Cache {
     }
 
     /// Loads the pages of waiting faults, as far as frames of their nodes are free.
-    pub(super) fn serve_waiting(&mut self, actions: &mut Vec<Action>) {
-        // Faults that wait for a frame of a node do not delay those of other nodes.
+    pub(super) fn serve_from_free(&mut self, actions: &mut Vec<Action>) {
         for node in self.nodes() {
-            self.serve_waiting_of(node, actions);
+            self.serve_waiting_of(node, false, actions);
         }
     }
 
-    fn serve_waiting_of(&mut self, node: Node, actions: &mut Vec<Action>) {
+    /// Loads the pages of waiting faults, also into frames of other nodes, as far as frames are
+    /// free; poisons a page for which no frame will become free.
+    pub(super) fn serve_waiting(&mut self, actions: &mut Vec<Action>) {
+        // Faults that wait for a frame of a node do not delay those of other nodes.
+        for node in self.nodes() {
+            self.serve_waiting_of(node, true, actions);
+        }
+    }
+
+    fn serve_waiting_of(&mut self, node: Node, may_fall_back: bool, actions: &mut Vec<Action>) {
         while let Some(at) = self.waiting.iter().position(|fault| fault.node == node)
             && let Some(fault) = self.waiting.remove(at)
         {
@@ -94,8 +102,12 @@ impl Cache {
                 continue;
             }
             let (order, is_probe) = self.order_for_fault(page, node);
-            let Some(id) = self.load_for_fault(page, order, node, actions) else {
-                if self.is_store_stuck() {
+            let mut loaded = self.load(page, order, 0, node, actions);
+            if loaded.is_none() && may_fall_back {
+                loaded = self.load_on_other_node(page, order, node, actions);
+            }
+            let Some(id) = loaded else {
+                if may_fall_back && self.is_store_stuck() {
                     self.poison(page, actions);
                     continue;
                 }
@@ -108,17 +120,14 @@ impl Cache {
         }
     }
 
-    /// Loads an extent for a fault; on another node if the node has no page to evict.
-    fn load_for_fault(
+    /// Loads an extent for a fault on another node, if its own has no page to evict.
+    fn load_on_other_node(
         &mut self,
         page: Page,
         order: u8,
         node: Node,
         actions: &mut Vec<Action>,
     ) -> Option<ExtentId> {
-        if let Some(id) = self.load(page, order, 0, node, actions) {
-            return Some(id);
-        }
         let node = self.fallback_node(node)?;
         self.load(page, order, 0, node, actions)
     }

@@ -9,6 +9,10 @@ const BUDGET: Settings = Settings { frames: 1024, ..SETTINGS };
 /// Pages of a thread's own array: twice its even share.
 const ARRAY: usize = 1024;
 
+/// Pages behind its array that the stream of the first thread may have prefetched, on its node: the
+/// beginning of the array of the second.
+const PAST_THE_END: usize = 16;
+
 impl Simulation {
     /// Threads on two nodes, each with an array of its own.
     fn on_two_nodes(division: Division, seed: u64) -> Self {
@@ -58,7 +62,7 @@ fn pages_are_on_the_node_of_the_thread_that_touches_them() {
         simulation.sweep(3);
         let (first, second) = (simulation.resident(0), simulation.resident(1));
         assert!(first[0] > 300 && first[1] == 0, "{first:?}");
-        assert!(second[1] > 300 && second[0] == 0, "{second:?}");
+        assert!(second[1] > 300 && second[0] <= PAST_THE_END, "{second:?}");
         assert!(simulation.cache.counts().prefetched > 0, "prefetched pages are placed too");
         simulation.assert_within_budget();
     }
@@ -100,7 +104,10 @@ fn fixed_shares_stay_fixed() {
     let shares = [0, 1].map(|node| simulation.cache.used_frames_of(node));
     assert_eq!(shares, [768, 256]);
     let (first, second) = (simulation.resident(0), simulation.resident(1));
-    assert!(first[0] > 512 && second[1] <= 256 && second[0] == 0, "{first:?} {second:?}");
+    assert!(
+        first[0] > 512 && second[1] <= 256 && second[0] <= PAST_THE_END,
+        "{first:?} {second:?}"
+    );
 }
 
 #[test]
