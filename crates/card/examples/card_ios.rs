@@ -5,7 +5,7 @@
 //! perf stat -e instructions:u target/release/examples/card_ios all-mram randwrite 256 1000000
 //! ```
 //!
-//! The difference between two numbers of I/Os is that of the I/Os alone.
+//! The difference between runs with two numbers of I/Os belongs to the I/Os alone.
 
 use interleaf_card::{
     card::Card,

@@ -10,8 +10,8 @@
 //!
 //! less what its series resistance (ESR) and the converter dissipate. A load of constant power P
 //! draws I = P / Vt at the terminals, where Vt = V - I R, hence Vt = (V + sqrt(V^2 - 4 P R)) / 2.
-//! Of the energy that leaves the capacitor at V, the part Vt / V arrives. The converter stops when
-//! the terminals are at V2.
+//! The fraction Vt / V of the energy that leaves the capacitor at V arrives. The converter stops
+//! when the terminals are at V2.
 //!
 //! With 12.5 F from 5.0 V to 2.5 V: 117 J, of which 99 J arrive behind a converter of 85 %.
 //!
@@ -20,8 +20,8 @@
 //! At the end of its life a super-capacitor has lost 30 % of its capacitance, and its ESR has
 //! doubled. By the Arrhenius rule of thumb of data sheets, the life doubles for each 10 degrees
 //! below the temperature at which it is given. Both change linearly with the time in use: the loss
-//! is faster at first in tests of makers, so that a linear loss is optimistic in the middle of the
-//! life and exact at its end.
+//! is faster at first in tests of makers, so a linear loss is optimistic in the middle of the life
+//! and exact at its end.
 
 /// A super-capacitor with its converter: the fields of section `[capacitor]` of a card's file.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -11,24 +11,25 @@
 //! # The method
 //!
 //! The engine reports for each write when its data were in the controller's buffer, in the memory
-//! array, and durable. Contents are numbers: a block contains the number of the write that wrote
-//! it, 0 before the first. For each block the sequence of its contents over the moment of failure
-//! is a step function, so that one pass over a run finds *all* moments at which a block would be
-//! lost or torn ([`Timeline::finish`](TimelineBuilder::finish)). A moment is then a look-up.
+//! array, and durable. The model stores no data: the content of a block is the number of the write
+//! that wrote it, 0 before the first write. The content that a power failure leaves is a step
+//! function of the time of the failure; one pass over a run therefore finds *all* times at which a
+//! block would be lost or torn ([`TimelineBuilder::finish`]). The faults at a given time are then
+//! found by binary search.
 //!
 //! # Terms
 //!
 //! - *piece*: the part of a write that must be whole or absent: the entire write if it is not
 //!   larger than the atomic write unit, else each aligned unit of it. NVMe promises this for the
 //!   first only (section 6.4.2, AWUPF); the second is stricter.
-//! - *block*: the smallest aligned range that all pieces of a run consist of, at most the atomic
-//!   write unit.
+//! - *block*: an aligned range whose size is the largest power of two, at most the atomic write
+//!   unit, to which the start and the end of every piece of a run are aligned.
 //! - *lost*: an acknowledged write whose block contains older data. A completed FLUSH or FUA is a
 //!   stronger promise, which a card with a volatile write cache must keep as well (sections 6.8 and
 //!   6.15).
 //! - *torn*: a piece of which a part is new and a part is old or undefined.
 //!
-//! Two outstanding writes of the same block have no order, so that the block may contain either.
+//! Two outstanding writes of the same block have no order: the block may contain either.
 
 mod history;
 
@@ -43,7 +44,7 @@ pub enum Survival {
     Buffered,
     /// Data survive once the row that contains them has been precharged. The controller works for
     /// `hold_up` femtoseconds after the failure: it completes the pieces of which a part is in the
-    /// memory, and begins no others, so that data in its buffers only are lost.
+    /// memory, and begins no others, so data in its buffers only are lost.
     Precharged {
         /// fs
         hold_up: u64,
@@ -141,13 +142,13 @@ impl TimelineBuilder {
     /// A run without writes yet.
     ///
     /// # Panics
-    /// If the atomic write unit is no power of two; the reader of card files refuses it.
+    /// If the atomic write unit is not a power of two; the reader of card files refuses it.
     pub fn new(rules: Rules) -> Self {
         assert!(rules.atomic_bytes.is_power_of_two(), "the atomic write unit is a power of two");
         Self { rules, writes: vec![], flushes: vec![], pieces: vec![], limit: u64::MAX }
     }
 
-    /// Adds a write and returns its number, from 1. `segments` cover the bytes of the write; a part
+    /// Adds a write and returns its 1-based number. `segments` cover the bytes of the write; a part
     /// without a segment never reached the card.
     pub fn write(&mut self, times: WriteTimes, segments: &[SegmentTimes]) -> u32 {
         self.writes.push(times);
@@ -230,7 +231,7 @@ impl TimelineBuilder {
 
 /// For each write the moment from which a flush promises its durability: the acknowledgement of the
 /// first flush that was submitted after the acknowledgement of the write (NVMe 1.4, section 6.8),
-/// or with FUA that of the write itself.
+/// or with FUA the acknowledgement of the write itself.
 fn promised_by_flush(writes: &[WriteTimes], mut flushes: Vec<FlushTimes>) -> Vec<u64> {
     flushes.sort_unstable_by_key(|flush| flush.submitted);
     // By index of a flush: the earliest acknowledgement among this flush and all later ones.

@@ -54,8 +54,8 @@ pub struct WrittenSegment {
 
 /// An observer of writes, for models of power failure and energy. `()` ignores all at no cost.
 pub trait WriteObserver {
-    /// A segment of a write got its place in the order of the memory channel. The times may be in
-    /// the future.
+    /// A segment of a write got its position in the order of the memory channel. The times may be
+    /// in the future.
     fn segment(&mut self, segment: &WrittenSegment) {
         let _ = segment;
     }

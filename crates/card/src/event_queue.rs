@@ -43,8 +43,8 @@ impl EventQueue {
         lanes
     }
 
-    /// Adds an event. Of events with equal times, those of a lane keep the order in which they were
-    /// added, and those of the lane with the lower number come first.
+    /// Adds an event. Events with equal times keep the order in which they were added if they are
+    /// in one lane; otherwise the events of the lane with the lower number come first.
     #[inline]
     pub(crate) fn push(&mut self, lane: usize, at: u64, payload: u64) {
         if self.lanes[lane % LANES].push(at, payload) {

@@ -66,11 +66,12 @@ const SYNCHRONOUS: [&str; 6] = ["mmap", "psync", "pvsync", "pvsync2", "sync", "v
 /// command (assumed: MDTS of 1 MiB, the usual limit of NVMe controllers).
 pub const BLOCK_BYTES: [u64; 2] = [512, 1 << 20];
 
-/// The most outstanding requests of a job: the most entries of an NVMe queue (NVMe 1.4, 3.1.1,
-/// CAP.MQES) less the one that stays empty.
+/// Maximum number of outstanding requests of a job: the entries of the largest NVMe queue (NVMe
+/// 1.4, 3.1.1, CAP.MQES) less the one that stays empty.
 pub const DEPTH_MAX: u32 = 65_535;
 
-/// The most jobs of a group: the most I/O queues of an NVMe controller (NVMe 1.4, 5.21.1.7).
+/// Maximum number of jobs of a group: that of the I/O queues of an NVMe controller (NVMe 1.4,
+/// 5.21.1.7).
 pub const JOBS_MAX: u32 = 65_535;
 
 /// The highest rate that can be asked of a job, I/Os per second.
@@ -150,7 +151,7 @@ impl FioOptions {
         Ok(true)
     }
 
-    /// These options, with those that `over` sets in their place.
+    /// These options, replaced by the options that `over` sets.
     pub fn with(&self, over: &Self) -> Self {
         Self {
             rw: over.rw.or(self.rw),
@@ -235,7 +236,7 @@ pub struct OptionError {
 /// A complete job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
-    /// Its name: that of its section.
+    /// Its name: the name of its section.
     pub name: String,
     /// Direction and order.
     pub rw: Access,
@@ -264,7 +265,7 @@ pub struct Job {
 /// A number of outstanding requests.
 ///
 /// # Errors
-/// When `text` is no number from 1 to [`DEPTH_MAX`].
+/// When `text` is not a number from 1 to [`DEPTH_MAX`].
 pub fn depth(text: &str) -> Result<u32, ValueError> {
     in_range(text, "a queue depth", 1..=DEPTH_MAX)
 }
@@ -272,7 +273,7 @@ pub fn depth(text: &str) -> Result<u32, ValueError> {
 /// A number of equal jobs.
 ///
 /// # Errors
-/// When `text` is no number from 1 to [`JOBS_MAX`].
+/// When `text` is not a number from 1 to [`JOBS_MAX`].
 pub fn jobs(text: &str) -> Result<u32, ValueError> {
     in_range(text, "a number of jobs", 1..=JOBS_MAX)
 }
@@ -280,7 +281,7 @@ pub fn jobs(text: &str) -> Result<u32, ValueError> {
 /// A rate, I/Os per second.
 ///
 /// # Errors
-/// When `text` is no number from 1 to [`RATE_MAX`].
+/// When `text` is not a number from 1 to [`RATE_MAX`].
 pub fn rate(text: &str) -> Result<u64, ValueError> {
     in_range(text, "a rate of I/Os per second", 1..=RATE_MAX)
 }
@@ -288,7 +289,7 @@ pub fn rate(text: &str) -> Result<u64, ValueError> {
 /// A percentage of reads.
 ///
 /// # Errors
-/// When `text` is no number from 0 to 100.
+/// When `text` is not a number from 0 to 100.
 pub fn percentage(text: &str) -> Result<u32, ValueError> {
     in_range(text, "a percentage", 0..=100)
 }

@@ -23,7 +23,7 @@ pub enum Operation {
 pub struct IoCommand {
     /// The number by which the source knows the command.
     pub tag: u32,
-    /// The I/O queue pair, from 0.
+    /// Index of the I/O queue pair, 0-based.
     pub queue: u16,
     /// The operation.
     pub operation: Operation,

@@ -160,7 +160,7 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// The most threads of a load.
+/// Maximum number of threads of a load.
 const JOBS_MAX: u32 = 4096;
 
 /// The longest ramp time or run time, fs: an hour.

@@ -17,7 +17,7 @@
 //! payload of a peer, all of them issued together. The memory serves a row segment (512 bytes) of
 //! an access at once, when all its packets have arrived. Segments of different accesses are not
 //! merged: each opens its row, and waits for the cycle of its bank. All requests pass one direction
-//! of the link, so that their order on the link is the order at the memory channel.
+//! of the link, so their order on the link is the order at the memory channel.
 //!
 //! Not modelled: the line buffers of a core, of which there are 10 to 16. A load with more
 //! outstanding lines for each thread (`outstanding * bytes / 64`) has no processor that issues it.
@@ -162,7 +162,7 @@ impl MemoryOutcome {
 /// The smallest and the largest access, bytes: a register, and a page.
 pub const ACCESS_BYTES: [u32; 2] = [8, 4096];
 
-/// The most outstanding accesses of all threads.
+/// Maximum number of outstanding accesses of all threads.
 const OUTSTANDING_MAX: u64 = 1 << 16;
 
 impl MemoryLoad {
@@ -208,7 +208,7 @@ impl MemoryLoad {
         }
     }
 
-    /// Runs the load on `card`. Of `settings`, the components without limits count.
+    /// Runs the load on `card`. Only the components without limits are taken from `settings`.
     ///
     /// # Errors
     /// If the card does not allow the load.

@@ -13,9 +13,9 @@
 //! ```
 //!
 //! [`NvmeController::fetch`] executes admin commands at once and returns I/O commands as
-//! [`IoCommand`](crate::io::IoCommand)s, so that any pacer (none, real time, the engine of this
-//! crate) decides when [`NvmeController::complete`] is called. Data move at completion: until then
-//! the blocks of a write keep their old contents.
+//! [`IoCommand`](crate::io::IoCommand)s, so any pacer (none, real time, the engine of this crate)
+//! decides when [`NvmeController::complete`] is called. Data move at completion: until then the
+//! blocks of a write keep their old contents.
 //!
 //! Nothing that a guest does makes the controller panic: each invalid command is completed with
 //! the status code of the specification, each invalid doorbell is an asynchronous event, and queues

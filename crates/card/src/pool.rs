@@ -1,7 +1,7 @@
 //! A pool of equal units that are taken and returned later: credits, buffers, tags, DMA engines.
 //!
 //! The time of a return may be known in advance. Such returns wait in a queue in order of time
-//! until the next request for units, so that the engine needs no event for them.
+//! until the next request for units, so the engine needs no event for them.
 
 use crate::ring::Ring;
 
@@ -25,7 +25,7 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub(crate) fn new(total: u32, limited: bool) -> Self {
-        // A return has at least one unit, so that these entries suffice for pools up to this size.
+        // A return has at least one unit, so these entries suffice for pools up to this size.
         let returns = Ring::new(total.min(4096) as usize);
         let (held, waited, waits_since) = (0, 0, None);
         Self { total, free: total, returns, held, waited, waits_since, limited }

@@ -44,7 +44,7 @@ pub struct WriteRecorder {
 pub struct ObservedRun {
     /// The measurements of the load.
     pub outcome: Outcome,
-    /// The writes of the whole run, with those of the ramp time.
+    /// The writes of the whole run, including the ramp time.
     pub timeline: Timeline,
 }
 

@@ -1,4 +1,4 @@
-//! Choices of a run that are no property of the card.
+//! Choices of a run that are not properties of the card.
 
 /// Detection of completions by the host (interrupts or polling), and the driver costs that count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The PCI configuration space: header, power management, MSI-X, PCI Express.
 //!
-//! QEMU emulates the base addresses and the MSI-X table of the guest by itself, and forwards all
-//! writes: each register has a mask of the bits that a write changes.
+//! QEMU emulates the base addresses and the MSI-X table of the guest without the server, and
+//! forwards all writes: each register has a mask of the bits that a write changes.
 
 use interleaf_card::nvme::NvmeSettings;
 
@@ -147,7 +147,7 @@ impl ConfigSpace {
     }
 }
 
-/// The places of the bytes of an access. None is beyond the largest number.
+/// Offsets of the bytes of an access; they saturate at `usize::MAX`, which is outside the space.
 fn places(offset: u64) -> impl Iterator<Item = usize> {
     let offset = usize::try_from(offset).unwrap_or(usize::MAX);
     (0..).map(move |at| offset.saturating_add(at))

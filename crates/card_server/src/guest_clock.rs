@@ -11,8 +11,8 @@
 //!
 //! Both connections come to one socket, each names its kind by its first byte, and each has one
 //! request at a time. Numbers are little-endian. The card acts on a doorbell only when the time of
-//! the doorbell is known; the guest does not execute an instruction meanwhile, since QEMU waits for
-//! the reply to the doorbell's write (`x-no-posted-writes`) and then for this server's answer.
+//! the doorbell is known; until then the guest does not execute an instruction, since QEMU waits
+//! for the reply to the doorbell's write (`x-no-posted-writes`) and then for this server's answer.
 
 use std::{
     io::{self, Read, Write},
@@ -26,7 +26,7 @@ use std::{
     time::Duration,
 };
 
-/// The end of the name of the clock's socket, which is beside that of the card.
+/// The end of the name of the clock's socket, which is beside the card's socket.
 const SUFFIX: &str = ".clock";
 
 /// The path of the clock's socket of a card.

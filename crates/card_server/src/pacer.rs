@@ -4,10 +4,10 @@
 //! guest rings the doorbell, and is complete for the guest when the engine's clock, which follows
 //! the clock of this machine, reaches its completion.
 //!
-//! An emulated guest executes 10 to 100 times slower than a server, so that a card at full speed
-//! looks too fast beside it. With a slow-down of 100, the card takes 100 us for each microsecond of
-//! the model: the costs of the emulation, and delays of this machine's scheduler, shrink to a
-//! hundredth, and latencies that a guest measures are those of the model after division by 100.
+//! An emulated guest executes 10 to 100 times slower than a server, so a card at full speed looks
+//! too fast beside it. With a slow-down of 100, the card takes 100 us for each microsecond of the
+//! model: the costs of the emulation, and delays of this machine's scheduler, shrink to a
+//! hundredth, and latencies that a guest measures are, divided by 100, the latencies of the model.
 
 use std::time::{Duration, Instant};
 
@@ -55,7 +55,7 @@ enum Time {
     Host(Instant),
     Guest {
         start: Duration,
-        /// As the guest told it last.
+        /// The time that the guest reported last.
         now: Duration,
     },
 }

@@ -213,7 +213,7 @@ impl Drop for CardServer {
 ///
 /// # Errors
 ///
-/// As [`CardServer::start`], and when signals cannot be received.
+/// The errors of [`CardServer::start`], and when signals cannot be received.
 pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let server = CardServer::start(options)?;

@@ -318,7 +318,7 @@ fn without_the_guests_clock_doorbells_are_reported() {
     assert_eq!(bench.event(), Event::Connected);
     assert_eq!(bench.event(), Event::ClockMissing);
     assert_eq!(driver.read(BAR, 0x1c), 1);
-    // Connections of no known kind, or without any, are no clock.
+    // Connections of an unknown kind, or without a kind, are not clocks.
     for first in [b"X".as_slice(), b""] {
         let mut stream = UnixStream::connect(socket_of(bench.server.socket())).unwrap();
         stream.write_all(first).unwrap();
@@ -356,7 +356,7 @@ fn faults_of_the_guest_are_reported() {
     assert_eq!(bench.event(), Event::ControllerFailed);
 }
 
-/// Messages that are none end the connection at most; the server takes the next.
+/// Invalid messages end the connection at most; the server takes the next connection.
 #[test]
 fn malformed_messages_do_not_end_the_server() {
     let bench = Bench::new(Latency::None);

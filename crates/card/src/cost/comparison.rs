@@ -69,7 +69,7 @@ pub struct CardFigures {
     pub write: IoEnergy,
     /// Power without I/O, with refresh and the leakage of the capacitor, W.
     pub idle_w: f64,
-    /// The same without refresh, W.
+    /// Power without I/O and without refresh, W.
     pub idle_without_refresh_w: f64,
     /// Power while the card writes at the rate of the settings, W.
     pub writing_w: f64,
@@ -81,7 +81,7 @@ pub struct CardFigures {
     pub capacitor_j: Option<f64>,
     /// Years until the first cell fails with wear levelling; `None` without a limit.
     pub levelled_years: Option<f64>,
-    /// The same without wear levelling.
+    /// Years until the first cell fails without wear levelling; `None` without a limit.
     pub unlevelled_years: Option<f64>,
     /// Years until the NAND has done as many saves as its blocks withstand.
     pub nand_years: Option<f64>,
@@ -207,7 +207,7 @@ pub fn compare(
             };
             rows.push(row(&format!("price of {}", item.name()), currency, &part));
         }
-        // A sum without a part would be no price.
+        // A sum that lacks the price of an item is not the price of the card.
         let per_gb = |card: &CardFigures| {
             let price = card.price.as_ref()?;
             price.missing.is_empty().then_some(price.per_gb)

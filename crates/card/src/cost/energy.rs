@@ -88,9 +88,9 @@ pub const fn stt_mram_currents() -> Currents {
 }
 
 impl CardEnergy {
-    /// A card with `channels` channels of this module. A module without currents has those of
-    /// [`stt_mram_currents`]. `command_fs` is the time of a core for a command and its completion;
-    /// each access of `segment_bytes` activates one row.
+    /// A card with `channels` channels of this module. A module without currents has the currents
+    /// of [`stt_mram_currents`]. `command_fs` is the time of a core for a command and its
+    /// completion; each access of `segment_bytes` activates one row.
     pub fn new(
         spec: &EnergySpec,
         device: &Device,

@@ -61,7 +61,7 @@ fn wear_follows_rate_and_locality() {
     let hot = Locality::Hot { part: 1.0, bytes: 512 };
     let row = wear.unlevelled_years(512.0 * 10_000.0, hot);
     assert!((row / years(1e5) - 1.0).abs() < 1e-12);
-    // Less than a row wears the row; a hot half that is all of the memory is no hot spot.
+    // Less than a row wears the row; a hot half that is all of the memory is not a hot spot.
     assert_eq!(
         wear.unlevelled_years(1e6, Locality::Hot { part: 1.0, bytes: 8 }),
         wear.unlevelled_years(1e6, hot)

@@ -7,7 +7,7 @@ use super::{SegmentTimes, Survival, WriteTimes};
 pub enum Harm {
     /// The block contains data older than an acknowledged write.
     Lost,
-    /// The same, and a completed FLUSH or FUA covered the write.
+    /// Like [`Self::Lost`], and a completed FLUSH or FUA covered the write.
     LostAfterFlush,
     /// The block contains a part of a write, or undefined data.
     Torn,

@@ -59,7 +59,7 @@ fn an_acknowledgement_before_durability_is_a_loss_until_then() {
     let timeline = builder.finish();
     let fault = |from, until, harm| Fault { from, until, block: 16, harm, write };
     assert_eq!(timeline.faults(), [fault(20, 30, Harm::Lost), fault(30, 50, Harm::Torn)]);
-    // The same times on a card that saves its buffers are correct.
+    // On a card that saves its buffers, the same times do no harm.
     let mut builder = TimelineBuilder::new(rules(Survival::Buffered));
     timed(&mut builder, (8192, 512), (0, 20), |_| (10, 30, 50));
     assert_eq!(builder.finish().faults(), []);
@@ -88,7 +88,8 @@ fn flush_and_fua_promise_more_than_a_volatile_cache_does() {
     assert_eq!(lost_after_flush(flush(25, 100), false), volatile);
     // A flush submitted before the acknowledgement promises nothing about the write.
     assert_eq!(lost_after_flush(flush(19, 50), false), volatile);
-    // A flush that does not wait breaks it, and so does FUA.
+    // A flush acknowledged before the data are durable breaks its promise, and so does such a write
+    // with FUA.
     let broken = [(20, 50, Harm::Lost), (50, 90, Harm::LostAfterFlush), (90, 100, Harm::Torn)];
     assert_eq!(lost_after_flush(flush(20, 50), false), broken);
     let fua = vec![(20, 90, Harm::LostAfterFlush), (90, 100, Harm::Torn)];

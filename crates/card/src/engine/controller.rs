@@ -42,7 +42,8 @@ impl Engine {
     }
 
     /// Sends read requests to host memory, and returns the time at which the host has the data of
-    /// the first one. Those of the others follow at the time of a request on the link.
+    /// the first one. The data of each further request follow after the time of a request on the
+    /// link.
     #[inline]
     pub(super) fn request_reads(&mut self, requests: u32) -> u64 {
         let link = &self.card.link;

@@ -140,8 +140,8 @@ impl Engine {
     }
 
     /// The length of a burst of at most `bytes`. A burst of a write does not cross the end of an
-    /// atomic write unit: parts of two units could fill the buffers, so that neither unit would
-    /// get buffers for its rest.
+    /// atomic write unit: parts of two units could fill the buffers, so neither unit would get
+    /// buffers for its rest.
     fn burst_bytes(&self, slot: u32, bytes: u32) -> u32 {
         let (flight, unit) = (&self.flights[slot as usize], self.card.nvme.atomic_write);
         let io = &flight.io;
@@ -237,7 +237,7 @@ impl Engine {
     }
 
     /// The next bytes of a command are in a buffer. They stay there until their atomic write unit
-    /// is complete, so that a power failure between two chunks tears nothing.
+    /// is complete, so a power failure between two chunks tears nothing.
     #[inline]
     fn store<O: WriteObserver>(&mut self, slot: u32, bytes: u32, observer: &mut O) {
         let unit = self.card.nvme.atomic_write;

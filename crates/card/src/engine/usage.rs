@@ -12,7 +12,7 @@ pub struct Usage {
     /// The time for which each component was busy, in the order of [`Component::ALL`], fs: of the
     /// busiest processor of the host; the mean over cores, channels, or the units of a pool.
     pub busy: [u64; Component::ALL.len()],
-    /// The time for which something waited for a unit of a pool, fs; 0 for components that are no
+    /// The time for which something waited for a unit of a pool, fs; 0 for components that are not
     /// pools. For credits: for which the link was idle and a packet waited.
     pub waited: [u64; Component::ALL.len()],
     /// Bytes on the link with all packets, from the card and to the card.
@@ -23,7 +23,7 @@ pub struct Usage {
     pub memory: RowCounts,
 }
 
-/// The part of a span of time for which each component was busy, 0 to 1.
+/// The fraction of a span of time for which each component was busy, 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Utilisation {
     busy: [f64; Component::ALL.len()],
@@ -32,7 +32,7 @@ pub struct Utilisation {
 
 /// A server with this utilisation binds.
 const BOUND: f64 = 0.97;
-/// A pool binds if no server does, and something waits for this part of the time.
+/// A pool binds if no server does, and something waits for this fraction of the time.
 const WAITED: f64 = 0.8;
 
 impl Utilisation {
@@ -53,7 +53,7 @@ impl Utilisation {
         self.busy[component as usize]
     }
 
-    /// The part of the time for which something waited for a unit of a pool.
+    /// The fraction of the time for which something waited for a unit of a pool.
     pub fn waited(&self, component: Component) -> f64 {
         self.waited[component as usize]
     }

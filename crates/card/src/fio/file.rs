@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 /// The section with options for all jobs that follow it.
 const GLOBAL: &str = "global";
 
-/// The most jobs of a file.
+/// Maximum number of jobs of a file.
 const SECTIONS_MAX: usize = 256;
 
 /// A section of a job file.
@@ -41,8 +41,8 @@ struct Section {
 }
 
 /// Reads the text of the job file `file`. Returns groups in their order; the jobs of a group run
-/// together. `over` are the options of the command line: they replace those of every job. `check`
-/// refuses jobs that a card cannot run together.
+/// together. `over` are the options of the command line: they replace the options of every job.
+/// `check` refuses jobs that a card cannot run together.
 ///
 /// # Errors
 /// When an option is not modelled, has an invalid value, or is refused by `check`, with its line.

@@ -69,7 +69,8 @@ pub fn load(jobs: &[Job], card: &Card) -> Result<Load, OptionError> {
     Ok(load)
 }
 
-/// Each job has a queue of its own, as in Linux, so that depths are those of the options.
+/// Checks that each job can have a queue of its own, as in Linux: its depth is then the depth of
+/// its option.
 fn queues(jobs: &[Job], card: &Card) -> Result<(), OptionError> {
     let needed: u64 = jobs.iter().map(|job| u64::from(job.numjobs)).sum();
     let queues = card.nvme.queues;

@@ -10,7 +10,7 @@ use crate::{
     memory_mode::{Initiator, MemoryLoad, MemoryLoadError},
 };
 
-/// Options of loads and stores, beside those of a job.
+/// Options of loads and stores, beside the options of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryOptions {
     /// The device that reads and writes.

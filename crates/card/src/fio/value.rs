@@ -7,8 +7,8 @@ use core::{ops::RangeInclusive, str::FromStr};
 /// The longest simulated time, ns: an hour. Femtoseconds in 64 bits hold five.
 const TIME_MAX_NS: u64 = 3_600_000_000_000;
 
-/// Powers of two behind a number. fio reads `Ki` as 1000 (`kb_base` is 1024 by default), so that
-/// IEC prefixes are refused here.
+/// Powers of two behind a number. fio reads `Ki` as 1000 (`kb_base` is 1024 by default), so IEC
+/// prefixes are refused here.
 const SIZE_UNITS: [(&str, u64); 9] = [
     ("k", 1 << 10),
     ("kb", 1 << 10),
@@ -91,7 +91,7 @@ const EXAMPLE: &str = "a size such as 4k, 1m, 1g or 4096";
 /// A size in bytes: a whole number, and `k`, `m`, `g` or `t` for powers of 1024.
 ///
 /// # Errors
-/// When `text` is no such size, or not below 2^63.
+/// When `text` is not such a size, or not below 2^63.
 pub fn size(text: &str) -> Result<u64, ValueError> {
     let wrong = |problem: String| ValueError::new(problem, EXAMPLE.into());
     let (number, unit) = split(text);
@@ -122,7 +122,7 @@ pub fn size(text: &str) -> Result<u64, ValueError> {
 /// A block size, bytes: a multiple of 512 up to 1 MiB.
 ///
 /// # Errors
-/// When `text` is no such size.
+/// When `text` is not such a size.
 pub fn block(text: &str) -> Result<u32, ValueError> {
     let bytes = size(text)?;
     let [least, most] = BLOCK_BYTES;
@@ -151,7 +151,7 @@ pub fn access(text: &str) -> Result<u32, ValueError> {
 /// A time in ns: a whole number and a unit; without a unit seconds.
 ///
 /// # Errors
-/// When `text` is no time, or longer than an hour.
+/// When `text` is not a time, or longer than an hour.
 pub fn time(text: &str) -> Result<u64, ValueError> {
     let allowed = "a time such as 1s, 500ms or 100us, at most 1h";
     let wrong = |problem: String| ValueError::new(problem, allowed.into());
@@ -167,7 +167,7 @@ pub fn time(text: &str) -> Result<u64, ValueError> {
 /// A time above 0, ns.
 ///
 /// # Errors
-/// As [`time`], and for 0.
+/// The errors of [`time`], and for 0.
 pub fn runtime(text: &str) -> Result<u64, ValueError> {
     match time(text)? {
         0 => Err(ValueError::new(
@@ -181,7 +181,7 @@ pub fn runtime(text: &str) -> Result<u64, ValueError> {
 /// A Boolean value: 0, 1, true, false; "" is true.
 ///
 /// # Errors
-/// When `text` is none of them.
+/// When `text` is another value.
 pub fn flag(text: &str) -> Result<bool, ValueError> {
     match text {
         "" | "1" | "true" => Ok(true),
@@ -193,7 +193,7 @@ pub fn flag(text: &str) -> Result<bool, ValueError> {
 /// A whole number in a range.
 ///
 /// # Errors
-/// When `text` is no whole number, or outside `range`. `kind` names it: "a queue depth".
+/// When `text` is not a whole number, or outside `range`. `kind` names it: "a queue depth".
 pub fn in_range<T: FromStr + PartialOrd + core::fmt::Display>(
     text: &str,
     kind: &str,

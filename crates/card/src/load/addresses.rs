@@ -40,7 +40,7 @@ impl Permutation {
         Self { half_bits, keys: std::array::from_fn(|_| random.next_u64()) }
     }
 
-    /// The place of `index` below `count`.
+    /// The position of `index` in the permutation, below `count`.
     #[inline]
     pub(super) fn of(&self, index: u64, count: u64) -> u64 {
         let mut at = index;
@@ -134,7 +134,8 @@ mod tests {
 
     #[test]
     fn blocks_are_spread_evenly() {
-        // Of the first tenth of a pass, a tenth is in each tenth of the blocks.
+        // The first tenth of a pass is evenly distributed: each tenth of the blocks has a tenth of
+        // its accesses.
         let mut addresses = Addresses::new(true, false, 100_000, 7);
         let mut tenths = [0_u32; 10];
         (0..10_000).for_each(|_| tenths[(addresses.next() / 10_000) as usize] += 1);

@@ -66,7 +66,7 @@ impl Latencies {
         self.histogram.stdev()
     }
 
-    /// The least latency, ns; 0 without latencies.
+    /// Minimum latency, ns; 0 without latencies.
     pub fn min_ns(&self) -> u64 {
         if self.count() == 0 { 0 } else { self.min_ns }
     }

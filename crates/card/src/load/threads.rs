@@ -22,7 +22,7 @@ struct Thread {
     offset: u64,
     block_bytes: u32,
     force_unit_access: bool,
-    /// With a rate: the time between two I/Os, and that of the next one, fs.
+    /// With a rate: the time between two I/Os, and the time of the next I/O, fs.
     interval: Option<u64>,
     due: u64,
     /// Tags of I/Os that are not outstanding.

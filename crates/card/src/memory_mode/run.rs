@@ -130,7 +130,7 @@ impl<'a> Run<'a> {
             }
         }
         let utilisation = Utilisation::between(&first, &self.usage(end));
-        // The credits are those of the direction to the card.
+        // The credits are for the direction to the card.
         let bound = utilisation.bound_with_credits_of(Component::LinkDown);
         let span_fs = end - start;
         for result in [&mut self.loads, &mut self.stores] {

@@ -22,7 +22,7 @@ pub enum Algorithm {
     Random,
 }
 
-/// The part of the faults of a class that an algorithm finds.
+/// The fraction of the faults of a class that an algorithm finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detection {
     /// All.
@@ -146,8 +146,8 @@ impl Algorithm {
         }
     }
 
-    /// The part of the faults of the class that one cycle finds, if all words were 0 before, each
-    /// fault is the only one, and coupled cells are in different words.
+    /// The fraction of the faults of the class that one cycle finds, if all words were 0 before,
+    /// each fault is the only one, and coupled cells are in different words.
     pub fn detects(self, class: FaultClass) -> Detection {
         use Detection::{All, None, Some};
         use FaultClass as Class;

@@ -84,7 +84,7 @@ pub enum InjectedFault {
     CouplingState {
         /// The cell with the state.
         aggressor: MemoryCell,
-        /// The cell that has the value meanwhile.
+        /// The cell that has the value as long as the aggressor has the state.
         victim: MemoryCell,
         /// The state of the aggressor.
         state: bool,

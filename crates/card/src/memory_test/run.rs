@@ -16,7 +16,7 @@ use interleaf_sim::dimm::device::Device;
 pub struct MemoryTest {
     /// The type of test.
     pub algorithm: Algorithm,
-    /// Number of cycles, from 1.
+    /// Number of cycles, at least 1.
     pub cycles: u64,
     /// Address of the first word.
     pub start: u64,
@@ -46,9 +46,9 @@ pub struct AccessTimes {
 /// A read that returned another value than was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadMismatch {
-    /// The cycle, from 0.
+    /// Index of the cycle, 0-based.
     pub cycle: u64,
-    /// The step of the algorithm, from 0.
+    /// Index of the step of the algorithm, 0-based.
     pub step: u32,
     /// The address of the word.
     pub address: u64,
@@ -86,7 +86,7 @@ pub struct MemoryTestResult {
     pub cycles: u64,
     /// Reads.
     pub reads: u64,
-    /// Writes, with those of the initialisation.
+    /// Writes, including the initialisation.
     pub writes: u64,
     /// Power cycles.
     pub power_cycles: u64,
@@ -136,7 +136,7 @@ impl MemoryTest {
     pub const LISTED_MAX: usize = 1000;
     /// Operations of the log.
     pub const LOG_MAX: usize = 10_000;
-    /// Words of a test, so that its memory and time are limited: 256 MiB.
+    /// Maximum number of words of a test, 256 MiB: limits its memory and time.
     pub const WORDS_MAX: u64 = 1 << 26;
     /// Accesses of a test, for the same reason.
     pub const ACCESSES_MAX: u64 = 1 << 36;

@@ -1,7 +1,7 @@
 //! The figures of the NAND parts of a card.
 
-/// The NAND parts of a card: the fields are those of a part's data sheet, as section `[save]` of a
-/// card's file has them.
+/// The NAND parts of a card: the fields are the fields of a part's data sheet, as section `[save]`
+/// of a card's file has them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NandSpec {
     /// Channels of the controller.
@@ -113,7 +113,7 @@ impl NandSpec {
     }
 
     /// Probability that a page is uncorrectable: at least one of its codewords has more bit errors
-    /// than ECC corrects. Errors are independent, so that their number has a Poisson distribution.
+    /// than ECC corrects. Errors are independent, so their number has a Poisson distribution.
     pub fn uncorrectable(&self) -> f64 {
         let errors = f64::from(self.codeword_bytes) * 8.0 * self.bit_error;
         if errors <= 0.0 {

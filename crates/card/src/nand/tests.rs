@@ -142,7 +142,7 @@ fn ecc_corrects_as_many_bits_as_it_says() {
     // One corrected error: 1 - 2/e.
     assert!((of(1.0 / 8192.0, 1) - (1.0 - 2.0 * libm::exp(-1.0))).abs() < 1e-9);
     assert!(of(1e-4, 24) < 1e-20);
-    // As many errors in the mean as are corrected.
+    // The mean number of errors equals the number that are corrected.
     let half = of(24.0 / 8192.0, 24);
     assert!((0.3..0.6).contains(&half), "{half}");
     // A page of eight codewords fails if one of them does.
@@ -176,7 +176,7 @@ fn occurrences_have_their_probability() {
 
 proptest! {
     /// Pages are programmed or missing, more time never programs fewer, and each page of an image
-    /// has a place of its own in a good block.
+    /// has a location of its own in a good block.
     #[test]
     fn images_are_consistent(
         pages in 1_u64..320,

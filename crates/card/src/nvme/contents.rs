@@ -1,4 +1,4 @@
-//! The two memories of a controller: that of the host, and the contents of the namespace.
+//! The two memories of a controller: the host's memory, and the contents of the namespace.
 
 use std::collections::BTreeMap;
 

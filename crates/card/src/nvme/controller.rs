@@ -61,15 +61,15 @@ pub struct NvmeController {
     buffers: [Vec<u8>; 2],
 }
 
-/// A place for a command that waits for its completion. The generation tells the command from
-/// earlier ones at the same place, of which a pacer may still hold the tag.
+/// A slot for a command that waits for its completion. The generation tells the command from
+/// earlier ones in the same slot, whose tags a pacer may still hold.
 #[derive(Clone, Debug, Default)]
 struct CommandSlot {
     generation: u16,
     command: Option<PendingCommand>,
 }
 
-/// The most commands in flight: the slots that a tag can name.
+/// Maximum number of commands in flight: the slots that a tag can name.
 const PENDING_MAX: usize = 1 << 16;
 
 impl NvmeController {

@@ -51,13 +51,14 @@ impl Features {
         }
     }
 
-    /// Allocated completion and submission queues, both from 0.
+    /// Numbers of allocated completion and submission queues, both 0's based.
     fn allocated(&self) -> u32 {
         let queues = u32::from(self.queues) - 1;
         queues << 16 | queues
     }
 
-    /// The most commands that are fetched from a queue in its turn (2^AB, 7 is no limit).
+    /// Maximum number of commands that are fetched from a queue in its turn: 2^AB, but without
+    /// limit if AB is 7.
     pub(super) fn arbitration_burst(&self) -> u32 {
         match self.values[usize::from(ARBITRATION)] & 7 {
             7 => u32::MAX,
@@ -65,7 +66,8 @@ impl Features {
         }
     }
 
-    /// Commands of the high, medium and low priority classes in a round: HPW, MPW, LPW, from 0.
+    /// Weights of the high, medium and low priority classes, commands a round, 1 to 256. The fields
+    /// HPW, MPW and LPW are 0's based.
     pub(super) fn arbitration_weights(&self) -> [u32; 3] {
         let value = self.values[usize::from(ARBITRATION)];
         [24, 16, 8].map(|shift| (value >> shift & 0xff) + 1)

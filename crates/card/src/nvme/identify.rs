@@ -30,7 +30,7 @@ pub(super) fn identify(
             _ => return Err(NvmeStatus::InvalidNamespace),
         },
         (0x01, _) => controller(settings, &mut page),
-        // Active namespaces with numbers above that of the command.
+        // Active namespaces with numbers above the command's NSID.
         (0x02, _) => match entry.namespace {
             0 => put(&mut *page, 0, &1_u32.to_le_bytes()),
             0xffff_fffe.. => return Err(NvmeStatus::InvalidNamespace),
@@ -58,20 +58,20 @@ fn controller(settings: &NvmeSettings, page: &mut Page) {
     put(page, 64, &text::<8>(&settings.firmware));
     // MDTS: the largest transfer, as a power of two of pages.
     page[77] = (settings.transfer_bytes / PAGE as u32).trailing_zeros() as u8;
-    // Limit of abort commands, from 0.
+    // ACL and AERL, both 0's based: limits of Abort and of Asynchronous Event Request commands.
     page[258] = 3;
     page[259] = error_log::REQUESTS_MAX as u8 - 1;
     // One firmware slot, read only.
     page[260] = 1 << 1 | 1;
     page[262] = error_log::ENTRIES as u8 - 1;
-    // Required and largest sizes of entries, powers of two.
+    // SQES and CQES: required and maximum size of queue entries as powers of two, 64 and 16 bytes.
     put(page, 512, &[0x66, 0x44]);
     // One namespace.
     put(page, 516, &1_u32.to_le_bytes());
     // Optional commands: compare, dataset management, write zeroes, select of features.
     put(page, 520, &0b1_1101_u16.to_le_bytes());
     page[525] = settings.write_cache.into();
-    // Atomic writes of any kind, and after a power failure, in blocks from 0.
+    // AWUN and AWUPF, both 0's based, blocks: atomic write units in operation and at power failure.
     let atomic = (settings.atomic_bytes >> settings.block_shift()) - 1;
     let atomic = u16::try_from(atomic).unwrap_or(u16::MAX);
     put(page, 526, &atomic.to_le_bytes());

@@ -8,10 +8,10 @@ use super::{
 };
 use crate::settings::Priority;
 
-/// The most pairs of I/O queues: their doorbells are in one page.
+/// Maximum number of pairs of I/O queues: their doorbells are in one page.
 pub const QUEUES_MAX: u16 = 511;
 
-/// The most entries of a queue.
+/// Maximum number of entries of a queue.
 pub const QUEUE_ENTRIES_MAX: u16 = 4096;
 
 /// A doorbell value that is not an entry of the queue.

@@ -40,7 +40,7 @@ pub struct NvmeSettings {
     /// Model number, 1 to 40 printable ASCII characters.
     pub model: String,
     /// Serial number, 1 to 20 printable ASCII characters. It is a part of the subsystem's NQN, so
-    /// that several devices of a host need different ones.
+    /// several devices of a host need different ones.
     pub serial: String,
     /// Firmware revision, 1 to 8 printable ASCII characters.
     pub firmware: String,

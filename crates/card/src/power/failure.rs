@@ -103,7 +103,8 @@ impl<'a> PowerFailures<'a> {
         Self::with_save(timeline, save)
     }
 
-    /// The same for a save with an array in a given state; `None` for a card that needs no save.
+    /// Like [`Self::new`], with a given save, whose NAND array may have any state; `None` for a
+    /// card that needs no save.
     pub fn with_save(timeline: &'a Timeline, save: Option<SaveSimulator>) -> Self {
         let page = |save: &SaveSimulator| u64::from(save.spec().nand.page_bytes);
         let first_writes = save.as_ref().map(|save| timeline.first_writes(page(save)));

@@ -27,7 +27,7 @@ pub struct SaveOutcome {
     pub needed_seconds: f64,
     /// Energy that the save drew, J.
     pub energy_j: f64,
-    /// The same by component.
+    /// Energy that the save drew, by component.
     pub energy: SaveEnergy,
     /// Energy that the whole save needs, J.
     pub needed_j: f64,
@@ -73,7 +73,7 @@ pub enum RestoreState {
 /// The result of a restore.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RestoreOutcome {
-    /// The part of the memory that was found.
+    /// The fraction of the memory that was found.
     pub state: RestoreState,
     /// Pages that were read back.
     pub restored: u64,
@@ -100,7 +100,7 @@ impl SaveSimulator {
         Self::with_array(spec, capacity, NandArray::new(&spec.nand, seed))
     }
 
-    /// The same with an array in a given state.
+    /// Like [`Self::new`], with a NAND array in a given state.
     pub fn with_array(spec: &SaveSpec, capacity: u64, array: NandArray) -> Self {
         let save_w = spec.save_w();
         let usable_j = spec.aged_capacitor().usable_j(save_w);
@@ -127,8 +127,8 @@ impl SaveSimulator {
         self.usable_j
     }
 
-    /// Erases the blocks of the last image after its restore, for the next save. Blocks whose erase
-    /// fails grow bad, by `seed`, and so do those of failed programs. Returns the new bad blocks.
+    /// Erases the blocks of the last image after its restore, for the next save. Blocks with failed
+    /// programs, and blocks whose erase fails, by `seed`, grow bad. Returns the new bad blocks.
     pub fn prepare(&mut self, last: Option<&ProgrammedImage>, seed: u64) -> Vec<PageAddress> {
         let mut grown: Vec<PageAddress> =
             last.iter().flat_map(|image| &image.failures).map(|failure| failure.address).collect();

@@ -26,7 +26,7 @@ pub struct SaveDraw {
     /// Time to leave and to enter self-refresh around the read of a page, s.
     pub self_refresh_s: f64,
     /// Time from the failure to the first program: detection, switch to the capacitor, end of
-    /// commands, s. The components draw their power of normal work meanwhile.
+    /// commands, s. During this time the components draw their power of normal work.
     pub switch_s: f64,
     /// Power of the whole card in normal work, W.
     pub working_w: f64,

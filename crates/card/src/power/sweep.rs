@@ -40,15 +40,15 @@ pub struct PowerSweep {
     pub save_energy_mean_j: f64,
     /// The largest energy of a save, J.
     pub save_energy_max_j: f64,
-    /// The least energy left in the capacitor after a save, J; infinite without saves.
+    /// Minimum energy left in the capacitor after a save, J; infinite without saves.
     pub left_min_j: f64,
     /// The failure with the most lost and torn blocks; of equal ones the first.
     pub worst: Option<PowerFailure>,
 }
 
 impl SweepOptions {
-    /// The moments in fs and their seeds, in the order of time. Each is evaluated by itself, on any
-    /// thread.
+    /// The moments in fs and their seeds, in the order of time. Each is evaluated independently, on
+    /// any thread.
     pub fn moments_of(&self, failures: &PowerFailures<'_>) -> Vec<(u64, u64)> {
         let mut random = Pcg64Mcg::seed_from_u64(self.seed);
         let end = u128::from(failures.timeline().end()) + 1;

@@ -24,7 +24,7 @@ const CARDS: [&str; 3] = ["flashtec-dram", "all-mram", "all-mram-1gb"];
 
 #[test]
 fn nothing_is_lost_or_torn_at_10_000_moments_of_each_card_and_workload() {
-    // A small range, so that writes of the same block are outstanding together.
+    // A small range so that writes of the same block are outstanding together.
     let small =
         Group { size: Some(1 << 20), repeats: true, ..group(Access::RandomWrite, 4096, 64) };
     let workloads = [

@@ -3,8 +3,8 @@
 use super::*;
 use crate::load::Bound;
 
-/// Asserts that the throughput rises without the limit of the named component, and does not without
-/// that of the components in `others`.
+/// Asserts that the throughput rises without the limit of the named component, and does not rise
+/// without the limits of the components in `others`.
 fn bound(card: &Card, group: &Group, component: Component, others: &[Component]) {
     let of = |settings: &Settings| run(card, settings, group.clone(), 8000);
     let base = of(&Settings::default());
@@ -52,7 +52,7 @@ fn each_component_binds_a_card_in_which_it_is_slow() {
     for (component, change) in servers {
         bound(&slow(change), &group(Access::RandomRead, 128), component, &links);
     }
-    // A round trip on a faster link is shorter, so that the link matters to pools too.
+    // A round trip on a faster link is shorter, so the link matters to pools too.
     let pools: [(Component, Access, Change); 4] = [
         (Component::DmaEngines, Access::RandomWrite, |card| card.controller.dma_engines = 1),
         (Component::Buffers, Access::RandomWrite, |card| {

@@ -92,7 +92,7 @@ fn the_card_of_mram_is_as_fast_as_that_of_dram() {
             let latency = mram.mean_ns() / dram.mean_ns() - 1.0;
             let what = format!("{} at {depth}: {iops:.3} {latency:.3}", access.name());
             assert!(latency.abs() < 0.10, "{what}");
-            // At low depths the throughput is that of the latency, and a write waits for the rows
+            // At low depths the throughput follows from the latency, and a write waits for the rows
             // of its whole atomic unit.
             assert!(iops.abs() < if depth < 32 { 0.07 } else { 0.03 }, "{what}");
         }
@@ -119,7 +119,7 @@ fn parts_of_1_gb_are_bound_by_their_bank_groups_in_a_mix() {
 
 #[test]
 fn an_io_costs_few_events() {
-    // The time of a simulation is that of its events: 17 for a write of 4 KiB at low depth.
+    // The time of a simulation is proportional to its events: 17 for a write of 4 KiB at low depth.
     for (access, most) in [(Access::RandomWrite, 18), (Access::RandomRead, 18)] {
         for depth in [1, 256] {
             let found = run(&card("all-mram"), &Settings::default(), group(access, depth), 8000);

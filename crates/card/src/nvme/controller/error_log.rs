@@ -9,7 +9,7 @@ use crate::nvme::{command::SubmissionEntry, status::NvmeStatus};
 pub(in crate::nvme) const ENTRIES: usize = 64;
 /// Bytes of an entry.
 const ENTRY_BYTES: usize = 64;
-/// The most asynchronous event requests that a host can have outstanding.
+/// Maximum number of asynchronous event requests that a host can have outstanding.
 pub(in crate::nvme) const REQUESTS_MAX: usize = 4;
 /// The log page of errors.
 pub(super) const ERROR_PAGE: u8 = 0x01;
@@ -56,7 +56,7 @@ impl ErrorLog {
 pub(super) enum EventKind {
     /// A doorbell of a queue that does not exist.
     InvalidDoorbellRegister,
-    /// A value that is no entry of the queue.
+    /// A value that is not an entry of the queue.
     InvalidDoorbellValue,
 }
 

@@ -47,7 +47,7 @@ fn set(driver: &mut Driver, value: u32) {
     assert_eq!(driver.admin(SET_FEATURES, 0, 0, [ARBITRATION, value, 0]), Ok(0));
 }
 
-/// The queues of the commands, from 0, in the order in which they are fetched.
+/// The queues of the commands, 0-based, in the order in which the commands are fetched.
 fn fetched(driver: &mut Driver, commands: usize) -> Vec<u16> {
     let (controller, mut attached) = driver.attached();
     let fetch = || controller.fetch(&mut attached).map(|command| command.queue);

@@ -29,7 +29,7 @@ fn data_return_by_all_forms_of_prps() {
     let data: Vec<u8> =
         (0..128 << 10).map(|at: u32| (at.wrapping_mul(40_503) >> 7) as u8).collect();
     // Pages from 0x4_0000 in reverse order, as lists name them; the second list begins one slot
-    // before the end of its page, so that the list is chained.
+    // before the end of its page, so the list is chained.
     let pages: Vec<u64> = (0..32).map(|at| 0x8_0000 - 0x1000 * (at + 1)).collect();
     for (bytes, within) in
         [(512, 0), (512, 3584), (4096, 0), (8192, 0), (8192, 512), (128 << 10, 0)]
