@@ -100,15 +100,16 @@ fn regular(open: impl Fn(OFlags) -> io::Result<OwnedFd>) -> io::Result<File> {
     Ok(file.into())
 }
 
-/// As [`read_file`] of a file of the kernel. No user chooses such a name, so that the first check
-/// is left out.
+/// Like [`read_file`], for a file of the kernel. No user chooses such a name, so the first check is
+/// left out.
 pub(crate) fn read_kernel_file(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = rustix::fs::open(path, READ, Mode::empty())?;
     check(file.as_fd())?;
     content(file.into(), limit)
 }
 
-/// As [`read_file`] of a file below `folder`; no symlink on the way may leave the folder.
+/// Opens a regular file below `folder`, with the checks of [`read_file`]; no symlink on the way may
+/// leave the folder.
 pub(crate) fn open_below(folder: &Path, path: &str) -> io::Result<File> {
     regular(|flags| below(folder, path, flags))
 }
@@ -179,8 +180,9 @@ fn below(folder: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
     Err(Errno::AGAIN.into())
 }
 
-/// As [`below`] without `openat2`: symlinks are resolved first, and the components of the result
-/// are opened one by one with `O_NOFOLLOW`, in case one was replaced by a symlink meanwhile.
+/// Like [`below`], but without `openat2`: symlinks are resolved first, and the components of the
+/// result are opened one by one with `O_NOFOLLOW`, in case one was replaced by a symlink after it
+/// was resolved.
 fn open_by_components(folder: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
     let top = fs::canonicalize(folder)?;
     let target = fs::canonicalize(top.join(path))?;

@@ -3,8 +3,8 @@
 //! New contents are written to a temporary file beside the target, which is renamed over it once it
 //! is complete. A reader, a crash and a full file system therefore leave the old contents or the
 //! new ones, never a part. The temporary file has a random name and is created with `O_EXCL`, and
-//! every step names files relative to an open folder (`openat`, `renameat`), so that no other user
-//! of a shared folder can redirect the write with a symbolic link or by renaming a parent.
+//! every step names files relative to an open folder (`openat`, `renameat`), so no other user of a
+//! shared folder can redirect the write with a symbolic link or by renaming a parent.
 //!
 //! Two kinds of targets:
 //!
@@ -77,7 +77,7 @@ pub struct FileId {
     inode: u64,
 }
 
-/// An open folder. Files in it are named relative to it, so that renaming a parent does not lead
+/// An open folder. Files in it are named relative to it, so renaming a parent does not lead
 /// elsewhere.
 #[derive(Debug)]
 pub struct Folder(OwnedFd);
@@ -85,8 +85,7 @@ pub struct Folder(OwnedFd);
 /// Replaces the file that a user named as an output.
 ///
 /// A file that cannot be replaced, since its folder is read-only or it is a mount point, is
-/// overwritten in place; its space is reserved first, so that a full file system leaves it
-/// unchanged.
+/// overwritten in place; its space is reserved first, so a full file system leaves it unchanged.
 ///
 /// # Errors
 /// When the system refuses, or for root when the target belongs to another user, who could choose
@@ -287,7 +286,7 @@ impl Folder {
     /// The folder and the name of a file that the program keeps.
     ///
     /// # Errors
-    /// As [`Self::trusted`], or when the path names no file.
+    /// The errors of [`Self::trusted`], or when the path names no file.
     pub fn of_file(path: &Path) -> io::Result<(Self, OsString)> {
         let name = path.file_name().ok_or(Errno::ISDIR)?;
         Ok((Self::trusted(parent(path))?, name.into()))
@@ -537,7 +536,7 @@ impl Folder {
         Ok(OsString::from_vec(to.into_bytes()).into())
     }
 
-    /// True in procfs, where symbolic links are open descriptors.
+    /// True in procfs, where a symbolic link such as `/proc/PID/fd/1` stands for an open file.
     fn is_proc(&self) -> bool {
         fstatfs(self).is_ok_and(|found| i128::from(found.f_type) == PROC_MAGIC)
     }

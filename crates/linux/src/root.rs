@@ -192,7 +192,7 @@ impl Root {
         Ok(Some(without_last_newline(text)))
     }
 
-    /// As [`Self::text`], but also `None` for a file that this user may not read.
+    /// Like [`Self::text`], but also `None` for a file that this user may not read.
     ///
     /// # Errors
     /// When it cannot be read for another reason.
@@ -203,7 +203,7 @@ impl Root {
         }
     }
 
-    /// As [`Self::text`], but not captured: for files that are numerous, or private to users.
+    /// Like [`Self::text`], but not captured: for files that are numerous, or private to users.
     ///
     /// # Errors
     /// When it exists and cannot be read.
@@ -232,7 +232,7 @@ impl Root {
         }
     }
 
-    /// Fills `bytes` from `offset` of a file, such as that of a CPU's MSRs. Not captured.
+    /// Fills `bytes` from `offset` of a file, such as the file of a CPU's MSRs. Not captured.
     ///
     /// # Errors
     /// When it cannot be read, or ends earlier.
@@ -279,7 +279,7 @@ impl Root {
         Ok(names)
     }
 
-    /// As [`Self::names`], but not captured.
+    /// Like [`Self::names`], but not captured.
     ///
     /// # Errors
     /// When the folder exists and cannot be listed.
@@ -411,7 +411,7 @@ fn create_placeholder(from: &Path, to: &Path, name: &str) -> io::Result<()> {
     }
 }
 
-/// The most characters of a file in a message.
+/// Maximum number of characters of a file in a message.
 const EXCERPT_MAX: usize = 120;
 
 /// The beginning of a text on one line, without control characters.
@@ -459,7 +459,7 @@ fn is_busy(why: &io::Error) -> bool {
 const GONE: [i32; 2] = [libc::ESRCH, libc::ENODEV];
 
 /// True when a file does not exist. A file in place of a folder on the path, or a process or device
-/// that has gone meanwhile, counts as absence.
+/// that is gone by the time of the read, counts as absence.
 fn is_absent(why: &io::Error) -> bool {
     matches!(why.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
         || why.raw_os_error().is_some_and(|number| GONE.contains(&number))

@@ -22,8 +22,8 @@ const WORD_BITS: usize = libc::c_ulong::BITS as usize;
 /// empty mask means no mask.
 pub(crate) fn set_mempolicy(mode: libc::c_int, mask: &[libc::c_ulong]) -> io::Result<()> {
     let (pointer, bits) = bits_of(mask);
-    // SAFETY: the kernel reads `bits - 1` bits from `pointer`, which are those of `mask`, and
-    // writes no memory of this process. The call affects only the allocation of later pages.
+    // SAFETY: the kernel reads `bits - 1` bits from `pointer`, all in `mask`, and writes no memory
+    // of this process. The call affects only the allocation of later pages.
     let result = unsafe {
         libc::syscall(libc::SYS_set_mempolicy, libc::c_long::from(mode), pointer, bits as u64)
     };
@@ -37,8 +37,8 @@ pub(crate) fn mbind(
     mask: &[libc::c_ulong],
 ) -> io::Result<()> {
     let (pointer, bits) = bits_of(mask);
-    // SAFETY: the kernel reads `bits - 1` bits from `pointer`, which are those of `mask`. It
-    // neither reads nor writes `memory`: it records the policy for its pages.
+    // SAFETY: the kernel reads `bits - 1` bits from `pointer`, all in `mask`. It neither reads nor
+    // writes `memory`: it records the policy for its pages.
     let result = unsafe {
         libc::syscall(
             libc::SYS_mbind,
@@ -139,8 +139,8 @@ pub(crate) fn set_disposition(
     signal: libc::c_int,
     disposition: libc::sighandler_t,
 ) -> io::Result<()> {
-    // SAFETY: the default disposition or none at all, never a handler, so that no code of this
-    // process runs.
+    // SAFETY: the default disposition or none at all, never a handler, so no code of this process
+    // runs.
     match unsafe { libc::signal(signal, disposition) } {
         libc::SIG_ERR => Err(io::Error::last_os_error()),
         _ => Ok(()),
@@ -172,7 +172,7 @@ pub(crate) fn resources_of_ended(pid: u32) -> io::Result<libc::rusage> {
 }
 
 /// True when this process was started with SIGPIPE ignored. Rust's runtime ignores it before
-/// `main`, so that it is read earlier.
+/// `main`, so it is read earlier.
 pub(crate) fn inherited_ignored_sigpipe() -> bool {
     SIGPIPE_IGNORED.load(Relaxed)
 }

@@ -575,7 +575,7 @@ fn processes_that_exit_during_setup_are_dropped() {
     let mut actuator = ActuatorKind::Vaddr.build(setting, &kernel("6.17").unwrap());
     actuator.set(&goal(Order::Interleave, None)).unwrap();
     assert_eq!(*taken.lock().unwrap(), [[42]]);
-    // The same for a commit.
+    // A process that exits during a commit is dropped, too.
     child(folder.path(), 120);
     assert_eq!(actuator.follow().unwrap().joined, Vec::<u32>::new(), "it may exit at once");
     let other = Goal { nodes: vec![(0, 20), (1, 80)], ..goal(Order::Interleave, None) };

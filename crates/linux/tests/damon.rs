@@ -80,7 +80,7 @@ fn files_for_root_alone_are_hidden() {
 }
 
 /// DAMON's folder with all files from the start, which the kernel would create one after the other.
-/// Every word is accepted.
+/// Every value is accepted.
 const READY: [(&str, &str); 12] = [
     ("nr_kdamonds", "0\n"),
     ("0/contexts/nr_contexts", "0\n"),

@@ -121,7 +121,8 @@ impl<'a> Membership<'a> {
     }
 }
 
-/// True when a list with spaces between its words, such as `cgroup.controllers`, has a controller.
+/// True when a list of names with spaces between them, such as `cgroup.controllers`, has a
+/// controller.
 pub fn lists(controllers: &str, controller: &str) -> bool {
     controllers.split_ascii_whitespace().any(|name| name == controller)
 }

@@ -1,10 +1,10 @@
 //! Readers of `/proc` and of control groups, shared by every crate that asks the kernel about a
 //! process.
 //!
-//! Parsing and reading are separate. A parser borrows its text and allocates nothing, so that
-//! captured machines, tests and a library under `LD_PRELOAD` use the same parser. [`files::Files`]
-//! reads the files of the kernel below a root; [`files::read_into`] and [`files::names`] do so into
-//! a buffer of the caller.
+//! Parsing and reading are separate. A parser borrows its text and allocates nothing, so captured
+//! machines, tests and a library under `LD_PRELOAD` use the same parser. [`files::Files`] reads the
+//! files of the kernel below a root; [`files::read_into`] and [`files::names`] do so into a buffer
+//! of the caller.
 //!
 //! ```text
 //! preload, pager:  Files::live().process(pid)? -> text -> Stat::parse(&text)

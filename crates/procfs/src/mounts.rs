@@ -5,7 +5,7 @@
 pub struct Mount<'a> {
     /// The type of the file system, such as `cgroup2`.
     pub kind: &'a str,
-    /// The place where it is mounted, with escapes: see [`unescaped`].
+    /// The mount point, with escapes: see [`unescaped`].
     pub at: &'a str,
     /// The mounted folder of the file system, with escapes; `/` is the whole file system.
     pub top: &'a str,

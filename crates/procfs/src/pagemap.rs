@@ -69,7 +69,7 @@ pub fn entries(bytes: &[u8]) -> impl Iterator<Item = Entry> {
 }
 
 /// The resident pages of entries that begin at address `start`, with a page each `page_bytes`;
-/// those of files and shared memory only when `with_files`.
+/// pages of files and shared memory only when `with_files`.
 pub fn resident(
     bytes: &[u8],
     start: u64,

@@ -5,7 +5,7 @@
 //! 1    2              3 4 5    6                      numbers of the fields in the manual
 //! ```
 //!
-//! The name may hold spaces and parentheses, so that the fields after it begin behind the last
+//! The name may hold spaces and parentheses, so the fields after it begin behind the last
 //! parenthesis of the line.
 
 use crate::words::{decimal, words};

@@ -8,7 +8,7 @@ use std::{ffi::CStr, io};
 pub const HIGHEST_PRIORITY: libc::c_int = 0x8000 | 0x7fff;
 
 /// True when a text of `/proc/swaps` has a file of this name, in any folder. The kernel escapes
-/// spaces in paths (`\040`), so that names with spaces are not found.
+/// spaces in paths (`\040`), so names with spaces are not found.
 pub fn is_in_use(swaps: &str, file_name: &str) -> bool {
     let name = |line: &str| Some(line.split_whitespace().next()?.rsplit('/').next()? == file_name);
     swaps.lines().any(|line| name(line) == Some(true))

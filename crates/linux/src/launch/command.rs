@@ -9,7 +9,7 @@
 //! A signal that was ignored when this process started stays ignored, as `nohup` and `trap '' INT`
 //! ask for, and the command starts with the dispositions and the mask that this process was started
 //! with. SIGCHLD is the one exception: while it is ignored, wait(2) does not report how the command
-//! ended, so that the command has the default.
+//! ended, so the command has the default.
 
 use crate::{place::mempolicy::Policy, process, root::Root, stop::StopFlag, syscall};
 use rustix::{
@@ -38,8 +38,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Signals that are passed on: all whose default action ends a process, except those of faults and
-/// real-time signals. Batch systems announce the end of a job by several of them.
+/// Signals that are passed on: all whose default action ends a process, except signals of faults
+/// and real-time signals. Batch systems announce the end of a job by several of them.
 const SIGNALS: [i32; 13] = [
     SIGHUP,
     SIGINT,
@@ -88,8 +88,8 @@ pub struct Running<'a> {
     signal: Option<i32>,
 }
 
-/// Resources that a command and its descendants used; those of descendants that nobody waited for
-/// are missing.
+/// Resources that a command and its descendants used, except descendants that no process waited
+/// for.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Resources {
     /// CPU time of the programs themselves.
@@ -187,7 +187,7 @@ impl Signals {
         self.start_into(None, policy, program, arguments)
     }
 
-    /// As [`Signals::start`]; stdout and stderr go to `output` where one is given.
+    /// Like [`Signals::start`], but stdout and stderr go to `output` if it is given.
     ///
     /// # Errors
     /// The errors of [`Signals::start`].
@@ -256,8 +256,8 @@ impl Signals {
         thread::Builder::new().name("waiter".into()).spawn(move || {
             // No command was started.
             let Ok(pid) = pid_of_child.recv() else { return };
-            // `WNOWAIT`: the owner reaps the process, so that its ID is not reused while signals
-            // are still sent to it.
+            // `WNOWAIT`: the owner reaps the process, so its ID is not reused while signals are
+            // still sent to it.
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
             while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), options) {}
             // Fails when the owner is gone.
@@ -336,8 +336,8 @@ impl Running<'_> {
         }
     }
 
-    /// As [`Self::wait`], but without reaping the process before [`Running::status`] is called:
-    /// until then `/proc` still has its usage.
+    /// Like [`Self::wait`], but [`Running::status`] reaps the process: until then `/proc` still has
+    /// its usage.
     pub fn has_ended(&mut self, limit: Duration) -> bool {
         let end = Instant::now() + limit;
         loop {

@@ -28,7 +28,7 @@ pub enum LimitedGroupError {
     /// Control groups cannot limit memory here.
     #[error("no cgroup with the controller `memory`")]
     Missing,
-    /// The journal cannot be written, so that a kill could leave the group.
+    /// The journal cannot be written, so a kill could leave the group.
     #[error(transparent)]
     Journal(#[from] JournalError),
     #[error(transparent)]

@@ -44,7 +44,7 @@ pub enum SwapError {
     Leftover { path: PathBuf, why: io::Error },
     #[error(transparent)]
     System(#[from] io::Error),
-    /// The journal cannot be written, so that a kill could leave the file in use.
+    /// The journal cannot be written, so a kill could leave the file in use.
     #[error(transparent)]
     Journal(#[from] JournalError),
     #[error(transparent)]
@@ -52,8 +52,8 @@ pub enum SwapError {
 }
 
 impl SwapFile {
-    /// Creates a swap file of `bytes` in `folder` and switches it on, after removing those of
-    /// processes that have ended.
+    /// Creates a swap file of `bytes` in `folder` and switches it on, after removing the swap files
+    /// of processes that have ended.
     ///
     /// # Errors
     /// When space or permission is missing, or a leftover cannot be removed. The journal then
@@ -77,11 +77,11 @@ impl SwapFile {
     }
 
     /// Creates a swap file of `bytes` in `folder`, which the kernel uses before all others, and
-    /// switches it on, after removing those of processes that have ended. Its blocks are reserved
-    /// and not written.
+    /// switches it on, after removing the swap files of processes that have ended. Its blocks are
+    /// reserved and not written.
     ///
     /// # Errors
-    /// As [`Self::new`], and when the file system cannot reserve blocks.
+    /// The errors of [`Self::new`], and when the file system cannot reserve blocks.
     pub fn preferred(
         root: &Root,
         journal: &mut Journal<'_>,
@@ -172,7 +172,7 @@ mod tests {
         assert!(!path.exists());
     }
 
-    /// `swapoff` of a file that is no swap file fails on every machine, for root too.
+    /// `swapoff` of a file that is not a swap file fails on every machine, for root too.
     #[test]
     fn a_failed_swapoff_is_reported_and_retried_by_the_next_journal() {
         let (folder, root) = machine("");

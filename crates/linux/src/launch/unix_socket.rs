@@ -133,7 +133,7 @@ fn place_at(folder: &Folder, making: &OsStr, name: &OsStr, access: Access) -> io
     };
     let at = format!("/proc/self/fd/{}", node.as_raw_fd());
     chmodat(CWD, at, Mode::from_raw_mode(mode), AtFlags::empty())?;
-    // Unlike rename(2), link(2) fails when the name was taken meanwhile.
+    // Unlike rename(2), link(2) fails when the name exists by now.
     linkat(folder, making, folder, name, AtFlags::empty())?;
     Ok(FileId::from_stat(&found))
 }

@@ -42,7 +42,7 @@ pub struct Damon {
 pub struct KdamondSettings {
     /// True when the thread runs; `None` to users who may not read its state.
     pub on: Option<bool>,
-    /// The monitored memory: `paddr` is that of the machine, `vaddr` that of processes.
+    /// The monitored memory: `paddr` is the machine's, `vaddr` the processes'.
     pub operations: Option<String>,
     /// The actions of its schemes, in order.
     pub actions: Vec<String>,

@@ -92,7 +92,7 @@ counters! {
     numa_interleave,
     /// Pages allocated on the node of the allocating CPU.
     numa_local,
-    /// Pages allocated on another node than that of the allocating CPU.
+    /// Pages allocated on another node than the allocating CPU's.
     numa_other,
 }
 

@@ -141,7 +141,8 @@ pub struct Setting<'a> {
     pub scope: Scope,
     /// Scopes whose pages are left alone, even if they are in `scope`.
     pub protected: Vec<Scope>,
-    /// Permission to disable rivals meanwhile: DAMON's own modules and the kernel's NUMA balancing.
+    /// Permission to disable rivals while pages are steered: DAMON's own modules and the kernel's
+    /// NUMA balancing.
     pub leave: bool,
     /// Ends long scans early.
     pub stop: StopFlag,
@@ -153,10 +154,10 @@ impl<'a> Setting<'a> {
         Self { root, journal, scope, protected: vec![], leave: false, stop: StopFlag::default() }
     }
 
-    /// The steered processes: those of the scope except protected ones.
+    /// The steered processes: the scope's processes except protected ones.
     ///
     /// # Errors
-    /// As [`Scope::processes`], and when the stop flag is set.
+    /// The errors of [`Scope::processes`], and when the stop flag is set.
     pub fn processes(&self) -> Result<Vec<Process>, ActuatorError> {
         let snapshot = Snapshot::new(self.root, &self.stop);
         let mut found = self.scope.processes_of(&snapshot)?;
@@ -177,7 +178,7 @@ impl<'a> Setting<'a> {
     /// Steered anonymous memory by node; `None` where the kernel does not count it.
     ///
     /// # Errors
-    /// As [`Scope::placement`], and when the stop flag is set.
+    /// The errors of [`Scope::placement`], and when the stop flag is set.
     pub fn placement(&self, processes: &[Process]) -> Result<Option<NodeBytes>, ActuatorError> {
         let on = self.scope.placement(self.root, processes, &self.stop)?;
         self.check_stop()?;

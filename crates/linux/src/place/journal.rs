@@ -1,10 +1,10 @@
 //! Journals of changed settings, written before each change: a process restores its settings when
-//! it leaves, and those of a killed process are restored by the next one.
+//! it leaves, and the next process restores the settings of a killed one.
 //!
 //! Each process that changes settings keeps a file below `/run/interleaf`, which is empty after a
 //! boot, as the kernel's settings are. Settings are global: several processes may hold the same
 //! setting as long as they want the same value, and the last one restores the value that the first
-//! one found. A setting that another program has changed meanwhile is left alone.
+//! one found. A setting that another program has changed since then is left alone.
 //!
 //! ```text
 //! A: 1 -> 3   found 1, wrote 3
@@ -104,13 +104,13 @@ pub struct Leftover {
 /// The reason why a setting is not changed, or not restored.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The journal cannot be written, so that nothing is changed.
+    /// The journal cannot be written, so nothing is changed.
     #[error("{path}: cannot be kept: {why}")]
     Keep { path: String, why: io::Error },
     /// Other users can write to the folder of the journals.
     #[error("{path}: is not used for journals: {why}")]
     Untrusted { path: String, why: String },
-    /// A setting or value that is never restored, so that it is not changed.
+    /// A setting or value that is never restored, so it is not changed.
     #[error("{0}")]
     Unknown(String),
     /// Another process of Interleaf wants another value.
@@ -303,8 +303,8 @@ impl<'a> Journal<'a> {
         &self.document.changes
     }
 
-    /// Undoes all changes, the last first. Returns their outcomes, and those of changes undone
-    /// before.
+    /// Undoes all changes, the last first. Returns their outcomes, and the outcomes of changes
+    /// undone before.
     ///
     /// # Errors
     /// When the journals cannot be read or written.
@@ -344,7 +344,7 @@ impl Document {
 
     /// True while its process runs.
     fn is_alive(&self) -> Result<bool, RootError> {
-        // Processes are those of this machine, also for a captured root.
+        // PIDs refer to this machine, also for a captured root.
         let found = process(&Root::live(), self.pid)?;
         Ok(found.is_some_and(|found| found.start_ticks == self.start_ticks && !found.is_zombie))
     }

@@ -135,7 +135,7 @@ mod tests {
         HostLayout::new(&Machine::read(&Root::captured(machines.join(name))).unwrap())
     }
 
-    /// As `socket0: node0 node2; ...`.
+    /// The layout as `socket0: node0 node2; ...`.
     fn text(host: &HostLayout) -> String {
         let tier = |at: &usize| host.layout.tiers[*at].name.clone();
         let domains = host.layout.domains.iter().map(|domain| {

@@ -4,9 +4,9 @@
 //! An interleaving policy applies to new pages; this applies to resident ones. Memory is processed
 //! in batches: find the resident pages (`pagemap`), find the node of each (`move_pages` without a
 //! target), plan the moves ([`plan`]), move them in portions at the requested rate, and locate the
-//! pages again. Passes repeat until one finds nothing to move, so that pages are located after the
-//! last move. Pages that fail to move are tried again in the next pass, and others move in their
-//! place where possible.
+//! pages again. Passes repeat until one finds nothing to move, so pages are located after the last
+//! move. Pages that fail to move are tried again in the next pass, and others move in their place
+//! where possible.
 //!
 //! Pages stay on their nodes as long as nothing else moves them: the kernel's NUMA balancing
 //! migrates them back to the CPUs that use them.
@@ -44,7 +44,7 @@ use std::{
     time::Duration,
 };
 
-/// The most passes over all memory.
+/// Maximum number of passes over all memory.
 const PASSES_MAX: u32 = 4;
 
 /// The pause before busy pages are tried again.
@@ -61,7 +61,7 @@ pub struct Migrator {
 /// Progress, reported at least ten times a second while pages move.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
-    /// The pass over all memory, from 1.
+    /// The pass over all memory, 1-based.
     pub pass: u32,
     /// The process whose pages are being processed.
     pub process: &'a Process,
@@ -126,8 +126,8 @@ impl Migrator {
     /// pages stay.
     ///
     /// # Errors
-    /// When a process of `pids` does not exist, or may not be migrated. A process that ends
-    /// meanwhile is no error, nor is a child that may not be migrated.
+    /// When a process of `pids` does not exist, or may not be migrated. A process that ends during
+    /// the migration is not an error, nor is a child that may not be migrated.
     pub fn run(
         &mut self,
         pids: &[u32],

@@ -63,7 +63,7 @@ pub enum PlacementError {
         /// The fastest memory nodes, one for each weight, or all nodes if there are fewer.
         fitting: String,
     },
-    /// The number of weights differs from that of the named nodes.
+    /// The number of weights differs from the number of named nodes.
     #[error("{weights} has {given} weights, and --nodes {named} names {nodes}")]
     Named {
         weights: String,

@@ -53,7 +53,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// The cause in a few words.
+    /// A short text with the cause.
     pub fn text(&self) -> String {
         match self {
             Self::Reset(policy) => format!("the process has the policy \"{policy}\""),
@@ -164,7 +164,7 @@ impl PlacementAudit {
     }
 }
 
-/// The policy of a process: that of its stack, for which no program chooses another.
+/// The policy of a process, read from its stack: no program chooses another policy for its stack.
 fn own_policy(mappings: &[Mapping]) -> Option<&str> {
     let stack = mappings.iter().find(|mapping| mapping.kind == Kind::Stack);
     stack.map(|stack| stack.policy.as_str())

@@ -88,7 +88,7 @@ impl Scope {
     /// kernel has counters.
     ///
     /// # Errors
-    /// When a file cannot be read. A process that ends meanwhile is left out.
+    /// When a file cannot be read. A process that ends during the call is left out.
     pub fn placement(
         &self,
         root: &Root,

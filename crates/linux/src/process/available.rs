@@ -18,7 +18,7 @@ pub struct Available {
     pub limit: Option<Headroom>,
 }
 
-/// The part of the available memory that may be requested, in sixteenths: the rest is for other
+/// The fraction of the available memory that may be requested, in sixteenths: the rest is for other
 /// programs.
 const SIXTEENTHS: u64 = 15;
 

@@ -114,8 +114,8 @@ impl Headroom {
     }
 }
 
-/// The smallest headroom among all groups of the calling process, that of the nearest group if
-/// several are equal. `None` where no group limits memory.
+/// The smallest headroom among all groups of the calling process; of the nearest group if several
+/// are equal. `None` where no group limits memory.
 ///
 /// # Errors
 /// When an existing file cannot be read or parsed.
@@ -376,7 +376,8 @@ struct GroupMount {
     version: Version,
     at: String,
     top: String,
-    /// Options of the file system, separated by commas: those of version 1 name its controllers.
+    /// Options of the file system, separated by commas. The options of version 1 name its
+    /// controllers.
     options: Option<String>,
 }
 

@@ -3,7 +3,7 @@
 //! Each line is a mapping: its start address, its policy, and words such as `anon=3 N0=2 N1=1
 //! kernelpagesize_kB=4`, where `N1=1` is one page on node 1. A transparent huge page counts as 512
 //! base pages, a page of hugetlbfs as one of its own size. The policy is the mapping's own, or else
-//! that of the process's first thread.
+//! the policy of the process's first thread.
 
 use crate::{
     process::tree,

@@ -10,8 +10,8 @@
 //!
 //! This is an upper bound: where neighbouring pages are alike, stratification does better than
 //! chance. The position within a stratum is pseudo-random, since interleaved pages are evenly
-//! spaced; it is the same in each sample, so that differences between two samples are differences
-//! of pages.
+//! spaced; it is the same in each sample, so differences between two samples are differences of
+//! pages.
 
 use crate::{
     process::numa_maps::NodeBytes,

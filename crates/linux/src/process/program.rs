@@ -90,7 +90,7 @@ impl Program {
     }
 
     /// All libraries that are loaded with it, as the loader's `--list` gives them without running
-    /// the program; none unless the loader is that of the GNU C library.
+    /// the program; none unless it is the loader of the GNU C library.
     pub fn libraries(&self) -> Vec<String> {
         let (Linked::Gnu, Some(loader)) = (&self.linked, &self.loader) else { return vec![] };
         let listed = Command::new(loader).arg("--list").arg(&self.path).output();

@@ -108,7 +108,7 @@ fn a_link_of_another_user_is_not_followed() {
     assert!(why.contains("symbolic link of user 65534"), "{why}");
     let why = kept(&at("link"), b"x", 0o644).unwrap_err().to_string();
     assert!(why.contains("symbolic link"), "{why}");
-    // As `/tmp` is.
+    // The mode of `/tmp`.
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777)).unwrap();
     fs::write(at("theirs"), "old").unwrap();
     change_owner(&at("theirs"));

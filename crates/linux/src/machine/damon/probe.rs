@@ -1,6 +1,6 @@
 //! The features of a kernel's DAMON, found by trial: a thread is set up with one context and one
 //! scheme, keywords are written to its files, and all of it is removed again. The thread is never
-//! started, so that it neither monitors nor acts. A probe takes milliseconds.
+//! started, so it neither monitors nor acts. A probe takes milliseconds.
 //!
 //! The kernel accepts keywords that it knows and answers `EINVAL` to others. An accepted keyword
 //! need not have an effect: destinations, for example, work only in contexts of `vaddr` and

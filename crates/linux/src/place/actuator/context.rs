@@ -1,7 +1,7 @@
 //! A context of DAMON as writes to its files: pure.
 //!
-//! The files differ by kernel: filters have two folders since 6.15, and a thread updates its
-//! statistics by itself since 6.17. Files that are not written keep the kernel's default, which is
+//! The files differ by kernel: filters have two folders since 6.15, and since 6.17 a thread updates
+//! its statistics without a request. Files that are not written keep the kernel's default, which is
 //! zero for all numbers; upper limits, therefore, have to be written.
 
 use crate::{
@@ -82,10 +82,10 @@ pub enum Destination {
 /// place already would use the quota up for ever.
 ///
 /// The quota is written in whole pages. Kernels try whole pages, and remember where they stopped
-/// once the quota is used up to the byte; a remainder of less than a page is never used up, so that
-/// each window begins at the first address again (6.12 and 6.17: the first 20 MiB of the machine
-/// were tried for minutes, with `qt_exceeds` at 0; "mm/damon/core: handle <min_region_sz remaining
-/// quota as empty", 2026).
+/// once the quota is used up to the byte; a remainder of less than a page is never used up, so each
+/// window begins at the first address again (6.12 and 6.17: the first 20 MiB of the machine were
+/// tried for minutes, with `qt_exceeds` at 0; "mm/damon/core: handle <min_region_sz remaining quota
+/// as empty", 2026).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
     /// Bytes in a window.
@@ -163,7 +163,7 @@ impl Context {
 }
 
 impl Quota {
-    /// The bytes rounded to whole pages, at least one: 0 would be no limit.
+    /// The bytes rounded to whole pages, at least one: 0 would mean no limit.
     fn whole_pages(self) -> u64 {
         let page = rustix::param::page_size() as u64;
         (self.bytes / page).max(1) * page
@@ -191,7 +191,7 @@ impl Scheme {
         }
         let pattern = format!("{folder}/access_pattern");
         out.add(format!("{pattern}/sz/max"), u64::MAX);
-        // No region has as many accesses, so that nothing matches.
+        // No region has as many accesses, so nothing matches.
         let (from, to) = self.accesses.unwrap_or((u32::MAX, u32::MAX));
         out.add(format!("{pattern}/nr_accesses/min"), from);
         out.add(format!("{pattern}/nr_accesses/max"), to);

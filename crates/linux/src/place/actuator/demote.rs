@@ -2,7 +2,7 @@
 //!
 //! Interleaving migrates hot pages. Cold pages stay on the node of their first touch and fill the
 //! fastest node, until new pages, hot ones included, are allocated elsewhere. The watermarks of
-//! DAMON's schemes are those of the whole machine, so that the node's free memory is checked here.
+//! DAMON's schemes apply to the whole machine, so the node's free memory is checked here.
 
 use super::{
     Goal,
@@ -13,8 +13,8 @@ use crate::{
     root::{Root, RootError},
 };
 
-/// Demotion begins when less than this part of the node is free, or less than [`BEGIN_BYTES`]. The
-/// DMI prototype has 2 %; a node of 512 MiB that the kernel treats as full still has 5 % free.
+/// Demotion begins when less than this fraction of the node is free, or less than [`BEGIN_BYTES`].
+/// The DMI prototype has 2 %; a node of 512 MiB that the kernel treats as full still has 5 % free.
 const BEGIN: f64 = 0.02;
 const BEGIN_BYTES: u64 = 64 << 20;
 

@@ -35,7 +35,7 @@ const WARM_UP: Duration = Duration::from_millis(4500);
 const SAME_MAX: u32 = 2;
 
 /// Refusals in all before an error. Each rebuilt context leaves out the processes that had ended by
-/// then; a commit takes an aggregation, so that short-lived processes are gone after two or three.
+/// then; a commit takes an aggregation, so short-lived processes are gone after two or three.
 const TRIES_MAX: u32 = 50;
 
 /// Statistics of a scheme since its set-up, bytes.
@@ -68,8 +68,8 @@ impl<'a> Kdamond<'a> {
         !self.settings.is_empty()
     }
 
-    /// True while the thread runs; it ends by itself when the last monitored process has. On a
-    /// captured machine, true after a set-up.
+    /// True while the thread runs; it ends when the last monitored process has ended. On a captured
+    /// machine, true after a set-up.
     ///
     /// # Errors
     /// When the state cannot be read.
@@ -90,7 +90,7 @@ impl<'a> Kdamond<'a> {
     /// difference. The thread has the context when this returns, up to an aggregation later.
     ///
     /// The kernel refuses a context as a whole (`EINVAL`) when one of its processes or control
-    /// groups has ended, so that `build` is called again after each refusal, for a context without
+    /// groups has ended, so `build` is called again after each refusal, for a context without
     /// those. It gives `None` when nothing is left to monitor.
     ///
     /// # Errors
@@ -231,14 +231,14 @@ impl<'a> Kdamond<'a> {
     }
 
     /// Statistics of the schemes up to now, in order; empty while the thread does not run. The
-    /// thread answers between two steps, so that reported migrations are complete.
+    /// thread answers between two steps, so reported migrations are complete.
     ///
     /// # Errors
     /// When the request fails.
     pub fn stats_now(&self) -> Result<Vec<Stats>, RootError> {
         if self.setting.root.is_live() && self.runs()? {
             match self.setting.root.write(&file("0/state"), "update_schemes_stats") {
-                // The thread has ended meanwhile.
+                // The thread has ended since the check.
                 Err(why) if why.is_not_taken() && !self.runs()? => {}
                 answer => answer?,
             }

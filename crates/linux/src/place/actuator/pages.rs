@@ -2,7 +2,7 @@
 //! kernel.
 //!
 //! The only changed setting is NUMA balancing, which is restored. Access counts are not known, so
-//! that all pages are interleaved, and [`Order::HottestFirst`] keeps only the ratio.
+//! all pages are interleaved, and [`Order::HottestFirst`] keeps only the ratio.
 
 use super::{
     Actuator, ActuatorError, ActuatorKind, Followed, Goal, Setting,

@@ -1,14 +1,15 @@
 //! Steers the whole machine, or a control group, to a ratio by DAMON's `paddr`.
 //!
-//! Schemes on physical memory have no destinations by address, so that the ratio is controlled by
+//! Schemes on physical memory have no destinations by address, so the ratio is controlled by
 //! quotas: pages move from the node with the largest excess to the one with the largest deficit, as
 //! much as [`QuotaController`] derives from the measured placement of anonymous memory. Chance
 //! decides which of the hot pages move: the ratio holds over all of them and not within each array.
 //!
-//! `paddr` also gives the kernel the goal `node_eligible_mem_bp` (since 7.2), so that it stops by
-//! itself when the next call is late. Its own estimate lags, and alone swings between 15:85 and
-//! 98:2; where it stops too early, the goal is left out. `quota` is the same without the goal
-//! (since 6.11).
+//! `paddr` also gives the kernel the goal `node_eligible_mem_bp` (since Linux 7.2), so the kernel
+//! stops the migration at the goal even if the next call of the controller is late. The kernel's
+//! own estimate lags: without the controller the ratio oscillates between 15:85 and 98:2. Where the
+//! kernel stops too early, the goal is left out. `quota` is `paddr` without the goal (since Linux
+//! 6.11).
 
 use super::{
     Actuator, ActuatorError, ActuatorKind, Followed, Goal, Scope, Setting,

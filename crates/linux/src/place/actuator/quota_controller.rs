@@ -1,33 +1,36 @@
-//! Controls how many pages migrate next from the measured placement: pure.
+//! Computes the next migration quota from the measured placement: pure.
 //!
-//! DAMON migrates whole regions of hot pages, and the result shows seconds later; with its own
-//! goals it swings around the ratio between 15:85 and 98:2 (7.2.12). The quota is therefore
-//! computed from the measured placement: a part of the missing bytes, and zero near the goal:
+//! DAMON migrates whole regions of hot pages, and their effect can be measured only seconds later;
+//! with DAMON's own goals the ratio oscillates between 15:85 and 98:2 (Linux 7.2.12). The quota is
+//! therefore computed from the measured placement: a fraction of the missing bytes, and zero near
+//! the goal:
 //!
 //! ```text
 //! 200 MiB, all on node 0, wanted 60:40: 80 MiB are missing
-//! window   moves at most     on node 1 then
+//! window   moves at most     on node 1 after the window
 //!      1   0.3 * 80 = 24     24
 //!      2   0.3 * 56 = 17     41
 //!      3   0.3 * 39 = 12     53 ...
 //! ```
 //!
-//! If placement is sampled only every second window, the quota moves at most 0.6 of the missing
-//! bytes: no overshoot; with every third window the error still shrinks.
+//! If placement is sampled only every second window, at most 0.6 of the missing bytes move between
+//! two samples: no overshoot. With every third window the error still shrinks.
 //!
-//! The kernel charges attempts to the quota, on file pages and free memory too (6.12: of 15 MiB in
-//! a window nothing moved, eight windows long). While all attempts fail the quota grows, up to the
-//! missing bytes, and falls back as soon as something moves. Where nothing is tried, a larger quota
-//! would only migrate more at once later: pages with fewer accesses are allowed instead.
+//! The kernel charges attempts to the quota, also those on file pages and free memory (Linux 6.12:
+//! for eight windows, 15 MiB of attempts in each moved no page). While all attempts fail, the quota
+//! grows up to the missing bytes, and from level 1 ([`Push::level`]) on up to `GAIN_MAX` times as
+//! much; it falls back as soon as pages move. Without attempts, a larger quota would only migrate
+//! more at once later: pages with fewer accesses are allowed instead.
 
 use super::{Goal, context::ACCESSES_MAX, demote::COLD_AGE, kdamond::Stats};
 use crate::process::numa_maps::NodeBytes;
 use interleaf_model::machine::Order;
 
-/// The part of the missing bytes that a window may move.
+/// The fraction of the missing bytes that a window may move.
 const GAIN: f64 = 0.3;
 
-/// Upper bound of the gain while nothing moves; at 2 or more the loop would oscillate.
+/// Upper bound of the gain from level 1 on, while nothing moves; at 2 or more the loop would
+/// oscillate. At level 0 the bound is 1.
 const GAIN_MAX: f64 = 1.5;
 
 /// Pages begin to rest within this distance of the goal, percentage points.
@@ -298,7 +301,7 @@ mod tests {
         }
     }
 
-    /// Regions that are not yet old enough are no reason to demote pages with more accesses.
+    /// Regions that are not yet old enough are not a reason to demote pages with more accesses.
     #[test]
     fn cold_pages_may_grow_old_before_the_level_rises() {
         let goal = goal(&[(0, 1), (1, 1)], Order::HottestFirst);

@@ -14,9 +14,10 @@ use std::time::{Duration, Instant};
 /// The reciprocal of the largest fraction of time that sampling may take while pages move.
 const ONE_IN: u32 = 20;
 
-/// The same while pages rest, which is most of the time, unless the pause exceeds
-/// [`PAUSE_AT_REST`]: another program may move pages. A sample of 3000 processes takes some 0.4 s,
-/// so that they are sampled every seven minutes.
+/// The reciprocal of the fraction of time that sampling may take while pages rest, which is most of
+/// the time. A pause longer than [`PAUSE_AT_REST`] is shortened to it (but not below that of
+/// [`ONE_IN`]): another program may move pages. A sample of 3000 processes takes some 0.4 s: they
+/// are sampled every seven minutes.
 const ONE_IN_AT_REST: u32 = 1000;
 const PAUSE_AT_REST: Duration = Duration::from_secs(400);
 

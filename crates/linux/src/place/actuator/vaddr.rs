@@ -1,9 +1,9 @@
 //! Interleaves the pages of processes by DAMON's `vaddr`: `migrate_hot` with several destinations.
 //!
-//! A page's address determines its node, as under weighted interleaving, so that pages in place are
-//! left alone: all hot pages reach the ratio exactly and then rest (6.17.13 and 7.2.12: 60:40 in 12
-//! s, and not one page more). Changes of goal or processes are written and committed while the
-//! thread runs.
+//! A page's address determines its node, as under weighted interleaving, so pages in place are left
+//! alone: all hot pages reach the ratio exactly and then rest (6.17.13 and 7.2.12: 60:40 in 12 s,
+//! and not one page more). Changes of goal or processes are written and committed while the thread
+//! runs.
 //!
 //! The weights divide the pages of a mapping in order of their addresses, and a huge page counts as
 //! one. With 60 and 40, the first 60 of 100 huge pages, 120 MiB, are on one node: in a mapping of
@@ -16,8 +16,8 @@
 //! 63:37   7 3  6 4  7 3  6 4  6 4  7 3  6 4  6 4  6 4  6 4
 //! ```
 //!
-//! Blocks with an additional page keep it for all larger weights too, so that a step of two
-//! percentage points moves two pages of a hundred.
+//! Blocks with an additional page keep it for all larger weights too, so a step of two percentage
+//! points moves two pages of a hundred.
 //!
 //! [`Order::HottestFirst`] has no destinations: it migrates hot pages to a node or cold ones away
 //! from it, as much as [`QuotaController`] derives from the placement.

@@ -3,8 +3,9 @@
 //!
 //! The file `cgroup.subtree_control` lists all enabled controllers, and takes `+memory` and
 //! `-memory` (Linux, Documentation/admin-guide/cgroup-v2.rst, "Enabling and Disabling"). The value
-//! that a journal keeps is one of these two words. A tree in which another program limits memory
-//! meanwhile keeps its controller: without it, the limits would be lost.
+//! that a journal keeps is one of these two texts. The controller stays enabled in a tree in which
+//! another program has limited memory since it was enabled: without the controller, the limits
+//! would be lost.
 
 use crate::root::{Root, RootError};
 use interleaf_procfs::cgroup::{SUBTREE_CONTROL_FILE, lists};
@@ -13,7 +14,7 @@ use interleaf_procfs::cgroup::{SUBTREE_CONTROL_FILE, lists};
 pub(crate) const ENABLED: &str = "+memory";
 pub(super) const DISABLED: &str = "-memory";
 
-/// The places where distributions mount version 2, alone and beside version 1.
+/// The folders where distributions mount version 2, alone and beside version 1.
 const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 
 /// Limits and protections of a group, and their values in a new group.

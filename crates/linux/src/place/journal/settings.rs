@@ -15,7 +15,7 @@ use crate::machine::{
 enum Values {
     /// A decimal number up to this.
     UpTo(u64),
-    /// One of these words.
+    /// One of these values.
     Words(&'static [&'static str]),
 }
 

@@ -15,7 +15,7 @@ pub(super) struct Area {
     pub(super) resident_bytes: u64,
     /// Bytes of a page: the page size of hugetlbfs, or the size of a huge page if all resident
     /// memory is in transparent huge pages, so that each huge page is located once and not 512
-    /// times. If one is split meanwhile, the next pass finds its parts.
+    /// times. If a huge page is split during a pass, the next pass finds its parts.
     pub(super) page_bytes: u64,
     /// Adjacent pages that migrate as one; a power of two.
     pub(super) unit_pages: u32,

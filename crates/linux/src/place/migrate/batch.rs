@@ -39,7 +39,7 @@ pub(super) struct Units {
 }
 
 impl Batch {
-    /// Appends pages of an area; their addresses follow those of the batch.
+    /// Appends pages of an area; their addresses follow the addresses in the batch.
     pub(super) fn add(&mut self, area: usize, found: &[ResidentPage]) {
         let page = |found: &ResidentPage| {
             let ResidentPage { address, is_shared } = *found;

@@ -1,5 +1,5 @@
 //! The seam to the kernel for reading and migrating the memory of processes: a machine with one
-//! node cannot migrate, so that tests implement their own.
+//! node cannot migrate, so tests implement their own.
 
 use super::area::{self, Area};
 use crate::{

@@ -12,7 +12,7 @@ pub struct Outcome {
     pub refused: Vec<Refusal>,
     /// True when the caller stopped the migration early.
     pub stopped: bool,
-    /// The number of passes over all memory, from 1. `after` is of the last one.
+    /// The number of passes over all memory, at least 1. The last one found [`Moved::after`].
     pub passes: u32,
 }
 
@@ -22,11 +22,11 @@ pub struct Moved {
     pub pid: u32,
     /// Its name, at most 15 bytes.
     pub name: String,
-    /// Placement of its pages when each was first located; the process may allocate new ones
-    /// meanwhile.
+    /// Placement of its pages when each was first located; the process may allocate new ones during
+    /// the migration.
     pub before: NodeBytes,
     /// Placement when pages were last located, after the last move. This is the measure of success:
-    /// the kernel may have migrated pages back meanwhile, or reported moves that did not happen.
+    /// the kernel may have migrated pages back in between, or reported moves that did not happen.
     pub after: NodeBytes,
     /// Bytes migrated; a page that was migrated twice counts twice.
     pub moved_bytes: u64,

@@ -1,12 +1,14 @@
 //! Plans the migration of pages to nodes with the fewest moves for the ratio: pure.
 //!
-//! A window is 2 MiB of addresses, or 64 units where units are large. In each window the resident
-//! pages are divided by the weights; the excess pages of a node move, and no others. The remainder
-//! of rounding is carried into the next window, so that each node has its share of all pages to
-//! within one page. Example: with weights 60:40, 40 % of a window of 512 pages on node 0 are 204.8
-//! pages, so that 205 pages move in the first window, 204 in the second, 205 in the third.
+//! A *unit* is a page or a huge page. A *window* is 2 MiB of addresses, or 64 units if they are
+//! larger together. The units of each size are planned separately. In each window the resident
+//! units are divided among the nodes in proportion to the weights; only the excess units of a node
+//! move. The remainder of rounding is carried into the next window: each node gets its share of all
+//! units of a size to within one unit. Example: with weights 60:40, 40 % of a window of 512 pages
+//! on node 0 are 204.8 pages: 205 pages move in the first window, 204 in the second, 205 in the
+//! third.
 //!
-//! Windows are small, so that a program that reads memory in order uses all nodes all the time.
+//! Windows are small so that a program that reads memory in order uses all nodes all the time.
 //! Smaller windows would move more pages without a benefit.
 
 use super::sequence::Sequence;
@@ -16,7 +18,7 @@ use std::collections::BTreeMap;
 /// Bytes of a window, where units are at most a 64th of it.
 const WINDOW_BYTES: u64 = 2 << 20;
 
-/// The fewest units of a window: with fewer a ratio means little.
+/// Minimum number of units of a window: fewer units approximate a ratio badly.
 const WINDOW_UNITS: u64 = 64;
 
 /// The target share of each node.
@@ -198,7 +200,8 @@ impl Planner {
         plan
     }
 
-    /// Plans a window: the units at `of_window`, all resident and of `size` pages.
+    /// Plans a window. `of_window` are the indices in `units` of its units, which are all resident
+    /// and of `size` pages.
     fn window(&mut self, units: &[Unit], size: u32, of_window: &[usize], plan: &mut Plan) {
         let mut parts = self.parts(units, of_window);
         let turns = self.turns.entry(size).or_insert_with(|| self.fresh.clone());
@@ -216,7 +219,7 @@ impl Planner {
         if parts.iter().all(|part| part.leaving == 0 && part.kept == 0) {
             return;
         }
-        // As many units are lacking as leave or are kept, so that a next node always exists.
+        // As many units are lacking as leave or are kept: a next node always exists.
         let mut to = Sequence::new(&lacking);
         for at in of_window {
             match units[*at].location {

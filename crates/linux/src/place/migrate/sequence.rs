@@ -52,7 +52,7 @@ impl Sequence {
         next
     }
 
-    /// Advances by `count` turns, and adds those of each member to `counts`.
+    /// Advances by `count` turns, and adds each member's turns to `counts`.
     pub(crate) fn count_turns(&mut self, count: u64, counts: &mut [u64]) {
         for (counted, weight) in counts.iter_mut().zip(&self.weights) {
             *counted += weight * (count / self.period);

@@ -286,8 +286,8 @@ fn any_hold() -> impl Strategy<Value = Hold> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Under any fault, bytes before and after are those of the machine, and pages off target have
-    /// a reason.
+    /// Under any fault, bytes before and after match the machine, and pages off target have a
+    /// reason.
     #[test]
     fn any_machine(
         runs in prop::collection::vec((0..3_u32, 1..600_usize, any_hold(), 0..300_u64), 1..6),

@@ -34,22 +34,22 @@ const BATCH_PAGES: u64 = 1 << 16;
 /// The units of the planner's largest window, so that a range consists of whole windows.
 const WINDOW_UNITS: u64 = 64;
 
-/// The most bytes of one moving call. Each call drains the per-CPU lists of all CPUs, so that small
+/// Maximum size of one moving call, bytes. Each call drains the per-CPU lists of all CPUs, so small
 /// calls are slow; large ones give no progress for long.
 const MOVE_BYTES: u64 = 32 << 20;
 
-/// The most plans of a batch: other pages take the place of failed ones, or two nearly full nodes
-/// make room for each other.
+/// Maximum number of plans of a batch: other pages take the place of failed ones, or two nearly
+/// full nodes make room for each other.
 const ROUNDS_MAX: u32 = 32;
 
 /// Consecutive rounds without a move after which a batch is left as it is.
 const BARREN_MAX: u32 = 3;
 
-/// The most bytes that a batch moves, as a multiple of its first plan: another program may be
-/// moving the pages back.
+/// Maximum number of bytes that a batch moves, as a multiple of its first plan: another program may
+/// be moving the pages back.
 const TO_AND_FRO: u64 = 3;
 
-/// The most repetitions of a call for the pages that the kernel did not try.
+/// Maximum number of repetitions of a call for the pages that the kernel did not try.
 const CALLS_MAX: u32 = 64;
 
 /// The longest wait between two checks of the stop request.
