@@ -28,9 +28,9 @@ pub struct Behaviour {
     pub lines_per_thread: f64,
     /// Compute time for each line of a thread that runs alone, ns.
     pub line_compute_ns: f64,
-    /// Contention: the compute time that each further thread adds to that of all threads, relative
-    /// to that of a single thread. Causes are locks, shared caches and lower clock rates (Gunther's
-    /// universal scalability law).
+    /// Contention: the compute time that each further thread adds to the compute time of all
+    /// threads, as a fraction of the compute time of a single thread. Causes are locks, shared
+    /// caches and lower clock rates (Gunther's universal scalability law).
     pub contention: f64,
     /// The overlap of compute time and memory latency: the hidden fraction of the shorter one, 0 to
     /// 1.

@@ -66,9 +66,9 @@ pub struct Configuration {
     pub is_future: bool,
     /// The platform: a name, or a file.
     pub platform: String,
-    /// Populated channels; `None` for those of the platform.
+    /// Populated channels; `None` for the platform's channels.
     pub channels: Option<Count>,
-    /// The capacity of the first tier; `None` for that of the platform's modules.
+    /// The capacity of the first tier; `None` for the capacity of the platform's modules.
     pub capacity: Option<Bytes>,
     /// Expanders that are added to the platform.
     pub expanders: Option<Expanders>,

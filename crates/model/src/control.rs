@@ -34,8 +34,8 @@ use core::time::Duration;
 use guard::Guards;
 use window::Window;
 
-/// The most periods to wait for a migration to begin. DAMON begins within two seconds, or later on
-/// busy CPUs; pages that cannot be moved are not worth a longer wait.
+/// Maximum number of periods to wait for a migration to begin. DAMON begins within two seconds, or
+/// later on busy CPUs; pages that cannot be moved are not worth a longer wait.
 const BEGIN_MAX: usize = 3;
 
 /// The rhythm of the loop, and its limits.
@@ -48,8 +48,9 @@ pub struct Settings {
     /// The percentile of the samples' bandwidths that represents a period, 0 to 1. Default: 0.9
     /// (DMI slides).
     pub percentile: f64,
-    /// The fewest quiet samples for a decision. Fewer samples are enough if together they span the
-    /// same time, because a sample takes longer on a busy machine. Default: 5, a second's worth.
+    /// Minimum number of quiet samples for a decision. Fewer samples are enough if together they
+    /// span the same time, because a sample takes longer on a busy machine. Default: 5, a second's
+    /// worth.
     pub quiet_min: usize,
     /// Periods after which the loop no longer waits for the end of migration, and uses all samples.
     /// Default: 20; two minutes, in which 400 GB move at 3.5 GB/s.

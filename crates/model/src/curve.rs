@@ -32,8 +32,8 @@ pub const BANDWIDTH_LIMIT_GBPS: f64 = 1e6;
 /// The highest latency of a point, ns (1 s).
 pub const LATENCY_LIMIT_NS: f64 = 1e9;
 
-/// The most bandwidth that background traffic takes, as a fraction of the maximum: programs slow
-/// down beside it, but do not stop.
+/// Maximum bandwidth of background traffic, as a fraction of the maximum: programs slow down beside
+/// it, but do not stop.
 pub const BACKGROUND_MAX: f64 = 0.95;
 
 /// A point of a curve.
@@ -66,7 +66,7 @@ pub struct Curve {
     response: Response,
 }
 
-/// An invalid curve. Points are counted from 0.
+/// An invalid curve. Indices of points are 0-based.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CurveError {
     /// No point at all.
@@ -120,7 +120,7 @@ impl CurveError {
         }
     }
 
-    /// The index of the point in error, counted from 0.
+    /// The 0-based index of the point in error.
     pub const fn point(&self) -> Option<usize> {
         match self {
             Self::Empty | Self::NoBandwidth => None,

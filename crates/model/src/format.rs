@@ -24,7 +24,7 @@ use std::fmt;
 pub struct FileError {
     /// The file name, as the caller passed it.
     pub file: String,
-    /// The line, from 1, if known.
+    /// The 1-based line, if known.
     pub line: Option<usize>,
     /// The field or column, with its table.
     pub field: Option<String>,

@@ -43,7 +43,7 @@ const FIRST_LOOKS: [usize; 2] = [6, 10];
 /// The parts of the error of the first looks; later looks share the rest evenly.
 const PARTS: [f64; 2] = [0.1, 0.4];
 
-/// The least rounds: a standard deviation of two is too uncertain.
+/// Minimum number of rounds: a standard deviation of two is too uncertain.
 pub const ROUNDS_MIN: usize = 3;
 
 /// Values with a larger modified z-score are outliers (Iglewicz and Hoaglin, "How to Detect and
@@ -53,13 +53,14 @@ const OUTLIER_SCORE: f64 = 3.5;
 /// The median absolute deviation of a normal distribution, over its standard deviation.
 const DEVIATION_OF_NORMAL: f64 = 0.6745;
 
-/// The least values among which outliers can be found.
+/// Minimum number of values among which outliers can be found.
 const OUTLIER_VALUES: usize = 5;
 
 /// The design of a comparison, fixed before its first run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Design {
-    /// The rounds after which the comparison may stop, ascending; the last is the most rounds.
+    /// The rounds after which the comparison may stop, ascending; the last is the maximum number of
+    /// rounds.
     pub looks: Vec<usize>,
     /// The probability that the intervals of all looks cover the true ratio.
     pub confidence: f64,
@@ -72,7 +73,8 @@ pub struct Design {
 /// A configuration compared with the first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Judgement {
-    /// The speed-up over the first configuration: its cost over that of this configuration.
+    /// The speed-up over the first configuration: the cost of the first divided by the cost of this
+    /// one.
     pub speedup: Interval,
     /// The effect of the change.
     pub effect: Effect,
@@ -107,13 +109,13 @@ impl Design {
         Self { looks: vec![rounds], confidence, min_difference, seed }
     }
 
-    /// The most rounds.
+    /// Maximum number of rounds.
     pub fn rounds_max(&self) -> usize {
         self.looks.last().copied().unwrap_or(0)
     }
 
-    /// The order of the configurations in a round, counted from 0: an even round has a random
-    /// order, the next its reverse.
+    /// The order of the configurations in the round with the 0-based number `round`: an even round
+    /// has a random order, the next round its reverse.
     pub fn order(&self, round: usize, configurations: usize) -> Vec<usize> {
         let mut random = stream(self.seed, (round / 2) as u64);
         let mut order: Vec<usize> = (0..configurations).collect();
@@ -124,7 +126,7 @@ impl Design {
         order
     }
 
-    /// The confidence of the interval after this number of rounds: that of the next look.
+    /// The confidence of the interval after this number of rounds: the confidence at the next look.
     fn confidence_after(&self, rounds: usize) -> f64 {
         let last = self.looks.len().saturating_sub(1);
         let look = self.looks.iter().position(|look| rounds <= *look).unwrap_or(last);
@@ -170,8 +172,8 @@ fn stream(seed: u64, stream: u64) -> Pcg64Mcg {
     random
 }
 
-/// The logarithms of the speed-up of each round: costs of the first configuration over those of
-/// another, both above 0 and by rounds.
+/// The logarithms of the speed-up of each round: the cost of the first configuration divided by the
+/// cost of another, both above 0 and by rounds.
 pub fn log_speedups(first: &[f64], other: &[f64]) -> Vec<f64> {
     first.iter().zip(other).map(|(first, other)| libm::log(first / other)).collect()
 }

@@ -47,7 +47,7 @@ mod tests {
         ) {
             let all: Vec<Losses> =
                 all.into_iter().map(|one| one.into_iter().map(f64::from).collect()).collect();
-            // A merit of no weight has no part in the loss, so that equal losses are frequent.
+            // A merit of no weight has no part in the loss, so equal losses are frequent.
             let loss = |at: usize| -> f64 {
                 all[at].iter().zip(&weights).map(|(own, weight)| own * f64::from(*weight)).sum()
             };

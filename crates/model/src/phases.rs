@@ -14,13 +14,13 @@
 use crate::{demand::Phase, statistics};
 use std::ops::Range;
 
-/// The most stretches; in runs with more, the most similar neighbours are merged.
+/// Maximum number of stretches; in runs with more, the most similar neighbours are merged.
 pub const STRETCHES_MAX: usize = 16;
 
 /// Neighbours with a smaller difference, as a fraction of the larger one, are merged.
 const ALIKE: f64 = 0.1;
 
-/// The least noise between samples, as a fraction of the mean: counters vary by that much under an
+/// Minimum noise between samples, as a fraction of the mean: counters vary by that much under an
 /// even load.
 const NOISE_LEAST: f64 = 0.02;
 

@@ -116,7 +116,7 @@ pub struct Interleaving {
     pub figure: Figure,
 }
 
-/// The most page streams of a platform; with more the tiers are loaded evenly anyway.
+/// Maximum number of page streams of a platform; with more the tiers are loaded evenly anyway.
 pub const PAGE_STREAMS_MAX: u32 = 256;
 
 impl Default for Interleaving {

@@ -104,7 +104,7 @@ pub struct Verdict {
     pub shares: Vec<f64>,
     /// The assignment of pages to tiers.
     pub order: Order,
-    /// The action in one word: `step`, `hold`, `settle`, ...
+    /// The name of the action: `step`, `hold`, `settle`, ...
     pub action: &'static str,
     /// The reason, in one sentence.
     pub reason: String,
@@ -117,8 +117,8 @@ impl Verdict {
     }
 }
 
-/// Returns shares with `first` points of a hundred on the first of `tiers`; the other tiers divide
-/// the rest in proportion to their rated bandwidths.
+/// Returns shares with `first` percent on the first of `tiers`; the other tiers divide the rest in
+/// proportion to their rated bandwidths.
 pub fn shares_with_first(first: f64, tiers: &[TierLayout]) -> Vec<f64> {
     let [_, others @ ..] = tiers else { return vec![] };
     if others.is_empty() {

@@ -18,11 +18,10 @@ pub const INTERVAL: f64 = 0.9;
 /// Half of that interval of a normal distribution, in standard deviations.
 pub const Z_OF_INTERVAL: f64 = 1.645;
 
-/// The error of the model, as a standard deviation: the root mean square error of the speed-ups of
-/// the workloads of `reproduce cxl-interleaving` and `reproduce gnr120-interleaving`, each
-/// workload with the same weight. As a cross-validation, `reproduce gnr120-interleaving` computes
-/// it without each workload in turn, and reports the fraction of that workload's rows within the
-/// interval.
+/// Standard deviation of the error of the model: the root mean square error of the speed-ups in
+/// `reproduce cxl-interleaving` and `reproduce gnr120-interleaving`, where all workloads count
+/// equally. `reproduce gnr120-interleaving` cross-validates it: it computes the error without each
+/// workload in turn, and reports the fraction of that workload's rows within the interval.
 pub const MODEL_SPREAD: f64 = 0.025;
 
 /// The ends of an interval between which the cause of a limit is considered unknown: at most this
@@ -92,7 +91,7 @@ pub struct Row {
     pub speedup: Estimate,
     /// The first tier that cannot hold its share of the footprint, as an index.
     pub too_small: Option<usize>,
-    /// The reasons why the prediction is an extrapolation; empty if it is none.
+    /// The reasons why the prediction is an extrapolation; empty if it is not one.
     pub extrapolated: Vec<String>,
 }
 

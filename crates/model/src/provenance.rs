@@ -22,7 +22,7 @@ impl Provenance {
     /// All origins, from the strongest to the weakest.
     pub const ALL: [Self; 4] = [Self::Measured, Self::Published, Self::Simulated, Self::Assumed];
 
-    /// The word used in files and documents.
+    /// The name in files and documents.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Measured => "measured",
@@ -39,7 +39,7 @@ impl fmt::Display for Provenance {
     }
 }
 
-/// A word that names no provenance.
+/// A name that is not a provenance.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("\"{0}\" is none of measured, published, simulated, assumed")]
 pub struct ProvenanceError(pub String);

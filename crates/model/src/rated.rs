@@ -28,7 +28,7 @@ const DRAM: [(f64, f64); 8] = [
     (1.0, 3.2),
 ];
 
-/// The same for an expander (`xeon6-cz122`, cxl.csv).
+/// The shape of the curve of an expander (`xeon6-cz122`, cxl.csv).
 const EXPANDER: [(f64, f64); 7] =
     [(0.0, 1.0), (0.5, 1.07), (0.8, 1.22), (0.92, 1.45), (0.97, 1.8), (0.99, 2.5), (1.0, 4.5)];
 
@@ -45,7 +45,8 @@ pub const BANDWIDTH_GBPS: RangeInclusive<f64> = 1e-3..=1e5;
 /// The valid range of a rated idle latency, ns: up to 1 ms.
 pub const LATENCY_NS: RangeInclusive<f64> = 1.0..=1e6;
 
-/// The platform of a machine's ratings, which are within [`BANDWIDTH_GBPS`] and [`LATENCY_NS`].
+/// The platform of a machine from its rated bandwidths and latencies. The caller has checked that
+/// they are within [`BANDWIDTH_GBPS`] and [`LATENCY_NS`].
 pub fn platform(layout: &Layout) -> Platform {
     let domains = layout.domains.iter();
     Platform {

@@ -1,13 +1,14 @@
 //! The best division of a hundred points among tiers.
 
-/// Step sizes of the first search, in points, from the finest.
+/// Step sizes of the first search, in percentage points, the finest first.
 const COARSE: [u16; 5] = [5, 10, 20, 25, 50];
 
-/// The most divisions that the first search tries; it uses the finest step within this limit.
+/// Maximum number of divisions that the first search tries; it uses the finest step within this
+/// limit.
 const TRIES_MAX: u64 = 60_000;
 
-/// Points of a hundred for each of `tiers` tiers with the highest score: the search tries all
-/// divisions in steps of five points (coarser with more than six tiers), and climbs from the best
+/// The shares of `tiers` tiers with the highest score, in percent: the search tries all divisions
+/// in steps of five percentage points (coarser with more than six tiers), and climbs from the best
 /// of them in steps of one. `score` is `None` for invalid points; the result is `None` if no points
 /// are valid.
 ///

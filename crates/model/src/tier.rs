@@ -67,11 +67,11 @@ pub struct Tier {
 /// A limit of the counters that observe the queue of a tier.
 ///
 /// Reads beyond the limit wait before the queue and are not counted. The latency that Little's law
-/// gives is then lower than that of a thread: 500 GB/s of reads are 7.8 lines/ns, so that 1,150
-/// counted reads are 147 ns, whatever the threads wait.
+/// gives is then lower than a thread's: 500 GB/s of reads are 7.8 lines/ns, so 1,150 counted reads
+/// are 147 ns, however long the threads wait.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueCounters {
-    /// The most outstanding reads that are counted.
+    /// Maximum number of outstanding reads that are counted.
     pub reads_max: f64,
     /// The source of the figure.
     pub figure: Figure,
@@ -121,7 +121,7 @@ pub enum CurvesError {
     /// No curve that is valid for every domain.
     #[error("there is no curve")]
     Empty,
-    /// The same mix twice for one domain.
+    /// Two curves of the same mix for one domain.
     #[error("the mix {0} has two curves")]
     Twice(String),
 }
@@ -131,7 +131,7 @@ pub enum CurvesError {
 pub struct Answer {
     /// Bandwidth and latency against bytes in flight.
     pub response: Response,
-    /// The reason for an extrapolation; `None` if the response is none.
+    /// The reason for an extrapolation; `None` if the response is not extrapolated.
     pub extrapolated: Option<String>,
     /// The weakest provenance of the curves used.
     pub provenance: Provenance,

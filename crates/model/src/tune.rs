@@ -18,8 +18,8 @@
 //! ```
 //!
 //! Then runs are repeated while the better weights are uncertain, as long as runs are left and
-//! could decide. Intervals are those of Student's t at [`INTERVAL`]; the noise of a run is pooled
-//! over all weights, and the expected noise counts as two runs.
+//! could decide. Intervals are computed with Student's t at [`INTERVAL`]; the noise of a run is
+//! pooled over all weights, and the expected noise counts as two runs.
 //!
 //! With more than two tiers, the tiers behind the first divide the rest in the ratio of the
 //! proposal: the search has one variable, not several.
@@ -44,7 +44,7 @@ const NEAR_LEAST: f64 = 1e-3;
 /// The largest round of weights that is tried as a simpler equivalent.
 const ROUND_MAX: u16 = 100;
 
-/// The least share of the next run, as a fraction of the least share so far: a run that takes ten
+/// Minimum share of the next run, as a fraction of the smallest share so far: a run that takes ten
 /// times as long is not worth its information.
 const REACH: f64 = 0.5;
 
@@ -61,9 +61,9 @@ pub struct Search {
     pub proposal: Weights,
     /// If given, only these weights and the first tier alone are run.
     pub only: Option<Vec<Weights>>,
-    /// The most runs.
+    /// Maximum number of runs.
     pub runs: usize,
-    /// The least gain that counts, as a fraction: 0.02.
+    /// Minimum gain that counts, as a fraction: 0.02.
     pub min_gain: f64,
     /// The expected standard deviation of a run, as a fraction of its value.
     pub noise: f64,
@@ -109,7 +109,7 @@ pub struct Finding {
     pub best: Weights,
     /// The value of the best weights.
     pub value: Estimate,
-    /// The value of the first tier alone, divided by that of the best weights.
+    /// The value of the first tier alone, divided by the value of the best weights.
     pub speedup: Estimate,
     /// True if the best weights gain at least [`Search::min_gain`] over the first tier alone,
     /// beyond noise.

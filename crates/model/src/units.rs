@@ -124,7 +124,7 @@ pub struct Time(f64);
 const TIME_UNITS: [(&str, f64); 6] =
     [("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9), ("min", 60.0), ("h", 3600.0)];
 
-/// The longest time, s: about 300 years, so that its nanoseconds fit in 64 bits.
+/// The longest time, s: about 300 years, so its nanoseconds fit in 64 bits.
 const TIME_MAX_S: f64 = 1e10;
 
 impl Time {

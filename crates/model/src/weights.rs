@@ -3,7 +3,7 @@
 use core::ops::Rem;
 use std::{fmt, str::FromStr};
 
-/// The most pages of one tier in a round, as in the kernel.
+/// Maximum number of pages of one tier in a round, as in the kernel.
 pub const WEIGHT_MAX: u16 = 255;
 
 /// Pages on each tier in one round, such as `3:1`. Kept as given, not reduced; at least one is not
@@ -55,8 +55,8 @@ impl Weights {
         Ok(Self(weights))
     }
 
-    /// The whole points of a hundred nearest to `shares`, which sum to 1. The largest remainders
-    /// are rounded up.
+    /// The whole percentages nearest to `shares`, which sum to 1. The largest remainders are
+    /// rounded up.
     pub fn percent(shares: &[f64]) -> Self {
         let exact: Vec<f64> = shares.iter().map(|share| 100.0 * share.clamp(0.0, 1.0)).collect();
         let mut points: Vec<u16> = exact.iter().map(|points| (points + 1e-9) as u16).collect();

@@ -197,7 +197,7 @@ impl Machine for Fake {
         }
         let begin = self.now + self.lag;
         let moves = self.goals != self.placed && !self.delay.is_zero();
-        // A migration under way is not delayed by the same decision.
+        // A further decision does not delay a migration in progress.
         self.moving = moves.then(|| self.moving.unwrap_or([begin, begin + self.delay]));
         if !moves {
             self.placed.clone_from(&self.goals);
@@ -279,7 +279,7 @@ fn a_period_is_made_of_samples() {
     assert!((seen.tiers[0].latency_ns.unwrap() - 360.0).abs() < 1e-9);
     assert_eq!((seen.tiers[1].read_share, seen.tiers[1].latency_ns), (None, None));
     assert_eq!(period.domains[0].seen, Some(seen));
-    // A span that is no multiple of a sample ends with a shorter sample.
+    // A span that is not a multiple of a sample ends with a shorter sample.
     machine.spans.clear();
     let period = controller.period(&mut machine, MS(500)).unwrap();
     assert_eq!(machine.spans, [MS(200), MS(200), MS(100)]);

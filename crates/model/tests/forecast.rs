@@ -222,8 +222,8 @@ fn threads_are_spread_over_the_domains() {
     assert!((left.bandwidth_gbps.mean / right.bandwidth_gbps.mean - 1.0).abs() < 1e-9);
 }
 
-/// Half of the traffic to each tier crosses the link to its socket, so that a link of 50 GB/s in
-/// each direction allows 100 GB/s on the tiers of either socket.
+/// Half of the traffic to each tier crosses the link to its socket, so a link of 50 GB/s in each
+/// direction allows 100 GB/s on the tiers of either socket.
 #[test]
 fn a_link_between_sockets_carries_the_part_of_the_traffic_that_crosses_it() {
     let mut two = platform("two-sockets");

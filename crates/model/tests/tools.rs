@@ -1,4 +1,4 @@
-//! Outputs of other tools are parsed, and written outputs match those of the tools.
+//! Outputs of other tools are parsed, and written files match the outputs of the tools.
 
 use interleaf_model::{
     curve::{Curve, CurvePoint},

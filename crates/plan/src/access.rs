@@ -50,7 +50,7 @@ pub struct Trace {
 pub struct TraceError {
     /// The name of the file.
     pub name: String,
-    /// The line, from 1.
+    /// The 1-based line.
     pub line: usize,
     /// The value that is wrong, and what is allowed.
     pub problem: String,

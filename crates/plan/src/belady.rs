@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(carried(&trace, 10), Carried::default());
     }
 
-    /// The least number of blocks read, by an exhaustive search over all choices of victims.
+    /// Minimum number of blocks read, by an exhaustive search over all choices of victims.
     fn least(trace: &[u32], kept: &HashSet<u32>, most: usize) -> u64 {
         let Some((block, rest)) = trace.split_first() else { return 0 };
         let mut with = kept.clone();
@@ -140,9 +140,8 @@ mod tests {
             for (at, touch) in touches.iter().enumerate() {
                 cache.touch(*touch, nexts[at], &mut first);
             }
-            // The optimum of the second pass includes the pass after it, so that it may read more
-            // than the optimum of a finite trace, but both passes together never read less than
-            // that.
+            // The optimum of the second pass includes the pass after it, so it may read more than
+            // the optimum of a finite trace, but both passes together never read less than that.
             prop_assert!(first.read + carried(&touches, most).read >= whole);
         }
     }

@@ -14,7 +14,7 @@
 //!
 //! `pages` has queue depths with the mean latency of a read of 4 KiB in microseconds. Between
 //! depths latency is interpolated over the logarithm of the depth; above the deepest, requests per
-//! second stay those of the deepest.
+//! second stay constant.
 
 use crate::miss_curve::Traffic;
 use serde::Deserialize;
@@ -46,11 +46,11 @@ pub struct Drive {
     pub read_rate: f64,
     /// Bandwidth of large writes alone, bytes per second.
     pub write_rate: f64,
-    /// The most bytes per second of reads and writes together.
+    /// Maximum bandwidth of reads and writes together, bytes per second.
     pub both_rate: f64,
     /// In order of the depth, at least one.
     pub pages: Vec<PageLatency>,
-    /// The figures are those of a run as a whole, with the time of its faults.
+    /// The figures are for a run as a whole, including the time of its faults.
     pub is_of_run: bool,
     /// The name of each figure with its source.
     pub sources: Vec<(String, String)>,

@@ -34,7 +34,7 @@ use crate::{
 /// The exponent of faults for a byte over the bytes read, if all reads are prefetched.
 const FAULTS_EXPONENT: f64 = 0.5;
 
-/// Budgets are searched down to this part of the footprint.
+/// Budgets are searched down to this fraction of the footprint.
 const PARTS: u64 = 1024;
 
 /// A run that has been measured.
@@ -43,7 +43,7 @@ pub struct Run {
     pub budget_bytes: u64,
     /// Elapsed time, seconds.
     pub seconds: f64,
-    /// The same run with all data in DRAM, if it was measured, seconds.
+    /// Elapsed time of the run with all data in DRAM, if it was measured, seconds.
     pub dram_s: Option<f64>,
     /// Time for which threads waited for pages, summed over threads, seconds.
     pub stall_s: f64,
@@ -72,8 +72,8 @@ pub struct Model {
     pub overlap: f64,
     /// Software time for a byte of traffic, seconds.
     pub overhead_s: f64,
-    /// Traffic of the run divided by that of the miss curve, if the run had less (else 1): reads,
-    /// and writes.
+    /// Traffic of the run divided by the traffic of the miss curve, if the run had less (else 1):
+    /// reads, and writes.
     pub factors: [f64; 2],
     /// Traffic of the run above the miss curve, for each byte of the footprint that does not fit
     /// into the budget: reads, and writes.
@@ -218,7 +218,7 @@ impl Model {
         Forecast { budget_bytes, traffic, seconds, efficiency, is_drive_bound }
     }
 
-    /// The least budget whose efficiency is at least `efficiency`, in steps of a 1024th of the
+    /// Minimum budget whose efficiency is at least `efficiency`, in steps of a 1024th of the
     /// footprint.
     pub fn enough(
         &self,
@@ -290,7 +290,7 @@ mod tests {
         assert!((model.overlap - 0.8).abs() < 1e-9 && model.overhead_s == 0.0);
         let found = model.forecast(&curve, &drive, true, 4_500_000_000);
         assert!((found.seconds - 1.7).abs() < 1e-9 && found.is_drive_bound);
-        // 10 % more than 1 s: 0.2 of the shorter time is not shared, so that X = 0.5 s.
+        // 10 % more than 1 s: 0.2 of the shorter time is not shared, so X = 0.5 s.
         let enough = model.enough(&curve, &drive, true, 1.0 / 1.1) as f64 / GB;
         assert!((enough - 5.5).abs() < 0.01, "{enough}");
     }

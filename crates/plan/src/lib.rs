@@ -13,7 +13,7 @@
 //!
 //! A worked example: a sweep over 512 MiB, of which 256 MiB fit, reads 256 MiB in a pass with
 //! optimal replacement and all 512 MiB with LRU. A drive of 1.5 GB/s reads them in 0.18 s or 0.36
-//! s; a pass in DRAM takes 0.05 s, so that the efficiency is at most 0.28 or 0.14.
+//! s; a pass in DRAM takes 0.05 s, so the efficiency is at most 0.28 or 0.14.
 //!
 //! The crate is pure: no file, no clock, and randomness with a fixed seed.
 

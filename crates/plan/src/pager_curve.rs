@@ -1,8 +1,8 @@
 //! The traffic of the pager at every budget, from a trace and one run.
 //!
-//! The pager's traffic is between that of two policies. For a detected loop it reads hardly more
-//! than optimal replacement with nearly the whole budget. For other accesses it reads as much as
-//! random replacement with the part of the budget that holds used pages. The traffic of one run
+//! The pager's traffic is between the traffic of two policies. For a detected loop it reads hardly
+//! more than optimal replacement with nearly the whole budget. For other accesses it reads as much
+//! as random replacement with the part of the budget that holds used pages. The traffic of one run
 //! gives the share of each policy, which is assumed to be the same at other budgets:
 //!
 //! ```text
@@ -58,7 +58,7 @@ impl PagerCurves {
         }
     }
 
-    /// The share at which the traffic is that of a run of one pass, within 0 to 1.
+    /// The share at which the traffic equals the traffic of a run of one pass, within 0 to 1.
     pub fn share_of(&self, run: &Point) -> RandomShare {
         let optimal = self.optimal.at(run.budget_bytes);
         let random = self.random.at(used_part(run.budget_bytes));

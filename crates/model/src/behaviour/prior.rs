@@ -1,7 +1,7 @@
 //! The prior: the behaviours assumed before any run is evaluated.
 //!
-//! Each quantity is a function of one number between 0 and 1, so that the prior is uniform over a
-//! cube, and a search can narrow the cube without tracking densities.
+//! Each quantity is a function of one number between 0 and 1, so the prior is uniform over a cube,
+//! and a search can narrow the cube without tracking densities.
 
 use super::Behaviour;
 use crate::demand::Demand;
@@ -24,19 +24,18 @@ const COMPUTE_BOUND_GBPS: (f64, f64) = (1.0, 20.0);
 const CONTENTION: BulkAndTail =
     BulkAndTail { from: 0.0, bulk_to: 0.0084, tail_to: 0.05, tail: 0.03 };
 
-/// The bandwidth of access patterns relative to that of a measurement kernel. Programs that are
-/// known to saturate DRAM on the platform gnr120-cz122 reach 0.84 (CloverLeaf) to 0.96 (lbm). The
-/// tail has patterns with many bank conflicts.
+/// The bandwidth of access patterns relative to a measurement kernel's. Programs that are known to
+/// saturate DRAM on the platform gnr120-cz122 reach 0.84 (CloverLeaf) to 0.96 (lbm). The tail has
+/// patterns with many bank conflicts.
 const PATTERN_FACTOR: BulkAndTail =
     BulkAndTail { from: 1.0, bulk_to: 0.8, tail_to: 0.6, tail: 0.3 };
 
 /// A distribution in two uniform parts: a bulk, and a tail beyond it.
 ///
 /// The tails decide how a program is explained whose runs stop scaling far below the bandwidth of
-/// DRAM: by its access pattern, so that a second tier helps, or by its own contention, so that it
-/// does not. The runs with all pages on DRAM fit both. The weights of the tails and the end of the
-/// bulk were chosen by the errors of the speed-ups of eight workloads on two platforms
-/// (docs/model.md).
+/// DRAM: by its access pattern, and a second tier helps, or by its own contention, and it does not.
+/// The runs with all pages on DRAM fit both. The weights of the tails and the end of the bulk were
+/// chosen by the errors of the speed-ups of eight workloads on two platforms (docs/model.md).
 #[derive(Clone, Copy, Debug)]
 struct BulkAndTail {
     /// The end of the bulk away from the tail.
@@ -101,7 +100,7 @@ impl Prior {
     }
 }
 
-/// The point of the Halton sequence with the index `index`, from 1: numbers between 0 and 1 that
+/// The point of the Halton sequence with the 1-based index `index`: numbers between 0 and 1 that
 /// fill the cube evenly, without randomness (Halton 1960; the bases are the first primes).
 pub(super) fn halton(index: usize) -> [f64; DIMENSIONS] {
     const BASES: [usize; DIMENSIONS] = [2, 3, 5, 7, 11, 13, 17];

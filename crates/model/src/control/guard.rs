@@ -6,9 +6,9 @@
 //! *Over-interleaving.* An overloaded CXL tier is not only slow itself: its requests fill queues
 //! that DRAM needs too, which can cost DRAM most of its bandwidth (MIKU, arXiv 2503.17864, measured
 //! a loss of 81 %). A policy that observes the sum alone may stay there for a period or more.
-//! Therefore, if the latency of a tier is far above its idle latency *and* far above that of the
-//! first tier, and the total bandwidth has fallen, half of the last change of its share is undone
-//! at once.
+//! Therefore, if the latency of a tier is far above its idle latency *and* far above the latency of
+//! the first tier, and the total bandwidth has fallen, half of the last change of its share is
+//! undone at once.
 
 use super::rollback::RollBack;
 use crate::{

@@ -2,9 +2,9 @@
 //!
 //! A policy with curves that are wrong for this machine, or one that follows noise, can make a
 //! program slower permanently. The period after a change is therefore compared with the period
-//! before: if bandwidth fell by more than noise and the policy does not return by itself, the loop
-//! does, and rejects the same change for some time. A harmful change cannot be distinguished from a
-//! load that ends at the same time; such a wrong roll-back costs one period.
+//! before: if bandwidth fell by more than noise and the policy does not return to the old shares,
+//! the loop does, and rejects the same change for some time. A harmful change cannot be
+//! distinguished from a load that ends at the same time; such a wrong roll-back costs one period.
 
 use crate::policy::{Observation, Verdict};
 
@@ -13,7 +13,7 @@ use crate::policy::{Observation, Verdict};
 const LOST: f64 = 0.05;
 const ERRORS: f64 = 3.0;
 
-/// Shares with a smaller difference are equal (0 to 1): the kernel's weights are whole points.
+/// Shares with a smaller difference are equal (0 to 1): the kernel's weights are whole numbers.
 const SAME: f64 = 0.005;
 /// Shares within this distance of a rejected change are not tried again (0 to 1) ...
 const NEAR: f64 = 0.03;
@@ -76,7 +76,7 @@ impl RollBack {
         verdict
     }
 
-    /// The state before a harmful change, unless the policy returns there by itself.
+    /// The state before a harmful change, unless the policy itself returns to it.
     fn harmful_change(&mut self, seen: &Observation, verdict: &Verdict) -> Option<PeriodBefore> {
         let before = self.before.take()?;
         let changed = distance(&seen.target, &before.shares);

@@ -21,7 +21,7 @@ const STEPS_OF_NOISE: f64 = 6.0;
 /// quiet.
 const MIGRATED: f64 = 0.5;
 
-/// The least number of long samples: with fewer their scatter is unknown.
+/// Minimum number of long samples: with fewer their scatter is unknown.
 const LONG_MIN: usize = 2;
 
 /// The samples of one period, restricted to one domain.

@@ -1,6 +1,6 @@
 //! The root of a function of one variable.
 
-/// The most steps before the best guess is returned.
+/// Maximum number of steps before the best guess is returned.
 const STEPS_MAX: usize = 60;
 
 /// Finds a root of `f`, which changes sign between two points: regula falsi with the Illinois
@@ -22,7 +22,7 @@ pub(super) fn root(
         let at_guess = f(guess);
         let stays = at_guess.abs() <= near || (guess - b.0).abs() <= near;
         if (at_guess > 0.0) == (b.1 > 0.0) {
-            // The same end moved twice: halve the value at the other end.
+            // The same end of the interval moved twice: halve the value at the other end.
             a.1 *= 0.5;
         } else {
             a = b;

@@ -10,7 +10,7 @@ use crate::{
 /// down, but does not stop it.
 const LEAST_BANDWIDTH_FACTOR: f64 = 0.02;
 
-/// The most rounds for loads that share tiers; the last round is the result.
+/// Maximum number of rounds for loads that share tiers; the last round is the result.
 const ROUNDS_MAX: usize = 200;
 
 /// The equilibrium of one load.

@@ -26,7 +26,7 @@ use toml::Spanned;
 /// The schema of a file of configurations.
 pub const SCHEMA: &str = "interleaf.configurations/1";
 
-/// The most channels, expanders or pieces of a part.
+/// Maximum number of channels, expanders or pieces of a part.
 const COUNT_MAX: u32 = 1024;
 
 #[derive(Deserialize)]
@@ -50,7 +50,7 @@ struct ConfigurationToml {
     future: bool,
     /// The platform of its memory, by name or as a file.
     platform: Spanned<String>,
-    /// Populated channels, of those of the platform.
+    /// Populated channels, at most all channels of the platform.
     channels: Option<ChannelsToml>,
     /// Capacity of the first tier, in place of the platform's.
     capacity: Option<Spanned<String>>,

@@ -4,8 +4,9 @@
 //! `name`) is merged entry by entry: an entry with the identity of an inherited one changes it, any
 //! other is added after the inherited ones. Every other value replaces the inherited one.
 //!
-//! The files of a chain have disjoint spans: those of a file begin after those of its heir. So
-//! errors name the file and the line of the value that is wrong ([`super::toml_text::TomlText`]).
+//! The files of a chain have disjoint spans: the spans of a file begin after the spans of its heir.
+//! So errors name the file and the line of the value that is wrong
+//! ([`super::toml_text::TomlText`]).
 
 use toml::{
     Spanned,

@@ -28,7 +28,7 @@ const COLUMNS: [&str; 10] = [
     "rw_ratio",
 ];
 
-/// The least number of points for a curve.
+/// Minimum number of points for a curve.
 const POINTS_MIN: usize = 3;
 
 /// The curves of a file, and the points and mixes that were left out.

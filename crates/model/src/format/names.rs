@@ -1,8 +1,8 @@
 //! Suggestions for misspelled names.
 
-/// The least similarity of a suggestion: 1 minus the edits (insertions, deletions, substitutions
-/// and transpositions of characters) by the length of the longer name. With more edits most
-/// suggestions are other names.
+/// Minimum similarity of a suggestion: 1 minus the edits (insertions, deletions, substitutions and
+/// transpositions of characters) by the length of the longer name. With more edits most suggestions
+/// are other names.
 const LEAST: f64 = 0.6;
 
 /// Characters of a beginning that a user may have left incomplete.

@@ -15,7 +15,7 @@ pub const SCHEMA: &str = "interleaf.platform/1";
 /// More watts, or pJ/bit, than any component of a platform takes.
 const POWER_MAX: f64 = 1e6;
 
-/// The most outstanding reads that counters of a tier may see.
+/// Maximum number of outstanding reads that counters of a tier may see.
 const READS_MAX: f64 = 1e6;
 
 #[derive(Deserialize)]
@@ -62,7 +62,7 @@ struct CpuFile {
 struct DomainFile {
     /// The name of the domain.
     name: Spanned<String>,
-    /// Its cores; those of all domains sum to `cpu.cores`.
+    /// Its cores. The cores of all domains sum to `cpu.cores`.
     cores: Spanned<i64>,
 }
 
@@ -86,7 +86,7 @@ struct TierFile {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct QueueCountersFile {
-    /// The most outstanding reads that are counted; further reads wait before the queue.
+    /// Maximum number of outstanding reads that are counted; further reads wait before the queue.
     reads_max: Spanned<f64>,
     /// The provenance of the figures: measured, published, simulated or assumed.
     provenance: Spanned<String>,

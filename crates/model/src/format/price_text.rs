@@ -18,7 +18,7 @@ pub struct PriceText<'a> {
 }
 
 impl<'a> PriceText<'a> {
-    /// Splits `7.50 USD/GB` into its parts; `None` if it is no price.
+    /// Splits `7.50 USD/GB` into its parts; `None` if it is not a price.
     pub fn split(text: &'a str) -> Option<Self> {
         let (amount, unit) = text.split_once(' ')?;
         let (currency, unit) = match unit.split_once('/') {
@@ -36,7 +36,7 @@ impl<'a> PriceText<'a> {
 /// Returns the value of `field` if it is a date: `YYYY`, `YYYY-MM` or `YYYY-MM-DD`.
 ///
 /// # Errors
-/// If it is no date.
+/// If it is not a date.
 pub fn date(
     text: &TomlText<'_>,
     field: &str,

@@ -128,8 +128,8 @@ impl<'a> Table<'a> {
     }
 }
 
-/// The line, from 1, of the row that follows line `from`: the reader's position is the end of the
-/// row before, so that skipped lines are still ahead.
+/// The 1-based line of the row that follows line `from`. The reader's position is the end of the
+/// row before: lines that it skips are still ahead.
 fn row_line(lines: &[&str], from: usize) -> usize {
     let skipped = |line: &&&str| line.is_empty() || line.starts_with('#');
     from + lines.iter().skip(from.saturating_sub(1)).take_while(skipped).count()

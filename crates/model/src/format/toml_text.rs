@@ -60,7 +60,7 @@ impl<'a> TomlText<'a> {
     /// The fields of the whole file.
     ///
     /// # Errors
-    /// If the text is no TOML, lacks a key or has an unknown one.
+    /// If the text is not TOML, lacks a key or has an unknown one.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, FileError> {
         toml::from_str(self.text).map_err(|why| self.refusal(&why))
     }
@@ -77,7 +77,7 @@ impl<'a> TomlText<'a> {
     /// The tables of the file and of those that it inherits from, in their order.
     ///
     /// # Errors
-    /// If a text is no TOML.
+    /// If a text is not TOML.
     pub fn tables(&self) -> Result<Vec<Table<'a>>, FileError> {
         let mut tables = vec![];
         for (start, file, text) in self.files() {
@@ -248,7 +248,7 @@ impl<'a> TomlText<'a> {
     /// Returns the value of `field` as a quantity with a unit.
     ///
     /// # Errors
-    /// If the value is no such quantity.
+    /// If the value is not such a quantity.
     pub fn quantity<T>(&self, field: &str, value: &Spanned<String>) -> Result<T, FileError>
     where
         T: FromStr<Err = UnitError>,

@@ -3,10 +3,10 @@
 //! Edgeworth Expansion", 1992, section 3.6).
 //!
 //! The values are resampled with replacement; each resample gives the deviation of its mean in
-//! units of its own standard error. The quantile of the absolute deviations takes the place of
-//! that of Student's t, whatever the distribution of the noise. The plain percentile bootstrap is
-//! not used: it divides by n where the noise of few values has to be divided by n - 1, and covers
-//! too little (Hesterberg, "What Teachers Should Know About the Bootstrap", 2015, section 4.3).
+//! units of its own standard error. The quantile of the absolute deviations replaces the quantile
+//! of Student's t, whatever the distribution of the noise. The plain percentile bootstrap is not
+//! used: it divides by n where the noise of few values has to be divided by n - 1, and covers too
+//! little (Hesterberg, "What Teachers Should Know About the Bootstrap", 2015, section 4.3).
 
 use rand_distr::{Distribution as _, Uniform};
 use rand_pcg::Pcg64Mcg;

@@ -12,25 +12,24 @@
 //!
 //! - [`ClosedForm`], the default of the authors' code: Δp = p (1 − p) |L_D − L_A| / ((1 − p) L_D +
 //!   p L_A). The rule has no memory.
-//! - [`Watermark`], that of the paper: a binary search for p between two marks, the values at which
-//!   p was too low and too high; Δp is the distance to their middle.
+//! - [`Watermark`], the rule of the paper: a binary search for p between two marks, the values at
+//!   which p was too low and too high; Δp is the distance to their middle.
 //!
-//! Example: p = 0.8, 300 ns on D and 200 ns on A. The closed form moves 0.8 · 0.2 · 100 = 16 by
-//! 0.2 · 300 + 0.8 · 200 = 220, which is 0.073: 7.3 points of a hundred. The marks, 0 and 1 at
-//! first, become 0 and 0.8, and Δp = 0.4.
+//! Example: p = 0.8, 300 ns on D and 200 ns on A. The closed form moves 0.8 · 0.2 · 100 = 16 by 0.2
+//! · 300 + 0.8 · 200 = 220, which is 0.073: 7.3 percentage points. The marks, 0 and 1 at first,
+//! become 0 and 0.8, and Δp = 0.4.
 //!
 //! Differences from the source. Colloid decides every 10 ms and picks single pages by their
-//! hotness; here a policy decides once a period on the share of pages of each tier, so that Δp is a
+//! hotness; here a policy decides once a period on the share of pages of each tier, so Δp is a
 //! change of that share. A tier without requests has no O / I; its latency is assumed to be the
 //! rated one, its *floor*. With all requests on one tier p (1 − p) = 0, and the closed form would
-//! never move a page: then it moves one point of a hundred, the least change in percent, so that
-//! the other tier gets traffic to measure. (A thousandth of the requests elsewhere, from a stray
-//! process, counts as none: the closed form would need hundreds of periods to move from there.)
+//! never move a page: then it moves one percentage point, the minimum change, so the other tier
+//! gets traffic to measure. (A thousandth of the requests elsewhere, from a stray process, counts
+//! as none: the closed form would need hundreds of periods to move from there.)
 //!
 //! A limit: the closed form does not know the slope of the curves. With both tiers nearly saturated
 //! it overshoots for ever: with a demand of 140 GB/s on tiers of 100 and 60 GB/s, whose latency
-//! grows to four times the idle one, it oscillates between 64 and 71 points; the marks converge at
-//! 68.
+//! grows to four times the idle one, it oscillates between 64 and 71 %; the marks converge at 68.
 //!
 //! Counters are averaged exponentially with α = 1/16 at each sample, including samples with
 //! migration, because migration loads the tiers too. The averages start at 0: only their ratios

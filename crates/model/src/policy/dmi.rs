@@ -25,13 +25,13 @@
 //! GB/s from a ratio of 100 down to 62, less at 56, and rest at 65, after about 11 periods. From
 //! 100 to 92 the bandwidth rises by 7.8 % for 8 points: the step is repeated. From 84 to 76 it
 //! rises by 6.6 % for 8: 6.6 points next, rounded up to 7, to 69; then 7 to 62; 587 GB/s are 5.2 %
-//! more than 558, so that 5.2 points follow, rounded up to 6, to 56. The bandwidth fell: 3 points
-//! back, three times.
+//! more than 558, so 5.2 points follow, rounded up to 6, to 56. The bandwidth fell: 3 points back,
+//! three times.
 //!
 //! The descriptions leave some details open. Here, steps are whole points, rounded up, as the log
 //! suggests. Steps towards the first tier are not shortened: this tier has the lowest latency, so
-//! that such steps need no gain in bandwidth, and a migration without effect is undone. A search at
-//! rest starts again away from the first tier when bandwidth rose (demand grew), towards it when
+//! such steps need no gain in bandwidth, and a migration without effect is undone. A search at rest
+//! starts again away from the first tier when bandwidth rose (demand grew), towards it when
 //! bandwidth fell, and in the opposite direction at the end of the range. A return to the previous
 //! ratio also restores the bandwidth seen there for comparison; otherwise the return itself would
 //! start a search.
@@ -40,16 +40,16 @@
 //!
 //! Counters are noisy: a program has phases, and 30 samples that scatter by 5 % give a 90th
 //! percentile that scatters by 1.6 %. The prototype attributes every change to its step, and at
-//! rest it compares two single periods, so that noise sometimes starts a search (on the server, ±6
+//! rest it compares two single periods, so noise sometimes starts a search (on the server, ±6
 //! points at 30 threads). With a dead band ([`DmiSettings::documented`]):
 //!
 //! - At rest, a change counts when it is worth 4 points *and* exceeds 4 standard errors *and*
 //!   appears in two consecutive periods. The reference is the mean of all periods of this rest, not
 //!   the last period.
 //! - While searching, a change within 1 standard error of the difference is measured again, over up
-//!   to three periods, of which the mean counts. A change still within the error is no gain: half
-//!   of the step is taken back, towards the first tier. The gain required of a step is reduced by
-//!   the same error.
+//!   to three periods, of which the mean counts. A change still within the error is not a gain:
+//!   half of the step is taken back, towards the first tier. The gain required of a step is reduced
+//!   by the same error.
 //! - Saturation begins and ends only 4 standard errors beyond the cutoff; at rest, its end too must
 //!   appear in two consecutive periods.
 //!
@@ -76,15 +76,16 @@ use crate::machine::TierLayout;
 /// the prototype's manual settings (200 to 250).
 const CUTOFF_SHARE: f64 = 0.45;
 
-/// The least change at rest that starts a search, points; also the first step of that search.
+/// Minimum change at rest that starts a search, percentage points; also the first step of that
+/// search.
 const RESEARCH_POINTS: f64 = 4.0;
 
-/// The least gain in percent, as a fraction of the step in points, for which the step is repeated
-/// in full.
+/// Minimum gain in percent, as a fraction of the step in percentage points, for which the step is
+/// repeated in full.
 const FULL_GAIN: f64 = 0.9;
 
-/// The standard error of a 90th percentile as a multiple of that of the mean: √(0.9 · 0.1) /
-/// φ(1.28), for a normal distribution.
+/// The standard error of a 90th percentile as a multiple of the standard error of the mean: √(0.9 ·
+/// 0.1) / φ(1.28), for a normal distribution.
 const PERCENTILE_ERRORS: f64 = 1.71;
 
 /// The step sizes and thresholds of the calibrator.

@@ -13,7 +13,8 @@
 use super::{Observation, Policy, Verdict};
 use crate::{machine::TierLayout, weights::gcd};
 
-/// Pages in a round before the kernel reduces the weights; `weightiness` in its source.
+/// The nominal sum of the weights before the kernel divides them by their greatest common divisor;
+/// `weightiness` in its source.
 const ROUND_PAGES: u32 = 32;
 
 /// A policy that keeps its shares.
@@ -30,8 +31,8 @@ impl Fixed {
         Self { shares, reason: "all pages stay on the first tier".into() }
     }
 
-    /// Static shares, one for each tier, at least 0. They are scaled to sum to 1, so that `[65.0,
-    /// 35.0]` equals `[0.65, 0.35]`. Shares that cannot be scaled put all pages on the first tier.
+    /// Static shares, one for each tier, at least 0. They are scaled to sum to 1, so `[65.0, 35.0]`
+    /// equals `[0.65, 0.35]`. Shares that cannot be scaled put all pages on the first tier.
     pub fn at(shares: Vec<f64>) -> Self {
         let valid = shares.iter().all(|share| share.is_finite() && *share >= 0.0);
         let sum: f64 = shares.iter().sum();

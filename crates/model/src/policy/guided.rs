@@ -20,9 +20,9 @@
 //! stays.
 //!
 //! Example: CloverLeaf with 119 threads on gnr120-cz122. DRAM alone carries 410 GB/s at 475 ns; its
-//! curve has 500 GB/s at that latency, so that the factor of this access pattern is 0.82. The best
-//! shares for such threads are 63:37, with 550 GB/s. Hill climbing in steps of 8 points needs five
-//! periods to reach them and as many to settle.
+//! curve has 500 GB/s at that latency, so the factor of this access pattern is 0.82. The best
+//! shares for such threads are 63:37, with 550 GB/s. Hill climbing in steps of 8 percentage points
+//! needs five periods to reach them and as many to settle.
 
 mod fit;
 
@@ -35,11 +35,12 @@ use fit::{Belief, Fit, ObservedTraffic};
 /// Quiet samples that suffice for an observation during the search: 2 s.
 const LOOK_SAMPLES: usize = 10;
 
-/// The least gain, as a fraction, for which pages migrate: smaller gains are within the error of
-/// the model (2.5 %, `docs/model.md`).
+/// Minimum gain, as a fraction, for which pages migrate: smaller gains are within the error of the
+/// model (2.5 %, `docs/model.md`).
 const WORTH_MOVING: f64 = 0.03;
 
-/// The least gain of a correction, as a fraction, and its least change of a share, in points.
+/// Minimum gain of a correction, as a fraction, and its minimum change of a share, in percentage
+/// points.
 const WORTH_CORRECTING: f64 = 0.001;
 const CORRECTION_POINTS: f64 = 1.0;
 
@@ -47,7 +48,7 @@ const CORRECTION_POINTS: f64 = 1.0;
 const CORRECTIONS: u32 = 2;
 
 /// The largest distance between traffic and target at which the migration counts as complete, in
-/// points, and the number of periods to wait for its completion.
+/// percentage points, and the number of periods to wait for its completion.
 const THERE_POINTS: f64 = 4.0;
 const WAIT_PERIODS: u32 = 4;
 
@@ -418,7 +419,7 @@ fn distance(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
 }
 
-/// Shares in whole points that sum to a hundred.
+/// Shares in whole percent that sum to 100.
 fn whole_points(shares: &[f64]) -> Vec<f64> {
     crate::weights::Weights::percent(shares).shares()
 }

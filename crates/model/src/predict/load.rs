@@ -10,7 +10,7 @@ use crate::{
     weights::Weights,
 };
 
-/// The most threads that [`saturating_load`] tries, as a multiple of the cores.
+/// Maximum number of threads that [`saturating_load`] tries, as a multiple of the cores.
 const THREADS_MAX: f64 = 1024.0;
 
 /// The fraction of the first tier's bandwidth up to which the steps of a sweep are even in

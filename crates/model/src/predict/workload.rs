@@ -68,7 +68,7 @@ impl<'a> Forecast<'a> {
         }
     }
 
-    /// The same behaviours on another platform.
+    /// The forecast of the same behaviours on another platform.
     #[must_use]
     pub fn on<'b>(&self, platform: &'b Platform) -> Forecast<'b>
     where
@@ -217,8 +217,8 @@ impl<'a> Forecast<'a> {
         std::iter::once(whole).chain(phases).collect()
     }
 
-    /// Returns `load` with the compute time at which its bandwidth on the first tier is that of
-    /// `phase`; without compute time if its maximum is lower.
+    /// Returns `load` with the compute time at which its bandwidth on the first tier equals the
+    /// bandwidth of `phase`; without compute time if its maximum is lower.
     fn in_phase(&self, load: &Load, phase: &Phase) -> Load {
         let answer = self.platform.answer(0, &load.domain_parts, load.mixes[0]);
         let factor = load.bandwidth_factors[0];
@@ -244,7 +244,7 @@ impl<'a> Forecast<'a> {
     }
 
     /// The highest speed-up if the traffic grows by at most `gain`. Traffic per work is linear
-    /// between the runs, so that the speed-up is highest at `gain` or at one of them.
+    /// between the runs, so the speed-up is highest at `gain` or at one of them.
     fn speedup_at_most(&self, behaviour: &Behaviour, local: &Local<'_>, gain: f64) -> f64 {
         let speedup = |gain: f64| gain * self.work_per_traffic(behaviour, local, gain);
         let Some(local_gbps) = local.counted_gbps else { return gain };
@@ -283,7 +283,7 @@ impl<'a> Forecast<'a> {
         Local { threads, systems, counted_gbps, performance, known, reached_gbps, extrapolated }
     }
 
-    /// The counted bandwidth of `threads` threads, interpolated between runs, or that of the
+    /// The counted bandwidth of `threads` threads, interpolated between runs, or taken from the
     /// nearest run: threads, and GB/s.
     fn counted_gbps(&self, threads: f64) -> Option<(f64, f64)> {
         let runs = self.demand.counted_runs();
@@ -299,7 +299,7 @@ impl<'a> Forecast<'a> {
     }
 
     /// The bandwidth of `threads` threads on the first tier of the predicted platform, divided by
-    /// that of `measured_at` threads on the platform of the runs.
+    /// the bandwidth of `measured_at` threads on the platform of the runs.
     fn gain(&self, threads: f64, measured_at: f64) -> f64 {
         statistics::mean(&self.gains(threads, measured_at))
     }

@@ -59,7 +59,7 @@ impl TimeCurve {
         Self { points: points.collect() }
     }
 
-    /// The least of the fitted values.
+    /// Minimum of the fitted values.
     pub(super) fn least(&self) -> f64 {
         self.points.iter().map(|point| point.value).fold(f64::MAX, f64::min)
     }

@@ -145,8 +145,8 @@ fn demand_that_is_back_at_once_is_searched_for() {
     }
 }
 
-/// A step away from the first tier that lowers the bandwidth below the cutoff is no fall of demand,
-/// and must not repeat for ever.
+/// A step away from the first tier that lowers the bandwidth below the cutoff is not a fall of
+/// demand, and must not repeat for ever.
 #[test]
 fn a_step_below_the_cutoff_is_not_made_for_ever() {
     for mut policy in both() {

@@ -62,7 +62,7 @@ pub(super) struct Belief<'a> {
     tiers: usize,
     /// Indices of the near tiers in the platform.
     near: Vec<usize>,
-    /// The most bytes that the cores can have outstanding.
+    /// Maximum number of bytes that the cores can have outstanding.
     outstanding_bytes: f64,
 }
 
