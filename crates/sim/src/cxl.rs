@@ -68,8 +68,8 @@ impl Expander {
         let mut step = |port: &mut Port, accesses: u64| {
             let mut left = accesses;
             while left > 0 {
-                // The sub-channel with the earliest clock is next, so that all use the link in
-                // order of time.
+                // The sub-channel with the earliest clock is next, so all use the link in order of
+                // time.
                 let next = (0..channels.len())
                     .filter_map(|number| {
                         Some((port.next(number, channels[number].clock())?, number))

@@ -23,7 +23,7 @@
 //! their cores and fabrics.
 //!
 //! [`row_channel`] is a second, faster controller for transfers of whole row segments in order of
-//! arrival: those of a storage card. It uses the same constraints, and the same observers.
+//! arrival, as in a storage card. It uses the same constraints, and the same observers.
 
 mod banks;
 pub mod check;

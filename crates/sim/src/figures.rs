@@ -68,7 +68,7 @@ impl FigureReader<'_> {
     /// Reads a whole number of `unit` within `range`.
     ///
     /// # Errors
-    /// As [`number`](Self::number), and for a number with decimals.
+    /// The errors of [`number`](Self::number), and for a number with decimals.
     pub fn whole(
         &self,
         field: &str,
@@ -88,7 +88,7 @@ impl FigureReader<'_> {
     /// Reads a time of 0 to `most_ns` nanoseconds, in femtoseconds.
     ///
     /// # Errors
-    /// As [`number`](Self::number).
+    /// The errors of [`number`](Self::number).
     pub fn time_fs(&self, field: &str, pair: &Sourced, most_ns: f64) -> Result<u64, FileError> {
         Ok((self.number(field, pair, "ns", 0.0..=most_ns)? * FS_PER_NS).round() as u64)
     }

@@ -1,7 +1,7 @@
 //! Simulators of memory.
 //!
 //! [`machine`] is a server with page migration. Its type implements the trait of a real machine, so
-//! that simulations run the policies and the control loop of production.
+//! simulations run the policies and the control loop of production.
 //!
 //! [`dimm`] simulates memory command by command, [`cxl`] an expander with such memory behind a
 //! link. [`figures`] reads the numbers of their files, each with its source.

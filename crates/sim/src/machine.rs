@@ -312,7 +312,7 @@ impl<'a> SimMachine<'a> {
         solved.loads = loads;
     }
 
-    /// Traffic other than that of the tasks, GB/s by tier: devices, and migration.
+    /// Traffic that is not the tasks', GB/s by tier: devices, and migration.
     fn background_gbps(&self) -> Vec<f64> {
         let mut gbps = vec![0.0; self.layout.tiers.len()];
         for device in self.devices() {
@@ -421,7 +421,7 @@ impl<'a> SimMachine<'a> {
         self.count_energy(step_ns);
     }
 
-    /// The part of the outstanding requests to each tier that its counters see.
+    /// The fraction of the outstanding requests to each tier that its counters see.
     fn counted_part(&self) -> Vec<f64> {
         let tiers = &self.scenario.platform.tiers;
         let mut reads = vec![0.0; tiers.len()];

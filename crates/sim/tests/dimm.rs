@@ -323,8 +323,8 @@ fn twelve_channels_have_the_bandwidth_of_a_server() {
     assert!((0.06..0.11).contains(&((read - few) / 614.4)), "{few} of {read}");
 }
 
-/// A server with two ranks loses 8 points of the peak with the first 5 % of writes, then little
-/// more; one with a single rank has less bandwidth.
+/// A server with two ranks loses 8 % of the peak with the first 5 % of writes, then little more;
+/// one with a single rank has less bandwidth.
 #[test]
 fn the_first_writes_cost_most_with_one_rank_and_with_two() {
     let part = |name: &str, mix: &str| maximum(device(name), mix) / (12.0 * 38.4);

@@ -4,8 +4,8 @@
 //! random: no command violates a rule. Then tables are changed one field at a time: the scheduler
 //! uses the changed table, and the checker, which has the correct one, reports a violation.
 //!
-//! The number of commands is bounded, so that these are ordinary tests. The bench `dimm_check` does
-//! the same with 10^8 commands.
+//! The number of commands is bounded, so these are ordinary tests. The bench `dimm_check` does the
+//! same with 10^8 commands.
 
 #[path = "common/checked.rs"]
 mod checked;
@@ -40,7 +40,7 @@ fn shorten(clocks: &mut u32) {
     *clocks = clocks.saturating_sub(1);
 }
 
-/// Every timing parameter, one clock shorter.
+/// Every timing parameter except the refresh intervals, which are in [`OTHER`], one clock shorter.
 const SHORTER: [Break; 24] = shorter!(
     cl cwl burst t_rcd t_rp t_ras t_rc t_ccd_s t_ccd_l t_ccd_l_wr t_ccd_l_wr2 t_rrd_s t_rrd_l t_faw
     t_wtr_s t_wtr_l t_rtp t_wr t_ppd t_turn t_rank t_rfc t_rfc_sb t_refsbrd

@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_workload_does_not_widen_its_own_interval() {
-        // The error of b alone is 10 %: the interval of a is wide with it, that of b narrow
+        // The error of b alone is 10 %: the interval of a is wide with it, the interval of b narrow
         // without it.
         let cases = [case("a", 1.01), case("b", 1.1)];
         let (row, remark) = left_out(&cases);

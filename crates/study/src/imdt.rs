@@ -4,8 +4,8 @@
 //! DRAM. Its figures are computed here with the planner (`interleaf_plan`): the traffic of each
 //! workload from its trace, the time of the drives from their data sheet, the time of both nodes
 //! from a roofline with the limits that the paper states ([`node`]). Nothing is fitted to the
-//! paper's figures. Which page its product evicts is not published: the figure is that of random
-//! replacement, and each note has those of LRU and of optimal replacement.
+//! paper's figures. Which page its product evicts is not published: the figure is for random
+//! replacement, and each note has the figures for LRU and for optimal replacement.
 //!
 //! [`measured`] adds runs on this machine, which `interleaf reproduce imdt` does.
 
@@ -79,7 +79,7 @@ struct Ordering {
     words: &'static str,
     first: (&'static str, f64),
     second: (&'static str, f64),
-    /// The least ratio of both efficiencies.
+    /// Minimum ratio of both efficiencies.
     least: f64,
 }
 

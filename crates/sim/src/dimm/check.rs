@@ -46,7 +46,7 @@ pub struct Violation {
     pub later: Command,
     /// The cycles between the two; 0 for a rule that is not about time.
     pub cycles: u64,
-    /// The least number of cycles in the tables, or the most for a rule with a latest time.
+    /// The minimum number of cycles in the tables, or the maximum for a rule with a latest time.
     pub limit: u64,
 }
 
@@ -95,7 +95,7 @@ const KEPT_MAX: usize = 16;
 #[derive(Clone, Debug)]
 pub struct Checker {
     rules: Rules,
-    /// The ranks of the first pseudo-channel, then those of the second.
+    /// The ranks of the first pseudo-channel, then the ranks of the second.
     ranks: Vec<Rank>,
     command_bus: CommandBus,
     data_bus: DataBus,

@@ -1,4 +1,4 @@
-//! Closed-loop traffic like that of a server's cores: a fixed number of outstanding lines.
+//! Closed-loop traffic, as from a server's cores: a fixed number of outstanding lines.
 //!
 //! Each outstanding line is a slot. A slot requests a line, waits for it, pauses if the traffic has
 //! a rate, and requests the next line. A bandwidth benchmark loads a machine in the same way; the
@@ -52,7 +52,7 @@ pub struct Load {
     pub rate: Option<f64>,
     /// Uncore latency, round trip, ps.
     pub uncore_ps: u64,
-    /// The least time between two lines of this sub-channel on the fabric between cores and
+    /// Minimum time between two lines of this sub-channel on the fabric between cores and
     /// controllers, ps; 0 if the fabric is faster than the DRAM.
     pub fabric_ps: u64,
     /// The mapping of lines to banks, rows and columns.
@@ -92,7 +92,7 @@ impl Fabric {
     }
 }
 
-/// The most slots.
+/// Maximum number of slots.
 pub const SLOTS_MAX: usize = 1 << 16;
 
 /// The unit of the write share: 1 / 2^32.

@@ -5,7 +5,7 @@
 /// A command that occupies several slots of the bus has the clock of the first slot. Clocks are
 /// those of the host: on a multiplexed module they are twice as fast as those of the DRAM
 /// ([`Device::host_clocks`](super::device::Device::host_clocks)). Pseudo-channel p issues at the
-/// clocks `2 t + p`, where t is a clock of its DRAM, so that the two never collide.
+/// clocks `2 t + p`, where t is a clock of its DRAM, so the two never collide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
     /// The clock of the host at which the command begins.
@@ -86,7 +86,7 @@ pub trait Observer {
         let _ = command;
     }
 
-    /// Returns false if commands are ignored, so that they need not be enumerated.
+    /// Returns false if commands are ignored: then they need not be enumerated.
     fn observes(&self) -> bool {
         true
     }

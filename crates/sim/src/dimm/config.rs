@@ -38,8 +38,8 @@ pub struct Controller {
     pub read_slice_ps: u64,
     /// The longest write drain while a read waits, ps.
     pub write_slice_ps: u64,
-    /// The time from the decision on a bus turnaround to the turnaround, ps. Accesses continue
-    /// meanwhile, and rows are opened for the next direction.
+    /// The time from the decision on a bus turnaround to the turnaround, ps. During this time
+    /// accesses continue, and rows are opened for the next direction.
     pub preparation_ps: u64,
     /// Clocks between the data of two ranks beyond the timing of the device: the margin that a
     /// controller needs because ranks differ in the arrival time of their data.
@@ -56,7 +56,7 @@ pub struct Controller {
     pub refresh_together: bool,
 }
 
-/// The most entries of a queue.
+/// Maximum number of entries of a queue.
 pub const QUEUE_MAX: usize = 250;
 
 impl Default for Controller {

@@ -1,7 +1,7 @@
 //! A sub-channel and its controller, simulated event by event.
 //!
 //! An event is the arrival of a request, a refresh that becomes due, the end of a time slice of
-//! reads or writes, or a command. Each step jumps to the earliest event, so that idle time costs
+//! reads or writes, or a command. Each step jumps to the earliest event, so idle time costs
 //! nothing. The controller serves reads, and drains writes in batches, because each change of
 //! direction costs a bus turnaround; the schedulers of the pseudo-channels choose the commands.
 
@@ -18,8 +18,8 @@ use super::{
 };
 use std::collections::VecDeque;
 
-/// The most requests in front of full queues. Beyond it, no request is accepted from an open-loop
-/// source.
+/// Maximum number of requests in front of full queues. Beyond it, no request is accepted from an
+/// open-loop source.
 const WAITING_MAX: usize = 4096;
 
 /// Commands and accesses of a sub-channel.
@@ -55,7 +55,7 @@ impl Counts {
         with(&mut self.turns, other.turns);
     }
 
-    /// The counts minus those of an `earlier` time.
+    /// The counts minus the counts at an `earlier` time.
     pub fn since(&self, earlier: &Self) -> Self {
         let mut since = *self;
         since.combine(earlier, |own, other| *own -= other);

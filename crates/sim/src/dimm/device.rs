@@ -168,7 +168,8 @@ impl Device {
         rule::clocks(ps, self.kilotransfers)
     }
 
-    /// Clocks of the DRAM in a delay of `ps`, rounded to the nearest: a delay is no least distance.
+    /// Clocks of the DRAM in a delay of `ps`, rounded to the nearest: a delay is not a minimum
+    /// distance.
     pub fn nearest_clocks(&self, ps: u64) -> u64 {
         let per_clock = 2_000_000_000_u128;
         ((u128::from(ps) * u128::from(self.kilotransfers) + per_clock / 2) / per_clock) as u64

@@ -10,8 +10,8 @@
 //! | read, write | IDD4R or IDD4W less IDD3N, for a burst |
 //! | refresh | IDD5B less IDD2N, for tRFC; for one bank per group, its fraction of the rows |
 //!
-//! and likewise for IPP at VPP. IDD3N is measured with all banks open, so that DDR5's IDD3N exceeds
-//! its IDD0; used for one open row, it would make the energy of activations negative.
+//! and likewise for IPP at VPP. IDD3N is measured with all banks open, so DDR5's IDD3N exceeds its
+//! IDD0; used for one open row, it would make the energy of activations negative.
 //!
 //! Pins add to this energy. A low pin draws VDD over driver and termination; data are low half of
 //! the time, and one of the two pins of a strobe is always low. The module dissipates the driver's

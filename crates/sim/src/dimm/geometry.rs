@@ -1,16 +1,16 @@
 //! The numbers of the banks of a pseudo-channel, and sets of banks.
 //!
-//! A bank has one number over all ranks and bank groups of its pseudo-channel, so that its state is
-//! one entry of a table. With 2 ranks of 8 groups of 4 banks, bank 45 is bank 1 of group 3 of
-//! rank 1: 45 = (1 * 8 + 3) * 4 + 1.
+//! A bank has one number over all ranks and bank groups of its pseudo-channel, so its state is one
+//! entry of a table. With 2 ranks of 8 groups of 4 banks, bank 45 is bank 1 of group 3 of rank 1:
+//! 45 = (1 * 8 + 3) * 4 + 1.
 
 use super::device::Device;
 
-/// The most banks of a pseudo-channel, over all ranks.
+/// Maximum number of banks of a pseudo-channel, over all ranks.
 pub(super) const BANKS_MAX: usize = 128;
-/// The most bank groups of a pseudo-channel, over all ranks.
+/// Maximum number of bank groups of a pseudo-channel, over all ranks.
 pub(super) const GROUPS_MAX: usize = 64;
-/// The most ranks of a pseudo-channel.
+/// Maximum number of ranks of a pseudo-channel.
 pub(super) const RANKS_MAX: usize = 4;
 
 /// The row number of a closed bank.
@@ -84,7 +84,7 @@ impl Geometry {
         ((1 << count) - 1) << (rank * count)
     }
 
-    /// The banks with this number in each group of a rank: those of one same-bank refresh.
+    /// The banks with this number in each group of a rank, which one same-bank refresh covers.
     pub(super) fn same_banks(&self, rank: usize, number: usize) -> BankSet {
         let first = rank * self.groups * self.banks + number;
         (0..self.groups).fold(0, |set, group| set | 1 << (first + group * self.banks))

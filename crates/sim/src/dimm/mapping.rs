@@ -3,8 +3,8 @@
 //! Each line of a sub-channel has a number. Its low bits select pseudo-channel, rank, group, bank
 //! and column, in the order of the layout; the bits above them are the row. Each bit that selects a
 //! bank is the exclusive or of its own address bit and of some bits of the row (a mask over the
-//! address), so that neighbouring rows are in different banks. Each mask has one bit below the row
-//! that no other mask has, so that no two lines share a location.
+//! address), so neighbouring rows are in different banks. Each mask has one bit below the row that
+//! no other mask has, so no two lines share a location.
 //!
 //! Lines are interleaved over channels and sub-channels in chunks, modulo their number, which may
 //! be any number and not only a power of two.
@@ -42,7 +42,8 @@ impl Layout {
 /// The mapping of one sub-channel.
 #[derive(Clone, Debug)]
 pub struct Mapping {
-    /// Masks of the bits of bank, group and rank, low bits first, then those of the pseudo-channel.
+    /// Masks of the bits of bank, group and rank, low bits first, then the masks of the
+    /// pseudo-channel.
     masks: [u64; 12],
     /// The number of masks that select the bank; the masks of the pseudo-channel follow.
     selects: usize,

@@ -6,8 +6,9 @@
 //!                        row_policy <──────────┘  (keeps the row open or closes it)
 //! ```
 //!
-//! [`Scheduler`] proposes the next command of the queued requests, [`RefreshScheduler`] that of a
-//! refresh, and the earlier command is issued. Each method that issues a command updates all parts.
+//! [`Scheduler`] proposes the next command of the queued requests, [`RefreshScheduler`] the next
+//! command of a refresh, and the earlier of the two is issued. Each method that issues a command
+//! updates all parts.
 
 use super::{
     banks::Banks,

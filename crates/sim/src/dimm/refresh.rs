@@ -48,9 +48,9 @@ pub(super) struct RefreshScheduler {
 }
 
 impl RefreshScheduler {
-    /// Staggers refreshes: those of pseudo-channels evenly over the interval; those of ranks too,
-    /// unless the controller refreshes them together; those of the sub-channels of a machine by
-    /// `phase.0 / phase.1` of an interval.
+    /// Staggers refreshes: of pseudo-channels evenly over the interval; of ranks too, unless the
+    /// controller refreshes them together; of the sub-channels of a machine by `phase.0 / phase.1`
+    /// of an interval.
     pub(super) fn new(
         device: &Device,
         controller: &Controller,

@@ -10,13 +10,13 @@
 //!
 //! The storage controller of a card transfers hundreds of bytes at once, in the order in which its
 //! DMA engines ask for them. The data bus keeps this order; the activation of a later access does
-//! not wait for the data of the accesses in front, up to [`LOOKAHEAD`] of them, so that the delays
-//! of different banks overlap. No row stays open after its access.
+//! not wait for the data of the accesses in front, up to [`LOOKAHEAD`] of them, so the delays of
+//! different banks overlap. No row stays open after its access.
 //!
 //! [`controller`](super::controller) searches its queues for the best next command, at 3500
 //! instructions for 64 bytes. Here an access of 512 bytes is computed as a whole at its arrival.
-//! The constraints are those of [`super::constraint`] (see `timing`), with tFAW, refresh and the
-//! slots of the command bus. An observer receives the single commands in order of time, and
+//! The constraints are the rules of [`super::constraint`] (see `timing`), with tFAW, refresh and
+//! the slots of the command bus. An observer receives the single commands in order of time, and
 //! [`super::check`] verifies them.
 
 mod timing;
@@ -184,7 +184,7 @@ impl RowChannel {
     /// later. The access must be within the device.
     #[inline]
     pub fn serve<O: Observer>(&mut self, at: u64, access: RowAccess, observer: &mut O) -> RowTimes {
-        // Commands that were never issued have clock 0, so that the first arrival is at clock 1.
+        // Commands that were never issued have clock 0, so the first arrival is at clock 1.
         self.arrival = self.arrival.max(at).max(1);
         if observer.observes() {
             self.emit(self.arrival.min(self.next_due), observer);
@@ -310,7 +310,7 @@ impl RowChannel {
             }
         }
         if self.ranks > 1 && self.last_activation + activate > at {
-            // Activations of a rank are tRRD apart, those of different ranks are not.
+            // Activations of a rank are tRRD apart, activations of different ranks are not.
             let meets =
                 |columns: &&Columns| columns.activated < end && columns.activated + activate > at;
             if let Some(columns) = self.window.iter().find(meets) {

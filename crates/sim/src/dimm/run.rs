@@ -1,7 +1,7 @@
 //! Closed-loop traffic on all channels of a machine.
 //!
-//! Sub-channels share nothing, and each has an even part of the load. Each is simulated separately,
-//! on any thread, and the results are added in the order of their numbers.
+//! Sub-channels share nothing, and each has an equal share of the load. Each is simulated
+//! separately, on any thread, and the results are added in the order of their numbers.
 
 use super::{
     closed_loop::{ClosedLoop, Load, Pattern},
@@ -18,8 +18,8 @@ use interleaf_model::mix::Mix;
 /// over 24 sub-channels have the measured latency of such a server at 556 GB/s.
 pub const OUTSTANDING: usize = 144;
 
-/// The least number of refresh intervals in a measurement, for a bandwidth within half a percent of
-/// a long run. With 12 x DDR5-6400, read-only, one interval is 5 % off, four are 0.4 %.
+/// Minimum number of refresh intervals in a measurement, for a bandwidth within half a percent of a
+/// long run. With 12 x DDR5-6400, read-only, one interval is 5 % off, four are 0.4 %.
 const REFRESH_INTERVALS: u64 = 4;
 
 /// Default number of streams: one for each core.
@@ -59,7 +59,7 @@ pub struct Setup {
     pub seed: u64,
 }
 
-/// The least number of accesses of a run, over all sub-channels.
+/// Minimum number of accesses of a run, over all sub-channels.
 ///
 /// DDR5-6400 at 25.6 GB/s per sub-channel does 1560 accesses in a refresh interval of 3.9 us. A
 /// shorter run may have no refresh at all; a run with fewer accesses than outstanding lines (144)
@@ -68,14 +68,15 @@ pub struct Setup {
 pub struct LeastRequests {
     /// The number of sub-channels.
     pub parts: u64,
-    /// The least number for each sub-channel: the accesses of a refresh interval, and each
+    /// Minimum number for each sub-channel: the accesses of a refresh interval, and each
     /// outstanding line once.
     pub each: u64,
     /// The refresh interval, ns; 0 without refresh.
     pub refresh_ns: f64,
-    /// The least number for all sub-channels together.
+    /// Minimum number for all sub-channels together.
     pub all: u64,
-    /// The number above which bandwidths are within about half a percent of those of long runs.
+    /// The number above which bandwidths are within about half a percent of the bandwidths of long
+    /// runs.
     pub steady: u64,
 }
 
@@ -123,8 +124,7 @@ impl Setup {
         self.device.peak_gbps() * f64::from(self.channels)
     }
 
-    /// The least number of accesses for a meaningful bandwidth at `offered_gbps`, or at the
-    /// maximum.
+    /// Minimum number of accesses for a meaningful bandwidth at `offered_gbps`, or at the maximum.
     pub fn least_requests(&self, offered_gbps: Option<f64>) -> LeastRequests {
         let parts = u64::from(self.parts());
         let gbps = offered_gbps.map_or(self.peak_gbps(), |gbps| gbps.min(self.peak_gbps()));

@@ -81,7 +81,7 @@ struct ServerToml {
     controller: Option<ControllerToml>,
 }
 
-/// Choices of a controller that differ from those of [`Controller::default`].
+/// Choices of a controller that differ from [`Controller::default`].
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ControllerToml {
@@ -179,7 +179,8 @@ impl Fields<'_> {
         Ok(self.quantity(field, pair, "", 1000..=1000 * most)? / 1000)
     }
 
-    /// The value of a pair in thousandths of `unit`, after a check of its range and its source.
+    /// Reads a pair `[value, source]`: the value in thousandths of `unit`, within `range`. The
+    /// source is one of the file's sources, or begins with `derived: ` or `assumed: `.
     fn quantity(
         &self,
         field: &str,

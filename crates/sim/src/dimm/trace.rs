@@ -11,8 +11,8 @@
 //! another takes an address in another notation for 0. Here each line must match the format
 //! completely, or the trace is refused with the line and the field.
 //!
-//! A trace is read once from beginning to end and its requests are never all in memory, so that
-//! long traces need no more memory.
+//! A trace is read once from beginning to end and its requests are never all in memory, so long
+//! traces need no more memory.
 
 pub mod binary;
 #[cfg(test)]

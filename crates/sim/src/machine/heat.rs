@@ -3,7 +3,7 @@
 //! DAMON divides addresses into regions. In each sampling interval it checks the accessed bit of
 //! one page of each region; over an aggregation interval the hits add up to `accesses`, the
 //! estimate for every page of the region. Neighbouring regions with similar counts merge, and each
-//! region is split at random, so that region boundaries converge on the boundaries of hotness
+//! region is split at random, so region boundaries converge on the boundaries of hotness
 //! (Documentation/mm/damon/design.rst). The simulation has DAMON's errors: it counts accesses, not
 //! traffic, and a page that is read once in an interval looks as hot as one that is read ten times.
 

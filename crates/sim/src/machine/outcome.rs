@@ -11,7 +11,7 @@ use interleaf_model::{
     policy::Policy,
 };
 
-/// The largest distance of two targets that count as equal: 3 points.
+/// The largest distance of two targets that count as equal: 3 percentage points.
 const SETTLED_POINTS: f64 = 3.0;
 
 /// Periods for which a target must stay within that distance to be settled.
@@ -79,7 +79,7 @@ pub struct Outcome {
     pub tasks: Vec<TaskOutcome>,
     /// The best static shares for the same scenario; `None` if no shares fit.
     pub best_static: Option<StaticBest>,
-    /// The time from which the target stays within 3 points of its last value, s.
+    /// The time from which the target stays within 3 percentage points of its last value, s.
     pub converged_after_s: Option<f64>,
     /// Bytes of migrated pages.
     pub moved_bytes: u64,
@@ -103,16 +103,16 @@ pub struct TaskOutcome {
 }
 
 impl Outcome {
-    /// The number of the last period that changed the target, from 1; 0 if none did.
+    /// The 1-based number of the last period that changed the target; 0 if none did.
     pub fn last_change(&self) -> usize {
         let changed = |pair: &[PeriodRecord]| pair[0].target != pair[1].target;
         self.periods.windows(2).rposition(changed).map_or(0, |at| at + 2)
     }
 
     /// The fraction of periods, from the first settled target on, in which the target is more than
-    /// 3 points from the settled one; 1 if it never settled. A target is settled when the policy
-    /// reports so; for a policy that never does, when the target stays within 3 points for
-    /// [`SETTLED_PERIODS`] periods.
+    /// 3 percentage points from the settled one; 1 if it never settled. A target is settled when
+    /// the policy reports so; for a policy that never does, when the target stays within 3
+    /// percentage points for [`SETTLED_PERIODS`] periods.
     pub fn unsettled_share(&self) -> f64 {
         let says =
             |period: &PeriodRecord| period.actions.iter().any(|action| SETTLING.contains(action));
@@ -287,14 +287,14 @@ fn mean(shares: &[Vec<f64>], tiers: usize) -> Vec<f64> {
     (0..tiers).map(|tier| shares.iter().map(|own| own[tier]).sum::<f64>() / count).collect()
 }
 
-/// True if two targets are within 3 points.
+/// True if two targets are within 3 percentage points.
 fn near(a: &[f64], b: &[f64]) -> bool {
     let distance = a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
     100.0 * distance <= SETTLED_POINTS + 1e-9
 }
 
-/// The time from which the target stays within 3 points of its last value; `None` if only the last
-/// period does.
+/// The time from which the target stays within 3 percentage points of its last value; `None` if
+/// only the last period does.
 fn converged_after_s(started_with: &[f64], periods: &[PeriodRecord]) -> Option<f64> {
     let last = &periods.last()?.target;
     let settled = periods.iter().rev().take_while(|period| near(&period.target, last)).count();

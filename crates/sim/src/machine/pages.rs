@@ -1,7 +1,7 @@
 //! The pages of a task, in groups.
 //!
 //! The pages of a group are on one tier and equally hot. Groups are in order of addresses. Bytes
-//! and hotness are integers, so that moves conserve both exactly.
+//! and hotness are integers, so moves conserve both exactly.
 //!
 //! The tier of a group is a pure function of its address and the shares. Group `i` has the number
 //! `i x 0.618...` modulo 1; these numbers spread any range of groups evenly between 0 and 1. Each

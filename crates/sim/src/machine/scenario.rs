@@ -7,7 +7,7 @@ use interleaf_model::{
     units::{Bytes, Time},
 };
 
-/// The most page groups of a scenario; more give no better result.
+/// Maximum number of page groups of a scenario; more give no better result.
 pub const GROUPS_MAX: usize = 1 << 22;
 
 /// Default number of page groups: a point of shares is hundreds of them.
@@ -22,7 +22,7 @@ pub const BANDWIDTH_MAX_GBPS: f64 = 1e5;
 /// The largest noise of a counter, as a fraction of its reading.
 pub const NOISE_MAX: f64 = 0.5;
 
-/// The most tiers of a machine that is simulated.
+/// Maximum number of tiers of a machine that is simulated.
 const TIERS_MAX: usize = 16;
 
 /// The shortest cycle of a run, s, since each cycle takes a simulation step; and the longest run,
@@ -186,7 +186,7 @@ pub struct Damon {
     pub sampling_ns: u64,
     /// Interval over which hits are counted, ns. Default: 3 s, as the DMI prototype ran it.
     pub aggregation_ns: u64,
-    /// The least number of regions of a task. Default: 10, DAMON's own.
+    /// Minimum number of regions of a task. Default: 10, DAMON's own.
     pub regions_min: usize,
     /// The largest number of regions of a task. Default: 1000, DAMON's own.
     pub regions_max: usize,

@@ -15,7 +15,7 @@ const SWEEPS: usize = 2;
 /// The best static shares and their results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StaticBest {
-    /// Shares in points of a hundred for each tier, by domain.
+    /// Shares in percent for each tier, by domain.
     pub points: Vec<Vec<u16>>,
     /// The result of each task.
     pub tasks: Vec<StaticTask>,
@@ -76,7 +76,8 @@ fn local(layout: &Layout, domain: usize) -> Vec<u16> {
     of_machine(layout, &layout.domains[domain].tiers, &[100])
 }
 
-/// The points of all tiers of the machine: `own` for the `near` tiers, 0 for the others.
+/// The shares of all tiers of the machine, in percent: `own` for the `near` tiers, 0 for the
+/// others.
 fn of_machine(layout: &Layout, near: &[usize], own: &[u16]) -> Vec<u16> {
     let mut points = vec![0; layout.tiers.len()];
     near.iter().zip(own).for_each(|(tier, own)| points[*tier] = *own);

@@ -26,8 +26,8 @@ pub(super) const GROUPS: usize = 33;
 
 const REAL_RUNS: &str = include_str!("../../../../reproduce/dmi/real-runs.csv");
 
-/// The simulated duration, as a multiple of that of the other experiments: the longest run with all
-/// pages on DRAM takes 849 s.
+/// The simulated duration, as a multiple of the duration of the other experiments: the longest run
+/// with all pages on DRAM takes 849 s.
 const DURATIONS: u32 = 2;
 
 /// Sections of the rows.

@@ -1,5 +1,5 @@
 //! The figures of the study: as the planner computes them for its machine, and as measured on this
-//! one. Points are the paper's figures, which are those of its text: its plots print no numbers.
+//! one. Points are the figures in the paper's text: its plots print no numbers.
 
 use super::{
     DEGREE, DEGREES, PublishedEfficiency, RATIOS,

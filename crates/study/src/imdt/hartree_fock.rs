@@ -10,9 +10,9 @@
 //!
 //! An integral has 16 bytes, with its indices. The paper prints no times: `c / a` is from the gain
 //! of integrals in memory for small stacks, and `a` is assumed. A worked example on 44 cores: a is
-//! 0.74 ns and c 2.9 ns, so that ten iterations take 36 ns an integral, and 10.3 ns with integrals
-//! in memory. Nearly all of four times the DRAM is read in each iteration, 1.7 ns an integral at
-//! 9.6 GB/s: 19 ns.
+//! 0.74 ns and c 2.9 ns, so ten iterations take 36 ns an integral, and 10.3 ns with integrals in
+//! memory. Nearly all of four times the DRAM is read in each iteration, 1.7 ns an integral at 9.6
+//! GB/s: 19 ns.
 
 use super::node::{CORES, CYCLES, DRAM_RATE};
 use interleaf_plan::{
@@ -81,7 +81,7 @@ impl HartreeFock {
         Self { drive, compute_s, add_s, curves: policies.map(curve) }
     }
 
-    /// The time of computing an integral, of that of adding it.
+    /// The time to compute an integral, divided by the time to add it.
     pub(super) fn compute_ratio(&self) -> f64 {
         self.compute_s / self.add_s
     }

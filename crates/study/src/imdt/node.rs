@@ -164,7 +164,7 @@ impl Predicted {
     }
 
     /// The efficiency at a footprint in units of the cache: with random, LRU and optimal
-    /// replacement. `degree` is that of a polynomial.
+    /// replacement. `degree` is the degree of a polynomial.
     pub(super) fn efficiency(&self, ratio: f64, degree: u32) -> [f64; 3] {
         let [dram, local] = self.dram_s(degree);
         let budget = (self.footprint / ratio) as u64;

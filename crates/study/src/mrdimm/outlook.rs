@@ -30,7 +30,7 @@ const MIXES: [(f64, &str); 7] = [
 const WAYS: [(&str, f64); 3] =
     [("out of memory", 0.0), ("half of it either way", 0.5), ("in", 1.0)];
 
-/// Returns the points to simulate beside those of the other figures.
+/// Returns the points to simulate beside the points of the other figures.
 pub(super) fn points() -> impl Iterator<Item = ModulePoint> {
     let of = |device| ["W19", "0.25", "W6"].map(|mix| ModulePoint::new(device, "16Gb", mix));
     DEVICES.into_iter().flat_map(of)

@@ -48,8 +48,8 @@ struct Burst {
     latency: u64,
 }
 
-/// The data bus. Transfers of the pseudo-channels alternate, so that bursts of both may overlap;
-/// but the bus has one direction at a time.
+/// The data bus. Transfers of the pseudo-channels alternate, so bursts of both may overlap; but the
+/// bus has one direction at a time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DataBus {
     /// The last burst of each pseudo-channel, rank and direction.
@@ -64,7 +64,7 @@ impl DataBus {
                 Some(gap) => gap,
                 None => continue,
             };
-            // The least distance of the commands for this gap between their data.
+            // Minimum distance of the commands for this gap between their data.
             let limit = (earlier.latency + rules.burst + gap).saturating_sub(burst.latency);
             let cycles = burst.clock.saturating_sub(earlier.clock);
             if burst.start() < earlier.start() + rules.burst + gap {

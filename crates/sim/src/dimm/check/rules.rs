@@ -78,7 +78,7 @@ pub struct LeastDistance {
     pub earlier: Class,
     /// The later command.
     pub later: Class,
-    /// The least distance, in clocks of the host.
+    /// Minimum distance, in clocks of the host.
     pub cycles: u64,
 }
 
@@ -152,7 +152,7 @@ pub struct Rules {
     t_rank: u64,
     activate_slots: u64,
     access_slots: u64,
-    /// The least distances, indexed by the class of the later command.
+    /// Minimum distances, indexed by the class of the later command.
     pairs: [Vec<LeastDistance>; CLASSES],
 }
 
@@ -214,7 +214,7 @@ impl Rules {
         }
     }
 
-    /// The least gap between the data of two accesses on the bus, and the rule; `None` for accesses
+    /// Minimum gap between the data of two accesses on the bus, and the rule; `None` for accesses
     /// that may share the bus.
     pub(super) fn gap(&self, earlier: &Command, later: &Command) -> Option<(&'static str, u64)> {
         let write = |command: &Command| Class::of(command.kind) == Class::Write;
@@ -239,8 +239,8 @@ fn least_distances(device: &Device) -> Vec<LeastDistance> {
     let t = &device.timing;
     // From a write command to the end of its data.
     let written = t.cwl + t.burst;
-    // On-die error correction covers 128 bits. A burst of a x4 device has 64 of them, so that each
-    // write reads and modifies.
+    // On-die error correction covers 128 bits. A burst of a x4 device has 64 of them, so each write
+    // reads and modifies.
     let write_l = if device.width == 4 { t.t_ccd_l_wr } else { t.t_ccd_l_wr2 };
     let rows = [
         ("tRC", Bank, Activate, Activate, t.t_rc),

@@ -153,7 +153,7 @@ const WIDTHS: [&str; 5] = ["x4", "x8", "x16", "x32", "x64"];
 pub(super) struct Tables<'a> {
     pub(super) text: &'a TomlText<'a>,
     pub(super) file: &'a DeviceToml,
-    /// The values of the module's width, if they differ from those of the family.
+    /// The values of the module's width, if they differ from the family's.
     pub(super) width: Option<&'a WidthTable>,
 }
 

@@ -19,7 +19,7 @@ use toml::Spanned;
 /// Reads the text of a file of devices; an error is a problem, with the name, and a remedy.
 pub type Read<'a> = &'a dyn Fn(&str) -> Result<String, (String, String)>;
 
-/// The most files of a chain.
+/// Maximum number of files of a chain.
 const FILES_MAX: usize = 8;
 
 /// The lists whose entries are merged, and the key that identifies an entry.

@@ -1,6 +1,6 @@
 //! Quantities of the tables: clocks, times, and the larger of two.
 
-/// The most clocks, and the most ns, of a rule: more is a typing error.
+/// Maximum number of clocks, and maximum number of ns, of a rule: more is a typing error.
 const LIMIT: u64 = 10_000_000;
 
 /// A time of the tables: the larger of both.

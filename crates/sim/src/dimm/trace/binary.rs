@@ -18,7 +18,7 @@ pub const MAGIC: [u8; 8] = *b"ildimm\0\x01";
 /// Bytes of a line.
 const LINE: u64 = 64;
 
-/// A number of 64 bits has ten groups of seven.
+/// The longest 64-bit number in LEB128: ten groups of seven bits, one in each byte.
 const NUMBER_BYTES_MAX: usize = 10;
 
 /// Writes a binary trace, request by request.

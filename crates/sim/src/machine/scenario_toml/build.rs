@@ -168,7 +168,7 @@ impl WorkloadEntry {
         }
     }
 
-    /// The position of `value`; without one, that of the workload's demand.
+    /// The position of `value`; without a value, the position of the workload's demand.
     fn at<T>(&self, field: &str, value: Option<&Spanned<T>>) -> FieldSpan {
         match value {
             Some(value) => (field.into(), Spanned::new(value.span(), ())),

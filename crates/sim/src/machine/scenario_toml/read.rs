@@ -20,21 +20,21 @@ const STALL_MAX_S: f64 = 1.0;
 /// mapping.
 const PAGE_BYTES: [u64; 2] = [4 << 10, 1 << 30];
 
-/// The least sampling and aggregation intervals, s: migration is planned after each aggregation.
-/// The defaults of DAMON are 5 ms and 100 ms.
+/// Minimum sampling and aggregation intervals, s: migration is planned after each aggregation. The
+/// defaults of DAMON are 5 ms and 100 ms.
 const SAMPLING_MIN_S: f64 = 1e-3;
 const AGGREGATION_MIN_S: f64 = 0.1;
 
 /// The longest interval, s.
 const INTERVAL_MAX_S: f64 = 3600.0;
 
-/// The most samples of a region in an aggregation interval: each is simulated.
+/// Maximum number of samples of a region in an aggregation interval: each is simulated.
 const SAMPLES_MAX: u64 = 1000;
 
-/// The most regions: more take time without a gain in accuracy.
+/// Maximum number of regions: more take time without a gain in accuracy.
 const REGIONS_MAX: i64 = 10_000;
 
-/// The most runs, and the most cycles of a run.
+/// Maximum number of runs, and of cycles of a run.
 const REPEATS_MAX: u32 = 100_000;
 
 /// The longest run, as a multiple of the run of its demand.
@@ -94,14 +94,14 @@ struct DamonFile {
     sampling: Option<Spanned<String>>,
     /// Time of an aggregation: "3s".
     aggregation: Option<Spanned<String>>,
-    /// The least and the most regions of a workload.
+    /// Minimum and maximum number of regions of a workload.
     regions: Option<Spanned<Vec<i64>>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WorkloadFile {
-    /// The name, unique in the scenario; default: that of the demand.
+    /// The name, unique in the scenario; default: the demand's.
     name: Option<Spanned<String>>,
     /// A built-in workload; or `demand`.
     workload: Option<Spanned<String>>,
@@ -109,7 +109,7 @@ struct WorkloadFile {
     demand: Option<Spanned<String>>,
     /// Threads; default: the largest of its demand's runs.
     threads: Option<Spanned<i64>>,
-    /// Memory that it touches; default: that of its demand.
+    /// Memory that it touches; default: its demand's.
     footprint: Option<Spanned<String>>,
     /// Start time: "0s".
     start: Option<Spanned<String>>,

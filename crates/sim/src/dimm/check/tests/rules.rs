@@ -1,5 +1,5 @@
 //! Each rule alone: the earliest allowed clock passes, one clock earlier is a violation. The
-//! numbers are written out, so that an error in the tables shows here.
+//! numbers are written out so that an error in the tables shows here.
 
 use super::*;
 use Kind::{
@@ -7,7 +7,8 @@ use Kind::{
     RefreshSame, Write, WriteAuto,
 };
 
-/// A rule, earlier commands, a later command, and the least clocks between it and the last of them.
+/// A rule, earlier commands, a later command, and the minimum number of clocks from the last
+/// earlier command to the later one.
 type Case = (&'static str, Vec<Command>, Command, u64);
 
 fn in_rank(rank: u8, command: Command) -> Command {

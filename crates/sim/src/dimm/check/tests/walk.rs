@@ -16,7 +16,7 @@ impl Dice {
     }
 }
 
-/// The most clocks that are tried for one command.
+/// Maximum number of clocks that are tried for one command.
 const TRIED_MAX: u64 = 40_000;
 
 pub(super) struct Walk {
