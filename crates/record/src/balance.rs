@@ -45,7 +45,7 @@ pub struct BalancePeriod {
     pub tier_latency_ns: Vec<Option<f64>>,
     /// Bytes migrated in the period, on the whole machine.
     pub migrated_bytes: u64,
-    /// The decision, in a word.
+    /// The name of the decision.
     pub decision: String,
     /// The reason for the decision.
     pub reason: String,
@@ -70,7 +70,7 @@ pub struct AdviceDocument {
     /// Relative gain of bandwidth at these weights; null when unknown.
     pub gain: Option<f64>,
     pub gain_is: GainBasis,
-    /// True if the first tier is not saturated, so that it alone is as fast.
+    /// True if the first tier is not saturated, so it alone is as fast.
     pub is_unsaturated: bool,
     /// Bytes of the scope that would migrate; null when the placement is unknown.
     pub would_move_bytes: Option<u64>,

@@ -48,7 +48,7 @@ pub struct BenchDocument {
     pub resident_max_bytes: Option<u64>,
     /// Major faults, as the kernel counts them.
     pub major_faults: u64,
-    /// Traffic of the drive meanwhile, of all programs; null when no drive was named.
+    /// Traffic of the drive in the measured rounds, of all programs; null when no drive was named.
     pub drive: Option<DriveTraffic>,
     /// Counts of the pager in the measured rounds; null outside `interleaf extend`.
     #[serde(default)]

@@ -18,7 +18,7 @@ pub struct CardCostDocument {
     pub cards: Vec<String>,
     pub io_bytes: u32,
     pub write_gbps: f64,
-    /// The part of the writes that go to `hot_bytes`; null for evenly distributed writes.
+    /// The fraction of the writes that go to `hot_bytes`; null for evenly distributed writes.
     pub hot_share: Option<f64>,
     pub hot_bytes: Option<u64>,
     pub power_failures_per_year: f64,

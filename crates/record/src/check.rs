@@ -33,7 +33,7 @@ pub fn invalid(field: impl Into<String>, problem: impl Into<String>) -> Checked 
     Err(InvalidField { field: field.into(), problem: problem.into() })
 }
 
-/// An error unless the number of elements equals that of the field `of`.
+/// An error unless the field has as many elements as the field `of`.
 pub fn same_length(field: impl Into<String>, found: usize, wanted: usize, of: &str) -> Checked {
     if found == wanted {
         return Ok(());
@@ -44,7 +44,7 @@ pub fn same_length(field: impl Into<String>, found: usize, wanted: usize, of: &s
     )
 }
 
-/// As [`same_length`], but an empty list is valid.
+/// Like [`same_length`], but an empty list is valid.
 pub fn same_length_or_empty(
     field: impl Into<String>,
     found: usize,
@@ -94,8 +94,9 @@ const NOT_NEGATIVE: [&str; 12] =
 /// Rounding may push a share slightly above 1.
 const SHARE_MAX: f64 = 1.0 + 1e-6;
 
-/// Checks that each number is finite and of a plausible magnitude, not negative where its unit
-/// excludes that, and 0 to 1 for a share.
+/// Checks that each number is finite and of a plausible magnitude. A field whose name ends in one
+/// of `NOT_NEGATIVE` must be at least 0, and a field whose name ends in `share` or `share_of_time`
+/// 0 to 1.
 ///
 /// # Errors
 /// The first invalid number.

@@ -80,7 +80,7 @@ pub struct CompareRow {
     pub difference: f64,
     /// Sum of both spreads, a fraction; null when a point has too few repetitions.
     pub spread: Option<f64>,
-    /// The least significant difference; null without a spread.
+    /// Smallest significant difference; null without a spread.
     #[serde(default)]
     pub noise: Option<f64>,
     /// True if the difference is significant; false when unknown.

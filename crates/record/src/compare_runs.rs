@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.compare.runs/1";
 
-/// The least ratio in a document; the largest is its reciprocal.
+/// Minimum ratio in a document; the maximum is its reciprocal.
 const RATIO_MIN: f64 = 1e-9;
 
 /// The document: configurations, each run, the results so far; one JSON object.
@@ -57,9 +57,9 @@ pub struct DesignDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ConfigurationDocument {
     pub name: String,
-    /// As on the command line: `weights=3:1,threads=4`.
+    /// The setting as on the command line: `weights=3:1,threads=4`.
     pub setting: String,
-    /// Words that are put before the command.
+    /// Arguments that are put before the command.
     pub prefix: Vec<String>,
 }
 
@@ -82,7 +82,7 @@ pub struct ComparedWorkload {
 /// One run: one JSON object with 12 fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ComparedRun {
-    /// Counted from 1.
+    /// The 1-based number of the round.
     pub round: usize,
     /// The index of the configuration.
     pub configuration: usize,

@@ -9,12 +9,12 @@
 //!
 //! The name of a field has its unit: `_ns`, `_s`, `_bytes`, `_w` (watts), `_j` (joules), and
 //! `_gbps` for gigabytes (10^9 bytes) per second. Shares are fractions from 0 to 1. Numbers are
-//! rounded to six significant digits, so that the same input gives the same bytes on any machine.
+//! rounded to six significant digits, so the same input gives the same bytes on any machine.
 
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "a field of a document is named by its quantity and unit")]
 
-/// Displays an enum as the word that it is in a document.
+/// Implements `Display` for an enum by its serialized name.
 macro_rules! display_word {
     ($name:ty) => {
         impl std::fmt::Display for $name {
@@ -294,11 +294,11 @@ pub fn read(name: &str, text: &str) -> Result<Document, RecordError> {
     #[derive(Deserialize)]
     struct Head {
         schema: String,
-        /// Present in records of `measure app` only, of those with the same schema.
+        /// Present in records of `measure app` only, among the records with the same schema.
         app: Option<serde::de::IgnoredAny>,
-        /// Present in those of `show --platform` only.
+        /// Present in records of `show --platform` only.
         platform: Option<serde::de::IgnoredAny>,
-        /// Present in those of the machine that `show` finds only.
+        /// Present only in records of `show` about this machine.
         nodes: Option<serde::de::IgnoredAny>,
     }
     if let Some(record) = measure::foreign::read(name, text) {
@@ -405,7 +405,7 @@ pub fn json(document: &impl Serialize) -> String {
 /// The JSON text of a document on one line, without a newline.
 ///
 /// # Panics
-/// As [`json`].
+/// When a map in the document has keys that are not strings, like [`json`].
 pub fn json_line(document: &impl Serialize) -> String {
     let text = serde_json::to_string(document);
     text.unwrap_or_else(|why| panic!("a document has no JSON: {why}"))

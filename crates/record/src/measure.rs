@@ -29,7 +29,7 @@ pub const SCHEMA: &str = "interleaf.measure/1";
 /// A point is noisy when the spread of its repetitions or the relative change of the core frequency
 /// exceeds this fraction.
 const SPREAD_MAX: f64 = 0.05;
-/// The least number of repetitions whose quartiles estimate the spread.
+/// Minimum number of repetitions whose quartiles estimate the spread.
 const SPREAD_REPEATS_MIN: usize = 3;
 /// A point is noisy when interference took more than this many CPUs for each CPU of the
 /// measurement.
@@ -109,7 +109,7 @@ pub enum PointKind {
     /// Latency of a pointer chase without other traffic.
     #[default]
     Idle,
-    /// The same for a size that may fit into caches.
+    /// Latency of a pointer chase without other traffic, for a size that may fit into caches.
     Cache,
     /// Bandwidth of threads that access memory as fast as they can.
     Bandwidth,

@@ -16,14 +16,14 @@ pub const SCHEMA: &str = "interleaf.plan/1";
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Goal {
-    /// The least cost for the work.
+    /// Minimum cost for the work.
     #[default]
     Value,
     /// The highest speed.
     Speed,
-    /// The least energy for the work.
+    /// Minimum energy for the work.
     Energy,
-    /// The least cost.
+    /// Minimum cost.
     Cost,
 }
 
@@ -78,7 +78,8 @@ pub struct PlanRow {
     /// Parts, and energy over the years.
     pub cost: f64,
     pub parts_cost: f64,
-    /// Cost for the work, relative to the baseline: the ratio of the costs by that of the speeds.
+    /// Cost for the work, relative to the baseline: the ratio of the costs divided by the ratio of
+    /// the speeds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work_cost: Option<f64>,
     pub capacity_bytes: u64,

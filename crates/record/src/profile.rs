@@ -124,7 +124,7 @@ pub struct WholeDocument {
     pub other_cpus_used: Option<f64>,
     /// CPUs taken by the hypervisor (steal time).
     pub stolen_cpus: Option<f64>,
-    /// Peak number of processes that could not be read: those of other users.
+    /// Peak number of processes that could not be read: processes of other users.
     pub hidden_processes: usize,
 }
 

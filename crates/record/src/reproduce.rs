@@ -160,7 +160,7 @@ impl ReproduceRow {
         Self { used_for_fit, ..self }
     }
 
-    /// True if the error is above 5 %, so that the note must explain it or say "not explained".
+    /// True if the error is above 5 %: the note must explain it or say "not explained".
     pub fn needs_reason(&self) -> bool {
         self.error.is_some_and(|error| error.abs() > REASON_FROM)
     }

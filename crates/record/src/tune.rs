@@ -30,7 +30,7 @@ pub struct TuneDocument {
     /// The pattern of the metric in the output; null when the runtime is compared.
     pub metric: Option<String>,
     pub higher_is_better: bool,
-    /// The least relative gain that counts as better.
+    /// Minimum relative gain that counts as better.
     #[serde(rename = "worth")]
     pub min_gain: f64,
     pub runs_max: usize,

@@ -27,7 +27,7 @@ pub enum Warning {
         /// The required multiple of the cache.
         factor: u64,
     },
-    /// Little memory is free, so that a default size was reduced.
+    /// Little memory is free, so a default size was reduced.
     SizeReduced {
         /// The option of the size.
         option: &'static str,
@@ -44,7 +44,7 @@ pub enum Warning {
     NoWeightedInterleaving,
     /// Pages are placed one by one, since this user may not set the kernel's weights.
     WeightsNotPermitted,
-    /// No CPU is left for load, so that histograms have none.
+    /// No CPU is left for load, so histograms have none.
     NoLoadForHistograms,
     /// Other programs used CPUs during the run.
     OtherPrograms {

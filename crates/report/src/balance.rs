@@ -395,7 +395,7 @@ fn written_files(writes: &[WriteDocument]) -> Table {
     table
 }
 
-/// The files of the first target, and then those of a decision.
+/// The files of the first target, and then the files of a decision.
 pub fn plan_csv(document: &BalancePlanDocument) -> String {
     let mut table = Table::new(&["target", "path", "text", "was"]);
     for (target, writes) in [("start", &document.writes), ("next", &document.next_writes)] {

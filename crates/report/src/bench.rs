@@ -29,7 +29,7 @@ fn setting(document: &BenchDocument) -> String {
     format!("{workload}, {footprint} ({memory}), {}", counted((*threads).into(), "thread"))
 }
 
-/// The rate of the workload, and those of its loops.
+/// The rates of the workload and of its loops.
 fn rates(document: &BenchDocument) -> Table {
     let BenchDocument { workload, rate, rate_unit, .. } = document;
     let mut table = Table::new(&["", "rate", "unit", "seconds"]);

@@ -95,7 +95,7 @@ fn comparison(document: &CardDocument) -> String {
     format!("at depth {} of {}: {}", first.iodepth, first.title(), others.join("; "))
 }
 
-/// A point compared with that of the first card.
+/// A point compared with the point of the first card.
 fn beside(point: &CardPoint, first: &CardPoint) -> String {
     let ratio = |ours: f64, theirs: f64| match theirs > 0.0 {
         true => signed_percent(ours / theirs - 1.0),

@@ -455,7 +455,7 @@ fn efficiency(document: &ForecastDocument) -> Table {
     table
 }
 
-/// The least budget of each drive for an efficiency.
+/// Minimum budget of each drive for an efficiency.
 fn enough(document: &ForecastDocument) -> Vec<String> {
     let line = |row: &EnoughRow| {
         format!(

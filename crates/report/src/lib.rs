@@ -63,7 +63,7 @@ pub fn number(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// As [`number`], without zeros at the end: for labels of axes.
+/// Like [`number`], without zeros at the end: for labels of axes.
 pub fn short_number(value: f64) -> String {
     let text = number(value);
     match text.contains('.') && !text.contains('e') {
@@ -74,7 +74,7 @@ pub fn short_number(value: f64) -> String {
 
 /// A fraction as percent with one decimal and a sign.
 pub fn signed_percent(part: f64) -> String {
-    // Adding 0 turns -0 into 0, so that a value rounded to zero is not shown as "-0.0".
+    // Adding 0 turns -0 into 0, so a value rounded to zero is not shown as "-0.0".
     let tenths = (1000.0 * part).round() + 0.0;
     format!("{:+.1} %", tenths / 10.0)
 }

@@ -181,7 +181,7 @@ pub fn doctor_csv(document: &DoctorDocument) -> String {
     table.csv()
 }
 
-/// The word for a status, and its meaning.
+/// The name of a status, and its meaning.
 fn mark(status: CapabilityStatus) -> (&'static str, Meaning) {
     match status {
         CapabilityStatus::Present => ("yes", Meaning::Good),

@@ -289,7 +289,8 @@ fn sensitivity(document: &PlanDocument, only_changes: bool) -> Table {
     table
 }
 
-/// The figures that do not change the recommendation; `place` has all.
+/// The figures that do not change the recommendation; `place` names the output that has all
+/// figures.
 fn unchanged(document: &PlanDocument, place: &str) -> String {
     let of = |row: &&SensitivityRow| !row.changes && !row.has_factor();
     let count = document.sensitivity.iter().filter(of).count();

@@ -230,7 +230,7 @@ pub fn page(document: &RunDocument) -> Page {
         .with_table("Periods", balance::table(periods))
 }
 
-/// The requested share of each node, and that of the pages under the policy.
+/// The requested share of each node, and its share of the pages under the policy.
 fn placed_nodes(document: &RunDocument) -> Table {
     let mut table = Table::new(&["node", "weight", "requested %", "found %", "found"]);
     let found = document.memory.as_ref().map(|it| &it.placed_bytes);

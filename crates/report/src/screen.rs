@@ -42,7 +42,7 @@ pub fn painted(meaning: Meaning, text: &str) -> String {
 }
 
 impl Screen {
-    /// As [`painted`], on this screen.
+    /// Like [`painted`], on this screen.
     pub fn painted(self, meaning: Meaning, text: &str) -> String {
         let code = match meaning {
             Meaning::Answer => "1",

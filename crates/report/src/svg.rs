@@ -16,7 +16,7 @@ const TEXT: f64 = 14.0;
 const TITLE: f64 = 18.0;
 const LINE: f64 = 20.0;
 
-/// Width of a character as a part of the size of its font, an upper end for mixed text.
+/// Width of a character as a fraction of its font size: an upper bound for mixed text.
 const CHARACTER: f64 = 0.56;
 
 const MARGIN: f64 = 16.0;
@@ -269,7 +269,7 @@ impl Sheet {
         );
     }
 
-    /// The path through points; points that fall on the same place are drawn once.
+    /// The path through points; points with the same coordinates are drawn once.
     fn path(&self, points: impl Iterator<Item = (f64, f64)>) -> String {
         let (mut path, mut last) = (String::new(), String::new());
         for (x, y) in points {
@@ -440,7 +440,7 @@ fn dash(series: &[Series], at: usize) -> &'static str {
     DASHES[series[..at].iter().filter(is_alike).count() % DASHES.len()]
 }
 
-/// Entries of the legend by row: index of the series, horizontal place, name.
+/// Entries of the legend by row: index of the series, x coordinate, name.
 fn legend_rows(figure: &Figure, width: f64) -> Vec<Vec<(usize, f64, String)>> {
     let mut rows: Vec<Vec<(usize, f64, String)>> = vec![];
     let mut end = f64::INFINITY;
@@ -516,7 +516,7 @@ mod tests {
         Series::new(name, SeriesKind::Line, group, [(0.0, 100.0), (40.0, 120.0), (50.0, 400.0)])
     }
 
-    /// The horizontal places of all texts and circles.
+    /// The x coordinates of all texts and circles.
     fn places(svg: &str) -> Vec<f64> {
         let of = |key: &str| {
             let parts = svg.split(key).skip(1).map(|rest| rest.split('"').next());

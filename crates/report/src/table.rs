@@ -25,7 +25,7 @@ impl Table {
         }
     }
 
-    /// As [`Table::new`], for a computed header.
+    /// Like [`Table::new`], for a computed header.
     pub fn with_header(header: Vec<String>) -> Self {
         Self { header, rows: vec![], minor: vec![] }
     }
@@ -40,8 +40,8 @@ impl Table {
         self.rows.len()
     }
 
-    /// The same table with the columns that a narrow terminal does without, the first to leave out
-    /// first. All others are left out from the right, after these.
+    /// This table with `columns` as the first columns that a narrow terminal leaves out, in this
+    /// order. After these, the others are left out from the right.
     pub fn with_minor(self, columns: &[&str]) -> Self {
         Self { minor: columns.iter().map(ToString::to_string).collect(), ..self }
     }

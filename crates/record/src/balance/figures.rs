@@ -87,7 +87,7 @@ fn bandwidth(periods: &[&BalancePeriod], suffix: &str, of: &str) -> Option<Figur
     })
 }
 
-/// Migrated bytes since the start. Each domain has those of the whole machine.
+/// Migrated bytes since the start: the periods of each domain have the bytes of the whole machine.
 fn migration(periods: &[BalancePeriod], domain: &str) -> Option<Figure> {
     let mut sum = 0.0;
     let moved = periods.iter().filter(|period| period.domain == domain).map(|period| {

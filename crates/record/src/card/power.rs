@@ -39,7 +39,7 @@ pub struct CardPowerFailure {
     /// The longest save; null without saves, as for the energies.
     pub save_s: Option<f64>,
     pub save_energy_mean_j: Option<f64>,
-    /// The least energy that is left in the capacitor after a save.
+    /// Minimum energy that is left in the capacitor after a save.
     pub energy_left_j: Option<f64>,
     /// The first harmed blocks of the failure with the most.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

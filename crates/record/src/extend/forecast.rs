@@ -58,7 +58,7 @@ pub struct ForecastRow {
     pub efficiency: Option<f64>,
 }
 
-/// The least budget for an efficiency.
+/// Minimum budget for an efficiency.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EnoughRow {
     pub drive: String,

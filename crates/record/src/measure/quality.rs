@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The word of a point without interference.
+/// The serialized quality of a point without interference.
 const GOOD: &str = "good";
 
-/// The beginning of the word of a noisy point; its reasons follow.
+/// The beginning of the serialized quality of a noisy point; its reasons follow.
 const NOISY: &str = "noisy: ";
 
 /// The quality of a point, or of a whole measurement. In a document it is one text.

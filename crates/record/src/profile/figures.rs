@@ -48,7 +48,7 @@ impl AppDocument {
         drawn(name, group, points.collect())
     }
 
-    /// As [`Self::line`], over counted time.
+    /// Like [`Self::line`], over counted time.
     fn counted_line(
         &self,
         name: &str,
