@@ -1,4 +1,4 @@
-//! A pointer chase: the address of each load is the result of the load before, so that loads do not
+//! A pointer chase: the address of each load is the result of the load before, so loads do not
 //! overlap and the time of a load is the latency of memory.
 //!
 //! All lines are on one cycle, in an order from a seeded random generator. The *random* order jumps
@@ -147,8 +147,8 @@ impl ChaseShape {
         }
     }
 
-    /// The lines in the order in which lap `lap` visits them. Every line occurs once, so that they
-    /// form a single cycle.
+    /// The lines in the order in which lap `lap` visits them. Every line occurs once, so they form
+    /// a single cycle.
     fn visits(&self, lap: u64) -> Vec<u32> {
         let lap = if self.new_laps { lap } else { 0 };
         let mut random = Pcg64Mcg::seed_from_u64(self.seed ^ lap.rotate_left(32));
@@ -258,7 +258,8 @@ impl Chase {
 
     /// Makes at least `loads` loads; returns their number and their ticks. The ticks may be 0 if
     /// the counter steps more rarely than the loads take (an emulated counter: once a microsecond),
-    /// and are meaningless if the thread moved meanwhile to a CPU whose counter is behind.
+    /// and are meaningless if the thread moved between the two readings to a CPU whose counter is
+    /// behind.
     ///
     /// # Errors
     /// When the chase ends at a wrong line.
@@ -346,7 +347,7 @@ pub struct Slices {
 }
 
 impl Slices {
-    /// Of at least one slice.
+    /// Summarizes `all`, at least one slice.
     pub(crate) fn of(all: &[Slice]) -> Self {
         let of =
             |slices: &[&Slice]| -> Vec<f64> { slices.iter().map(|it| it.latency_ns).collect() };

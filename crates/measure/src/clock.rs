@@ -9,7 +9,7 @@ use std::{
 };
 
 /// The time between two comparisons of the counter with the kernel's clock. Each comparison has an
-/// error below a microsecond, so that the error of the rate is below 20 ppm.
+/// error below a microsecond, so the error of the rate is below 20 ppm.
 const CALIBRATION: Duration = Duration::from_millis(100);
 
 /// Reads the counter. Its rate is independent of the core's frequency: `rdtsc` if CPUID reports an

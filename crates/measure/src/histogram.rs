@@ -195,7 +195,8 @@ fn walk(
 }
 
 /// Samples accesses of `chase` from the calling thread, which should stay on its CPU; other threads
-/// may load the memory meanwhile. `progress` is called with the completed part, 0 to 1.
+/// may load the memory during the sampling. `progress` is called with the completed fraction, 0 to
+/// 1.
 ///
 /// # Errors
 /// When the chase ends at a wrong line, or memory for the calibration cannot be allocated.
@@ -345,8 +346,8 @@ mod tests {
         assert!(middle.abs() < 0.05, "{all:?}");
     }
 
-    /// Accesses hit the second-level cache, so that only injected delays are slow. The median of
-    /// three runs counts, as above.
+    /// Accesses hit the second-level cache, so only injected delays are slow. The median of three
+    /// runs counts, as above.
     #[test]
     fn a_delay_in_one_of_a_hundred_shows_as_one_percent_in_its_bins() {
         let share = |delay: Option<Delay>| {

@@ -1,10 +1,10 @@
-//! The timed loops, written in assembly for each instruction set, so that they do not depend on the
+//! The timed loops, written in assembly for each instruction set so that they do not depend on the
 //! compiler.
 //!
 //! A kernel accesses its buffers in *units*: it loads the number of units that the traffic gives,
 //! from its buffers in turn, then stores the number of units that the traffic gives, and repeats. A
 //! unit has consecutive lines of one page, or of several pages in parallel: prefetchers stop at the
-//! end of a page, so that several pages keep more of them busy:
+//! end of a page, so several pages keep more of them busy:
 //!
 //! ```text
 //! 1 page  x 4 lines    page 0: 0 1 2 3 | 4 5 6 7 | ...

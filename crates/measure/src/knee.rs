@@ -1,5 +1,5 @@
-//! Finds the knee of a latency curve: the next load to measure, so that few measurements give the
-//! curve.
+//! Finds the knee of a latency curve: chooses the next load to measure so that few measurements
+//! give the curve.
 //!
 //! The *knee* is the load beyond which 1 % more bandwidth costs more than 1 % more latency: the
 //! maximum of bandwidth divided by latency (Kleinrock, "Power and deterministic rules of thumb",
@@ -60,7 +60,7 @@ pub struct Resolution {
     pub apart_at_knee: f64,
     /// The largest ratio of the latencies of neighbouring points. Default: 1.25.
     pub latency_ratio: f64,
-    /// The most points. Default: 20.
+    /// Maximum number of points. Default: 20.
     pub points_max: usize,
 }
 
@@ -130,7 +130,7 @@ pub fn knee(points: &[Loaded]) -> Option<Knee> {
     let rising = by_load(points);
     let best = strongest(&rising)?;
     let Loaded { bandwidth_gbps, latency_ns, .. } = rising[best];
-    // A fall within the noise is no knee.
+    // A fall within the noise is not a knee.
     let falls = |point: &Loaded| point.power() < (1.0 - POWER_FALLS) * rising[best].power();
     if !rising[best + 1..].iter().any(falls) {
         return Some(Knee::Beyond { bandwidth_gbps, latency_ns });

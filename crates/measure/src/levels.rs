@@ -14,20 +14,20 @@
 //!
 //! A level is a plateau of the sweep: about an octave or more of sizes with nearly constant
 //! latency. A level ends at the size at which nine in ten accesses hit: its latency is a tenth of
-//! the way to that of the next level. A slope without a plateau (a cache whose other users vary) is
-//! no level.
+//! the way to the latency of the next level. A slope without a plateau (a cache whose other users
+//! vary) is not a level.
 
 /// The largest ratio of latencies within a level: unevenly filled sets and TLB misses prevent a
 /// flat plateau.
 const RISE_MAX: f64 = 1.25;
 
-/// The least ratio of a level's last size to its first.
+/// Minimum ratio of a level's last size to its first.
 const LENGTH_MIN: f64 = 1.9;
 
-/// The least ratio of a level's latency to that of the level before.
+/// Minimum ratio of a level's latency to that of the level before.
 const STEP_MIN: f64 = 1.4;
 
-/// The part of the accesses that miss where a level ends.
+/// The fraction of the accesses that miss where a level ends.
 const MISSES: f64 = 0.1;
 
 /// The latency of one size of the sweep.
@@ -209,7 +209,7 @@ mod tests {
         let caches = [(32.0 * KIB, 1.2), (MIB, 4.0), (32.0 * MIB, 15.0)];
         let found = levels(&sweep(&caches, 110.0, |_| 0.0));
         assert!(shows(&found, &caches, 110.0), "{found:?}");
-        // A last-level cache without remaining capacity is no level.
+        // A last-level cache without remaining capacity is not a level.
         let found = levels(&sweep(&caches[..2], 110.0, |_| 0.0));
         assert!(shows(&found, &caches[..2], 110.0), "{found:?}");
     }

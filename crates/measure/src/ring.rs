@@ -65,7 +65,7 @@ impl Ring {
         self.stride = stride;
         let start = self.region.start() as usize;
         let words = self.region.words_mut();
-        // Words of earlier links become invalid, so that no cursor can be made of them.
+        // Words of earlier links become invalid, so no cursor can be made of them.
         words[..self.extent].fill(1);
         self.extent = 0;
         let Some(&first) = order.first() else { return };

@@ -159,8 +159,8 @@ impl Team {
         Self::start_in(load, vec![])
     }
 
-    /// As [`Team::start`], in memory that [`Team::release`] returned, which must have the length,
-    /// pages and policy of the load: this is not checked again.
+    /// Like [`Team::start`], but in memory that [`Team::release`] returned. It must have the
+    /// length, pages and policy of the load, which is not checked.
     ///
     /// # Errors
     ///
@@ -231,7 +231,7 @@ impl Team {
         Backing::of(root, &self.memory)
     }
 
-    /// True if all threads are running: a thread that finds a wrong value ends by itself.
+    /// True if all threads are running: a thread that finds a wrong value ends early.
     #[cfg(test)]
     fn is_at_work(&self) -> bool {
         self.members.iter().all(|(_, thread)| !thread.is_finished())
@@ -245,7 +245,7 @@ impl Team {
         Ok(self.release()?.0)
     }
 
-    /// As [`Team::stop`], and returns the memory: touching new memory takes longer than a
+    /// Like [`Team::stop`], and returns the memory: touching new memory takes longer than a
     /// measurement.
     ///
     /// # Errors

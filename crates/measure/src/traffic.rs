@@ -57,7 +57,7 @@ pub struct ShareError {
     pub least: u32,
 }
 
-/// The loads and stores of each mix; names and shares are those of [`NAMED`].
+/// The loads and stores of each mix; names and shares are as in [`NAMED`].
 const TABLE: [(&str, u32, u32, u32); 13] = [
     // Name, loads, buffers that are read, stores.
     ("R", 1, 1, 0),

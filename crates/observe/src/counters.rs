@@ -3,18 +3,18 @@
 //! A unit outside the cores (a memory controller, a CXL port, a home agent) has a PMU, which the
 //! kernel lists in `/sys/bus/event_source/devices`. Its events are numbers that differ between CPU
 //! families; [`table`] has them as data with their sources. [`plan()`] combines a CPU's table and a
-//! machine's PMUs into events to open, without opening any, so that a captured machine has a plan
-//! too. [`host::Counters`] opens a plan and reads it. [`topdown`] counts the cores' issue slots for
-//! one command.
+//! machine's PMUs into events to open, without opening any, so a captured machine has a plan too.
+//! [`host::Counters`] opens a plan and reads it. [`topdown`] counts the cores' issue slots for one
+//! command.
 //!
 //! # Latency
 //!
 //! By Little's law the latency of a tier is the total waiting time of requests divided by their
 //! number. A home agent (CHA) adds the number of waiting requests of a kind in each of its cycles,
 //! but only on counter 0: a unit cannot count this occupancy for two tiers at once. Addresses are
-//! spread evenly over the agents, so that a sample of agents counts each tier and is scaled up: of
-//! 96 agents with two tiers, 8 count each tier, and each of their counts is multiplied by 12.
-//! Cycles become nanoseconds by the ticks of the same unit.
+//! spread evenly over the agents, so a sample of agents counts each tier and is scaled up: of 96
+//! agents with two tiers, 8 count each tier, and each of their counts is multiplied by 12. Cycles
+//! become nanoseconds by the ticks of the same unit.
 //!
 //! # What the kernel's own names miss
 //!

@@ -10,13 +10,14 @@
 //! Domains and tiers are counted from 0; a missing number counts as unknown. Traffic of several
 //! programs is summed. A wrong line is ignored and reported in [`Feed::state`].
 //!
-//! A reading ends with its last line, and the next reading begins there: a line describes the time
-//! before it, so that a reading that ended between two lines would have too little traffic, and the
-//! next reading too much. Without a line a reading covers no time. Programs should therefore write
-//! at least once in each sample. A line may give the end of its time as `"time_ns"` of the clock
-//! `CLOCK_MONOTONIC`; otherwise that is the time of its arrival, which on a busy machine is
-//! sometimes late. The first line of a program with `"time_ns"` covers a time with unknown
-//! beginning: it is not counted, and the second line begins at its end.
+//! A line has the traffic of the time before it. A reading therefore covers the time from the end
+//! of the reading before to the end of the last line, and no time if no line arrived. Programs
+//! should write at least one line in each sample.
+//!
+//! A line ends at its `"time_ns"`, a time of the clock `CLOCK_MONOTONIC`. A line without it ends
+//! when it arrives, which on a busy machine is sometimes late. If a program's first line has
+//! `"time_ns"`, the time before it has no known beginning: lines with that first time are not
+//! counted.
 
 use crate::source::{Reading, Source, SourceError, add, nothing};
 use interleaf_linux::launch::unix_socket::{Access, Socket, SocketError};
@@ -217,8 +218,8 @@ impl Client {
             Ok(count) => count,
             Err(why) => return is_retry(&why),
         };
-        // Lines that were written together are read together: those of several tiers belong to one
-        // time.
+        // Lines that were written together are read together: the lines of several tiers belong to
+        // one time.
         let shared = &mut *lock(shared);
         let mut rest = &bytes[..count];
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {

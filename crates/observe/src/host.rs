@@ -206,8 +206,8 @@ impl Machine for Host<'_> {
         let reading = self.source.read()?;
         let now = Instant::now();
         let waited = now - mem::replace(&mut self.last_sample, now);
-        // The span of a recording is its own. A reading without a span has no traffic, so that any
-        // span serves as the divisor.
+        // The span of a recording is its own. A reading without a span has no traffic, so any span
+        // serves as the divisor.
         let span = if reading.span.is_zero() { waited } else { reading.span };
         let stock = self.stock()?;
         Ok(Sample { span, traffic: reading.traffic, stock, scopes: self.residency() })

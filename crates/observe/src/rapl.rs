@@ -1,6 +1,6 @@
 //! Energy, as metered by RAPL: zones of `/sys/class/powercap`.
 //!
-//! A package's zone has the energy of its cores and caches, its child zone `dram` that of the
+//! A package's zone has the energy of its cores and caches, its child zone `dram` the energy of the
 //! DIMMs; memory behind CXL is in neither. Counters are in µJ and wrap at the zone's range, after
 //! an hour or so at full load (Documentation/power/powercap/powercap.rst of Linux).
 
@@ -129,7 +129,7 @@ pub struct Metered<S> {
 }
 
 impl<S: Source> Metered<S> {
-    /// Adds the readings of `meter` to those of `source`.
+    /// Adds the readings of `meter` to the readings of `source`.
     pub fn new(source: S, meter: Meter) -> Self {
         Self { source, meter }
     }

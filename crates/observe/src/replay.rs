@@ -28,7 +28,7 @@ const COLUMNS: &str = "time_s,domain,tier,read_bytes,written_bytes,inserts,occup
 /// Limit on a recording, bytes: days of ten readings a second.
 const RECORDING_MAX: u64 = 256 << 20;
 
-/// The most domains or tiers of a file; far above any machine's.
+/// Maximum number of domains or tiers of a file; far above any machine's.
 const INDEX_MAX: usize = 255;
 
 /// A recording that is replayed.
@@ -39,7 +39,7 @@ pub struct Replay {
     next: usize,
 }
 
-/// The reason why a file is no recording.
+/// The reason why a file is not a recording.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     #[error("{}: cannot be read: {why}", path.display())]
@@ -48,7 +48,7 @@ pub enum ReplayError {
     #[error("{}:{line}: \"{text}\" is not {expected}", path.display())]
     Line {
         path: PathBuf,
-        /// The line number, from 1.
+        /// The 1-based line number.
         line: usize,
         /// The content.
         text: String,
@@ -183,7 +183,7 @@ pub struct Recorder<S, W> {
 }
 
 impl<S: Source, W: io::Write> Recorder<S, W> {
-    /// Records the readings of `source` to a writer. Each reading is written at once, so that an
+    /// Records the readings of `source` to a writer. Each reading is written at once, so an
     /// interruption loses none.
     ///
     /// # Errors

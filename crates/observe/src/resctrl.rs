@@ -7,7 +7,7 @@
 //! bandwidth of the command even if no counter has the traffic of a tier.
 //!
 //! The folder is removed when the command has ended. Its name has the process ID of its creator, so
-//! that a later process finds and removes the folder of a killed one.
+//! a later process finds and removes the folder of a killed one.
 
 use interleaf_linux::{
     process::process,

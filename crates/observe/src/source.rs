@@ -53,7 +53,7 @@ pub struct Extras {
     pub energy_j: Option<f64>,
 }
 
-/// Issue slots of cores, and those of them that waited for memory (top-down analysis).
+/// Issue slots of cores, and the issue slots that waited for memory (top-down analysis).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Slots {
     pub all: f64,

@@ -1,7 +1,7 @@
 //! Resource usage of a command: CPU time, memory and storage of its process and all descendants,
 //! from `/proc/PID/stat` and `/proc/PID/io`.
 //!
-//! The kernel adds the usage of an ended process to the parent that waits for it, so that sums over
+//! The kernel adds the usage of an ended process to the parent that waits for it, so sums over
 //! living processes are complete as long as parents wait for their children: a process whose parent
 //! ended first is counted only while it runs. A zombie still shows its usage, except memory.
 //!
@@ -131,8 +131,8 @@ pub fn machine_time(root: &Root) -> Result<Option<MachineTime>, RootError> {
 }
 
 /// The highest peak memory of a process among the descendants of this one that were waited for,
-/// bytes. `None` where it does not exceed that of this process: a child inherits its parent's peak
-/// until exec (exec_mmap of Linux), so that its own may have been lower.
+/// bytes. `None` where it does not exceed the peak of this process: a child inherits its parent's
+/// peak until exec (exec_mmap of Linux), so its own may have been lower.
 ///
 /// # Errors
 /// When the system does not say.
@@ -157,7 +157,7 @@ fn used(text: &str) -> Option<Used> {
     })
 }
 
-/// Running threads of a process. A thread that ended meanwhile does not count.
+/// Running threads of a process. A thread that ended after the folder was listed does not count.
 fn running(root: &Root, pid: u32, used: &Used) -> Result<usize, RootError> {
     if used.threads <= 1 {
         return Ok(usize::from(used.is_running));

@@ -85,9 +85,9 @@ struct Timed<'r> {
 }
 
 /// A null segment selector that is not zero. On return from an interrupt the processor writes zero
-/// into a segment register with a null selector (`IRET` in the SDM, vol. 2), so that a zero shows
-/// an interrupt: Zhang et al., "SegScope", HPCA 2024. 64-bit code does not use `es`. Processors
-/// with FRED keep the selector, so that interrupts cannot be detected.
+/// into a segment register with a null selector (`IRET` in the SDM, vol. 2), so a zero shows an
+/// interrupt: Zhang et al., "SegScope", HPCA 2024. 64-bit code does not use `es`. Processors with
+/// FRED keep the selector, so interrupts cannot be detected.
 #[cfg(target_arch = "x86_64")]
 const NO_SEGMENT: u16 = 3;
 

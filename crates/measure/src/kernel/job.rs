@@ -11,7 +11,7 @@ pub(super) type Run = unsafe fn(&mut Job);
 
 /// Loads or stores lines at the given offsets of a buffer, and prefetches the lines of a later
 /// batch: the many instructions that compute a random line fill the core's instruction window, so
-/// that few loads overlap without a prefetch.
+/// few loads overlap without a prefetch.
 ///
 /// # Safety
 /// The lines are mapped, and no other thread uses lines that are stored to.

@@ -1,9 +1,9 @@
-//! A pseudo-random order in which each line occurs once: computed on the fly, so that it causes no
+//! A pseudo-random order in which each line occurs once: computed on the fly, so it causes no
 //! memory traffic.
 //!
 //! The lines are `folds` sheets of `2^bits` lines. Each round visits all sheets with a constant
 //! step. In each sheet it visits the line that a bijection on `bits` bits assigns to the round and
-//! the sheet: `2^bits` rounds visit every line once. Strides do not repeat, so that no prefetcher
+//! the sheet: `2^bits` rounds visit every line once. Strides do not repeat, so no prefetcher
 //! detects one.
 
 use super::{BATCH, LINE};
@@ -35,7 +35,7 @@ impl VisitOrder {
         (self.sheets as usize) << self.bits
     }
 
-    /// The same order from its beginning.
+    /// This order, restarted from its beginning.
     pub(super) const fn restarted(&self) -> Self {
         Self { sheet: 0, round: 0, ..*self }
     }

@@ -87,7 +87,7 @@ pub struct Walk {
     /// Rounds of a pass, and completed rounds of the current pass.
     rounds: usize,
     round: usize,
-    /// The number of this pass, from 1.
+    /// The 1-based number of this pass.
     pass: u64,
     /// For random order: the order of each buffer, the loaded ones first.
     orders: Option<Vec<Batches>>,
@@ -104,12 +104,12 @@ pub struct TooSmall {
     pub kernel: String,
     /// The traffic to issue.
     pub traffic: Traffic,
-    /// The least length.
+    /// Minimum length.
     pub least: usize,
 }
 
 impl TooSmall {
-    /// The least length, in whole MiB.
+    /// Minimum length, in whole MiB.
     pub const fn mebibytes(&self) -> usize {
         self.least.div_ceil(1 << 20)
     }

@@ -74,8 +74,8 @@ fn reclaim(machine: &Machine) -> Option<Rival> {
     ))
 }
 
-/// `khugepaged` collapses 2 MiB into one huge page on the node of most of its small pages, so that
-/// a ratio within them is lost (`hpage_collapse_find_target_node` in `mm/khugepaged.c`). With
+/// `khugepaged` collapses 2 MiB into one huge page on the node of most of its small pages, so a
+/// ratio within them is lost (`hpage_collapse_find_target_node` in `mm/khugepaged.c`). With
 /// `madvise`, `khugepaged` collapses only memory with `MADV_HUGEPAGE`.
 fn huge_pages(machine: &Machine) -> Option<Rival> {
     machine.sysctls.huge_pages.as_deref().filter(|chosen| *chosen == "always")?;

@@ -19,13 +19,13 @@ use std::{collections::BTreeSet, fmt};
 /// The events to open, and the meaning of their counts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// The names of the tables used; that of the CPU comes first.
+    /// The names of the tables used, the CPU's table first.
     pub tables: Vec<String>,
     /// Domains of a reading.
     pub domains: usize,
     /// Tiers of a reading.
     pub tiers: usize,
-    /// The events; those of one group are adjacent.
+    /// The events. The events of a group are adjacent.
     pub events: Vec<Planned>,
     /// Remarks for the user.
     pub notes: Vec<String>,

@@ -92,7 +92,8 @@ pub enum Quantity {
     Inserts,
     /// Time that requests waited for a tier, summed over them, ns.
     OccupancyNs,
-    /// As `OccupancyNs`, in cycles of the counting unit; its ticks give their length.
+    /// Like [`Self::OccupancyNs`], in cycles of the counting unit; [`Self::Ticks`] give their
+    /// length.
     OccupancyCycles,
     /// Cycles of the unit that counts.
     Ticks,
@@ -125,7 +126,7 @@ pub enum Quantity {
     FetchLatencySlots,
     /// Cycles in which nothing retired because the oldest operation was not done.
     StalledCycles,
-    /// As `StalledCycles`, where the oldest operation was a load.
+    /// Like [`Self::StalledCycles`], where the oldest operation was a load.
     LoadStalledCycles,
 }
 

@@ -265,13 +265,13 @@ pub struct CoreSlots {
     pub backend: Option<f64>,
     /// Given to the core's other thread (AMD).
     pub contention: Option<f64>,
-    /// Of the retired ones: instructions with many operations.
+    /// Retired slots of instructions with many operations.
     pub heavy: Option<f64>,
-    /// Of the discarded ones: after a mispredicted branch.
+    /// Discarded slots after a mispredicted branch.
     pub mispredicts: Option<f64>,
-    /// Of the unsupplied ones: waiting for instructions.
+    /// Slots that the front end did not supply while it waited for instructions.
     pub fetch_latency: Option<f64>,
-    /// Of the stalled ones: waiting for memory.
+    /// Stalled slots that waited for memory.
     pub memory: Option<f64>,
     /// Time for which counting was enabled, ns, summed over threads.
     pub enabled_ns: f64,
