@@ -19,7 +19,8 @@ use std::{
 /// The first bytes of a device that is a store: the content behind them is disposable.
 const MARK: &[u8] = b"interleaf: pages of a program\n";
 
-/// Offset of the pages behind the mark; 1 MiB keeps them aligned to the internal blocks of a drive.
+/// Offset of the pages on a device. [`MARK`] is before it; 1 MiB keeps the pages aligned to the
+/// internal blocks of a drive.
 const DEVICE_OFFSET: u64 = 1 << 20;
 
 /// Bytes that are read at the start and the end of a device to find foreign content: labels of
@@ -229,7 +230,7 @@ impl BackingFile {
         is_alone && lock(&self.file, false).is_ok()
     }
 
-    /// Allocates space in advance, so that the file has few extents and its pages are written in
+    /// Allocates space in advance so that the file has few extents and its pages are written in
     /// parallel: file systems serialize writes that allocate.
     pub(super) fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
         if self.kind != BackingKind::File {

@@ -199,7 +199,7 @@ impl Engine for Ring {
 }
 
 impl Drop for Ring {
-    /// Waits for all jobs under way: their memory may be reused afterwards.
+    /// Waits for all jobs in flight: their memory may be reused afterwards.
     fn drop(&mut self) {
         let _ = self.submit();
         while self.under_way() > 0 {

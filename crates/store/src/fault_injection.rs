@@ -36,7 +36,7 @@ pub struct FaultPlan {
     pub reordered: bool,
     /// Unreadable ranges of a file: 1 MiB in each `lost_mib` MiB.
     pub lost_mib: u64,
-    /// Capacity of a file, bytes; 0 is no limit.
+    /// Capacity of a file, bytes; 0 means no limit.
     pub room: u64,
 }
 

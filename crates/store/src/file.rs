@@ -61,13 +61,13 @@ type LayerFiles = BTreeMap<Layer, Vec<BackingFile>>;
 
 /// A store in one or several files or block devices.
 pub struct FileStore {
-    /// Dropped first: it waits for transfers under way.
+    /// Dropped first: it waits for outstanding transfers.
     engine: Box<dyn Engine>,
     options: Options,
     stripes: Stripes,
     layers: Layers,
     files: LayerFiles,
-    /// The error of `io_uring`, if threads are used in its place.
+    /// The error of `io_uring`, if threads are used instead.
     no_ring: Option<io::Error>,
     pending: HashMap<u64, PendingTransfer>,
     parts: Vec<Option<TransferPart>>,

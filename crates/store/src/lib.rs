@@ -29,7 +29,7 @@ pub use retry::Job;
 
 use std::{io, os::fd::BorrowedFd};
 
-/// The most pieces of memory of a transfer: `UIO_MAXIOV` of the kernel.
+/// Maximum number of pieces of memory of a transfer: `UIO_MAXIOV` of the kernel.
 pub const PIECES_MAX: usize = 1024;
 
 /// The number of a page of the store: its offset divided by the page size.
@@ -110,8 +110,8 @@ pub trait Store: Send {
     /// Starts a transfer.
     ///
     /// # Safety
-    /// The memory stays mapped until the transfer is done and is not written to meanwhile; the
-    /// memory of a read is not used at all.
+    /// Until the transfer is done, the memory stays mapped and is not written to; the memory of a
+    /// read is not used at all.
     ///
     /// # Errors
     /// When the transfer cannot be started: it counts as failed.
@@ -138,7 +138,7 @@ pub trait Store: Send {
     /// copy of this store.
     ///
     /// # Errors
-    /// When a write is under way, or the store cannot be shared.
+    /// When a write is outstanding, or the store cannot be shared.
     fn fork(&mut self) -> io::Result<ChildStore> {
         Err(io::ErrorKind::Unsupported.into())
     }

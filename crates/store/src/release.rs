@@ -111,7 +111,7 @@ pub fn serve(folder: &Path, mut keeper: UnixStream) -> io::Result<()> {
 
 /// Frees the blocks of a file once all processes that locked it have closed it.
 fn release(file: OwnedFd) {
-    // Locks belong to open file descriptions, and this descriptor shares that of the pager.
+    // Locks belong to open file descriptions, and this descriptor shares the pager's description.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let Ok(own) = OpenOptions::new().read(true).write(true).open(path) else { return };
     drop(file);

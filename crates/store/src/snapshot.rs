@@ -17,7 +17,7 @@
 use crate::Page;
 use std::ops::Range;
 
-/// The number of a layer, from 1 on; 0 is no layer.
+/// The 1-based number of a layer; 0 means no layer.
 pub type Layer = u8;
 
 const NOWHERE: Layer = 0;

@@ -34,7 +34,7 @@ pub struct StoreSpeed {
     pub bytes: u64,
     /// Bandwidth of reading 1 MiB transfers in sequence, 16 at a time, GB/s.
     pub read_gbps: f64,
-    /// The same for writing.
+    /// Bandwidth of writing 1 MiB transfers in sequence, 16 at a time, GB/s.
     pub write_gbps: f64,
     /// Random reads of single pages, by queue depth.
     pub random: Vec<RandomReads>,
@@ -115,7 +115,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Keeps `depth` transfers under way for `limit`, or until `most` were begun. Returns the
+    /// Keeps `depth` transfers outstanding for `limit`, or until `most` were begun. Returns the
     /// number of transfers and their time.
     fn run(
         &mut self,

@@ -1,6 +1,6 @@
-//! Times single rounds of a graph kernel, and writes its graph for other programs:
-//! `graph_rounds TASK SHAPE FOOTPRINT_MIB THREADS ROUNDS [FILE]`. The file has the number of
-//! vertices and of neighbours, the places of the lists (all u64), and the neighbours (u32), in the
+//! Times single rounds of a graph kernel, and writes its graph for other programs: `graph_rounds
+//! TASK SHAPE FOOTPRINT_MIB THREADS ROUNDS [FILE]`. The file has the number of vertices and of
+//! neighbours, the offsets of the lists of neighbours (all u64), and the neighbours (u32), in the
 //! byte order of the machine.
 
 use interleaf_workload::{

@@ -7,8 +7,8 @@
 //! operations. Almost all memory is the factor; it is stored by supernodes, in the order of
 //! elimination.
 //!
-//! The diagonal changes from round to round, so that each round changes the factor. It is verified
-//! by the solution of a system with a known result, ones and minus ones.
+//! The diagonal changes from round to round, so each round changes the factor. It is verified by
+//! the solution of a system with a known result, ones and minus ones.
 
 use crate::{
     Kernel, SetupError, Work, Wrong, at_least,

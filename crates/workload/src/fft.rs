@@ -1,8 +1,8 @@
-//! The Fourier transform of complex numbers, by `rustfft`: one long transform, or that of a cube,
-//! with lines along each axis. All rounds are forward: the second gives the input times n in
-//! reverse order, and the fourth in its own order again.
+//! The Fourier transform of complex numbers, by `rustfft`: one long transform, or the transform of
+//! a cube, with lines along each axis. All rounds are forward: the second gives the input times n
+//! in reverse order, and the fourth in its own order again.
 //!
-//! The input is a geometric sequence (a product of three in a cube), so that every value of the
+//! The input is a geometric sequence (a product of three in a cube), so every value of the
 //! transform is known: of r^j with n elements it is (1 - r^n) / (1 - r w^k), w = e^(-2πi/n).
 
 use crate::{
@@ -60,7 +60,7 @@ impl Axis {
 
 /// A geometric sequence of `length` numbers, or its transform, at one index. The absolute value
 /// falls to a tenth along the sequence. The angle of a step is a whole number of turns divided by
-/// the length, so that angles are exact for any length.
+/// the length, so angles are exact for any length.
 pub(crate) fn geometric(length: usize, at: usize, is_transformed: bool) -> Number {
     let (steps_all, length) = (length as u64, length as f64);
     let fall = 0.1_f64.ln() / length;

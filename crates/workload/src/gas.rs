@@ -7,9 +7,9 @@
 //! 1961). AstroPhi has parabolas and Roe's averages in their place: the accesses are the same, with
 //! two neighbours in each direction, and the operations per byte are of the same order.
 //!
-//! Boundaries are periodic, so that mass and energy are conserved; the initial state is a mirror
-//! image of itself, and so is each later state, bit for bit. Both are verified. The surroundings
-//! are not uniform, so that each step changes every cell.
+//! Boundaries are periodic, so mass and energy are conserved; the initial state is a mirror image
+//! of itself, and so is each later state, bit for bit. Both are verified. The surroundings are not
+//! uniform, so each step changes every cell.
 
 use crate::{
     Kernel, SetupError, Work, Wrong, at_least,
@@ -43,7 +43,7 @@ type State = [f64; FIELDS];
 /// Both states of the cells.
 #[derive(Debug)]
 pub struct Gas {
-    /// The state of even rounds, and that of odd rounds: fields one after the other.
+    /// The states of even and of odd rounds: fields one after the other.
     states: [Array; 2],
     /// Cells along an edge, even.
     side: usize,

@@ -1,9 +1,9 @@
 //! C = A B of square matrices, by `matrixmultiply` through `ndarray`: stored by rows and multiplied
 //! by one library call, or stored by tiles, each contiguous in memory.
 //!
-//! Elements are small integers, so that every sum is exact in any order. C x is compared with A (B
-//! x) for a vector x (Freivalds 1977), which is exact too. Every other round computes 2 A B, so
-//! that each round changes the stored values.
+//! Elements are small integers, so every sum is exact in any order. C x is compared with A (B x)
+//! for a vector x (Freivalds 1977), which is exact too. Every other round computes 2 A B, so each
+//! round changes the stored values.
 
 use crate::{
     Kernel, PAGE, SetupError, Work, Wrong, at_least,

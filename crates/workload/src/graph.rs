@@ -92,7 +92,7 @@ trait Algorithm: Send + Sync {
     /// Bytes of its arrays, without the graph.
     fn bytes(&self) -> u64;
 
-    /// One round. The bytes of the work are those of all arrays.
+    /// One round. The bytes of the work are the bytes of all arrays.
     fn run(&mut self, graph: View<'_>, round: u64) -> Work;
 
     /// Checks the result of the last round.
@@ -209,8 +209,8 @@ impl Graph {
         self.algorithm.sources().to_vec()
     }
 
-    /// The place of the first neighbour of each vertex, with the end of the last, and the
-    /// neighbours: for other programs on the same graph.
+    /// The graph in compressed sparse rows (CSR), for other programs on the same graph: the offsets
+    /// of the first neighbours of all vertices and of the end, and the neighbours.
     pub fn lists(&self) -> (&[u64], &[u32]) {
         let View { offsets, neighbours } = self.graph.view();
         (offsets, neighbours)

@@ -1,8 +1,8 @@
 //! Programs on grids: lattice Boltzmann, block-tridiagonal systems, compact differences, conjugate
 //! gradients in spherical coordinates and with multigrid.
 //!
-//! Loops are divided into parts of a fixed size, not into one for each thread, and sums are added
-//! in the order of the parts: results have the same bits for any number of threads.
+//! Loops are divided into chunks of a fixed size, not into one chunk for each thread, and sums are
+//! added in the order of the chunks: results have the same bits for any number of threads.
 
 pub mod block_tridiagonal;
 
@@ -18,7 +18,7 @@ use crate::Wrong;
 use rayon::prelude::*;
 use std::fmt::Display;
 
-/// Elements of a part of a vector.
+/// Elements of a chunk of a vector.
 const PART: usize = 4096;
 
 /// The largest even side of a cube of cells that is at most the footprint, and at least `least`.

@@ -111,19 +111,19 @@ pub struct Setting {
     pub threads: usize,
     /// The memory of the arrays.
     pub memory: Memory,
-    /// Of stream: one loop alone.
+    /// For stream: one loop alone.
     pub only: Option<Loop>,
-    /// Of stride: bytes from one access to the next.
+    /// For stride: bytes from one access to the next.
     pub stride: u64,
-    /// Of random and polynomial: whether elements are modified.
+    /// For random and polynomial: true if elements are modified.
     pub is_writing: bool,
-    /// Of gemm-tiled and lu-tiled: rows of a tile.
+    /// For gemm-tiled and lu-tiled: rows of a tile.
     pub tile: usize,
-    /// Of polynomial: its degree.
+    /// For polynomial: its degree.
     pub degree: u32,
-    /// Of random and of graphs: the seed of the sequence, of the graph.
+    /// For random, the seed of the sequence; for graphs, the seed of the graph.
     pub seed: u64,
-    /// Of graphs: the distribution of the edges.
+    /// For graphs: the distribution of the edges.
     pub graph: Shape,
 }
 

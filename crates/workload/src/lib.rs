@@ -2,7 +2,7 @@
 //!
 //! Each is a [`Kernel`]: arrays whose total size is the footprint, a timed round over them, and a
 //! check of every word afterwards. By default the arrays are allocated with the ordinary allocator,
-//! so that `interleaf extend` extends their memory.
+//! so `interleaf extend` extends their memory.
 
 pub mod memory;
 

@@ -5,10 +5,10 @@
 //!   [`PANEL`] columns, each followed by the update of all columns to its right.
 //! - [`Form::Tiled`]: the same by tiles, each contiguous in memory, without pivots.
 //!
-//! Elements are pseudo-random in -1 to 1. Without pivots the matrix is diagonally dominant, so that
-//! the decomposition is stable. A round overwrites the matrix with its factors; before the next
-//! round the matrix is filled again, which is not timed. The result is verified with a vector x of
-//! ones and minus ones: L (U x) is compared with A x.
+//! Elements are pseudo-random in -1 to 1. Without pivots the matrix is diagonally dominant, so the
+//! decomposition is stable. A round overwrites the matrix with its factors; before the next round
+//! the matrix is filled again, which is not timed. The result is verified with a vector x of ones
+//! and minus ones: L (U x) is compared with A x.
 
 use crate::{
     Kernel, PAGE, SetupError, Work, Wrong, at_least,

@@ -3,8 +3,8 @@
 //!
 //! n qubits have 2^n complex amplitudes. The circuit has a Hadamard gate on each qubit, from the
 //! highest to the lowest, followed by controlled phase shifts by the lower qubits. A gate on qubit
-//! t combines amplitudes that are 2^t apart, so that the stride of a pass over the vector halves
-//! from gate to gate. The phase shifts of a qubit are diagonal, and are applied in the pass of its
+//! t combines amplitudes that are 2^t apart, so the stride of a pass over the vector halves from
+//! gate to gate. The phase shifts of a qubit are diagonal, and are applied in the pass of its
 //! Hadamard gate (gate fusion). Qubits are not swapped at the end: amplitudes are in bit-reversed
 //! order. Every other round applies the inverse circuit, which gives the input again.
 //!

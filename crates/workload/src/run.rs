@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 pub struct Length {
     /// Rounds before the measurement.
     pub warm_up: u32,
-    /// The least number of measured rounds.
+    /// Minimum number of measured rounds.
     pub rounds: u32,
     /// Rounds are added until this time has passed.
     pub at_least: Duration,
@@ -54,7 +54,7 @@ pub enum Edge {
 }
 
 /// Runs whole rounds. `at_edge` is called at both ends of each measured round, outside of its time:
-/// to read counters, without those of [`Kernel::prepare`].
+/// to read counters that exclude [`Kernel::prepare`].
 pub fn measured(
     kernel: &mut dyn Kernel,
     length: &Length,

@@ -2,14 +2,14 @@
 //! the loads and stores of a loop, without the write-allocates of the cache.
 //!
 //! Rounds run one of the four loops; the other three run once afterwards. Every element has a
-//! different initial value, and all results are recomputed at the end, so that a page with the
-//! content of another page is detected.
+//! different initial value, and all results are recomputed at the end, so a page with the content
+//! of another page is detected.
 //!
-//! In STREAM the four loops alternate, so that each writes new values. A single loop would write
-//! the same values to the same pages in each round, and a pager that compares dirty pages with
-//! their stored content would write nothing back. Rounds of a loop therefore differ: scale and
-//! triad use the next scalar, copy alternates its source, and add alternates its destination. Bytes
-//! and operations are those of STREAM.
+//! In STREAM the four loops alternate, so each writes new values. A single loop would write the
+//! same values to the same pages in each round, and a pager that compares dirty pages with their
+//! stored content would write nothing back. Rounds of a loop therefore differ: scale and triad use
+//! the next scalar, copy alternates its source, and add alternates its destination. Bytes and
+//! operations are those of STREAM.
 
 use crate::{
     Kernel, SetupError, Work, Wrong, at_least,
@@ -102,8 +102,8 @@ impl Stream {
         Ok(stream)
     }
 
-    /// Calls `work` with a part of the three arrays in each thread, and the index of the first
-    /// element of the part.
+    /// Calls `work` with a chunk of the three arrays in each thread, and the index of the first
+    /// element of the chunk.
     fn each(&mut self, work: &(impl Fn(usize, &mut [f64], &mut [f64], &mut [f64]) + Sync)) {
         let share = team::share::<f64>(self.a.of::<f64>().len(), self.threads);
         let a = self.a.of_mut::<f64>().chunks_mut(share);
@@ -145,7 +145,7 @@ impl Stream {
     }
 }
 
-/// The initial values of an element: small integers, so that rounds are exact, different for all
+/// The initial values of an element: small integers, so rounds are exact; different for all
 /// elements of a page and of its neighbours.
 fn start(at: usize) -> [f64; 3] {
     let at = (at % 1_000_003) as f64;

@@ -17,7 +17,7 @@ pub(crate) fn share<T>(elements: usize, threads: usize) -> usize {
     elements.div_ceil(threads.max(1)).next_multiple_of(of_page).max(of_page)
 }
 
-/// Calls `work` with each part in a separate thread; results are in the order of the parts.
+/// Calls `work` with each chunk in a separate thread; results are in the order of the chunks.
 pub(crate) fn each<P: Send, R: Send>(parts: Vec<P>, work: impl Fn(P) -> R + Sync) -> Vec<R> {
     if parts.len() <= 1 {
         return parts.into_iter().map(work).collect();

@@ -78,9 +78,9 @@ pub struct Size {
     pub flops: f64,
 }
 
-/// The size of the workload that a footprint gives, near enough for a trace: sides are those of the
-/// workload, smooth lengths of transforms and scales of graphs are not searched. Workloads without
-/// a trace have no operations.
+/// The size of the workload that a footprint gives, near enough for a trace: sides are the
+/// workload's, but smooth lengths of transforms and scales of graphs are not searched. Workloads
+/// without a trace have no operations.
 pub fn size(kind: Kind, setting: &Setting) -> Size {
     let bytes = setting.footprint;
     let cube = |bytes_of_point: u64| libm::cbrt((bytes / bytes_of_point) as f64) as u64 / 2 * 2;
@@ -128,7 +128,7 @@ pub fn rounds(kind: Kind) -> u32 {
 }
 
 /// The blocks that a round (or [`rounds`]) of a workload touches, in one thread; `None` if the
-/// loops are those of a library without a documented order.
+/// loops are in a library without a documented order.
 pub fn trace(kind: Kind, setting: &Setting, footprint: u64, block: usize) -> Option<Vec<Touch>> {
     let mut trace = Trace { touches: vec![], block };
     let bytes = footprint as usize;

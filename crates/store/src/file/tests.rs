@@ -122,7 +122,7 @@ impl World {
     fn run(&mut self, steps: u32) {
         for _ in 0..steps {
             let (page, count) = (self.below(PAGES - 64), self.below(64) + 1);
-            // Most pages are near each other, so that written pages are read again.
+            // Most pages are near each other, so written pages are read again.
             let page = if self.below(4) > 0 { page % 300 } else { page };
             match self.below(8) {
                 0 => self.erase(page, count * 10),

@@ -26,7 +26,7 @@ const BETA: usize = 18;
 /// Set in the parent of a vertex that was not reached; the other bits are its degree then.
 const UNREACHED: u32 = 1 << 31;
 
-/// Vertices of a part of the bottom-up search: whole words of the bitmaps.
+/// Vertices of a chunk of the bottom-up search: whole words of the bitmaps.
 const PART: usize = 4096;
 
 /// Steps from a vertex to the source, at most, in a checksum.

@@ -22,7 +22,7 @@ const FAR: u32 = u32::MAX;
 /// The largest error of a score; the largest score is 1.
 const TOLERANCE: f64 = 1e-5;
 
-/// Vertices of a part of a loop over a level, and over all vertices.
+/// Vertices of a chunk of a loop over a level, and over all vertices.
 const PART: usize = 64;
 const PART_OF_ALL: usize = 4096;
 
@@ -100,7 +100,7 @@ struct PathCount<'a> {
 }
 
 impl PathCount<'_> {
-    /// Searches all levels; returns the place of each in the queue, and the end of the last.
+    /// Searches all levels; returns the offset of each level in the queue, and the end of the last.
     fn forward(&self, source: u32) -> Vec<usize> {
         self.depths[source as usize].store(0, Relaxed);
         self.paths[source as usize].store(1_f64.to_bits(), Relaxed);

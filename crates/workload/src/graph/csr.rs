@@ -10,7 +10,7 @@ use crate::{
 use rayon::prelude::*;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Vertices of a part of the lists that is sorted at once.
+/// Vertices of a chunk of the lists that is sorted at once.
 const PART: usize = 1024;
 
 /// A graph.
@@ -53,17 +53,17 @@ impl<'a> View<'a> {
     }
 }
 
-/// A source of edges that gives the same edges each time, in parts for different threads.
+/// A source of edges that gives the same edges each time, in chunks for different threads.
 pub(super) trait Edges: Sync {
     fn vertices(&self) -> usize;
-    /// Edges of all parts together.
+    /// Edges of all chunks together.
     fn count(&self) -> usize;
     fn parts(&self) -> usize;
     fn each(&self, part: usize, visit: &mut dyn FnMut(u32, u32));
 }
 
 impl Csr {
-    /// Makes a graph of edges: they are read twice, so that no list of edges is stored.
+    /// Makes a graph of edges. The edges are read twice and not stored in a list.
     pub(super) fn new(memory: &Memory, edges: &impl Edges) -> Result<Self, SetupError> {
         let vertices = edges.vertices();
         let mut offsets = memory.array(8 * (vertices + 1))?;

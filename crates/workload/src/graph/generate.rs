@@ -3,9 +3,10 @@
 //!
 //! A Kronecker graph has a few vertices with very many neighbours: for each bit of the numbers of
 //! an edge's vertices, one of four quadrants of the matrix is drawn, with the probabilities of
-//! Graph500. The numbers are permuted afterwards, so that they tell nothing about degrees.
+//! Graph500. The numbers are permuted afterwards, so they tell nothing about degrees.
 //!
-//! Edges are drawn in parts with seeds of their own: a graph is the same for any number of threads.
+//! Edges are drawn in chunks with seeds of their own: a graph is the same for any number of
+//! threads.
 
 use super::csr::Edges;
 use crate::word;

@@ -1,5 +1,5 @@
-//! A queue of vertices that several threads fill: each has a batch, and reserves places for a full
-//! one at once.
+//! A queue of vertices that several threads fill. Each thread has a batch, and reserves the slots
+//! of a full batch at once.
 
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 /// Vertices of a batch.
 const LENGTH: usize = 256;
 
-/// Vertices of a part of a queue.
+/// Vertices of a chunk of a queue.
 const PART: usize = 1024;
 
 /// The batch of a thread.

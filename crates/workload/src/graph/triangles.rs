@@ -1,9 +1,9 @@
 //! The number of triangles: pairs of neighbours of a vertex that are neighbours of each other.
 //!
-//! Lists of neighbours are intersected, of neighbours with a lower number only, so that each
-//! triangle is found once. If a few vertices have most edges, the vertices are renumbered first, by
-//! descending degree: then each vertex has few neighbours with lower numbers (Cohen, Computing in
-//! Science & Engineering 2009; the GAP suite has the same). The renumbering is part of the round.
+//! Lists of neighbours are intersected, of neighbours with a lower number only, so each triangle is
+//! found once. If a few vertices have most edges, the vertices are renumbered first, by descending
+//! degree: then each vertex has few neighbours with lower numbers (Cohen, Computing in Science &
+//! Engineering 2009; the GAP suite has the same). The renumbering is part of the round.
 
 use super::{Algorithm, csr::View, wrong};
 use crate::{

@@ -46,7 +46,7 @@ type Square = [Vector; SIZE];
 pub struct BlockTridiagonal {
     /// For each cell the blocks before, on and after the diagonal, by rows.
     blocks: Array,
-    /// The result of even rounds, and that of odd rounds.
+    /// The results of even and of odd rounds.
     results: [Array; 2],
     lines: usize,
     rounds: u32,

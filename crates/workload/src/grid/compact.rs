@@ -145,8 +145,8 @@ impl Line {
     }
 }
 
-/// Waves along a line: near the wave of the largest derivative, without a common divisor with the
-/// number of cells, so that all elements of a line differ.
+/// Waves along a line: near the wave of the largest derivative, and coprime to the number of cells
+/// so that all elements of a line differ.
 fn waves(side: usize) -> usize {
     let divides =
         |waves: usize| (2..=waves).any(|it| waves.is_multiple_of(it) && side.is_multiple_of(it));
@@ -264,7 +264,8 @@ mod tests {
 
     #[test]
     fn a_derivative_is_of_sixth_order() {
-        // The scheme without its factor, on a long wave: the derivative is that of the sine.
+        // The scheme without its factor, on a long wave: the derivative equals the derivative of
+        // the sine.
         let error = |side: usize| {
             let line = Line { scale: 1.0, ..Line::new(side) };
             let angle = |at: usize| TAU * at as f64 / side as f64;

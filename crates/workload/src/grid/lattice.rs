@@ -7,7 +7,7 @@
 //! (Arnold, Beltrami, Childress), which keeps its form and decays as exp(-viscosity k^2 t).
 //!
 //! Each population of the last step is verified by a step in one thread with other loops, mass and
-//! momentum must be those of the start, and velocities those of the decayed flow.
+//! momentum must be as at the start, and velocities as in the decayed flow.
 
 use super::{near, side};
 use crate::{
@@ -60,14 +60,14 @@ const SPEED: f64 = 0.01;
 /// Largest error of a population of the last step, and of a sum over all cells for each cell.
 const TOLERANCE: f64 = 1e-12;
 
-/// Largest error of a velocity, as a part of the amplitude, with 8 cells along an edge; it falls
-/// with their square.
+/// Largest error of a velocity, as a fraction of the amplitude, with 8 cells along an edge; it
+/// falls with their square.
 const FLOW_TOLERANCE: f64 = 0.2;
 
 /// Both states of the cells.
 #[derive(Debug)]
 pub struct Lattice {
-    /// The state of even rounds, and that of odd rounds: populations one after the other.
+    /// The states of even and of odd rounds: populations one after the other.
     states: [Array; 2],
     side: usize,
     rounds: u32,
@@ -108,7 +108,8 @@ impl Lattice {
                 for (at, population) in populations.iter_mut().enumerate() {
                     let speeds = flow(side, [at % side, at / side, z]);
                     let square = 1.5 * speeds.iter().map(|u| u * u).sum::<f64>();
-                    // The pressure of the flow is that of Bernoulli; density is three times it.
+                    // The pressure follows from Bernoulli's equation; density is three times the
+                    // pressure.
                     *population = equilibrium(velocity, 1.0 - square, speeds, square);
                 }
             });

@@ -3,12 +3,12 @@
 //! Gauss-Seidel before and after each coarser grid.
 //!
 //! The matrix is stored, values and columns of all points. Gauss-Seidel visits the points in eight
-//! colours, so that points of a colour do not depend on each other: the result is the same for any
+//! colours, so points of a colour do not depend on each other: the result is the same for any
 //! number of threads.
 //!
 //! A round begins at zero and does ten iterations for a right side whose solution is known. The
-//! residual that the iterations keep must be that of the solution that they found, for each point,
-//! and the error must be smaller than at the start.
+//! residual that the iterations keep must equal the residual of the solution that they found, for
+//! each point, and the error must be smaller than at the start.
 
 use super::{PART, add, dot, near, scale_and_add, wrong};
 use crate::{
@@ -25,7 +25,7 @@ const POINTS: usize = 27;
 /// Grids, each with half of the points along an edge.
 const GRIDS: u32 = 4;
 
-/// The least number of points along an edge of the coarsest grid.
+/// Minimum number of points along an edge of the coarsest grid.
 const LEAST: usize = 2;
 
 const ITERATIONS: u32 = 10;
@@ -36,10 +36,10 @@ const ROW_BYTES: u64 = (POINTS * (8 + 4) + 2 * 8) as u64;
 /// The matrix has 26 on its diagonal, and -1 for each neighbour.
 const DIAGONAL: f64 = 26.0;
 
-/// The place of the diagonal in a row.
+/// The index of the diagonal in a row.
 const MIDDLE: usize = POINTS / 2;
 
-/// Largest error of an element of the residual, as a part of the largest of the solution.
+/// Largest error of an element of the residual, as a fraction of the largest of the solution.
 const TOLERANCE: f64 = 1e-10;
 
 /// Largest energy of the error after a round, as a part of that at the start.
@@ -278,8 +278,8 @@ impl Hierarchy {
         cycle - coarsest + between + (row + 10) * points(&self.grids[0])
     }
 
-    /// Compares the matrices with those that were made, the residual with that of the solution
-    /// found, and the error with that at the start.
+    /// Compares the matrices with the matrices that were made, the residual with the residual of
+    /// the solution found, and the error with the error at the start.
     fn verify(&self, round: u32) -> Result<(), Wrong> {
         for grid in &self.grids {
             let matrix = grid.matrix();

@@ -4,8 +4,8 @@
 //!
 //! The coefficients of the matrix are stored, as in POT3D. A round begins at zero and does twenty
 //! iterations for a right side whose solution is known. The residual that the iterations keep must
-//! be that of the solution that they found, in each cell, and the error must be smaller than at the
-//! start.
+//! equal the residual of the solution that they found, in each cell, and the error must be smaller
+//! than at the start.
 
 use super::{add, dot, near, wrong};
 use crate::{
@@ -31,8 +31,8 @@ const FLOPS: u64 = 25;
 /// The outer radius of the shell; the inner one is 1.
 const RADIUS: f64 = 2.5;
 
-/// Largest error of an element of the residual, as a part of the diagonal times the largest element
-/// of the solution.
+/// Largest error of an element of the residual, as a fraction of the diagonal times the largest
+/// element of the solution.
 const TOLERANCE: f64 = 1e-11;
 
 /// The system and the threads that solve it.
@@ -245,7 +245,8 @@ impl Shell {
 }
 
 impl Shell {
-    /// Compares the residual with that of the solution found, and the error with that at the start.
+    /// Compares the residual with the residual of the solution found, and the error with the error
+    /// at the start.
     fn verify(&self, round: u32) -> Result<(), Wrong> {
         let operator = self.matrix.view();
         let (solutions, residuals) = (self.solution.of::<f64>(), self.residual.of::<f64>());
