@@ -107,7 +107,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Option<ActuateArgs> {
     (!found.weights.is_empty()).then_some(found)
 }
 
-/// The goal for weights such as `60:40`, of the nodes from 0.
+/// The goal for weights such as `60:40`: those of node 0, node 1 and so on.
 fn goal(args: &ActuateArgs, weights: &str) -> io::Result<Goal> {
     let weights: Result<Vec<u32>, _> = weights.split(':').map(str::parse).collect();
     let weights = weights.map_err(io::Error::other)?;

@@ -148,7 +148,7 @@ fn compare(device: &str, range: [u64; 2], expect: impl Fn(u64, &mut [u8])) -> io
     Ok(())
 }
 
-/// Fills a buffer with data that a seed and the place of each word determine.
+/// Fills a buffer with words that depend on a seed and on their offset.
 fn pattern(seed: u64, at: u64, data: &mut [u8]) {
     for (word, place) in data.chunks_mut(8).zip((at / 8)..) {
         word.copy_from_slice(&mix(seed, place).to_le_bytes()[..word.len()]);

@@ -35,8 +35,8 @@ pub(crate) fn read_all(pattern: &Path) -> io::Result<String> {
 }
 
 /// The lines of all regular files below a folder, each after the file's path relative to the
-/// folder. An empty file is listed as `path:`, an empty folder as `path/:`, so that the output is
-/// enough to recreate the folder.
+/// folder. An empty file is listed as `path:`, an empty folder as `path/:`, so the output is enough
+/// to recreate the folder.
 pub(crate) fn dump(folder: &Path) -> io::Result<String> {
     let mut lines = vec![];
     dump_below(folder, "", &mut lines)?;

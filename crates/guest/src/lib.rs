@@ -9,8 +9,8 @@
 //! extends the memory of its threads by the pager.
 //!
 //! - [`step`]: the language of `/steps`.
-//! - [`report`]: the language of the second serial port. The kernel logs to the first port, so
-//!   that its messages never interrupt a line of the guest.
+//! - [`report`]: the language of the second serial port. The kernel logs to the first port, so its
+//!   messages never interrupt a line of the guest.
 
 pub mod actuate;
 pub mod drain;

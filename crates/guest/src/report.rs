@@ -18,7 +18,7 @@ use std::{fmt, str::FromStr};
 pub enum Line {
     /// The kernel is up; its release.
     Release(String),
-    /// A step begins: its number, from 1, and its text.
+    /// A step begins: its 1-based number, and its text.
     Step(usize, String),
     /// A line of the step's output.
     Output(String),

@@ -11,8 +11,8 @@
 //! - `--sweep`: writes to each page repeatedly until killed.
 //! - `--check`: sweeps too, and verifies in each sweep the words written before; on SIGTERM
 //!   verifies all words and prints `intact after 12 sweeps`, or fails.
-//! - `--tell`: prints `reached 60:40` when the placement is first within 3 points of the weights,
-//!   or has passed them between two samples; with several options, for each in turn.
+//! - `--tell`: prints `reached 60:40` when the placement is first within 3 percentage points of the
+//!   weights, or has passed them between two samples; with several options, for each in turn.
 //! - `--group`: first moves itself to a control group.
 //! - `--spawn`: starts RATE children per second until killed, each of which touches 2 MiB and is
 //!   killed after 1.5 s, and prints `spawned 10` after each ten.
@@ -151,8 +151,8 @@ fn touch(args: &TouchArgs, out: &mut impl Write) -> io::Result<()> {
         policy.set().map_err(|why| named("set_mempolicy", why))?;
     }
     let mut memory = MmapMut::map_anon(args.size)?;
-    // Either advice also prevents merging with neighbouring mappings, so that the memory has its
-    // own line in numa_maps.
+    // Either advice also prevents merging with neighbouring mappings, so the memory has its own
+    // line in numa_maps.
     memory.advise(if args.huge { Advice::HugePage } else { Advice::NoHugePage })?;
     if args.check {
         fill(&mut memory)
@@ -293,7 +293,7 @@ fn fill(memory: &mut [u8]) {
 }
 
 fn stamp(page: usize, word: usize) -> u64 {
-    // An odd factor, so that different indexes have different words.
+    // An odd factor, so different indexes have different words.
     ((page * WORDS + word) as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
@@ -303,10 +303,10 @@ fn read(page: &[u8], word: usize) -> u64 {
     u64::from_ne_bytes(bytes)
 }
 
-/// Tolerance of reached weights, in points of 100.
+/// Tolerance of reached weights, percentage points.
 const NEAR: f64 = 3.0;
 
-/// Weights such as `60:40`, of the nodes from 0, to be reported when reached.
+/// Weights such as `60:40` of node 0, node 1 and so on, to be reported when reached.
 struct Awaited<'a> {
     weights: &'a [String],
     /// Node 0 had more than its share of pages in the first sample.

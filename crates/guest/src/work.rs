@@ -60,7 +60,7 @@ impl WorkArgs {
 /// Maps memory under the current policy; returns the runtime for its placement, s.
 fn work(args: &WorkArgs, out: &mut impl Write) -> io::Result<f64> {
     let mut memory = MmapMut::map_anon(args.size)?;
-    // Advice prevents merging with neighbouring mappings, so that the memory has its own line in
+    // Advice prevents merging with neighbouring mappings, so the memory has its own line in
     // numa_maps.
     memory.advise(Advice::NoHugePage)?;
     touch::sweep(&mut memory);

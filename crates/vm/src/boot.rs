@@ -25,7 +25,7 @@ use crate::{
 const QEMU: &str = "qemu-system-x86_64";
 
 /// Default time limit of a boot: far longer than the longest boot on a machine several times slower
-/// than two idle cores, so that only a hanging guest reaches the limit.
+/// than two idle cores, so only a hanging guest reaches the limit.
 pub(crate) const LIMIT: Duration = Duration::from_secs(1800);
 
 /// Emulation with all processors in one thread. With one thread per processor, 2 of about 330 boots
@@ -50,7 +50,7 @@ const HOST_CLOCK: Series = Series::Of(6, 1);
 /// The kernel logs to the first serial port. `panic=-1` resets the machine at once after a panic,
 /// and QEMU exits instead of resetting. Without `no_timer_check` the kernel tests the timer by
 /// counting loops, and panics if a busy host delays QEMU too long ("IO-APIC + timer doesn't work");
-/// kernels that recognize their hypervisor skip the test by themselves.
+/// kernels that recognize their hypervisor skip the test even without the parameter.
 const COMMAND_LINE: &str = "console=ttyS0 panic=-1 oops=panic no_timer_check";
 
 /// What a boot leaves out, since no test uses it: the self-tests of ciphers and their random number
@@ -83,20 +83,20 @@ pub struct Boot<'a> {
     pub files: Vec<(String, PathBuf)>,
     /// The guest's steps, in the language of [`interleaf_guest::step`].
     pub steps: &'a str,
-    /// Additional words for the kernel's command line. Default: none.
+    /// Additional parameters for the kernel's command line. Default: none.
     pub command_line: &'a str,
     /// Time limit. Default: half an hour.
     pub limit: Duration,
-    /// The socket of a vfio-user device. The guest's memory is shared, its clock is that of the
-    /// host, as the device's, unless `clock` is given, and QEMU is that of [`Unpacked`]. Default:
-    /// none.
+    /// The socket of a vfio-user device. The guest's memory is shared, its clock is the host's
+    /// clock, as the device's is, unless `clock` is given, and QEMU comes from [`Unpacked`].
+    /// Default: none.
     pub device: Option<&'a Path>,
     /// The plugin `interleaf-qemu-clock`, with which the device follows the guest's clock, which
     /// then counts instructions. Default: none.
     pub clock: Option<&'a Path>,
     /// An instruction takes 2^`clock_shift` ns of the guest's clock. Kernels and programs compute
-    /// for fixed times, in calibrations and in loops, so that a larger shift makes boots and
-    /// emulated minutes shorter. Default: 2. A processor whose speed matters has 1: 0.5 GIPS.
+    /// for fixed times, in calibrations and in loops, so a larger shift makes boots and emulated
+    /// minutes shorter. Default: 2. A processor whose speed matters has 1: 0.5 GIPS.
     pub clock_shift: u32,
     /// A folder whose files, all as programs, are at the same paths in the guest. Default: none.
     pub root: Option<PathBuf>,

@@ -54,8 +54,8 @@ pub struct Best {
 /// The final state of a policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settled {
-    /// Time from which the target stays within 3 points of its last value; `None` if no such time
-    /// exists.
+    /// Time from which the target stays within 3 percentage points of its last value; `None` if no
+    /// such time exists.
     pub after: Option<Duration>,
     /// The last target: shares of the hot pages.
     pub shares: Vec<f64>,

@@ -28,11 +28,11 @@ pub fn guest_record(series: Series, topology: &str, steps: &str) -> Option<Recor
     guest_record_changed(series, topology, steps, &|_| {})
 }
 
-/// As [`guest_record_changed`], with additional text files, by path in the guest.
+/// Like [`guest_record_changed`], with additional text files, by path in the guest.
 ///
 /// # Panics
 ///
-/// As [`guest_record`], and when a file cannot be written on the host.
+/// Panics like [`guest_record`], and when a file cannot be written on the host.
 #[must_use]
 pub fn guest_record_with_files(
     series: Series,
@@ -54,11 +54,11 @@ pub fn guest_record_with_files(
     })
 }
 
-/// As [`guest_record`], for a boot that `change` has modified, for example with files or flags.
+/// Like [`guest_record`], for a boot that `change` has modified, for example with files or flags.
 ///
 /// # Panics
 ///
-/// As [`guest_record`].
+/// Panics like [`guest_record`].
 #[must_use]
 pub fn guest_record_changed(
     series: Series,
@@ -162,8 +162,8 @@ pub fn guest() -> &'static PathBuf {
     GUEST.get_or_init(|| built("interleaf-guest", "guest"))
 }
 
-/// Path of the program `interleaf`: that of `INTERLEAF_GUEST_PROGRAM` in the environment, or else
-/// a static one, built once.
+/// Path of the program `interleaf`: from `INTERLEAF_GUEST_PROGRAM` in the environment, or else of a
+/// static one, built once.
 fn interleaf() -> &'static PathBuf {
     static INTERLEAF: OnceLock<PathBuf> = OnceLock::new();
     INTERLEAF.get_or_init(|| match env::var_os("INTERLEAF_GUEST_PROGRAM") {

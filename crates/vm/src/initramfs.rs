@@ -84,7 +84,7 @@ impl Initramfs {
     ///
     /// # Errors
     ///
-    /// Those of [`cpio::write_cpio`], which writes to memory here.
+    /// The errors of [`cpio::write_cpio`], which writes to memory here.
     pub fn archive(&self) -> io::Result<Vec<u8>> {
         let folders: BTreeSet<&str> = self
             .entries

@@ -1,6 +1,6 @@
 //! Programs for the guest. Those built here are static: Cargo links the C library into them, and
-//! builds in a separate target folder because the flags differ from those of the tests. Later
-//! builds find the programs up to date. Other programs bring the shared libraries of the host.
+//! builds in a separate target folder because the flags differ from the tests' flags. Later builds
+//! find the programs up to date. Other programs bring the shared libraries of the host.
 
 use std::{
     env, io,

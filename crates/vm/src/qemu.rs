@@ -26,7 +26,8 @@ impl Unpacked {
         Ok(Self { folder })
     }
 
-    /// The words that start QEMU: its loader finds the libraries of the folder, not the machine's.
+    /// The command that starts QEMU: its loader finds the libraries of the folder, not the
+    /// machine's.
     #[must_use]
     pub fn command(&self) -> Vec<OsString> {
         let library = self.folder.join("lib");
@@ -40,7 +41,7 @@ impl Unpacked {
         ]
     }
 
-    /// A folder without modules: those of an installed QEMU are of another version.
+    /// A folder without modules: the modules of an installed QEMU are of another version.
     #[must_use]
     pub fn modules(&self) -> PathBuf {
         self.folder.join("modules")

@@ -54,15 +54,16 @@ fn on_node_0(record: &Record, reading: &str) -> f64 {
     taken.output.iter().find_map(|line| points(line)).unwrap_or_else(|| panic!("{record}"))
 }
 
-/// The largest distance from the target, in points, that `actuate` printed after reaching it.
+/// The largest distance from the target, in percentage points, that `actuate` printed after
+/// reaching it.
 fn stayed(record: &Record, step: &str) -> f64 {
     let lines = shown(record, step).iter();
     let mut found = lines.filter_map(|line| line.strip_prefix("stayed within ")?.parse().ok());
     found.next_back().unwrap_or_else(|| panic!("{record}"))
 }
 
-/// From all pages on node 0 to 60:40, kept there, and on to 20:80. A program that starts meanwhile
-/// joins the scope. All settings are restored.
+/// From all pages on node 0 to 60:40, kept there, and on to 20:80. A program that starts during the
+/// run joins the scope. All settings are restored.
 #[test]
 fn vaddr_reaches_and_keeps() {
     // All programs are children of the guest's init, process 1.
@@ -155,8 +156,8 @@ fn settings_of_a_killed_actuator_are_restored() {
 /// Cold pages are demoted to the second node while the first is nearly full.
 #[test]
 fn cold_pages_are_demoted() {
-    // The program fills node 0, and the rest goes to node 1. It is stopped, so that its pages
-    // become cold. The actuator runs until node 0 has room again.
+    // The program fills node 0, and the rest goes to node 1. It is stopped so that its pages become
+    // cold. The actuator runs until node 0 has room again.
     let steps = "start cold touch 480MiB --sweep\nawait cold touched\nkill cold STOP\n\
                  pages cold\nstart actuate actuate @cold --way vaddr --weights 1:0 --leave \
                  --within 100 --stay 999 --until room\nawait actuate reached\n\

@@ -31,7 +31,7 @@ const FEW: f64 = 0.1;
 /// pages.
 const PERIOD: Duration = Duration::from_secs(4);
 
-/// Tolerance of the placement, in points of the weights ...
+/// Tolerance of the placement, in percentage points ...
 const NEAR: f64 = 5.0;
 /// ... and with DAMON's physical address space.
 const NEAR_PHYSICAL: f64 = 6.0;
@@ -39,8 +39,8 @@ const NEAR_PHYSICAL: f64 = 6.0;
 /// Number of periods after settling in which pages may still migrate: a search may end one step
 /// back, to which pages return during the next period.
 const LATER: usize = 1;
-/// The same with physical addresses, for which each period migrates a fraction of the remaining
-/// distance.
+/// Number of such periods with physical addresses, for which each period migrates a fraction of the
+/// remaining distance.
 const LATER_PHYSICAL: usize = 5;
 
 /// Largest fraction of the pages that may migrate in a period at rest.
@@ -59,7 +59,7 @@ const SETTINGS: [&str; 4] = [
     "list /run/interleaf",
 ];
 
-/// The same run for the simulation, in one phase.
+/// The parameters of this run for the simulation, in one phase.
 fn run(active: f64) -> Expected {
     Expected {
         phases: vec![Stretch { local_s: 1000.0, active }],
@@ -97,8 +97,8 @@ const MACHINE: &str = "kind = \"machine\"";
 /// Waits for the end of a period of the daemon.
 const PERIOD_ENDS: &str = "await daemon {";
 
-/// Runs the load under a daemon in a guest, and returns the guest's record: the steps wait until
-/// the reason of a period contains `rests`, sample the placement, and then execute `more`.
+/// Runs the load and the daemon in a guest: waits for a period whose reason contains `rests`,
+/// samples the placement several times, then executes the steps `more`. Returns the guest's record.
 fn guest_record(series: Series, config: String, rests: &str, more: &[&str]) -> Option<Record> {
     let load = format!(
         "start load load --platform {PLATFORM} --demand {DEMAND} --threads {THREADS} --hot {}MiB \
@@ -282,7 +282,8 @@ fn all(series: Series, actuator: &str) {
     });
 }
 
-/// Linux 6.17 has no goal for physical memory, hence `quota`.
+/// DAMON has no goal for physical memory before Linux 7.2: the machine scope uses the actuator
+/// `quota` instead of `paddr`.
 #[test]
 fn the_loop_settles_on_6_17() {
     all(Series::Of(6, 17), "quota");

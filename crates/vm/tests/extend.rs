@@ -10,7 +10,7 @@ use interleaf_vm::{
 /// `UFFDIO_MOVE` is there from 6.8 on.
 const WITH_MOVES: [Series; 3] = [Series::Of(6, 12), Series::Of(6, 17), Series::Newest];
 
-/// The least share of a thread's resident pages on its node.
+/// Minimum share of a thread's resident pages on its node.
 const LOCAL_MIN: f64 = 0.99;
 
 /// The pages of each thread after a round: its node, and the pages on nodes 0 and 1.

@@ -50,7 +50,7 @@ fn guest_record(series: Series, config: &str, steps: &str) -> Option<Record> {
     guest_record_on(series, "two-nodes-hmat", &[("/balance.toml", config)], steps)
 }
 
-/// The same on a topology, with these files.
+/// Like `guest_record`, on a topology, with these files.
 fn guest_record_on(
     series: Series,
     on: &str,
@@ -68,7 +68,7 @@ fn guest_record_on(
     let huge = "write /sys/kernel/mm/transparent_hugepage/enabled madvise\n";
     let steps = format!("{huge}{}{steps}\n{}", readings(), readings());
     guest_record_changed(series, on, &steps, &|boot| {
-        // Makes pluggable memory movable, so that it can be set offline.
+        // Makes pluggable memory movable, so it can be set offline.
         boot.command_line = "memhp_default_state=online_movable";
         boot.files.extend(files.iter().cloned());
     })
@@ -80,7 +80,7 @@ fn all<'a>(record: &'a Record, text: &str) -> Vec<&'a StepRecord> {
 }
 
 /// Checks that the settings equal the first reading and no journal exists, in all readings except
-/// those with the numbers in `but`, from 0.
+/// those whose 0-based numbers are in `but`.
 fn unchanged_but(record: &Record, but: &[usize]) {
     for reading in READINGS {
         let readings = all(record, reading);
@@ -112,7 +112,7 @@ fn intact(record: &Record) {
     assert!(text.contains("intact after"), "{record}");
 }
 
-/// Checks the ending of a step, and that its output contains `words`.
+/// Checks the ending of a step, and that its output contains the text `words`.
 fn check_report(record: &Record, step: &str, ending: Ending, words: &[&str]) {
     let taken = self::step(record, step);
     assert_eq!(taken.ending, Some(ending), "{step}\n{record}");

@@ -1,5 +1,5 @@
-//! All tests in virtual machines, as one program: its tests run in parallel, so that one guest
-//! works while others sleep. `docs/vm-tests.md` explains how to run a subset.
+//! All tests in virtual machines, as one program: its tests run in parallel, so one guest works
+//! while others sleep. `docs/vm-tests.md` explains how to run a subset.
 
 mod actuators;
 mod balance;

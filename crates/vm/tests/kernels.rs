@@ -74,7 +74,7 @@ fn scheme(path: &str) -> String {
     damon(&format!("contexts/0/schemes/0/{path}"))
 }
 
-/// Adds steps that write each word to a file.
+/// Adds steps that write each value to a file.
 fn try_words(steps: &mut String, path: &str, words: &[&str]) {
     for word in words {
         writeln!(steps, "write {path} {word}").unwrap();
@@ -141,7 +141,8 @@ fn errno(why: &str) -> &str {
 
 // --- The answers --------------------------------------------------------------------------------
 
-/// A guest's report. `of` returns the output or the error of the n-th step with a text, from 0.
+/// A guest's report. `of` returns the output or the error of a step by its text and its 0-based
+/// position among the steps with that text.
 struct Answers<'a>(&'a Record);
 
 impl Answers<'_> {
@@ -175,7 +176,7 @@ impl Answers<'_> {
         if names.iter().any(|other| other == name) { "yes" } else { NOTHING }.to_string()
     }
 
-    /// The words that a file accepts.
+    /// The values that a file accepts.
     fn takes(&self, path: &str, words: &[&str]) -> String {
         let taken = |word: &&&str| self.of(&format!("write {path} {word}"), 0).is_ok();
         let taken: Vec<String> = words.iter().filter(taken).map(|w| format!("`{w}`")).collect();

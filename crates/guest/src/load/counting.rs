@@ -51,7 +51,7 @@ impl<'a> Counting<'a> {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Changes the rate to that of `reached`, from now on.
+    /// Changes the rate to the rate of `reached`, from now on.
     pub(super) fn set(&self, reached: &Reached) {
         let mut state = self.state();
         self.send(&mut state);

@@ -2,7 +2,7 @@
 //!
 //! The model is that of the simulation ([`interleaf_model::predict`]): threads with the properties
 //! of the demand, in equilibrium with the tiers' curves. Simulation and guest therefore have the
-//! same load, so that differences between the two have other causes.
+//! same load, so differences between the two have other causes.
 
 use interleaf_model::{
     demand::Demand,

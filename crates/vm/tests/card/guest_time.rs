@@ -1,10 +1,10 @@
-//! Latencies in the guest's own time: those that fio measures in the guest are those of the
-//! simulation, with a host that takes as long as fio and the driver.
+//! Latencies in the guest's own time: the latencies that fio measures in the guest equal the
+//! latencies of the simulation, with a host that takes as long as fio and the driver.
 //!
 //! The guest's time counts instructions, and the card follows it: the load of this machine changes
-//! no latency. An instruction takes 2 ns, as on a processor of 0.5 GIPS, so that the guest's
-//! processor would limit the card. A slow-down of the card by 128 is the same as a processor that
-//! is 128 times faster.
+//! no latency. An instruction takes 2 ns, as on a processor of 0.5 GIPS, so the guest's processor
+//! would limit the card. A slow-down of the card by 128 is the same as a processor that is 128
+//! times faster.
 
 use std::fmt;
 

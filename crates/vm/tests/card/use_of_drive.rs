@@ -64,7 +64,7 @@ const PROPERTIES: &str = "\
     run drive identify /dev/nvme0\n\
     run drive refuse /dev/nvme0\n";
 
-/// Seeds differ, so that a stale read is found.
+/// Seeds differ, so a stale read is found.
 const TRANSFERS: &str = "\
     run drive fill /dev/nvme0n1 0 2MiB 7\n\
     run drive check /dev/nvme0n1 0 2MiB 7\n\
