@@ -268,8 +268,8 @@ pub(crate) struct MachineArgs {
     /// Standard deviation of a reading of a counter [default: 2%, or the scenario's]
     #[arg(long, value_name = "PERCENT", value_parser = noise)]
     pub(crate) counter_noise: Option<Percent>,
-    /// Error of the curves that the policy believes: the first tier carries less by this fraction,
-    /// the others more; a negative error is the reverse
+    /// Error of the policy's curves: the bandwidth of the first tier is too low by this fraction,
+    /// that of every other tier too high; a negative error is the reverse
     #[arg(long, value_name = "PERCENT", value_parser = curve_error, default_value = "0%",
         allow_hyphen_values = true)]
     pub(crate) curve_error: Percent,

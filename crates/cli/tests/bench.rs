@@ -185,7 +185,8 @@ fn fio_is_looked_for_first() {
     assert!(output.stdout.is_empty());
 }
 
-/// Only root may compare swap; other users get an error, and the machine is left unchanged, too.
+/// `bench compare` restores the machine. A comparison with swap needs root: without root, it fails
+/// with a hint and changes nothing.
 #[test]
 fn comparing_restores_the_machine() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -247,7 +247,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Sizes exceed the last-level cache, also the largest existing ones, so that memory is measured.
+/// Sizes exceed the last-level cache, also the largest existing ones, so memory is measured.
 #[test]
 fn sizes_exceed_large_last_level_caches() {
     const MIB: u64 = 1 << 20;

@@ -46,7 +46,7 @@ fn on_a_small_disk(script: &str) -> Option<Output> {
 #[test]
 fn a_full_disk_leaves_the_old_record() {
     let simulate = SIMULATE.join(" ");
-    // Part of a page is free, so that some bytes can be written, but not all.
+    // Part of a page is free, so some bytes can be written, but not all.
     let script = format!(
         "echo old > record.json; head -c 52k /dev/zero > fill; head -c 4k /dev/zero > more; \
          $B {simulate} -o record.json > /dev/null 2> /dev/shm/interleaf-$$; echo $?; \

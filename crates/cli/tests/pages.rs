@@ -1,4 +1,5 @@
-//! Commands of the documentation: those of short pages run, and the arguments of all are accepted.
+//! Commands of the documentation: the commands of short pages run, and the arguments of all are
+//! accepted.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -84,8 +85,8 @@ fn the_tool_has_the_options_of_each_command_of_the_documentation() {
     assert!(refused.is_empty(), "{}", refused.join("\n"));
 }
 
-/// Runs the blocks of commands of the page `name` in one folder and in their order: those of its
-/// section `heading`, or all. Blocks with the text `skipped` are passed over. Fails with fewer
+/// Runs the blocks of commands of the page `name` in one folder and in their order: the blocks of
+/// its section `heading`, or all. Blocks with the text `skipped` are passed over. Fails with fewer
 /// than `least` blocks.
 fn run(name: &str, heading: Option<&str>, skipped: Option<&str>, least: usize) {
     let page = fs::read_to_string(root().join("docs").join(name)).unwrap();

@@ -1,8 +1,8 @@
 //! The Python package: its tests (pytest), its types (mypy) and its lints (ruff), with the native
 //! module of this build. A tool that is not installed is skipped with a note, or is an error with
-//! `INTERLEAF_PYTHON=required`. The interpreter is that of `PYTHON`, or else `python3`; the tools,
-//! in the versions of `python/requirements-test.txt`, are modules of it.
-//! Distributed engines are tested by `tests/python-sweeps`.
+//! `INTERLEAF_PYTHON=required`. The interpreter is `$PYTHON`, or else `python3`; the tools, in the
+//! versions of `python/requirements-test.txt`, are modules of it. Distributed engines are tested by
+//! `tests/python-sweeps`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -25,7 +25,8 @@ impl Failure {
         Self::Error { problem: problem.into(), hint: hint.into() }
     }
 
-    /// The same failure with the place of its cause, such as a file and its field, before it.
+    /// The failure with the location of its cause, such as a file and its field, in front of the
+    /// problem.
     pub fn within(self, place: &str) -> Self {
         match self {
             Self::Error { problem, hint } => {

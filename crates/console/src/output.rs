@@ -108,7 +108,7 @@ pub fn print_failure(failure: Failure) -> ExitCode {
 
 /// Copies the stderr of a child to stderr.
 pub fn forward_stderr(bytes: &[u8]) {
-    // As for a message.
+    // A failed write is ignored, as for a message.
     let _ = io::stderr().lock().write_all(bytes);
 }
 
@@ -136,7 +136,7 @@ pub fn growing(target: &Path, existing: Existing) -> Result<File, Failure> {
     replace::open_named(target, existing).map_err(|why| file_failure(target, &why))
 }
 
-/// As [`fn@file`], for contents that are not text.
+/// Like [`fn@file`], for contents that are not text.
 pub fn bytes(target: &Path, bytes: &[u8]) -> Result<(), Failure> {
     replaced(target, bytes, Durability::Synced)
 }

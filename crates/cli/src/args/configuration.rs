@@ -5,7 +5,7 @@ use interleaf_launch::compare::{Configuration, HugePages, MemoryChoice};
 use interleaf_model::{format::names::similar, policy::PolicyKind};
 use std::path::PathBuf;
 
-/// The word for a configuration that changes nothing.
+/// The name of the configuration that changes nothing.
 const PLAIN: &str = "plain";
 
 /// The start of a key that sets a variable of the environment.

@@ -41,10 +41,10 @@ pub(crate) enum ReportFormat {
     Csv,
     /// One figure as an image
     Svg,
-    /// Of a measurement: a platform for other verbs, FILE.toml with its curves beside it
+    /// A platform for other verbs, from a measurement: FILE.toml with its curves beside it
     Platform,
-    /// Of a measurement: its curves in the format of the Mess benchmark
+    /// The curves of a measurement, in the format of the Mess benchmark
     Mess,
-    /// Of a measurement: text in the format of Intel's MLC
+    /// A measurement as text, in the format of Intel's MLC
     Mlc,
 }

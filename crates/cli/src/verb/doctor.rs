@@ -39,8 +39,8 @@ pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure>
         }
         // Files that a record of a measurement reads.
         Hardware::read(&root).map_err(system::read_failure)?;
-        // Files that `measure app` reads. A missing plan is no error here: `measure app` reports
-        // it.
+        // Files that `measure app` reads. A missing plan is not an error here: `measure app`
+        // reports it.
         drop(topdown::plan(&root));
         drop(resctrl::probe(&root));
         Meter::zones(&root).map_err(system::read_failure)?;
@@ -62,7 +62,8 @@ pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure>
     output::data(&interleaf_report::machine::doctor(&document))
 }
 
-/// Tries a capability that files only indicate, if the attempt changes nothing.
+/// Verifies the capability userfaultfd or io_uring by opening one: files show that the kernel has
+/// them, but not that this user may use them. The attempt changes nothing.
 fn tried(capability: &mut Capability) {
     let (outcome, how) = match capability.name {
         "userfaultfd" => (rights::userfaultfd(), "serves system calls too, and moves pages"),

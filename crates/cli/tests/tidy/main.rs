@@ -70,7 +70,7 @@ const PLATFORM_MATH: [&str; 24] = [
     "tanh", "asinh",
 ];
 
-/// A fault of a text: the line, counted from 1, and the remedy.
+/// A fault of a text: the 1-based line, and the remedy.
 #[derive(Debug, PartialEq)]
 struct Fault {
     line: usize,
@@ -157,7 +157,7 @@ fn raw_string_length(chars: &[char]) -> usize {
     ends.map_or(chars.len(), |at| body + at + end.len())
 }
 
-/// Returns the line, counted from 1, of the byte offset `at`.
+/// Returns the 1-based line of the byte offset `at`.
 fn line_of(text: &str, at: usize) -> usize {
     text[..at].matches('\n').count() + 1
 }

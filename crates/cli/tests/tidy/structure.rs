@@ -21,7 +21,7 @@ const CRATE_LINES_MAX: usize = 16_000;
 /// Limits of single crates: the command line is an edge (arguments, options, a call, rendering).
 const OWN_LINES_MAX: [(&str, usize); 1] = [("cli", 10_000)];
 
-/// The crates of the workspace that each crate may depend on, without those of tests.
+/// The crates of the workspace that each crate may depend on, except for tests.
 const LAYERS: [(&str, &str); 32] = [
     ("plan", ""),
     ("model", ""),
@@ -178,7 +178,7 @@ impl Paths {
             Some("crate") => vec![],
             Some("self") => self.here.clone(),
             Some("super") => self.here.split_last().map_or(vec![], |(_, rest)| rest.to_vec()),
-            // A child module, or another name in scope; prefixes that are no module are dropped.
+            // A child module, or another name in scope; prefixes that are not modules are dropped.
             Some(_) => {
                 let mut child = self.here.clone();
                 child.push(path[0].clone());

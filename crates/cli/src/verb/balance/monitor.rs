@@ -36,7 +36,7 @@ enum Message {
     /// The connection is open; the daemon repeats its history first.
     Connected,
     Period(Box<BalancePeriod>),
-    /// A line that is no valid period.
+    /// A line that is not a valid period.
     Unreadable,
     Disconnected,
 }

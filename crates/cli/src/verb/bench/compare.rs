@@ -157,8 +157,8 @@ fn chosen(args: &BenchCompareArgs) -> Vec<&'static Pattern> {
 
 /// Runs all rounds of a pattern. Each round runs every way once and then measures the drive with
 /// fio, so that interference affects all of them equally. After each round the document and the
-/// interim record have its rows. `step` is the number of this pattern and footprint and that of
-/// all, for the messages.
+/// interim record have its rows. `step` is the number of this pair of pattern and footprint, and
+/// the number of all pairs, for the messages.
 fn rounds(
     bench: &Comparison<'_>,
     args: &BenchCompareArgs,

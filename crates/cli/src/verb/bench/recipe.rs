@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-/// Interval between checks for the end of the application.
+/// Interval of the waits for the end of the application; a wait returns at once when it ends.
 const LOOK: Duration = Duration::from_secs(3600);
 
 /// The mark of a complete environment, with the requirements that were installed.
@@ -104,7 +104,7 @@ pub(super) fn install(args: &BenchInstallArgs) -> Result<ExitCode, Failure> {
 }
 
 /// Runs one command of the installation. Packages of the system are passed over where the programs
-/// are there already, so that a user without privileges can install the others.
+/// are there already, so a user without privileges can install the others.
 fn install_step(recipe: &Recipe, command: &[String]) -> Result<(), Failure> {
     let [program, arguments @ ..] = command else { return Ok(()) };
     let is_apt = program == "apt-get";

@@ -24,7 +24,7 @@ const QUICK_DRAM: u64 = 24 << 20;
 const RATIOS: [f64; 6] = [2.0, 0.25, 0.5, 1.0, 1.5, 4.0];
 const QUICK_RATIOS: [f64; 4] = [2.0, 0.5, 4.0, 1.5];
 
-/// The first of the workloads are those of the quick form.
+/// The quick form runs only the first of these workloads.
 const QUICK: usize = 7;
 
 /// Threads in units of the cores: 22, 44 and 88 in the study, with 22 cores on each of two sockets.

@@ -1,7 +1,7 @@
 //! `interleaf simulate machine --sweep`: simulates every combination of the lists in a file.
 //!
 //! Rows are computed on all cores and recorded in order of completion, each with its number. At the
-//! end they are sorted, so that the file is the same on any number of cores. An interrupted sweep
+//! end they are sorted, so the file is the same on any number of cores. An interrupted sweep
 //! continues: rows that are already in the file are kept.
 
 mod fingerprint;

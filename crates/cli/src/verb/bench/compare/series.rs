@@ -118,7 +118,7 @@ impl Series {
     }
 }
 
-/// Returns the peak memory of the pager's last run, with that of the program.
+/// Returns the peak memory of the pager's last run, including the program's memory.
 pub(super) fn memory_of_pager(all: &[Series]) -> Option<u64> {
     all.iter().find(|series| series.way == Way::Pager)?.runs.last()?.used_max
 }

@@ -61,7 +61,7 @@ fn head(document: &ProfileDocument) -> String {
     }
     lines.push("How hot pages are was not looked at: [hotness] is left out, which is even.".into());
     lines.push("More [[local]] runs with other threads make a prediction surer.".into());
-    // A word of the command may contain a line break.
+    // An argument of the command may contain a line break.
     let text: String = lines
         .iter()
         .map(|line| line.replace(['\n', '\r'], " "))

@@ -78,7 +78,7 @@ fn time_of(elapsed: Duration, done: u64, left: u64) -> Option<Duration> {
     (done > 0).then(|| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
 }
 
-/// As [`time_of`], if the time is known and long.
+/// The time of [`time_of`], if it is known and long.
 fn long(elapsed: Duration, done: u64, left: u64) -> Option<Duration> {
     let time = time_of(elapsed, done, left).filter(|time| *time > LONG)?;
     (elapsed >= KNOWN_AFTER).then_some(time)
