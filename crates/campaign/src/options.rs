@@ -73,7 +73,7 @@ pub struct Options {
     pub seed: u64,
     /// Measure everything in half a minute, with less accuracy.
     pub quick: bool,
-    /// A recording of counters that replaces those of the machine.
+    /// A recording of counters that replaces the machine's counters.
     pub replay: Option<PathBuf>,
     /// Measure nothing.
     pub dry_run: bool,

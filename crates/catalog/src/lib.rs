@@ -128,7 +128,7 @@ pub fn platform(name: &str) -> Result<Platform, Failure> {
     platform_and_source(name).map(|(platform, _)| platform)
 }
 
-/// As [`platform`], with the texts that it was parsed from.
+/// Like [`platform`], with the texts that the platform was parsed from.
 pub fn platform_and_source(name: &str) -> Result<(Platform, PlatformSource), Failure> {
     let read_curves = RefCell::new(BTreeMap::new());
     let recorded = |path: &str, text: Result<String, String>| {

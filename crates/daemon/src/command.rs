@@ -33,7 +33,7 @@ use std::{
     cell::RefCell, ffi::OsString, io, path::PathBuf, process::ExitStatus, rc::Rc, time::Duration,
 };
 
-/// The longest wait for the command once steering has failed.
+/// Interval of the waits for the command after steering has ended; they repeat until it ends.
 const LONG: Duration = Duration::from_secs(3600);
 
 /// Options of a command whose pages a policy steers.
@@ -239,7 +239,7 @@ impl<'a> Job<'_, 'a> {
 }
 
 /// A clock that waits for a span or for the end of the command, and passes signals on to the
-/// command meanwhile.
+/// command during the wait.
 struct CommandClock<'c, 's>(&'c RefCell<Child<'s>>);
 
 impl Clock for CommandClock<'_, '_> {

@@ -26,7 +26,7 @@ const SCHEMA: &str = "interleaf.balance/1";
 const SAMPLE_S: [f64; 2] = [0.01, 60.0];
 const PERIOD_S: [f64; 2] = [0.1, 3600.0];
 
-/// The fewest samples in a period: a short `--period` shortens the samples.
+/// Minimum number of samples in a period: a short `--period` shortens the samples.
 const SAMPLES_MIN: u32 = 10;
 
 /// The longest process name that the kernel keeps, bytes (`TASK_COMM_LEN` without the final zero).
@@ -81,7 +81,7 @@ pub enum Scope {
     Processes(Vec<String>),
 }
 
-/// Values that replace those of a configuration.
+/// Values that replace the values of a configuration.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Overrides<'a> {
     /// The policy, by name.

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The most connections at a time.
+/// Maximum number of connections at a time.
 const CLIENTS_MAX: usize = 16;
 
 /// The longest duration of a connection.
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The largest request, bytes.
 const REQUEST_BYTES_MAX: usize = 8192;
 
-/// The most header fields of a request.
+/// Maximum number of header fields of a request.
 const FIELDS_MAX: usize = 64;
 
 /// An HTTP request.
@@ -255,7 +255,7 @@ mod tests {
     /// keep another client from its response, however many they are.
     #[test]
     fn silent_clients_delay_no_other() {
-        // No other test uses this address, so that no other listener gets its port.
+        // No other test uses this address, so no other listener gets its port.
         let server = started_at("127.0.0.77:0");
         let mut unread = connect(&server);
         unread.write_all(b"GET /long HTTP/1.1\r\n\r\n").unwrap();

@@ -291,7 +291,7 @@ impl Setup {
         Ok(divide(whole, setting, &self.host.nodes, near).into_iter().map(Some).collect())
     }
 
-    /// Makes the controller, with a policy for each domain: that of `processes`, or that of the
+    /// Makes the controller, with a policy for each domain: the policy of `processes`, or of the
     /// configuration.
     pub(super) fn controller(
         &self,

@@ -21,13 +21,14 @@ use std::{
 /// The default path of the socket.
 pub const SOCKET: &str = "/run/interleaf/balance.sock";
 
-/// The most recent lines, which a new client receives: an hour of periods of 6 s.
+/// Maximum number of stored lines, the most recent ones, which a new client receives: an hour of
+/// periods of 6 s.
 const KEPT: usize = 600;
 
-/// The most unread bytes of a client: twice the history (a line has about 500 bytes).
+/// Maximum number of unread bytes of a client: twice the history (a line has about 500 bytes).
 const WAITING_MAX: usize = 1 << 20;
 
-/// The most clients at a time; a further connection is accepted once a client has left.
+/// Maximum number of clients at a time; a further connection is accepted once a client has left.
 const WATCHERS_MAX: usize = 16;
 
 /// The monitor socket and the thread that writes to its clients.

@@ -1,4 +1,4 @@
-//! The rate of predictions in Rust, which `tests/python-calls` compares with that of Python:
+//! The rate of predictions in Rust, which `tests/python-calls` compares with the rate in Python:
 //! `predictions COUNT` computes records of one choice of weights, then `COUNT` choices in one call.
 //! It prints the seconds of a record, and the choices per second.
 

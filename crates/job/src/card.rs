@@ -30,7 +30,7 @@ pub struct CardJob {
     pub cards: Vec<Card>,
     /// fio job files. Without one, the options are the load.
     pub files: Vec<PathBuf>,
-    /// Options of fio, which replace those of every job, but for the depths.
+    /// Options of fio, which replace the options of every job, except the depths.
     pub options: FioOptions,
     /// Outstanding requests of each job; each depth is a point.
     pub depths: Option<Depths>,

@@ -67,7 +67,7 @@ pub struct MachineJob {
 /// Makes the policy of a domain from its number and the tiers near it.
 pub type MakePolicy<'a> = dyn Fn(usize, &[TierLayout]) -> Box<dyn Policy> + 'a;
 
-/// A policy that is no [`PolicyKind`].
+/// A policy that is not a [`PolicyKind`].
 pub struct OwnPolicy<'a> {
     /// Its name in the record.
     pub name: &'a str,
@@ -75,7 +75,7 @@ pub struct OwnPolicy<'a> {
     pub make: &'a MakePolicy<'a>,
 }
 
-/// The simulated time: `asked`, or that of the scenario, or 600 s.
+/// The simulated time: `asked`, or the scenario's, or 600 s.
 pub fn duration(asked: Option<Time>, own: Option<Time>) -> Duration {
     Duration::from_secs_f64(asked.or(own).map_or(DURATION_S, Time::seconds))
 }
@@ -95,10 +95,10 @@ impl MachineJob {
         static_best(&self.scenario, self.duration.as_secs_f64())
     }
 
-    /// As [`Self::run`], with the result of [`Self::best_static`] from `best`.
+    /// Like [`Self::run`], but takes the result of [`Self::best_static`] from `best`.
     ///
     /// # Errors
-    /// As [`Self::run`].
+    /// The errors of [`Self::run`].
     pub fn run_beside(
         &self,
         best: &dyn Fn() -> Option<StaticBest>,
@@ -114,7 +114,7 @@ impl MachineJob {
     /// Runs a policy of the caller in place of the job's, and with `compare` also the others.
     ///
     /// # Errors
-    /// As [`Self::run`].
+    /// The errors of [`Self::run`].
     pub fn run_own(
         &self,
         own: &OwnPolicy<'_>,

@@ -110,7 +110,7 @@ pub fn load(text: &str) -> Result<LoadChoice, String> {
     }
 }
 
-/// A quantity with a unit; `example` is one that may be written in its place.
+/// A quantity with a unit; `example` is a valid one.
 ///
 /// # Errors
 /// The problem and what may be written, as `PROBLEM: write ALLOWED`.

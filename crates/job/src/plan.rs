@@ -49,7 +49,7 @@ pub struct PlanJob<'a> {
     pub baseline: Option<String>,
     /// Memory that the demand needs. Default: the footprint of the demand, if it has one.
     pub footprint: Option<Bytes>,
-    /// Threads. Default: those of the demand's runs, at most one for each core.
+    /// Threads. Default: the threads of the demand's runs, at most one for each core.
     pub threads: Option<u32>,
     /// The merit that decides.
     pub goal: Goal,

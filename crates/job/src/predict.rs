@@ -21,14 +21,14 @@ use rayon::prelude::*;
 /// Limit of the number of weight ratios that are predicted for `all`.
 const RATIOS_MAX: u64 = 20_000;
 
-/// The most tiers for which each default weight has a row: two tiers have few ratios, more tiers
-/// have thousands.
+/// Maximum number of tiers for which each default weight has a row: two tiers have few ratios, more
+/// tiers have thousands.
 const TIERS_TABLED: usize = 2;
 
 /// Points of a load sweep.
 const SWEEP_STEPS: usize = 25;
 
-/// The least number of items for several threads. The computation of a row takes tens of
+/// Minimum number of items for several threads. The computation of a row takes tens of
 /// microseconds, about the same as waking a thread (assumed).
 const PARALLEL_MIN: usize = 8;
 
@@ -48,8 +48,8 @@ pub struct PredictJob<'a> {
     pub platform: &'a Platform,
     /// The traffic.
     pub traffic: Traffic<'a>,
-    /// The number of threads. Default: those of the workload's runs, at most one a core; as many
-    /// as saturate a mix.
+    /// The number of threads. Default: the threads of the workload's runs, at most one a core; as
+    /// many as saturate a mix.
     pub threads: Option<u32>,
     /// The weights. Default: each ratio of whole numbers up to 10, or to less on a platform of
     /// many tiers; of three tiers and more, the prediction has the best ratio of each set of tiers.
@@ -104,7 +104,7 @@ impl PredictJob<'_> {
     /// Predicts each of `weights` with full precision, and maps each row by `map`, in their order.
     ///
     /// # Errors
-    /// As [`Self::run`].
+    /// The errors of [`Self::run`].
     pub fn rows<T: Send>(
         &self,
         weights: &[Weights],

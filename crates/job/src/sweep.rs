@@ -75,7 +75,7 @@ struct SweepFile {
     /// Seeds of all randomness; or `seeds`.
     #[serde(default)]
     seed: Vec<Spanned<i64>>,
-    /// Number of seeds, counted from 1.
+    /// Number of seeds: the seeds are 1 to this number.
     seeds: Option<Spanned<i64>>,
 }
 
@@ -136,7 +136,7 @@ pub struct PolicyChoice {
 /// A combination of values; `None` for quantities that the file does not list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
-    /// Its number, from 0.
+    /// Its 0-based number.
     pub number: usize,
     /// The platform by name, or its file.
     pub platform: Option<Spanned<String>>,

@@ -63,10 +63,10 @@ pub enum Compared {
 /// A quantity of a run of a command that is measured from outside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Quantity {
-    /// From start to end.
+    /// Time from start to end.
     #[default]
     WallTime,
-    /// Of all processes and threads, of the programs and of the kernel for them.
+    /// CPU time of all processes and threads, in the programs and in the kernel.
     CpuTime,
     /// Peak resident memory of the largest process.
     Memory,
@@ -195,7 +195,8 @@ impl Compared {
         }
     }
 
-    /// The words of the command; a workload of `interleaf bench` writes its document to `record`.
+    /// The command and its arguments; a workload of `interleaf bench` writes its document to
+    /// `record`.
     fn words(&self, interleaf: &Path, threads: Option<u32>, record: &Path) -> Vec<OsString> {
         match self {
             Self::Command(words) => words.clone(),
@@ -227,14 +228,14 @@ struct Comparer<'a> {
     signals: &'a Signals,
     /// The path of this program.
     interleaf: PathBuf,
-    /// For each configuration, the words before the command.
+    /// For each configuration, the arguments before the command.
     prefixes: Vec<Vec<OsString>>,
     log: Log,
     bar: ProgressBar,
 }
 
 impl Comparer<'_> {
-    /// Compares all workloads; each may take an equal part of the time limit.
+    /// Compares all workloads; each may take an equal share of the time limit.
     fn compare(&mut self, document: &mut CompareRunsDocument) -> Result<RunsEnd, Failure> {
         let count = self.options.workloads.len();
         let limit = self.options.time_limit.map(|limit| limit.seconds() / count as f64);

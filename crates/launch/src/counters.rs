@@ -66,7 +66,7 @@ impl AddAssign for Counters {
     }
 }
 
-/// The most memory of this process that was resident at a time.
+/// Peak resident memory of this process.
 pub fn resident_max_bytes(root: &Root) -> Option<u64> {
     status::bytes(text(root, "/proc/self/status").as_bytes(), "VmHWM")
 }
@@ -133,7 +133,7 @@ impl Drive {
     fn counts(&self, root: &Root) -> DriveCounts {
         let text = text(root, &format!("{}/stat", self.folder));
         let fields: Vec<u64> = text.split_whitespace().filter_map(|it| it.parse().ok()).collect();
-        // The order of the fields is that of Documentation/block/stat.rst.
+        // The fields are in the order of Documentation/block/stat.rst.
         [0, 2, 4, 6].map(|at| fields.get(at).copied().unwrap_or(0))
     }
 

@@ -76,7 +76,7 @@ pub struct ExtendOptions {
     pub dram: Option<Dram>,
     /// The stores: folders and block devices.
     pub stores: Vec<PathBuf>,
-    /// The least size of an extended allocation; `None` for a fraction of the budget.
+    /// Minimum size of an extended allocation; `None` for a fraction of the budget.
     pub min_alloc: Option<Bytes>,
     /// The budget of child processes of the command.
     pub children: Children,
@@ -290,7 +290,7 @@ fn preloaded(was: Option<OsString>, library: &Path) -> OsString {
     all
 }
 
-/// Returns the path of the library: beside this program, or at its place of installation.
+/// Returns the path of the library: beside this program, or where it is installed.
 fn library() -> Result<PathBuf, Failure> {
     let hint = format!(
         "install {LIBRARY} beside `interleaf` or in ../lib/interleaf, or name it in \

@@ -46,7 +46,7 @@ pub struct PlacedCommand<'a> {
     pub root: &'a Root,
     /// The program and its arguments; never empty.
     pub command: &'a [OsString],
-    /// The file for stdout and stderr of the command; `None` for those of this process.
+    /// The file for stdout and stderr of the command; `None` for this process's stdout and stderr.
     pub output: Option<&'a File>,
     /// The highest migration rate, for a kernel without weighted interleaving.
     pub rate: Bandwidth,
@@ -224,7 +224,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Migrates the command's pages; returns its status if it ended meanwhile.
+    /// Migrates the command's pages; returns its status if it ended during the migration.
     fn migrate_pages(
         &mut self,
         running: &mut Running<'_>,

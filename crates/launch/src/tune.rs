@@ -37,8 +37,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The reciprocal of the largest fraction of the command's time that placement audits may take, so
-/// that they do not distort the measurement.
+/// The reciprocal of the largest fraction of the command's time that placement audits may take; the
+/// limit keeps them from distorting the measurement.
 const AUDIT_COST: u32 = 100;
 
 /// The relative noise of a run, until a repeated run measures it.
@@ -49,7 +49,7 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// The share of memory outside the placement above which a run is doubtful.
 const ESCAPED_MAX: f64 = 0.1;
-/// The same limit in bytes: most memory of a small program belongs to libraries.
+/// The limit of the same memory in bytes: most memory of a small program belongs to libraries.
 const ESCAPED_BYTES: f64 = (64 << 20) as f64;
 
 /// Options of a search for the best static weights of a command.
@@ -63,9 +63,9 @@ pub struct TuneOptions {
     pub nodes: Option<String>,
     /// The platform whose curves give the first weights; `None` for the rated bandwidths.
     pub platform: Option<String>,
-    /// The most runs, not counting warm-up runs.
+    /// Maximum number of runs, not counting warm-up runs.
     pub runs: usize,
-    /// The least improvement for which other weights are chosen.
+    /// Minimum improvement for which other weights are chosen.
     pub min_gain: Percent,
     /// The pattern of the metric in the output; `None` to compare run times.
     pub metric: Option<Regex>,

@@ -27,7 +27,7 @@ const SCHEMA: &str = "interleaf.recipe/1";
 /// The interpreter of a recipe that installs no Python packages.
 pub const SYSTEM_PYTHON: &str = "/usr/bin/python3";
 
-/// A recipe that has been checked; its fields are those of the file. Its patterns are regular
+/// A recipe that has been checked; its fields are the fields of the file. Its patterns are regular
 /// expressions with a group, its files are plain names, and its commands have no unknown
 /// placeholder.
 #[derive(Clone, Debug, Deserialize)]
@@ -203,7 +203,7 @@ pub fn in_file(path: &Path) -> Result<Recipe, Failure> {
 /// The recipes of a folder, or else the built-in ones.
 ///
 /// # Errors
-/// Those of [`in_folder`].
+/// The errors of [`in_folder`].
 pub fn all(folder: Option<&Path>) -> Result<Vec<Recipe>, Failure> {
     folder.map_or_else(built_in, in_folder)
 }
@@ -211,7 +211,7 @@ pub fn all(folder: Option<&Path>) -> Result<Vec<Recipe>, Failure> {
 /// Finds the recipe with this name. A name with a slash or with the suffix `.toml` is a file.
 ///
 /// # Errors
-/// Those of [`all`]; [`in_file`]'s for a file.
+/// The errors of [`all`], or of [`in_file`] for a file.
 pub fn find(name: &str, folder: Option<&Path>) -> Result<Option<Recipe>, Failure> {
     if name.contains('/') || name.ends_with(".toml") {
         return in_file(Path::new(name)).map(Some);
@@ -373,7 +373,7 @@ impl Recipe {
     }
 }
 
-/// True if a word has something in braces that looks like a placeholder and is none.
+/// True if an argument has a text in braces that looks like a placeholder but is not one.
 fn has_unknown_placeholder(word: &str) -> bool {
     let rest = PLACEHOLDERS.iter().fold(word.to_string(), |rest, known| rest.replace(known, ""));
     rest.match_indices('{').any(|(at, _)| {

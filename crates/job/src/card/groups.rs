@@ -1,4 +1,4 @@
-//! The loads of cards: those of the options, or those of job files.
+//! The loads of cards, from the options or from job files.
 
 use super::CardJob;
 use interleaf_card::{

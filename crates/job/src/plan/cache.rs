@@ -1,6 +1,6 @@
 //! The speed of a demand whose memory does not fit: DRAM is a cache over a drive.
 //!
-//! Accesses are those of the demand on DRAM alone, spread over the footprint by its hotness. The
+//! Accesses are the demand's accesses on DRAM alone, spread over the footprint by its hotness. The
 //! hottest pages are in DRAM, and the rest is read from the drive, and written back as far as the
 //! traffic writes:
 //!

@@ -1,5 +1,5 @@
 //! A configuration of a command: its placement, threads, huge pages, environment and wrapper, as
-//! words before the command and variables in its environment.
+//! arguments before the command and variables in its environment.
 
 use interleaf_console::Failure;
 use interleaf_model::{units::Bytes, weights::Weights};
@@ -37,7 +37,7 @@ pub struct Configuration {
 /// The placement of the memory of a command.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum MemoryChoice {
-    /// As the command finds it.
+    /// The placement without a change.
     #[default]
     Unchanged,
     /// `interleaf run --weights`.
@@ -59,7 +59,7 @@ pub enum HugePages {
 }
 
 impl Configuration {
-    /// The words before the command, for a machine whose setting of huge pages is `huge_pages`.
+    /// The arguments before the command, for a machine whose setting of huge pages is `huge_pages`.
     /// `interleaf` is the path of this program.
     ///
     /// # Errors
@@ -124,7 +124,7 @@ impl Configuration {
                 }
             }
         }
-        // A variable that the user names overrides that of `threads`.
+        // A variable that the user names overrides the variable of `threads`.
         variables.retain(|(name, _)| self.variables.iter().all(|(given, _)| given != name));
         variables.extend(self.variables.iter().cloned());
         Ok(variables)

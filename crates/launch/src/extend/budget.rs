@@ -17,10 +17,10 @@ pub enum Dram {
     ByNode(Vec<(u32, Bytes)>),
 }
 
-/// The least budget, bytes: pages in transfer and pages in use must fit.
+/// Minimum budget, bytes: pages in transfer and pages in use must fit.
 pub const DRAM_MIN: u64 = 4 << 20;
 
-/// The least allocation that the preloaded library can extend, bytes.
+/// Size of the smallest allocation that the preloaded library can extend, bytes.
 pub const ALLOC_MIN: u64 = 128 << 10;
 
 /// Without `--min-alloc`, the least size of an extended allocation is the budget divided by this

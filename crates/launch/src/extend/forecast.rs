@@ -29,7 +29,7 @@ use interleaf_record::{
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Budgets of the forecast, and of the curve of a trace: parts of the footprint.
+/// Budgets of the forecast, and of the curve of a trace: fractions of the footprint.
 const PARTS: u64 = 8;
 const STEPS: u32 = 32;
 
@@ -57,7 +57,7 @@ pub struct ForecastOptions {
 
 /// The runs and the trace of the files.
 ///
-/// The footprint is that of a record; statistics have none.
+/// The footprint comes from a record; statistics have none.
 #[derive(Debug, Default)]
 struct Inputs {
     runs: Vec<Run>,
@@ -75,7 +75,7 @@ struct Inputs {
 /// Computes the forecast.
 ///
 /// # Errors
-/// When a file is none of the three kinds, the footprint is not known, or a drive is unknown.
+/// When a file is not of one of the three kinds, the footprint is not known, or a drive is unknown.
 pub fn forecast(options: &ForecastOptions) -> Result<ForecastDocument, Failure> {
     let mut inputs = Inputs::default();
     for path in &options.files {

@@ -21,7 +21,7 @@ pub(super) struct Server {
 
 impl Server {
     /// Starts the server of a session, and waits until it accepts requests. A session has one
-    /// server: that of the first process that keeps the session.
+    /// server: the server of the first process that keeps the session.
     pub(super) fn start(session: &Session) -> Result<Self, Failure> {
         let started = helper::start("--serve", session.folder(), Stdio::inherit());
         let (child, connection) = started.map_err(serve_failure)?;

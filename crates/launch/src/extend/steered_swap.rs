@@ -1,7 +1,7 @@
 //! Steered swap, for static programs: these ignore the preloaded library of the pager.
 //!
-//! The swap file and the control group are made through the journal, so that they are removed
-//! however this process ends; the hints come from [`interleaf_pager::swap_hints`].
+//! The swap file and the control group are made through the journal, so they are removed however
+//! this process ends; the hints come from [`interleaf_pager::swap_hints`].
 
 use super::ExtendOptions;
 use crate::{Ended, restore::report_restored};
