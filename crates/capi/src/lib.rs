@@ -60,7 +60,7 @@ pub struct Statistics {
 /// `interleaf_open`
 ///
 /// # Safety
-/// As the header says: pointers are valid.
+/// Pointers are valid, as the header says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interleaf_open(options: *const Options, pager: *mut *mut Pager) -> c_int {
     answer(|| {
@@ -216,7 +216,7 @@ pub unsafe extern "C" fn interleaf_advise(
 /// `interleaf_discard`
 ///
 /// # Safety
-/// The pager is open, and this part of the region is not used meanwhile.
+/// The pager is open, and this range of the region is not used during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interleaf_discard(
     pager: *mut Pager,

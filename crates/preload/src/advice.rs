@@ -1,5 +1,5 @@
 //! `madvise(2)`: the pager handles advice about pages of regions. If the kernel got it, most advice
-//! would have no effect but split the mapping of the regions, so that pages move more slowly.
+//! would have no effect but split the mapping of the regions, so pages move more slowly.
 
 use crate::{
     errno,

@@ -1,8 +1,8 @@
 //! Programs that change their user or groups (`setuid(2)`): in the kernel each thread has its own
-//! credentials, and the C library changes those of all threads that it knows. It does not know the
-//! pager's threads ([`crate::thread`]), which would keep rights that the program has given up. The
-//! functions here therefore also change the credentials of the pager's threads, in a handler of the
-//! signal that the C library uses for this purpose.
+//! credentials, and the C library changes the credentials of all threads that it knows. It does not
+//! know the pager's threads ([`crate::thread`]), which would keep rights that the program has given
+//! up. The functions here therefore also change the credentials of the pager's threads, in a
+//! handler of the signal that the C library uses for this purpose.
 
 use crate::{
     next,

@@ -44,7 +44,7 @@ struct Heap {
 struct List {
     /// The first free block, which begins with the address of the next.
     free: *mut Free,
-    /// The unused rest of the last slab.
+    /// The unused part of the last slab: addresses from `rest` to `end`.
     rest: usize,
     end: usize,
 }
@@ -65,8 +65,8 @@ unsafe impl Sync for Heap {}
 /// Holds the lock until it is dropped.
 pub(crate) struct Guard(());
 
-/// Locks the heap. The calling thread must not allocate meanwhile: a forked child then finds the
-/// heap consistent.
+/// Locks the heap. The calling thread must not allocate while it holds the lock. A forked child
+/// then finds the heap consistent.
 pub(crate) fn lock() -> Guard {
     if HEAP.lock.compare_exchange(FREE, LOCKED, Acquire, Relaxed).is_err() {
         while HEAP.lock.swap(CONTENDED, Acquire) != FREE {
@@ -172,8 +172,8 @@ impl List {
 }
 
 // SAFETY: blocks do not overlap, and have the size and alignment of the layout: sizes are multiples
-// of 16, and a slab begins at a page, so that blocks of a power of two up to a page are aligned to
-// it. A block with a larger alignment is a mapping.
+// of 16, and a slab begins at a page, so blocks of a power of two up to a page are aligned to it. A
+// block with a larger alignment is a mapping.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let bytes = wanted(layout);

@@ -41,10 +41,10 @@ fn lock(
     0
 }
 
-/// Touches pages, so that they become resident.
+/// Touches pages to make them resident.
 fn touch(pages: &Range<usize>) {
     for page in pages.clone().step_by(PAGE_BYTES) {
-        // SAFETY: the program has asked to lock the page, so that it is mapped. An unreadable page
+        // SAFETY: the program has asked to lock the page, so it is mapped. An unreadable page
         // faults here instead of later.
         let _ = unsafe { ptr::read_volatile(page as *const u8) };
     }
@@ -97,8 +97,8 @@ pub unsafe extern "C" fn munlock(address: *const c_void, bytes: size_t) -> c_int
     0
 }
 
-/// `mlockall(2)`: existing mappings are locked one by one, except those of the pager, whose regions
-/// are pinned if they fit.
+/// `mlockall(2)`: existing mappings are locked one by one, except the pager's, whose regions are
+/// pinned if they fit.
 ///
 /// # Safety
 /// The conditions of the function of the C library.

@@ -1,8 +1,8 @@
 //! `malloc(3)` and its family, which `new` of C++ uses.
 //!
 //! A large block of the C library begins 16 bytes behind the start of a page, after its length.
-//! Blocks of regions have the same offset, so that vectorised programs round as they do without
-//! this library.
+//! Blocks of regions have the same offset, so vectorised programs round as they do without this
+//! library.
 
 use crate::{
     errno,

@@ -1,6 +1,6 @@
 //! The next definitions of the functions that this library replaces, in the order in which the
-//! dynamic loader looks for symbols: those of the program's allocator (jemalloc, tcmalloc,
-//! mimalloc), linked or preloaded, or else those of the C library.
+//! dynamic loader looks for symbols: the definitions of the program's allocator (jemalloc,
+//! tcmalloc, mimalloc), linked or preloaded, or else of the C library.
 //!
 //! Blocks of an allocator other than the C library's are left to it: programs may allocate and free
 //! them by functions of that allocator (`mallocx`, `sdallocx`), which only know its own blocks. The
@@ -22,7 +22,7 @@ macro_rules! definitions {
         #[derive(Clone, Copy, Debug)]
         pub(crate) struct Next {
             $(pub(crate) $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
-            /// True if blocks of this library may be returned by `malloc`, mixed with those of the
+            /// True if blocks of this library may be returned by `malloc`, mixed with blocks of the
             /// C library.
             pub(crate) is_of_libc: bool,
         }
@@ -104,9 +104,10 @@ fn look_up() -> bool {
     true
 }
 
-/// True if the program uses this library's definitions, followed by those of the C library.
+/// True if the program uses this library's definitions, followed by the definitions of the C
+/// library.
 fn is_of_libc() -> bool {
-    // Other allocators define `__libc_malloc` too, so that its presence proves nothing.
+    // Other allocators define `__libc_malloc` too, so its presence proves nothing.
     let libc = base(libc::gnu_get_libc_version as *const () as usize);
     let own = base(&raw const TABLE as usize);
     // A program may define these functions itself: then this library's are never called.

@@ -15,8 +15,8 @@ use std::{ops::Range, ptr};
 /// `mremap(2)`.
 ///
 /// # Safety
-/// As of the C library. The function has five arguments, the last of which is used according to
-/// `flags`.
+/// The conditions of the C library's function. The function has five arguments, the last of which
+/// is used according to `flags`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mremap(
     address: *mut c_void,

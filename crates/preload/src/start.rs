@@ -30,7 +30,7 @@ const START_BYTES: usize = 1 << 20;
 /// Interval of polls for another process.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The most polls for the PID of the session's first process.
+/// Maximum number of polls for the PID of the session's first process.
 const FIRST_PAUSES: u32 = 2000;
 
 /// `MADV_WIPEONFORK` of `linux/mman.h`.

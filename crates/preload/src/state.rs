@@ -85,8 +85,9 @@ pub(crate) fn print(text: fmt::Arguments<'_>) {
     let _ = rustix::io::write(rustix::stdio::stderr(), format!("interleaf: {text}\n").as_bytes());
 }
 
-/// Runs work of this library: its allocations are not extended. Signals are blocked meanwhile,
-/// since a handler could wait for a lock that its own thread holds; those of faults stay unblocked.
+/// Runs work of this library: its allocations are not extended. Signals are blocked during the
+/// work, since a handler could wait for a lock that its own thread holds; the signals of faults
+/// stay unblocked.
 pub(crate) fn inside<T>(work: impl FnOnce() -> T) -> T {
     let mask = enter();
     let outcome = work();
@@ -130,8 +131,8 @@ pub(crate) const SIGSETXID_BIT: u64 = 1 << (SIGSETXID - 1);
 const FAULTS: [c_int; 6] =
     [libc::SIGBUS, libc::SIGSEGV, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS];
 
-/// Blocks all signals in the calling thread but those of faults, including those that the C library
-/// reserves. Returns the signals that were blocked before.
+/// Blocks all signals in the calling thread except the signals of faults, including those that the
+/// C library reserves. Returns the signals that were blocked before.
 pub(crate) fn block_all() -> u64 {
     change_mask(!FAULTS.iter().fold(0, |all, signal| all | 1_u64 << (signal - 1)), libc::SIG_BLOCK)
 }

@@ -1,11 +1,11 @@
 //! Threads of the pager, hidden from the program.
 //!
 //! The first large allocation of a program may come while the calling thread holds any lock of the
-//! program or of its libraries: that of the dynamic loader, one of an allocator that calls
+//! program or of its libraries: the lock of the dynamic loader, a lock of an allocator that calls
 //! `mmap(2)`, or, in a signal handler or in a child of `_Fork(3)`, a lock that is never released.
-//! `pthread_create(3)` takes locks of the C library and allocates, so that it may wait for ever
-//! there. So these threads are made by `clone(2)`, with thread-local storage that is laid out here,
-//! which needs no lock. For its C library, a single-threaded program remains single-threaded.
+//! `pthread_create(3)` takes locks of the C library and allocates, so it may wait for ever there.
+//! So these threads are made by `clone(2)`, with thread-local storage that is laid out here, which
+//! needs no lock. For its C library, a single-threaded program remains single-threaded.
 //!
 //! The C library's record of the thread (`struct pthread`) is zeros, and in none of its lists. So
 //! such a thread runs Rust and system calls only, never ends by `pthread_exit`, and takes no part
@@ -232,7 +232,7 @@ pub(crate) fn running() -> Vec<u32> {
     numbers.into_iter().filter(|number| *number != 0).collect()
 }
 
-/// The locked list of threads: no thread is started or removed meanwhile.
+/// The locked list of threads: no thread is started or removed while it is locked.
 pub(crate) type ThreadList = MutexGuard<'static, Vec<Arc<StartedThread>>>;
 
 /// Locks the list of threads during a fork.

@@ -51,7 +51,7 @@ fn extended(program: &Path, folder: &Path, arguments: &[&str], faults: FaultMode
     extended_with(None, program, folder, arguments, faults)
 }
 
-/// As `extended`, with one more preloaded library.
+/// Like `extended`, with one more preloaded library.
 fn extended_with(
     preloaded: Option<&Path>,
     program: &Path,
@@ -115,13 +115,13 @@ fn same(name: &str, arguments: &[&str]) {
     same_by(name, arguments, FaultMode::Thread);
 }
 
-/// The same in a fault handling mode.
+/// Like `same`, in a fault handling mode.
 fn same_by(name: &str, arguments: &[&str], faults: FaultMode) {
     let (folder, program) = compile(name);
     same_program(None, &program, folder.path(), arguments, faults);
 }
 
-/// The same for a compiled program, with one more preloaded library in both runs.
+/// Like `same_by`, for a compiled program, with one more preloaded library in both runs.
 fn same_program(
     preloaded: Option<&Path>,
     program: &Path,

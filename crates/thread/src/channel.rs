@@ -1,5 +1,5 @@
-//! Channels without thread-local variables. Those of the standard library register a destructor for
-//! the waiting thread, for which the C library takes the lock of the dynamic loader
+//! Channels without thread-local variables. Channels of the standard library register a destructor
+//! for the waiting thread, for which the C library takes the lock of the dynamic loader
 //! ([`crate::spawn`]).
 
 use crate::lock;

@@ -1,5 +1,5 @@
-//! A machine that executes each action of a page cache at once: no transfer is late, so that the
-//! traffic depends on the policies alone. [`replay`] counts the traffic of a workload.
+//! A machine that executes each action of a page cache at once: no transfer is late, so the traffic
+//! depends on the policies alone. [`replay`] counts the traffic of a workload.
 
 use interleaf_pager::{
     cache::{Action, Cache, Counts, DirtyPages, Event, PageFault, Settings, Span},
