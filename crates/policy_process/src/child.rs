@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The most bytes of an answer.
+/// Maximum length of an answer, bytes.
 const LINE_MAX: u64 = 64 << 10;
 
 /// The time between looks at the stop flag while an answer is awaited.
@@ -176,8 +176,8 @@ impl Drop for Child {
         if !self.is_failed {
             self.wait(END_LIMIT);
         }
-        // Before the process is reaped, so that its ID is not another group's. Fails if the group
-        // has no process that can be killed.
+        // Before the process is reaped: its ID may later be another group's. Fails if the group has
+        // no process that can be killed.
         let _ = kill_process_group(self.pid(), Signal::KILL);
         let _ = self.process.wait();
     }

@@ -45,8 +45,8 @@ pub struct PolicyCommand {
 }
 
 impl PolicyCommand {
-    /// The command in a policy `exec:PROGRAM ARGUMENT...`, with spaces between its words; `None`
-    /// for other policies.
+    /// The command in a policy `exec:PROGRAM ARGUMENT...`, with spaces between the arguments;
+    /// `None` for other policies.
     ///
     /// # Errors
     /// If no command follows the prefix.
@@ -145,7 +145,7 @@ impl Policy for ProcessPolicy {
     }
 }
 
-/// The failure of a policy's process. A line is the number of an answer on its stdout, from 1.
+/// The failure of a policy's process. A line is the 1-based number of an answer on its stdout.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyProcessError {
     #[error("there is no command after \"{PREFIX}\"")]

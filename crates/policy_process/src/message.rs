@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// The version of the messages.
 const SCHEMA: &str = "interleaf.policy/1";
 
-/// The most characters of a reason, and of an invalid line in an error.
+/// Maximum number of characters of a reason, and of an invalid line in an error.
 const TEXT_MAX: usize = 200;
 
 /// The first line of a process's stdin.

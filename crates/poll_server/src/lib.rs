@@ -90,7 +90,7 @@ impl Ready {
 /// Waits until a descriptor is ready, or `timeout` has passed; without one, for ever.
 ///
 /// # Errors
-/// Those of poll(2), but for `EINTR`.
+/// The errors of poll(2), except `EINTR`.
 pub fn wait(watched: &PollSet<'_>, timeout: Option<Duration>) -> io::Result<Ready> {
     let first = [watched.control, watched.listener];
     let mut fds = Vec::with_capacity(2 + watched.clients.len());
@@ -137,7 +137,7 @@ impl Worker {
         Ok(Self { control: Some(control), thread: Some(thread) })
     }
 
-    /// True when the thread has returned by itself: it could not continue.
+    /// True when the thread has returned before it was asked to: it could not continue.
     pub fn has_stopped(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }

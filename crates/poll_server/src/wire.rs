@@ -1,7 +1,7 @@
 //! Connections whose messages are a few numbers and a descriptor (`SCM_RIGHTS`, `unix(7)`).
 //!
-//! The socket keeps the boundaries of messages (`SOCK_SEQPACKET`), so that a message arrives
-//! complete or not at all. The meaning of the numbers stays with the caller.
+//! The socket keeps the boundaries of messages (`SOCK_SEQPACKET`), so a message arrives complete or
+//! not at all. The meaning of the numbers stays with the caller.
 
 use rustix::{
     io::{self, Errno},
@@ -35,7 +35,7 @@ impl Wire {
     /// Connects to the listener at a path.
     ///
     /// # Errors
-    /// Those of connect(2): `ECONNREFUSED` and `ENOENT` when no process listens.
+    /// The errors of connect(2): `ECONNREFUSED` and `ENOENT` when no process listens.
     pub fn connect(path: &Path) -> io::Result<Self> {
         let socket = socket()?;
         connect(&socket, &SocketAddrUnix::new(path)?)?;
@@ -45,7 +45,7 @@ impl Wire {
     /// The next connection; `None` when none is pending.
     ///
     /// # Errors
-    /// Those of accept(2) that concern the listener.
+    /// The errors of accept(2) that concern the listener.
     pub fn accept(listener: &OwnedFd) -> io::Result<Option<Self>> {
         match accept_with(listener, SocketFlags::CLOEXEC) {
             Ok(socket) => Ok(Some(Self(socket))),
@@ -57,7 +57,7 @@ impl Wire {
     /// Sends a message, with a descriptor.
     ///
     /// # Errors
-    /// Those of sendmsg(2): `EPIPE` when the other end is closed.
+    /// The errors of sendmsg(2): `EPIPE` when the other end is closed.
     pub fn send(&self, words: Words, fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -76,7 +76,7 @@ impl Wire {
     /// length.
     ///
     /// # Errors
-    /// Those of recvmsg(2), but for `EINTR`.
+    /// The errors of recvmsg(2), except `EINTR`.
     pub fn receive(&self) -> io::Result<Option<(Words, Option<OwnedFd>)>> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -110,7 +110,7 @@ impl AsFd for Wire {
 /// Listens at a path that is not in use. The listener does not block.
 ///
 /// # Errors
-/// Those of bind(2): `EADDRINUSE` when the path exists.
+/// The errors of bind(2): `EADDRINUSE` when the path exists.
 pub fn listener(path: &Path) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;

@@ -1,4 +1,4 @@
-//! Options of a call: texts by name, parsed as those of the command line.
+//! Options of a call: texts by name, parsed as on the command line.
 
 use interleaf_console::Failure;
 use std::{collections::BTreeMap, fmt::Display, str::FromStr};

@@ -1,7 +1,7 @@
 //! Policies written in Python, on the simulated machine.
 //!
 //! The package wraps the user's object in an adapter (`interleaf._policy.Adapter`), which gets
-//! plain values and returns shares, a word for the action, and a reason. An exception ends the
+//! plain values and returns shares, the name of the action, and a reason. An exception ends the
 //! simulation and is raised from the call.
 
 use interleaf_job::Progress;

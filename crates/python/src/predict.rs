@@ -17,7 +17,8 @@ use interleaf_model::{
 use pyo3::{prelude::*, types::PyBytes};
 use std::sync::Arc;
 
-/// The most weights that are predicted on the calling thread: each takes tens of microseconds.
+/// Maximum number of weights that are predicted on the calling thread: each takes tens of
+/// microseconds.
 const SHORT_MAX: usize = 16;
 
 /// The options of a prediction.

@@ -77,8 +77,8 @@ fn simulate_machine(
     })
 }
 
-/// As `simulate_machine`, with a policy of the caller: `factory(domain, tiers)` makes one for each
-/// domain.
+/// Like `simulate_machine`, with a policy of the caller: `factory(domain, tiers)` makes one for
+/// each domain.
 #[pyfunction]
 fn simulate_policy(
     py: Python<'_>,
@@ -167,7 +167,7 @@ fn machine_job(
     })
 }
 
-/// The most page groups of a scenario.
+/// Maximum number of page groups of a scenario.
 const GROUPS_MAX: usize = interleaf_sim::machine::scenario::GROUPS_MAX;
 
 fn scenario(

@@ -1,5 +1,5 @@
-//! QEMU's functions. QEMU exports them to its modules, so that the loader resolves them, or refuses
-//! the plugin with the name of the function that is missing.
+//! QEMU's functions. QEMU exports them to its modules, so the loader resolves them, or refuses the
+//! plugin with the name of the function that is missing.
 //!
 //! The plugin interface proper has no timer and no interrupt: these are functions of QEMU itself,
 //! whose declarations are those of `include/qemu/timer.h`, `include/hw/pci/pci.h` and
@@ -146,8 +146,8 @@ impl Timer {
 }
 
 extern "C" fn expired(opaque: *mut c_void) {
-    // SAFETY: the argument that was given to the timer; QEMU's lock is held, so that no other
-    // thread is here.
+    // SAFETY: the argument that was given to the timer; QEMU's lock is held, so no other thread is
+    // here.
     let (expiry, now) =
         unsafe { (&mut *opaque.cast::<Expiry>(), qemu_clock_get_ns(CLOCK_VIRTUAL)) };
     let now = u64::try_from(now).unwrap_or(0);
