@@ -34,8 +34,8 @@ impl Arbiter {
         Self { classes, next: [0; 4], weights, left: weights }
     }
 
-    /// The next queue with commands, and the most commands to take from it; `pending` has the
-    /// number of commands of a queue, and `burst` is the arbitration burst.
+    /// The next queue with commands, and the maximum number of commands to take from it; `pending`
+    /// has the number of commands of a queue, and `burst` is the arbitration burst.
     #[inline]
     pub(crate) fn next(
         &mut self,

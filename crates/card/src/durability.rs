@@ -20,8 +20,9 @@
 //! # Terms
 //!
 //! - *piece*: the part of a write that must be whole or absent: the entire write if it is not
-//!   larger than the atomic write unit, else each aligned unit of it. NVMe promises this for the
-//!   first only (section 6.4.2, AWUPF); the second is stricter.
+//!   larger than the atomic write unit, else each aligned unit of it. NVMe promises this only for
+//!   writes up to the unit (section 6.4.2, AWUPF); the rule for larger writes is stricter than
+//!   NVMe.
 //! - *block*: an aligned range whose size is the largest power of two, at most the atomic write
 //!   unit, to which the start and the end of every piece of a run are aligned.
 //! - *lost*: an acknowledged write whose block contains older data. A completed FLUSH or FUA is a
@@ -69,9 +70,9 @@ pub struct WriteTimes {
     pub bytes: u32,
     /// Force unit access.
     pub force_unit_access: bool,
-    /// The host wrote the doorbell.
+    /// When the host wrote the doorbell.
     pub submitted: u64,
-    /// The completion entry was in host memory; `u64::MAX` without one.
+    /// When the completion entry was in host memory; `u64::MAX` without one.
     pub acknowledged: u64,
 }
 
@@ -82,20 +83,20 @@ pub struct SegmentTimes {
     pub offset: u64,
     /// The length, bytes.
     pub bytes: u32,
-    /// The data were wholly in the controller's buffer.
+    /// When the whole data were in the controller's buffer.
     pub received: u64,
-    /// The data were in the memory array or its row buffer.
+    /// When the data were in the memory array or its row buffer.
     pub in_array: u64,
-    /// The medium keeps the data without power.
+    /// The time from which the medium keeps the data without power.
     pub durable: u64,
 }
 
 /// A flush command with its times in femtoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlushTimes {
-    /// The host wrote the doorbell.
+    /// When the host wrote the doorbell.
     pub submitted: u64,
-    /// The completion entry was in host memory; `u64::MAX` without one.
+    /// When the completion entry was in host memory; `u64::MAX` without one.
     pub acknowledged: u64,
 }
 

@@ -19,8 +19,8 @@
 //! merged: each opens its row, and waits for the cycle of its bank. All requests pass one direction
 //! of the link, so their order on the link is the order at the memory channel.
 //!
-//! Not modelled: the line buffers of a core, of which there are 10 to 16. A load with more
-//! outstanding lines for each thread (`outstanding * bytes / 64`) has no processor that issues it.
+//! Not modelled: the line buffers of a core, of which there are 10 to 16. No processor issues a
+//! load with more outstanding lines for each thread (`outstanding * bytes / 64`).
 
 mod run;
 

@@ -305,8 +305,8 @@ impl Shared {
         self.device.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the thread that completes commands. The lock makes sure that the thread waits, or has
-    /// yet to look for work.
+    /// Wakes the thread that completes commands. Under the lock the thread either waits, or has yet
+    /// to look for work: it does not miss the wake-up.
     pub(crate) fn wake(&self) {
         drop(self.lock());
         self.submitted.notify_one();

@@ -100,8 +100,8 @@ enum Change {
 ///
 /// `entries` are the pieces of the block in the order in which they reach the memory, `promised`
 /// the moments from which a flush covers each write. The content of the block is the last piece
-/// whose transfer to the memory has begun. It is lost data if another write is acknowledged that
-/// was submitted after the write of this piece had been acknowledged.
+/// whose transfer to the memory has begun. The content is lost data if a newer write has been
+/// acknowledged: one that was submitted after the write of this piece had been acknowledged.
 pub(super) fn faults_of_block(
     entries: &[Entry],
     pieces: &[Piece],

@@ -13,7 +13,7 @@ pub struct Usage {
     /// busiest processor of the host; the mean over cores, channels, or the units of a pool.
     pub busy: [u64; Component::ALL.len()],
     /// The time for which something waited for a unit of a pool, fs; 0 for components that are not
-    /// pools. For credits: for which the link was idle and a packet waited.
+    /// pools. For credits: the time for which the link was idle while a packet waited.
     pub waited: [u64; Component::ALL.len()],
     /// Bytes on the link with all packets, from the card and to the card.
     pub link_bytes: [u64; 2],

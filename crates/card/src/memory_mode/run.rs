@@ -46,7 +46,7 @@ struct AccessThread {
     addresses: Addresses,
     /// Stores since the last read that made them persistent.
     stores: u32,
-    /// The address of the last store: the next read that makes stores persistent reads it.
+    /// The address of the last store, from which the next read that makes stores persistent reads.
     stored: u64,
 }
 

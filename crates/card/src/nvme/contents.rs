@@ -65,7 +65,7 @@ pub trait Contents {
     ///
     /// # Errors
     ///
-    /// Some write is not durable.
+    /// A write is not durable.
     fn flush(&mut self) -> Result<(), ContentsFault>;
 }
 

@@ -42,7 +42,8 @@ pub struct PowerSweep {
     pub save_energy_max_j: f64,
     /// Minimum energy left in the capacitor after a save, J; infinite without saves.
     pub left_min_j: f64,
-    /// The failure with the most lost and torn blocks; of equal ones the first.
+    /// The failure with the maximum number of lost and torn blocks; the first one if several are
+    /// equal.
     pub worst: Option<PowerFailure>,
 }
 

@@ -119,7 +119,7 @@ fn half_a_capacitor_loses_data_and_the_card_says_which() {
     let first = end.blocks[0].offset;
     assert!(end.blocks.iter().all(|block| block.cause == Cause::CapacitorEmpty));
     assert!(first.abs_diff(save.programmed * 8192) < 64 << 20, "from {first} on");
-    // Written pages first: all fit, and the unwritten rest is what is missing.
+    // Written pages first: all fit, and only unwritten pages are missing.
     spec.order = SaveOrder::DirtyFirst;
     let failures = PowerFailures::new(&timeline, &saving(spec), GIB, 3);
     let end = failures.at(timeline.end(), 1);
