@@ -406,9 +406,9 @@ impl Response {
         self.with_pause_from(&mut 1, bytes, pause_ns)
     }
 
-    /// [`Self::with_pause`] that looks for `bytes` from the point with index `next` on (at least
-    /// 1), and leaves there the point at which it ended: with the same pause, more bytes end there
-    /// or later.
+    /// [`Self::with_pause`] with a search for `bytes` that begins at the point with index `next`
+    /// (at least 1). Sets `next` to the point at which the search ended: with the same pause, a
+    /// search for more bytes ends there or later.
     fn with_pause_from(&self, next: &mut usize, bytes: f64, pause_ns: f64) -> Flow {
         let circulating = |point: (f64, f64)| point.0 * (point.1 + pause_ns);
         let mut a = self.points[*next - 1];

@@ -4,17 +4,18 @@
 //! A *round* runs each configuration once. The ratio of two runs of one round is free of
 //! disturbances that last longer than a round; the mean of its logarithm over the rounds is the
 //! logarithm of the geometric mean of the ratios ([`interval`]). Rounds come in pairs: a random
-//! order, then its reverse (ABBA). A linear drift of the machine adds as much to B as to A over
-//! a pair, and cancels. With all runs of A before those of B (AABB) it counts as a difference.
+//! order, then its reverse (ABBA). A linear drift of the machine adds as much to B as to A over a
+//! pair, and cancels. With all runs of A before all runs of B (AABB) the drift counts as a
+//! difference.
 //!
 //! Repeated looks at growing data find a difference that is not there more often than one look
 //! does: with an interval of 95 % and ten looks about 19 % of the time (Armitage, McPherson and
 //! Rowe, "Repeated Significance Tests on Accumulating Data", 1969). Therefore looks are few and
 //! fixed beforehand, and divide the error among them (Bonferroni). The first look, for large
-//! differences only, has a tenth of it, the second four tenths, the others the rest: with 0.95
-//! and looks after 6, 10, 20 and 40 rounds, the looks have intervals of 0.995, 0.98, 0.9875 and
-//! 0.9875. The sum of the errors is at most 0.05, whatever the looks have in common. An
-//! evaluation between two looks takes the place of the next one.
+//! differences only, has a tenth of it, the second four tenths, the others the rest: with 0.95 and
+//! looks after 6, 10, 20 and 40 rounds, the looks have intervals of 0.995, 0.98, 0.9875 and 0.9875.
+//! The sum of the errors is at most 0.05, however the looks are correlated. An evaluation between
+//! two looks replaces the next look.
 //!
 //! ```text
 //! interval of the speed-up, min_difference 2 %        answer
@@ -24,9 +25,9 @@
 //! 0.985 to 1.030                                      uncertain: another look, if one is left
 //! ```
 //!
-//! An interval covers the true ratio at all looks with the probability `confidence`. Thus with at
-//! most the rest a true ratio of 1 is reported as a difference, and a difference of
-//! `min_difference` or more as none.
+//! An interval covers the true ratio at all looks with the probability `confidence`. With a
+//! probability of at most `1 - confidence`, therefore, a true ratio of 1 is reported as a
+//! difference, or a true difference of `min_difference` or more as no difference.
 
 pub mod interval;
 
@@ -40,7 +41,7 @@ use rand_pcg::{
 /// The rounds of the first looks; each later look doubles the rounds.
 const FIRST_LOOKS: [usize; 2] = [6, 10];
 
-/// The parts of the error of the first looks; later looks share the rest evenly.
+/// The fractions of the error for the first looks; later looks share the rest evenly.
 const PARTS: [f64; 2] = [0.1, 0.4];
 
 /// Minimum number of rounds: a standard deviation of two is too uncertain.

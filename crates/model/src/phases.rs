@@ -118,7 +118,7 @@ fn price(sums: &Sums, readings: &[BandwidthReading]) -> f64 {
     PRICE * noise * noise * libm::log(count.max(2) as f64) * all.span_s / count as f64
 }
 
-/// The partition with the least cost, each cut at `price`.
+/// The partition with the lowest cost, each cut at `price`.
 fn partition(sums: &Sums, price: f64) -> Vec<Range<usize>> {
     let count = sums.span.len() - 1;
     // For each number of first readings: the minimal cost, and the start of the last stretch.

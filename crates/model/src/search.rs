@@ -12,7 +12,7 @@ const TRIES_MAX: u64 = 60_000;
 /// of them in steps of one. `score` is `None` for invalid points; the result is `None` if no points
 /// are valid.
 ///
-/// Among divisions with the same score, the one with the most points on the first tier wins.
+/// Among divisions with the same score, the one with the largest share of the first tier wins.
 pub fn best_points(
     tiers: usize,
     mut score: impl FnMut(&[u16]) -> Option<f64>,

@@ -123,7 +123,7 @@ pub struct Finding {
 /// The reason of a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// No other weights can be better by the least worthwhile gain.
+    /// No other weights can be better by the minimum gain that counts.
     Settled,
     /// The difference is noise, and the remaining runs would not change this result.
     Noise,
@@ -278,8 +278,8 @@ impl<'a> Judged<'a> {
         Self { search, points, noise, curve, first, best, left: search.runs.saturating_sub(made) }
     }
 
-    /// Weights without a run that may be better than the best by more than the least gain, and the
-    /// possible gain.
+    /// Weights without a run that may be better than the best by more than the minimum gain, and
+    /// the possible gain.
     fn promising(&self) -> Option<(Weights, f64)> {
         let curve = self.curve.as_ref()?;
         let best = curve.least();

@@ -17,7 +17,7 @@ fn figure() -> Figure {
     Figure::assumed("test")
 }
 
-/// Curves by their steps. With `bend` the last point has a little less bandwidth than the one
+/// Curves from random steps. With `bend` the last point has a little less bandwidth than the one
 /// before.
 fn curve(bend: bool) -> impl Strategy<Value = Curve> {
     let steps = prop::collection::vec((1.0..200.0f64, 0.0..200.0f64), 1..6);

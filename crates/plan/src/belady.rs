@@ -1,4 +1,4 @@
-//! Optimal replacement: the least traffic of a drive for a trace of accesses.
+//! Optimal replacement: the minimum traffic of a drive for a trace of accesses.
 //!
 //! Belady (IBM Systems Journal 1966): a cache reads the fewest blocks when it evicts the block
 //! whose next use is furthest away. That needs the future, so no prefetcher or replacement policy
@@ -95,7 +95,8 @@ mod tests {
     fn a_sweep_over_twice_the_cache_reads_half_of_it() {
         let trace = reads(&(0..1000).collect::<Vec<_>>());
         let Carried { read, written } = carried(&trace, 500);
-        // In the long run n (n - c) / (n - 1) of n blocks with c in the cache: 500.5.
+        // In the long run a pass over n blocks reads n (n - c) / (n - 1) of them with c blocks in
+        // the cache: 500.5.
         assert!((500..=501).contains(&read) && written == 0, "{read} and {written}");
         assert_eq!(carried(&trace, 1000).read, 0);
     }

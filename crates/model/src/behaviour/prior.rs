@@ -32,10 +32,11 @@ const PATTERN_FACTOR: BulkAndTail =
 
 /// A distribution in two uniform parts: a bulk, and a tail beyond it.
 ///
-/// The tails decide how a program is explained whose runs stop scaling far below the bandwidth of
-/// DRAM: by its access pattern, and a second tier helps, or by its own contention, and it does not.
-/// The runs with all pages on DRAM fit both. The weights of the tails and the end of the bulk were
-/// chosen by the errors of the speed-ups of eight workloads on two platforms (docs/model.md).
+/// The tails decide how the model explains a program whose runs stop scaling far below the
+/// bandwidth of DRAM: either its access pattern limits it, and a second tier helps, or its own
+/// contention, and a second tier does not help. The runs with all pages on DRAM fit both. The
+/// weights of the tails and the end of the bulk were chosen by the errors of the speed-ups of eight
+/// workloads on two platforms (docs/model.md).
 #[derive(Clone, Copy, Debug)]
 struct BulkAndTail {
     /// The end of the bulk away from the tail.

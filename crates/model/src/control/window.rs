@@ -118,8 +118,8 @@ impl Window {
         reading
     }
 
-    /// Records the placement at a decision that migrates pages: one with `shares` of the `near`
-    /// tiers that differ from the placement and from the shares `before`.
+    /// Records the placement at a decision that migrates pages: a decision whose `shares` of the
+    /// `near` tiers differ from the placement and from the shares `before`.
     pub(super) fn send(
         &mut self,
         near: &[usize],

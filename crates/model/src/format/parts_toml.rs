@@ -28,7 +28,7 @@ use toml::Spanned;
 /// The schema of a file of parts.
 pub const SCHEMA: &str = "interleaf.parts/1";
 
-/// The largest power of a part, W, and the most years.
+/// The maximum power of a part, W, and the maximum number of years.
 const POWER_MAX_W: f64 = 1e5;
 const YEARS_MAX: f64 = 50.0;
 
