@@ -586,7 +586,7 @@ fn components(path: &Path) -> VecDeque<OsString> {
     names.collect()
 }
 
-/// True when a file's owner could only do what this process may do anyway.
+/// True when the owner is root or this user, who could change the file anyway.
 fn is_ours(uid: u32) -> bool {
     uid == 0 || uid == geteuid().as_raw()
 }

@@ -89,8 +89,8 @@ impl Machine {
         of_kernel.filter(|_| self.tiers.len() > 1).unwrap_or(usize::from(node.cpus.is_empty()))
     }
 
-    /// The nodes with the initiators nearest to `node`: those that the firmware names, else those
-    /// with CPUs at the least distance.
+    /// The nodes with the initiators nearest to `node`: the initiators that the firmware names,
+    /// else the nodes with CPUs at the minimum distance.
     pub fn nearest(&self, node: &Node) -> IdList {
         if let Some(rated) = node.rated.as_ref().filter(|rated| !rated.initiators.is_empty()) {
             return rated.initiators.clone();

@@ -441,8 +441,8 @@ fn numa_stat(
     Ok(nodes.into_values().collect())
 }
 
-/// Bytes of a base page: the smallest page size among the mappings of this process; 4 KiB of a
-/// machine that does not tell.
+/// Bytes of a base page: the smallest page size among the mappings of this process; 4 KiB if the
+/// kernel does not report it.
 fn page_bytes(root: &Root) -> Result<u64, RootError> {
     let text = root.text("/proc/self/smaps")?.unwrap_or_default();
     let kib = |line: &str| {

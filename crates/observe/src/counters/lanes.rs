@@ -10,7 +10,7 @@ const UNITS_MAX: usize = 8;
 pub(super) type UnitEvents<'a> = Vec<(&'a Event, f64)>;
 
 /// Assigns the events of one PMU to its `units`, in order. All units count events without a lane,
-/// and those units count ticks that need them.
+/// except ticks: only units with an occupancy in cycles count them.
 pub(super) fn assign_lanes<'a>(events: &[&'a Event], units: usize) -> Vec<UnitEvents<'a>> {
     let mut dealt: Vec<UnitEvents<'a>> = vec![vec![]; units];
     let mut lanes: Vec<u32> = events.iter().filter_map(|event| event.lane).collect();

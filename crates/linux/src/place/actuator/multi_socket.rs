@@ -1,10 +1,10 @@
 //! One actuator for several sockets, each with a goal of its own.
 //!
-//! A policy decides for each socket among its near tiers. DAMON has only one thread for us, so a
-//! single actuator serves all sockets, with their goals combined into one. Pages should not change
-//! the socket, so each socket keeps its share of the scope's pages: with 3/4 of them near socket 0
-//! and 1/4 near socket 1, goals of 80:20 and 60:40 combine to 60:15 and 15:10. Individual pages may
-//! still be exchanged between sockets.
+//! A policy decides for each socket among its near tiers. Only one DAMON thread can be used, so a
+//! single actuator serves all sockets, with their goals combined into one. Pages should not move to
+//! another socket, so each socket keeps its share of the scope's pages: with 3/4 of them near
+//! socket 0 and 1/4 near socket 1, goals of 80:20 and 60:40 combine to 60:15 and 15:10. Individual
+//! pages may still be exchanged between sockets.
 
 use super::{Actuator, ActuatorError, ActuatorKind, Followed, Goal, Setting};
 use crate::process::numa_maps::NodeBytes;

@@ -211,8 +211,8 @@ impl Actuator for Physical<'_> {
     }
 }
 
-/// The names of a group and its descendants, as a filter matches one group alone. The kernel
-/// refuses the names of groups that do not exist.
+/// The names of a group and of its descendants: a filter matches a single group, without its
+/// descendants. The kernel refuses the names of groups that do not exist.
 fn all_of(root: &Root, group: &Group) -> Result<Vec<String>, RootError> {
     let groups = [group.clone()].into_iter().chain(group.descendants(root)?);
     Ok(groups.filter(|group| group.exists(root)).map(|group| group.name).collect())

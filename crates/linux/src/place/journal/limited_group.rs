@@ -64,8 +64,8 @@ pub(super) fn remove(root: &Root, change: &Change) -> Result<bool, RootError> {
     }
     let mut former = tree.group(former);
     if !former.exists(root) {
-        // If the former group is gone, as after the end of a login session: use the group of the
-        // process that restores.
+        // The former group is gone, for example after the end of a login session: use the group of
+        // the process that restores.
         former = tree.group_of(root, None)?.unwrap_or_else(|| tree.group("/"));
     }
     remove_limit(root, &group)?;

@@ -19,7 +19,7 @@ pub(super) struct Area {
     pub(super) page_bytes: u64,
     /// Adjacent pages that migrate as one; a power of two.
     pub(super) unit_pages: u32,
-    /// True for shared memory, whose pages look like those of files.
+    /// True for shared memory, whose pages `pagemap` does not distinguish from pages of files.
     pub(super) is_shared: bool,
 }
 

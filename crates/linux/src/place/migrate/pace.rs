@@ -33,8 +33,8 @@ impl Pace {
         }
     }
 
-    /// The size of a portion, bytes, at most `most`: a tenth of a second's migration, so the rate
-    /// is even and a stop takes effect soon.
+    /// The size of a portion, bytes: the migration of a tenth of a second, at most `most`. The rate
+    /// is then even, and a stop takes effect soon.
     pub(super) fn portion(&self, most: u64) -> u64 {
         self.bytes_per_s.map_or(most, |rate| (rate / 10).min(most))
     }
