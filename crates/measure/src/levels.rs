@@ -174,8 +174,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Four sizes per octave from 4 KiB to 128 MiB, on a hierarchy whose caches have these sizes
-    /// and latencies; beyond its size, a cache has the hit rate of random replacement.
+    /// Latencies at four sizes per octave, from 4 KiB to 128 MiB, on a hierarchy of `caches` with
+    /// sizes and latencies. The hit rate of a cache that is too small is the fourth power of its
+    /// size divided by the size of the sweep.
     fn sweep(caches: &[(f64, f64)], memory_ns: f64, noise: impl Fn(usize) -> f64) -> Vec<Visited> {
         let point = |step: i32| {
             let bytes = 4096.0 * 2_f64.powf(f64::from(step) / 4.0);

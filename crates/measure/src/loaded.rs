@@ -421,8 +421,8 @@ mod tests {
         assert!(sums[0].loaded > 0);
     }
 
-    /// Traffic from reads only to the most writes, in steps of read share, percent: with ordinary
-    /// stores down to 50 %, with non-temporal ones down to 0 %.
+    /// Traffic with read shares from 100 % down, in steps of `step` percent: to 50 % with ordinary
+    /// stores, to 0 % with non-temporal stores.
     fn by_read_share(step: u32, nontemporal: bool) -> Vec<Traffic> {
         let percents = (0..=100).rev().step_by(step.max(1) as usize);
         percents.map_while(|percent| Traffic::of_read_share(percent, nontemporal).ok()).collect()

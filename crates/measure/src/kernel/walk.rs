@@ -36,7 +36,7 @@ pub enum Fault {
     Read {
         /// The kernel.
         kernel: String,
-        /// The first of the lines, or the least in random order.
+        /// The first of the lines; in random order the line with the lowest number.
         from: usize,
         /// The line after the last.
         to: usize,

@@ -195,7 +195,7 @@ impl Checker {
         }
     }
 
-    /// Checks the least distances from earlier commands of the rank.
+    /// Checks the minimum distances from earlier commands of the rank.
     fn pairs(&self, command: &Command) -> Result<(), Violation> {
         let rank = self.rank(command);
         for pair in self.rules.pairs(Class::of(command.kind)) {

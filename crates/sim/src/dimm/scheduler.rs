@@ -34,7 +34,7 @@ pub(super) enum Operation {
 }
 
 /// A bank that may be next in its class. The key is its ready clock above the arrival order of its
-/// request, so the least key is the bank that has been ready for the longest time.
+/// request, so the bank with the smallest key has been ready for the longest time.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     key: u64,

@@ -17,8 +17,8 @@ const HEAT_UNITS: f64 = (1u64 << 40) as f64;
 /// Pieces of the address space in which hot and cold groups alternate.
 const EXTENTS: usize = 16;
 
-/// The golden ratio's fraction as a fraction of 2^64: its multiples are spread the most evenly of
-/// all numbers (Knuth, The Art of Computer Programming, volume 3, section 6.4).
+/// The fractional part of the golden ratio, times 2^64: its multiples modulo 2^64 are spread the
+/// most evenly of all numbers (Knuth, The Art of Computer Programming, volume 3, section 6.4).
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// The pages of a task.

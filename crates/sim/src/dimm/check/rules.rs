@@ -1,4 +1,5 @@
-//! The timing tables as rules: the least distance between two commands, and the level of the rule.
+//! The timing tables as rules: the minimum distance between two commands, and the level of the
+//! rule.
 
 use super::{Violation, refresh::RefreshRules};
 use crate::dimm::{

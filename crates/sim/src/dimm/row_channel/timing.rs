@@ -11,7 +11,8 @@ use crate::dimm::{
     geometry::{BANKS_MAX, BankSet, GROUPS_MAX, RANKS_MAX, banks_in},
 };
 
-/// Distances from a read or write to the next read or write, by what both share.
+/// Distances from a read or write to the next read or write: in the same bank group, in the same
+/// rank, and in different ranks.
 #[derive(Clone, Copy, Debug, Default)]
 struct AccessDistances {
     group: u64,
