@@ -37,8 +37,8 @@ use interleaf_record::balance::{
     SummaryDocument,
 };
 
-/// Consecutive periods of equal advice that end the observation, and the most periods without a
-/// given duration.
+/// Consecutive periods of equal advice that end the observation, and the maximum number of periods
+/// without a given duration.
 const ALIKE: usize = 3;
 const PERIODS_MAX: usize = 30;
 

@@ -117,7 +117,7 @@ pub enum Load {
         name: Spanned<String>,
         /// True for a demand file.
         is_file: bool,
-        /// Its threads. Default: the most that its runs had.
+        /// Its threads. Default: the maximum of its runs.
         threads: Option<Spanned<u32>>,
     },
     /// A scenario by name, or its file.

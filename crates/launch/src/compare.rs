@@ -1,10 +1,9 @@
 //! A comparison of configurations of a command by runs in turn.
 //!
-//! Each configuration is warmed up; then each round runs all of them once, in an order that
-//! cancels drift (`interleaf_model::paired`), until each comparison has a verdict, the rounds are
-//! made or the time is up. A placement is that of `interleaf run` or `interleaf extend`, which are
-//! started in front of the command: they restore the settings that they change, whatever ends the
-//! comparison.
+//! Each configuration is warmed up; then each round runs all of them once, in an order that cancels
+//! drift (`interleaf_model::paired`), until each comparison has a verdict, the rounds are made or
+//! the time is up. A placement is made by `interleaf run` or `interleaf extend`, which start the
+//! command: they restore the settings that they change, whatever ends the comparison.
 
 mod configuration;
 mod measured;

@@ -139,8 +139,8 @@ impl CompareDocument {
 }
 
 /// Points with their settings as keys. The delays of a curve are chosen while it is measured, so
-/// two curves have different delays. Of each curve two points are compared: the one with the least
-/// load and the one with the most bandwidth.
+/// two curves have different delays. Two points of each curve are compared: the point with the
+/// lowest load and the point with the highest bandwidth.
 fn keyed(record: &MeasureDocument) -> Vec<(String, &MeasuredPoint)> {
     let mut found: Vec<(String, &MeasuredPoint)> = vec![];
     for point in record.points.iter().filter(|point| point.kind != PointKind::Loaded) {

@@ -132,7 +132,7 @@ pub struct SettingsDocument {
     pub buffer_bytes: u64,
     pub chase_bytes: u64,
     pub stride_bytes: u64,
-    /// The last-level cache of the CPU that runs the pointer chase, and the least cache capacity
+    /// The last-level cache of the CPU that runs the pointer chase, and the minimum cache capacity
     /// per thread, both from sysfs. Default sizes are at least `last_level_factor` times as large.
     /// Absent when sysfs has no cache sizes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -293,7 +293,7 @@ pub struct MeasuredBest {
     pub beyond_spread: Option<bool>,
 }
 
-/// The weights with the least latency at a load.
+/// The weights with the lowest latency at a load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoadDocument {
     pub mix: String,

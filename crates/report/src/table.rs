@@ -46,8 +46,9 @@ impl Table {
         Self { minor: columns.iter().map(ToString::to_string).collect(), ..self }
     }
 
-    /// The table as lines of text, with columns of numbers aligned to the right. On a terminal it
-    /// is as wide as that: texts are wrapped, and columns left out, which a line below names.
+    /// The table as lines of text, with columns of numbers aligned to the right. On a terminal the
+    /// table fits its width: texts are wrapped, and columns are left out, which a line below the
+    /// table names.
     pub fn text(&self) -> String {
         match screen::current().width {
             Some(width) => self.text_within(width),

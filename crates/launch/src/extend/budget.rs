@@ -1,4 +1,4 @@
-//! The budget of a command, and the least size of an extended allocation.
+//! The budget of a command, and the minimum size of an extended allocation.
 
 use super::ExtendOptions;
 use interleaf_console::{Failure, system};
@@ -23,12 +23,12 @@ pub const DRAM_MIN: u64 = 4 << 20;
 /// Size of the smallest allocation that the preloaded library can extend, bytes.
 pub const ALLOC_MIN: u64 = 128 << 10;
 
-/// Without `--min-alloc`, the least size of an extended allocation is the budget divided by this
+/// Without `--min-alloc`, the minimum size of an extended allocation is the budget divided by this
 /// number. Smaller allocations of 128 KiB and more stay outside the budget until their sum reaches
 /// that size, so their sum is less than twice that size.
 const MIN_ALLOC_PART: u64 = 8;
 
-/// Upper bound of the least size without `--min-alloc`.
+/// Upper bound of the minimum size without `--min-alloc`.
 const MIN_ALLOC_MAX: u64 = 64 << 20;
 
 /// Returns the budget, bytes; 0 without a budget.
@@ -60,7 +60,7 @@ pub(super) fn dram(root: &Root, options: &ExtendOptions) -> Result<u64, Failure>
     Ok(bytes)
 }
 
-/// Returns the least size of an extended allocation, bytes.
+/// Returns the minimum size of an extended allocation, bytes.
 pub(super) fn min_alloc(options: &ExtendOptions, dram: u64) -> u64 {
     options.min_alloc.map_or_else(
         || {

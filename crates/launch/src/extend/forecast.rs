@@ -2,7 +2,7 @@
 //! statistics of runs (`--stats FILE`), records of `bench run` or `bench compare`, or a trace.
 //!
 //! A trace gives the traffic at every budget. Without it the traffic of the runs is interpolated:
-//! one run gives a line to the footprint, where nothing is read, and each further run a point.
+//! with one run it falls linearly to zero at the footprint, and each further run adds a point.
 
 use interleaf_console::Failure;
 use interleaf_model::units::Bytes;

@@ -91,8 +91,9 @@ impl IoLatencyDocument {
         ]
     }
 
-    /// The distribution of `ios` latencies: from the least to the largest, each with the fraction
-    /// of I/Os that are slower or equal. Percentiles that mean less than one I/O are left out.
+    /// The distribution of `ios` latencies: from the smallest to the largest, each with the
+    /// fraction of I/Os that are slower or equal. Percentiles that mean less than one I/O are left
+    /// out.
     pub fn slower_than(&self, ios: u64) -> Vec<(f64, f64)> {
         let least = 1.0 / ios.max(1) as f64;
         let parts = PERCENTILES.iter().map(|(_, fraction)| 1.0 - fraction);
@@ -100,8 +101,8 @@ impl IoLatencyDocument {
         [(self.min, 1.0)].into_iter().chain(inner).chain([(self.max, least)]).collect()
     }
 
-    /// Checks that percentiles rise from the least latency to the largest. `field` is the path of
-    /// the latency in its document.
+    /// Checks that percentiles rise from the smallest latency to the largest. `field` is the path
+    /// of the latency in its document.
     ///
     /// # Errors
     /// The first percentile that is below the one before it.

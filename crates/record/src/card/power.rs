@@ -41,7 +41,7 @@ pub struct CardPowerFailure {
     pub save_energy_mean_j: Option<f64>,
     /// Minimum energy that is left in the capacitor after a save.
     pub energy_left_j: Option<f64>,
-    /// The first harmed blocks of the failure with the most.
+    /// The first harmed blocks of the failure that harms the most blocks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocks: Vec<HarmedBlockDocument>,
     /// Faults that the recovery of that failure found.
