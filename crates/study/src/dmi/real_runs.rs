@@ -2,7 +2,7 @@
 //!
 //! A group has the runs of one policy with one workload, number of threads and cutoff. Its
 //! published figures are medians over the campaigns, which differ by up to a fifth; the note of a
-//! row has the least and the most of them.
+//! row has their range.
 
 use super::{DURATION, PLATFORM};
 use crate::published::table;

@@ -32,7 +32,7 @@ pub(super) const AGAINST_DIRECT: &str = "hartree-fock-direct";
 /// Iterations of figure 6.
 const ITERATIONS: f64 = 10.0;
 
-/// Bytes of an integral of eight bytes with four indices of two.
+/// Bytes of a stored integral: a value of eight bytes and four indices of two bytes each.
 const INTEGRAL: f64 = 16.0;
 
 /// Cycles for adding an integral: six elements of the Fock matrix are updated, which is in the L2

@@ -134,8 +134,8 @@ impl StudyNode {
 const CACHED_BLOCKS: usize = 16;
 
 /// Blocks that pass between DRAM and the processors. STREAM and the gas step write arrays that they
-/// do not read, other writes change what was read; STREAM does not count the reads that a store
-/// causes.
+/// do not read; other workloads write to blocks that they have read. STREAM does not count the
+/// reads that a store causes.
 fn bytes(touches: &[Touch], kind: Kind) -> f64 {
     let is_in_place = !matches!(kind, Kind::Stream | Kind::Gas);
     let mut cached = VecDeque::new();

@@ -59,7 +59,8 @@ struct OnMachine {
     power_w: f64,
 }
 
-/// Rows of applications with a demand, and the tables of predictions and of what has none.
+/// Rows of applications with a demand, and two tables: predictions, and applications without a
+/// demand.
 pub(super) struct Applications {
     pub(super) rows: Vec<ReproduceRow>,
     pub(super) tables: Vec<TableDocument>,
@@ -167,7 +168,7 @@ impl OnMachine {
     }
 }
 
-/// The demand of a built-in workload, without what was chosen with the report in view.
+/// The demand of a built-in workload, without the field that was chosen with the report in view.
 fn demand(name: &str) -> Result<Demand, Failure> {
     let demand = interleaf_catalog::workload(name)?;
     Ok(Demand { outstanding_lines_per_thread: None, ..demand })

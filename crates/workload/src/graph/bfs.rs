@@ -86,7 +86,7 @@ impl Bfs {
                         break;
                     }
                 }
-                // Reached vertices are as many as entries of the queue, at most all.
+                // The queue has one entry for each reached vertex: at most all vertices.
                 tail.store(0, Relaxed);
                 listed(front, queue, &tail);
                 frontier = 0..tail.load(Relaxed);

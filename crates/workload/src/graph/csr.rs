@@ -16,7 +16,7 @@ const PART: usize = 1024;
 /// A graph.
 #[derive(Debug)]
 pub(super) struct Csr {
-    /// The first neighbour of each vertex, and the number of all neighbours (u64).
+    /// The offset of each vertex's first neighbour, and the number of all neighbours (u64).
     offsets: Array,
     neighbours: Array,
     vertices: usize,
