@@ -21,7 +21,7 @@ const VERBS: [(&str, &str); 5] = [
     ("show", ""),
 ];
 
-/// Returns the least command lines of a golden file.
+/// Returns the minimum set of command lines of a golden file: with and without `--json`.
 fn commands(verb: &str, name: &str, rest: &str) -> [String; 2] {
     ["", " --json"].map(|json| format!("{verb} --root {name}{json}{rest}"))
 }

@@ -85,7 +85,7 @@ fn memory_that_is_too_small_is_not_recommended() {
 }
 
 /// Beyond the factor at which a price changes the recommendation, another configuration is
-/// recommended, which is named; `--goal value` recommends the least cost for the work.
+/// recommended, which is named; `--goal value` recommends the lowest cost for the work.
 #[test]
 fn factors_and_the_cost_for_the_work_explain_the_recommendation() {
     let document = plan(&["--demand", "pot3d", MODULES]);

@@ -20,14 +20,14 @@ use std::{
 /// Maximum length of an answer, bytes.
 const LINE_MAX: u64 = 64 << 10;
 
-/// The time between looks at the stop flag while an answer is awaited.
+/// Interval of the checks of the stop flag while an answer is awaited.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The time that a process has to end after the end of its stdin.
 const END_LIMIT: Duration = Duration::from_millis(500);
 
-/// A running process. It leads a process group of its own, so that its children end with it, and so
-/// that Ctrl-C in a terminal reaches this process alone.
+/// A running process. It leads a process group of its own: its children end with it, and Ctrl-C in
+/// a terminal reaches only the process that started it.
 pub(crate) struct Child {
     program: String,
     process: process::Child,
@@ -176,8 +176,8 @@ impl Drop for Child {
         if !self.is_failed {
             self.wait(END_LIMIT);
         }
-        // Before the process is reaped: its ID may later be another group's. Fails if the group has
-        // no process that can be killed.
+        // Kill the group before the process is reaped: afterwards its ID may belong to another
+        // group. The call fails if the group has no process that can be killed.
         let _ = kill_process_group(self.pid(), Signal::KILL);
         let _ = self.process.wait();
     }

@@ -53,9 +53,9 @@ const HOST_CLOCK: Series = Series::Of(6, 1);
 /// kernels that recognize their hypervisor skip the test even without the parameter.
 const COMMAND_LINE: &str = "console=ttyS0 panic=-1 oops=panic no_timer_check";
 
-/// What a boot leaves out, since no test uses it: the self-tests of ciphers and their random number
-/// generator, the kernel's certificates, and what registers types of BPF. Together they are half of
-/// the instructions of a boot. A kernel ignores names that it does not have.
+/// Parameters that skip initialisation which no test uses: the self-tests of ciphers and their
+/// random number generator, the kernel's certificates, and the registration of BPF types. Together
+/// they are half of the instructions of a boot. A kernel ignores names that it does not have.
 const LEFT_OUT: &str = "cryptomgr.notests initcall_blacklist=load_system_certificate_list,\
     jent_mod_init,scx_init,bpf_tcp_ca_kfunc_init,\
     bpf_dummy_struct_ops_init,bpf_qdisc_kfunc_init,bpf_prog_test_run_init";

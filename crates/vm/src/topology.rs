@@ -54,7 +54,7 @@ pub struct Node {
     /// no, the memory is present from boot.
     #[serde(default)]
     pub plugged: bool,
-    /// Of a node without processors: the nearest node that has some. Only with an HMAT.
+    /// For a node without processors, the nearest node with processors. Only with an HMAT.
     pub initiator: Option<u32>,
 }
 

@@ -130,7 +130,7 @@ fn four_nodes(kernel: &Kernel) {
     topology(kernel, "four-nodes", "", &["0-1", "2-3"], &[3, 3, 1, 1]);
 }
 
-/// The kernel divides 32 points by share of bandwidth, rounds down, and reduces the result.
+/// The kernel divides 32 pages by share of bandwidth, rounds down, and reduces the result.
 fn three_tiers(kernel: &Kernel) {
     topology(kernel, "three-tiers", "", &["0", "1", "2"], &[19, 9, 2]);
 }

@@ -24,8 +24,8 @@ fn document(record: &Record, text: &str) -> Value {
     serde_json::from_str(&lines).unwrap_or_else(|why| panic!("{why}: {record}"))
 }
 
-/// Pages on nodes 0 and 1 of one process, in the output of `read /proc/*/numa_maps`: of the process
-/// that has a mapping with `pages` anonymous pages, the mappings whose line contains `with`.
+/// Pages on nodes 0 and 1, in the output of `read /proc/*/numa_maps`: the sum over the mappings
+/// whose line contains `with`, of the process that has a mapping with `pages` anonymous pages.
 fn pages_of(lines: &[String], pages: u64, with: &str) -> [u64; 2] {
     let path = |line: &str| line.split_once(": ").unwrap().0.to_string();
     let anonymous = format!(" anon={pages} ");

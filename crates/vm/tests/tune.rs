@@ -60,7 +60,7 @@ fn three_to_one_is_found_by_time() {
     }
 }
 
-/// The same with a metric printed by the program, which has no noise; stdout is the document.
+/// `tune` with a metric that the program prints, which has no noise; stdout is the document.
 #[test]
 fn three_to_one_is_found_by_a_metric() {
     let tune = "run interleaf tune -q --json --metric rate.([0-9.]+) --higher-is-better -- \

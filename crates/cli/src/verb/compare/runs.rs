@@ -14,7 +14,7 @@ use interleaf_model::{paired::Design, units::Bytes};
 use interleaf_record::Document;
 use std::{path::Path, process::ExitCode};
 
-/// The most rounds by default: the looks are after 6, 10, 20 and 40.
+/// Maximum number of rounds by default: the looks are after 6, 10, 20 and 40.
 const ROUNDS_MAX: usize = 40;
 
 /// The defaults of the other options.

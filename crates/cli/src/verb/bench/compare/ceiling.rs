@@ -56,7 +56,7 @@ pub(super) fn find(
     Ok(Some(ceiling(Some(drive::at_least_reached(pattern, best, rows)))))
 }
 
-/// Returns the most memory that any way had: optimal replacement transfers least with it.
+/// Returns the maximum memory that any way had: with it optimal replacement transfers the minimum.
 fn memory(bench: &Comparison<'_>, rows: &[BenchRow]) -> u64 {
     let budget = bench.args().dram.get();
     let extended = rows.iter().filter(|row| row.way != "dram");
