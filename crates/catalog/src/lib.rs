@@ -14,6 +14,7 @@ use interleaf_card::{
     settings::Settings,
 };
 use interleaf_console::Failure;
+use interleaf_extend_forecast::drive::{Drive, DriveError, PAGE_BYTES, PageLatency};
 use interleaf_linux::input;
 use interleaf_model::{
     configuration::Configuration,
@@ -24,7 +25,6 @@ use interleaf_model::{
     platform::Platform,
     units::{Bytes, Time},
 };
-use interleaf_plan::drive::{Drive, DriveError, PAGE_BYTES, PageLatency};
 use interleaf_sim::{
     dimm::device::DeviceError,
     machine::{

@@ -9,7 +9,8 @@
 //! each assumed figure varied ──▶ the recommendation again                 [`sensitivity`]
 //! ```
 //!
-//! The verb plans a purchase; the crate `interleaf_plan` plans the budget of extended memory.
+//! The verb plans a purchase; the crate `interleaf_extend_forecast` predicts extended memory at
+//! other budgets.
 
 mod assessment;
 mod cache;

@@ -1,9 +1,9 @@
 //! Intel Memory Drive Technology: DRAM as a cache of Optane drives, for scientific programs.
 //!
 //! The study compares a node of 256 GB of DRAM and four Optane drives with a node of 1536 GB of
-//! DRAM. Its figures are computed here with the planner (`interleaf_plan`): the traffic of each
-//! workload from its trace, the time of the drives from their data sheet, the time of both nodes
-//! from a roofline with the limits that the paper states ([`node`]). Nothing is fitted to the
+//! DRAM. Its figures are computed here with the planner (`interleaf_extend_forecast`): the traffic
+//! of each workload from its trace, the time of the drives from their data sheet, the time of both
+//! nodes from a roofline with the limits that the paper states ([`node`]). Nothing is fitted to the
 //! paper's figures. Which page its product evicts is not published: the figure is for random
 //! replacement, and each note has the figures for LRU and for optimal replacement.
 //!

@@ -10,7 +10,7 @@ use crate::{
     kind::{Kind, Setting},
     lu, qft, random, sweep,
 };
-use interleaf_plan::access::Touch;
+use interleaf_extend_forecast::access::Touch;
 
 /// Columns, depth and rows of a panel of `matrixmultiply` for `f64`: its NC, KC and MC.
 const PANEL: [usize; 3] = [1024, 256, 64];

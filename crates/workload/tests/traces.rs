@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use interleaf_plan::{
+use interleaf_extend_forecast::{
     access::{Carried, Touch},
     belady::carried,
 };

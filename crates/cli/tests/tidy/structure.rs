@@ -23,7 +23,7 @@ const OWN_LINES_MAX: [(&str, usize); 1] = [("cli", 10_000)];
 
 /// The crates of the workspace that each crate may depend on, except for tests.
 const LAYERS: [(&str, &str); 32] = [
-    ("plan", ""),
+    ("extend_forecast", ""),
     ("model", ""),
     ("sim", "model"),
     ("card", "model sim"),
@@ -34,30 +34,33 @@ const LAYERS: [(&str, &str); 32] = [
     ("observe", "linux model poll_server procfs"),
     ("policy_process", "linux model"),
     ("measure", "linux model"),
-    ("workload", "plan"),
+    ("workload", "extend_forecast"),
     ("thread", ""),
     ("store", "poll_server procfs thread"),
     ("pager", "poll_server procfs store thread"),
     ("preload", "pager procfs thread"),
     ("capi", "pager store"),
     ("console", "linux model"),
-    ("catalog", "card console linux model plan sim"),
+    ("catalog", "card console extend_forecast linux model sim"),
     ("recipe", "catalog console model"),
     ("record", "card linux measure model observe pager sim store"),
     ("report", "model record sim"),
-    ("study", "card catalog console model plan record report sim workload"),
-    ("job", "card catalog console model plan record report sim"),
+    ("study", "card catalog console extend_forecast model record report sim workload"),
+    ("job", "card catalog console extend_forecast model record report sim"),
     ("python", "card catalog console model job record report sim study"),
     ("campaign", "console launch linux measure model observe record report"),
-    ("launch", "catalog console linux model observe pager plan procfs record report store"),
+    (
+        "launch",
+        "catalog console extend_forecast linux model observe pager procfs record report store",
+    ),
     (
         "daemon",
         "catalog console launch linux model observe policy_process poll_server record report sim",
     ),
     (
         "cli",
-        "campaign card card_server catalog console daemon launch linux measure model observe \
-          job pager plan policy_process recipe record report sim study workload",
+        "campaign card card_server catalog console daemon extend_forecast job launch linux measure \
+          model observe pager policy_process recipe record report sim study workload",
     ),
     ("guest", "linux model pager store"),
     ("vm", "guest model sim"),

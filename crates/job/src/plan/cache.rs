@@ -12,15 +12,15 @@
 //! With 400 GB/s over 1 TiB evenly, of which 768 GiB are DRAM, a quarter of the lines misses: the
 //! drive would have to carry 100 GB/s, and one of 10 GB/s makes the program ten times slower.
 
+use interleaf_extend_forecast::{
+    drive::{Drive, PAGE_BYTES},
+    forecast::Model,
+    miss_curve::{MissCurve, Point, Traffic},
+};
 use interleaf_model::{
     demand::{Demand, Hotness},
     mix::Mix,
     units::LINE_BYTES,
-};
-use interleaf_plan::{
-    drive::{Drive, PAGE_BYTES},
-    forecast::Model,
-    miss_curve::{MissCurve, Point, Traffic},
 };
 
 /// Budgets of the miss curve.

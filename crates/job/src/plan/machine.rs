@@ -1,8 +1,8 @@
 //! A configuration with its machine and its drive.
 
 use interleaf_console::Failure;
+use interleaf_extend_forecast::drive::Drive;
 use interleaf_model::{configuration::Configuration, platform::Platform};
-use interleaf_plan::drive::Drive;
 
 /// A configuration, ready for predictions.
 pub(super) struct Candidate {

@@ -2,7 +2,7 @@
 
 use super::ExtendOptions;
 use interleaf_console::{Failure, output};
-use interleaf_plan::drive::{Drive, PageLatency};
+use interleaf_extend_forecast::drive::{Drive, PageLatency};
 use interleaf_record::extend::{DriveSpeed, EstimateDocument, RandomDocument};
 use interleaf_store::{
     FileStore, Options,

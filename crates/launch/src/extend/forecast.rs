@@ -5,9 +5,7 @@
 //! with one run it falls linearly to zero at the footprint, and each further run adds a point.
 
 use interleaf_console::Failure;
-use interleaf_model::units::Bytes;
-use interleaf_pager::session::ledger::PAGES_MIN;
-use interleaf_plan::{
+use interleaf_extend_forecast::{
     access::Trace,
     drive::{Drive, PAGE_BYTES, PageLatency},
     forecast::{Model, Run},
@@ -16,6 +14,8 @@ use interleaf_plan::{
     replacement::Replacement,
     shards::{SAMPLE_BLOCKS, Sample},
 };
+use interleaf_model::units::Bytes;
+use interleaf_pager::session::ledger::PAGES_MIN;
 use interleaf_record::{
     bench::{self, BenchDocument},
     bench_compare::{self, BenchCompareDocument},

@@ -1,13 +1,13 @@
 //! A machine that executes each action of a page cache at once: no transfer is late, so the traffic
 //! depends on the policies alone. [`replay`] counts the traffic of a workload.
 
+use interleaf_extend_forecast::{
+    access::{Carried, Touch},
+    belady::carried,
+};
 use interleaf_pager::{
     cache::{Action, Cache, Counts, DirtyPages, Event, PageFault, Settings, Span},
     page::Page,
-};
-use interleaf_plan::{
-    access::{Carried, Touch},
-    belady::carried,
 };
 use interleaf_workload::{
     graph::Shape,

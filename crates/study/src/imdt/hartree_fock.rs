@@ -15,7 +15,7 @@
 //! GB/s: 19 ns.
 
 use super::node::{CORES, CYCLES, DRAM_RATE};
-use interleaf_plan::{
+use interleaf_extend_forecast::{
     access::{Touch, Trace},
     drive::Drive,
     forecast::Model,

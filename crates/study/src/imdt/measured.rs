@@ -11,7 +11,7 @@ use super::{
 };
 use crate::published::table;
 use interleaf_console::Failure;
-use interleaf_plan::{
+use interleaf_extend_forecast::{
     access::Trace,
     drive::Drive,
     forecast::{Model, Run},
@@ -277,7 +277,7 @@ fn planner(run: &MeasuredRun<'_>, pattern: &str) -> Option<Planner> {
 /// prefetches.
 fn demand_reads(kind: Kind, pager: &BenchRow, traffic: Traffic) -> f64 {
     let is_random = kind == Kind::Random && pager.pager.is_some();
-    if is_random { traffic.read_bytes / interleaf_plan::drive::PAGE_BYTES } else { 0.0 }
+    if is_random { traffic.read_bytes / interleaf_extend_forecast::drive::PAGE_BYTES } else { 0.0 }
 }
 
 /// The miss curves of a round; `None` without a trace.

@@ -12,7 +12,7 @@
 
 use super::{DEGREES, RATIOS};
 use interleaf_console::Failure;
-use interleaf_plan::{
+use interleaf_extend_forecast::{
     access::{Touch, Trace},
     drive::Drive,
     forecast::Model,
@@ -196,7 +196,7 @@ impl Predicted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use interleaf_plan::miss_curve::Traffic;
+    use interleaf_extend_forecast::miss_curve::Traffic;
 
     #[test]
     fn the_worked_example_of_stream() {

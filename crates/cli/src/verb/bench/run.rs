@@ -5,13 +5,13 @@ use crate::{
     verb::page,
 };
 use interleaf_console::{Failure, output, system};
+use interleaf_extend_forecast::access::Trace;
 use interleaf_launch::counters::{Counters, Drive, PagedProcess, resident_max_bytes};
 use interleaf_linux::{
     process::available::{available, swap},
     root::Root,
 };
 use interleaf_model::{format::names::suggestion, units::Bytes};
-use interleaf_plan::access::Trace;
 use interleaf_record::{
     Document,
     bench::{BenchDocument, LoopDocument, SCHEMA},

@@ -3,7 +3,7 @@
 use super::{child::Comparison, drive};
 use crate::comparison::pattern::Pattern;
 use interleaf_console::Failure;
-use interleaf_plan::{access::Carried, belady::carried};
+use interleaf_extend_forecast::{access::Carried, belady::carried};
 use interleaf_record::{
     bench_compare::{BenchRow, CeilingDocument, DriveRateDocument},
     rounded,
