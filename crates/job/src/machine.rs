@@ -10,7 +10,7 @@ use interleaf_model::{
     units::{Bandwidth, Percent, Time},
     weights::Weights,
 };
-use interleaf_record::simulate::{SimulateDocument, TrialParameters};
+use interleaf_record::simulate_machine::{SimulateDocument, TrialParameters};
 use interleaf_sim::machine::{
     Outcome, PreparedScenario, Run, Scenario, StaticBest, Trial, static_best,
 };

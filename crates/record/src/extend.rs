@@ -7,10 +7,10 @@
 
 mod figures;
 mod forecast;
-mod plan;
+mod preview;
 
 pub use forecast::{CurveRow, EnoughRow, ForecastDocument, ForecastRow, SCHEMA as FORECAST_SCHEMA};
-pub use plan::{
+pub use preview::{
     CheckDocument, CheckStatus, DriveSpeed, EstimateDocument, ExtendPlanDocument, RandomDocument,
     SCHEMA as PLAN_SCHEMA,
 };

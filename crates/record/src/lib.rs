@@ -32,20 +32,20 @@ pub mod card;
 pub mod card_cost;
 pub mod card_test;
 pub mod check;
-pub mod compare;
+pub mod compare_records;
 pub mod compare_runs;
 pub mod dimm;
 pub mod extend;
 pub mod figure;
-pub mod machine;
 pub mod measure;
+pub mod measure_app;
 pub mod plan;
 pub mod predict;
-pub mod profile;
 pub mod reproduce;
 pub mod run;
 pub mod show;
-pub mod simulate;
+pub mod show_machine;
+pub mod simulate_machine;
 pub mod tune;
 pub mod warning;
 
@@ -89,13 +89,13 @@ pub enum Document {
     Predict(Box<predict::PredictDocument>),
     Plan(Box<plan::PlanDocument>),
     Reproduce(Box<reproduce::ReproduceDocument>),
-    Machine(Box<simulate::SimulateDocument>),
+    Machine(Box<simulate_machine::SimulateDocument>),
     Dimm(Box<dimm::DimmDocument>),
     Card(Box<card::CardDocument>),
     Measure(Box<measure::MeasureDocument>),
-    Compare(Box<compare::CompareDocument>),
+    Compare(Box<compare_records::CompareDocument>),
     CompareRuns(Box<compare_runs::CompareRunsDocument>),
-    Profile(Box<profile::ProfileDocument>),
+    Profile(Box<measure_app::ProfileDocument>),
     Bench(Box<bench_compare::BenchCompareDocument>),
     BenchRun(Box<bench::BenchDocument>),
     Extend(Box<extend::ExtendDocument>),
@@ -108,8 +108,8 @@ pub enum Document {
     Advice(Box<balance::SummaryDocument>),
     CardTest(Box<card_test::CardTestDocument>),
     CardCost(Box<card_cost::CardCostDocument>),
-    Doctor(Box<machine::DoctorDocument>),
-    ShowMachine(Box<machine::MachineDocument>),
+    Doctor(Box<show_machine::DoctorDocument>),
+    ShowMachine(Box<show_machine::MachineDocument>),
     ShowPlatform(Box<show::ShowDocument>),
 }
 
@@ -153,11 +153,11 @@ impl Document {
             Self::Predict(_) => predict::SCHEMA,
             Self::Plan(_) => plan::SCHEMA,
             Self::Reproduce(_) => reproduce::SCHEMA,
-            Self::Machine(_) => simulate::SCHEMA,
+            Self::Machine(_) => simulate_machine::SCHEMA,
             Self::Dimm(_) => dimm::SCHEMA,
             Self::Card(_) => card::SCHEMA,
             Self::Measure(_) | Self::Profile(_) => measure::SCHEMA,
-            Self::Compare(_) => compare::SCHEMA,
+            Self::Compare(_) => compare_records::SCHEMA,
             Self::CompareRuns(_) => compare_runs::SCHEMA,
             Self::Bench(_) => bench_compare::SCHEMA,
             Self::BenchRun(_) => bench::SCHEMA,
@@ -171,7 +171,7 @@ impl Document {
             Self::Advice(_) => balance::SUMMARY_SCHEMA,
             Self::CardTest(_) => card_test::SCHEMA,
             Self::CardCost(_) => card_cost::SCHEMA,
-            Self::Doctor(_) => machine::DOCTOR_SCHEMA,
+            Self::Doctor(_) => show_machine::DOCTOR_SCHEMA,
             Self::ShowMachine(_) | Self::ShowPlatform(_) => show::SCHEMA,
         }
     }
@@ -261,12 +261,12 @@ impl From<TierKind> for TierKindName {
 pub const REPORTED: [&str; 23] = [
     measure::SCHEMA,
     bench_compare::SCHEMA,
-    compare::SCHEMA,
+    compare_records::SCHEMA,
     compare_runs::SCHEMA,
     predict::SCHEMA,
     plan::SCHEMA,
     reproduce::SCHEMA,
-    simulate::SCHEMA,
+    simulate_machine::SCHEMA,
     dimm::SCHEMA,
     card::SCHEMA,
     card_test::SCHEMA,
@@ -280,7 +280,7 @@ pub const REPORTED: [&str; 23] = [
     balance::SUMMARY_SCHEMA,
     balance::PLAN_SCHEMA,
     bench::SCHEMA,
-    machine::DOCTOR_SCHEMA,
+    show_machine::DOCTOR_SCHEMA,
     show::SCHEMA,
 ];
 
@@ -317,12 +317,12 @@ pub fn read(name: &str, text: &str) -> Result<Document, RecordError> {
         predict::SCHEMA => checked(name, text).map(Document::Predict),
         plan::SCHEMA => checked(name, text).map(Document::Plan),
         reproduce::SCHEMA => checked(name, text).map(Document::Reproduce),
-        simulate::SCHEMA => checked(name, text).map(Document::Machine),
+        simulate_machine::SCHEMA => checked(name, text).map(Document::Machine),
         dimm::SCHEMA => checked(name, text).map(Document::Dimm),
         card::SCHEMA => checked(name, text).map(Document::Card),
         measure::SCHEMA if app.is_some() => checked(name, text).map(Document::Profile),
         measure::SCHEMA => checked(name, text).map(Document::Measure),
-        compare::SCHEMA => checked(name, text).map(Document::Compare),
+        compare_records::SCHEMA => checked(name, text).map(Document::Compare),
         compare_runs::SCHEMA => checked(name, text).map(Document::CompareRuns),
         bench_compare::SCHEMA => checked(name, text).map(Document::Bench),
         bench::SCHEMA => checked(name, text).map(Document::BenchRun),
@@ -336,7 +336,7 @@ pub fn read(name: &str, text: &str) -> Result<Document, RecordError> {
         balance::SUMMARY_SCHEMA => checked(name, text).map(Document::Advice),
         card_test::SCHEMA => checked(name, text).map(Document::CardTest),
         card_cost::SCHEMA => checked(name, text).map(Document::CardCost),
-        machine::DOCTOR_SCHEMA => checked(name, text).map(Document::Doctor),
+        show_machine::DOCTOR_SCHEMA => checked(name, text).map(Document::Doctor),
         show::SCHEMA if platform.is_some() => checked(name, text).map(Document::ShowPlatform),
         show::SCHEMA if nodes.is_some() => checked(name, text).map(Document::ShowMachine),
         _ => Err(RecordError::new(

@@ -2,8 +2,9 @@
 //! [`Page`](crate::page::Page), from which both Markdown and HTML are made.
 
 use super::{
-    balance, bench, bench_compare, card, card_cost, card_test, compare, compare_runs, dimm, extend,
-    machine, measure, plan, predict, profile, reproduce, run, show, simulate, tune,
+    balance, bench, bench_compare, card, card_cost, card_test, compare_records, compare_runs, dimm,
+    extend, measure, measure_app, plan, predict, reproduce, run, show, show_machine,
+    simulate_machine, tune,
 };
 use interleaf_record::Document;
 
@@ -13,13 +14,13 @@ pub fn markdown(document: &Document) -> String {
         Document::Predict(document) => predict::markdown(document),
         Document::Plan(document) => plan::markdown(document),
         Document::Reproduce(document) => reproduce::markdown(document),
-        Document::Machine(document) => simulate::markdown(document),
+        Document::Machine(document) => simulate_machine::markdown(document),
         Document::Dimm(document) => dimm::markdown(document),
         Document::Card(document) => card::markdown(document),
         Document::Measure(document) => measure::markdown(document),
-        Document::Compare(document) => compare::markdown(document),
+        Document::Compare(document) => compare_records::markdown(document),
         Document::CompareRuns(document) => compare_runs::markdown(document),
-        Document::Profile(document) => profile::markdown(document),
+        Document::Profile(document) => measure_app::markdown(document),
         Document::Bench(document) => bench_compare::markdown(document),
         Document::BenchRun(document) => bench::page(document).markdown(),
         Document::Extend(document) => extend::page(document).markdown(),
@@ -32,8 +33,8 @@ pub fn markdown(document: &Document) -> String {
         Document::Advice(document) => balance::advice_page(document).markdown(),
         Document::CardTest(document) => card_test::page(document).markdown(),
         Document::CardCost(document) => card_cost::page(document).markdown(),
-        Document::Doctor(document) => machine::doctor_page(document).markdown(),
-        Document::ShowMachine(document) => machine::page(document).markdown(),
+        Document::Doctor(document) => show_machine::doctor_page(document).markdown(),
+        Document::ShowMachine(document) => show_machine::page(document).markdown(),
         Document::ShowPlatform(document) => show::page(document).markdown(),
     }
 }
@@ -44,13 +45,13 @@ pub fn csv(document: &Document) -> String {
         Document::Predict(document) => predict::csv(document),
         Document::Plan(document) => plan::csv(document),
         Document::Reproduce(document) => reproduce::csv(document),
-        Document::Machine(document) => simulate::csv(document),
+        Document::Machine(document) => simulate_machine::csv(document),
         Document::Dimm(document) => dimm::csv(document),
         Document::Card(document) => card::csv(document),
         Document::Measure(document) => measure::csv(document),
-        Document::Compare(document) => compare::csv(document),
+        Document::Compare(document) => compare_records::csv(document),
         Document::CompareRuns(document) => compare_runs::csv(document),
-        Document::Profile(document) => profile::csv(document),
+        Document::Profile(document) => measure_app::csv(document),
         Document::Bench(document) => bench_compare::csv(document),
         Document::BenchRun(document) => bench::csv(document),
         Document::Extend(document) => extend::csv(document),
@@ -63,8 +64,8 @@ pub fn csv(document: &Document) -> String {
         Document::Advice(document) => balance::advice_csv(std::slice::from_ref(document)),
         Document::CardTest(document) => card_test::csv(document),
         Document::CardCost(document) => card_cost::csv(document),
-        Document::Doctor(document) => machine::doctor_csv(document),
-        Document::ShowMachine(document) => machine::csv(document),
+        Document::Doctor(document) => show_machine::doctor_csv(document),
+        Document::ShowMachine(document) => show_machine::csv(document),
         Document::ShowPlatform(document) => show::csv(document),
     }
 }

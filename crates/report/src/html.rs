@@ -2,10 +2,10 @@
 //! colours, and a second set of narrow pictures for telephones.
 
 use super::{
-    balance, bench, bench_compare, card, card_cost, card_test, compare, compare_runs, dimm, extend,
-    machine, measure,
+    balance, bench, bench_compare, card, card_cost, card_test, compare_records, compare_runs, dimm,
+    extend, measure, measure_app,
     page::Page,
-    plan, predict, profile, reproduce, run, show, simulate,
+    plan, predict, reproduce, run, show, show_machine, simulate_machine,
     svg::{self, Width},
     table::escaped,
     tune,
@@ -49,10 +49,10 @@ pub fn contents(document: &Document) -> (String, String) {
             (plan::title(document), plan::html(document, &figures))
         }
         Document::Machine(document) => {
-            let title = format!("{}, simulated", simulate::title(document));
+            let title = format!("{}, simulated", simulate_machine::title(document));
             let figures = drawn(&document.figures(), "");
-            let verdict = escaped(&simulate::verdict(document));
-            let tables = simulate::html_tables(document);
+            let verdict = escaped(&simulate_machine::verdict(document));
+            let tables = simulate_machine::html_tables(document);
             (title, format!("<p class=\"answer\">{verdict}</p>\n{figures}{tables}"))
         }
         Document::Dimm(document) => {
@@ -78,7 +78,7 @@ pub fn contents(document: &Document) -> (String, String) {
         }
         Document::Compare(document) => {
             let title = format!("{} and {}", document.first.name, document.second.name);
-            (title, compare::html(document))
+            (title, compare_records::html(document))
         }
         Document::CompareRuns(document) => {
             let figures = drawn(&document.figures(), "");
@@ -86,7 +86,7 @@ pub fn contents(document: &Document) -> (String, String) {
         }
         Document::Profile(document) => {
             let figures = drawn(&document.figures(), "");
-            (profile::title(document), profile::html(document, &figures))
+            (measure_app::title(document), measure_app::html(document, &figures))
         }
         Document::Bench(document) => {
             let figures = drawn(&document.figures(), "");
@@ -103,8 +103,8 @@ pub fn contents(document: &Document) -> (String, String) {
         Document::Advice(it) => below_title(document, balance::advice_page(it)),
         Document::CardTest(it) => below_title(document, card_test::page(it)),
         Document::CardCost(it) => below_title(document, card_cost::page(it)),
-        Document::Doctor(it) => below_title(document, machine::doctor_page(it)),
-        Document::ShowMachine(it) => below_title(document, machine::page(it)),
+        Document::Doctor(it) => below_title(document, show_machine::doctor_page(it)),
+        Document::ShowMachine(it) => below_title(document, show_machine::page(it)),
         Document::ShowPlatform(it) => below_title(document, show::page(it)),
         Document::Reproduce(it) => ("Published and ours".to_string(), studies(it)),
     }

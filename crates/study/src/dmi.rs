@@ -15,7 +15,7 @@ use interleaf_model::{control::Settings, policy::PolicyKind, weights::Weights};
 use interleaf_record::{
     predict::weights_text,
     reproduce::{Published, ReproduceRow, StudyDocument, TableDocument},
-    simulate::{SimulatedPeriod, notable_periods},
+    simulate_machine::{SimulatedPeriod, notable_periods},
 };
 use interleaf_report::{number, signed_percent};
 use interleaf_sim::machine::{Outcome, PreparedScenario, Scenario, Task, Trial};

@@ -4,7 +4,7 @@ mod runs;
 
 use crate::args::CompareArgs;
 use interleaf_console::{Failure, output, support};
-use interleaf_record::{Document, compare::CompareDocument, measure::MeasureDocument};
+use interleaf_record::{Document, compare_records::CompareDocument, measure::MeasureDocument};
 use std::{path::Path, process::ExitCode};
 
 pub(super) fn run(args: &CompareArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {
@@ -26,10 +26,10 @@ fn records(args: &CompareArgs, paths: [&Path; 2]) -> Result<ExitCode, Failure> {
             "measure both in the same way, with the same mixes, nodes and threads",
         ));
     }
-    let csv = || interleaf_report::compare::csv(&document);
+    let csv = || interleaf_report::compare_records::csv(&document);
     let text = || match args.markdown {
-        true => interleaf_report::compare::markdown(&document),
-        false => interleaf_report::compare::text(&document),
+        true => interleaf_report::compare_records::markdown(&document),
+        false => interleaf_report::compare_records::text(&document),
     };
     support::print_document(args.output.options(), &interleaf_record::json(&document), csv, text)?;
     match (args.same, document.differ()) {

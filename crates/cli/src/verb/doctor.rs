@@ -21,7 +21,7 @@ use interleaf_observe::{
     resctrl,
 };
 use interleaf_pager::rights::{self, MissingRight};
-use interleaf_record::machine::DoctorDocument;
+use interleaf_record::show_machine::DoctorDocument;
 use std::path::Path;
 
 pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure> {
@@ -59,7 +59,7 @@ pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure>
     if args.json {
         return output::data(&interleaf_record::json(&document));
     }
-    output::data(&interleaf_report::machine::doctor(&document))
+    output::data(&interleaf_report::show_machine::doctor(&document))
 }
 
 /// Verifies the capability userfaultfd or io_uring by opening one: files show that the kernel has

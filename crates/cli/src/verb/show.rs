@@ -3,7 +3,7 @@
 use crate::args::ShowArgs;
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::machine::topology::Machine;
-use interleaf_record::{machine::MachineDocument, show::ShowDocument};
+use interleaf_record::{show::ShowDocument, show_machine::MachineDocument};
 use std::path::Path;
 
 /// The name that stands for the list of all names: of platforms, workloads and scenarios, or of
@@ -47,7 +47,7 @@ fn machine(args: &ShowArgs, root: Option<&Path>) -> Result<(), Failure> {
     if args.json {
         return output::data(&interleaf_record::json(&document));
     }
-    let mut text = interleaf_report::machine::text(&document);
+    let mut text = interleaf_report::show_machine::text(&document);
     if machine.memory_nodes().len() < 2 {
         text += "\nAll memory is on one node: there is nothing to interleave here. Predictions \
              for other machines:\n\n";

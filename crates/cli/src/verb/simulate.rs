@@ -48,8 +48,8 @@ pub(super) fn machine(args: &MachineArgs) -> Result<ExitCode, Failure> {
     support::print_document(
         args.output.options(),
         &interleaf_record::json(&document),
-        || interleaf_report::simulate::csv(&document),
-        || interleaf_report::simulate::text(&document),
+        || interleaf_report::simulate_machine::csv(&document),
+        || interleaf_report::simulate_machine::text(&document),
     )?;
     page::write(args.report.as_deref(), || Document::Machine(Box::new(document)))?;
     Ok(ExitCode::SUCCESS)

@@ -3,7 +3,7 @@
 use super::BalancePeriod;
 use crate::{
     figure::{Figure, Series, SeriesKind},
-    simulate::share_axis_from,
+    simulate_machine::share_axis_from,
 };
 
 /// The figures of periods that are in order of time.

@@ -10,7 +10,7 @@ use super::{
     SettingsDocument,
     platform::{controller_gbps, mix},
 };
-use crate::{machine::MachineNode, rounded};
+use crate::{rounded, show_machine::MachineNode};
 use interleaf_linux::machine::id_list::IdList;
 use interleaf_model::{
     format::{FileError, mess_csv, mlc_text},

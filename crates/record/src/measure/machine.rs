@@ -1,6 +1,6 @@
 //! The hardware and the kernel settings of the measured machine.
 
-use crate::machine::MachineNode;
+use crate::show_machine::MachineNode;
 use interleaf_linux::machine::{
     hardware::{Hardware, Known},
     topology::Machine,
@@ -63,7 +63,7 @@ fn known_or_reason<T: Clone>(known: &Known<T>) -> (Option<T>, Option<String>) {
 
 impl MeasuredMachine {
     pub fn new(machine: &Machine, hardware: &Hardware) -> Self {
-        let all = crate::machine::MachineDocument::new(machine);
+        let all = crate::show_machine::MachineDocument::new(machine);
         let cpus = machine.nodes.iter().map(|node| node.cpus.len()).sum();
         let dimm = |dimm: &interleaf_linux::machine::hardware::Dimm| InstalledDimm {
             slot: dimm.slot.clone(),

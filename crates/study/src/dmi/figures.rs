@@ -5,7 +5,7 @@ use interleaf_console::Failure;
 use interleaf_model::policy::PolicyKind;
 use interleaf_record::{
     figure::{Figure, Scale, Series, SeriesKind},
-    simulate::share_axis_from,
+    simulate_machine::share_axis_from,
 };
 use interleaf_sim::machine::{Outcome, PeriodRecord};
 

@@ -16,7 +16,7 @@ use interleaf_linux::{
 use interleaf_record::{
     Document,
     measure::{MeasuredMachine, SCHEMA},
-    profile::{AppDocument, AppKind, ProfileDocument},
+    measure_app::{AppDocument, AppKind, ProfileDocument},
 };
 use sources::Sources;
 use std::{
@@ -42,7 +42,7 @@ pub(super) fn run(args: &AppArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     let described = MeasuredMachine::new(&machine, &hardware);
     let mut document = document(args, &root, &machine, described, &sources);
     if args.dry_run {
-        write_document(args, &document, interleaf_report::profile::dry_run)?;
+        write_document(args, &document, interleaf_report::measure_app::dry_run)?;
         return Ok(ExitCode::SUCCESS);
     }
     let signals = Signals::hold().map_err(system::signal_failure)?;
@@ -60,7 +60,7 @@ pub(super) fn run(args: &AppArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     if args.json {
         output::data(&interleaf_record::json(&document))?;
     } else if !args.quiet {
-        output::message(interleaf_report::profile::text(&document).trim_end());
+        output::message(interleaf_report::measure_app::text(&document).trim_end());
     }
     page::write(args.report.as_deref(), || Document::Profile(Box::new(document)))?;
     match demand.transpose() {
@@ -184,7 +184,7 @@ fn measured(
         if ended {
             break;
         }
-        bar.set_message(interleaf_report::profile::line(running.age(), watch.last()));
+        bar.set_message(interleaf_report::measure_app::line(running.age(), watch.last()));
         watch.save(args, running.age(), document)?;
         // Sample at multiples of the interval, however long a sample takes.
         let age = running.age().as_nanos();

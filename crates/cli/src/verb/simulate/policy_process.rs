@@ -10,7 +10,7 @@ use interleaf_job::{
 use interleaf_linux::launch::command::Signals;
 use interleaf_model::machine::TierLayout;
 use interleaf_policy_process::{PolicyCommand, PolicyProcessError, PolicyProcesses, TIME_LIMIT};
-use interleaf_record::simulate::SimulateDocument;
+use interleaf_record::simulate_machine::SimulateDocument;
 
 /// The policy's command, and the time that it has for each answer.
 pub(super) struct LimitedCommand {

@@ -9,7 +9,7 @@ use interleaf_model::{
     provenance::{Figure, Provenance},
     units::Bytes,
 };
-use interleaf_record::profile::{AppDocument, PhaseDocument, ProfileDocument};
+use interleaf_record::measure_app::{AppDocument, PhaseDocument, ProfileDocument};
 use std::path::Path;
 
 /// Least share of the memory on the first tier: with less, the run is not a run on the first tier.

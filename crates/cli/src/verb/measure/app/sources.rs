@@ -21,7 +21,7 @@ use interleaf_observe::{
 };
 use interleaf_record::{
     TierKindName,
-    profile::{ProfileTier, QuantityDocument},
+    measure_app::{ProfileTier, QuantityDocument},
 };
 use std::path::Path;
 

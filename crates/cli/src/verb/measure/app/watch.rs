@@ -12,7 +12,7 @@ use interleaf_observe::{
     usage::{self, MachineTime, Usage},
 };
 use interleaf_record::{
-    profile::{
+    measure_app::{
         ProfileDocument, QuantityDocument, RunTotals, SampleDocument, Samples, TrafficDocument,
     },
     warning::Warning,

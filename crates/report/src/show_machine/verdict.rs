@@ -2,7 +2,7 @@
 //! to do about those that do not.
 
 use crate::screen::{Meaning, painted};
-use interleaf_record::machine::{CapabilityDocument, CapabilityStatus, DoctorDocument};
+use interleaf_record::show_machine::{CapabilityDocument, CapabilityStatus, DoctorDocument};
 
 /// A use of the tool.
 struct Use {

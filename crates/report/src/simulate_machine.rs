@@ -10,7 +10,7 @@ use interleaf_model::units::Bytes;
 use interleaf_record::{
     figure::{Figure, SeriesKind},
     predict::weights_text,
-    simulate::{SimulateDocument, SimulatedPeriod, WorkloadDocument, notable_periods},
+    simulate_machine::{SimulateDocument, SimulatedPeriod, WorkloadDocument, notable_periods},
 };
 
 /// The chart of a search covers at least this time, s.

@@ -9,7 +9,7 @@ use super::{
     table::Table,
 };
 use interleaf_model::units::Bytes;
-use interleaf_record::machine::{CapabilityStatus, DoctorDocument, MachineDocument};
+use interleaf_record::show_machine::{CapabilityStatus, DoctorDocument, MachineDocument};
 
 /// The document as text for a terminal.
 pub fn text(document: &MachineDocument) -> String {

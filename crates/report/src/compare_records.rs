@@ -6,7 +6,7 @@ use super::{
     signed_percent,
     table::{Table, escaped},
 };
-use interleaf_record::compare::{CompareDocument, Verdict};
+use interleaf_record::compare_records::{CompareDocument, Verdict};
 
 /// The document as text for a terminal.
 pub fn text(document: &CompareDocument) -> String {

@@ -6,7 +6,7 @@ use super::{
 };
 use interleaf_model::units::Bytes;
 use interleaf_record::{
-    profile::{AppDocument, ProfileDocument, SampleDocument, TopdownDocument, WholeDocument},
+    measure_app::{AppDocument, ProfileDocument, SampleDocument, TopdownDocument, WholeDocument},
     rounded,
 };
 use std::time::Duration;
