@@ -34,9 +34,9 @@
 
 mod history;
 
-pub use history::{Fault, Harm};
+pub use history::{Damage, DamageInterval};
 
-use history::{Entry, Piece, faults_of_block};
+use history::{Entry, Piece, damage_of_block};
 
 /// The state in which a card's data survive a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,8 +120,8 @@ pub struct Timeline {
     entries: Vec<Entry>,
     block_bytes: u64,
     /// Sorted by the first moment.
-    faults: Vec<Fault>,
-    /// The latest end of each fault and all before it.
+    intervals: Vec<DamageInterval>,
+    /// The latest end of each interval and all before it.
     latest_ends: Vec<u64>,
     /// For each write the moment from which FLUSH or FUA promises its durability.
     promised: Vec<u64>,
@@ -194,15 +194,15 @@ impl TimelineBuilder {
             (entry.block, piece.order, piece.write)
         };
         entries.sort_unstable_by_key(order);
-        let mut faults = vec![];
+        let mut intervals = vec![];
         for of_block in entries.chunk_by(|a, b| a.block == b.block) {
-            faults_of_block(of_block, &pieces, &writes, &promised, &mut faults);
+            damage_of_block(of_block, &pieces, &writes, &promised, &mut intervals);
         }
-        faults.sort_unstable_by_key(|fault| (fault.from, fault.block));
-        let latest_ends = faults
+        intervals.sort_unstable_by_key(|interval| (interval.from, interval.block));
+        let latest_ends = intervals
             .iter()
-            .scan(0, |latest, fault: &Fault| {
-                *latest = fault.until.max(*latest);
+            .scan(0, |latest, interval: &DamageInterval| {
+                *latest = interval.until.max(*latest);
                 Some(*latest)
             })
             .collect();
@@ -219,7 +219,7 @@ impl TimelineBuilder {
             block_bytes: alignment,
             pieces,
             entries,
-            faults,
+            intervals,
             latest_ends,
             promised,
             submissions,
@@ -271,16 +271,20 @@ impl Timeline {
     }
 
     /// All blocks that a power failure during the run would lose or tear, by the first moment.
-    pub fn faults(&self) -> &[Fault] {
-        &self.faults
+    pub fn damage(&self) -> &[DamageInterval] {
+        &self.intervals
     }
 
-    /// The faults of a power failure at `moment`.
-    pub fn faults_at(&self, moment: u64) -> Vec<Fault> {
-        let begun = self.faults.partition_point(|fault| fault.from <= moment);
-        // `latest_ends` rises: all faults before `first` have ended by `moment`.
+    /// The damage of a power failure at `moment`.
+    pub fn damage_at(&self, moment: u64) -> Vec<DamageInterval> {
+        let begun = self.intervals.partition_point(|interval| interval.from <= moment);
+        // `latest_ends` rises: all intervals before `first` have ended by `moment`.
         let first = self.latest_ends.partition_point(|end| *end <= moment).min(begun);
-        self.faults[first..begun].iter().filter(|fault| moment < fault.until).copied().collect()
+        self.intervals[first..begun]
+            .iter()
+            .filter(|interval| moment < interval.until)
+            .copied()
+            .collect()
     }
 
     /// True if a FLUSH or FUA that completed up to `moment` covers the write.

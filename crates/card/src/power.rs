@@ -27,7 +27,7 @@ mod save;
 mod spec;
 mod sweep;
 
-pub use failure::{Cause, HarmedBlock, PowerFailure, PowerFailures};
+pub use failure::{Cause, DamagedBlock, PowerFailure, PowerFailures};
 pub(crate) use file::{CapacitorToml, PowerSections, PowerToml, PoweredMemory, SaveToml};
 pub use save::{RestoreOutcome, RestoreState, SaveEnergy, SaveOutcome, SaveSimulator};
 pub use spec::{EnergySpec, PowerError, PowerSpec, SaveDraw, SaveOrder, SaveSpec};

@@ -2,9 +2,9 @@
 
 use super::{SegmentTimes, Survival, WriteTimes};
 
-/// The harm to a block.
+/// The damage to a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Harm {
+pub enum Damage {
     /// The block contains data older than an acknowledged write.
     Lost,
     /// Like [`Self::Lost`], and a completed FLUSH or FUA covered the write.
@@ -13,17 +13,17 @@ pub enum Harm {
     Torn,
 }
 
-/// A block that a power failure within a span of time would harm.
+/// A block that a power failure within a span of time would damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct DamageInterval {
     /// The first moment, fs.
     pub from: u64,
-    /// The first moment without the fault, fs.
+    /// The first moment without the damage, fs.
     pub until: u64,
     /// The number of the block.
     pub block: u64,
-    /// The harm.
-    pub harm: Harm,
+    /// The damage.
+    pub damage: Damage,
     /// The number of the write that is lost or torn.
     pub write: u32,
 }
@@ -96,18 +96,18 @@ enum Change {
     Whole,
 }
 
-/// Finds the spans of time in which a power failure would harm a block.
+/// Finds the spans of time in which a power failure would damage a block.
 ///
 /// `entries` are the pieces of the block in the order in which they reach the memory, `promised`
 /// the moments from which a flush covers each write. The content of the block is the last piece
 /// whose transfer to the memory has begun. The content is lost data if a newer write has been
 /// acknowledged: one that was submitted after the write of this piece had been acknowledged.
-pub(super) fn faults_of_block(
+pub(super) fn damage_of_block(
     entries: &[Entry],
     pieces: &[Piece],
     writes: &[WriteTimes],
     promised: &[u64],
-    faults: &mut Vec<Fault>,
+    intervals: &mut Vec<DamageInterval>,
 ) {
     let mut changes = Vec::with_capacity(4 * entries.len());
     for (position, entry) in entries.iter().enumerate() {
@@ -125,7 +125,7 @@ pub(super) fn faults_of_block(
     // The last submission of a write that is acknowledged, and of one that a flush covers.
     let (mut last, mut last_promised) = (None::<(u64, u32)>, None::<(u64, u32)>);
     let mut content = None::<usize>;
-    let mut open = None::<Fault>;
+    let mut open = None::<DamageInterval>;
     for (index, (at, change, position)) in changes.iter().copied().enumerate() {
         let write = number(position);
         let submitted = writes[write as usize - 1].submitted;
@@ -138,36 +138,42 @@ pub(super) fn faults_of_block(
         if changes.get(index + 1).is_some_and(|next| next.0 == at) {
             continue;
         }
-        let harm = harm_of(content.map(piece_at), writes, at, last, last_promised);
-        if open.map(|fault| (fault.harm, fault.write)) == harm {
+        let damage = damage_of(content.map(piece_at), writes, at, last, last_promised);
+        if open.map(|interval| (interval.damage, interval.write)) == damage {
             continue;
         }
-        if let Some(mut fault) = open.take() {
-            fault.until = at;
-            faults.push(fault);
+        if let Some(mut interval) = open.take() {
+            interval.until = at;
+            intervals.push(interval);
         }
         let block = entries[0].block;
-        open = harm.map(|(harm, write)| Fault { from: at, until: u64::MAX, block, harm, write });
+        open = damage.map(|(damage, write)| DamageInterval {
+            from: at,
+            until: u64::MAX,
+            block,
+            damage,
+            write,
+        });
     }
-    faults.extend(open);
+    intervals.extend(open);
 }
 
-/// The harm of a power failure at `at` to a block with this content.
-fn harm_of(
+/// The damage of a power failure at `at` to a block with this content.
+fn damage_of(
     content: Option<&Piece>,
     writes: &[WriteTimes],
     at: u64,
     last: Option<(u64, u32)>,
     last_promised: Option<(u64, u32)>,
-) -> Option<(Harm, u32)> {
+) -> Option<(Damage, u32)> {
     if let Some(piece) = content.filter(|piece| at < piece.whole) {
-        return Some((Harm::Torn, piece.write));
+        return Some((Damage::Torn, piece.write));
     }
     // Content from before the run is older than every write.
     let known = content.map(|piece| writes[piece.write as usize - 1].acknowledged);
     let is_older = |than: &(u64, u32)| known.is_none_or(|acknowledged| acknowledged <= than.0);
     if let Some((_, write)) = last_promised.filter(is_older) {
-        return Some((Harm::LostAfterFlush, write));
+        return Some((Damage::LostAfterFlush, write));
     }
-    last.filter(is_older).map(|(_, write)| (Harm::Lost, write))
+    last.filter(is_older).map(|(_, write)| (Damage::Lost, write))
 }

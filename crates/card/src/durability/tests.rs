@@ -31,7 +31,7 @@ fn a_correct_write_is_never_lost_nor_torn() {
     let mut builder = TimelineBuilder::new(rules(Survival::Precharged { hold_up: 20 }));
     timed(&mut builder, (0, 4096), (0, 40), |index| (10, 12 + index, 15 + 2 * index));
     let timeline = builder.finish();
-    assert_eq!(timeline.faults(), []);
+    assert_eq!(timeline.damage(), []);
     assert_eq!(timeline.block_bytes(), 4096);
     assert_eq!(timeline.end(), 40);
     assert_eq!(timeline.counts(39), WriteCounts { acknowledged: 0, outstanding: 1 });
@@ -43,12 +43,12 @@ fn without_hold_up_a_write_of_several_rows_is_torn_between_them() {
     let mut builder = TimelineBuilder::new(rules(Survival::Precharged { hold_up: 0 }));
     let write = timed(&mut builder, (0, 4096), (0, 40), |index| (10, 12 + index, 15 + 2 * index));
     let timeline = builder.finish();
-    let torn = Fault { from: 12, until: 29, block: 0, harm: Harm::Torn, write };
-    assert_eq!(timeline.faults(), [torn]);
-    assert_eq!(timeline.faults_at(11), []);
-    assert_eq!(timeline.faults_at(12), [torn]);
-    assert_eq!(timeline.faults_at(28), [torn]);
-    assert_eq!(timeline.faults_at(29), []);
+    let torn = DamageInterval { from: 12, until: 29, block: 0, damage: Damage::Torn, write };
+    assert_eq!(timeline.damage(), [torn]);
+    assert_eq!(timeline.damage_at(11), []);
+    assert_eq!(timeline.damage_at(12), [torn]);
+    assert_eq!(timeline.damage_at(28), [torn]);
+    assert_eq!(timeline.damage_at(29), []);
 }
 
 #[test]
@@ -57,12 +57,12 @@ fn an_acknowledgement_before_durability_is_a_loss_until_then() {
     let mut builder = TimelineBuilder::new(rules(Survival::Precharged { hold_up: 0 }));
     let write = timed(&mut builder, (8192, 512), (0, 20), |_| (10, 30, 50));
     let timeline = builder.finish();
-    let fault = |from, until, harm| Fault { from, until, block: 16, harm, write };
-    assert_eq!(timeline.faults(), [fault(20, 30, Harm::Lost), fault(30, 50, Harm::Torn)]);
+    let interval = |from, until, damage| DamageInterval { from, until, block: 16, damage, write };
+    assert_eq!(timeline.damage(), [interval(20, 30, Damage::Lost), interval(30, 50, Damage::Torn)]);
     // On a card that saves its buffers, the same times do no harm.
     let mut builder = TimelineBuilder::new(rules(Survival::Buffered));
     timed(&mut builder, (8192, 512), (0, 20), |_| (10, 30, 50));
-    assert_eq!(builder.finish().faults(), []);
+    assert_eq!(builder.finish().damage(), []);
 }
 
 #[test]
@@ -77,11 +77,11 @@ fn flush_and_fua_promise_more_than_a_volatile_cache_does() {
         builder.write(times, &[segment]);
         flush.into_iter().for_each(|flush| builder.flush(flush));
         let timeline = builder.finish();
-        let harms: Vec<_> =
-            timeline.faults().iter().map(|it| (it.from, it.until, it.harm)).collect();
-        harms
+        let damage: Vec<_> =
+            timeline.damage().iter().map(|it| (it.from, it.until, it.damage)).collect();
+        damage
     };
-    let volatile = vec![(20, 90, Harm::Lost), (90, 100, Harm::Torn)];
+    let volatile = vec![(20, 90, Damage::Lost), (90, 100, Damage::Torn)];
     assert_eq!(lost_after_flush(None, false), volatile);
     // A flush that waits for durability keeps its promise.
     let flush = |submitted, acknowledged| Some(FlushTimes { submitted, acknowledged });
@@ -90,9 +90,10 @@ fn flush_and_fua_promise_more_than_a_volatile_cache_does() {
     assert_eq!(lost_after_flush(flush(19, 50), false), volatile);
     // A flush acknowledged before the data are durable breaks its promise, and so does such a write
     // with FUA.
-    let broken = [(20, 50, Harm::Lost), (50, 90, Harm::LostAfterFlush), (90, 100, Harm::Torn)];
+    let broken =
+        [(20, 50, Damage::Lost), (50, 90, Damage::LostAfterFlush), (90, 100, Damage::Torn)];
     assert_eq!(lost_after_flush(flush(20, 50), false), broken);
-    let fua = vec![(20, 90, Harm::LostAfterFlush), (90, 100, Harm::Torn)];
+    let fua = vec![(20, 90, Damage::LostAfterFlush), (90, 100, Damage::Torn)];
     assert_eq!(lost_after_flush(None, true), fua);
 }
 
@@ -103,8 +104,9 @@ fn an_older_write_applied_after_a_newer_acknowledged_one_is_a_loss() {
     let newer = timed(&mut builder, (0, 512), (30, 50), |_| (40, 60, 60));
     let timeline = builder.finish();
     // The buffer still has the older write, which will be applied last.
-    let fault = Fault { from: 50, until: u64::MAX, block: 0, harm: Harm::Lost, write: newer };
-    assert_eq!(timeline.faults(), [fault]);
+    let interval =
+        DamageInterval { from: 50, until: u64::MAX, block: 0, damage: Damage::Lost, write: newer };
+    assert_eq!(timeline.damage(), [interval]);
 }
 
 #[test]
@@ -113,13 +115,13 @@ fn a_write_larger_than_the_atomic_unit_is_judged_by_units() {
     // The second unit arrives much later: each unit is whole or absent.
     let units = |index: u64| if index < 8 { (10, 20, 20) } else { (100, 110, 110) };
     timed(&mut builder, (0, 8192), (0, 120), units);
-    assert_eq!(builder.finish().faults(), []);
+    assert_eq!(builder.finish().damage(), []);
     // Within a unit, a part in the array before the other arrives is torn.
     let mut builder = TimelineBuilder::new(rules(Survival::Buffered));
     let halves = |index: u64| if index < 4 { (10, 20, 20) } else { (100, 110, 110) };
     let write = timed(&mut builder, (0, 4096), (0, 120), halves);
-    let fault = Fault { from: 20, until: 100, block: 0, harm: Harm::Torn, write };
-    assert_eq!(builder.finish().faults(), [fault]);
+    let interval = DamageInterval { from: 20, until: 100, block: 0, damage: Damage::Torn, write };
+    assert_eq!(builder.finish().damage(), [interval]);
 }
 
 #[test]
@@ -135,9 +137,10 @@ fn data_that_never_arrive_are_never_whole() {
     let part = SegmentTimes { offset: 0, bytes: 512, received: 7, in_array: 9, durable: 9 };
     let write = builder.write(times, &[part]);
     let timeline = builder.finish();
-    let torn = |block| Fault { from: 9, until: u64::MAX, block, harm: Harm::Torn, write };
+    let torn =
+        |block| DamageInterval { from: 9, until: u64::MAX, block, damage: Damage::Torn, write };
     assert_eq!(timeline.block_bytes(), 1024);
-    assert_eq!(timeline.faults(), [torn(0)]);
+    assert_eq!(timeline.damage(), [torn(0)]);
 }
 
 /// A write of the property test: block, times, and flags.
@@ -154,13 +157,13 @@ fn plans() -> impl Strategy<Value = (Vec<Plan>, Vec<(u64, u64)>, Option<u64>)> {
     )
 }
 
-/// The harm to each block by the definitions, for one moment, without any step function.
+/// The damage to each block by the definitions, for one moment, without any step function.
 fn naive(
     writes: &[(WriteTimes, SegmentTimes)],
     flushes: &[FlushTimes],
     survival: Survival,
     moment: u64,
-) -> BTreeSet<(u64, Harm)> {
+) -> BTreeSet<(u64, Damage)> {
     let mut found = BTreeSet::new();
     for block in 0..8_u64 {
         let covers = |write: &WriteTimes| {
@@ -178,7 +181,7 @@ fn naive(
         let there = all.iter().enumerate().filter(|(_, (_, segment))| is_there(segment));
         let content = there.max_by_key(|(at, (_, segment))| (segment.in_array, *at));
         if content.is_some_and(|(_, (_, segment))| !is_whole(segment)) {
-            found.insert((block, Harm::Torn));
+            found.insert((block, Damage::Torn));
             continue;
         }
         let is_older = |write: &WriteTimes| {
@@ -193,9 +196,9 @@ fn naive(
                 })
         };
         if lost.iter().any(|(write, _)| is_flushed(write)) {
-            found.insert((block, Harm::LostAfterFlush));
+            found.insert((block, Damage::LostAfterFlush));
         } else if !lost.is_empty() {
-            found.insert((block, Harm::Lost));
+            found.insert((block, Damage::Lost));
         }
     }
     found
@@ -229,9 +232,9 @@ proptest! {
         let parts = timeline.block_bytes() / 512;
         for moment in 0..120 {
             let found: BTreeSet<_> = timeline
-                .faults_at(moment)
+                .damage_at(moment)
                 .into_iter()
-                .flat_map(|it| (0..parts).map(move |part| (it.block * parts + part, it.harm)))
+                .flat_map(|it| (0..parts).map(move |part| (it.block * parts + part, it.damage)))
                 .collect();
             prop_assert_eq!(found, naive(&writes, &flushes, survival, moment), "at {}", moment);
         }

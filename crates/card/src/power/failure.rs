@@ -5,7 +5,7 @@ use super::{
     spec::{PowerSpec, SaveOrder},
 };
 use crate::{
-    durability::{Harm, Timeline},
+    durability::{Damage, Timeline},
     nand::ProgrammedImage,
 };
 
@@ -31,9 +31,9 @@ impl Cause {
     }
 }
 
-/// A block that a power failure harmed.
+/// A block that a power failure damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HarmedBlock {
+pub struct DamagedBlock {
     /// The first byte.
     pub offset: u64,
     /// The length, bytes.
@@ -65,8 +65,8 @@ pub struct PowerFailure {
     pub torn_blocks: u64,
     /// Lost and torn blocks that the card did not report.
     pub unreported_blocks: u64,
-    /// The first harmed blocks by address, at most [`PowerFailures::LISTED_MAX`].
-    pub blocks: Vec<HarmedBlock>,
+    /// The first damaged blocks by address, at most [`PowerFailures::LISTED_MAX`].
+    pub blocks: Vec<DamagedBlock>,
     /// The save, for a card that saves.
     pub save: Option<SaveOutcome>,
     /// The restore, for a card that saves.
@@ -120,16 +120,16 @@ impl<'a> PowerFailures<'a> {
     /// the timeline, writes that were outstanding then are not judged.
     pub fn at(&self, at: u64, seed: u64) -> PowerFailure {
         let bytes = self.timeline.block_bytes();
-        let mut harmed: Vec<HarmedBlock> = self
+        let mut damaged: Vec<DamagedBlock> = self
             .timeline
-            .faults_at(at)
+            .damage_at(at)
             .into_iter()
-            .map(|fault| HarmedBlock {
-                offset: fault.block * bytes,
+            .map(|it| DamagedBlock {
+                offset: it.block * bytes,
                 bytes,
-                write: fault.write,
-                cause: if fault.harm == Harm::Torn { Cause::Torn } else { Cause::NotDurable },
-                after_flush: fault.harm == Harm::LostAfterFlush,
+                write: it.write,
+                cause: if it.damage == Damage::Torn { Cause::Torn } else { Cause::NotDurable },
+                after_flush: it.damage == Damage::LostAfterFlush,
             })
             .collect();
         let (mut saved, mut restored) = (None, None);
@@ -138,18 +138,18 @@ impl<'a> PowerFailures<'a> {
             let (absent, found) = save.restore(&image, seed);
             if !absent.is_empty() {
                 let lost = self.lost_with_pages(at, &image, &absent);
-                let is_lost = |block: &HarmedBlock| {
+                let is_lost = |block: &DamagedBlock| {
                     lost.binary_search_by_key(&block.offset, |lost| lost.offset).is_ok()
                 };
-                harmed.retain(|block| !is_lost(block));
-                harmed.extend(lost);
+                damaged.retain(|block| !is_lost(block));
+                damaged.extend(lost);
             }
             (saved, restored) = (Some(outcome), Some(found));
         }
-        harmed.sort_unstable_by_key(|block| block.offset);
+        damaged.sort_unstable_by_key(|block| block.offset);
         let counts = self.timeline.counts(at);
         let of = |torn: bool| {
-            let blocks = harmed.iter().filter(move |block| (block.cause == Cause::Torn) == torn);
+            let blocks = damaged.iter().filter(move |block| (block.cause == Cause::Torn) == torn);
             let mut writes: Vec<u32> = blocks.map(|block| block.write).collect();
             let count = writes.len() as u64;
             writes.sort_unstable();
@@ -157,8 +157,8 @@ impl<'a> PowerFailures<'a> {
             (writes.len() as u64, count)
         };
         let ((lost_writes, lost_blocks), (torn_writes, torn_blocks)) = (of(false), of(true));
-        let unreported = harmed.iter().filter(|block| !block.cause.is_reported()).count();
-        harmed.truncate(Self::LISTED_MAX);
+        let unreported = damaged.iter().filter(|block| !block.cause.is_reported()).count();
+        damaged.truncate(Self::LISTED_MAX);
         PowerFailure {
             at,
             acknowledged_writes: counts.acknowledged,
@@ -168,7 +168,7 @@ impl<'a> PowerFailures<'a> {
             torn_writes,
             torn_blocks,
             unreported_blocks: unreported as u64,
-            blocks: harmed,
+            blocks: damaged,
             save: saved,
             restore: restored,
         }
@@ -180,7 +180,7 @@ impl<'a> PowerFailures<'a> {
         at: u64,
         image: &ProgrammedImage,
         absent: &[u64],
-    ) -> Vec<HarmedBlock> {
+    ) -> Vec<DamagedBlock> {
         let Some(save) = &self.save else { return vec![] };
         let spec = save.spec();
         let page_bytes = u64::from(spec.nand.page_bytes);
@@ -216,7 +216,7 @@ impl<'a> PowerFailures<'a> {
         for (cause, pages) in ranges {
             let range = pages.start * page_bytes..pages.end * page_bytes;
             let blocks = self.timeline.acknowledged_in(range, at);
-            lost.extend(blocks.into_iter().map(|(block, write)| HarmedBlock {
+            lost.extend(blocks.into_iter().map(|(block, write)| DamagedBlock {
                 offset: block * block_bytes,
                 bytes: block_bytes,
                 write,

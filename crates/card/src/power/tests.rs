@@ -67,7 +67,7 @@ fn both_cards_keep_every_acknowledged_write_at_10_000_moments() {
     for power in [saving(flashtec()), PRECHARGE] {
         power.check(GIB).expect("the default card works");
         let timeline = run(power.survival(), GIB, 20_000, false);
-        assert_eq!(timeline.faults(), [], "at no moment of the run");
+        assert_eq!(timeline.damage(), [], "at no moment of the run");
         let swept = sweep(&PowerFailures::new(&timeline, &power, GIB, 3), 10_000);
         assert_eq!((swept.moments, swept.harmless), (10_000, 10_000));
         assert_eq!((swept.lost_writes, swept.torn_writes, swept.unreported_blocks), (0, 0, 0));

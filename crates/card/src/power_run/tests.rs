@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    durability::Harm,
+    durability::Damage,
     engine::Engine,
     load::{Access, Group},
     power::{Cause, PowerSpec, PowerSweep, SweepOptions},
@@ -42,7 +42,7 @@ fn nothing_is_lost_or_torn_at_10_000_moments_of_each_card_and_workload() {
             let run = observe(&load, &card, &Settings::default()).expect("a load");
             let case = format!("{name}, {} of {}", group.access.name(), group.block_bytes);
             assert!(run.timeline.writes().len() > 500, "{case}");
-            assert_eq!(run.timeline.faults().first(), None, "{case}: at no moment of the run");
+            assert_eq!(run.timeline.damage().first(), None, "{case}: at no moment of the run");
             let sweep = swept(&card, &run.timeline, 10_000);
             assert_eq!((sweep.moments, sweep.harmless), (10_000, 10_000), "{case}");
             assert_eq!((sweep.lost_writes, sweep.torn_writes), (0, 0), "{case}");
@@ -116,8 +116,8 @@ fn flush_and_fua_complete_after_the_data_are_durable() {
             at = done.completed;
         }
         let timeline = recorder.finish();
-        let faults = timeline.faults().iter();
-        faults.filter(|fault| fault.harm == Harm::LostAfterFlush).count()
+        let damage = timeline.damage().iter();
+        damage.filter(|it| it.damage == Damage::LostAfterFlush).count()
     };
     assert_eq!(broken_promises(&Settings::default(), false), 0);
     assert_eq!(broken_promises(&Settings::default(), true), 0);
@@ -168,7 +168,7 @@ proptest! {
             prop_assert_eq!(completed, plans.len());
             let timeline = recorder.finish();
             prop_assert_eq!(timeline.writes().len(), writes);
-            prop_assert_eq!(timeline.faults(), []);
+            prop_assert_eq!(timeline.damage(), []);
         }
     }
 }

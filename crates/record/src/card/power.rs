@@ -91,7 +91,7 @@ impl CardPowerFailure {
 }
 
 fn harmed(failure: &PowerFailure) -> Vec<HarmedBlockDocument> {
-    let block = |block: &interleaf_card::power::HarmedBlock| HarmedBlockDocument {
+    let block = |block: &interleaf_card::power::DamagedBlock| HarmedBlockDocument {
         offset_bytes: block.offset,
         bytes: block.bytes,
         cause: cause(block.cause).into(),
