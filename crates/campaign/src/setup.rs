@@ -36,7 +36,7 @@ const STRIDE_BYTES: u64 = 64;
 const QUICK_BYTES: u64 = 40_000_000;
 
 /// The reciprocal of the largest fraction of the free memory that default sizes take.
-const FREE_PART: u64 = 2;
+const FREE_DIVISOR: u64 = 2;
 
 /// The CPUs of a node that measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -249,11 +249,14 @@ impl<'a> Setup<'a> {
                         size_text(*size as u64),
                         size_text(least & !0xF_FFFF)
                     ),
-                    format!("give at most {}", size_text((least / FREE_PART / count) & !0xF_FFFF)),
+                    format!(
+                        "give at most {}",
+                        size_text((least / FREE_DIVISOR / count) & !0xF_FFFF)
+                    ),
                 ));
             }
-            if !is_set && needed > least / FREE_PART / 2 {
-                let fits = (least / FREE_PART / 2 / count) & !0x1F_FFFF;
+            if !is_set && needed > least / FREE_DIVISOR / 2 {
+                let fits = (least / FREE_DIVISOR / 2 / count) & !0x1F_FFFF;
                 if fits < 2 << 20 {
                     return Err(Failure::new(
                         format!("{place} has {} free", size_text(least & !0xFFF)),

@@ -128,7 +128,7 @@ impl ConfigSpace {
 
     /// Reads bytes; beyond the space all bits are one.
     pub fn read(&self, offset: u64, data: &mut [u8]) {
-        for (byte, at) in data.iter_mut().zip(places(offset)) {
+        for (byte, at) in data.iter_mut().zip(byte_offsets(offset)) {
             *byte = self.bytes.get(at).copied().unwrap_or(0xff);
         }
     }
@@ -136,7 +136,7 @@ impl ConfigSpace {
     /// Writes bytes: changes the writable bits of registers, ignores the rest.
     pub fn write(&mut self, offset: u64, data: &[u8]) -> ConfigEffect {
         let mut effect = ConfigEffect::None;
-        for (byte, at) in data.iter().zip(places(offset)) {
+        for (byte, at) in data.iter().zip(byte_offsets(offset)) {
             let Some(mask) = self.writable.get(at) else { break };
             self.bytes[at] = self.bytes[at] & !mask | byte & mask;
             if at == DEVICE_CONTROL + 1 && byte & (FUNCTION_RESET >> 8) as u8 != 0 {
@@ -148,7 +148,7 @@ impl ConfigSpace {
 }
 
 /// Offsets of the bytes of an access; they saturate at `usize::MAX`, which is outside the space.
-fn places(offset: u64) -> impl Iterator<Item = usize> {
+fn byte_offsets(offset: u64) -> impl Iterator<Item = usize> {
     let offset = usize::try_from(offset).unwrap_or(usize::MAX);
     (0..).map(move |at| offset.saturating_add(at))
 }

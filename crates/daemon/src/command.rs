@@ -34,7 +34,7 @@ use std::{
 };
 
 /// Interval of the waits for the command after steering has ended; they repeat until it ends.
-const LONG: Duration = Duration::from_secs(3600);
+const WAIT_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// Options of a command whose pages a policy steers.
 #[derive(Clone, Debug)]
@@ -203,7 +203,7 @@ impl<'a> Job<'_, 'a> {
         let status = loop {
             match child.ended.take() {
                 Some(ended) => break ended.map_err(system::wait_failure)?,
-                None => child.ended = child.running.wait(LONG).transpose(),
+                None => child.ended = child.running.wait(WAIT_INTERVAL).transpose(),
             }
         };
         if let Some(balanced) = &mut document.balance {

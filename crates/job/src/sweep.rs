@@ -263,28 +263,28 @@ impl Sweep {
 
     /// Returns the number of cases.
     pub fn count(&self) -> usize {
-        self.grounds().saturating_mul(self.cases_of_ground())
+        self.base_cases().saturating_mul(self.cases_of_base_case())
     }
 
-    /// Returns the number of grounds. A ground is a combination of platform, footprint and
-    /// workload: the cases of a ground share their best static weights.
-    pub fn grounds(&self) -> usize {
+    /// Returns the number of base cases. A base case is a combination of platform, footprint and
+    /// workload: the cases of a base case share their best static weights.
+    pub fn base_cases(&self) -> usize {
         product([self.platforms.len(), self.loads.len(), self.footprints.len()])
     }
 
-    fn cases_of_ground(&self) -> usize {
+    fn cases_of_base_case(&self) -> usize {
         let inner = [self.policies.len(), self.noises.len(), self.curve_errors.len()];
         product(inner.into_iter().chain([self.rates.len(), self.seeds.len()]))
     }
 
-    /// Returns the ground of a case: the values of a ground vary slowest in [`Self::case`].
-    pub fn ground(&self, case: usize) -> usize {
-        case / self.cases_of_ground()
+    /// Returns the base case of a case: the values of a base case vary slowest in [`Self::case`].
+    pub fn base_case(&self, case: usize) -> usize {
+        case / self.cases_of_base_case()
     }
 
-    /// Returns the first case of a ground.
-    pub fn first_of(&self, ground: usize) -> usize {
-        ground * self.cases_of_ground()
+    /// Returns the first case of a base case.
+    pub fn first_case_of(&self, base_case: usize) -> usize {
+        base_case * self.cases_of_base_case()
     }
 
     /// Returns the combination with this number; the seed varies fastest.
@@ -607,9 +607,9 @@ mod tests {
         assert_eq!(texts.len(), cases.len());
         assert_eq!((cases[0].seed, cases[1].seed, cases[3].seed), (1, 2, 1));
         assert!(cases.iter().enumerate().all(|(at, case)| case.number == at));
-        // Cases of a ground have the same scenario and platform.
+        // Cases of a base case have the same scenario and platform.
         for case in &cases {
-            let first = sweep.case(sweep.first_of(sweep.ground(case.number)));
+            let first = sweep.case(sweep.first_case_of(sweep.base_case(case.number)));
             assert_eq!((&first.load, &first.platform), (&case.load, &case.platform));
         }
     }

@@ -1,7 +1,7 @@
 //! The command line of `interleaf bench compare`.
 
 use super::{OutputArgs, bench::whole, quantity, size, threads};
-use crate::comparison::{pattern::PATTERNS, way::WAYS};
+use crate::comparison::{memory_kind::MEMORY_KINDS, pattern::PATTERNS};
 use clap::{Args, builder::PossibleValuesParser};
 use interleaf_model::units::{Bytes, Time};
 use std::path::PathBuf;
@@ -69,7 +69,7 @@ fn patterns() -> PossibleValuesParser {
 }
 
 fn ways() -> PossibleValuesParser {
-    PossibleValuesParser::new(WAYS.iter().map(|(name, _)| *name))
+    PossibleValuesParser::new(MEMORY_KINDS.iter().map(|(name, _)| *name))
 }
 
 fn ratio(text: &str) -> Result<f64, String> {

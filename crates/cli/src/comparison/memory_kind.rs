@@ -2,7 +2,7 @@
 
 /// The memory of arrays that exceed DRAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum MemoryKind {
     /// DRAM for all of the footprint: the reference of the other ways.
     Dram,
     /// Extended memory, with the pager of `interleaf extend`.
@@ -16,22 +16,22 @@ pub(crate) enum Way {
 }
 
 /// All ways, by name.
-pub(crate) const WAYS: [(&str, Way); 5] = [
-    ("dram", Way::Dram),
-    ("pager", Way::Pager),
-    ("swap", Way::Swap),
-    ("swap-tuned", Way::SwapTuned),
-    ("mmap", Way::Mmap),
+pub(crate) const MEMORY_KINDS: [(&str, MemoryKind); 5] = [
+    ("dram", MemoryKind::Dram),
+    ("pager", MemoryKind::Pager),
+    ("swap", MemoryKind::Swap),
+    ("swap-tuned", MemoryKind::SwapTuned),
+    ("mmap", MemoryKind::Mmap),
 ];
 
-impl Way {
+impl MemoryKind {
     /// Returns the way with this name.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
-        WAYS.iter().find(|(known, _)| *known == name).map(|(_, way)| *way)
+        MEMORY_KINDS.iter().find(|(known, _)| *known == name).map(|(_, way)| *way)
     }
 
     pub(crate) fn name(self) -> &'static str {
-        WAYS.iter().find(|(_, way)| *way == self).map_or("", |(name, _)| name)
+        MEMORY_KINDS.iter().find(|(_, way)| *way == self).map_or("", |(name, _)| name)
     }
 
     /// True if a control group limits the memory to the budget.

@@ -30,7 +30,7 @@ pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure>
     let probed = if args.probe { Some(probe_damon(&root)?) } else { None };
     let mut found = capabilities(&root, &machine, probed.as_ref()).map_err(system::read_failure)?;
     if root.is_live() {
-        found.iter_mut().for_each(tried);
+        found.iter_mut().for_each(verified_by_use);
     }
     if let Some(target) = &args.capture {
         // Files that `balance` reads and no capability does.
@@ -64,7 +64,7 @@ pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure>
 
 /// Verifies the capability userfaultfd or io_uring by opening one: files show that the kernel has
 /// them, but not that this user may use them. The attempt changes nothing.
-fn tried(capability: &mut Capability) {
+fn verified_by_use(capability: &mut Capability) {
     let (outcome, how) = match capability.name {
         "userfaultfd" => (rights::userfaultfd(), "serves system calls too, and moves pages"),
         "io_uring" => (rights::io_uring(), "works for this user"),

@@ -26,7 +26,7 @@ pub const ALLOC_MIN: u64 = 128 << 10;
 /// Without `--min-alloc`, the minimum size of an extended allocation is the budget divided by this
 /// number. Smaller allocations of 128 KiB and more stay outside the budget until their sum reaches
 /// that size, so their sum is less than twice that size.
-const MIN_ALLOC_PART: u64 = 8;
+const MIN_ALLOC_DIVISOR: u64 = 8;
 
 /// Upper bound of the minimum size without `--min-alloc`.
 const MIN_ALLOC_MAX: u64 = 64 << 20;
@@ -64,7 +64,7 @@ pub(super) fn dram(root: &Root, options: &ExtendOptions) -> Result<u64, Failure>
 pub(super) fn min_alloc(options: &ExtendOptions, dram: u64) -> u64 {
     options.min_alloc.map_or_else(
         || {
-            let part = (dram / MIN_ALLOC_PART).clamp(ALLOC_MIN, MIN_ALLOC_MAX);
+            let part = (dram / MIN_ALLOC_DIVISOR).clamp(ALLOC_MIN, MIN_ALLOC_MAX);
             part / PAGE_BYTES * PAGE_BYTES
         },
         Bytes::get,

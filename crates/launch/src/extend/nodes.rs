@@ -12,7 +12,7 @@ use interleaf_pager::nodes::NodeBudget;
 
 /// A budget leaves one part in this many of a node's memory to other programs: pages of the budget
 /// are bound to their node, and the kernel kills programs when a node has no memory left.
-const KEPT_PART: u64 = 16;
+const KEPT_DIVISOR: u64 = 16;
 
 /// Returns the nodes of the budget: those that the user names, or all that have CPUs and memory
 /// which this process may use. None for one node without a fixed share.
@@ -30,7 +30,7 @@ pub(super) fn budgets(root: &Root, dram: Option<&Dram>) -> Result<Vec<NodeBudget
             let find = |(id, size): &(u32, Bytes)| {
                 let node = all.iter().find(|node| node.id == *id && is_allowed(*id));
                 let node = node.ok_or_else(|| no_node(&all, &is_allowed, *id))?;
-                if size.get() > node.total_bytes - node.total_bytes / KEPT_PART {
+                if size.get() > node.total_bytes - node.total_bytes / KEPT_DIVISOR {
                     return Err(too_large(node, *size));
                 }
                 Ok((node, Some(size.get())))
@@ -53,7 +53,7 @@ pub(super) fn budgets(root: &Root, dram: Option<&Dram>) -> Result<Vec<NodeBudget
             Ok(NodeBudget {
                 node: node.id,
                 cpus: vec![],
-                available_bytes: available - available / KEPT_PART,
+                available_bytes: available - available / KEPT_DIVISOR,
                 dram_bytes: *dram_bytes,
             })
         })

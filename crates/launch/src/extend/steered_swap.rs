@@ -27,7 +27,7 @@ use std::path::Path;
 /// The size of the swap file: this multiple of the budget, or the free space divided by this,
 /// whichever is less.
 const SWAP_TIMES: u64 = 16;
-const SWAP_PART: u64 = 2;
+const SWAP_DIVISOR: u64 = 2;
 
 const NO_GROUP_HINT: &str = "it takes root, and the memory controller of control groups";
 
@@ -145,7 +145,7 @@ pub(super) fn run(options: &ExtendOptions, dram_bytes: u64) -> Result<Ended, Fai
         let hint = "name a folder on a fast drive that exists";
         Failure::new(format!("the store {}: {why}", store.display()), hint)
     })?;
-    let swap_bytes = (dram_bytes * SWAP_TIMES).min(free / SWAP_PART) & !0xf_ffff;
+    let swap_bytes = (dram_bytes * SWAP_TIMES).min(free / SWAP_DIVISOR) & !0xf_ffff;
     let signals = Signals::hold().map_err(system::signal_failure)?;
     let root = Root::live();
     let (mut journal, undone) = Journal::open(&root).map_err(system::journal_failure)?;

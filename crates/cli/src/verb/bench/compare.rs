@@ -8,8 +8,8 @@ mod series;
 use crate::{
     args::BenchCompareArgs,
     comparison::{
+        memory_kind::MemoryKind,
         pattern::{PATTERNS, Pattern},
-        way::Way,
     },
     verb::page,
 };
@@ -167,7 +167,8 @@ fn rounds(
     document: &mut BenchCompareDocument,
     step: (usize, usize),
 ) -> Result<(), Failure> {
-    let mut ways: Vec<Way> = args.ways.iter().filter_map(|name| Way::from_name(name)).collect();
+    let mut ways: Vec<MemoryKind> =
+        args.ways.iter().filter_map(|name| MemoryKind::from_name(name)).collect();
     // Bounded ways run last: their control group gets as much memory as the pager used.
     ways.sort_by_key(|way| way.is_bounded());
     let mut all: Vec<Series> =

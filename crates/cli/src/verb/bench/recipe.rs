@@ -21,7 +21,7 @@ use std::{
 };
 
 /// Interval of the waits for the end of the application; a wait returns at once when it ends.
-const LOOK: Duration = Duration::from_secs(3600);
+const WAIT_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// The mark of a complete environment, with the requirements that were installed.
 const MARK: &str = "requirements";
@@ -158,7 +158,7 @@ pub(super) fn run(recipe: &Recipe, args: &BenchRunArgs) -> Result<ExitCode, Fail
         let mut running = running
             .map_err(|why| Failure::new(why.to_string(), "see that it runs without this tool"))?;
         let status = loop {
-            if let Some(status) = running.wait(LOOK).map_err(failed)? {
+            if let Some(status) = running.wait(WAIT_INTERVAL).map_err(failed)? {
                 break status;
             }
         };

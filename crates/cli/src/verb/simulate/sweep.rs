@@ -29,16 +29,16 @@ pub(super) fn run(path: &Path, target: Option<&Path>) -> Result<(), Failure> {
     // Continue only a regular file: a device has no rows, and reading from a device might not end.
     let stream = |target: &Path| target == Path::new("-") || target.exists() && !target.is_file();
     let to_file = target.filter(|target| !stream(target));
-    let rows_of = |case: usize| scenarios[sweep.ground(case)].tasks.len();
+    let rows_of = |case: usize| scenarios[sweep.base_case(case)].tasks.len();
     let made_from = fingerprint(&sweep, &scenarios);
     let record = Record::open(to_file, made_from, sweep.count(), &rows_of)?;
     progress::say_cases(sweep.count(), record.done());
-    let grounds = grounds(scenarios, sweep.duration.value);
+    let base_cases = base_cases(scenarios, sweep.duration.value);
     let progress = Progress::begin(path, &sweep.name, sweep.count(), record.done());
     let compute = |cases: &[usize]| {
         cases.par_iter().try_for_each(|number| {
             let case = sweep.case(*number);
-            record.add(*number, rows(&case, &grounds[sweep.ground(*number)])?)?;
+            record.add(*number, rows(&case, &base_cases[sweep.base_case(*number)])?)?;
             progress.advance();
             Ok::<(), Failure>(())
         })
@@ -81,25 +81,25 @@ fn sampled(cases: &[usize], count: usize) -> (Vec<usize>, Vec<usize>) {
 
 /// The common part of cases that differ only in policy, noise, curve error, migration rate and
 /// seed.
-struct Ground {
+struct BaseCase {
     scenario: Scenario,
     duration: Duration,
     best_static: Option<StaticBest>,
 }
 
-/// Reads the scenario of each ground: a wrong one stops the sweep before any computation.
+/// Reads the scenario of each base case: a wrong one stops the sweep before any computation.
 fn scenarios(sweep: &Sweep) -> Result<Vec<Scenario>, Failure> {
-    let first = (0..sweep.grounds()).map(|ground| sweep.case(sweep.first_of(ground)));
+    let first = (0..sweep.base_cases()).map(|base_case| sweep.case(sweep.first_case_of(base_case)));
     first.map(|case| scenario(sweep, &case)).collect()
 }
 
-fn grounds(scenarios: Vec<Scenario>, duration: Time) -> Vec<Ground> {
+fn base_cases(scenarios: Vec<Scenario>, duration: Time) -> Vec<BaseCase> {
     let duration = Duration::from_secs_f64(duration.seconds());
-    let ground = |scenario: Scenario| {
+    let base_case = |scenario: Scenario| {
         let best_static = static_best(&scenario, duration.as_secs_f64());
-        Ground { scenario, duration, best_static }
+        BaseCase { scenario, duration, best_static }
     };
-    scenarios.into_par_iter().map(ground).collect()
+    scenarios.into_par_iter().map(base_case).collect()
 }
 
 fn scenario(sweep: &Sweep, case: &Case) -> Result<Scenario, Failure> {
@@ -143,8 +143,8 @@ fn scenario(sweep: &Sweep, case: &Case) -> Result<Scenario, Failure> {
 }
 
 /// Simulates a case and returns a row for each of its workloads.
-fn rows(case: &Case, ground: &Ground) -> Result<Vec<Vec<String>>, Failure> {
-    let mut scenario = Scenario { seed: case.seed, ..ground.scenario.clone() };
+fn rows(case: &Case, base_case: &BaseCase) -> Result<Vec<Vec<String>>, Failure> {
+    let mut scenario = Scenario { seed: case.seed, ..base_case.scenario.clone() };
     if let Some(noise) = &case.counter_noise {
         scenario.counter_noise = noise.value.fraction();
     }
@@ -152,7 +152,7 @@ fn rows(case: &Case, ground: &Ground) -> Result<Vec<Vec<String>>, Failure> {
         scenario.migration.bandwidth_gbps = rate.value.gbps();
     }
     let prepared =
-        PreparedScenario::with_best(&scenario, ground.duration, ground.best_static.clone());
+        PreparedScenario::with_best(&scenario, base_case.duration, base_case.best_static.clone());
     let trial = Trial {
         policy: case.policy.kind,
         points: case.policy.points(&scenario)?,

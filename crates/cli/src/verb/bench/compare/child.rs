@@ -2,7 +2,7 @@
 
 use crate::{
     args::BenchCompareArgs,
-    comparison::{pattern::Pattern, way::Way},
+    comparison::{memory_kind::MemoryKind, pattern::Pattern},
 };
 use interleaf_console::Failure;
 use interleaf_linux::{
@@ -81,7 +81,7 @@ pub(crate) struct Done {
 struct PlannedRun<'a> {
     pattern: &'a Pattern,
     footprint: u64,
-    way: Way,
+    way: MemoryKind,
     hint: Option<&'a str>,
     limit: Option<u64>,
 }
@@ -130,7 +130,7 @@ impl<'a> Comparison<'a> {
         &self,
         pattern: &Pattern,
         ratio: f64,
-        way: Way,
+        way: MemoryKind,
         hint: Option<&str>,
         memory: Option<u64>,
     ) -> Result<RunOutcome, Failure> {
@@ -311,7 +311,7 @@ impl<'a> Comparison<'a> {
     fn command(&self, run: &PlannedRun<'_>, stats: &Path) -> Vec<OsString> {
         let PlannedRun { pattern, footprint, way, hint, .. } = *run;
         let mut words: Vec<OsString> = vec![];
-        if way == Way::Pager {
+        if way == MemoryKind::Pager {
             words.push(self.program.clone().into());
             words.extend(
                 ["extend", "--quiet", "--min-alloc", MIN_ALLOC, "--dram"].map(OsString::from),
@@ -327,7 +327,7 @@ impl<'a> Comparison<'a> {
         words.extend(["--threads".into(), self.args.threads.to_string().into()]);
         words.push("--drive".into());
         words.push(self.args.store.clone().into());
-        if way == Way::Mmap {
+        if way == MemoryKind::Mmap {
             words.push("--memory".into());
             let mut place = OsString::from("file:");
             place.push(&self.args.store);

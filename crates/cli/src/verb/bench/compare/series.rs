@@ -1,7 +1,7 @@
 //! The runs of one pattern on one way, and their summary.
 
 use super::child::{Done, RunOutcome};
-use crate::comparison::{pattern::Pattern, way::Way};
+use crate::comparison::{memory_kind::MemoryKind, pattern::Pattern};
 use interleaf_record::{
     all_rounded,
     bench::BenchDocument,
@@ -13,7 +13,7 @@ use interleaf_record::{
 pub(super) struct Series {
     pattern: &'static Pattern,
     ratio: f64,
-    way: Way,
+    way: MemoryKind,
     runs: Vec<MeasuredRun>,
     /// Errors, each with the advice of its run.
     problems: Vec<(Option<&'static str>, String)>,
@@ -29,11 +29,11 @@ struct MeasuredRun {
 }
 
 impl Series {
-    pub(super) fn new(pattern: &'static Pattern, ratio: f64, way: Way) -> Self {
+    pub(super) fn new(pattern: &'static Pattern, ratio: f64, way: MemoryKind) -> Self {
         Self { pattern, ratio, way, runs: vec![], problems: vec![] }
     }
 
-    pub(super) fn way(&self) -> Way {
+    pub(super) fn way(&self) -> MemoryKind {
         self.way
     }
 
@@ -41,7 +41,7 @@ impl Series {
     /// fastest.
     pub(super) fn hints(&self) -> Vec<Option<&'static str>> {
         let all: Vec<Option<&'static str>> = match self.way {
-            Way::Mmap => self.pattern.hints.iter().map(|hint| Some(*hint)).collect(),
+            MemoryKind::Mmap => self.pattern.hints.iter().map(|hint| Some(*hint)).collect(),
             _ => vec![None],
         };
         if self.runs.is_empty() && self.problems.is_empty() {
@@ -120,7 +120,7 @@ impl Series {
 
 /// Returns the peak memory of the pager's last run, including the program's memory.
 pub(super) fn memory_of_pager(all: &[Series]) -> Option<u64> {
-    all.iter().find(|series| series.way == Way::Pager)?.runs.last()?.used_max
+    all.iter().find(|series| series.way == MemoryKind::Pager)?.runs.last()?.used_max
 }
 
 /// Returns the median.
