@@ -216,7 +216,7 @@ fn looks(actuator: &mut dyn Actuator, span: Duration) -> usize {
     let mut found = 0;
     while Instant::now() < end {
         thread::sleep(Duration::from_secs(1));
-        found = actuator.follow().expect("it goes on").processes.unwrap_or(0);
+        found = actuator.update().expect("it goes on").processes.unwrap_or(0);
     }
     found
 }

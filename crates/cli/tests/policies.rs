@@ -12,9 +12,9 @@ use interleaf_model::{
     policy::{PolicyContext, PolicyKind},
 };
 use interleaf_sim::machine::{
-    Outcome, PreparedScenario, Run, Scenario, StaticBest, Task, TaskOutcome, Trial, believed,
+    Outcome, PreparedScenario, Run, Scenario, StaticBest, Task, TaskOutcome, Trial,
     scenario_toml::{self, DemandSource, LoadedDemand},
-    static_best,
+    static_best, with_curve_error,
 };
 use rayon::prelude::*;
 use std::{fs, ops::RangeInclusive, process::Command, sync::LazyLock};
@@ -70,7 +70,7 @@ impl Bar {
     /// Runs `policy` with curves that are wrong by `curve_error` and with counter noise of `seed`.
     fn play(&self, policy: PolicyKind, curve_error: f64, seed: u64) -> Outcome {
         let scenario = Scenario { seed, ..self.scenario.clone() };
-        let believed = believed(&scenario.platform, curve_error).unwrap();
+        let believed = with_curve_error(&scenario.platform, curve_error).unwrap();
         let mut run = Run::new(&scenario, Settings::default(), DURATION, |domain, tiers| {
             let (near, fixed) = ([0, 1], [1.0, 0.0]);
             policy.make(&PolicyContext {

@@ -25,7 +25,7 @@ use std::{
 use interleaf_linux::{
     machine::damon::{self, probe},
     place::{
-        actuator::{Actuator, ActuatorKind, Followed, Goal, Scope, Setting, choose},
+        actuator::{Actuator, ActuatorKind, ActuatorState, Goal, Scope, Setting, choose},
         journal::Journal,
     },
     root::Root,
@@ -197,9 +197,9 @@ fn follow(
     setting: &Setting<'_>,
     goal: &Goal,
     out: &mut impl Write,
-) -> io::Result<Followed> {
+) -> io::Result<ActuatorState> {
     thread::sleep(Duration::from_secs(1));
-    let mut found = actuator.follow().map_err(io::Error::other)?;
+    let mut found = actuator.update().map_err(io::Error::other)?;
     if found.on.is_none() {
         let processes = setting.processes().map_err(io::Error::other)?;
         found.on = setting.placement(&processes).map_err(io::Error::other)?;

@@ -6,7 +6,7 @@ use interleaf_linux::{
     launch::command::Signals,
     machine::topology::Machine,
     place::{
-        migrate::{Moved, Progress},
+        migrate::{ProcessOutcome, Progress},
         placement::Placement,
     },
 };
@@ -59,7 +59,7 @@ pub fn move_processes(
         MovedDocument::planned(&found)
     } else {
         let outcome = migrator.run(&options.pids, watch).map_err(system::migrate_failure)?;
-        let has_none = |it: &Moved| !it.ended && it.before.total() == 0;
+        let has_none = |it: &ProcessOutcome| !it.ended && it.before.total() == 0;
         if !outcome.stopped && outcome.processes.iter().all(has_none) {
             let pids: Vec<String> = options.pids.iter().map(u32::to_string).collect();
             return Err(Failure::new(

@@ -395,16 +395,16 @@ fn the_balancer_is_switched_off_and_on_again() {
         actuator
     };
     let mut actuator = started(true);
-    assert_eq!((now(), actuator.follow().unwrap().notes), ("0".into(), vec![]));
+    assert_eq!((now(), actuator.update().unwrap().notes), ("0".into(), vec![]));
     fs::write(folder.path().join(BALANCER), "1\n").unwrap();
-    let notes = actuator.follow().unwrap().notes;
+    let notes = actuator.update().unwrap().notes;
     assert!(notes[0].contains("another program has switched it on again"), "{notes:?}");
     fs::write(folder.path().join(BALANCER), "0\n").unwrap();
     drop(actuator);
     assert_eq!(now(), "1");
 
     let mut actuator = started(false);
-    let notes = [actuator.follow().unwrap().notes, actuator.follow().unwrap().notes];
+    let notes = [actuator.update().unwrap().notes, actuator.update().unwrap().notes];
     assert!(notes[0][0].contains("give leave to switch it off"), "{notes:?}");
     assert_eq!((notes[1].len(), now()), (0, "1".into()));
     drop(actuator);
@@ -429,10 +429,10 @@ fn a_node_that_goes_offline_is_reported() {
     let setting = Setting::new(&root, journal, scope);
     let mut actuator = ActuatorKind::Pages.build(setting, &Probed::default());
     actuator.set(&Goal { nodes: vec![(0, 1)], ..goal(Order::Interleave, None) }).unwrap();
-    actuator.follow().unwrap();
+    actuator.update().unwrap();
     let none = "Node 0 MemTotal: 0 kB\nNode 0 MemFree: 0 kB\n";
     write_file(folder.path(), "sys/devices/system/node/node0/meminfo", none);
-    let why = actuator.follow().unwrap_err();
+    let why = actuator.update().unwrap_err();
     assert_eq!(why.to_string(), "node 0 has gone offline");
 }
 
@@ -577,7 +577,7 @@ fn processes_that_exit_during_setup_are_dropped() {
     assert_eq!(*taken.lock().unwrap(), [[42]]);
     // A process that exits during a commit is dropped, too.
     child(folder.path(), 120);
-    assert_eq!(actuator.follow().unwrap().joined, Vec::<u32>::new(), "it may exit at once");
+    assert_eq!(actuator.update().unwrap().joined, Vec::<u32>::new(), "it may exit at once");
     let other = Goal { nodes: vec![(0, 20), (1, 80)], ..goal(Order::Interleave, None) };
     exit(folder.path(), 42);
     let set = actuator.set(&other);

@@ -110,7 +110,7 @@ pub struct Sample {
     /// Traffic by domain, then by tier.
     pub traffic: Vec<Vec<Traffic>>,
     /// Memory of the tiers, in their order.
-    pub stock: Vec<Stock>,
+    pub tier_memory: Vec<TierMemory>,
     /// Placement of the scopes, in their order.
     pub scopes: Vec<Residency>,
 }
@@ -137,7 +137,7 @@ impl Traffic {
 
 /// The memory of one tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stock {
+pub struct TierMemory {
     /// Bytes in use.
     pub used_bytes: Option<u64>,
     /// Bytes free.

@@ -15,7 +15,7 @@ use crate::{demand::Phase, statistics};
 use std::ops::Range;
 
 /// Maximum number of stretches; in runs with more, the most similar neighbours are merged.
-pub const STRETCHES_MAX: usize = 16;
+pub const INTERVALS_MAX: usize = 16;
 
 /// Neighbours with a smaller difference, as a fraction of the larger one, are merged.
 const ALIKE: f64 = 0.1;
@@ -41,7 +41,7 @@ pub struct BandwidthReading {
 
 /// Consecutive readings of even bandwidth.
 #[derive(Clone, Debug, PartialEq)]
-pub struct EvenStretch {
+pub struct SteadyInterval {
     /// The readings of the stretch.
     pub readings: Range<usize>,
     /// Total time, s.
@@ -68,10 +68,10 @@ impl Sums {
         sums
     }
 
-    fn stretch(&self, readings: Range<usize>) -> EvenStretch {
+    fn interval(&self, readings: Range<usize>) -> SteadyInterval {
         let span_s = self.span[readings.end] - self.span[readings.start];
         let gigabytes = self.bytes[readings.end] - self.bytes[readings.start];
-        EvenStretch { span_s, gbps: gigabytes / span_s, readings }
+        SteadyInterval { span_s, gbps: gigabytes / span_s, readings }
     }
 
     /// Squared differences from the mean within readings, weighted by time.
@@ -84,33 +84,33 @@ impl Sums {
 
 /// The stretches of even bandwidth in `readings`, in order, without gaps; empty without readings.
 /// The caller leaves out readings without a duration or a number.
-pub fn stretches(readings: &[BandwidthReading]) -> Vec<EvenStretch> {
+pub fn steady_intervals(readings: &[BandwidthReading]) -> Vec<SteadyInterval> {
     if readings.is_empty() {
         return vec![];
     }
     let sums = Sums::new(readings);
     let mut ranges = partition(&sums, price(&sums, readings));
     merge(&sums, &mut ranges);
-    ranges.into_iter().map(|range| sums.stretch(range)).collect()
+    ranges.into_iter().map(|range| sums.interval(range)).collect()
 }
 
-/// The phases of a demand with the bandwidth of `stretches`; empty if the bandwidth is even.
-pub fn phases(stretches: &[EvenStretch]) -> Vec<Phase> {
-    let whole: f64 = stretches.iter().map(|stretch| stretch.span_s).sum();
-    if stretches.len() < 2 {
+/// The phases of a demand with the bandwidth of `intervals`; empty if the bandwidth is even.
+pub fn phases(intervals: &[SteadyInterval]) -> Vec<Phase> {
+    let whole: f64 = intervals.iter().map(|interval| interval.span_s).sum();
+    if intervals.len() < 2 {
         return vec![];
     }
-    let phase = |stretch: &EvenStretch| Phase {
-        share_of_time: stretch.span_s / whole,
-        bandwidth_gbps: stretch.gbps,
+    let phase = |interval: &SteadyInterval| Phase {
+        share_of_time: interval.span_s / whole,
+        bandwidth_gbps: interval.gbps,
     };
-    stretches.iter().map(phase).collect()
+    intervals.iter().map(phase).collect()
 }
 
 /// The cost of a cut, in the unit of [`Sums::cost`].
 fn price(sums: &Sums, readings: &[BandwidthReading]) -> f64 {
     let count = readings.len();
-    let all = sums.stretch(0..count);
+    let all = sums.interval(0..count);
     let differences = readings.windows(2).map(|pair| (pair[1].gbps - pair[0].gbps).abs()).collect();
     // The lower median: the upper one may be a jump.
     let median = statistics::nearest_rank(&statistics::sorted(differences), 0.5).unwrap_or(0.0);
@@ -148,10 +148,10 @@ fn merge(sums: &Sums, ranges: &mut Vec<Range<usize>>) {
             sums.cost(&joined(pair)) - sums.cost(&pair[0]) - sums.cost(&pair[1])
         };
         let is_alike = |pair: &[Range<usize>]| {
-            let [a, b] = [0, 1].map(|at| sums.stretch(pair[at].clone()).gbps);
+            let [a, b] = [0, 1].map(|at| sums.interval(pair[at].clone()).gbps);
             (a - b).abs() < ALIKE * a.max(b)
         };
-        let too_many = ranges.len() > STRETCHES_MAX;
+        let too_many = ranges.len() > INTERVALS_MAX;
         let pairs = ranges.windows(2).enumerate();
         let candidates = pairs.filter(|(_, pair)| too_many || is_alike(pair));
         let least = candidates.min_by(|(_, a), (_, b)| added(a).total_cmp(&added(b)));
@@ -173,8 +173,8 @@ mod tests {
     }
 
     fn ranges(gbps: impl IntoIterator<Item = f64>) -> Vec<(usize, usize)> {
-        let found = stretches(&readings(gbps)).into_iter();
-        found.map(|stretch| (stretch.readings.start, stretch.readings.end)).collect()
+        let found = steady_intervals(&readings(gbps)).into_iter();
+        found.map(|interval| (interval.readings.start, interval.readings.end)).collect()
     }
 
     fn level(count: usize, gbps: f64) -> Vec<f64> {
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(ranges([level(20, 100.0), level(20, 105.0)].concat()), [(0, 40)], "alike");
         assert_eq!(ranges([7.0]), [(0, 1)]);
         assert_eq!(ranges(level(8, 0.0)), [(0, 8)]);
-        assert!(stretches(&[]).is_empty());
+        assert!(steady_intervals(&[]).is_empty());
     }
 
     #[test]
@@ -206,7 +206,7 @@ mod tests {
         let cycle = [level(10, 400.0), level(10, 50.0)].concat();
         assert_eq!(ranges(cycle.repeat(3)).len(), 6);
         let many = ranges(cycle.repeat(30));
-        assert!(many.len() <= STRETCHES_MAX, "{many:?}");
+        assert!(many.len() <= INTERVALS_MAX, "{many:?}");
     }
 
     #[test]
@@ -218,7 +218,7 @@ mod tests {
     fn noise_is_no_phase_and_hides_none() {
         for seed in 0..200 {
             let noisy = |at: usize| if at < 60 { 100.0 } else { 60.0 } + 8.0 * noise(at, seed);
-            let found = stretches(&readings((0..120).map(noisy)));
+            let found = steady_intervals(&readings((0..120).map(noisy)));
             assert_eq!(found.len(), 2, "{seed}: {found:?}");
             assert!(found[0].readings.end.abs_diff(60) <= 1, "{seed}: {found:?}");
             let even = ranges((0..120).map(|at| 80.0 + 8.0 * noise(at, seed)));
@@ -233,7 +233,7 @@ mod tests {
             BandwidthReading { span_s: 1.0, gbps: 20.0 },
             BandwidthReading { span_s: 1.0, gbps: 20.0 },
         ];
-        let found = phases(&stretches(&readings));
+        let found = phases(&steady_intervals(&readings));
         let expected = [(0.6, 100.0), (0.4, 20.0)];
         let expected =
             expected.map(|(share_of_time, gbps)| Phase { share_of_time, bandwidth_gbps: gbps });
@@ -250,12 +250,12 @@ mod tests {
         ) {
             let reading = |&(span_s, gbps): &(f64, f64)| BandwidthReading { span_s, gbps };
             let readings: Vec<BandwidthReading> = all.iter().map(reading).collect();
-            let found = stretches(&readings);
-            prop_assert!((1..=STRETCHES_MAX).contains(&found.len()));
+            let found = steady_intervals(&readings);
+            prop_assert!((1..=INTERVALS_MAX).contains(&found.len()));
             let mut next = 0;
-            for stretch in &found {
-                prop_assert_eq!(stretch.readings.start, next);
-                next = stretch.readings.end;
+            for interval in &found {
+                prop_assert_eq!(interval.readings.start, next);
+                next = interval.readings.end;
             }
             prop_assert_eq!(next, readings.len());
             let bytes = |parts: &[(f64, f64)]| parts.iter().map(|(s, gbps)| s * gbps).sum::<f64>();

@@ -7,7 +7,7 @@ mod workload;
 
 pub use best::best_of_each_set;
 pub use load::{LoadPoint, MixLoad, MixLoadAt, load_curve, load_steps, saturating_load};
-pub use program::{Program, ProgramPhase, RATE_RUN_S, Stretch};
+pub use program::{ActivePhase, Program, ProgramPhase, RATE_RUN_S};
 pub use workload::{Forecast, ForecastAt, SpeedupLimits};
 
 use crate::{platform::Platform, provenance::Provenance, statistics, weights::Weights};

@@ -8,7 +8,7 @@ use interleaf_model::{
     curve::{Curve, CurvePoint},
     machine::{
         Decision, DomainLayout, Layout, Machine, Order, Residency, Sample, ScopeKind, ScopeLayout,
-        Stock, Target, TierLayout, Traffic,
+        Target, TierLayout, TierMemory, Traffic,
     },
     mix::Mix,
     platform::{Cpu, Domain, Interleaving, Platform},
@@ -166,7 +166,7 @@ impl Machine for Fake {
         }
         let (domains, tiers) = (self.layout.domains.len(), self.layout.tiers.len());
         let moving = self.moves();
-        let stock = Stock {
+        let memory = TierMemory {
             used_bytes: None,
             free_bytes: Some(400 * GB),
             migrated_in_bytes: Some(if moving { GB } else { 0 }),
@@ -176,7 +176,7 @@ impl Machine for Fake {
         let sample = Sample {
             span,
             traffic: (0..domains).map(row).collect(),
-            stock: vec![stock; tiers],
+            tier_memory: vec![memory; tiers],
             scopes: vec![Residency::default(); self.placed.len()],
         };
         self.now += span;

@@ -8,7 +8,7 @@ use interleaf_model::{
     format::{curve_csv, demand_toml, mess_csv, platform_toml},
     mix::Mix,
     platform::Platform,
-    predict::{Forecast, Program, Row, Stretch, saturating_load},
+    predict::{ActivePhase, Forecast, Program, Row, saturating_load},
     weights::Weights,
 };
 use std::fs;
@@ -175,9 +175,9 @@ fn a_run_may_come_and_go() {
     let platform = platform("gnr120-cz122");
     let demand = workload("lbm");
     let plain = Forecast::new(&platform, &platform, &demand).program(119.0);
-    let stretches =
-        [Stretch { local_s: 60.0, active: 1.0 }, Stretch { local_s: 30.0, active: 0.1 }];
-    let program = plain.clone().with_stretches(&platform, &stretches);
+    let active_phases =
+        [ActivePhase { local_s: 60.0, active: 1.0 }, ActivePhase { local_s: 30.0, active: 0.1 }];
+    let program = plain.clone().with_active_phases(&platform, &active_phases);
     assert_eq!(program.local_runtime_s, 90.0);
     let [all, few] = program.phases() else { panic!("{:?}", program.phases()) };
     assert!((all.work - 2.0 / 3.0).abs() < 1e-12 && (all.work + few.work - 1.0).abs() < 1e-12);

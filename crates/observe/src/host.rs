@@ -12,19 +12,19 @@ use interleaf_linux::{
         vmstat::{self, Counters},
     },
     place::{
-        actuator::{Actuator, ActuatorError, Followed, Goal},
+        actuator::{Actuator, ActuatorError, ActuatorState, Goal},
         layout::HostLayout,
     },
     root::{Root, RootError},
 };
-use interleaf_model::machine::{Decision, Layout, Machine, Residency, Sample, Stock};
+use interleaf_model::machine::{Decision, Layout, Machine, Residency, Sample, TierMemory};
 use std::{
     mem,
     time::{Duration, Instant},
 };
 
-/// The interval of [`Actuator::follow`].
-const FOLLOW: Duration = Duration::from_secs(1);
+/// The interval of [`Actuator::update`].
+const UPDATE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Waits between samples.
 pub trait Clock {
@@ -41,12 +41,12 @@ pub struct Host<'a> {
     /// An actuator for each scope of the layout; `None` where nothing is to be changed.
     actuators: Vec<Option<Box<dyn Actuator + 'a>>>,
     goals: Vec<Option<Goal>>,
-    followed: Vec<Followed>,
+    states: Vec<ActuatorState>,
     /// Remarks since the last call of [`Host::take_notes`].
     notes: Vec<String>,
     counters: Option<Counters>,
     last_sample: Instant,
-    last_follow: Instant,
+    last_update: Instant,
     page_bytes: u64,
 }
 
@@ -94,7 +94,7 @@ impl<'a> Host<'a> {
         Ok(Self {
             root,
             goals: actuators.iter().map(|_| None).collect(),
-            followed: actuators.iter().map(|_| Followed::default()).collect(),
+            states: actuators.iter().map(|_| ActuatorState::default()).collect(),
             host,
             notes: vec![],
             source,
@@ -102,14 +102,14 @@ impl<'a> Host<'a> {
             actuators,
             counters: vmstat::of_machine(root)?,
             last_sample: now,
-            last_follow: now,
+            last_update: now,
             page_bytes: rustix::param::page_size() as u64,
         })
     }
 
     /// The last state of each scope's actuator.
-    pub fn followed(&self) -> &[Followed] {
-        &self.followed
+    pub fn states(&self) -> &[ActuatorState] {
+        &self.states
     }
 
     /// Remarks since the last call, each once.
@@ -127,14 +127,14 @@ impl<'a> Host<'a> {
         &self.host.nodes
     }
 
-    /// Has each actuator follow the processes of its scope, once in [`FOLLOW`].
-    fn follow(&mut self) -> Result<(), HostError> {
-        if self.last_follow.elapsed() < FOLLOW {
+    /// Updates each actuator, once in [`UPDATE_INTERVAL`].
+    fn update(&mut self) -> Result<(), HostError> {
+        if self.last_update.elapsed() < UPDATE_INTERVAL {
             return Ok(());
         }
-        for (actuator, followed) in self.actuators.iter_mut().zip(&mut self.followed) {
+        for (actuator, state) in self.actuators.iter_mut().zip(&mut self.states) {
             let Some(actuator) = actuator else { continue };
-            let new = actuator.follow()?;
+            let new = actuator.update()?;
             for note in &new.notes {
                 if !self.notes.contains(note) {
                     self.notes.push(note.clone());
@@ -142,18 +142,18 @@ impl<'a> Host<'a> {
             }
             // A scope that was not sampled this time keeps its last placement; one without
             // processes has none.
-            let last = followed.on.take().filter(|_| new.processes != Some(0));
+            let last = state.on.take().filter(|_| new.processes != Some(0));
             let on = new.on.clone().or(last);
-            *followed = Followed { on, ..new };
+            *state = ActuatorState { on, ..new };
         }
-        self.last_follow = Instant::now();
+        self.last_update = Instant::now();
         Ok(())
     }
 
     /// Used and free bytes of each tier. All migrated pages are attributed to the first tier of
     /// each domain: the kernel counts them for the whole machine, and they may have disturbed any
     /// tier.
-    fn stock(&mut self) -> Result<Vec<Stock>, HostError> {
+    fn tier_memory(&mut self) -> Result<Vec<TierMemory>, HostError> {
         let now = vmstat::of_machine(self.root)?;
         let moved = match (&now, &self.counters) {
             (Some(now), Some(before)) => now.since(before).pgmigrate_success,
@@ -163,10 +163,10 @@ impl<'a> Host<'a> {
         let first = |tier: usize| {
             self.host.layout.domains.iter().any(|domain| domain.tiers.first() == Some(&tier))
         };
-        let mut stock = vec![];
+        let mut tier_memory = vec![];
         for (tier, node) in self.host.nodes.iter().enumerate() {
             let (total_bytes, free_bytes) = node::memory(self.root, *node)?;
-            stock.push(Stock {
+            tier_memory.push(TierMemory {
                 used_bytes: Some(total_bytes.saturating_sub(free_bytes)),
                 free_bytes: Some(free_bytes),
                 migrated_in_bytes: moved
@@ -175,16 +175,16 @@ impl<'a> Host<'a> {
                 migrated_out_bytes: None,
             });
         }
-        Ok(stock)
+        Ok(tier_memory)
     }
 
     fn residency(&self) -> Vec<Residency> {
-        let of_tier = |followed: &Followed| {
-            let on = followed.on.as_ref()?;
+        let of_tier = |state: &ActuatorState| {
+            let on = state.on.as_ref()?;
             Some(self.host.nodes.iter().map(|node| on.on(*node)).collect())
         };
-        let followed = self.followed.iter();
-        followed.map(|it| Residency { used_bytes: of_tier(it), heat: None }).collect()
+        let states = self.states.iter();
+        states.map(|it| Residency { used_bytes: of_tier(it), heat: None }).collect()
     }
 }
 
@@ -199,7 +199,7 @@ impl Machine for Host<'_> {
         if !self.clock.wait(span) {
             return Err(HostError::Stopped);
         }
-        self.follow()
+        self.update()
     }
 
     fn observe(&mut self, _span: Duration) -> Result<Sample, HostError> {
@@ -209,8 +209,8 @@ impl Machine for Host<'_> {
         // The span of a recording is its own. A reading without a span has no traffic, so any span
         // serves as the divisor.
         let span = if reading.span.is_zero() { waited } else { reading.span };
-        let stock = self.stock()?;
-        Ok(Sample { span, traffic: reading.traffic, stock, scopes: self.residency() })
+        let tier_memory = self.tier_memory()?;
+        Ok(Sample { span, traffic: reading.traffic, tier_memory, scopes: self.residency() })
     }
 
     fn apply(&mut self, decision: &Decision) -> Result<(), HostError> {

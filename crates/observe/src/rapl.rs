@@ -143,7 +143,7 @@ impl<S: Source> Source for Metered<S> {
     fn read(&mut self) -> Result<Reading, SourceError> {
         let mut reading = self.source.read()?;
         // Traffic is still useful when energy cannot be read.
-        reading.extras.energy_j = self.meter.read().ok();
+        reading.domain_counts.energy_j = self.meter.read().ok();
         Ok(reading)
     }
 }

@@ -38,12 +38,12 @@ pub struct Reading {
     /// Traffic by domain (socket), then by tier, in the order of
     /// [`interleaf_model::machine::Layout`].
     pub traffic: Vec<Vec<Traffic>>,
-    pub extras: Extras,
+    pub domain_counts: DomainCounts,
 }
 
 /// Counts beside the traffic of tiers.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Extras {
+pub struct DomainCounts {
     /// Bytes that each domain sent to others over the links between sockets (UPI, xGMI); empty
     /// where they are not counted.
     pub link_bytes: Vec<Option<f64>>,
@@ -104,7 +104,7 @@ impl Source for Uncounted {
         let span = self.last.elapsed();
         self.last += span;
         let traffic = nothing(self.domains, self.tiers);
-        Ok(Reading { span, traffic, extras: Extras::default() })
+        Ok(Reading { span, traffic, domain_counts: DomainCounts::default() })
     }
 }
 

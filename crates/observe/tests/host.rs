@@ -6,7 +6,7 @@
 use interleaf_linux::{
     machine::id_list::IdList,
     place::{
-        actuator::{Actuator, ActuatorError, ActuatorKind, Followed, Goal},
+        actuator::{Actuator, ActuatorError, ActuatorKind, ActuatorState, Goal},
         layout::HostLayout,
     },
     process::numa_maps::NodeBytes,
@@ -113,15 +113,15 @@ impl Actuator for Noting {
         Ok(())
     }
 
-    fn follow(&mut self) -> Result<Followed, ActuatorError> {
+    fn update(&mut self) -> Result<ActuatorState, ActuatorError> {
         self.samples += 1;
         let on = NodeBytes([(1, 100 * self.samples), (3, 50)].into_iter().collect());
         Ok(match self.samples % 2 {
             1 => {
                 let notes = vec![format!("sample {}", self.samples)];
-                Followed { on: Some(on), notes, ..Followed::default() }
+                ActuatorState { on: Some(on), notes, ..ActuatorState::default() }
             }
-            _ => Followed::default(),
+            _ => ActuatorState::default(),
         })
     }
 }
@@ -158,9 +158,9 @@ fn a_sample_is_of_the_time_that_was_counted() {
     // The kernel does not count migrations by tier, so the first tier of each socket gets the
     // total.
     let page = rustix::param::page_size() as u64;
-    let moved: Vec<_> = sample.stock.iter().map(|stock| stock.migrated_in_bytes).collect();
+    let moved: Vec<_> = sample.tier_memory.iter().map(|memory| memory.migrated_in_bytes).collect();
     assert_eq!(moved, [Some(3 * page), Some(3 * page), None, None]);
-    assert_eq!(sample.stock[3].free_bytes, Some(1 << 20));
+    assert_eq!(sample.tier_memory[3].free_bytes, Some(1 << 20));
     assert!(matches!(observed(&mut host, wait), Err(HostError::Source(_))));
 }
 

@@ -171,9 +171,9 @@ impl BalancePeriod {
 
 /// Bytes of a domain's scopes on each of its nodes; `None` when no placement was sampled.
 fn reached_bytes(host: &Host<'_>, domain: usize, nodes: &[u32]) -> Option<Vec<u64>> {
-    let scopes = host.layout().scopes.iter().zip(host.followed());
+    let scopes = host.layout().scopes.iter().zip(host.states());
     let of_domain = scopes.filter(|(scope, _)| scope.domain == domain);
-    let on: Vec<_> = of_domain.filter_map(|(_, followed)| followed.on.as_ref()).collect();
+    let on: Vec<_> = of_domain.filter_map(|(_, state)| state.on.as_ref()).collect();
     let bytes: Vec<u64> = nodes.iter().map(|node| on.iter().map(|on| on.on(*node)).sum()).collect();
     bytes.iter().any(|bytes| *bytes > 0).then_some(bytes)
 }

@@ -16,7 +16,7 @@ use super::{
     measure::MeasuredMachine,
     rounded,
 };
-use interleaf_model::phases::{BandwidthReading, EvenStretch};
+use interleaf_model::phases::{BandwidthReading, SteadyInterval};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -304,24 +304,24 @@ impl AppDocument {
             gbps: sample.gbps().unwrap_or(0.0),
         };
         let readings: Vec<BandwidthReading> = counted.iter().map(reading).collect();
-        let stretches = interleaf_model::phases::stretches(&readings);
-        let whole: f64 = stretches.iter().map(|stretch| stretch.span_s).sum();
+        let intervals = interleaf_model::phases::steady_intervals(&readings);
+        let whole: f64 = intervals.iter().map(|interval| interval.span_s).sum();
         let mut from_s = 0.0;
-        let phase = |stretch: &EvenStretch| {
-            let to_s = from_s + stretch.span_s;
-            let samples = counted[stretch.readings.clone()].iter().copied().cloned();
+        let phase = |interval: &SteadyInterval| {
+            let to_s = from_s + interval.span_s;
+            let samples = counted[interval.readings.clone()].iter().copied().cloned();
             let sum = SampleDocument::sum(&samples.collect::<Vec<_>>());
             let phase = PhaseDocument {
                 from_s: rounded(from_s),
                 to_s: rounded(to_s),
-                share_of_time: stretch.span_s / whole,
-                bandwidth_gbps: rounded(stretch.gbps),
+                share_of_time: interval.span_s / whole,
+                bandwidth_gbps: rounded(interval.gbps),
                 read_share: sum.and_then(|sum| sum.read_share()).map(rounded),
             };
             from_s = to_s;
             phase
         };
-        stretches.iter().map(phase).collect()
+        intervals.iter().map(phase).collect()
     }
 
     /// The share of the memory on the first tier, when the command had the most memory.

@@ -35,13 +35,13 @@ mod trial;
 pub use outcome::{Outcome, PeriodRecord, Run, TaskOutcome};
 pub use scenario::{Damon, Migration, Scenario, ScenarioError, Task, TrafficDevice};
 pub use static_best::{StaticBest, StaticTask, static_best};
-pub use trial::{PreparedScenario, Trial, believed};
+pub use trial::{PreparedScenario, Trial, with_curve_error};
 
 use core::time::Duration;
 use heat::Heat;
 use interleaf_model::{
     equilibrium::{Load, LoadEquilibrium, LoadTraffic, System},
-    machine::{Decision, HeatBand, Layout, Machine, Order, Residency, Sample, Stock, Traffic},
+    machine::{Decision, HeatBand, Layout, Machine, Order, Residency, Sample, TierMemory, Traffic},
     tier::Tier,
     units::LINE_BYTES,
 };
@@ -563,7 +563,7 @@ impl<'a> SimMachine<'a> {
         };
         let traffic = counters.traffic.iter().map(|row| row.iter().map(&mut read).collect());
         let traffic = traffic.collect();
-        let stock = (0..tiers).map(|tier| Stock {
+        let tier_memory = (0..tiers).map(|tier| TierMemory {
             used_bytes: Some(self.layout.tiers[tier].capacity_bytes - self.free_bytes(tier)),
             free_bytes: Some(self.free_bytes(tier)),
             migrated_in_bytes: Some(counters.moved_in[tier]),
@@ -572,7 +572,7 @@ impl<'a> SimMachine<'a> {
         Sample {
             span,
             traffic,
-            stock: stock.collect(),
+            tier_memory: tier_memory.collect(),
             scopes: (0..self.tasks.len()).map(|at| self.residency(at)).collect(),
         }
     }

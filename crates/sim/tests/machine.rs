@@ -101,13 +101,13 @@ fn keep(scenario: &Scenario, shares: &[f64], seconds: u64) -> Outcome {
 // --- Pages --------------------------------------------------------------------------------------
 
 /// Checks that every byte is on one tier, and that used and free bytes add up to the capacity.
-fn check_stock(scenario: &Scenario, sample: &Sample) -> Result<(), TestCaseError> {
+fn check_tier_memory(scenario: &Scenario, sample: &Sample) -> Result<(), TestCaseError> {
     let residencies: Vec<&Vec<u64>> =
         sample.scopes.iter().map(|scope| scope.used_bytes.as_ref().unwrap()).collect();
-    for (tier, stock) in sample.stock.iter().enumerate() {
+    for (tier, memory) in sample.tier_memory.iter().enumerate() {
         let capacity = scenario.platform.tiers[tier].capacity.get();
-        let used = stock.used_bytes.unwrap();
-        prop_assert_eq!(used + stock.free_bytes.unwrap(), capacity);
+        let used = memory.used_bytes.unwrap();
+        prop_assert_eq!(used + memory.free_bytes.unwrap(), capacity);
         let pages: u64 = residencies.iter().map(|bytes| bytes[tier]).sum();
         prop_assert_eq!(used, pages + scenario.held_bytes[tier], "tier {}", tier);
     }
@@ -116,15 +116,15 @@ fn check_stock(scenario: &Scenario, sample: &Sample) -> Result<(), TestCaseError
         prop_assert!(sum == task.footprint_bytes || sum == 0, "{sum} of {}", task.footprint_bytes);
     }
     let moved = |f: &dyn Fn(usize) -> Option<u64>| -> u64 {
-        (0..sample.stock.len()).map(|tier| f(tier).unwrap()).sum()
+        (0..sample.tier_memory.len()).map(|tier| f(tier).unwrap()).sum()
     };
-    let moved_in = moved(&|tier| sample.stock[tier].migrated_in_bytes);
-    prop_assert_eq!(moved_in, moved(&|tier| sample.stock[tier].migrated_out_bytes));
+    let moved_in = moved(&|tier| sample.tier_memory[tier].migrated_in_bytes);
+    prop_assert_eq!(moved_in, moved(&|tier| sample.tier_memory[tier].migrated_out_bytes));
     Ok(())
 }
 
 fn moved_in(sample: &Sample) -> u64 {
-    sample.stock.iter().map(|stock| stock.migrated_in_bytes.unwrap()).sum()
+    sample.tier_memory.iter().map(|memory| memory.migrated_in_bytes.unwrap()).sum()
 }
 
 fn any_hotness() -> impl Strategy<Value = Hotness> {
@@ -174,14 +174,15 @@ proptest! {
             aim(&mut machine, vec![target(0, first, order)]);
             for _ in 0..samples {
                 let sample = step(&mut machine);
-                check_stock(&scenario, &sample)?;
+                check_tier_memory(&scenario, &sample)?;
                 (moved, seconds) = (moved + moved_in(&sample), seconds + 0.2);
                 // Migration to the first tier leaves memory there for allocations.
                 let allocates = (4.9..5.3).contains(&seconds);
-                let came = sample.stock[0].migrated_in_bytes > sample.stock[0].migrated_out_bytes;
+                let first = sample.tier_memory[0];
+                let came = first.migrated_in_bytes > first.migrated_out_bytes;
                 if came && !allocates {
                     let room = platform.tiers[0].capacity.get() / 50;
-                    prop_assert!(sample.stock[0].free_bytes.unwrap() >= room);
+                    prop_assert!(first.free_bytes.unwrap() >= room);
                 }
                 prop_assert!(moved as f64 <= rate_gbps * seconds * 1e9 + slack);
                 prop_assert_eq!(moved, machine.moved_bytes());
@@ -245,7 +246,7 @@ fn a_full_machine_keeps_every_byte() {
             let pages = samples[0].scopes[0].used_bytes.as_ref().unwrap();
             assert_eq!(pages.iter().sum::<u64>(), footprint);
             assert!(pages[tier] <= capacity + footprint / groups as u64 + 1, "{pages:?}");
-            let [full, after] = [0, 39].map(|at: usize| samples[at].stock[tier]);
+            let [full, after] = [0, 39].map(|at: usize| samples[at].tier_memory[tier]);
             assert_eq!(full.used_bytes.unwrap() + full.free_bytes.unwrap(), capacity);
             assert_eq!((after.used_bytes, after.free_bytes), (Some(0), Some(capacity)));
         }
@@ -339,9 +340,9 @@ fn demotion_makes_room() {
     let capacity = platform.tiers[0].capacity.get();
     scenario.held_bytes[0] = capacity - 100 * GIB;
     let mut machine = SimMachine::new(&scenario, local(&scenario));
-    assert!(step(&mut machine).stock[0].free_bytes.unwrap() < capacity / 100);
+    assert!(step(&mut machine).tier_memory[0].free_bytes.unwrap() < capacity / 100);
     (0..300).for_each(|_| drop(step(&mut machine)));
-    let free = step(&mut machine).stock[0].free_bytes.unwrap();
+    let free = step(&mut machine).tier_memory[0].free_bytes.unwrap();
     assert!(free >= capacity / 50 - 10_000_000 && free < capacity / 40, "{free} of {capacity}");
     // Hotness is sampled: some hot groups lie among cold ones, and move with them.
     assert!(machine.reached_shares().unwrap()[0] > 0.9, "it is the cold ones that go");

@@ -11,8 +11,8 @@ use std::{io, path::PathBuf};
 
 use interleaf_guest::load::{self, Emulated};
 use interleaf_model::{
-    control::Settings, demand::Hotness, policy::PolicyKind, predict::Stretch, search::best_points,
-    weights::Weights,
+    control::Settings, demand::Hotness, policy::PolicyKind, predict::ActivePhase,
+    search::best_points, weights::Weights,
 };
 use interleaf_sim::machine::{
     Migration, Outcome, PreparedScenario, Scenario, Task, Trial, scenario::PAGE_GROUPS,
@@ -35,7 +35,7 @@ pub struct Expected {
     /// `--cold`, bytes.
     pub cold_bytes: u64,
     /// Each `--phase`.
-    pub phases: Vec<Stretch>,
+    pub phases: Vec<ActivePhase>,
     /// Migration rate in emulated time, GB/s.
     pub migration_gbps: f64,
 }
@@ -115,7 +115,7 @@ impl Expected {
         let (platform, measured_on, demand) = load::read(&self.platform, &self.demand)?;
         let mut task = Task::new(&platform, &measured_on, &demand, self.threads);
         if !self.phases.is_empty() {
-            task.program = task.program.with_stretches(&platform, &self.phases);
+            task.program = task.program.with_active_phases(&platform, &self.phases);
         }
         task.footprint_bytes = self.hot_bytes + self.cold_bytes;
         task.hotness = match self.cold_bytes {
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn each_phase_has_its_best() {
         let phases = [(120.0, 1.0), (120.0, 0.1)];
-        let phases = phases.map(|(local_s, active)| Stretch { local_s, active }).to_vec();
+        let phases = phases.map(|(local_s, active)| ActivePhase { local_s, active }).to_vec();
         let run = Expected { phases, cold_bytes: 64 << 20, ..lbm() };
         let best = run.best().unwrap();
         let [many, few] = &best[..] else { panic!("{best:?}") };

@@ -8,7 +8,7 @@
 use std::{sync::OnceLock, thread, time::Duration};
 
 use interleaf_guest::report::Ending;
-use interleaf_model::{policy::PolicyKind, predict::Stretch};
+use interleaf_model::{policy::PolicyKind, predict::ActivePhase};
 use interleaf_vm::{
     Series,
     expected::Expected,
@@ -62,7 +62,7 @@ const SETTINGS: [&str; 4] = [
 /// The parameters of this run for the simulation, in one phase.
 fn run(active: f64) -> Expected {
     Expected {
-        phases: vec![Stretch { local_s: 1000.0, active }],
+        phases: vec![ActivePhase { local_s: 1000.0, active }],
         ..Expected::new(
             in_workspace(PLATFORM.trim_start_matches('/')),
             in_workspace(DEMAND.trim_start_matches('/')),

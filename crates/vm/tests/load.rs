@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use interleaf_guest::{feed::Fed, load::Emulated};
-use interleaf_model::predict::Stretch;
+use interleaf_model::predict::ActivePhase;
 use interleaf_vm::{
     Series,
     expected::Expected,
@@ -27,7 +27,7 @@ fn run(phases: &[(f64, f64)]) -> Expected {
     let platform = in_workspace("platforms/gnr120-cz122.toml");
     let demand = in_workspace("workloads/lbm.toml");
     let phases =
-        phases.iter().map(|(local_s, active)| Stretch { local_s: *local_s, active: *active });
+        phases.iter().map(|(local_s, active)| ActivePhase { local_s: *local_s, active: *active });
     Expected {
         cold_bytes: 32 << 20,
         phases: phases.collect(),
@@ -44,7 +44,7 @@ fn command(run: &Expected) -> String {
         run.hot_bytes >> 20,
         run.cold_bytes >> 20
     );
-    for Stretch { local_s, active } in &run.phases {
+    for ActivePhase { local_s, active } in &run.phases {
         text += &format!(" --phase {local_s}s:{active}");
     }
     text

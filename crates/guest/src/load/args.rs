@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use interleaf_linux::machine::id_list::IdList;
-use interleaf_model::predict::Stretch;
+use interleaf_model::predict::ActivePhase;
 
 use crate::{
     step::Millis,
@@ -27,7 +27,7 @@ pub(super) struct LoadArgs {
     pub(super) report: Option<PathBuf>,
     /// Emulated time divided by real time.
     pub(super) speed: f64,
-    pub(super) phases: Vec<Stretch>,
+    pub(super) phases: Vec<ActivePhase>,
     /// The file that selects the phase; `None` for phases in sequence.
     pub(super) phase_file: Option<PathBuf>,
     /// Real time; `None` to run until killed.
@@ -85,11 +85,11 @@ impl LoadArgs {
 
 /// `60s:0.1`: duration in emulated time with all pages on the first tier, and the active fraction
 /// of threads.
-fn phase(text: &str) -> Result<Stretch, String> {
+fn phase(text: &str) -> Result<ActivePhase, String> {
     let wrong = || format!("no phase, as 60s:0.1 is one: {text}");
     let (duration, active) = text.split_once(':').ok_or_else(wrong)?;
     let (local_s, active) = (millis(duration)?.duration().as_secs_f64(), above_zero(active)?);
-    if local_s > 0.0 && active <= 1.0 { Ok(Stretch { local_s, active }) } else { Err(wrong()) }
+    if local_s > 0.0 && active <= 1.0 { Ok(ActivePhase { local_s, active }) } else { Err(wrong()) }
 }
 
 fn millis(text: &str) -> Result<Millis, String> {
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!((read.cold, read.speed), (1 << 20, 2.5));
         assert_eq!((read.bind, read.nodes), (Some([1].into_iter().collect()), Some(vec![1, 0])));
         let phases = [(60.0, 1.0), (0.5, 0.1)];
-        assert_eq!(read.phases, phases.map(|(local_s, active)| Stretch { local_s, active }));
+        assert_eq!(read.phases, phases.map(|(local_s, active)| ActivePhase { local_s, active }));
         assert_eq!(read.duration, Some(Duration::from_secs(2)));
         assert_eq!(read.phase_file, Some("/p".into()));
         for wrong in [

@@ -8,7 +8,7 @@ use interleaf_model::{
     demand::Demand,
     equilibrium::solve,
     platform::Platform,
-    predict::{Forecast, Program, Stretch},
+    predict::{ActivePhase, Forecast, Program},
     units::LINE_BYTES,
 };
 
@@ -48,21 +48,21 @@ impl Reached {
 
 impl Emulated {
     /// `threads` threads of the workload `demand`, whose runs were made on `measured_on`, on
-    /// `platform`. In each of the `stretches`, if any, a fraction of the threads is active.
+    /// `platform`. In each of the `active_phases`, if any, a fraction of the threads is active.
     #[must_use]
     pub fn new(
         platform: Platform,
         measured_on: &Platform,
         demand: &Demand,
         threads: u32,
-        stretches: &[Stretch],
+        active_phases: &[ActivePhase],
     ) -> Self {
         let program = Forecast::new(&platform, measured_on, demand)
             .in_domain(DOMAIN)
             .program(f64::from(threads));
-        let program = match stretches {
+        let program = match active_phases {
             [] => program,
-            stretches => program.with_stretches(&platform, stretches),
+            active_phases => program.with_active_phases(&platform, active_phases),
         };
         Self { platform, program, read_share: demand.mix.read_share() }
     }
@@ -196,9 +196,9 @@ mod tests {
     #[test]
     fn phases_follow_each_other() {
         let (platform, measured_on, demand) = input("lbm");
-        let stretches =
-            [(60.0, 1.0), (30.0, 0.1)].map(|(local_s, active)| Stretch { local_s, active });
-        let emulated = Emulated::new(platform, &measured_on, &demand, THREADS, &stretches);
+        let active_phases =
+            [(60.0, 1.0), (30.0, 0.1)].map(|(local_s, active)| ActivePhase { local_s, active });
+        let emulated = Emulated::new(platform, &measured_on, &demand, THREADS, &active_phases);
         assert_eq!((emulated.phases(), emulated.local_runtime_s()), (2, 90.0));
         let seconds = [0.0, 59.9, 60.0, 89.9, 90.0, 149.9, 150.0];
         let phases = seconds.map(|seconds| emulated.phase(seconds / 90.0));

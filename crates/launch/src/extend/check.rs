@@ -3,7 +3,7 @@
 
 use super::{ExtendOptions, failure::session_hint, steered_swap};
 use interleaf_linux::{
-    launch::storage::{Nature, Storage},
+    launch::storage::{Storage, StorageKind},
     process::{
         available::available,
         program::{Linked, Program},
@@ -268,23 +268,23 @@ fn store(path: &Path, refused: Option<&store::StoreRefused>) -> CheckDocument {
         Some(system) => format!("{place} ({system}, {free} free)"),
         None => format!("{place} ({free})"),
     };
-    match storage.nature {
-        Nature::Memory => CheckDocument::waivable(
+    match storage.kind {
+        StorageKind::Memory => CheckDocument::waivable(
             check,
             format!("{place}: it is in memory itself, so that nothing is gained"),
             "name a folder on a drive; for a trial add --force",
         ),
-        Nature::Network => CheckDocument::warning(
+        StorageKind::Network => CheckDocument::warning(
             check,
             format!("{place}: it is reached through other programs or a network, which is slow"),
             "name a folder on a drive of this machine",
         ),
-        Nature::Drive if storage.is_rotational == Some(true) => CheckDocument::warning(
+        StorageKind::Drive if storage.is_rotational == Some(true) => CheckDocument::warning(
             check,
             format!("{place}: it is a hard disk: random access is slow"),
             "name a folder on a solid-state drive; --estimate measures this one",
         ),
-        Nature::Drive => CheckDocument::fine(check, place),
+        StorageKind::Drive => CheckDocument::fine(check, place),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The storage behind a folder or device of pages: its file system, and its nature: a drive, memory
+//! The storage behind a folder or device of pages: its file system, and its kind: a drive, memory
 //! or a network.
 
 use crate::root::{Root, RootError};
@@ -11,25 +11,25 @@ use std::{
 };
 
 /// File systems by the magic number of statfs(2) (`linux/magic.h` and their own headers).
-const FILE_SYSTEMS: [(u64, &str, Nature); 13] = [
-    (0xef53, "ext4", Nature::Drive),
-    (0x5846_5342, "xfs", Nature::Drive),
-    (0x9123_683e, "btrfs", Nature::Drive),
-    (0xf2f5_2010, "f2fs", Nature::Drive),
-    (0x2fc1_2fc1, "zfs", Nature::Drive),
-    (0xca45_1a4e, "bcachefs", Nature::Drive),
-    (0x794c_7630, "overlay", Nature::Drive),
-    (0x0102_1994, "tmpfs", Nature::Memory),
-    (0x8584_58f6, "ramfs", Nature::Memory),
-    (0x6969, "nfs", Nature::Network),
-    (0xff53_4d42, "cifs", Nature::Network),
-    (0xfe53_4d42, "smb2", Nature::Network),
-    (0x6573_5546, "fuse", Nature::Network),
+const FILE_SYSTEMS: [(u64, &str, StorageKind); 13] = [
+    (0xef53, "ext4", StorageKind::Drive),
+    (0x5846_5342, "xfs", StorageKind::Drive),
+    (0x9123_683e, "btrfs", StorageKind::Drive),
+    (0xf2f5_2010, "f2fs", StorageKind::Drive),
+    (0x2fc1_2fc1, "zfs", StorageKind::Drive),
+    (0xca45_1a4e, "bcachefs", StorageKind::Drive),
+    (0x794c_7630, "overlay", StorageKind::Drive),
+    (0x0102_1994, "tmpfs", StorageKind::Memory),
+    (0x8584_58f6, "ramfs", StorageKind::Memory),
+    (0x6969, "nfs", StorageKind::Network),
+    (0xff53_4d42, "cifs", StorageKind::Network),
+    (0xfe53_4d42, "smb2", StorageKind::Network),
+    (0x6573_5546, "fuse", StorageKind::Network),
 ];
 
 /// The kind of storage behind a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nature {
+pub enum StorageKind {
     /// A drive of this machine.
     Drive,
     /// DRAM, which cannot extend DRAM.
@@ -42,7 +42,7 @@ pub enum Nature {
 pub struct Storage {
     /// The name of a folder's file system; `None` for a block device.
     pub file_system: Option<&'static str>,
-    pub nature: Nature,
+    pub kind: StorageKind,
     /// True for a hard disk, false of a solid-state drive; `None` where the kernel does not know.
     pub is_rotational: Option<bool>,
 }
@@ -65,15 +65,15 @@ impl Storage {
         let found = fs::metadata(path).map_err(failed)?;
         if found.file_type().is_block_device() {
             let is_rotational = is_rotational(root, found.rdev())?;
-            return Ok(Self { file_system: None, nature: Nature::Drive, is_rotational });
+            return Ok(Self { file_system: None, kind: StorageKind::Drive, is_rotational });
         }
         let system = statfs(path).map_err(|why| failed(why.into()))?;
         let number = u64::try_from(system.f_type).unwrap_or(0);
         let known = FILE_SYSTEMS.iter().find(|(known, ..)| *known == number);
-        let (name, nature) =
-            known.map_or(("unknown", Nature::Drive), |(_, name, nature)| (*name, *nature));
+        let (name, kind) =
+            known.map_or(("unknown", StorageKind::Drive), |(_, name, kind)| (*name, *kind));
         let is_rotational = is_rotational(root, found.dev())?;
-        Ok(Self { file_system: Some(name), nature, is_rotational })
+        Ok(Self { file_system: Some(name), kind, is_rotational })
     }
 }
 
@@ -111,7 +111,7 @@ mod tests {
     fn memory_is_no_drive() {
         // Without /dev/shm the test has nothing to check.
         if let Ok(storage) = Storage::probe(&Root::live(), Path::new("/dev/shm")) {
-            assert_eq!(storage.nature, Nature::Memory);
+            assert_eq!(storage.kind, StorageKind::Memory);
         }
     }
 

@@ -10,7 +10,7 @@
 //! | [`physical`]: `quota` | 6.11 | DAMON, in physical memory | quotas, set after each sample |
 //! | [`pages`] | any | `/proc/PID/pagemap` | `move_pages(2)` |
 //!
-//! [`Actuator::set`] sets a goal, and [`Actuator::follow`] is called about once a second. Placement
+//! [`Actuator::set`] sets a goal, and [`Actuator::update`] is called about once a second. Placement
 //! is read from `numa_maps`, `memory.numa_stat` or a node's `meminfo`, never from DAMON's
 //! statistics: kernels up to 7.2 count a page as migrated when it landed on another node.
 //!
@@ -80,9 +80,9 @@ pub struct Goal {
     pub rate_limit_bytes_per_s: Option<u64>,
 }
 
-/// The state of an actuator after [`Actuator::follow`].
+/// The state of an actuator after [`Actuator::update`].
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Followed {
+pub struct ActuatorState {
     /// Anonymous memory of the scope by node. `None` in a period without a sample (sampling a large
     /// scope takes long), and for a scope without memory.
     pub on: Option<NodeBytes>,
@@ -129,7 +129,7 @@ pub trait Actuator {
     ///
     /// # Errors
     /// When the actuator cannot continue.
-    fn follow(&mut self) -> Result<Followed, ActuatorError>;
+    fn update(&mut self) -> Result<ActuatorState, ActuatorError>;
 }
 
 /// Inputs common to all actuators: root, journal, scope, protected scopes.

@@ -25,7 +25,7 @@ mod fake;
 #[cfg(test)]
 mod tests;
 
-pub use self::outcome::{MigrateError, Moved, Outcome, Reason, Refusal, RefusalReason};
+pub use self::outcome::{MigrateError, Outcome, ProcessOutcome, Reason, Refusal, RefusalReason};
 
 use self::{
     memory::{Live, Memory},
@@ -159,7 +159,7 @@ fn check(target: &Target, memory: &mut impl Memory) -> Result<(), MigrateError> 
 struct Record {
     process: Process,
     memo: Memo,
-    moved: Moved,
+    moved: ProcessOutcome,
 }
 
 /// All passes over all processes.
@@ -353,7 +353,7 @@ impl<M: Memory> Passes<'_, M> {
         let refused: BTreeSet<u32> = self.refused.iter().map(|it| it.pid).collect();
         for process in found.into_iter().filter(|it| !it.is_zombie || named.contains(&it.pid)) {
             if !refused.contains(&process.pid) && known.insert(process.identity()) {
-                let (memo, moved) = (Memo::default(), Moved::new(&process));
+                let (memo, moved) = (Memo::default(), ProcessOutcome::new(&process));
                 self.records.push(Record { process, memo, moved });
             }
         }
@@ -379,7 +379,7 @@ fn is_same(now: &Process, known: &Process) -> bool {
     (now.pid, now.start_ticks) == (known.pid, known.start_ticks) && !now.is_zombie
 }
 
-impl Moved {
+impl ProcessOutcome {
     fn new(process: &Process) -> Self {
         Self {
             pid: process.pid,

@@ -29,12 +29,12 @@ pub(super) struct Window {
     tiers: usize,
     samples: Vec<Kept>,
     /// The placement of each scope's pages in the last sample.
-    places: Vec<Option<Vec<u64>>>,
+    placements: Vec<Option<Vec<u64>>>,
     /// Bytes that migrated since the placement last changed: a machine may sample placement less
     /// often than it counts migrations.
     since_bytes: u64,
     /// The placement at the last decision that migrates pages; empty if it migrates none.
-    sent_from: Vec<Option<Vec<u64>>>,
+    placements_at_decision: Vec<Option<Vec<u64>>>,
 }
 
 /// The kept part of a sample.
@@ -61,7 +61,13 @@ impl Kept {
 
 impl Window {
     pub(super) const fn new(tiers: usize) -> Self {
-        Self { tiers, samples: vec![], places: vec![], since_bytes: 0, sent_from: vec![] }
+        Self {
+            tiers,
+            samples: vec![],
+            placements: vec![],
+            since_bytes: 0,
+            placements_at_decision: vec![],
+        }
     }
 
     pub(super) fn clear(&mut self) {
@@ -78,17 +84,17 @@ impl Window {
         settings: &Settings,
     ) -> Reading {
         let traffic: Vec<Traffic> = near.iter().map(|tier| sample.traffic[domain][*tier]).collect();
-        let moved = |tier: &usize| sample.stock[*tier].migrated_in_bytes.unwrap_or(0);
+        let moved = |tier: &usize| sample.tier_memory[*tier].migrated_in_bytes.unwrap_or(0);
         let migrated_bytes: u64 = near.iter().map(moved).sum();
         let all_bytes: f64 = traffic.iter().filter_map(Traffic::bytes).sum();
-        let places = scopes.iter().map(|scope| sample.scopes.get(*scope)?.used_bytes.clone());
-        let before = mem::replace(&mut self.places, places.collect());
+        let placements = scopes.iter().map(|scope| sample.scopes.get(*scope)?.used_bytes.clone());
+        let before = mem::replace(&mut self.placements, placements.collect());
         self.since_bytes += migrated_bytes;
         let floor = settings.placement_floor.unwrap_or(f64::INFINITY);
-        let gone = before.iter().zip(&self.places).map(|(a, b)| gone_bytes(a, b, floor));
+        let gone = before.iter().zip(&self.placements).map(|(a, b)| gone_bytes(a, b, floor));
         let gone_bytes: f64 = gone.sum();
         let is_on_its_way = gone_bytes > 0.0 && self.since_bytes as f64 >= MIGRATED * gone_bytes;
-        if before != self.places {
+        if before != self.placements {
             self.since_bytes = 0;
         }
         let is_little = migrated_bytes as f64 <= settings.migration_floor * all_bytes;
@@ -97,7 +103,7 @@ impl Window {
             quiet: is_little && !is_on_its_way,
             counted: traffic.iter().all(|tier| tier.bytes().is_some()),
             traffic,
-            free_bytes: near.iter().map(|tier| sample.stock[*tier].free_bytes).collect(),
+            free_bytes: near.iter().map(|tier| sample.tier_memory[*tier].free_bytes).collect(),
             migrated_bytes,
             scope_bytes: sample
                 .scopes
@@ -127,22 +133,26 @@ impl Window {
         before: &[f64],
         settings: &Settings,
     ) {
-        let known = || self.places.iter().flatten();
+        let known = || self.placements.iter().flatten();
         let on = |tier: &usize| known().filter_map(|bytes| bytes.get(*tier)).sum::<u64>() as f64;
         let all = known().flatten().sum::<u64>() as f64;
         let is_off = |(tier, share): (&usize, &f64)| {
             (on(tier) / all - share).abs() > settings.placement_floor.unwrap_or(f64::INFINITY)
         };
         let elsewhere = shares != before && near.iter().zip(shares).any(is_off);
-        self.sent_from = if elsewhere { self.places.clone() } else { vec![] };
+        self.placements_at_decision = if elsewhere { self.placements.clone() } else { vec![] };
     }
 
     /// True if the migration of the last decision has begun, or none was needed. Until then the
     /// counters show the old placement.
     pub(super) fn has_begun(&self, settings: &Settings) -> bool {
         let floor = settings.placement_floor.unwrap_or(f64::INFINITY);
-        self.sent_from.is_empty()
-            || self.sent_from.iter().zip(&self.places).any(|(a, b)| gone_bytes(a, b, floor) > 0.0)
+        self.placements_at_decision.is_empty()
+            || self
+                .placements_at_decision
+                .iter()
+                .zip(&self.placements)
+                .any(|(a, b)| gone_bytes(a, b, floor) > 0.0)
     }
 
     /// The quiet samples since the last migration. Samples without counters are skipped.
@@ -297,7 +307,7 @@ fn latency_ns(inserts: Option<f64>, occupancy_ns: Option<f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::{Residency, Stock};
+    use crate::machine::{Residency, TierMemory};
     use core::time::Duration;
 
     /// A sample of 200 ms with `gbps` on each of two tiers.
@@ -308,15 +318,15 @@ mod tests {
             inserts: Some(gbps),
             occupancy_ns: Some(gbps * 120.0),
         };
-        let stock = Stock {
+        let memory = TierMemory {
             free_bytes: Some(1 << 30),
             migrated_in_bytes: Some(migrated_bytes),
-            ..Stock::default()
+            ..TierMemory::default()
         };
         Sample {
             span: Duration::from_millis(200),
             traffic: vec![gbps.map(traffic).to_vec()],
-            stock: vec![stock, Stock::default()],
+            tier_memory: vec![memory, TierMemory::default()],
             scopes: vec![Residency { used_bytes: Some(vec![5, 6]), heat: None }],
         }
     }

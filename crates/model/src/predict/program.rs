@@ -46,7 +46,7 @@ pub struct Program {
 
 /// A part of a run in which a fraction of a program's threads work.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Stretch {
+pub struct ActivePhase {
     /// The length with all pages on the first tier, s; above 0.
     pub local_s: f64,
     /// The fraction of threads that work, above 0 and up to 1.
@@ -80,21 +80,25 @@ impl Program {
         Load { domain_parts, shares, ..load }
     }
 
-    /// Replaces the phases of the demand by these `stretches` (not empty), in order.
-    pub fn with_stretches(mut self, platform: &Platform, stretches: &[Stretch]) -> Self {
-        self.local_runtime_s = stretches.iter().map(|stretch| stretch.local_s).sum();
-        let phase = |stretch: &Stretch| {
-            let threads = self.whole.threads * stretch.active;
+    /// Replaces the phases of the demand by these `active_phases` (not empty), in order.
+    pub fn with_active_phases(
+        mut self,
+        platform: &Platform,
+        active_phases: &[ActivePhase],
+    ) -> Self {
+        self.local_runtime_s = active_phases.iter().map(|it| it.local_s).sum();
+        let phase = |it: &ActivePhase| {
+            let threads = self.whole.threads * it.active;
             let load = Load { threads, ..self.whole.clone() };
             let reached = solve(platform, std::slice::from_ref(&load));
             ProgramPhase {
-                work: stretch.local_s / self.local_runtime_s,
-                active: stretch.active,
+                work: it.local_s / self.local_runtime_s,
+                active: it.active,
                 local_gbps: reached.loads[0].bandwidth_gbps,
                 load,
             }
         };
-        self.phases = stretches.iter().map(phase).collect();
+        self.phases = active_phases.iter().map(phase).collect();
         self
     }
 

@@ -281,15 +281,15 @@ fn sum(plan: &Plan, grown: &[(&[usize], Grown)]) -> Reading {
 }
 
 fn add_count(reading: &mut Reading, event: &Planned, amount: f64, plan: &Plan) {
-    let extras = &mut reading.extras;
+    let domain_counts = &mut reading.domain_counts;
     match (event.quantity, event.tier) {
         (Quantity::Link, _) => {
-            extras.link_bytes.resize(plan.domains, None);
-            add(&mut extras.link_bytes[event.domain], Some(amount));
+            domain_counts.link_bytes.resize(plan.domains, None);
+            add(&mut domain_counts.link_bytes[event.domain], Some(amount));
         }
         (Quantity::Slots | Quantity::MemorySlots, _) => {
-            extras.slots.resize(plan.domains, None);
-            let slots = extras.slots[event.domain].get_or_insert_with(Slots::default);
+            domain_counts.slots.resize(plan.domains, None);
+            let slots = domain_counts.slots[event.domain].get_or_insert_with(Slots::default);
             match event.quantity {
                 Quantity::Slots => slots.all += amount,
                 _ => slots.memory += amount,
@@ -310,8 +310,10 @@ fn add_count(reading: &mut Reading, event: &Planned, amount: f64, plan: &Plan) {
 
 fn forget(reading: &mut Reading, domain: usize, tier: Option<usize>, quantity: Quantity) {
     match (quantity, tier) {
-        (Quantity::Link, _) => clear(&mut reading.extras.link_bytes, domain),
-        (Quantity::Slots | Quantity::MemorySlots, _) => clear(&mut reading.extras.slots, domain),
+        (Quantity::Link, _) => clear(&mut reading.domain_counts.link_bytes, domain),
+        (Quantity::Slots | Quantity::MemorySlots, _) => {
+            clear(&mut reading.domain_counts.slots, domain)
+        }
         (Quantity::Read, Some(tier)) => reading.traffic[domain][tier].read_bytes = None,
         (Quantity::Written, Some(tier)) => reading.traffic[domain][tier].written_bytes = None,
         // Latency is the ratio of two counts: neither has a meaning alone.

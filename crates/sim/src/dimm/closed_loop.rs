@@ -120,8 +120,8 @@ pub struct ClosedLoop {
     after_writes: VecDeque<(u64, u32)>,
     paced: BinaryHeap<Reverse<(u64, u32)>>,
     position: Vec<u64>,
-    way_out: u64,
-    way_back: u64,
+    request_delay: u64,
+    response_delay: u64,
     fabric: Fabric,
     /// Nanoseconds of a clock, times 2^32.
     clock_ns: u64,
@@ -155,8 +155,8 @@ impl ClosedLoop {
             after_writes: VecDeque::with_capacity(slots),
             paced: BinaryHeap::with_capacity(slots),
             position,
-            way_out: way / 2,
-            way_back: way - way / 2,
+            request_delay: way / 2,
+            response_delay: way - way / 2,
             fabric: Fabric::new(device, load.fabric_ps),
             clock_ns: (2_000_000_u64 << 32) / device.kilotransfers,
             counts: false,
@@ -179,9 +179,9 @@ impl ClosedLoop {
             self.due[slot] = (at * 16, seeds[group]);
             self.asked[slot] = at;
             if self.interval > 0 {
-                self.paced.push(Reverse((at + self.way_out, slot as u32)));
+                self.paced.push(Reverse((at + self.request_delay, slot as u32)));
             } else {
-                self.after_reads.push_back((at + self.way_out, slot as u32));
+                self.after_reads.push_back((at + self.request_delay, slot as u32));
             }
         }
     }
@@ -212,7 +212,7 @@ impl ClosedLoop {
     fn ask_again(&mut self, slot: u32, clock: u64, wrote: bool) {
         if self.interval == 0 {
             self.asked[slot as usize] = clock;
-            let line = (clock + self.way_out, slot);
+            let line = (clock + self.request_delay, slot);
             if wrote {
                 self.after_writes.push_back(line)
             } else {
@@ -228,7 +228,7 @@ impl ClosedLoop {
         self.due[slot as usize] = (due, seed);
         let at = clock.max(due / 16);
         self.asked[slot as usize] = at;
-        self.paced.push(Reverse((at + self.way_out, slot)));
+        self.paced.push(Reverse((at + self.request_delay, slot)));
     }
 
     #[inline]
@@ -302,7 +302,7 @@ impl Source for ClosedLoop {
 
     #[inline]
     fn done(&mut self, request: &Request, clock: u64) {
-        let clock = clock + self.way_back;
+        let clock = clock + self.response_delay;
         if self.counts {
             let took = clock - self.asked[request.tag as usize];
             self.latency.record((took * self.clock_ns) >> 32);

@@ -39,8 +39,8 @@ pub struct Replay<'a> {
     free: BinaryHeap<Reverse<(u64, u32)>>,
     /// The clock at which each slot requested its line.
     asked: Vec<u64>,
-    way_out: u64,
-    way_back: u64,
+    request_delay: u64,
+    response_delay: u64,
     latency: Histogram,
 }
 
@@ -58,8 +58,8 @@ impl<'a> Replay<'a> {
             next: None,
             free: (0..slots).map(|slot| Reverse((0, slot))).collect(),
             asked: vec![0; slots as usize],
-            way_out: way / 2,
-            way_back: way - way / 2,
+            request_delay: way / 2,
+            response_delay: way - way / 2,
             latency: Histogram::default(),
         };
         replay.advance();
@@ -87,7 +87,7 @@ impl<'a> Replay<'a> {
 
 impl Source for Replay<'_> {
     fn peek(&self) -> Option<u64> {
-        self.asks_at().map(|clock| clock + self.way_out)
+        self.asks_at().map(|clock| clock + self.request_delay)
     }
 
     fn next_request(&mut self) -> Request {
@@ -98,7 +98,7 @@ impl Source for Replay<'_> {
         self.advance();
         let line = deal(next.address / LINE, self.parts, CHUNK).1;
         let location = self.mapping.location(line);
-        Request { at: at + self.way_out, location, tag: slot, order: 0, write: next.write }
+        Request { at: at + self.request_delay, location, tag: slot, order: 0, write: next.write }
     }
 
     fn accepted(&mut self, request: &Request, clock: u64) {
@@ -106,7 +106,7 @@ impl Source for Replay<'_> {
     }
 
     fn done(&mut self, request: &Request, clock: u64) {
-        let clock = clock + self.way_back;
+        let clock = clock + self.response_delay;
         let took = clock - self.asked[request.tag as usize];
         let ns = u128::from(took) * 2_000_000 / u128::from(self.kilotransfers);
         self.latency.record(ns as u64);

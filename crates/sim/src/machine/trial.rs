@@ -20,7 +20,7 @@ pub struct Trial {
     pub policy: PolicyKind,
     /// Points of a hundred for [`PolicyKind::Static`]; `None` for the best static shares.
     pub points: Option<Vec<u16>>,
-    /// The error of the policy's curves: see [`believed`].
+    /// The error of the policy's curves: see [`with_curve_error`].
     pub curve_error: f64,
     /// Settings of the control loop.
     pub settings: Settings,
@@ -62,7 +62,7 @@ impl<'a> PreparedScenario<'a> {
     /// Curves scaled by an error of -100 % or less, or 100 % or more.
     pub fn start(&self, trial: &Trial) -> Result<Run<'a>, CurveError> {
         let layout = self.scenario.layout();
-        let believed = believed(&self.scenario.platform, trial.curve_error)?;
+        let believed = with_curve_error(&self.scenario.platform, trial.curve_error)?;
         let policy = |domain: usize, tiers: &[TierLayout]| {
             let near = &layout.domains[domain].tiers;
             let best = self.best_static.as_ref().map(|best| &best.points[domain]);
@@ -122,7 +122,7 @@ fn fixed(points: &[u16], near: &[usize], tiers: &[TierLayout]) -> Vec<f64> {
 ///
 /// # Errors
 /// If a curve becomes invalid.
-pub fn believed(platform: &Platform, error: f64) -> Result<Platform, CurveError> {
+pub fn with_curve_error(platform: &Platform, error: f64) -> Result<Platform, CurveError> {
     let mut believed = platform.clone();
     for (at, tier) in believed.tiers.iter_mut().enumerate() {
         let factor = if at == 0 { 1.0 - error } else { 1.0 + error };

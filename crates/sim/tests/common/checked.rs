@@ -20,9 +20,9 @@ pub(crate) struct Setup {
 }
 
 /// The generator SplitMix64.
-struct Dice(u64);
+struct SplitMix64(u64);
 
-impl Dice {
+impl SplitMix64 {
     fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
@@ -39,45 +39,45 @@ impl Dice {
 impl Setup {
     /// The module of this name with everything else at random.
     pub(crate) fn random(name: &str, seed: u64) -> Self {
-        let mut dice = Dice(seed);
+        let mut random = SplitMix64(seed);
         let some = |text: &str| Some(text.to_string());
         let ddr5 = name.contains("rdimm");
         let options = Options {
-            density: dice.one_of(&[some("16Gb"), some("24Gb"), some("32Gb")]).filter(|_| ddr5),
-            width: dice.one_of(&[some("x4"), some("x8")]).filter(|_| ddr5),
+            density: random.one_of(&[some("16Gb"), some("24Gb"), some("32Gb")]).filter(|_| ddr5),
+            width: random.one_of(&[some("x4"), some("x8")]).filter(|_| ddr5),
         };
         let device = Device::by_name(name, &options).expect("it comes with the tool");
-        let write_high = 2 + dice.below(47) as usize;
-        let slice = |dice: &mut Dice| 20_000 + 1000 * dice.below(1000);
+        let write_high = 2 + random.below(47) as usize;
+        let slice = |random: &mut SplitMix64| 20_000 + 1000 * random.below(1000);
         let controller = Controller {
-            read_queue: 1 + dice.below(64) as usize,
-            write_queue: write_high + dice.below(17) as usize,
+            read_queue: 1 + random.below(64) as usize,
+            write_queue: write_high + random.below(17) as usize,
             write_high,
-            write_low: dice.below(write_high as u64) as usize,
-            write_idle: 1 + dice.below(write_high as u64) as usize,
-            read_high: dice.below(64) as usize,
-            write_batch: 1 + dice.below(16) as usize,
-            preparation_ps: 1000 * dice.below(20),
-            rank_margin: dice.below(4) as u32,
-            read_slice_ps: slice(&mut dice),
-            write_slice_ps: slice(&mut dice),
-            row_policy: dice.one_of(&[RowPolicy::Open, RowPolicy::Closed, RowPolicy::Adaptive]),
-            hits_max: 1 + dice.below(32) as u32,
-            refresh: dice.one_of(&[Refresh::AllBanks, Refresh::SameBank]),
-            refresh_together: dice.below(2) == 0,
+            write_low: random.below(write_high as u64) as usize,
+            write_idle: 1 + random.below(write_high as u64) as usize,
+            read_high: random.below(64) as usize,
+            write_batch: 1 + random.below(16) as usize,
+            preparation_ps: 1000 * random.below(20),
+            rank_margin: random.below(4) as u32,
+            read_slice_ps: slice(&mut random),
+            write_slice_ps: slice(&mut random),
+            row_policy: random.one_of(&[RowPolicy::Open, RowPolicy::Closed, RowPolicy::Adaptive]),
+            hits_max: 1 + random.below(32) as u32,
+            refresh: random.one_of(&[Refresh::AllBanks, Refresh::SameBank]),
+            refresh_together: random.below(2) == 0,
         };
         let shares = [1.0, 0.95, 0.75, 2.0 / 3.0, 0.5, 0.25, 0.0];
-        let neighbours = dice.one_of(&[1, 1, 2, 8]);
+        let neighbours = random.one_of(&[1, 1, 2, 8]);
         let load = Load {
-            read_share: dice.one_of(&shares),
-            pattern: dice.one_of(&[Pattern::Random, Pattern::Stream, Pattern::HotBank]),
-            streams: 1 + dice.below(64) as usize,
-            outstanding: 1 + dice.below(300) as usize,
+            read_share: random.one_of(&shares),
+            pattern: random.one_of(&[Pattern::Random, Pattern::Stream, Pattern::HotBank]),
+            streams: 1 + random.below(64) as usize,
+            outstanding: 1 + random.below(300) as usize,
             neighbours,
-            rate: dice.one_of(&[None, None, Some(1e6), Some(1e8), Some(3e8)]),
+            rate: random.one_of(&[None, None, Some(1e6), Some(1e8), Some(3e8)]),
             uncore_ps: 60_000,
-            fabric_ps: dice.one_of(&[0, 0, 2_500]),
-            layout: dice.one_of(&[Layout::XEON, Layout::ROW_BY_ROW, LAYOUT_OF_8]),
+            fabric_ps: random.one_of(&[0, 0, 2_500]),
+            layout: random.one_of(&[Layout::XEON, Layout::ROW_BY_ROW, LAYOUT_OF_8]),
             seed,
         };
         Self { device, controller, load }

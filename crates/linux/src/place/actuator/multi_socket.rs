@@ -6,7 +6,7 @@
 //! socket 0 and 1/4 near socket 1, goals of 80:20 and 60:40 combine to 60:15 and 15:10. Individual
 //! pages may still be exchanged between sockets.
 
-use super::{Actuator, ActuatorError, ActuatorKind, Followed, Goal, Setting};
+use super::{Actuator, ActuatorError, ActuatorKind, ActuatorState, Goal, Setting};
 use crate::process::numa_maps::NodeBytes;
 use interleaf_model::weights::Weights;
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
@@ -19,7 +19,7 @@ struct SharedActuator<'a> {
     nodes: Vec<u32>,
     /// The near nodes of each socket, and its goal once it has one.
     sockets: Vec<(Vec<u32>, Option<Goal>)>,
-    followed: Followed,
+    state: ActuatorState,
     /// The scope's placement when it was sampled last.
     on: Option<NodeBytes>,
 }
@@ -43,8 +43,8 @@ pub fn divide<'a>(
     }
     let count = sockets.len();
     let sockets = sockets.into_iter().map(|nodes| (nodes, None)).collect();
-    let (nodes, followed) = (nodes.to_vec(), Followed::default());
-    let shared = SharedActuator { whole, setting, nodes, sockets, followed, on: None };
+    let (nodes, state) = (nodes.to_vec(), ActuatorState::default());
+    let shared = SharedActuator { whole, setting, nodes, sockets, state, on: None };
     let shared = Rc::new(RefCell::new(shared));
     let part =
         |at| -> Box<dyn Actuator + 'a> { Box::new(SocketActuator { shared: shared.clone(), at }) };
@@ -133,22 +133,22 @@ impl Actuator for SocketActuator<'_> {
 
     /// The first socket calls the shared actuator. Placement is reported for this socket's near
     /// nodes, everything else for all sockets and by the first one.
-    fn follow(&mut self) -> Result<Followed, ActuatorError> {
+    fn update(&mut self) -> Result<ActuatorState, ActuatorError> {
         let mut shared = self.shared.borrow_mut();
         if self.at == 0 {
-            shared.followed = shared.whole.follow()?;
-            if let Some(on) = shared.followed.on.clone() {
+            shared.state = shared.whole.update()?;
+            if let Some(on) = shared.state.on.clone() {
                 shared.on = Some(on);
             }
         }
         let (nodes, goal) = &shared.sockets[self.at];
-        let on = shared.followed.on.as_ref().map(|on| {
+        let on = shared.state.on.as_ref().map(|on| {
             NodeBytes(on.0.iter().filter(|(node, _)| nodes.contains(node)).map(own).collect())
         });
         let off_points = on.as_ref().and_then(|on| goal.as_ref()?.off_points(on));
         Ok(match self.at {
-            0 => Followed { on, off_points, ..shared.followed.clone() },
-            _ => Followed { on, off_points, ..Followed::default() },
+            0 => ActuatorState { on, off_points, ..shared.state.clone() },
+            _ => ActuatorState { on, off_points, ..ActuatorState::default() },
         })
     }
 }
@@ -185,9 +185,9 @@ mod tests {
             Ok(())
         }
 
-        fn follow(&mut self) -> Result<Followed, ActuatorError> {
+        fn update(&mut self) -> Result<ActuatorState, ActuatorError> {
             let on = NodeBytes([(0, 60), (1, 15), (2, 20), (3, 5)].into_iter().collect());
-            Ok(Followed { on: Some(on), tried_bytes: Some(7), ..Followed::default() })
+            Ok(ActuatorState { on: Some(on), tried_bytes: Some(7), ..ActuatorState::default() })
         }
     }
 
@@ -228,11 +228,11 @@ mod tests {
         parts[1].set(&goal([0, 60, 0, 40])).unwrap();
         let merged = goals_set.borrow().last().cloned().unwrap();
         assert_eq!(merged.nodes, [(0, 60), (1, 15), (2, 15), (3, 10)]);
-        let first = parts[0].follow().unwrap();
-        let second = parts[1].follow().unwrap();
+        let first = parts[0].update().unwrap();
+        let second = parts[1].update().unwrap();
         assert_eq!((first.on.as_ref().unwrap().total(), first.tried_bytes), (80, Some(7)));
         assert_eq!((second.on.as_ref().unwrap().total(), second.tried_bytes), (20, None));
-        let off = |it: Followed| it.off_points.unwrap().round();
+        let off = |it: ActuatorState| it.off_points.unwrap().round();
         assert_eq!((off(first), off(second)), (5.0, 15.0));
     }
 

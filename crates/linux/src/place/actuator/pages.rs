@@ -5,7 +5,7 @@
 //! all pages are interleaved, and [`Order::HottestFirst`] keeps only the ratio.
 
 use super::{
-    Actuator, ActuatorError, ActuatorKind, Followed, Goal, Setting,
+    Actuator, ActuatorError, ActuatorKind, ActuatorState, Goal, Setting,
     sampler::{CpuTimeLimit, ENDED, JOINED, PlacementSampler, check_nodes_online, note_membership},
     scan::{Changes, Scan},
     settings_guard::SettingsGuard,
@@ -43,7 +43,7 @@ pub struct Pages<'a> {
 
 impl<'a> Pages<'a> {
     /// An actuator for the processes of a scope. It is idle until a goal is set and
-    /// [`Actuator::follow`] is called.
+    /// [`Actuator::update`] is called.
     pub fn new(setting: Setting<'a>) -> Self {
         Self {
             held: SettingsGuard::new(setting.clone()),
@@ -61,7 +61,7 @@ impl<'a> Pages<'a> {
     }
 
     /// Migrates a portion.
-    fn portion(&mut self, goal: &Goal, followed: &mut Followed) -> Result<(), ActuatorError> {
+    fn portion(&mut self, goal: &Goal, state: &mut ActuatorState) -> Result<(), ActuatorError> {
         let Some(mover) = self.mover.as_mut().filter(|_| self.duty.is_due()) else {
             return Ok(());
         };
@@ -91,17 +91,15 @@ impl<'a> Pages<'a> {
                 moved = outcome.moved_bytes();
                 let left = outcome.left();
                 let left = left.iter().filter(|_| !outcome.stopped);
-                followed
-                    .notes
-                    .extend(left.map(|(why, bytes)| format!("{bytes} bytes stay: {why}")));
+                state.notes.extend(left.map(|(why, bytes)| format!("{bytes} bytes stay: {why}")));
                 for refusal in &outcome.refused {
                     let process = self.known.iter().find(|it| it.pid == refusal.pid);
                     if process.is_some_and(|it| self.refused.insert(it.identity())) {
-                        followed.notes.push(refusal.to_string());
+                        state.notes.push(refusal.to_string());
                     }
                 }
             }
-            Err(why) => followed.notes.push(why.to_string()),
+            Err(why) => state.notes.push(why.to_string()),
         }
         self.tried_bytes += scanned_bytes;
         self.moved_bytes += moved;
@@ -139,20 +137,20 @@ impl Actuator for Pages<'_> {
         Ok(())
     }
 
-    fn follow(&mut self) -> Result<Followed, ActuatorError> {
-        let mut followed = Followed::default();
-        let Some(goal) = self.goal.clone() else { return Ok(followed) };
+    fn update(&mut self) -> Result<ActuatorState, ActuatorError> {
+        let mut state = ActuatorState::default();
+        let Some(goal) = self.goal.clone() else { return Ok(state) };
         let root = self.setting.root;
         check_nodes_online(root, &goal)?;
-        self.held.note_balancer(&mut followed.notes)?;
+        self.held.note_balancer(&mut state.notes)?;
         if self.scan.is_due() {
             let Changes { joined, gone } = self.scan.changes(&self.setting, &self.known, 0)?;
             if !self.known.is_empty() {
-                note_membership(&mut followed.notes, JOINED, &joined);
+                note_membership(&mut state.notes, JOINED, &joined);
             }
-            note_membership(&mut followed.notes, ENDED, &gone);
-            followed.joined = joined.iter().map(|it| it.pid).collect();
-            followed.left = gone.iter().map(|it| it.pid).collect();
+            note_membership(&mut state.notes, ENDED, &gone);
+            state.joined = joined.iter().map(|it| it.pid).collect();
+            state.left = gone.iter().map(|it| it.pid).collect();
             if !joined.is_empty() {
                 self.duty = CpuTimeLimit::default();
             }
@@ -161,12 +159,12 @@ impl Actuator for Pages<'_> {
             self.refused.retain(|it| !gone.contains(it));
             self.known.extend(joined);
         }
-        self.portion(&goal, &mut followed)?;
+        self.portion(&goal, &mut state)?;
         let on = self.sampler.sample_placement(&self.setting, &self.known)?;
-        self.sampler.note(&mut followed, root, &goal, on)?;
-        followed.tried_bytes = Some(self.tried_bytes);
-        followed.applied_bytes = Some(self.moved_bytes);
-        followed.processes = Some(self.known.len());
-        Ok(followed)
+        self.sampler.note(&mut state, root, &goal, on)?;
+        state.tried_bytes = Some(self.tried_bytes);
+        state.applied_bytes = Some(self.moved_bytes);
+        state.processes = Some(self.known.len());
+        Ok(state)
     }
 }

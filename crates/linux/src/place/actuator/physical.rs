@@ -12,7 +12,7 @@
 //! 6.11).
 
 use super::{
-    Actuator, ActuatorError, ActuatorKind, Followed, Goal, Scope, Setting,
+    Actuator, ActuatorError, ActuatorKind, ActuatorState, Goal, Scope, Setting,
     context::{Context, Destination, EligibleGoal, MonitoredMemory, PageFilter, Quota, Scheme},
     demote::Guards,
     kdamond::Kdamond,
@@ -78,13 +78,13 @@ impl<'a> Physical<'a> {
         kdamond.apply(&mut || Ok(Some(inputs.context()?)))
     }
 
-    fn sample(&mut self, goal: &Goal, followed: &mut Followed) -> Result<(), ActuatorError> {
+    fn sample(&mut self, goal: &Goal, state: &mut ActuatorState) -> Result<(), ActuatorError> {
         let root = self.setting.root;
         // Statistics before placement: while pages move, the other order would miss some arrivals
         // and request too much.
         let stats = self.kdamond.stats_now()?;
-        followed.tried_bytes = Some(stats.iter().map(|it| it.tried_bytes).sum());
-        followed.applied_bytes = Some(stats.iter().map(|it| it.applied_bytes).sum());
+        state.tried_bytes = Some(stats.iter().map(|it| it.tried_bytes).sum());
+        state.applied_bytes = Some(stats.iter().map(|it| it.applied_bytes).sum());
         let on = self.sampler.sample_placement(&self.setting, &[])?;
         if let Some(on) = &on {
             // Pages that cannot move during warm-up do not count as failures.
@@ -94,8 +94,8 @@ impl<'a> Physical<'a> {
             let done = stats.first().copied().unwrap_or_default();
             self.push = self.quota.step(goal, on, done);
         }
-        self.guards.update(root, goal, &mut followed.notes)?;
-        self.sampler.note(followed, root, goal, on)
+        self.guards.update(root, goal, &mut state.notes)?;
+        self.sampler.note(state, root, goal, on)
     }
 }
 
@@ -193,21 +193,21 @@ impl Actuator for Physical<'_> {
         }
         (self.ranges, self.quota, self.push) = (ranges, QuotaController::default(), None);
         self.sampler.restart();
-        self.sample(goal, &mut Followed::default())?;
+        self.sample(goal, &mut ActuatorState::default())?;
         self.apply_goal(goal)?;
         self.goal = Some(goal.clone());
         Ok(())
     }
 
-    fn follow(&mut self) -> Result<Followed, ActuatorError> {
-        let mut followed = Followed::default();
-        let Some(goal) = self.goal.clone() else { return Ok(followed) };
+    fn update(&mut self) -> Result<ActuatorState, ActuatorError> {
+        let mut state = ActuatorState::default();
+        let Some(goal) = self.goal.clone() else { return Ok(state) };
         check_nodes_online(self.setting.root, &goal)?;
-        self.sample(&goal, &mut followed)?;
-        self.kdamond.note_balancer(&mut followed.notes)?;
+        self.sample(&goal, &mut state)?;
+        self.kdamond.note_balancer(&mut state.notes)?;
         self.apply_goal(&goal)?;
-        followed.demotes = self.guards.demotes();
-        Ok(followed)
+        state.demotes = self.guards.demotes();
+        Ok(state)
     }
 }
 

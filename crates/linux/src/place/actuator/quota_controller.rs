@@ -67,7 +67,7 @@ pub struct QuotaController {
     /// Consecutive samples without a migration.
     still: u32,
     /// Bytes tried since the last migration.
-    vain_bytes: u64,
+    failed_bytes: u64,
     level: u32,
     /// The age of the last push.
     age_min: u32,
@@ -117,7 +117,7 @@ impl QuotaController {
         let position = |node: u32| nodes().position(|it| it == node);
         let is_hot = goal.order == Order::Interleave || position(least) < position(most);
         let gain_most = if self.level == 0 { 1.0 } else { GAIN_MAX };
-        let gain = (GAIN + self.vain_bytes as f64 / missing).min(gain_most);
+        let gain = (GAIN + self.failed_bytes as f64 / missing).min(gain_most);
         let bytes = ((missing * gain) as u64).max(LEAST_BYTES);
         Some(self.push(goal, most, least, bytes, is_hot))
     }
@@ -158,15 +158,16 @@ impl QuotaController {
                 let tried = done.tried_bytes.saturating_sub(before.tried_bytes);
                 let applied = done.applied_bytes.saturating_sub(before.applied_bytes);
                 let has_moved = applied >= STALL_BYTES;
-                self.vain_bytes = if has_moved { 0 } else { self.vain_bytes + tried };
+                self.failed_bytes = if has_moved { 0 } else { self.failed_bytes + tried };
                 self.idle = if tried > 0 { 0 } else { self.idle + 1 };
                 self.still = if has_moved { 0 } else { self.still + 1 };
             }
-            _ => (self.idle, self.still, self.vain_bytes, self.level) = (0, 0, 0, 0),
+            _ => (self.idle, self.still, self.failed_bytes, self.level) = (0, 0, 0, 0),
         }
         // No region is tried before it has the age of the last push.
-        if self.idle >= IDLE_MAX + self.age_min || self.vain_bytes >= on.on(from).max(LEAST_BYTES) {
-            (self.idle, self.vain_bytes) = (0, 0);
+        if self.idle >= IDLE_MAX + self.age_min || self.failed_bytes >= on.on(from).max(LEAST_BYTES)
+        {
+            (self.idle, self.failed_bytes) = (0, 0);
             self.level = (self.level + 1).min(LEVEL_MAX);
         }
         self.last = Some((from, to, done));

@@ -1,6 +1,6 @@
 //! Samples page placement within a bounded share of CPU time.
 
-use super::{ActuatorError, Followed, Goal, Setting};
+use super::{ActuatorError, ActuatorState, Goal, Setting};
 use crate::{
     machine::{
         node::{self, NODES},
@@ -78,20 +78,20 @@ impl PlacementSampler {
     /// Notes placement and migration.
     pub(super) fn note(
         &mut self,
-        followed: &mut Followed,
+        state: &mut ActuatorState,
         root: &Root,
         goal: &Goal,
         on: Option<NodeBytes>,
     ) -> Result<(), ActuatorError> {
-        followed.moved_bytes = self.moved_bytes(root)?;
-        followed.off_points = on.as_ref().and_then(|on| goal.off_points(on));
-        if let Some(off) = followed.off_points {
+        state.moved_bytes = self.moved_bytes(root)?;
+        state.off_points = on.as_ref().and_then(|on| goal.off_points(on));
+        if let Some(off) = state.off_points {
             self.is_at_rest = off.abs() <= REST_POINTS;
         }
         if let Some(on) = &on {
-            followed.notes.extend(self.note_full_node(root, goal, on)?);
+            state.notes.extend(self.note_full_node(root, goal, on)?);
         }
-        followed.on = on;
+        state.on = on;
         Ok(())
     }
 }

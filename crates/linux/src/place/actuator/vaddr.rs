@@ -23,7 +23,7 @@
 //! from it, as much as [`QuotaController`] derives from the placement.
 
 use super::{
-    Actuator, ActuatorError, ActuatorKind, Followed, Goal, Setting,
+    Actuator, ActuatorError, ActuatorKind, ActuatorState, Goal, Setting,
     context::{Context, Destination, MonitoredMemory, Quota, Scheme},
     demote::Guards,
     kdamond::Kdamond,
@@ -86,7 +86,7 @@ impl<'a> Vaddr<'a> {
     }
 
     /// Finds the processes that joined or left.
-    fn find(&mut self, followed: &mut Followed) -> Result<(), ActuatorError> {
+    fn find(&mut self, state: &mut ActuatorState) -> Result<(), ActuatorError> {
         // The thread ends with the last of its processes.
         let has_ended = !self.processes.is_empty() && !self.kdamond.runs()?;
         if !self.scan.is_due() && !has_ended {
@@ -94,18 +94,18 @@ impl<'a> Vaddr<'a> {
         }
         let Changes { joined, gone } =
             self.scan.changes(&self.setting, &self.processes, JOINS_BYTES)?;
-        followed.joined.extend(joined.iter().map(|process| process.pid));
-        note_membership(&mut followed.notes, JOINED, &joined);
+        state.joined.extend(joined.iter().map(|process| process.pid));
+        note_membership(&mut state.notes, JOINED, &joined);
         replace(&mut self.processes, &gone, joined);
-        followed.left.extend(gone.iter().map(|process| process.pid));
-        note_membership(&mut followed.notes, ENDED, &gone);
+        state.left.extend(gone.iter().map(|process| process.pid));
+        note_membership(&mut state.notes, ENDED, &gone);
         Ok(())
     }
 
     /// Applies the context for the present goal and processes.
-    fn apply_context(&mut self, followed: &mut Followed) -> Result<(), ActuatorError> {
+    fn apply_context(&mut self, state: &mut ActuatorState) -> Result<(), ActuatorError> {
         let Some(goal) = self.goal.clone() else { return Ok(()) };
-        self.find(followed)?;
+        self.find(state)?;
         let Self { kdamond, setting, processes, guards, push, .. } = self;
         let mut gone = vec![];
         let mut is_first = true;
@@ -116,8 +116,8 @@ impl<'a> Vaddr<'a> {
             let is_any = !processes.is_empty();
             Ok(is_any.then(|| context(&goal, processes, guards, *push)))
         });
-        followed.left.extend(gone.iter().map(|process| process.pid));
-        note_membership(&mut followed.notes, ENDED, &gone);
+        state.left.extend(gone.iter().map(|process| process.pid));
+        note_membership(&mut state.notes, ENDED, &gone);
         done
     }
 }
@@ -237,16 +237,16 @@ impl Actuator for Vaddr<'_> {
         let before = self.goal.replace(goal.clone());
         self.steer = QuotaController::default();
         self.sampler.restart();
-        let done = self.apply_context(&mut Followed::default());
+        let done = self.apply_context(&mut ActuatorState::default());
         if done.is_err() {
             self.goal = before;
         }
         done
     }
 
-    fn follow(&mut self) -> Result<Followed, ActuatorError> {
-        let mut followed = Followed::default();
-        let Some(goal) = self.goal.clone() else { return Ok(followed) };
+    fn update(&mut self) -> Result<ActuatorState, ActuatorError> {
+        let mut state = ActuatorState::default();
+        let Some(goal) = self.goal.clone() else { return Ok(state) };
         let root = self.setting.root;
         check_nodes_online(root, &goal)?;
         let stats = self.kdamond.stats()?;
@@ -255,19 +255,19 @@ impl Actuator for Vaddr<'_> {
             let done = stats.first().copied().unwrap_or_default();
             self.push = self.steer.step(&goal, on, done);
         }
-        self.guards.update(root, &goal, &mut followed.notes)?;
+        self.guards.update(root, &goal, &mut state.notes)?;
         let ran = self.kdamond.runs()?;
-        self.apply_context(&mut followed)?;
-        self.kdamond.note_balancer(&mut followed.notes)?;
+        self.apply_context(&mut state)?;
+        self.kdamond.note_balancer(&mut state.notes)?;
         if self.kdamond.is_set_up() && !ran && !self.processes.is_empty() {
-            followed.notes.push("DAMON's thread had ended, and was started again".into());
+            state.notes.push("DAMON's thread had ended, and was started again".into());
         }
-        self.sampler.note(&mut followed, root, &goal, on)?;
-        followed.tried_bytes = Some(stats.iter().map(|it| it.tried_bytes).sum());
-        followed.applied_bytes = Some(stats.iter().map(|it| it.applied_bytes).sum());
-        followed.processes = Some(self.processes.len());
-        followed.demotes = self.guards.demotes();
-        Ok(followed)
+        self.sampler.note(&mut state, root, &goal, on)?;
+        state.tried_bytes = Some(stats.iter().map(|it| it.tried_bytes).sum());
+        state.applied_bytes = Some(stats.iter().map(|it| it.applied_bytes).sum());
+        state.processes = Some(self.processes.len());
+        state.demotes = self.guards.demotes();
+        Ok(state)
     }
 }
 

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt, io};
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// Processes whose memory could be read, parents before children.
-    pub processes: Vec<Moved>,
+    pub processes: Vec<ProcessOutcome>,
     /// Children whose memory could not be read.
     pub refused: Vec<Refusal>,
     /// True when the caller stopped the migration early.
@@ -18,7 +18,7 @@ pub struct Outcome {
 
 /// The result for a process. Only migratable memory is counted: no files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Moved {
+pub struct ProcessOutcome {
     pub pid: u32,
     /// Its name, at most 15 bytes.
     pub name: String,
@@ -61,7 +61,7 @@ impl Outcome {
         sum
     }
 
-    fn alive(&self) -> impl Iterator<Item = &Moved> {
+    fn alive(&self) -> impl Iterator<Item = &ProcessOutcome> {
         self.processes.iter().filter(|process| !process.ended)
     }
 }

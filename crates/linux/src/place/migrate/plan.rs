@@ -116,7 +116,7 @@ pub enum PageLocation {
 pub struct Plan {
     pub moves: Vec<Move>,
     /// Units, by index, that should move but are stuck.
-    pub kept: Vec<usize>,
+    pub unmovable: Vec<usize>,
 }
 
 /// A move.
@@ -157,7 +157,7 @@ struct NodeUnits {
     /// To leave, and movable.
     leaving: u64,
     /// To leave, but stuck.
-    kept: u64,
+    unmovable: u64,
     /// Error accumulator for spreading the leaving units evenly over the movable ones.
     spread: u64,
 }
@@ -202,26 +202,26 @@ impl Planner {
 
     /// Plans a window. `of_window` are the indices in `units` of its units, which are all resident
     /// and of `size` pages.
-    fn window(&mut self, units: &[Unit], size: u32, of_window: &[usize], plan: &mut Plan) {
-        let mut parts = self.parts(units, of_window);
+    fn window(&mut self, units: &[Unit], size: u32, indices: &[usize], plan: &mut Plan) {
+        let mut parts = self.parts(units, indices);
         let turns = self.turns.entry(size).or_insert_with(|| self.fresh.clone());
         let mut wanted = vec![0; parts.len()];
-        turns.count_turns(of_window.len() as u64, &mut wanted);
+        turns.count_turns(indices.len() as u64, &mut wanted);
         let mut lacking = vec![0; parts.len()];
         for ((part, wanted), lacking) in parts.iter_mut().zip(wanted).zip(&mut lacking) {
             part.wanted = wanted;
             *lacking = wanted.saturating_sub(part.has);
             let surplus = part.has.saturating_sub(wanted);
             part.leaving = surplus.min(part.movable);
-            part.kept = surplus - part.leaving;
+            part.unmovable = surplus - part.leaving;
             part.spread = part.movable / 2;
         }
-        if parts.iter().all(|part| part.leaving == 0 && part.kept == 0) {
+        if parts.iter().all(|part| part.leaving == 0 && part.unmovable == 0) {
             return;
         }
         // As many units are lacking as leave or are kept: a next node always exists.
         let mut to = Sequence::new(&lacking);
-        for at in of_window {
+        for at in indices {
             match units[*at].location {
                 PageLocation::OnNode(node) => {
                     let part = &mut parts[self.slot(node)];
@@ -234,9 +234,9 @@ impl Planner {
                 }
                 PageLocation::Unmovable(node) => {
                     let part = &mut parts[self.slot(node)];
-                    if part.kept > 0 {
-                        part.kept -= 1;
-                        plan.kept.push(*at);
+                    if part.unmovable > 0 {
+                        part.unmovable -= 1;
+                        plan.unmovable.push(*at);
                     }
                 }
                 PageLocation::NotResident => {}
@@ -245,9 +245,9 @@ impl Planner {
     }
 
     /// The counts of each node in a window.
-    fn parts(&mut self, units: &[Unit], of_window: &[usize]) -> Vec<NodeUnits> {
+    fn parts(&mut self, units: &[Unit], indices: &[usize]) -> Vec<NodeUnits> {
         let mut parts = vec![NodeUnits::default(); self.nodes.len()];
-        for at in of_window {
+        for at in indices {
             let (node, movable) = match units[*at].location {
                 PageLocation::OnNode(node) => (node, 1),
                 PageLocation::Unmovable(node) => (node, 0),

@@ -178,7 +178,7 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         for round in 1..=ROUNDS_MAX {
             let units = self.units(batch);
             let mut planner = self.shared.planner.clone();
-            let Plan { moves, kept } = planner.plan(&units.units);
+            let Plan { moves, unmovable } = planner.plan(&units.units);
             let is_futile = |found: &Move| self.shared.full.contains(&found.to);
             let (futile, mut moves): (Vec<_>, Vec<_>) = moves.into_iter().partition(is_futile);
             let moved_bytes = self.tally.moved_bytes;
@@ -190,11 +190,12 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
             if moves.is_empty() || is_last {
                 self.shared.planner = planner;
                 let bytes = |at: usize| self.unit_bytes(batch, &units.pages[at]);
-                let kept = kept.iter().map(|at| (self.reason(batch, units.pages[*at].start), *at));
+                let unmovable =
+                    unmovable.iter().map(|at| (self.reason(batch, units.pages[*at].start), *at));
                 let futile = futile.iter().map(|found| (Reason::Full(found.to), found.unit));
                 // The rounds suffice if pages migrate when they are asked to.
                 let rest = moves.iter().map(|found| (Reason::Busy, found.unit));
-                let left = kept.chain(futile).chain(rest);
+                let left = unmovable.chain(futile).chain(rest);
                 let left: Vec<_> = left.map(|(reason, at)| (reason, bytes(at))).collect();
                 for (reason, bytes) in left {
                     *self.tally.left.entry(reason).or_default() += bytes;

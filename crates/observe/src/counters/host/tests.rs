@@ -64,7 +64,7 @@ fn sub_channels_add_up() {
     assert_eq!(reading.traffic[0][0].read_bytes, Some(128e3));
     assert_eq!(reading.traffic[0][0].written_bytes, None, "not counted is not 0");
     assert_eq!(reading.traffic[0][1], Traffic::default());
-    assert_eq!(reading.extras.link_bytes, [Some(64.0)]);
+    assert_eq!(reading.domain_counts.link_bytes, [Some(64.0)]);
 }
 
 #[test]

@@ -4,9 +4,9 @@
 use super::*;
 
 /// The generator SplitMix64.
-pub(super) struct Dice(pub(super) u64);
+pub(super) struct SplitMix64(pub(super) u64);
 
-impl Dice {
+impl SplitMix64 {
     pub(super) fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
@@ -22,7 +22,7 @@ const TRIED_MAX: u64 = 40_000;
 pub(super) struct Walk {
     device: Device,
     checker: Checker,
-    dice: Dice,
+    random: SplitMix64,
     at: u64,
     refreshed: Vec<u64>,
     /// By rank, the bank of the next same-bank refresh.
@@ -36,7 +36,7 @@ impl Walk {
         Self {
             device: device.clone(),
             checker: Checker::new(device),
-            dice: Dice(seed),
+            random: SplitMix64(seed),
             at: 0,
             refreshed: vec![0; ranks],
             turns: vec![0; ranks],
@@ -56,8 +56,8 @@ impl Walk {
             }
         }
         let kinds = [Kind::Activate, Kind::Read, Kind::Write, Kind::Precharge];
-        let mut kind = kinds[self.dice.below(4) as usize];
-        if self.dice.below(8) == 0 {
+        let mut kind = kinds[self.random.below(4) as usize];
+        if self.random.below(8) == 0 {
             kind = match kind {
                 Kind::Read => Kind::ReadAuto,
                 Kind::Write => Kind::WriteAuto,
@@ -66,12 +66,12 @@ impl Walk {
             };
         }
         let mut command = Command { at: self.at, kind, ..END };
-        command.pseudo = self.dice.below(self.device.pseudo_channels.into()) as u8;
-        command.rank = self.dice.below(self.device.ranks.into()) as u8;
+        command.pseudo = self.random.below(self.device.pseudo_channels.into()) as u8;
+        command.rank = self.random.below(self.device.ranks.into()) as u8;
         // Few banks, so that rules within a group and a bank apply.
-        command.bank_group = self.dice.below(u64::from(self.device.bank_groups).min(5)) as u8;
-        command.bank = self.dice.below(2) as u8;
-        command.row = self.dice.below(2) as u32;
+        command.bank_group = self.random.below(u64::from(self.device.bank_groups).min(5)) as u8;
+        command.bank = self.random.below(2) as u8;
+        command.row = self.random.below(2) as u32;
         let rank = self.checker.rank(&command);
         let open = rank.bank(&command).has_row(&command).is_ok();
         let closed = rank.bank(&command).last.of(Class::Activate).is_none()
