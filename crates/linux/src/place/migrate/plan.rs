@@ -200,8 +200,8 @@ impl Planner {
         plan
     }
 
-    /// Plans a window. `of_window` are the indices in `units` of its units, which are all resident
-    /// and of `size` pages.
+    /// Plans a window. `indices` select its units from `units`; all of them are resident and `size`
+    /// pages long.
     fn window(&mut self, units: &[Unit], size: u32, indices: &[usize], plan: &mut Plan) {
         let mut parts = self.parts(units, indices);
         let turns = self.turns.entry(size).or_insert_with(|| self.fresh.clone());
