@@ -240,7 +240,6 @@ pub(crate) struct MachineArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "platform", "threads", "policy", "policy_limit", "weights", "duration", "footprint",
         "migration_rate", "counter_noise", "curve_error", "seed", "compare", "json", "csv",
-        "report",
     ])]
     pub(crate) sweep: Option<PathBuf>,
     /// Threads [default: the most that the workload's runs had, at most the cores of a socket]
@@ -279,7 +278,7 @@ pub(crate) struct MachineArgs {
     /// Run every other policy too, and compare
     #[arg(long)]
     pub(crate) compare: bool,
-    /// Write a page with the decisions over time, too
+    /// Also write a page: the decisions over time, or the policies of a sweep
     #[arg(long, value_name = "FILE.html")]
     pub(crate) report: Option<PathBuf>,
     #[command(flatten)]

@@ -239,6 +239,29 @@ fn a_sweep_has_demand_files_and_static_weights() {
     assert_eq!(folder.run("own-sweep.toml", "own.csv", "2").status.code(), Some(2));
 }
 
+/// `--report` and `interleaf report` of the CSV file make the same page but for its title.
+#[test]
+fn a_sweep_has_a_page() {
+    let folder = Folder::new();
+    let run = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
+        let output = command.args(args).current_dir(folder.0.path()).output().unwrap();
+        succeeded(&output);
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let words = ["simulate", "machine", "--sweep", "sweep.toml", "-o", "a.csv"];
+    run(&[&words[..], &["--report", "a.html"]].concat());
+    let page = fs::read_to_string(folder.path("a.html")).unwrap();
+    let again = run(&["report", "a.csv"]);
+    assert_eq!(page.replace("Sweep sweep", "Sweep a.csv"), again);
+    assert_eq!(page.matches("<figure id=").count(), 6, "regret and speed-up of three workloads");
+    assert!(page.contains("noise of a counter, %") && page.contains("16 cases"), "{page}");
+    let text = run(&["report", "a.csv", "--format", "markdown"]);
+    assert!(text.contains("| dmi") && text.contains("| hotcold"), "{text}");
+    assert!(run(&["report", "a.csv", "--format", "csv"]).starts_with("policy,platform,workload,"));
+    assert!(run(&["report", "a.csv", "--format", "svg"]).contains("<svg"));
+}
+
 #[test]
 fn a_record_of_something_else_is_not_touched() {
     let folder = Folder::new();

@@ -46,6 +46,7 @@ pub mod run;
 pub mod show;
 pub mod show_machine;
 pub mod simulate_machine;
+pub mod sweep;
 pub mod tune;
 pub mod warning;
 
@@ -111,6 +112,7 @@ pub enum Document {
     Doctor(Box<show_machine::DoctorDocument>),
     ShowMachine(Box<show_machine::MachineDocument>),
     ShowPlatform(Box<show::ShowDocument>),
+    Sweep(Box<sweep::SweepDocument>),
 }
 
 impl Document {
@@ -133,6 +135,7 @@ impl Document {
             Self::Run(document) => document.figures(),
             Self::Balance(document) => document.figures(),
             Self::ShowPlatform(document) => document.figures(),
+            Self::Sweep(document) => document.figures(),
             Self::Reproduce(document) => {
                 document.studies.iter().flat_map(|study| study.figures.clone()).collect()
             }
@@ -147,7 +150,7 @@ impl Document {
         }
     }
 
-    /// The schema of the document, or of each line of a balance.
+    /// The schema of the document, or of each line of a balance; the format of a sweep.
     pub fn schema(&self) -> &'static str {
         match self {
             Self::Predict(_) => predict::SCHEMA,
@@ -173,11 +176,12 @@ impl Document {
             Self::CardCost(_) => card_cost::SCHEMA,
             Self::Doctor(_) => show_machine::DOCTOR_SCHEMA,
             Self::ShowMachine(_) | Self::ShowPlatform(_) => show::SCHEMA,
+            Self::Sweep(_) => sweep::SCHEMA,
         }
     }
 
-    /// The text of the document as a command writes it: JSON, or a line of JSON for each period of
-    /// a balance.
+    /// The text of the document as a command writes it: JSON, a line of JSON for each period of a
+    /// balance, or the CSV of a sweep.
     pub fn text(&self) -> String {
         match self {
             Self::Predict(document) => json(document),
@@ -205,6 +209,7 @@ impl Document {
             Self::Doctor(document) => json(document),
             Self::ShowMachine(document) => json(document),
             Self::ShowPlatform(document) => json(document),
+            Self::Sweep(document) => document.text().into(),
         }
     }
 }
@@ -286,7 +291,7 @@ pub const REPORTED: [&str; 23] = [
 
 /// Parses a recorded document and checks it, so that rendering can neither panic nor show a number
 /// that is not finite. Errors name the document `name`, usually its path. Output of Intel MLC and
-/// curves of the Mess benchmark are read too, as measurements.
+/// curves of the Mess benchmark are read too, as measurements, and the CSV file of a sweep.
 ///
 /// # Errors
 /// When the text is not JSON, has an unknown schema, lacks a field, or has a value out of range.
@@ -308,6 +313,9 @@ pub fn read(name: &str, text: &str) -> Result<Document, RecordError> {
             .and_then(|()| record.check())
             .map_err(|why| invalid_record(name, &why))?;
         return Ok(Document::Measure(Box::new(record)));
+    }
+    if sweep::SweepDocument::is_start(text) {
+        return sweep::SweepDocument::read(name, text).map(|it| Document::Sweep(Box::new(it)));
     }
     // A balance is a document a line.
     let first = serde_json::Deserializer::from_str(text).into_iter::<Head>().next();

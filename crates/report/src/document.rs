@@ -4,7 +4,7 @@
 use super::{
     balance, bench, bench_compare, card, card_cost, card_test, compare_records, compare_runs, dimm,
     extend, measure, measure_app, plan, predict, reproduce, run, show, show_machine,
-    simulate_machine, tune,
+    simulate_machine, sweep, tune,
 };
 use interleaf_record::Document;
 
@@ -36,6 +36,7 @@ pub fn markdown(document: &Document) -> String {
         Document::Doctor(document) => show_machine::doctor_page(document).markdown(),
         Document::ShowMachine(document) => show_machine::page(document).markdown(),
         Document::ShowPlatform(document) => show::page(document).markdown(),
+        Document::Sweep(document) => sweep::page(document).markdown(),
     }
 }
 
@@ -67,5 +68,6 @@ pub fn csv(document: &Document) -> String {
         Document::Doctor(document) => show_machine::doctor_csv(document),
         Document::ShowMachine(document) => show_machine::csv(document),
         Document::ShowPlatform(document) => show::csv(document),
+        Document::Sweep(document) => sweep::csv(document),
     }
 }

@@ -7,6 +7,7 @@ use super::{
     page::Page,
     plan, predict, reproduce, run, show, show_machine, simulate_machine,
     svg::{self, Width},
+    sweep,
     table::escaped,
     tune,
 };
@@ -106,6 +107,7 @@ pub fn contents(document: &Document) -> (String, String) {
         Document::Doctor(it) => below_title(document, show_machine::doctor_page(it)),
         Document::ShowMachine(it) => below_title(document, show_machine::page(it)),
         Document::ShowPlatform(it) => below_title(document, show::page(it)),
+        Document::Sweep(it) => below_title(document, sweep::page(it)),
         Document::Reproduce(it) => ("Published and ours".to_string(), studies(it)),
     }
 }

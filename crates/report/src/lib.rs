@@ -33,6 +33,7 @@ pub mod show;
 pub mod show_machine;
 pub mod simulate_machine;
 pub mod svg;
+pub mod sweep;
 pub mod table;
 pub mod tune;
 

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 pub(super) fn machine(args: &MachineArgs) -> Result<ExitCode, Failure> {
     support::check_outputs(args.output.options(), args.report.as_deref())?;
     if let Some(file) = &args.sweep {
-        sweep::run(file, args.output.output.as_deref())?;
+        sweep::run(file, args.output.output.as_deref(), args.report.as_deref())?;
         return Ok(ExitCode::SUCCESS);
     }
     let command = policy_process::command(args)?;

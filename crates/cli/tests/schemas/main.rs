@@ -158,6 +158,10 @@ fn the_documents_of_the_tests_keep_their_schemas() {
     let mut checked = 0;
     for entry in folder.read_dir().unwrap() {
         let path = entry.unwrap().path();
+        // The rows of a sweep have no schema.
+        if path.extension().is_some_and(|it| it == "csv") {
+            continue;
+        }
         let text = fs::read_to_string(&path).unwrap();
         // Periods are a document a line.
         for value in serde_json::Deserializer::from_str(&text).into_iter::<Value>() {

@@ -389,8 +389,9 @@ impl FaultServer {
         Ok(is_busy)
     }
 
-    /// Unmaps some of the extents that are to be evicted: a fault that arrives during the call waits
-    /// for less time than the read of a page from a fast drive. Returns whether there were any.
+    /// Unmaps some of the extents that are to be evicted, so few that a fault that arrives during
+    /// the call waits for less time than a fast drive takes to read a page. Returns whether there
+    /// were any.
     fn evict(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
         let mut pages = 0;
         while let Some((id, span, is_dirty)) = self.moving_out.pop_front() {

@@ -13,12 +13,16 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-/// Reads a document of each schema, by file name; of a file with a document a line, an array.
+/// Reads a document of each schema, by file name; of a file with a document a line, an array. The
+/// rows of a sweep are no JSON.
 fn documents() -> Vec<(String, Value)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/documents");
     let mut found = vec![];
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
+        if path.extension().is_some_and(|it| it == "csv") {
+            continue;
+        }
         let text = fs::read_to_string(&path).unwrap();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let value = match name.ends_with(LINES) {

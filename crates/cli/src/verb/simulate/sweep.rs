@@ -5,14 +5,17 @@
 //! continues: rows that are already in the file are kept.
 
 mod fingerprint;
-mod header;
 mod progress;
 mod record;
 
-use header::HEADER;
+use crate::verb::page;
 use interleaf_console::{Failure, output};
 use interleaf_job::sweep::{Case, Load, Sweep};
 use interleaf_model::{control::Settings, units::Time};
+use interleaf_record::{
+    Document,
+    sweep::{COLUMNS, SweepDocument},
+};
 use interleaf_sim::machine::{Outcome, PreparedScenario, Scenario, StaticBest, Trial, static_best};
 use progress::Progress;
 use rayon::prelude::*;
@@ -22,8 +25,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Runs the sweep in file `path` and writes its rows to `target`, or to stdout.
-pub(super) fn run(path: &Path, target: Option<&Path>) -> Result<(), Failure> {
+/// Runs the sweep in file `path` and writes its rows to `target`, or to stdout; and a page to
+/// `report`.
+pub(super) fn run(
+    path: &Path,
+    target: Option<&Path>,
+    report: Option<&Path>,
+) -> Result<(), Failure> {
     let sweep = Sweep::read(path)?;
     let scenarios = scenarios(&sweep)?;
     // Continue only a regular file: a device has no rows, and reading from a device might not end.
@@ -57,15 +65,20 @@ pub(super) fn run(path: &Path, target: Option<&Path>) -> Result<(), Failure> {
         Some(target) => {
             let rows = text.lines().count() - 1;
             output::message(&format!("{rows} rows are in {}", target.display()));
-            Ok(())
         }
-        None => output::file(target.unwrap_or(Path::new("-")), &text),
+        None => output::file(target.unwrap_or(Path::new("-")), &text)?,
     }
+    if report.is_none() {
+        return Ok(());
+    }
+    let document = SweepDocument::read(&sweep.name, &text)
+        .map_err(|why| Failure::new(why.problem, why.hint))?;
+    page::write(report, || Document::Sweep(Box::new(document)))
 }
 
 /// Returns a fingerprint of the sweep, its scenarios and the tool's version.
 fn fingerprint(sweep: &Sweep, scenarios: &[Scenario]) -> String {
-    let tool = [sweep.text(), env!("CARGO_PKG_VERSION")].into_iter().chain(HEADER);
+    let tool = [sweep.text(), env!("CARGO_PKG_VERSION")].into_iter().chain(COLUMNS);
     let scenarios = scenarios.iter().map(|scenario| format!("{scenario:?}"));
     fingerprint::of(tool.map(String::from).chain(scenarios))
 }

@@ -1,0 +1,551 @@
+//! The CSV file of a sweep (`interleaf simulate machine --sweep`) as rows, as a summary of each
+//! policy, and as figures.
+
+use crate::{
+    RecordError,
+    figure::{Figure, Series, SeriesKind},
+};
+use interleaf_model::{policy::PolicyKind, statistics::quantile};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// The name of the format, where other documents have a schema.
+pub const SCHEMA: &str = "CSV of a sweep";
+
+/// The columns of a row. The last two are fingerprints: of the sweep's input, by which a continued
+/// sweep recognizes its rows, and of the row itself, by which it finds altered ones.
+pub const COLUMNS: [&str; 25] = [
+    "case",
+    "platform",
+    "scenario",
+    "workload",
+    "threads",
+    "footprint_bytes",
+    "policy",
+    "weights",
+    "counter_noise",
+    "curve_error",
+    "migration_rate_gbps",
+    "seed",
+    "runtime_s",
+    "speedup",
+    "best_static_weights",
+    "best_static_runtime_s",
+    "regret",
+    "regret_over_duration",
+    "converged_after_s",
+    "final_weights",
+    "unsettled_share",
+    "migrated_bytes",
+    "energy_per_run_j",
+    "sweep",
+    "row",
+];
+
+/// The largest magnitude of a number: as in documents.
+const NUMBER_MAX: f64 = 1e18;
+
+/// The most parts of a sweep with figures of their own.
+const FIGURES_MAX: usize = 6;
+
+/// The intervals of figures hold nine tenths of the rows.
+const INTERVAL: [f64; 2] = [0.05, 0.95];
+
+/// The rows of a sweep.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SweepDocument {
+    /// The name of the file.
+    pub name: String,
+    pub rows: Vec<SweepRow>,
+    text: String,
+}
+
+/// A workload of a case.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct SweepRow {
+    /// The 0-based number of the case.
+    pub case: u64,
+    pub platform: String,
+    pub scenario: String,
+    pub workload: String,
+    pub threads: u32,
+    pub footprint_bytes: u64,
+    pub policy: String,
+    /// Weights of the policy `static`; empty for the best, and for other policies.
+    pub weights: String,
+    /// Standard deviation of a counter's reading, a fraction.
+    pub counter_noise: f64,
+    /// Error of the curves that the policy uses, a fraction.
+    pub curve_error: f64,
+    pub migration_rate_gbps: f64,
+    pub seed: u64,
+    pub runtime_s: Option<f64>,
+    /// Speed relative to all pages on the first tier.
+    pub speedup: Option<f64>,
+    /// Runtime relative to that of the best static weights, minus 1.
+    pub regret: Option<f64>,
+    /// Additional work of the best static weights until the end, a fraction.
+    pub regret_over_duration: Option<f64>,
+    pub migrated_bytes: u64,
+    pub energy_per_run_j: Option<f64>,
+}
+
+/// A number that differs between the rows of a sweep.
+#[derive(Clone, Copy, Debug)]
+pub struct Varied {
+    /// The name of the column.
+    pub column: &'static str,
+    /// The name with its unit, for an axis.
+    pub label: &'static str,
+    /// The value of a row in this unit.
+    pub value: fn(&SweepRow) -> f64,
+}
+
+/// The numbers that a sweep can vary.
+const VARIED: [Varied; 5] = [
+    Varied {
+        column: "curve_error",
+        label: "error of the curves, %",
+        value: |row| 100.0 * row.curve_error,
+    },
+    Varied {
+        column: "counter_noise",
+        label: "noise of a counter, %",
+        value: |row| 100.0 * row.counter_noise,
+    },
+    Varied { column: "threads", label: "threads", value: |row| f64::from(row.threads) },
+    Varied {
+        column: "footprint_bytes",
+        label: "footprint, GiB",
+        value: |row| row.footprint_bytes as f64 / f64::from(1 << 30),
+    },
+    Varied {
+        column: "migration_rate_gbps",
+        label: "highest migration rate, GB/s",
+        value: |row| row.migration_rate_gbps,
+    },
+];
+
+/// A metric by which policies are compared.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// A short name for links.
+    pub id: &'static str,
+    pub name: &'static str,
+    /// The unit with a space before it; empty for a ratio.
+    pub unit: &'static str,
+    /// Decimals that differ between policies.
+    pub decimals: usize,
+    /// True if a lower value is better.
+    pub lower_is_better: bool,
+    value: fn(&SweepRow) -> Option<f64>,
+}
+
+const REGRET: Metric = Metric {
+    id: "regret",
+    name: "regret of a run",
+    unit: " %",
+    decimals: 2,
+    lower_is_better: true,
+    value: |row| Some(100.0 * row.regret?),
+};
+
+const REGRET_OVER_DURATION: Metric = Metric {
+    id: "regret-over-duration",
+    name: "regret over the duration",
+    unit: " %",
+    decimals: 2,
+    lower_is_better: true,
+    value: |row| Some(100.0 * row.regret_over_duration?),
+};
+
+const SPEEDUP: Metric = Metric {
+    id: "speed-up",
+    name: "speed-up over the first tier alone",
+    unit: "",
+    decimals: 3,
+    lower_is_better: false,
+    value: |row| row.speedup,
+};
+
+impl Metric {
+    /// The name with its unit, for an axis.
+    pub fn label(&self) -> String {
+        match self.unit.trim() {
+            "" => self.name.into(),
+            unit => format!("{}, {unit}", self.name),
+        }
+    }
+
+    /// A value of the metric, without its unit.
+    pub fn text(&self, value: f64) -> String {
+        let text = format!("{value:.*}", self.decimals);
+        // Noise of the arithmetic is not shown as a negative zero.
+        let is_zero = text.trim_start_matches('-').chars().all(|it| it == '0' || it == '.');
+        if is_zero { text.trim_start_matches('-').into() } else { text }
+    }
+}
+
+/// The distribution of a metric.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    pub count: usize,
+    pub mean: f64,
+    /// The 5th and the 95th percentile.
+    pub low: f64,
+    pub high: f64,
+    pub least: f64,
+    pub most: f64,
+}
+
+impl Spread {
+    /// `None` without values.
+    fn of(mut values: Vec<f64>) -> Option<Self> {
+        values.sort_by(f64::total_cmp);
+        let (least, most) = (*values.first()?, *values.last()?);
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        let [low, high] = INTERVAL.map(|part| quantile(&values, part));
+        Some(Self { count: values.len(), mean, low, high, least, most })
+    }
+}
+
+impl SweepRow {
+    /// True if the policy is the best static weights, to which regret is relative.
+    pub fn is_reference(&self) -> bool {
+        self.policy == PolicyKind::Static.to_string() && self.weights.is_empty()
+    }
+
+    /// The policy with its weights: "static 65:35".
+    pub fn policy_label(&self) -> String {
+        match self.weights.as_str() {
+            "" => self.policy.clone(),
+            weights => format!("{} {weights}", self.policy),
+        }
+    }
+}
+
+impl SweepDocument {
+    /// True for the beginning of the CSV file of a sweep.
+    pub fn is_start(text: &str) -> bool {
+        text.starts_with(&COLUMNS[..2].join(","))
+    }
+
+    /// Reads the CSV file of a sweep. Errors name the file `name`.
+    ///
+    /// # Errors
+    /// When columns are missing, a value has the wrong type or is out of range, or there is no row.
+    pub fn read(name: &str, text: &str) -> Result<Self, RecordError> {
+        let again = "give the file as `interleaf simulate machine --sweep` wrote it";
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
+        let header = reader.headers().cloned().unwrap_or_default();
+        if let Some(missing) = COLUMNS.iter().find(|column| !header.iter().any(|it| it == **column))
+        {
+            return Err(RecordError::new(format!("{name}: line 1: no column {missing}"), again));
+        }
+        let mut rows: Vec<SweepRow> = vec![];
+        for row in reader.deserialize() {
+            let row: SweepRow = row.map_err(|why| {
+                RecordError::new(format!("{name}: {}", problem(&why, &header)), again)
+            })?;
+            let line = rows.len() + 2;
+            let numbers = VARIED.map(|it| (it.column, Some((it.value)(&row))));
+            let results =
+                [REGRET, REGRET_OVER_DURATION, SPEEDUP].map(|it| (it.id, (it.value)(&row)));
+            let is_wrong = |(_, value): &&(_, Option<f64>)| {
+                value.is_some_and(|value| !value.is_finite() || value.abs() > NUMBER_MAX)
+            };
+            if let Some((column, Some(value))) = numbers.iter().chain(&results).find(is_wrong) {
+                let problem = format!("{name}: line {line}: {column}: {value} is out of range");
+                return Err(RecordError::new(problem, again));
+            }
+            rows.push(row);
+        }
+        if rows.is_empty() {
+            return Err(RecordError::new(
+                format!("{name}: the sweep has no row yet"),
+                "run it: interleaf simulate machine --sweep FILE -o FILE.csv",
+            ));
+        }
+        Ok(Self { name: name.into(), rows, text: text.into() })
+    }
+
+    /// The CSV file.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The number of cases.
+    pub fn cases(&self) -> usize {
+        let mut cases: Vec<u64> = self.rows.iter().map(|row| row.case).collect();
+        cases.sort_unstable();
+        cases.dedup();
+        cases.len()
+    }
+
+    /// The numbers that the sweep varies, the one with the most values first.
+    pub fn varied(&self) -> Vec<(Varied, Vec<f64>)> {
+        let values = |varied: Varied| {
+            let mut values: Vec<f64> = self.rows.iter().map(varied.value).collect();
+            values.sort_by(f64::total_cmp);
+            values.dedup();
+            (varied, values)
+        };
+        let mut all: Vec<_> = VARIED.map(values).into_iter().filter(|it| it.1.len() > 1).collect();
+        all.sort_by_key(|(_, values)| std::cmp::Reverse(values.len()));
+        all
+    }
+
+    /// The metrics that rows have: regret over the duration only where no run has ended.
+    pub fn metrics(&self) -> Vec<Metric> {
+        let has = |metric: &Metric| self.rows.iter().any(|row| (metric.value)(row).is_some());
+        let regret = [REGRET, REGRET_OVER_DURATION].into_iter().find(has);
+        regret.into_iter().chain(Some(SPEEDUP).filter(has)).collect()
+    }
+
+    /// The label of the policy to which regret is relative, if the sweep has it.
+    pub fn reference(&self) -> Option<String> {
+        self.rows.iter().find(|row| row.is_reference()).map(SweepRow::policy_label)
+    }
+
+    /// The distribution of a metric by policy, in the order of the file.
+    pub fn by_policy(&self, metric: Metric) -> Vec<(String, Spread)> {
+        self.spreads(metric, |_| 0)
+            .into_iter()
+            .map(|(policy, _, spread)| (policy, spread))
+            .collect()
+    }
+
+    /// The distribution of a metric by policy and by another property of the row, in the order of
+    /// the file and in ascending order.
+    pub fn spreads<K: Ord + Clone>(
+        &self,
+        metric: Metric,
+        of: impl Fn(&SweepRow) -> K,
+    ) -> Vec<(String, K, Spread)> {
+        let rows: Vec<&SweepRow> = self.rows.iter().collect();
+        spreads(&rows, metric, of)
+    }
+
+    /// Each metric against the number with the most values, or by workload: a line or bars for
+    /// each policy. A sweep of few platforms and workloads has a figure for each.
+    pub fn figures(&self) -> Vec<Figure> {
+        let varied = self.varied();
+        let varied = varied.first();
+        let names = self.part_names(varied);
+        let parts = self.parts(&names);
+        let mut figures = vec![];
+        for metric in self.metrics() {
+            for (at, part) in parts.iter().enumerate() {
+                let of_part = |row: &SweepRow| *part == part_label(&names, row);
+                let rows: Vec<&SweepRow> =
+                    self.rows.iter().filter(|row| part.is_empty() || of_part(row)).collect();
+                let figure = figure(&rows, metric, varied);
+                let (title, id) = match part.as_str() {
+                    "" => (figure.title, figure.id),
+                    part => (format!("{}: {part}", figure.title), format!("{}-{at}", figure.id)),
+                };
+                figures.push(Figure { title, id, ..figure });
+            }
+        }
+        figures
+    }
+
+    /// The labels of the parts that have figures of their own; one without a label for all rows.
+    fn parts(&self, names: &[Name]) -> Vec<String> {
+        let mut parts: Vec<String> = vec![];
+        for row in &self.rows {
+            let part = part_label(names, row);
+            if !parts.contains(&part) {
+                parts.push(part);
+            }
+            if parts.len() > FIGURES_MAX {
+                return vec![String::new()];
+            }
+        }
+        parts
+    }
+
+    /// The platform, workload and threads, as far as they differ between rows and are not on the
+    /// horizontal axis.
+    fn part_names(&self, varied: Option<&(Varied, Vec<f64>)>) -> Vec<Name> {
+        let Some((varied, _)) = varied else { return vec![] };
+        let first = &self.rows[0];
+        let differs = |of: &Name| self.rows.iter().any(|row| of(row) != of(first));
+        let mut names: Vec<Name> = vec![|row| row.platform.clone(), |row| row.workload.clone()];
+        if varied.column != "threads" {
+            names.push(|row| format!("{} threads", row.threads));
+        }
+        names.retain(differs);
+        names
+    }
+}
+
+/// A name of a row.
+type Name = fn(&SweepRow) -> String;
+
+/// The names of a row, joined.
+fn part_label(names: &[Name], row: &SweepRow) -> String {
+    names.iter().map(|of| of(row)).collect::<Vec<_>>().join(", ")
+}
+
+/// A metric of rows against a number, or by workload.
+fn figure(rows: &[&SweepRow], metric: Metric, varied: Option<&(Varied, Vec<f64>)>) -> Figure {
+    let (label, values, categories) = match varied {
+        Some((varied, values)) => (varied.label, values.clone(), vec![]),
+        None => {
+            let mut names: Vec<String> = rows.iter().map(|row| row.workload.clone()).collect();
+            names.sort_unstable();
+            names.dedup();
+            ("workload", (0..names.len()).map(|at| at as f64).collect(), names)
+        }
+    };
+    let at = |row: &SweepRow| match varied {
+        Some((varied, _)) => values.iter().position(|it| *it == (varied.value)(row)),
+        None => categories.iter().position(|name| *name == row.workload),
+    };
+    let kind = if categories.is_empty() { SeriesKind::Line } else { SeriesKind::Bars };
+    let mut series: Vec<Series> = vec![];
+    for (policy, at, spread) in spreads(rows, metric, at) {
+        let x = at.map_or(0.0, |at| values[at]);
+        if series.last().is_none_or(|last| last.name != policy) {
+            series.push(Series::new(policy, kind, series.len(), []));
+        }
+        let Some(last) = series.last_mut() else { continue };
+        let point =
+            Series::new("", kind, 0, [(x, spread.mean)]).with_interval([(spread.low, spread.high)]);
+        last.x.extend(point.x);
+        last.y.extend(point.y);
+        last.low.extend(point.low);
+        last.high.extend(point.high);
+    }
+    let ends = || series.iter().flat_map(|series| series.low.iter().chain(&series.high)).copied();
+    let (least, most) = (ends().fold(f64::MAX, f64::min), ends().fold(f64::MIN, f64::max));
+    let better = if metric.lower_is_better { "Lower" } else { "Higher" };
+    Figure {
+        // Differences of a line are shown large; bars begin at 0.
+        y_from: match kind {
+            SeriesKind::Bars => 0.0,
+            _ if least > most => 0.0,
+            _ if least < 0.0 => least,
+            _ if metric.lower_is_better => 0.0,
+            _ => (least - 0.5 * (most - least)).max(0.0),
+        },
+        categories,
+        series,
+        caption: format!(
+            "{better} is better. Each point is the mean of the cases of a policy with this value; \
+             the interval holds nine tenths of them."
+        ),
+        ..Figure::new(metric.id, metric.name, label, &metric.label())
+    }
+}
+
+/// The distribution of a metric by policy and by another property of the row, in the order of the
+/// rows and in ascending order.
+fn spreads<'a, K: Ord + Clone>(
+    rows: impl IntoIterator<Item = &'a &'a SweepRow>,
+    metric: Metric,
+    of: impl Fn(&SweepRow) -> K,
+) -> Vec<(String, K, Spread)> {
+    let mut groups: BTreeMap<(usize, K), Vec<f64>> = BTreeMap::new();
+    let mut policies: Vec<String> = vec![];
+    for row in rows {
+        let policy = row.policy_label();
+        let at = policies.iter().position(|it| *it == policy).unwrap_or_else(|| {
+            policies.push(policy);
+            policies.len() - 1
+        });
+        let values = groups.entry((at, of(row))).or_default();
+        values.extend((metric.value)(row));
+    }
+    let spread = |((at, key), values): ((usize, K), Vec<f64>)| {
+        Some((policies[at].clone(), key, Spread::of(values)?))
+    };
+    groups.into_iter().filter_map(spread).collect()
+}
+
+/// What is wrong with a row, with its line and column.
+fn problem(why: &csv::Error, header: &csv::StringRecord) -> String {
+    match why.kind() {
+        csv::ErrorKind::Deserialize { pos, err } => {
+            let line = pos.as_ref().map_or(0, csv::Position::line);
+            let column = err.field().and_then(|at| header.get(at as usize)).unwrap_or("row");
+            format!("line {line}: {column}: {}", err.kind())
+        }
+        csv::ErrorKind::UnequalLengths { pos, expected_len, len } => {
+            let line = pos.as_ref().map_or(0, csv::Position::line);
+            format!("line {line}: {len} cells, not {expected_len}")
+        }
+        _ => why.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A row with these values of policy, curve error and regret.
+    fn row(case: u64, policy: &str, curve_error: f64, regret: &str) -> String {
+        format!(
+            "{case},p,s,lbm,4,1073741824,{policy},,0.02,{curve_error},2,1,10,1.2,3:1,9,{regret},\
+             0.01,5,3:1,0,0,100,a,b"
+        )
+    }
+
+    fn text(rows: &[String]) -> String {
+        format!("{}\n{}\n", COLUMNS.join(","), rows.join("\n"))
+    }
+
+    #[test]
+    fn policies_are_summarized_and_drawn() {
+        let rows: Vec<String> = (0..40)
+            .map(|case| {
+                let (policy, error) = (["dmi", "guided"][case % 2], (case / 2 % 2) as f64 / 10.0);
+                row(
+                    case as u64,
+                    policy,
+                    error,
+                    &format!("{}", (case % 2 + case / 2 % 2) as f64 / 50.0),
+                )
+            })
+            .collect();
+        let text = text(&rows);
+        assert!(SweepDocument::is_start(&text));
+        let sweep = SweepDocument::read("a.csv", &text).unwrap();
+        assert_eq!((sweep.rows.len(), sweep.cases(), sweep.text()), (40, 40, text.as_str()));
+        let regret = sweep.metrics()[0];
+        let means: Vec<(String, f64)> =
+            sweep.by_policy(regret).into_iter().map(|(name, spread)| (name, spread.mean)).collect();
+        assert_eq!(means, [("dmi".into(), 1.0), ("guided".into(), 3.0)]);
+        let figures = sweep.figures();
+        assert_eq!(figures.len(), 2, "regret and speed-up");
+        let figure = &figures[0];
+        assert_eq!(figure.x_label, "error of the curves, %");
+        assert_eq!((&figure.series[1].x, &figure.series[1].y), (&vec![0.0, 10.0], &vec![2.0, 4.0]));
+        assert!(figures.iter().all(|figure| figure.check("figure").is_ok()));
+    }
+
+    #[test]
+    fn a_sweep_that_varies_no_number_is_drawn_by_workload() {
+        let sweep = SweepDocument::read("a.csv", &text(&[row(0, "dmi", 0.0, "")])).unwrap();
+        let [regret, speedup] = &sweep.figures()[..] else { panic!("two figures") };
+        assert_eq!((&regret.id[..], &speedup.id[..]), ("regret-over-duration", "speed-up"));
+        assert_eq!(regret.categories, ["lbm"]);
+        assert_eq!((regret.series[0].kind, regret.series[0].y[0]), (SeriesKind::Bars, 1.0));
+        assert!(regret.check("figure").is_ok());
+    }
+
+    #[test]
+    fn errors_name_line_and_column() {
+        let problem = |text: &str| SweepDocument::read("a.csv", text).unwrap_err().problem;
+        let good = row(0, "dmi", 0.0, "0.1");
+        assert_eq!(problem("case,platform\n"), "a.csv: line 1: no column scenario");
+        assert_eq!(problem(&text(&[])), "a.csv: the sweep has no row yet");
+        let bad = [good.clone(), row(1, "dmi", 0.0, "much")];
+        assert_eq!(problem(&text(&bad)), "a.csv: line 3: regret: invalid float literal");
+        let bad = [good.clone(), row(1, "dmi", 1e300, "")];
+        assert!(problem(&text(&bad)).starts_with("a.csv: line 3: curve_error: "));
+        let bad = [good, "1,p".into()];
+        assert_eq!(problem(&text(&bad)), "a.csv: line 3: 2 cells, not 25");
+    }
+}

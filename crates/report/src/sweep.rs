@@ -1,0 +1,173 @@
+//! A sweep of the simulated machine: its policies compared.
+
+use super::{
+    page::{Page, counted},
+    table::Table,
+};
+use interleaf_record::{
+    rounded,
+    sweep::{Metric, Spread, SweepDocument, SweepRow},
+};
+
+/// The sweep as a report.
+pub fn page(document: &SweepDocument) -> Page {
+    let cases = counted(document.cases() as u64, "case");
+    let mut facts = vec![format!("{cases}, {}", counted(document.rows.len() as u64, "row"))];
+    facts.extend(document.varied().iter().map(|(varied, values)| {
+        let values: Vec<String> = values.iter().map(|value| rounded(*value).to_string()).collect();
+        format!("{}: {}", varied.label, shortened(&values))
+    }));
+    facts.extend([
+        names("platforms", document.rows.iter().map(|row| row.platform.as_str())),
+        names("scenarios", document.rows.iter().map(|row| row.scenario.as_str())),
+        names("workloads", document.rows.iter().map(|row| row.workload.as_str())),
+    ]);
+    let reference = document.reference();
+    facts.extend(reference.map(|name| {
+        format!("{name}: the best static weights of each case, to which regret is relative")
+    }));
+    let title = format!("Sweep {}", document.name);
+    let mut page = Page { title, answer: answer(document), facts, ..Page::default() };
+    for metric in document.metrics() {
+        let heading = format!("Policies by {}", metric.label());
+        page = page.with_table(&heading, by_policy(document, metric));
+    }
+    for metric in document.metrics() {
+        let heading = format!("Policies and workloads by {}", metric.label());
+        page = page.with_table(&heading, by_workload(document, metric));
+    }
+    Page {
+        notes: vec![
+            "Regret is the runtime relative to that of the best static weights of the case, minus \
+             1; regret over the duration is the additional work that these weights would have \
+             done until the end of the simulation."
+                .into(),
+            "All figures are simulated. The provenance of the platform's figures: interleaf show \
+             --platform NAME."
+                .into(),
+        ],
+        ..page
+    }
+}
+
+/// The policy with the best mean. Regret is relative to the best static weights, which are
+/// therefore left out where there are others.
+fn answer(document: &SweepDocument) -> String {
+    let Some(metric) = document.metrics().into_iter().next() else {
+        return "no case has a result: no workload had started when its simulation ended".into();
+    };
+    let mut policies = document.by_policy(metric);
+    let reference = document.reference().filter(|_| metric.lower_is_better && policies.len() > 1);
+    policies.retain(|(policy, _)| Some(policy) != reference.as_ref());
+    policies.sort_by(|(_, a), (_, b)| {
+        let order = a.mean.total_cmp(&b.mean);
+        if metric.lower_is_better { order } else { order.reverse() }
+    });
+    let mean = |spread: &Spread| metric.text(spread.mean);
+    let Some((first, spread)) = policies.first() else { return String::new() };
+    let others =
+        policies.iter().skip(1).map(|(policy, spread)| format!("{policy} {}", mean(spread)));
+    let others: Vec<String> = others.collect();
+    let others =
+        if others.is_empty() { String::new() } else { format!("; {}", shortened(&others)) };
+    let which = if metric.lower_is_better { "lowest" } else { "highest" };
+    let (name, unit) = (metric.name, metric.unit);
+    format!("{first} has the {which} {name}: {}{unit} in the mean{others}", mean(spread))
+}
+
+/// The main table as CSV: policies and workloads by the first metric.
+pub fn csv(document: &SweepDocument) -> String {
+    let metric = document.metrics().into_iter().next();
+    metric.map_or(String::new(), |metric| by_workload(document, metric).csv())
+}
+
+const SPREAD: [&str; 6] = ["rows", "mean", "5th percentile", "95th percentile", "least", "most"];
+
+fn cells(metric: Metric, spread: &Spread) -> [String; 6] {
+    let Spread { count, mean, low, high, least, most } = *spread;
+    let [mean, low, high, least, most] =
+        [mean, low, high, least, most].map(|value| metric.text(value));
+    [count.to_string(), mean, low, high, least, most]
+}
+
+fn by_policy(document: &SweepDocument, metric: Metric) -> Table {
+    let mut table = Table::new(&[&["policy"], &SPREAD[..]].concat());
+    for (policy, spread) in document.by_policy(metric) {
+        table.row([policy].into_iter().chain(cells(metric, &spread)));
+    }
+    table
+}
+
+fn by_workload(document: &SweepDocument, metric: Metric) -> Table {
+    let mut table =
+        Table::new(&[&["policy", "platform", "workload", "threads"], &SPREAD[..]].concat());
+    let of = |row: &SweepRow| (row.platform.clone(), row.workload.clone(), row.threads);
+    for (policy, (platform, workload, threads), spread) in document.spreads(metric, of) {
+        let names = [policy, platform, workload, threads.to_string()];
+        table.row(names.into_iter().chain(cells(metric, &spread)));
+    }
+    table
+}
+
+/// A list of distinct names as a fact.
+fn names<'a>(what: &str, all: impl Iterator<Item = &'a str>) -> String {
+    let mut names: Vec<String> = all.map(String::from).collect();
+    names.sort_unstable();
+    names.dedup();
+    format!("{what}: {}", shortened(&names))
+}
+
+/// The most names of a list.
+const NAMES_MAX: usize = 8;
+
+/// A list of names, of which a long one has its beginning and its number.
+fn shortened(names: &[String]) -> String {
+    match names.len() {
+        0..=NAMES_MAX => names.join(", "),
+        count => format!("{}, and {} more", names[..NAMES_MAX].join(", "), count - NAMES_MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use interleaf_record::sweep::COLUMNS;
+
+    /// Each cell in turn is replaced by odd values: an error or a page, never a panic.
+    #[test]
+    fn altered_rows_are_refused_or_rendered() {
+        let header = COLUMNS.join(",");
+        let row = "0,p,s,lbm,4,1073741824,dmi,,0.02,0.1,2,1,10,1.2,3:1,9,0.1,0.01,5,3:1,0,0,1,a,b";
+        let cells: Vec<&str> = row.split(',').collect();
+        let (mut refused, mut rendered) = (0, 0);
+        for at in 0..cells.len() {
+            for odd in ["", "x", "-1", "0", "NaN", "inf", "1e308", "1e400", "<b>", "\"a,b\"", "é"]
+            {
+                let mut cells = cells.clone();
+                cells[at] = odd;
+                let text = format!("{header}\n{row}\n{}\n", cells.join(","));
+                match SweepDocument::read("a.csv", &text) {
+                    Ok(document) => {
+                        let html = page(&document).html("");
+                        assert!(!html.contains("NaN") && !html.contains("inf"), "{odd}: {html}");
+                        assert!(document.figures().iter().all(|it| it.check("figure").is_ok()));
+                        assert!(csv(&document).lines().count() >= 2);
+                        rendered += 1;
+                    }
+                    Err(why) => {
+                        assert!(why.problem.starts_with("a.csv: line 3: "), "{}", why.problem);
+                        refused += 1;
+                    }
+                }
+            }
+        }
+        assert!(refused > 80 && rendered > 80, "{refused} and {rendered}");
+    }
+
+    #[test]
+    fn long_lists_are_shortened() {
+        let names: Vec<String> = (0..10).map(|at| at.to_string()).collect();
+        assert_eq!(shortened(&names), "0, 1, 2, 3, 4, 5, 6, 7, and 2 more");
+        assert_eq!(shortened(&names[..2]), "0, 1");
+    }
+}
