@@ -5,11 +5,11 @@ use crate::{advice::Advice, page::Page, ranges::Ranges};
 use std::ops::Range;
 
 /// One frame in this many may be pinned.
-const PINNED_PART: u32 = 2;
+const PINNED_DIVISOR: u32 = 2;
 
 /// Frames that may be pinned.
 pub(crate) fn pinned_max(settings: Settings) -> u32 {
-    settings.frames / PINNED_PART
+    settings.frames / PINNED_DIVISOR
 }
 
 /// Standing advice about pages, and pins.
@@ -38,7 +38,7 @@ impl ProgramAdvice {
     /// Decides whether an extent is pinned, and counts its frames if it is. `budget` limits the
     /// pinned frames of the cache.
     pub(super) fn pin(&mut self, extent: &Extent, budget: u32) -> bool {
-        let is_pinned = self.pinned_frames + extent.frames() <= budget / PINNED_PART
+        let is_pinned = self.pinned_frames + extent.frames() <= budget / PINNED_DIVISOR
             && extent.span().pages().any(|page| self.pinned.get(page).is_some());
         self.pinned_frames += if is_pinned { extent.frames() } else { 0 };
         is_pinned

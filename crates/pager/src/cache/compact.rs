@@ -14,9 +14,9 @@ use super::{
 /// The least order for which compaction is worth evictions: 2^7 frames, 512 KiB.
 pub(super) const CONTIGUOUS_ORDER_MIN: u8 = 7;
 
-/// The part of a block that has to be free before compaction: a fuller block would need too many
-/// evictions.
-const FREE_PART: u32 = 4;
+/// A block is compacted if at least 1 / this number of its frames is free: a fuller block would
+/// need too many evictions.
+const FREE_DIVISOR: u32 = 4;
 
 /// No extent begins with the frame.
 const NO_OWNER: ExtentId = ExtentId::MAX;
@@ -54,7 +54,7 @@ impl Cache {
     pub(super) fn compact(&mut self, node: Node, actions: &mut Vec<Action>) {
         let Some((block, free)) = self.residency.emptiest(node) else { return };
         let frames = 1 << ORDER_MAX;
-        if free * FREE_PART < frames {
+        if free * FREE_DIVISOR < frames {
             return;
         }
         let (mut frame, end) = (block, block + frames);

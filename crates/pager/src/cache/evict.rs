@@ -22,13 +22,13 @@ use std::ops::Range;
 
 /// The maximum of the reserve of free and inactive frames: the budget divided by this number, but
 /// at most 64 MiB, enough for the loads until the drive has completed further write-backs.
-const RESERVE_PART: u32 = 16;
+const RESERVE_DIVISOR: u32 = 16;
 const RESERVE_MAX: u32 = 1 << 14;
 
 /// If threads soon wait for evicted pages again, additional frames may be inactive, up to the
 /// budget divided by this number: touches of mapped pages cannot be seen, but refaults on inactive
 /// pages can, and keep pages resident (GEMM by rows).
-const INACTIVE_PART: u32 = 4;
+const INACTIVE_DIVISOR: u32 = 4;
 
 /// The reserve grows by this factor per allocated frame and shrinks by one per refault, so that a
 /// working set that fits is not evicted.
@@ -40,17 +40,17 @@ const FRAGMENTED_FACTOR: u32 = 4;
 
 /// In a long loop (`loop_detector.rs`), each frame that is not protected costs a read in each pass:
 /// the reserve is the budget divided by this number.
-const LONG_RESERVE_PART: u32 = 256;
+const LONG_RESERVE_DIVISOR: u32 = 256;
 
 /// In a loop, the probationary frames are the budget divided by this number, or one of the longest
 /// extents for each stream and one more if that is more: the streams may still use them. The second
 /// number is that of a long loop.
-const PROBATIONARY_PART: u32 = 32;
-const LONG_PROBATIONARY_PART: u32 = 256;
+const PROBATIONARY_DIVISOR: u32 = 32;
+const LONG_PROBATIONARY_DIVISOR: u32 = 256;
 
 /// Upper bound of the extents for streams: the budget divided by this number.
-const PROBATIONARY_MAX_PART: u32 = 8;
-const LONG_PROBATIONARY_MAX_PART: u32 = 32;
+const PROBATIONARY_MAX_DIVISOR: u32 = 8;
+const LONG_PROBATIONARY_MAX_DIVISOR: u32 = 32;
 
 /// In a long loop, an extent becomes protected if this number of its size fits into the protected
 /// share.
@@ -206,12 +206,12 @@ impl Cache {
 
     fn reserve_max(&self, node: Node) -> u32 {
         let is_long = self.reclaim.loop_detector.is_long_loop();
-        let part = if is_long { LONG_RESERVE_PART } else { RESERVE_PART };
+        let divisor = if is_long { LONG_RESERVE_DIVISOR } else { RESERVE_DIVISOR };
         let frames = self.budget_of(node);
-        let part = (frames / part).min(RESERVE_MAX);
+        let reserve = (frames / divisor).min(RESERVE_MAX);
         let early = self.reclaim.loop_detector.early_eviction_share();
-        let inactive = f64::from(frames / INACTIVE_PART) * early;
-        (part + inactive as u32).max(2 << self.settings.order) + self.release_backlog(node)
+        let inactive = f64::from(frames / INACTIVE_DIVISOR) * early;
+        (reserve + inactive as u32).max(2 << self.settings.order) + self.release_backlog(node)
     }
 
     /// Frames of a node are allocated: its reserve grows.
@@ -255,16 +255,16 @@ impl Cache {
     fn protected_max(&self, node: Node, reserve: u32) -> u32 {
         let frames = self.budget_of(node);
         let of_streams = (self.prefetch.active_streams() + 1) << self.prefetch_order_max();
-        let (part, max_part, prefetched) = match self.reclaim.loop_detector.is_long_loop() {
+        let (divisor, max_divisor, prefetched) = match self.reclaim.loop_detector.is_long_loop() {
             // The limit of prefetched frames: their number varies, and pages that make room for a
             // moment are read again.
             true => {
                 let prefetched = self.prefetched_frames_max(node);
-                (LONG_PROBATIONARY_PART, LONG_PROBATIONARY_MAX_PART, prefetched)
+                (LONG_PROBATIONARY_DIVISOR, LONG_PROBATIONARY_MAX_DIVISOR, prefetched)
             }
-            false => (PROBATIONARY_PART, PROBATIONARY_MAX_PART, self.prefetch.frames(node)),
+            false => (PROBATIONARY_DIVISOR, PROBATIONARY_MAX_DIVISOR, self.prefetch.frames(node)),
         };
-        let probationary = (frames / part).max(of_streams.min(frames / max_part));
+        let probationary = (frames / divisor).max(of_streams.min(frames / max_divisor));
         frames.saturating_sub(reserve + prefetched + probationary)
     }
 

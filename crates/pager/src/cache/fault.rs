@@ -5,9 +5,9 @@ use super::{
 };
 use crate::{advice::Advice, page::Page};
 
-/// A fault in an untouched huge page fills the whole huge page with zeros while more than this part
-/// of the frames is free.
-const FREE_FOR_ZEROS_PART: u32 = 4;
+/// A fault in an untouched huge page fills the whole huge page with zeros while more frames of the
+/// node are free than the node's budget divided by this number.
+const FREE_FOR_ZEROS_DIVISOR: u32 = 4;
 
 impl Cache {
     /// Counts a fault, and serves it or queues it until a frame is free.
@@ -143,7 +143,7 @@ impl Cache {
         // Pages that were never stored are zeros, which cost no read.
         let start = page >> ORDER_MAX << ORDER_MAX;
         let are_frames_plenty =
-            self.residency.free_frames(node) > self.budget_of(node) / FREE_FOR_ZEROS_PART;
+            self.residency.free_frames(node) > self.budget_of(node) / FREE_FOR_ZEROS_DIVISOR;
         if are_frames_plenty && !self.durability.has_stored(start..start + (1 << ORDER_MAX)) {
             return (ORDER_MAX, false);
         }

@@ -18,7 +18,7 @@ const JUDGED_AFTER: u32 = 64;
 
 /// If late use counts, a probe is judged after the budget divided by this number has been loaded:
 /// pages that are used while they are resident can be read together as well.
-const RESIDENT_PART: u64 = 4;
+const RESIDENT_DIVISOR: u64 = 4;
 
 /// Late use counts while patience is above zero; patience is limited to this number of probes.
 const PATIENCE_MAX: i32 = 8;
@@ -243,7 +243,7 @@ impl FaultAroundSize {
 
     /// Judges a probe that is due; true if the probe has ended.
     fn has_ended(&mut self, probe: &mut Probe, clock: LoadClock) -> bool {
-        let resident = u64::from(clock.budget) / RESIDENT_PART;
+        let resident = u64::from(clock.budget) / RESIDENT_DIVISOR;
         if probe.is_too_small() {
             self.patience = (self.patience + i32::from(probe.is_late)).min(PATIENCE_MAX);
             if !probe.is_late {

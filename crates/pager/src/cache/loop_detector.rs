@@ -29,7 +29,7 @@ const END_SHARE: f64 = 0.25;
 
 /// An eviction was too early if the page is read again before the budget divided by this number has
 /// been evicted.
-const EARLY_PART: u32 = 4;
+const EARLY_DIVISOR: u32 = 4;
 
 /// The largest share of early evictions among reads and refaults at which a loop may begin.
 const EARLY_BEGIN_MAX: f64 = 0.15;
@@ -40,7 +40,7 @@ const EARLY_END_MAX: f64 = 0.25;
 
 /// In the estimate of the length of a pass, a shorter distance between two uses has its weight
 /// divided by this number: it is the distance within a part of the loop.
-const SHORTER_WEIGHT: f64 = 4.0;
+const SHORTER_WEIGHT_DIVISOR: f64 = 4.0;
 
 /// Samples that are watched at once.
 const SAMPLES_MAX: usize = 16;
@@ -51,8 +51,8 @@ const UNUSED_SAMPLES: u32 = 4;
 
 /// The maximum cost of samples: the cost of reading probationary pages divided by this number, and
 /// in a long loop by the second number.
-const SAMPLE_COST_PART: u32 = 64;
-const LONG_SAMPLE_COST_PART: u32 = 256;
+const SAMPLE_COST_DIVISOR: u32 = 64;
+const LONG_SAMPLE_COST_DIVISOR: u32 = 256;
 
 /// The shares of long extents (at least 2^3 pages) among prefetched pages at which a long loop
 /// begins and ends. A long loop walks through arrays in order; other loops jump, and need more
@@ -145,8 +145,9 @@ impl LoopDetector {
 
     /// True if it is time to evict this many protected frames as a sample.
     pub const fn is_time_to_sample(&self, frames: u32) -> bool {
-        let part = if self.is_long_loop() { LONG_SAMPLE_COST_PART } else { SAMPLE_COST_PART };
-        self.is_loop() && self.cost_since_sample / part >= read_cost(frames)
+        let divisor =
+            if self.is_long_loop() { LONG_SAMPLE_COST_DIVISOR } else { SAMPLE_COST_DIVISOR };
+        self.is_loop() && self.cost_since_sample / divisor >= read_cost(frames)
     }
 
     /// Probationary pages are being unmapped.
@@ -225,11 +226,12 @@ impl LoopDetector {
         }
         let of_loop = if is_again && is_prefetch { 1.0 } else { 0.0 };
         self.loop_share += (of_loop - self.loop_share) * weight;
-        let is_early = is_again && !is_prefetch && age <= self.frames / EARLY_PART;
+        let is_early = is_again && !is_prefetch && age <= self.frames / EARLY_DIVISOR;
         self.early_share += (f64::from(u8::from(is_early)) - self.early_share) * weight;
         if is_again && is_prefetch {
             let longer = f64::from(age) - self.pass_length;
-            self.pass_length += longer * if longer > 0.0 { 1.0 } else { weight / SHORTER_WEIGHT };
+            self.pass_length +=
+                longer * if longer > 0.0 { 1.0 } else { weight / SHORTER_WEIGHT_DIVISOR };
         }
         let (share, early_max) =
             if self.is_loop { (END_SHARE, EARLY_END_MAX) } else { (BEGIN_SHARE, EARLY_BEGIN_MAX) };

@@ -31,10 +31,10 @@ const STEPS: u32 = 16;
 
 /// The demand is halved after each load of budget / this number pages, so that shares follow a
 /// change within loads of half the budget.
-const DEMAND_PART: u32 = 8;
+const DEMAND_DIVISOR: u32 = 8;
 
 /// A node with demand keeps its even share divided by this number.
-const SHARE_MIN_PART: u32 = 8;
+const SHARE_MIN_DIVISOR: u32 = 8;
 
 /// The division of a budget among nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -177,7 +177,7 @@ impl Shares {
         }
         self.demand[usize::from(node)] += u64::from(frames);
         self.loads += u64::from(frames);
-        if self.loads > u64::from(self.budget() / DEMAND_PART) {
+        if self.loads > u64::from(self.budget() / DEMAND_DIVISOR) {
             self.loads = 0;
             self.demand.iter_mut().for_each(|demand| *demand /= 2);
         }
@@ -200,7 +200,7 @@ impl Shares {
 
     /// The least share of a node with demand.
     fn min(&self) -> u32 {
-        self.budget() / self.shares.len() as u32 / SHARE_MIN_PART
+        self.budget() / self.shares.len() as u32 / SHARE_MIN_DIVISOR
     }
 
     /// Moves frames of another node's share to this node: `spare` frames, or frames of the node

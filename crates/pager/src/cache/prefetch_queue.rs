@@ -18,7 +18,7 @@ use std::{
 
 /// The maximum of frames with prefetched and untouched pages: the budget divided by this number,
 /// within the next two limits.
-const PREFETCHED_PART: u32 = 16;
+const PREFETCHED_DIVISOR: u32 = 16;
 
 /// Upper limit: 128 MiB keep several drives busy.
 const PREFETCHED_MAX: u32 = 1 << 15;
@@ -26,24 +26,25 @@ const PREFETCHED_MAX: u32 = 1 << 15;
 /// Lower limit: 16 MiB bridge late completions of a drive, but at most the budget divided by this
 /// number.
 const PREFETCHED_MIN: u32 = 1 << 12;
-const PREFETCHED_MIN_PART: u32 = 8;
+const PREFETCHED_MIN_DIVISOR: u32 = 8;
 
 /// The maximum in a long loop over more than the budget: the budget divided by this number, but at
 /// least 3 MiB, at which a drive gives most of its bandwidth, or the budget divided by
-/// `PREFETCHED_MIN_PART` if that is less. It is small, since each frame without a page of the loop
-/// costs a read in each pass.
-const LOOP_PREFETCHED_PART: u32 = 128;
+/// [`PREFETCHED_MIN_DIVISOR`] if that is less. It is small, since each frame without a page of the
+/// loop costs a read in each pass.
+const LOOP_PREFETCHED_DIVISOR: u32 = 128;
 const LOOP_PREFETCHED_MIN: u32 = 3 << 8;
 
 /// In a long loop, the maximum length of an extent is the budget divided by this number: an extent
 /// is evicted as a whole, so that the share of protected pages has this granularity.
-const LOOP_EXTENT_PART: u32 = 512;
+const LOOP_EXTENT_DIVISOR: u32 = 512;
 
 /// At least this number of pages are prefetched at once.
 const LOOP_EXTENT_MIN: u32 = 8;
 
-/// A stream that holds its share of frames has to use this part of the share before it gets more.
-const USED_PART: u32 = 8;
+/// A stream that holds its share of frames has to use the share divided by this number before it
+/// gets more frames.
+const USED_DIVISOR: u32 = 8;
 
 /// A fault on a queued page loads at most 2^7 pages of the queue, 512 KiB: the thread waits for all
 /// of it, and a drive gives most of its bandwidth at that length.
@@ -313,7 +314,7 @@ impl Cache {
             let has = self.prefetch.frames_of(stream);
             let share = max / (self.prefetch.active_streams() + u32::from(has == 0));
             // Do not search for the next block if the stream has its share: the search takes time.
-            let enough = if queued.is_at_share { share - share / USED_PART } else { share };
+            let enough = if queued.is_at_share { share - share / USED_DIVISOR } else { share };
             queued.is_at_share = has > 0 && has >= enough;
             if queued.is_at_share {
                 self.prefetch.queued.push_back(queued);
@@ -346,19 +347,19 @@ impl Cache {
     /// Frames of a node that prefetched and untouched pages may hold.
     pub(super) fn prefetched_frames_max(&self, node: Node) -> u32 {
         let frames = self.budget_of(node);
-        let (part, min) = match self.reclaim.loop_detector.is_long_loop() {
-            true => (LOOP_PREFETCHED_PART, LOOP_PREFETCHED_MIN),
-            false => (PREFETCHED_PART, PREFETCHED_MIN),
+        let (divisor, min) = match self.reclaim.loop_detector.is_long_loop() {
+            true => (LOOP_PREFETCHED_DIVISOR, LOOP_PREFETCHED_MIN),
+            false => (PREFETCHED_DIVISOR, PREFETCHED_MIN),
         };
-        let min = min.min(frames / PREFETCHED_MIN_PART);
-        (frames / part).clamp(min, PREFETCHED_MAX)
+        let min = min.min(frames / PREFETCHED_MIN_DIVISOR);
+        (frames / divisor).clamp(min, PREFETCHED_MAX)
     }
 
     /// The largest order of prefetched extents.
     pub(super) fn prefetch_order_max(&self) -> u8 {
         match self.reclaim.loop_detector.is_long_loop() {
             true => {
-                let pages = (self.budget() / LOOP_EXTENT_PART).max(LOOP_EXTENT_MIN);
+                let pages = (self.budget() / LOOP_EXTENT_DIVISOR).max(LOOP_EXTENT_MIN);
                 pages.ilog2().min(ORDER_MAX.into()) as u8
             }
             false => ORDER_MAX,

@@ -14,7 +14,8 @@ use std::{collections::BTreeSet, ops::Range};
 /// Hashes of the sample.
 const SAMPLE_MAX: usize = 1024;
 
-/// Threads thrash while the stall time of all threads is at least this part of the time.
+/// Threads thrash while the stall time of all threads is at least this fraction of the elapsed
+/// time.
 const STALL_SHARE_MIN: f64 = 0.5;
 
 /// Threads thrash while at least this share of the pages that are loaded is read for faults.
@@ -27,9 +28,9 @@ const PERIODS: u32 = 5;
 /// not thrash.
 const LOADED_MIN: u64 = 256;
 
-/// The recommended budget has room for the pages and for the reserve of free frames, a 16th of it
-/// (`evict.rs`).
-const RESERVE_PART: u64 = 16;
+/// The recommended budget has room for the pages and for the reserve of free frames, which is the
+/// budget divided by this number (`evict.rs`).
+const RESERVE_DIVISOR: u64 = 16;
 
 /// State of the detector.
 #[derive(Clone, Debug, Default)]
@@ -85,15 +86,15 @@ impl ThrashDetector {
         self.is_reported = true;
         let pages = self.distinct_pages();
         self.sample.clear();
-        Some(pages + pages / (RESERVE_PART - 1))
+        Some(pages + pages / (RESERVE_DIVISOR - 1))
     }
 
     /// The estimated number of distinct pages of the sample's periods.
     fn distinct_pages(&self) -> u64 {
         match self.sample.last() {
             Some(last) if self.sample.len() == SAMPLE_MAX => {
-                let part = (f64::from(*last) + 1.0) / (f64::from(u32::MAX) + 1.0);
-                ((SAMPLE_MAX - 1) as f64 / part) as u64
+                let fraction = (f64::from(*last) + 1.0) / (f64::from(u32::MAX) + 1.0);
+                ((SAMPLE_MAX - 1) as f64 / fraction) as u64
             }
             _ => self.sample.len() as u64,
         }
@@ -115,7 +116,7 @@ impl Cache {
         let enough = self.thrash.end_period(stall_share)?;
         // More than all regions is never needed.
         let most = self.regions.pages();
-        let enough = enough.min(most + most / (RESERVE_PART - 1));
+        let enough = enough.min(most + most / (RESERVE_DIVISOR - 1));
         (enough > u64::from(self.budget())).then_some(enough)
     }
 }

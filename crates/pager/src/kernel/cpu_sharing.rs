@@ -27,9 +27,9 @@ use std::{
 /// The number of faults between two decisions.
 const WINDOW_FAULTS: u32 = 64;
 
-/// The least part of its time that a thread must wait for pages to share its CPU: the pager's
-/// thread then has at least this part of the CPU.
-const WAIT_PART_MIN: f64 = 0.5;
+/// Minimum fraction of its time that a thread must wait for pages before it shares its CPU: the
+/// pager's thread then has at least this fraction of the CPU.
+const WAIT_FRACTION_MIN: f64 = 0.5;
 
 /// A `sched_yield(2)` that returns later than this has let another thread run.
 const YIELD_MAX: Duration = Duration::from_micros(200);
@@ -165,7 +165,7 @@ impl CpuSharing {
         } else if self.is_shared() {
             self.pause /= 2;
         }
-        match (waits >= WAIT_PART_MIN && self.paused == 0, self.is_shared()) {
+        match (waits >= WAIT_FRACTION_MIN && self.paused == 0, self.is_shared()) {
             (true, false) => self.share(thread),
             (false, true) => self.separate(),
             _ => {}
@@ -251,7 +251,7 @@ mod tests {
         sched_getaffinity(Some(thread)).expect("a mask")
     }
 
-    /// Faults of a thread that waits for this part of its time.
+    /// Faults of a thread that waits for this fraction of its time.
     fn faults(sharing: &mut CpuSharing, thread: Pid, waits: f64) {
         let tick = Duration::from_millis(1);
         let began = Instant::now();

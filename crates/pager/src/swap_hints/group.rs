@@ -21,12 +21,12 @@ const MAPPING_BYTES_MIN: u64 = 1 << 20;
 const SCAN_PAUSE: Duration = Duration::from_millis(2);
 const SCAN_PAUSE_FACTOR: u32 = 4;
 
-/// One part in this number of the budget is kept free for pages that are read ahead or paged out,
-/// where sweeps leave pages behind.
-const FREE_FRACTION: u64 = 4;
+/// The budget divided by this number is kept free for pages that are read ahead or paged out, where
+/// sweeps leave pages behind.
+const FREE_DIVISOR: u64 = 4;
 
-/// Streams are read ahead by at most one part in this number of the budget.
-const READ_AHEAD_FRACTION: u64 = 16;
+/// Streams are read ahead by at most the budget divided by this number.
+const READ_AHEAD_DIVISOR: u64 = 16;
 
 /// A control group whose processes get hints.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl HintedGroup {
     /// until the next scan.
     pub fn scan(&mut self) -> Duration {
         let begun = Instant::now();
-        let resident_max = (self.dram_bytes - self.dram_bytes / FREE_FRACTION) / PAGE_BYTES as u64;
+        let resident_max = (self.dram_bytes - self.dram_bytes / FREE_DIVISOR) / PAGE_BYTES as u64;
         let mut resident_elsewhere: u64 =
             self.processes.values().map(|(_, policy)| policy.resident()).sum();
         let text = fs::read_to_string(&self.processes_file).unwrap_or_default();
@@ -58,7 +58,7 @@ impl HintedGroup {
         self.processes.retain(|pid, _| pids.contains(pid));
         for pid in pids.into_iter().filter(|pid| *pid != process::id()) {
             if !self.processes.contains_key(&pid) {
-                let max = (self.dram_bytes / READ_AHEAD_FRACTION / PAGE_BYTES as u64).max(1);
+                let max = (self.dram_bytes / READ_AHEAD_DIVISOR / PAGE_BYTES as u64).max(1);
                 let policy = HintPolicy::new(Limits { initial: max.min(256), max });
                 // The process may have ended.
                 let Ok(scanned) = ScannedProcess::new(pid) else { continue };
