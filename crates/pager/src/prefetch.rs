@@ -25,7 +25,7 @@ pub mod matrix;
 
 pub mod history;
 
-mod outstanding;
+mod untouched_ranges;
 
 mod tile_run;
 

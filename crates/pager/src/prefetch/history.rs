@@ -106,8 +106,8 @@ struct Replay {
     depth: u64,
     /// The next entries of the log.
     expected: VecDeque<ExpectedPage>,
-    /// Pages of these that are prefetched.
-    outstanding: usize,
+    /// Number of these that were prefetched.
+    prefetched: usize,
     /// The position behind `expected`; `None` where it was overwritten.
     read: Option<LogPosition>,
 }
@@ -197,7 +197,7 @@ impl History {
         if let Some(replay) = all.find(|replay| replay.id == id) {
             replay.depth = (replay.depth / 2).max(self.limits.initial);
             replay.expected.retain(|it| !it.is_prefetched || !pages.contains(&it.page.into()));
-            replay.outstanding = replay.expected.iter().filter(|it| it.is_prefetched).count();
+            replay.prefetched = replay.expected.iter().filter(|it| it.is_prefetched).count();
         }
     }
 
@@ -227,7 +227,7 @@ impl History {
         replay.depth = replay.depth.saturating_mul(2).min(self.limits.max);
         let is_confident = replay.confidence >= CONFIDENCE_MIN;
         let passed: Vec<ExpectedPage> = replay.expected.drain(..=skipped).collect();
-        replay.outstanding -= passed.iter().filter(|it| it.is_prefetched).count();
+        replay.prefetched -= passed.iter().filter(|it| it.is_prefetched).count();
         replay.read_ahead(&self.log, 0);
         let mut entries = vec![];
         for (at, expected) in passed.iter().enumerate() {
@@ -261,7 +261,7 @@ impl History {
                 confidence: 0,
                 depth: initial,
                 expected: VecDeque::new(),
-                outstanding: 0,
+                prefetched: 0,
                 read: Some(position),
             };
             new.read_ahead(&self.log, 0);
@@ -324,7 +324,7 @@ impl Replay {
     fn prefetch(&mut self, log: &Log, depth: u64, with_unconfirmed: bool) -> Vec<Range<Page>> {
         let depth = usize::try_from(depth).unwrap_or(usize::MAX);
         // Half of the depth is used before more is asked for, as in streams.
-        if self.outstanding * 2 > depth {
+        if self.prefetched * 2 > depth {
             return vec![];
         }
         self.read_ahead(log, depth);
@@ -336,7 +336,7 @@ impl Replay {
             u64::from(it.page)..u64::from(it.page) + 1
         });
         let pages: Vec<_> = new.collect();
-        self.outstanding += pages.len();
+        self.prefetched += pages.len();
         pages
     }
 }

@@ -3,9 +3,9 @@
 
 use super::{
     FaultContext, Limits, Prefetch,
-    outstanding::{Outstanding, OutstandingRange, overlap},
     throttle::AccuracyThrottle,
     tile_run::TileRun,
+    untouched_ranges::{UntouchedRange, UntouchedRanges, overlap},
 };
 use crate::{advice::Advice, page::Page};
 use std::ops::Range;
@@ -26,8 +26,8 @@ const EQUAL_GAPS: u32 = 2;
 /// The number of candidate strides of a new run: the shortest distances from older runs.
 const STRIDES_MAX: usize = 3;
 
-/// The number of outstanding ranges that are queued again after a fault on a page that was skipped,
-/// since it was resident, and evicted later.
+/// Number of untouched ranges that are queued again after a fault on a page that was skipped, since
+/// it was resident, and evicted later.
 const NEXT_EXPECTED: usize = 4;
 
 /// Confidence that random accesses do not reach; a stream above it is not evicted from the table
@@ -114,8 +114,8 @@ struct Stream {
     confidence: u32,
     /// Prefetch depth, pages.
     depth: u64,
-    /// Prefetches that were not touched yet.
-    outstanding: Outstanding,
+    /// Pages that the stream asked for and that were not touched yet.
+    untouched: UntouchedRanges,
     /// `None` if the stream asked for no page since its last wrong prediction.
     cursor: Option<Cursor>,
 }
@@ -151,15 +151,15 @@ impl Streams {
     pub(super) fn expects(&self, id: u32, pages: &Range<Page>) -> bool {
         let stream = self.table.iter().find(|stream| stream.id == id);
         stream.is_some_and(|stream| {
-            self.now - stream.last_fault < EXPIRES_AFTER && stream.outstanding.overlaps(pages)
+            self.now - stream.last_fault < EXPIRES_AFTER && stream.untouched.overlaps(pages)
         })
     }
 
-    /// The next outstanding pages of the stream of the last fault, if its confidence suffices.
+    /// The next untouched pages of the stream of the last fault, if its confidence suffices.
     pub(super) fn next_expected(&self) -> Option<Prefetch> {
         self.confidence?;
         let stream = self.table.iter().find(|stream| stream.last_fault == self.now)?;
-        let next = stream.outstanding.iter().take(NEXT_EXPECTED).map(|range| range.pages.clone());
+        let next = stream.untouched.iter().take(NEXT_EXPECTED).map(|range| range.pages.clone());
         Some(Prefetch { stream: stream.id, pages: next.collect(), map_early: vec![] })
     }
 
@@ -169,7 +169,7 @@ impl Streams {
         self.throttle.on_wasted(pages.end - pages.start);
         if let Some(stream) = self.table.iter_mut().find(|stream| stream.id == id) {
             stream.depth = (stream.depth / 2).max(initial);
-            stream.outstanding.remove(pages);
+            stream.untouched.remove(pages);
             if overlap(&stream.run, pages) {
                 stream.abandon_run();
             }
@@ -187,7 +187,7 @@ impl Streams {
             all.max_by_key(|(_, stream)| (stream.confidence, stream.last_fault))
                 .map(|(index, _)| index)
         };
-        if let Some(index) = best(&|stream| stream.outstanding.overlaps(at)) {
+        if let Some(index) = best(&|stream| stream.untouched.overlaps(at)) {
             self.throttle.on_hit(at.end - at.start);
             self.table[index].on_hit(at);
             self.table[index].find_gaps(fault);
@@ -248,7 +248,7 @@ impl Streams {
             resembles: tiled.filter(|_| !is_advised).map(|stream| stream.id),
             confidence: if is_advised { confidence_min } else { 0 },
             depth: self.limits.initial,
-            outstanding: Outstanding::new(),
+            untouched: UntouchedRanges::new(),
             cursor: None,
         };
         if self.table.len() < STREAMS_MAX {
@@ -308,15 +308,16 @@ impl Stream {
         self.distance_to(at).unsigned_abs().min(at.start.abs_diff(self.tile_start))
     }
 
-    /// Notes a touch of outstanding pages: the stream no longer expects the pages before them.
+    /// Notes a touch of pages that the stream asked for: the stream no longer expects the pages
+    /// before them.
     fn on_hit(&mut self, at: &Range<Page>) {
-        let Some(OutstandingRange { pages, run }) = self.outstanding.take_through(at) else {
+        let Some(UntouchedRange { pages, run }) = self.untouched.take_through(at) else {
             return;
         };
         let is_descending = self.is_descending();
         let rest = if is_descending { pages.start..at.start } else { at.end..pages.end };
         if !rest.is_empty() {
-            self.outstanding.push_front(OutstandingRange { pages: rest, run });
+            self.untouched.push_front(UntouchedRange { pages: rest, run });
         }
         if run.start == self.run_start() {
             self.run = self.run.start.min(at.start)..self.run.end.max(at.end);
@@ -365,19 +366,19 @@ impl Stream {
         if self.strides.is_empty() {
             (self.tiles, self.resembles) = (None, None);
         }
-        let is_mapped = |range: &OutstandingRange| {
+        let is_mapped = |range: &UntouchedRange| {
             mapped.start <= range.pages.start && range.pages.end <= mapped.end
         };
-        if self.outstanding.iter().all(is_mapped) {
+        if self.untouched.iter().all(is_mapped) {
             // A correct prediction, of pages that were mapped before the stream came to them: the
             // next prefetch begins here.
-            self.cursor = self.cursor.filter(|_| self.outstanding.is_empty());
-            self.outstanding.clear();
+            self.cursor = self.cursor.filter(|_| self.untouched.is_empty());
+            self.untouched.clear();
             self.confidence = self.confidence.saturating_add(1);
         } else {
             // A wrong prediction.
             (self.confidence, self.cursor) = (1, None);
-            self.outstanding.clear();
+            self.untouched.clear();
         }
     }
 
@@ -395,7 +396,7 @@ impl Stream {
         self.confidence = self.confidence.saturating_add(u32::from(index == 0));
         self.run = at.clone();
         self.run_number += 1;
-        self.outstanding.clear();
+        self.untouched.clear();
         self.cursor = None;
     }
 
@@ -431,7 +432,7 @@ impl Stream {
         (self.tile_start, self.run_number) = (if is_descending { at.end } else { at.start }, 1);
         (self.tiles, self.resembles, self.cursor) = (None, None, None);
         self.confidence = CONFIDENCE_MIN;
-        self.outstanding.clear();
+        self.untouched.clear();
     }
 
     /// Restarts the stream at the last page, after prefetched pages of the current run were wasted.
@@ -443,7 +444,7 @@ impl Stream {
         };
         (self.confidence, self.direction, self.cursor, self.tiles) = (0, None, None, None);
         self.strides.clear();
-        self.outstanding.clear();
+        self.untouched.clear();
     }
 
     /// Continues the tiles of another stream, whose last tile has ended.
@@ -469,14 +470,14 @@ impl Stream {
     /// The pages to prefetch now.
     fn prefetch(&mut self, limits: Limits, region: &Range<Page>) -> Vec<Range<Page>> {
         self.depth = self.depth.clamp(limits.initial, limits.max);
-        let outstanding = self.outstanding.pages();
+        let untouched = self.untouched.pages();
         // Prefetch in large pieces: only after half of the depth is used.
-        if outstanding * 2 > self.depth {
+        if untouched * 2 > self.depth {
             return vec![];
         }
         let here = Cursor { run: self.tile_run(), offset: self.run_length() };
         let mut cursor = self.cursor.unwrap_or(here);
-        let mut left = self.depth - outstanding;
+        let mut left = self.depth - untouched;
         let mut new = vec![];
         while left > 0 {
             let stride = self.strides.first();
@@ -495,7 +496,7 @@ impl Stream {
             cursor.offset += count;
             left -= count;
             new.push(pages.clone());
-            self.outstanding.push_back(OutstandingRange { pages, run: cursor.run });
+            self.untouched.push_back(UntouchedRange { pages, run: cursor.run });
         }
         self.cursor = Some(cursor);
         new

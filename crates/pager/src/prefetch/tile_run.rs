@@ -1,8 +1,8 @@
-//! The place of a run of neighbouring pages in a tile.
+//! The position of a run of neighbouring pages in a tile.
 
 use crate::page::Page;
 
-/// A run, by its place in its tile.
+/// A run, by its position in its tile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TileRun {
     /// The page of the run that is touched first: the last one of a descending run.

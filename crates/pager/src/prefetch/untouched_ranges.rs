@@ -1,6 +1,5 @@
-//! Outstanding prefetches of a stream: pages that it asked for and that were not touched yet.
-//! Single pages can make thousands of ranges, which are searched at each fault and for each free
-//! frame.
+//! Ranges of pages that a stream asked for and that were not touched yet. A stream of single pages
+//! can have thousands of ranges, which are searched at each fault and for each free frame.
 
 use super::tile_run::TileRun;
 use crate::page::Page;
@@ -9,25 +8,25 @@ use std::{
     ops::Range,
 };
 
-/// An outstanding range of pages, and its place in the stream.
+/// An untouched range of pages, and the run of the stream that it belongs to.
 #[derive(Clone, Debug)]
-pub(super) struct OutstandingRange {
+pub(super) struct UntouchedRange {
     pub(super) pages: Range<Page>,
     pub(super) run: TileRun,
 }
 
-/// All outstanding ranges of a stream, in the order of their use.
+/// All untouched ranges of a stream, in the order of their use.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Outstanding {
-    order: VecDeque<OutstandingRange>,
-    /// The number of ranges with each start and end.
+pub(super) struct UntouchedRanges {
+    order: VecDeque<UntouchedRange>,
+    /// Number of ranges, by start and end.
     counts: BTreeMap<(Page, Page), u32>,
-    /// Length of the longest range, or more.
+    /// Upper bound of the length of a range.
     longest: u64,
     pages: u64,
 }
 
-impl Outstanding {
+impl UntouchedRanges {
     pub(super) const fn new() -> Self {
         Self { order: VecDeque::new(), counts: BTreeMap::new(), longest: 0, pages: 0 }
     }
@@ -41,11 +40,11 @@ impl Outstanding {
         self.pages
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &OutstandingRange> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &UntouchedRange> {
         self.order.iter()
     }
 
-    /// True if some of these pages are outstanding.
+    /// True if some of these pages are untouched.
     pub(super) fn overlaps(&self, pages: &Range<Page>) -> bool {
         let first = pages.start.saturating_sub(self.longest);
         let mut near = self.counts.range((first, 0)..(pages.end, 0));
@@ -53,19 +52,19 @@ impl Outstanding {
     }
 
     /// Adds the range that is used last.
-    pub(super) fn push_back(&mut self, range: OutstandingRange) {
+    pub(super) fn push_back(&mut self, range: UntouchedRange) {
         self.add(&range.pages);
         self.order.push_back(range);
     }
 
     /// Adds the range that is used first.
-    pub(super) fn push_front(&mut self, range: OutstandingRange) {
+    pub(super) fn push_front(&mut self, range: UntouchedRange) {
         self.add(&range.pages);
         self.order.push_front(range);
     }
 
     /// Removes the first range with some of these pages, and all before it.
-    pub(super) fn take_through(&mut self, pages: &Range<Page>) -> Option<OutstandingRange> {
+    pub(super) fn take_through(&mut self, pages: &Range<Page>) -> Option<UntouchedRange> {
         if !self.overlaps(pages) {
             return None;
         }
@@ -83,7 +82,7 @@ impl Outstanding {
         if self.overlaps(pages) {
             let (removed, left) = self.order.drain(..).partition(|it| overlap(&it.pages, pages));
             self.order = left;
-            let removed: VecDeque<OutstandingRange> = removed;
+            let removed: VecDeque<UntouchedRange> = removed;
             removed.iter().for_each(|range| self.subtract(&range.pages));
         }
     }
@@ -129,33 +128,33 @@ mod tests {
             steps in proptest::collection::vec((0_u8..5, 0_u64..200, 1_u64..20), 0..100),
         ) {
             let run = TileRun::default();
-            let (mut outstanding, mut model) = (Outstanding::new(), Vec::<Range<Page>>::new());
+            let (mut untouched, mut model) = (UntouchedRanges::new(), Vec::<Range<Page>>::new());
             for (step, start, length) in steps {
                 let pages = start..start + length;
                 let at = model.iter().position(|it| overlap(it, &pages));
-                prop_assert_eq!(outstanding.overlaps(&pages), at.is_some());
+                prop_assert_eq!(untouched.overlaps(&pages), at.is_some());
                 match step {
                     0 => {
-                        let first = outstanding.take_through(&pages).map(|range| range.pages);
+                        let first = untouched.take_through(&pages).map(|range| range.pages);
                         prop_assert_eq!(first, at.map(|at| model[at].clone()));
                         model.drain(..at.map_or(0, |at| at + 1));
                     }
                     1 => {
-                        outstanding.remove(&pages);
+                        untouched.remove(&pages);
                         model.retain(|it| !overlap(it, &pages));
                     }
                     2 => {
-                        outstanding.push_front(OutstandingRange { pages: pages.clone(), run });
+                        untouched.push_front(UntouchedRange { pages: pages.clone(), run });
                         model.insert(0, pages);
                     }
                     _ => {
-                        outstanding.push_back(OutstandingRange { pages: pages.clone(), run });
+                        untouched.push_back(UntouchedRange { pages: pages.clone(), run });
                         model.push(pages);
                     }
                 }
                 let count = model.iter().map(|it| it.end - it.start).sum::<u64>();
-                prop_assert_eq!(outstanding.pages(), count);
-                let order: Vec<_> = outstanding.iter().map(|range| range.pages.clone()).collect();
+                prop_assert_eq!(untouched.pages(), count);
+                let order: Vec<_> = untouched.iter().map(|range| range.pages.clone()).collect();
                 prop_assert_eq!(&order, &model);
             }
         }
