@@ -8,7 +8,7 @@
 //!             fault or prefetch                      fault
 //!  (absent) -------------------> Filling --> Ready --------> Mapping --> Mapped
 //!     ^                                      ^ ^ |                         |
-//!     |  its frames are needed               | | |                         | victim
+//!     |  frames are needed                   | | |                         | victim
 //!     '--------------------------------------|-|-'                         v
 //!                                            | '------- clean -------- Unmapping
 //!                              written back  |                             |
@@ -29,10 +29,10 @@
 //! write_back.rs      dirty pages of an unmapped extent are written back
 //! durability.rs      stored, lost and discarded pages
 //! prefetch_queue.rs  prefetches not issued yet, throttled by the frames that each stream holds
-//! fault_around.rs    the number of pages read with one that faults
+//! fault_around.rs    the number of pages read with a page that faults
 //! regions.rs         the allocations of the program
 //! advise.rs          advice and pins of the program
-//! thrash.rs          threads that mostly wait for the drive, and the budget that would end it
+//! thrash.rs          threads that mostly wait for the drive, and the budget that would end this
 //! budget.rs          frames released to other processes or nodes
 //! node.rs            frames of each NUMA node, and its share of the budget
 //! ```
@@ -136,11 +136,11 @@ pub struct Counts {
     pub prefetch_hits: u64,
     /// Prefetched pages that were dropped untouched.
     pub prefetch_wasted: u64,
-    /// Inactive pages whose frames were allocated to other pages.
+    /// Inactive pages that were dropped to free their frames.
     pub evicted: u64,
     /// Stall time, nanoseconds, added by the caller, as the cache has no clock.
     pub stalled_ns: u64,
-    /// Prefetches by history; the others are of streams and matrices.
+    /// Prefetches by history; all others are prefetches of streams, of matrices and by advice.
     pub history: Tally,
 }
 
@@ -275,7 +275,7 @@ impl Cache {
         for fault in faults.drain(..) {
             self.plan_prefetch(fault, actions);
         }
-        // Its memory is used again.
+        // The vector is reused.
         self.unplanned = faults;
         self.issue_prefetches(actions);
         self.reclaim_for_waiting(actions);

@@ -12,8 +12,9 @@
 //! backwards        the same, descending             9 8 7 6 ...
 //! ```
 //!
-//! Rows of a matrix that are no whole number of pages long are found by [`matrix::Matrices`], in
-//! bytes. Irregular accesses that repeat in the same order are predicted by [`history::History`].
+//! Rows of a matrix whose length is not a whole number of pages are found by [`matrix::Matrices`],
+//! in bytes. Irregular accesses that repeat in the same order are predicted by
+//! [`history::History`].
 //!
 //! A wasted prefetch costs time of the drive, and its frames. Therefore nothing is prefetched
 //! before it was predicted twice, the first prefetches are short, and each waste raises the
@@ -147,13 +148,13 @@ impl Prefetcher {
         Self { matrices: Matrices::new(limits), streams, history }
     }
 
-    /// Sets the pages of all regions: the history takes a small part of that.
+    /// Sets the number of pages of all regions, which bounds the memory of the history.
     pub fn set_footprint(&mut self, pages: u64) {
         self.history.set_footprint(pages);
     }
 
     /// Learns from a fault, and returns pages to prefetch that were not asked for before; `None` if
-    /// no stream explains the fault.
+    /// there are none, or if no stream explains the fault.
     pub fn on_fault(&mut self, fault: &FaultContext) -> Option<Prefetch> {
         if fault.advice == Advice::Random {
             return None;

@@ -7,8 +7,8 @@ use super::{
 };
 use crate::prefetch::Limits;
 
-/// The most frames that are reclaimed for other processes at the same time: the drive has to write
-/// their dirty pages.
+/// Maximum number of frames that are reclaimed for other processes at the same time: the drive has
+/// to write back their dirty pages.
 const BACKLOG_MAX: u32 = 4096;
 
 /// Frames lent to other processes or nodes, by node.
@@ -17,7 +17,7 @@ pub(super) struct Released {
     nodes: Vec<ReleasedOfNode>,
 }
 
-/// Frames of a node that others use for now.
+/// Frames of a node that are released to other processes or nodes.
 #[derive(Clone, Debug, Default)]
 struct ReleasedOfNode {
     /// Blocks taken from the pool.
@@ -35,7 +35,7 @@ impl Released {
         Self { nodes: vec![ReleasedOfNode::default(); nodes] }
     }
 
-    /// Frames of a node that others use for now.
+    /// Frames of a node that are released to other processes or nodes.
     fn frames(&self, node: Node) -> u32 {
         self.nodes[usize::from(node)].frames
     }
@@ -56,8 +56,8 @@ impl Settings {
 }
 
 impl Cache {
-    /// Sets the budget, at most that of the settings. If it shrinks, evictions follow:
-    /// [`Cache::used_frames`] tells how far.
+    /// Sets the budget, at most the frames of the settings. If the budget shrinks, evictions
+    /// follow; [`Cache::used_frames`] shows their progress.
     pub fn resize(&mut self, frames: u32) {
         self.shares.resize(frames.min(self.settings.frames));
         self.apply_shares();

@@ -11,7 +11,7 @@ use super::{
     node::Node,
 };
 
-/// The least order for which compaction is worth evictions: 2^7 frames, 512 KiB.
+/// Minimum order for which compaction is worth evictions: 2^7 frames, 512 KiB.
 pub(super) const CONTIGUOUS_ORDER_MIN: u8 = 7;
 
 /// A block is compacted if at least 1 / this number of its frames is free: a fuller block would

@@ -5,7 +5,7 @@ use crate::page::Page;
 use std::ops::Range;
 
 impl Cache {
-    /// Discards the ranges whose pages are idle. A range with a transfer or move under way stays
+    /// Discards the ranges whose pages are idle. A range with a transfer or move in progress stays
     /// queued.
     pub(super) fn discard(&mut self, actions: &mut Vec<Action>) {
         for pages in self.durability.take_discards() {

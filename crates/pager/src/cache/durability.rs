@@ -5,19 +5,20 @@ use crate::page::Page;
 use std::{collections::BTreeSet, ops::Range};
 
 /// The store counts as failed for writes when the consecutive failed writes exceed the number of
-/// extents by this number. On a store that only fails often, a write succeeds before that.
+/// extents by this number. On a store that fails many but not all writes, a write succeeds before
+/// that.
 const FAILED_WRITES_MIN: usize = 256;
 
 /// The content of pages outside DRAM.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Durability {
-    /// A bit for each page that was ever written back; the others are zeros.
+    /// A bit for each page whose content the store holds; all other pages are zeros.
     stored: Vec<u64>,
     /// Pages whose content is lost: a touch raises SIGBUS.
     poisoned: BTreeSet<Page>,
     /// Consecutive failed writes.
     failed_writes: usize,
-    /// Discarded ranges that wait until no transfer or move of their pages is under way.
+    /// Discarded ranges that wait until no transfer or move of their pages is in progress.
     discards: Vec<Range<Page>>,
     /// Discarded ranges that the store still has to erase.
     erasing: Vec<Range<Page>>,
@@ -26,7 +27,7 @@ pub(super) struct Durability {
 }
 
 impl Durability {
-    /// True if one of these pages was ever written back.
+    /// True if the store holds the content of one of these pages.
     pub(super) fn has_stored(&self, pages: Range<Page>) -> bool {
         let word = |at: u64| self.stored.get(at as usize).copied().unwrap_or(0);
         if pages.start.is_multiple_of(64) && pages.end.is_multiple_of(64) {
@@ -109,7 +110,7 @@ impl Durability {
         self.erasing.retain(|pages| pages.start != first);
     }
 
-    /// True if no discard is under way.
+    /// True if no discard is in progress.
     pub(super) const fn is_discard_idle(&self) -> bool {
         self.discards.is_empty() && self.erasing.is_empty()
     }

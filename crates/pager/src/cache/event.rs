@@ -20,7 +20,7 @@ pub struct PageFault {
     pub page: Page,
     /// Byte within the page.
     pub offset: u16,
-    /// True for a store.
+    /// True if the access was a write.
     pub is_write: bool,
     /// The node that the thread runs on.
     pub node: Node,
@@ -93,7 +93,8 @@ impl DirtyPages {
         self.0.iter().map(|word| word.count_ones()).sum()
     }
 
-    /// Ranges of dirty pages among the first `pages`; ranges less than `gap` apart are joined.
+    /// Ranges of dirty pages among the first `pages`; ranges with at most `gap` clean pages between
+    /// them are joined.
     pub fn ranges(&self, pages: usize, gap: usize) -> Vec<Range<usize>> {
         let mut ranges: Vec<Range<usize>> = vec![];
         for page in (0..pages).filter(|page| self.contains(*page)) {

@@ -2,8 +2,8 @@
 //!
 //! Touches of mapped pages cannot be seen, hence the order of replacement is first in, first out
 //! with a second chance: the oldest mapped extent is unmapped, written back if dirty, and stays
-//! resident as *inactive* until its frames are needed. A fault on it in the meantime is a *refault*
-//! and shows that it is in use.
+//! resident as *inactive* until its frames are needed. A fault on it before that is a *refault*,
+//! which shows that the extent is in use.
 //!
 //! In a loop over more pages than the budget (see [`super::loop_detector`]), this order evicts each
 //! page before its next use. Then a part of the loop is *protected*, and each pass evicts the pages
@@ -30,8 +30,8 @@ const RESERVE_MAX: u32 = 1 << 14;
 /// pages can, and keep pages resident (GEMM by rows).
 const INACTIVE_DIVISOR: u32 = 4;
 
-/// The reserve grows by this factor per allocated frame and shrinks by one per refault, so that a
-/// working set that fits is not evicted.
+/// The reserve grows by this number of frames for each allocated frame, and shrinks by one for each
+/// refaulted frame, so that a working set that fits into the budget is not evicted.
 const RESERVE_GROWTH: u32 = 2;
 
 /// Stop evicting for a large extent once free frames exceed this multiple of it: the problem is
@@ -39,21 +39,22 @@ const RESERVE_GROWTH: u32 = 2;
 const FRAGMENTED_FACTOR: u32 = 4;
 
 /// In a long loop (`loop_detector.rs`), each frame that is not protected costs a read in each pass:
-/// the reserve is the budget divided by this number.
+/// the maximum of the reserve is only the budget divided by this number.
 const LONG_RESERVE_DIVISOR: u32 = 256;
 
-/// In a loop, the probationary frames are the budget divided by this number, or one of the longest
-/// extents for each stream and one more if that is more: the streams may still use them. The second
-/// number is that of a long loop.
+/// In a loop, the probationary frames are the budget divided by this number, or, if that is more,
+/// one extent of maximum length for each active stream and one in addition: the streams may still
+/// use their pages. The second number is for a long loop.
 const PROBATIONARY_DIVISOR: u32 = 32;
 const LONG_PROBATIONARY_DIVISOR: u32 = 256;
 
-/// Upper bound of the extents for streams: the budget divided by this number.
+/// Upper bound of the extents for streams: the budget divided by this number. The second number is
+/// for a long loop.
 const PROBATIONARY_MAX_DIVISOR: u32 = 8;
 const LONG_PROBATIONARY_MAX_DIVISOR: u32 = 32;
 
-/// In a long loop, an extent becomes protected if this number of its size fits into the protected
-/// share.
+/// In a long loop, an extent becomes protected if this multiple of its size fits into the rest of
+/// the protected share.
 const PROTECT_SLACK: u32 = 2;
 
 /// One huge page in this number becomes protected in a loop, so that the pages of an earlier phase
@@ -99,7 +100,7 @@ struct ReclaimOfNode {
     inserted_frames: u32,
     /// Frames to keep free or inactive.
     reserve: u32,
-    /// An allocation failed for want of contiguous frames.
+    /// An allocation failed because free frames were not contiguous.
     is_fragmented: bool,
 }
 
@@ -122,8 +123,9 @@ impl Reclaim {
         self.nodes[usize::from(node)].reserve
     }
 
-    /// Notes that an extent is mapped in frames of a node, of a cache of `frames` frames; true if
-    /// it belongs in the probationary queue. `has_room` if it fits into the protected share.
+    /// Notes that an extent with frames of a node is mapped, in a cache of `frames` frames. Returns
+    /// true if it belongs in the probationary queue. `has_room` is true if the extent fits into the
+    /// protected share.
     pub(super) fn on_map(
         &mut self,
         extent: &Extent,
@@ -222,8 +224,8 @@ impl Cache {
     }
 
     /// Allocates 2^`order_max` contiguous frames of a node, and drops inactive extents for them;
-    /// fewer if free frames are many but fragmented. `None` if it is better to wait for evictions
-    /// under way.
+    /// fewer if many frames are free but fragmented. `None` if it is better to wait for evictions
+    /// in progress.
     pub(super) fn allocate(&mut self, node: Node, order_max: u8) -> Option<(Frame, u8)> {
         self.grow_reserve(node, 1 << order_max);
         for order in (0..=order_max).rev() {
@@ -256,8 +258,8 @@ impl Cache {
         let frames = self.budget_of(node);
         let of_streams = (self.prefetch.active_streams() + 1) << self.prefetch_order_max();
         let (divisor, max_divisor, prefetched) = match self.reclaim.loop_detector.is_long_loop() {
-            // The limit of prefetched frames: their number varies, and pages that make room for a
-            // moment are read again.
+            // Subtract the limit of prefetched frames, not their number: the number varies, and
+            // protected pages that are evicted for its peaks are read again.
             true => {
                 let prefetched = self.prefetched_frames_max(node);
                 (LONG_PROBATIONARY_DIVISOR, LONG_PROBATIONARY_MAX_DIVISOR, prefetched)
@@ -284,8 +286,8 @@ impl Cache {
             && !self.reclaim.loop_detector.is_releasing_protected()
     }
 
-    /// Protected pages to evict as a sample, if a sample is due: as many as the longest extent
-    /// has, since smaller pieces would leave gaps in which no long transfer fits.
+    /// Protected pages to evict as a sample, if a sample is due: as many as the longest extent has,
+    /// since smaller samples would leave gaps in which no long transfer fits.
     fn protected_sample(&self, node: Node, reserve: u32) -> Option<Range<Page>> {
         let oldest = self.residency.oldest_protected(node);
         let oldest = oldest.filter(|_| self.is_protected_within_share(node, reserve))?;
@@ -299,7 +301,7 @@ impl Cache {
     /// Chooses the victim among mapped extents of a node. Among protected extents it is the oldest,
     /// or in a long loop the newest, since its next use is the farthest away; there, bimodal
     /// insertion replaces the oldest. A victim that turns out to be pinned is mapped again and
-    /// becomes the newest, so that the oldest is the next victim.
+    /// becomes the newest: then the oldest is the next victim.
     fn victim(&mut self, node: Node, reserve: u32) -> Option<ExtentId> {
         let probationary = self.residency.oldest_probationary(node);
         let is_long = self.reclaim.loop_detector.is_long_loop();

@@ -1,4 +1,4 @@
-//! The fast path: a faulting thread maps a ready extent by itself, without the pager's thread. The
+//! The fast path: a faulting thread maps a ready extent itself, without the pager's thread. The
 //! cache takes note of such faults later, several at a time.
 
 use super::{Action, Cache, ExtentState, PageFault, Span, WaitingFault, index::ExtentId};
@@ -41,8 +41,9 @@ impl Cache {
         }
     }
 
-    /// Processes the faults that threads have served by themselves since the last call, in order.
-    /// `actions` contains their moves, which the caller must answer like any other move.
+    /// Processes the faults that threads have served without the pager's thread since the last
+    /// call, in order. `actions` contains their moves, which the caller must answer like any other
+    /// move.
     pub fn commit_mapped(
         &mut self,
         faults: impl Iterator<Item = PageFault> + Clone,

@@ -82,7 +82,7 @@ impl Cache {
     /// Loads the pages of waiting faults, also into frames of other nodes, as far as frames are
     /// free; poisons a page for which no frame will become free.
     pub(super) fn serve_waiting(&mut self, actions: &mut Vec<Action>) {
-        // Faults that wait for a frame of a node do not delay those of other nodes.
+        // Faults that wait for a frame of a node do not delay faults of other nodes.
         for node in self.nodes() {
             self.serve_waiting_of(node, true, actions);
         }
@@ -97,7 +97,7 @@ impl Cache {
                 self.waiting.insert(at, fault);
                 return;
             } else if self.residency.find(page).is_some() || self.durability.is_poisoned(page) {
-                // Another fault has loaded the page with its own meanwhile.
+                // Another fault has loaded the page since this fault was queued.
                 self.serve_fault(fault, actions);
                 continue;
             }

@@ -23,7 +23,7 @@ const RESIDENT_DIVISOR: u64 = 4;
 /// Late use counts while patience is above zero; patience is limited to this number of probes.
 const PATIENCE_MAX: i32 = 8;
 
-/// The least and initial patience. It is far below zero, since late use shows earlier than late
+/// Minimum and initial patience. It is far below zero, since late use shows earlier than late
 /// disuse: otherwise the first probes alone would decide.
 const PATIENCE_MIN: i32 = -24;
 
@@ -31,13 +31,14 @@ const PATIENCE_MIN: i32 = -24;
 /// accesses also use many pages late.
 const DISUSE_WEIGHT: i32 = 6;
 
-/// The largest number of judged probes, and of probes not yet judged, that are watched at once.
+/// Maximum number of late probes, and of probes that are not late yet, that are watched at the same
+/// time.
 const WATCHED_MAX: usize = 16;
 
 /// A majority of this many votes changes the order.
 const VOTES: i32 = 4;
 
-/// The largest order: 2^6 pages, 256 KiB. Longer accesses are streams.
+/// Maximum order: 2^6 pages, 256 KiB. Longer accesses are streams.
 const ORDER_MAX: u8 = 6;
 
 /// Pages loaded so far, and frames of the budget.
@@ -147,7 +148,7 @@ impl Cache {
 #[derive(Clone, Debug)]
 pub(super) struct FaultAroundSize {
     order: u8,
-    /// Votes for a larger order, less those for a smaller one.
+    /// Votes for a larger order, minus votes for a smaller order.
     votes: i32,
     /// Above zero, late use counts.
     patience: i32,
@@ -156,7 +157,7 @@ pub(super) struct FaultAroundSize {
     probes: Vec<Probe>,
 }
 
-/// A probe: an extent whose touches are watched, and those of its neighbour.
+/// A probe: an extent. Touches of its pages and of the two neighbouring blocks are watched.
 #[derive(Clone, Debug)]
 struct Probe {
     page: Page,
@@ -295,7 +296,7 @@ mod tests {
     };
     use std::collections::BTreeSet;
 
-    /// Touches pages: pages loaded lately are mapped, but for those of a probe.
+    /// Touches pages: pages that were loaded recently are mapped, except pages of a probe.
     fn run(size: &mut FaultAroundSize, pages: impl IntoIterator<Item = Page>) {
         let (mut mapped, mut ready) = (BTreeSet::new(), BTreeSet::new());
         let mut loaded = 0;

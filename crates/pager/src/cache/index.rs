@@ -52,7 +52,7 @@ impl Index {
         None
     }
 
-    /// Sets the extent of 2^`order` pages from `page` on; `NONE` for no extent.
+    /// Sets the extent of 2^`order` pages from `page` on; `None` removes it.
     pub fn set(&mut self, page: Page, order: u8, id: Option<ExtentId>) {
         let block = (page >> ORDER_MAX) as usize;
         if block >= self.huge_pages.len() {

@@ -31,18 +31,18 @@ const END_SHARE: f64 = 0.25;
 /// been evicted.
 const EARLY_DIVISOR: u32 = 4;
 
-/// The largest share of early evictions among reads and refaults at which a loop may begin.
+/// Maximum share of early evictions among reads and refaults at which a loop may begin.
 const EARLY_BEGIN_MAX: f64 = 0.15;
 
-/// The largest share of early evictions at which a loop continues: within a loop, early evictions
-/// are a weaker sign.
+/// Maximum share of early evictions at which a loop continues: within a loop, early evictions are a
+/// weaker sign.
 const EARLY_END_MAX: f64 = 0.25;
 
 /// In the estimate of the length of a pass, a shorter distance between two uses has its weight
 /// divided by this number: it is the distance within a part of the loop.
 const SHORTER_WEIGHT_DIVISOR: f64 = 4.0;
 
-/// Samples that are watched at once.
+/// Maximum number of samples that are watched at the same time.
 const SAMPLES_MAX: usize = 16;
 
 /// Protected pages are useless when the samples without a touch exceed those with a touch by this
@@ -61,12 +61,12 @@ const LONG_BEGIN_SHARE: f64 = 0.95;
 const LONG_END_SHARE: f64 = 0.75;
 const LONG_EXTENT: u32 = 8;
 
-/// The largest shares of early evictions at which a long loop begins and continues: pages with a
-/// short reuse distance need a large reserve, and that of a long loop is small.
+/// Maximum shares of early evictions at which a long loop begins and continues: pages with a short
+/// reuse distance need a large reserve, and the reserve of a long loop is small.
 const EARLY_LONG_BEGIN_MAX: f64 = 0.02;
 const EARLY_LONG_END_MAX: f64 = 0.1;
 
-/// Pages are remembered in groups of 2^n.
+/// Evictions are remembered for groups of 2^n pages.
 const GROUP_ORDER: u8 = 2;
 
 /// The state of the detector: shares decay over about a quarter of the budget.
@@ -86,13 +86,14 @@ pub struct LoopDetector {
     is_long: bool,
     /// Recent share of reads and refaults of pages that were evicted too early and not prefetched.
     early_share: f64,
-    /// Evictions from one use of a page to the next, of the pages with the longest distance.
+    /// Length of a pass: evictions from one use of a page to the next, for the pages with the
+    /// longest distance.
     pass_length: f64,
     /// Cost of reading the probationary pages evicted since the last sample.
     cost_since_sample: u32,
     /// Samples, and the time of their eviction.
     samples: VecDeque<(Range<Page>, u32)>,
-    /// Samples that were not touched in time, less those that were.
+    /// Samples that were not touched in time, minus those that were.
     unused_samples: u32,
     /// Pages to be evicted until all protected ones are released.
     releasing: u32,
@@ -188,7 +189,8 @@ impl LoopDetector {
 
     /// `pages` pages from `page` on are evicted: their frames are free.
     pub fn on_evict(&mut self, page: Page, pages: u32) {
-        // The time wraps after 16 TiB; then an old eviction may be taken for a recent one.
+        // The time wraps after evictions of 16 TiB; then an old eviction may be taken for a recent
+        // one.
         self.now = self.now.wrapping_add(pages).max(1);
         let groups = (page >> GROUP_ORDER) as usize
             ..=((page + u64::from(pages) - 1) >> GROUP_ORDER) as usize;
@@ -200,15 +202,15 @@ impl LoopDetector {
         self.judge_samples();
     }
 
-    /// A refault on `pages` resident pages. It is no sign of early eviction in a loop, where such
-    /// pages are samples.
+    /// A refault on `pages` resident pages. It is not a sign of early eviction in a loop, where
+    /// such pages are samples.
     pub fn on_refault(&mut self, pages: u32) {
         if !self.is_loop() {
             self.early_share += (1.0 - self.early_share) * self.weight(pages);
         }
     }
 
-    /// The weight of pages in the shares, which so decay over a quarter of the budget.
+    /// The weight of pages in the shares: with it, a share decays over a quarter of the budget.
     fn weight(&self, pages: u32) -> f64 {
         (f64::from(pages) * 4.0 / f64::from(self.frames)).min(1.0)
     }

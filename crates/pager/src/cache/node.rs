@@ -22,31 +22,31 @@ use std::ops::Range;
 /// A node, by its number among the nodes of the budget.
 pub type Node = u8;
 
-/// The most nodes of a budget.
+/// Maximum number of nodes of a budget.
 pub const NODES_MAX: usize = 16;
 
-/// A share changes by a huge page, or in a small budget by the share of each node divided by this
-/// number.
+/// A share changes in steps of a huge page, or in a small budget of the even share of a node
+/// divided by this number, rounded down to a power of two.
 const STEPS: u32 = 16;
 
-/// The demand is halved after each load of budget / this number pages, so that shares follow a
-/// change within loads of half the budget.
+/// The demand is halved whenever the budget divided by this number has been loaded, so that shares
+/// follow a change within loads of half the budget.
 const DEMAND_DIVISOR: u32 = 8;
 
-/// A node with demand keeps its even share divided by this number.
+/// A node with demand keeps at least its even share divided by this number.
 const SHARE_MIN_DIVISOR: u32 = 8;
 
 /// The division of a budget among nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Division {
-    /// The most frames that each node may use.
+    /// Maximum number of frames that each node may use.
     max: Vec<u32>,
     /// Shares follow the demand.
     is_by_use: bool,
 }
 
 impl Division {
-    /// All frames are one node's.
+    /// All frames belong to one node.
     pub fn single(frames: u32) -> Self {
         Self { max: vec![frames], is_by_use: false }
     }
@@ -77,12 +77,12 @@ impl Division {
         self.max.len()
     }
 
-    /// True without a node.
+    /// True if there are no nodes.
     pub const fn is_empty(&self) -> bool {
         self.max.is_empty()
     }
 
-    /// The most frames that a node may use.
+    /// Maximum number of frames that a node may use.
     pub fn max(&self, node: Node) -> u32 {
         self.max[usize::from(node)]
     }
@@ -114,7 +114,7 @@ impl Division {
 #[derive(Clone, Debug)]
 pub(super) struct Shares {
     division: Division,
-    /// The share of each node; all together are the budget.
+    /// The share of each node; their sum is the budget.
     shares: Vec<u32>,
     /// Recent loads and refaults of each node, frames.
     demand: Vec<u64>,
@@ -141,7 +141,8 @@ impl Shares {
         self.shares[usize::from(node)]
     }
 
-    /// Divides a changed budget: in proportion to the shares by use, or to the fixed shares.
+    /// Divides a changed budget: in proportion to the present shares if they follow the demand,
+    /// else to the fixed shares.
     pub(super) fn resize(&mut self, budget: u32) {
         if budget != self.budget() {
             self.divide(budget);
@@ -198,13 +199,15 @@ impl Shares {
         if demand > 0 { desired.max(self.min()) } else { 0 }
     }
 
-    /// The least share of a node with demand.
+    /// Minimum share of a node with demand.
     fn min(&self) -> u32 {
         self.budget() / self.shares.len() as u32 / SHARE_MIN_DIVISOR
     }
 
-    /// Moves frames of another node's share to this node: `spare` frames, or frames of the node
-    /// whose share exceeds its demand most. Returns true if any moved.
+    /// Moves one step of frames from the share of another node to this node: from the node with the
+    /// most spare frames (`spare`, by node), else from the node whose share exceeds its demand
+    /// most, else, if this node is below its minimum share, from the node with the largest share.
+    /// Returns true if any moved.
     fn take_for(&mut self, node: Node, spare: &[u32]) -> bool {
         let step = self.step();
         if self.share(node) + step > self.division.max(node) {
@@ -267,7 +270,7 @@ impl Cache {
         self.residency.free_frames(node).saturating_sub(needed)
     }
 
-    /// True if a node is about to evict for want of frames.
+    /// True if a node is about to evict because it lacks frames.
     fn is_short(&self, node: Node) -> bool {
         self.residency.reclaimable_frames(node) < self.reclaim.reserve(node)
     }

@@ -16,8 +16,8 @@ use std::{
     ops::Range,
 };
 
-/// The maximum of frames with prefetched and untouched pages: the budget divided by this number,
-/// within the next two limits.
+/// Maximum number of frames that hold prefetched, untouched pages: the budget divided by this
+/// number, within the next two limits.
 const PREFETCHED_DIVISOR: u32 = 16;
 
 /// Upper limit: 128 MiB keep several drives busy.
@@ -36,10 +36,10 @@ const LOOP_PREFETCHED_DIVISOR: u32 = 128;
 const LOOP_PREFETCHED_MIN: u32 = 3 << 8;
 
 /// In a long loop, the maximum length of an extent is the budget divided by this number: an extent
-/// is evicted as a whole, so that the share of protected pages has this granularity.
+/// is evicted as a whole, so the share of protected pages has this granularity.
 const LOOP_EXTENT_DIVISOR: u32 = 512;
 
-/// At least this number of pages are prefetched at once.
+/// That maximum length is at least this number of pages.
 const LOOP_EXTENT_MIN: u32 = 8;
 
 /// A stream that holds its share of frames has to use the share divided by this number before it
@@ -414,7 +414,7 @@ impl Cache {
                 queued.ranges.pop_front();
                 continue;
             };
-            // A short range means: its first page with the fault-around of that page.
+            // A short range stands for its first page, which is loaded with its fault-around.
             if range.end - range.start > 1 << self.fault_around.order_at(&self.regions, page) {
                 let order = aligned_order(page, range, is_descending, self.prefetch_order_max());
                 return Some(NextBlock { page, order, is_fault_around: false });
@@ -426,7 +426,7 @@ impl Cache {
     }
 
     /// The first page of the range that can be loaded (the last, for a descending stream). The
-    /// pages before it are removed from the range.
+    /// pages that the stream would touch before it are removed from the range.
     fn skip_resident(&self, range: &mut Range<Page>, is_descending: bool) -> Option<Page> {
         while !range.is_empty() {
             let page = if is_descending { range.end - 1 } else { range.start };
@@ -497,15 +497,15 @@ impl Cache {
         is_stale.then(|| self.unexpected_prefetch(node)).flatten()
     }
 
-    /// The prefetch clock: loaded pages, in parts of the budget.
+    /// The prefetch clock: loaded pages, in ticks of the budget divided by [`BUDGET_TICKS`].
     fn prefetch_time(&self) -> u16 {
         let tick = u64::from(self.budget() / BUDGET_TICKS).max(1);
         (self.residency.loaded_pages() / tick) as u16
     }
 }
 
-/// The order of the largest aligned block at the end of a range where loading begins: the start, or
-/// the end for a descending stream.
+/// The order of the largest aligned block with which loading of a range begins: at its start, or at
+/// its end for a descending stream.
 fn aligned_order(page: Page, range: &Range<Page>, is_descending: bool, max: u8) -> u8 {
     let fits = |order: &u8| {
         let start = page >> order << order;

@@ -2,8 +2,8 @@
 //!
 //! A mapped extent is in the *protected* or the *probationary* queue, or pinned and in none. A
 //! ready extent is in the queue of *inactive* extents, which were mapped and unmapped again, or in
-//! that of *prefetched* ones, which were never touched. Each queue begins with its oldest extent.
-//! Each NUMA node has queues of its own, of the extents in its frames.
+//! the queue of *prefetched* extents, which were never touched. Each queue begins with its oldest
+//! extent. Each NUMA node has queues of its own, of the extents in its frames.
 
 use super::{
     Extent, ExtentState, Span,
@@ -297,8 +297,8 @@ impl Residency {
         self.node(node).protected_frames
     }
 
-    /// Frames that are free, or become free without a further read or unmap: inactive ones, and
-    /// those whose eviction is under way.
+    /// Frames that are free, inactive, or being evicted: no further extent has to be unmapped to
+    /// free them.
     pub(super) fn reclaimable_frames(&self, node: Node) -> u32 {
         let NodeFrames { pool, inactive_frames, evicting_frames, .. } = self.node(node);
         pool.free_frames() + *inactive_frames + *evicting_frames
@@ -314,7 +314,8 @@ impl Residency {
         self.nodes.iter().any(|node| node.evicting_frames > 0)
     }
 
-    /// True if frames of a node are used by extents that are not pinned, or will be.
+    /// True if an extent on a node can be evicted, or may be once the evictions, loads and moves in
+    /// progress have ended.
     pub(super) fn has_victims(&self, node: Node) -> bool {
         let NodeFrames { protected, probationary, inactive, prefetched, .. } = self.node(node);
         let mut queues = [protected, probationary, inactive, prefetched].into_iter();

@@ -34,7 +34,7 @@ struct Simulation {
     /// Threads: the page that each waits for, and whether to write.
     waits: Vec<Option<(Page, bool)>>,
     poisoned: Vec<bool>,
-    /// Pages that are being discarded: no thread touches these in the meantime.
+    /// Pages that are being discarded: no thread touches these until the discard is done.
     discarding: Option<Range<Page>>,
     writes: u32,
     /// One transfer in this many fails; 0 for none.
@@ -315,7 +315,7 @@ impl Simulation {
                 self.act();
             } else {
                 let waits = self.waits.iter().any(Option::is_some);
-                assert!(!waits || self.pins_one_in > 0, "a thread waits, and nothing is under way");
+                assert!(!waits || self.pins_one_in > 0, "a thread waits, and no action is pending");
             }
         }
         self.settle();

@@ -2,8 +2,8 @@
 //! and that no stream predicts. Only a larger budget helps, and the user is told its size.
 //!
 //! The size is the number of distinct pages that were read since the threads began to wait. It is
-//! estimated from a sample, the pages with the least hashes: among `n` uniform hashes in 0..1 the
-//! k-th least is k / n in the mean (Bar-Yossef et al., "Counting Distinct Elements in a Data
+//! estimated from a sample, the pages with the smallest hashes: among `n` uniform hashes in 0..1
+//! the k-th smallest is k / n in the mean (Bar-Yossef et al., "Counting Distinct Elements in a Data
 //! Stream", RANDOM 2002; SHARDS samples pages in the same way: Waldspurger et al., "Efficient MRC
 //! Construction with SHARDS", FAST 2015). With 1024 hashes the standard error is 3 %.
 
@@ -11,7 +11,7 @@ use super::Cache;
 use crate::page::Page;
 use std::{collections::BTreeSet, ops::Range};
 
-/// Hashes of the sample.
+/// Maximum number of hashes in the sample.
 const SAMPLE_MAX: usize = 1024;
 
 /// Threads thrash while the stall time of all threads is at least this fraction of the elapsed
@@ -24,7 +24,7 @@ const DEMAND_SHARE_MIN: f64 = 0.5;
 /// The user is told after this many thrashing periods in a row.
 const PERIODS: u32 = 5;
 
-/// The least number of pages loaded in a thrashing period: a program that waits for few pages does
+/// Minimum number of pages loaded in a thrashing period: a program that waits for few pages does
 /// not thrash.
 const LOADED_MIN: u64 = 256;
 
@@ -35,12 +35,12 @@ const RESERVE_DIVISOR: u64 = 16;
 /// State of the detector.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ThrashDetector {
-    /// Pages loaded in this period, and those of them that were read for a fault.
+    /// Pages loaded in this period, and how many of them were read for a fault.
     loaded: u64,
     demanded: u64,
     /// Periods in a row in which threads thrash.
     periods: u32,
-    /// The least hashes of the pages that were loaded in these periods.
+    /// The smallest hashes of the pages that were loaded in these periods.
     sample: BTreeSet<u32>,
     is_reported: bool,
 }

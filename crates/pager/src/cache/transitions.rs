@@ -8,8 +8,9 @@ use crate::{page::Page, prefetch::is_history_stream};
 use std::ops::Range;
 
 impl Cache {
-    /// Absent to Filling: loads an extent with `page` in it into frames of a node, for a stream or
-    /// for a fault (0); `None` while no frame of the node is free.
+    /// Absent to Filling: loads an extent that contains `page` into frames of a node, for `stream`,
+    /// or for a fault if `stream` is 0. `None` while no frame of the node is free, or if the page
+    /// is unavailable.
     pub(super) fn load(
         &mut self,
         page: Page,
@@ -90,8 +91,8 @@ impl Cache {
         extent.state = ExtentState::Ready;
         let fault = extent.waiting_fault();
         extent.clear_waiter();
-        // A dirty extent that could not be written back must not be inactive, for inactive extents
-        // are dropped.
+        // A dirty extent that could not be written back must not be inactive, since inactive
+        // extents are dropped.
         let may_map = !self.is_frozen || extent.is_dirty;
         let is_evicting = std::mem::take(&mut extent.is_evicting) && !extent.is_dirty;
         self.residency.push_ready(id);
@@ -182,8 +183,8 @@ impl Cache {
     }
 
     /// Maps the ready neighbours of an extent that the same stream prefetched, up to the length of
-    /// the longest extent:
-    /// with fragmented frames extents are small, and each would cause a separate fault.
+    /// the longest extent: with fragmented frames, extents are small, and each would cause a
+    /// separate fault.
     pub(super) fn map_neighbours(&mut self, span: Span, stream: u32, actions: &mut Vec<Action>) {
         if stream == 0 {
             return;

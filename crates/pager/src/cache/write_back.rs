@@ -55,7 +55,7 @@ impl Cache {
     pub(super) fn on_pinned(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
         let span = self.residency.extent(id).span();
         if self.durability.is_fully_discarded(span) {
-            // The content is discarded, so that no page needs to move.
+            // The content is discarded, so no page needs to move.
             actions.push(Action::Drop(id, span));
             return;
         }

@@ -27,35 +27,36 @@ use super::{
 use crate::page::Page;
 use std::{collections::VecDeque, ops::Range};
 
-/// Entries of the log that one thread writes, and that are overwritten, together.
+/// Entries of a block of the log: one thread writes them, and they are overwritten together.
 const BLOCK_ENTRIES: u32 = 256;
 
 /// The log has five entries for every four pages: a round in which each page faults alone, and the
 /// prefetches of the next. It grows as it is written.
 const ENTRIES_PER_PAGES: [u64; 2] = [5, 4];
 
-/// Entries per slot of the index, at most; at least half as many. A page that is not found costs
-/// only a late prediction. With 4 bytes for an entry and for a slot, 7.5 bytes a page are 0.19 % if
-/// all pages fault alone, and a quarter of that with extents of 4.
+/// Maximum number of log entries per slot of the index; the minimum is half of it. A page that is
+/// not found costs only a late prediction. With 4 bytes for an entry and for a slot, 7.5 bytes a
+/// page are 0.19 % if all pages fault alone, and a quarter of that with extents of 4.
 const ENTRIES_PER_SLOT: usize = 4;
 
-/// Threads that are followed: a new one replaces the one without a fault for longest.
+/// Threads that are followed: a new thread replaces the thread that has not faulted for the longest
+/// time.
 const THREADS_MAX: usize = 64;
 
-/// Replays of a thread: a new one replaces the least confident.
+/// Replays of a thread: a new replay replaces the least confident.
 const REPLAYS_MAX: usize = 4;
 
 /// Entries of a replay that are searched for the next fault: pages before it are mapped, or are not
 /// used any more.
 const LOOKAHEAD: usize = 32;
 
-/// Correct predictions, less wrong ones, after which pages of a replay are prefetched.
+/// Correct predictions, minus wrong ones, after which pages of a replay are prefetched.
 const CONFIDENCE_MIN: u32 = 2;
 
 /// Unconfirmed entries are prefetched while at least this share of them predicts correctly.
 const UNCONFIRMED_SHARE_MIN: f32 = 0.25;
 
-/// The weight of one entry in that share, which so decays over some 32 entries.
+/// The weight of one entry in that share: the share decays over some 32 entries.
 const SHARE_WEIGHT: f32 = 1.0 / 32.0;
 
 /// In the log an entry without a page, in the index a slot without an entry.
@@ -100,7 +101,7 @@ struct Replay {
     id: u32,
     /// Time of its last correct prediction.
     last_hit: u64,
-    /// Correct predictions, less wrong ones.
+    /// Correct predictions, minus wrong ones.
     confidence: u32,
     /// Prefetch depth, pages.
     depth: u64,
@@ -108,7 +109,8 @@ struct Replay {
     expected: VecDeque<ExpectedPage>,
     /// Number of these that were prefetched.
     prefetched: usize,
-    /// The position behind `expected`; `None` where it was overwritten.
+    /// Position of the last entry that was read from the log; `None` after its block was
+    /// overwritten.
     read: Option<LogPosition>,
 }
 
@@ -219,7 +221,8 @@ impl History {
         index
     }
 
-    /// A replay predicted the fault, after some skipped entries: all of these are recorded again.
+    /// A replay predicted the fault, after some skipped entries. The predicted entry is recorded
+    /// again, and so are the skipped entries if the replay is confident.
     fn on_predicted(&mut self, thread: usize, index: usize, skipped: usize) {
         let replay = &mut self.threads[thread].replays[index];
         replay.last_hit = self.now;
@@ -323,7 +326,7 @@ impl Replay {
     /// The pages to prefetch now, to be `depth` faults ahead.
     fn prefetch(&mut self, log: &Log, depth: u64, with_unconfirmed: bool) -> Vec<Range<Page>> {
         let depth = usize::try_from(depth).unwrap_or(usize::MAX);
-        // Half of the depth is used before more is asked for, as in streams.
+        // Prefetch in large pieces, as streams do: only after half of the depth is used.
         if self.prefetched * 2 > depth {
             return vec![];
         }
@@ -345,8 +348,8 @@ impl Replay {
 #[derive(Clone, Debug)]
 struct Log {
     blocks: Vec<LogBlock>,
-    /// The position of the last entry of a page, by a part of the page's hash; the entry there
-    /// tells whether it is of this page.
+    /// The position of the last entry of a page, by the low bits of the page's hash; the entry at
+    /// that position shows whether the slot belongs to the page.
     index: Vec<LogPosition>,
     blocks_max: usize,
     /// The oldest block, once all blocks exist.

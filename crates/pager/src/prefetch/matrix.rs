@@ -1,4 +1,4 @@
-//! Blocks of matrices whose rows are no whole number of pages long.
+//! Blocks of matrices whose rows are not a whole number of pages long.
 //!
 //! In a matrix with rows of 26,728 bytes, the touched parts of rows are 6 or 7 pages apart and 1 or
 //! 2 pages long, in no order that page numbers show. In bytes the order is plain: the kernel
@@ -27,8 +27,8 @@ use std::{
 /// Bytes of a page, signed.
 const PAGE_LENGTH: i64 = PAGE_BYTES as i64;
 
-/// Blocks followed at once: a few for each of some threads. A new block replaces the one without a
-/// fault for longest.
+/// Blocks followed at once: a few for each of some threads. A new block replaces the block that has
+/// not faulted for the longest time.
 const BLOCKS_MAX: usize = 32;
 
 /// Unexplained faults of a thread that are remembered.
@@ -58,7 +58,8 @@ const RECENT_FAULTS_MIN: u32 = 32;
 /// In all other rows, ready pages are mapped before they fault.
 const SHOWN_ONE_IN: i64 = 16;
 
-/// A block is suspended after this number of faults outside of it; a fault in the block resumes it.
+/// A block is suspended after this number of faults outside of it; a new block that would begin
+/// within it resumes it instead.
 const EXPIRES_AFTER: u64 = 512;
 
 /// The blocks of all threads of a process.
@@ -99,7 +100,7 @@ struct MatrixBlock {
     recent: RecentColumns,
     /// Prefetch depth, pages.
     depth: u64,
-    /// Rows predicted correctly, less wasted pages.
+    /// Rows predicted correctly, minus wasted pages.
     confidence: i64,
 }
 
@@ -114,7 +115,7 @@ struct RecentColumns {
     rows_behind: i64,
 }
 
-/// A byte, by its place in a block.
+/// The row and column of a byte in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RowColumn {
     row: i64,
@@ -137,11 +138,11 @@ impl Matrices {
         let own = self.blocks.iter_mut().filter(|block| block.thread == fault.thread);
         let live = own.filter(|block| self.now - block.last_fault < EXPIRES_AFTER);
         let near = live.filter(|block| block.region.contains(&fault.page));
-        let places = near.filter_map(|block| Some((block.locate_near(byte)?, block)));
-        let (place, block) = places.max_by_key(|(_, block)| block.last_fault)?;
+        let positions = near.filter_map(|block| Some((block.locate_near(byte)?, block)));
+        let (position, block) = positions.max_by_key(|(_, block)| block.last_fault)?;
         block.last_fault = self.now;
-        let pages = block.advance(place, self.limits);
-        let map_early = block.pages_to_map_early(place.row);
+        let pages = block.advance(position, self.limits);
+        let map_early = block.pages_to_map_early(position.row);
         let (id, is_part) = (block.id, block.width * 2 <= block.pitch);
         if !is_part {
             // Whole rows are a sweep, which is a stream.
@@ -188,7 +189,8 @@ impl Matrices {
             self.pitches.clear();
         }
         let known = self.pitches.entry(fault.region.start).or_insert(pitch);
-        // Every second row is as regular: a multiple of the known pitch changes nothing.
+        // Accesses to every second row show twice the pitch: a multiple of the known pitch changes
+        // nothing.
         if pitch % *known != 0 {
             *known = pitch;
             self.blocks.retain(|block| block.region != fault.region);
@@ -294,9 +296,10 @@ impl MatrixBlock {
     /// The row and column of a byte in the block, or of a byte that would widen the block by at
     /// most a page.
     fn locate_near(&self, byte: i64) -> Option<RowColumn> {
-        let place = self.locate(byte);
-        let is_row = place.row > self.row - ROWS_BEHIND_MAX && place.row <= self.prefetched_to;
-        (is_row && place.column < self.width + PAGE_LENGTH).then_some(place)
+        let position = self.locate(byte);
+        let is_row =
+            position.row > self.row - ROWS_BEHIND_MAX && position.row <= self.prefetched_to;
+        (is_row && position.column < self.width + PAGE_LENGTH).then_some(position)
     }
 
     /// True if a byte is in known rows and columns.
@@ -332,8 +335,8 @@ impl MatrixBlock {
     }
 
     /// Moves the block to a fault, and returns the pages to prefetch now.
-    fn advance(&mut self, place: RowColumn, limits: Limits) -> Vec<Range<Page>> {
-        let RowColumn { row, column } = place;
+    fn advance(&mut self, position: RowColumn, limits: Limits) -> Vec<Range<Page>> {
+        let RowColumn { row, column } = position;
         if row > self.row {
             self.confidence = self.confidence.saturating_add(row - self.row);
             self.depth = self.depth.saturating_mul(2);
@@ -366,8 +369,8 @@ impl MatrixBlock {
         (row + 1..next.min(self.prefetched_to)).map(|row| self.pages(row)).collect()
     }
 
-    /// Notes the column of a fault, some rows behind the last one. Columns without a fault for long
-    /// are taken from the block.
+    /// Notes the column of a fault, some rows behind the last one. Columns without a recent fault
+    /// are removed from the block.
     fn note_recent(&mut self, column: i64, rows_behind: i64) {
         let RecentColumns { since, faults, columns: (first, end), rows_behind: max } = self.recent;
         let (first, end) = if faults == 0 { (column, column + 1) } else { (first, end) };

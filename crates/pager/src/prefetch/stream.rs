@@ -10,11 +10,11 @@ use super::{
 use crate::{advice::Advice, page::Page};
 use std::ops::Range;
 
-/// Streams followed at once: a few arrays for each of some threads. A new stream replaces the one
-/// without a fault for longest.
+/// Streams followed at once: a few arrays for each of some threads. A new stream replaces the
+/// stream that has not faulted for the longest time, but see [`SURE_CONFIDENCE`].
 const STREAMS_MAX: usize = 64;
 
-/// The least confidence (correct predictions) for a prefetch.
+/// Minimum confidence (correct predictions) for a prefetch.
 const CONFIDENCE_MIN: u32 = 2;
 
 /// A stream expires after this number of faults of the process outside of the stream.
@@ -30,8 +30,8 @@ const STRIDES_MAX: usize = 3;
 /// it was resident, and evicted later.
 const NEXT_EXPECTED: usize = 4;
 
-/// Confidence that random accesses do not reach; a stream above it is not evicted from the table
-/// by less confident ones for [`PROTECTED_FAULTS`] faults.
+/// Confidence that random accesses do not reach. A stream with at least this confidence and a fault
+/// among the last [`PROTECTED_FAULTS`] is replaced only if all streams in the table are like it.
 pub(super) const SURE_CONFIDENCE: u32 = 8;
 const PROTECTED_FAULTS: u64 = 1 << 14;
 
@@ -62,7 +62,7 @@ enum Direction {
 /// The distance from one run to the next, and the length of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stride {
-    /// From the first page of a run to that of the next.
+    /// From the first page of a run to the first page of the next run.
     distance: i64,
     /// Pages of a run.
     run_length: u64,
@@ -71,7 +71,7 @@ struct Stride {
 /// The distance from one tile to the next, and the number of runs in a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TileStride {
-    /// From the first run of a tile to that of the next.
+    /// From the first run of a tile to the first run of the next tile.
     distance: i64,
     /// Runs of a tile.
     runs: u64,
@@ -116,7 +116,7 @@ struct Stream {
     depth: u64,
     /// Pages that the stream asked for and that were not touched yet.
     untouched: UntouchedRanges,
-    /// `None` if the stream asked for no page since its last wrong prediction.
+    /// `None` if the next prefetch begins after the touched pages of the current run.
     cursor: Option<Cursor>,
 }
 
@@ -223,9 +223,9 @@ impl Streams {
             let is_farther = |stride: &Option<Stride>| {
                 stride.is_none_or(|it| it.distance.unsigned_abs() > distance.unsigned_abs())
             };
-            if let Some(place) = nearest.iter().position(is_farther) {
-                nearest[place..].rotate_right(1);
-                nearest[place] = Some(Stride { distance, run_length: stream.run_length() });
+            if let Some(slot) = nearest.iter().position(is_farther) {
+                nearest[slot..].rotate_right(1);
+                nearest[slot] = Some(Stride { distance, run_length: stream.run_length() });
             }
         }
         let known = tiled.and_then(|stream| stream.strides.first().copied());
@@ -303,7 +303,7 @@ impl Stream {
         start.wrapping_sub(self.run_start()) as i64
     }
 
-    /// The distance from the run or from the start of its tile, the shorter one.
+    /// The shorter of the distances from the start of the run and from the start of its tile.
     fn distance_from_tile(&self, at: &Range<Page>) -> u64 {
         self.distance_to(at).unsigned_abs().min(at.start.abs_diff(self.tile_start))
     }
@@ -336,7 +336,7 @@ impl Stream {
     /// True if the run continues with `at`, directly or over mapped pages.
     fn continues_with(&self, fault: &FaultContext) -> bool {
         let FaultContext { pages: at, mapped_around: mapped, .. } = fault;
-        // Without confidence, pages that happen to be close to each other are no run.
+        // Without confidence, pages that happen to be close to each other are not a run.
         let length = self.strides.first().map_or(u64::MAX, |stride| stride.run_length);
         let gap = if self.confidence < CONFIDENCE_MIN {
             0
@@ -542,7 +542,7 @@ mod tests {
 
     const LIMITS: Limits = Limits { initial: 4, max: 64 };
 
-    /// Touches of a trace, those of prefetched pages, and wasted prefetches.
+    /// Touches of a trace, touches of prefetched pages, and wasted prefetches.
     #[derive(Debug)]
     struct StreamOutcome {
         touched: usize,

@@ -1,9 +1,9 @@
-//! No fault waits while nothing is under way that would serve it.
+//! No fault waits unless an event is pending that will serve it.
 
 use super::*;
 
 /// Once the program has touched all inactive pages again, a fault may find no free frame and no
-/// eviction under way: it must be served from the prefetches that are dropped for it.
+/// eviction in progress: it must be served from the prefetches that are dropped for it.
 #[test]
 fn dropped_prefetches_serve_waiting_faults() {
     for seed in 8..12 {
