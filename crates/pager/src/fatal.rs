@@ -7,7 +7,7 @@ use std::fmt;
 /// Prints the reason on standard error, and aborts the program.
 pub(crate) fn fatal(why: fmt::Arguments<'_>) -> ! {
     let text = format!("interleaf: memory cannot be extended any more: {why}\n");
-    // A failed write is ignored: the error may be that of standard error itself.
+    // A failed write is ignored: standard error may be closed.
     let _ = io::write(stdio::stderr(), text.as_bytes());
     std::process::abort()
 }

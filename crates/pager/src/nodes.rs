@@ -15,7 +15,7 @@ use std::{
 /// The node of a thread is read anew after this time: the read takes some microseconds.
 const STALE_AFTER: Duration = Duration::from_millis(10);
 
-/// The nodes of this number of threads are remembered at most.
+/// Maximum number of threads whose node is remembered.
 const THREADS_MAX: usize = 4096;
 
 /// A node of a budget.
@@ -24,12 +24,12 @@ const THREADS_MAX: usize = 4096;
 pub struct NodeBudget {
     /// The number of the node.
     pub node: u32,
-    /// The CPUs whose threads use the node: its own, and those of nodes without a budget that are
-    /// nearer to this node than to others.
+    /// The CPUs whose threads use the node: its own, and the CPUs of nodes without a budget that
+    /// are nearer to this node than to others.
     pub cpus: Vec<u32>,
     /// Memory that the node has for the budget, bytes.
     pub available_bytes: u64,
-    /// The fixed share of the budget, bytes; `None` if the shares follow the use.
+    /// The fixed share of the budget, bytes; `None` if the shares follow the demand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dram_bytes: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! A pager: regions of memory that is larger than its share of DRAM.
+//! A pager, and the regions of memory that it serves, which may be larger than the budget.
 
 #![expect(unsafe_code, reason = "regions are memory that the fault server fills")]
 
@@ -51,8 +51,8 @@ enum PageSpace {
     Shared(Box<dyn AddressSpace>),
 }
 
-/// The frames of a pager, and the nodes that they are bound to: none if the process has a memory
-/// policy, or may not use one of the nodes.
+/// The frames of a pager, bound to `nodes`. If the process has a memory policy, or may not use one
+/// of the nodes, the frames are not bound, and count as one node.
 fn placed_frames(
     settings: Settings,
     nodes: &Nodes,
@@ -86,10 +86,9 @@ impl Pager {
         Self::with_slot(settings, bytes, store, None, FaultMode::Thread, Nodes::single())
     }
 
-    /// Starts a pager of a process that may share the budget with others: with its slot in the
-    /// ledger, and the number of frames that it begins with. Frames are bound to `nodes`, unless
-    /// the process has a memory policy, which then decides where frames are, or may not use one of
-    /// the nodes.
+    /// Starts a pager of a process that may share the budget with other processes: `slot` is its
+    /// slot in the ledger, and its initial number of frames. Frames are bound to `nodes`, unless
+    /// the process has a memory policy of its own or may not use one of the nodes.
     ///
     /// # Errors
     /// The errors of [`Pager::new`].
@@ -104,7 +103,8 @@ impl Pager {
         Self::start(settings, bytes, Box::new(store), slot, mode, PageSpace::Private(nodes))
     }
 
-    /// Starts a pager for pages of another address space than this process's private memory.
+    /// Starts a pager whose pages are mapped into `space` instead of private memory of this
+    /// process.
     pub(crate) fn with_space(
         space: Box<dyn AddressSpace>,
         settings: Settings,
@@ -112,8 +112,8 @@ impl Pager {
         store: impl Store + 'static,
         slot: (SlotGuard, u32),
     ) -> io::Result<Self> {
-        let place = PageSpace::Shared(space);
-        Self::start(settings, bytes, Box::new(store), Some(slot), FaultMode::Thread, place)
+        let page_space = PageSpace::Shared(space);
+        Self::start(settings, bytes, Box::new(store), Some(slot), FaultMode::Thread, page_space)
     }
 
     fn start(
@@ -122,10 +122,10 @@ impl Pager {
         store: Box<dyn Store>,
         slot: Option<(SlotGuard, u32)>,
         mode: FaultMode,
-        place: PageSpace,
+        page_space: PageSpace,
     ) -> io::Result<Self> {
         let memory = Memory::reserve(bytes)?;
-        let (frames, nodes, served) = match &place {
+        let (frames, nodes, served) = match &page_space {
             PageSpace::Private(nodes) => {
                 let (frames, nodes) = placed_frames(settings, nodes, &memory)?;
                 (frames, nodes, Some(memory.addresses()))
@@ -133,7 +133,7 @@ impl Pager {
             PageSpace::Shared(_) => (Frames::plain(settings.frames)?, Nodes::single(), None),
         };
         let handle = Arc::new(FaultHandle::new(served, &frames, mode)?);
-        let space = match place {
+        let space = match page_space {
             PageSpace::Private(_) => Box::new(PrivateSpace::new(Arc::clone(&handle))?),
             PageSpace::Shared(space) => space,
         };
@@ -185,7 +185,7 @@ impl Pager {
         self.allocate_protected(bytes, align, READ_WRITE)
     }
 
-    /// As `allocate`, with this protection.
+    /// Like `allocate`, with this protection.
     pub fn allocate_protected(
         &self,
         bytes: usize,
@@ -206,11 +206,11 @@ impl Pager {
         self.context.send(Request::Free(self.context.pages(pages)));
     }
 
-    /// Makes whole pages zeros, and waits until they are.
+    /// Discards whole pages, and waits until they are zeros.
     pub fn discard(&self, addresses: &Range<usize>) {
         let (done, is_done) = channel::channel();
         self.context.send(Request::Discard(self.context.pages(addresses), done));
-        // Without a reply the fault server has ended, and with it all access to the pages.
+        // Without a reply, the fault server has ended, and no page can be accessed any more.
         let _ = is_done.receive();
     }
 
@@ -231,7 +231,8 @@ impl Pager {
 
     /// Publishes the bytes of allocations of 128 KiB and more that are not extended.
     pub fn publish_unextended(&self, bytes: u64) {
-        // In a child that was just forked a thread of the parent may hold the lock for ever.
+        // In a child that was just forked, the lock may be held by a thread that exists only in the
+        // parent.
         if let Ok(slot) = self.context.slot.try_lock()
             && let Some(slot) = &*slot
         {
@@ -249,7 +250,7 @@ impl Drop for Pager {
         if let Some(registration) = &self.registration {
             sigbus::unregister(registration);
         }
-        // The thread that follows the share may hold a reference still.
+        // The thread that follows the share may still hold a reference.
         if let Some(slot) = &*lock(&self.context.slot) {
             slot.release();
         }
@@ -268,7 +269,7 @@ impl Region {
     /// The bytes of the region, to write.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let address = self.addresses.start as *mut u8;
-        // SAFETY: as of `bytes`; the value is borrowed exclusively.
+        // SAFETY: like `bytes`; the value is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(address, self.addresses.len()) }
     }
 

@@ -11,8 +11,9 @@
 //! kept           locked by all keepers of the session: without a keeper it is over
 //! ```
 //!
-//! A folder without a keeper was left behind by a killed process; the next session removes it.
-//! Store files have no names, and the kernel frees them with the last process that has them open.
+//! A folder without a keeper remains if its keeper was killed, or if processes of the session
+//! continue; a later session removes it once these processes have ended. Store files have no names,
+//! and the kernel frees them with the last process that has them open.
 
 pub mod ledger;
 
@@ -78,7 +79,7 @@ pub struct SessionSettings {
     pub faults: FaultMode,
     /// True if a device is used as a store although it holds data.
     pub force: bool,
-    /// The budget is divided evenly by at least this number of processes.
+    /// The initial share of a process is the budget divided by this number.
     pub processes: u32,
     /// The command line.
     pub command: Vec<String>,
@@ -168,7 +169,7 @@ impl Session {
             Some(name) => folder_name(name),
             None => std::process::id().to_string(),
         });
-        // The process that ends a session may remove the folder meanwhile.
+        // Between the two calls, a process that ends the session may remove the folder.
         for _ in 0..100 {
             make_private(&folder)?;
             let Some(_lock) = lock(&folder)? else { continue };
@@ -258,7 +259,7 @@ impl Session {
             if has_keeper(&folder) {
                 continue;
             }
-            // `None`: another process has removed the folder meanwhile.
+            // `None`: another process has removed the folder since it was listed.
             let Ok(Some(_lock)) = lock(&folder) else { continue };
             let is_used = Self::open(&folder).is_ok_and(|session| session.is_used());
             if !is_used && !has_keeper(&folder) && fs::remove_dir_all(&folder).is_ok() {
@@ -279,14 +280,14 @@ impl Session {
         !self.ledger.processes().is_empty()
     }
 
-    /// This session, if `settings` are the same but for keeper, command and the memory
-    /// that nodes have left.
+    /// This session, if `settings` differ from its settings only in the keeper, the command and the
+    /// available memory of nodes.
     fn if_same(self, settings: &SessionSettings) -> Result<Self, SessionError> {
         let keeper = self.settings.keeper;
         let command = self.settings.command.clone();
         let mut nodes = settings.nodes.clone();
         for (node, ours) in nodes.iter_mut().zip(&self.settings.nodes) {
-            // It changes while the session runs.
+            // Available memory changes while the session runs.
             node.available_bytes = ours.available_bytes;
         }
         let settings = SessionSettings { keeper, command, nodes, ..settings.clone() };
@@ -342,8 +343,8 @@ fn make_private(folder: &Path) -> Result<(), SessionError> {
     Err(SessionError::NotPrivate(folder.into()))
 }
 
-/// Locks out processes that join or leave the session meanwhile; `None` when the folder was
-/// removed.
+/// Locks the session until the file is dropped: no other process can begin, join or end it. `None`
+/// when the folder was removed.
 fn lock(folder: &Path) -> Result<Option<File>, SessionError> {
     let file = open_lock(folder, LOCK)?;
     flock(&file, FlockOperation::LockExclusive).map_err(system_error(folder))?;

@@ -4,18 +4,18 @@
 //! all other pages are in the frames of a pager or in its store:
 //!
 //! ```text
-//!            a copy, and then the page is mapped where it is waited for
+//!            copy the content, and map the page for the processes that wait for it
 //!   frame  ------------------------------------------------------------->  memory file
 //!          <-------------------------------------------------------------
-//!            nobody may write; a copy; and a hole is punched into the file, which takes the page
-//!            out of all address spaces at once
+//!            write-protect the page, copy the content, and punch a hole into the file, which
+//!            unmaps the page in all address spaces
 //! ```
 //!
-//! A process cannot serve memory for another process that may outlive it: with the last descriptor
-//! of a userfaultfd, its pages go back to the kernel, which maps zeros. So a dedicated server
-//! process serves all processes of a session. It ends after the last process that shares memory,
-//! and if it is killed, these processes end too. Each process makes a userfaultfd for its own
-//! addresses, keeps it, and passes a copy to the server over a socket. A forked child does so
+//! A process cannot serve memory for another process that may outlive it: once the last descriptor
+//! of a userfaultfd is closed, the kernel serves its missing pages, with zeros. So a dedicated
+//! server process serves all processes of a session. It ends after the last process that shares
+//! memory, and if it is killed, these processes end too. Each process makes a userfaultfd for its
+//! own addresses, keeps it, and passes a copy to the server over a socket. A forked child does so
 //! before `fork(2)` returns in it, and has no mapping until then.
 //!
 //! A page is in the file exactly while the server's cache has it as mapped. So the first access of

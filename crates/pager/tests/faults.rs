@@ -28,7 +28,7 @@ fn pager(path: &Path, faults: FaultPlan, retry: RetryPolicy) -> Pager {
     let options = Options { faults: Some(faults), retry, ..Options::default() };
     let store = FileStore::open_all(&[path, path], options).unwrap();
     Pager::new(SETTINGS, 1 << 30, store).unwrap_or_else(|why| {
-        panic!("userfaultfd is not to be had ({why}): these tests need root and Linux 6.8")
+        panic!("userfaultfd is not available ({why}): these tests need root and Linux 6.8")
     })
 }
 

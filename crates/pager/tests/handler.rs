@@ -59,7 +59,7 @@ fn the_handler_allocates_nothing() {
     let pager =
         Pager::with_slot(SETTINGS, 1 << 30, store, None, FaultMode::Signal, Nodes::single());
     let pager = pager.unwrap_or_else(|why| {
-        panic!("userfaultfd is not to be had ({why}): this test needs root and Linux 6.8")
+        panic!("userfaultfd is not available ({why}): this test needs root and Linux 6.8")
     });
     // More than the budget, so that pages are evicted, written back, and read again.
     let mut region = pager.region(24 << 20).unwrap();

@@ -37,8 +37,8 @@ const YIELD_MAX: Duration = Duration::from_micros(200);
 /// Sharing ends when other threads needed the CPU this number of times between two decisions.
 const PREEMPTED_MAX: u32 = 2;
 
-/// The number of faults without sharing after its first end; each further end doubles it. Two CPUs
-/// may have idle time sooner.
+/// Number of faults for which the CPU is not shared after other threads have preempted the two
+/// threads; each further time doubles it, up to the second number.
 const PAUSE_MIN: u32 = 1 << 10;
 const PAUSE_MAX: u32 = 1 << 20;
 
@@ -88,8 +88,8 @@ impl CpuSharing {
     pub(crate) fn yield_cpu(&mut self) {
         let began = self.pinned_thread.is_some().then(Instant::now);
         thread::yield_now();
-        // Neither the pinned thread nor the pager's thread runs that long, so that another thread
-        // had the CPU.
+        // Neither the pinned thread nor the pager's thread runs that long, so another thread had
+        // the CPU.
         self.preempted += u32::from(began.is_some_and(|began| began.elapsed() > YIELD_MAX));
     }
 

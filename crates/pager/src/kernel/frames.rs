@@ -24,8 +24,8 @@ pub(crate) struct Frames {
     memory: Memory,
     /// Huge pages that were allocated.
     allocated: Vec<bool>,
-    /// By huge page: 0 if it was never split. If a part of it was moved, so that the kernel may
-    /// have split it: 1 plus the number of its uses as a whole since then.
+    /// By huge page: 0 if it was never split. After a part of it was moved, for which the kernel
+    /// may have split it: 1 plus the number of its uses as a whole since then.
     split: Vec<u8>,
     /// Frames that were never used, and are still the zeros that the kernel allocated.
     untouched: Vec<bool>,
@@ -37,8 +37,8 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// The frames of a division; those of each node are bound to the node with its number in
-    /// `numbers`.
+    /// The frames of a division. The frames of each node are bound to the node of the machine with
+    /// its number in `numbers`.
     ///
     /// # Errors
     /// When memory cannot be mapped, or this process may not use a node.
@@ -134,7 +134,7 @@ impl Frames {
             self.given_back[page / PAGE_BYTES] |= self.allocated[page / HUGE_BYTES];
         }
         let address = self.memory.start() + part.start;
-        // SAFETY: no extent has these frames, so that their content is not needed.
+        // SAFETY: no extent has these frames, so their content is not needed.
         let _ = unsafe { memory::advise(&(address..address + part.len()), Advice::LinuxDontNeed) };
     }
 
@@ -167,12 +167,13 @@ impl Frames {
         unsafe { self.memory.part_mut(part) }
     }
 
-    /// The bytes of one page that is not written to meanwhile, `at` bytes from the first frame.
+    /// The bytes of one page, `at` bytes from the first frame. The page is not written to while
+    /// they are borrowed.
     pub(crate) fn page(&self, at: usize) -> &[u8] {
         self.part(at..at + PAGE_BYTES)
     }
 
-    /// The bytes of a part, as of `page`.
+    /// The bytes of a part, like `page`.
     pub(crate) fn part(&self, part: Range<usize>) -> &[u8] {
         // SAFETY: only frames of mapped extents have no page, and their content is not asked for;
         // frames are not written to while `self` is borrowed.

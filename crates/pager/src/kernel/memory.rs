@@ -113,7 +113,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: the mapping is the value's own. `munmap` fails of wrong arguments only.
+        // SAFETY: the mapping is the value's own. `munmap` fails only for invalid arguments.
         let _ = unsafe { mm::munmap(self.mapped.start as *mut _, self.mapped.len()) };
     }
 }
@@ -194,7 +194,7 @@ fn set_policy(pages: &Range<usize>, mode: c_int, mask: &[c_ulong]) -> io::Result
     if outcome == 0 { Ok(()) } else { Err(errno()) }
 }
 
-/// True if the calling thread has a memory policy, which its parent has set.
+/// True if the calling thread has a memory policy, which it inherited from its parent.
 pub(crate) fn has_policy() -> bool {
     let mut mode: c_int = libc::MPOL_DEFAULT;
     let none = ptr::null::<c_ulong>();

@@ -41,7 +41,7 @@ const PAGE_TRIES: u32 = 100;
 /// ranks with 24 MiB took a minute instead of 4 s.
 const PINNED_RECENTLY: Duration = Duration::from_millis(50);
 
-/// The kernel has pinned pages of the program, as for a transfer that is under way: they stay
+/// The kernel has pinned pages of the program, for example for a transfer in flight: they stay
 /// mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pinned;
@@ -52,7 +52,7 @@ pub(crate) struct Relocator {
     /// The address range of one page to which `mremap(2)` moves a page out of a region.
     lift_area: Memory,
     zeros: Box<[u8; PAGE_BYTES]>,
-    /// When the last pinned page was met.
+    /// Time at which the last pinned page was found.
     last_pinned: Cell<Option<Instant>>,
 }
 
@@ -79,12 +79,12 @@ impl Relocator {
     }
 
     fn map_one(&self, faults: &Userfault, page: usize, frame: usize) {
-        // SAFETY: as of `map_in`.
+        // SAFETY: like `map_in`.
         if unsafe { faults.move_pages(page, frame, PAGE_BYTES, 1) }.is_ok() {
             return;
         }
         match faults.copy_pages(page, frame, PAGE_BYTES) {
-            // The program has unmapped the address, so that nothing can read its content.
+            // The program has unmapped the address, so no access can read its content.
             Ok(()) | Err(Errno::NOENT | Errno::INVAL) => {}
             Err(Errno::EXIST) => self.reconcile(faults, page, frame),
             Err(why) => fatal(format_args!("page {page:#x} cannot be mapped: {why}")),
@@ -95,7 +95,7 @@ impl Relocator {
     /// Handles a page that the program has mapped already. The program sees only that page, which
     /// is correct if it has the content of the frame, or if the frame is all zeros.
     fn reconcile(&self, faults: &Userfault, page: usize, frame: usize) {
-        // SAFETY: the frame was not moved, so that it has its page, and nothing else uses it.
+        // SAFETY: the frame was not moved, so it has its page, and no other code uses it.
         let new = unsafe { std::slice::from_raw_parts(frame as *const u8, PAGE_BYTES) };
         let mut old = [0; PAGE_BYTES];
         let is_read = File::open("/proc/self/mem")
@@ -136,7 +136,7 @@ impl Relocator {
         let was_pinned =
             self.last_pinned.get().is_some_and(|last| last.elapsed() < PINNED_RECENTLY);
         let tries = if was_pinned { 1 } else { PAGE_TRIES };
-        // SAFETY: as of `unmap_out`.
+        // SAFETY: like `unmap_out`.
         match unsafe { faults.move_pages(frame, page, PAGE_BYTES, tries) } {
             Ok(()) => return Ok(false),
             Err((_, Errno::BUSY)) => {

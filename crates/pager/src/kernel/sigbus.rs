@@ -1,7 +1,7 @@
-//! Faults that the faulting thread serves by itself, in a handler of SIGBUS: the kernel raises the
-//! signal instead of sending a message to the pager's thread (`UFFD_FEATURE_SIGBUS`). A minor fault
-//! then costs no context switch; for all other faults the thread queues a request for the pager's
-//! thread, and waits.
+//! Faults that the faulting thread serves itself, without the pager's thread, in a handler of
+//! SIGBUS: the kernel raises the signal instead of sending a message to the pager's thread
+//! (`UFFD_FEATURE_SIGBUS`). A minor fault then costs no context switch; for all other faults the
+//! thread queues a request for the pager's thread, and waits.
 //!
 //! This mode is an option because it has two limits: a system call that accesses a missing page
 //! fails with `EFAULT`, since the kernel raises no signal for its own faults; and a fault of a
@@ -10,7 +10,7 @@
 //! A handler interrupts a thread anywhere, with any lock held, even one of the allocator. The code
 //! here may run there because
 //!
-//! - it allocates nothing and frees nothing: a thread that maps an extent by itself only marks it
+//! - it allocates nothing and frees nothing: a thread that maps an extent only marks it
 //!   ([`Cache::try_map`](crate::cache::Cache::try_map)), moves it, and appends it to a log of fixed
 //!   capacity; the pager's thread handles the log;
 //! - it waits for no lock: it only tries to lock the fault server; on failure it queues the fault
@@ -43,7 +43,7 @@ use std::{
     thread,
 };
 
-/// Pagers of a process that may serve faults in a signal handler.
+/// Maximum number of pagers of a process that serve faults in a signal handler.
 const PAGERS: usize = 16;
 
 /// Tries to lock the fault server before the thread queues its fault. The lock is usually held for
@@ -173,7 +173,7 @@ impl Served {
 }
 
 /// The program's own action for SIGBUS. A reader may see a mixture of two actions: each handler is
-/// called with all arguments, so that any mixture works.
+/// called with all arguments, so any mixture works.
 struct ProgramAction {
     handler: AtomicUsize,
     flags: AtomicI32,
@@ -208,8 +208,8 @@ fn install() -> io::Result<()> {
     Ok(())
 }
 
-/// Sets the program's own action for SIGBUS, which handles signals that are no faults of a region.
-/// Returns the former action.
+/// Sets the program's own action for SIGBUS, which handles signals that are not caused by a fault
+/// in a region. Returns the former action.
 pub fn set_program_action(action: Option<&libc::sigaction>) -> libc::sigaction {
     // SAFETY: all zeros is a valid action, and sets of signals begin with the kernel's signals.
     let mut before: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -237,7 +237,7 @@ const fn mask(set: &libc::sigset_t) -> u64 {
 }
 
 const fn set_mask(set: &mut libc::sigset_t, mask: u64) {
-    // SAFETY: as of `mask`.
+    // SAFETY: like `mask`.
     unsafe { *ptr::from_mut(set).cast::<u64>() = mask }
 }
 

@@ -1,7 +1,7 @@
 //! `userfaultfd(2)`: a thread that touches a missing page waits, and the pager gets a message.
 //!
-//! The structures and numbers are those of `linux/userfaultfd.h`. No crate wraps `UFFDIO_MOVE`
-//! (Linux 6.8), which moves page table entries and copies no byte.
+//! The structures and numbers are from `linux/userfaultfd.h`. No crate wraps `UFFDIO_MOVE` (Linux
+//! 6.8), which moves page table entries and copies no byte.
 
 #![expect(unsafe_code, reason = "page tables are changed under the program")]
 
@@ -249,7 +249,7 @@ impl Userfault {
             let mut mapping = Continue { range, mode: 0, mapped: 0 };
             match self.call::<CONTINUE, _>(&mut mapping) {
                 Ok(()) => return Ok(()),
-                // As of `UFFDIO_MOVE`.
+                // Interrupted: the rest is retried, as in `move_pages`.
                 Err(Errno::AGAIN) => start += usize::try_from(mapping.mapped).unwrap_or(0),
                 Err(why) => return Err(why),
             }
@@ -259,6 +259,7 @@ impl Userfault {
 
     /// Write-protects pages, mapped or not, or removes the protection and wakes the writers.
     ///
+    /// # Errors
     /// When the addresses are not registered (some of them may be protected then), or their process
     /// has ended (`SRCH`).
     pub(crate) fn write_protect(&self, addresses: &Range<usize>, on: bool) -> io::Result<()> {
@@ -343,7 +344,7 @@ impl Userfault {
             let mut copy = Copy { dst, src, len: rest, mode: 0, copied: 0 };
             match self.call::<COPY, _>(&mut copy) {
                 Ok(()) => return Ok(()),
-                // As of `UFFDIO_MOVE`.
+                // Interrupted: the rest is retried, as in `move_pages`.
                 Err(Errno::AGAIN) => done += usize::try_from(copy.copied).unwrap_or(0),
                 Err(why) => return Err(why),
             }
@@ -362,14 +363,14 @@ impl Userfault {
     /// Pending faults, as many as one `read(2)` returns.
     ///
     /// # Errors
-    /// The error of `read(2)`; an empty queue is no error.
+    /// The error of `read(2)`; an empty queue is not an error.
     pub fn faults<'a>(
         &self,
         messages: &'a mut Messages,
     ) -> io::Result<impl Iterator<Item = Fault> + use<'a>> {
         let read = {
-            // SAFETY: messages are plain numbers without padding, so that they are bytes, and any
-            // bytes are messages.
+            // SAFETY: messages are plain numbers without padding, so they are bytes, and any bytes
+            // are messages.
             let bytes = unsafe {
                 std::slice::from_raw_parts_mut(
                     messages.0.as_mut_ptr().cast::<u8>(),
@@ -410,7 +411,7 @@ impl AsFd for Userfault {
     }
 }
 
-/// Opens a userfaultfd by the device, whose file permissions apply.
+/// Opens a userfaultfd through the device, whose file permissions apply.
 fn open_device(flags: UserfaultfdFlags) -> io::Result<OwnedFd> {
     let device = rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     // SAFETY: the call takes flags by value and makes a descriptor.
@@ -420,7 +421,7 @@ fn open_device(flags: UserfaultfdFlags) -> io::Result<OwnedFd> {
 /// `USERFAULTFD_IOC_NEW`.
 struct NewDescriptor(UserfaultfdFlags);
 
-// SAFETY: the number is that of a call without a structure, which returns a new descriptor.
+// SAFETY: the number belongs to a call without a structure, which returns a new descriptor.
 unsafe impl Ioctl for NewDescriptor {
     type Output = OwnedFd;
 
@@ -435,7 +436,7 @@ unsafe impl Ioctl for NewDescriptor {
     }
 
     unsafe fn output_from_ptr(out: IoctlOutput, _: *mut c_void) -> io::Result<OwnedFd> {
-        // SAFETY: the call has succeeded, so that this is the new descriptor.
+        // SAFETY: the call has succeeded, so this is the new descriptor.
         Ok(unsafe { OwnedFd::from_raw_fd(out) })
     }
 }

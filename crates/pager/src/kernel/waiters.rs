@@ -92,7 +92,8 @@ impl Waiters {
         slot.thread.store(fault.thread, Relaxed);
         let at = fault.address + usize::from(fault.offset);
         slot.address.store(at & !1 | usize::from(fault.is_write), Relaxed);
-        // Before the fault server may see the fault: it wakes nobody while no thread waits.
+        // The thread is counted before the fault server may see the fault: the server wakes no
+        // thread while the count is 0.
         self.count.fetch_add(1, SeqCst);
         slot.state.store(QUEUED, Release);
         self.queued.fetch_add(1, SeqCst);

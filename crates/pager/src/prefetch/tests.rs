@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 const LIMITS: Limits = Limits { initial: 4, max: 64 };
 
-/// A memory with replacement by age; prefetched pages are in a small part of it until they are
-/// touched.
+/// A memory with replacement by age; prefetched pages have a small share of the frames until they
+/// are touched.
 struct TestMemory {
     prefetcher: Prefetcher,
     mapped: BTreeSet<Page>,
@@ -82,8 +82,8 @@ impl TestMemory {
         (self.frames / 8).max(4 * LIMITS.max as usize)
     }
 
-    /// Drops the oldest prefetched pages if there is no room for more, and as many faults have come
-    /// since as fill that part of the memory twice.
+    /// If prefetched pages have used up their share, drops the oldest ones that are stale:
+    /// prefetched at least twice that number of faults ago.
     fn drop_stale(&mut self) {
         let now = self.outcome.faults;
         while self.ready.len() >= self.ready_max()
@@ -100,8 +100,7 @@ impl TestMemory {
         }
     }
 
-    /// The outcome of a trace without its predecessors: pages that are ready at its beginning are
-    /// stale.
+    /// The outcome of a trace alone: pages that were prefetched for an earlier trace are stale.
     fn run(&mut self, trace: impl IntoIterator<Item = Page>) -> TraceOutcome {
         self.outcome = TraceOutcome::default();
         self.ready_order.iter_mut().for_each(|(when, _)| *when = 0);
@@ -118,12 +117,12 @@ fn shuffled(pages: u64, random: &mut Pcg64Mcg) -> Vec<Page> {
     order
 }
 
-/// At least `part` of all faults are on prefetched pages, and at most `wasted` of all prefetches
-/// are wasted.
-fn check_outcome(name: &str, outcome: TraceOutcome, part: f64, wasted: f64) {
-    let TraceOutcome { faults, hits, prefetched, wasted: dropped } = outcome;
-    assert!(hits as f64 >= part * faults as f64, "{name}: {outcome:?}");
-    assert!(dropped as f64 <= wasted * prefetched as f64 + 64.0, "{name}: {outcome:?}");
+/// Asserts that at least the fraction `hits_min` of all faults is on prefetched pages, and at most
+/// about the fraction `wasted_max` of all prefetches is wasted.
+fn check_outcome(name: &str, outcome: TraceOutcome, hits_min: f64, wasted_max: f64) {
+    let TraceOutcome { faults, hits, prefetched, wasted } = outcome;
+    assert!(hits as f64 >= hits_min * faults as f64, "{name}: {outcome:?}");
+    assert!(wasted as f64 <= wasted_max * prefetched as f64 + 64.0, "{name}: {outcome:?}");
 }
 
 #[test]
@@ -207,7 +206,7 @@ fn threads_have_orders_of_their_own() {
             let thread = (random.next_u64() % 4) as usize;
             if let Some(page) = orders[thread].get(at[thread]) {
                 at[thread] += 1;
-                // Threads of a later round are others.
+                // Each round has new threads.
                 memory.touch(round * 4 + thread as u32, 4096 * thread as u64 + page);
             }
         }
@@ -233,8 +232,8 @@ fn a_gather_beside_a_sweep_is_prefetched() {
     }
 }
 
-/// Tiles of `rows` rows of `width` pages, of a matrix whose rows are `pitch` pages apart; all tiles
-/// of a row of tiles, then the next of `down` such rows.
+/// Tiles of `rows` rows of `width` pages, of a matrix whose rows are `pitch` pages apart; the tiles
+/// of a row of tiles are followed by the next of `down` such rows.
 fn tiles(pitch: u64, width: u64, rows: u64, down: u64) -> impl Iterator<Item = Page> {
     let tiles = (0..down).flat_map(move |y| (0..pitch / width).map(move |x| (y, x)));
     tiles.flat_map(move |(y, x)| {

@@ -11,7 +11,7 @@ use std::{
 };
 
 /// Large regions begin at a huge page and are followed by at least one free huge page, so that no
-/// stream of accesses goes from one region to the next. Smaller regions are small.
+/// stream of accesses goes from one region to the next. Regions shorter than this are small.
 pub(crate) const SPACING: usize = HUGE_BYTES;
 
 /// Bytes of a slab.
@@ -68,7 +68,7 @@ impl Arena {
         Some(start..start + bytes)
     }
 
-    /// A free place for a small region in a slab, or in a new slab.
+    /// The address of a free range for a small region, in a slab or in a new slab.
     fn find_small(&mut self, bytes: usize, align: usize) -> Option<usize> {
         let old = self.slabs.iter().find_map(|slab| self.find_in_slab(*slab, bytes, align));
         old.or_else(|| {
@@ -106,8 +106,8 @@ impl Arena {
         occupied
     }
 
-    /// A free place for a region. With `grows`, the region and the one before it can double their
-    /// length.
+    /// The address of a free range for a region. With `grows`, the region and the one before it can
+    /// double their length.
     fn find(&self, bytes: usize, align: usize, grows: bool) -> Option<usize> {
         let behind = |length: usize| if grows { length.max(SPACING) } else { SPACING };
         let mut free = self.addresses.start;

@@ -31,7 +31,7 @@ use std::{
 /// The state that the threads of a program share with the pager's thread.
 #[derive(Debug)]
 pub(crate) struct Context {
-    /// A forked child replaces the handle by its own.
+    /// A forked child replaces the handle with its own.
     pub(crate) handle: RwLock<Arc<FaultHandle>>,
     pub(crate) memory: Memory,
     pub(crate) arena: Mutex<Arena>,
@@ -42,7 +42,7 @@ pub(crate) struct Context {
     pub(crate) inherit: Mutex<Ranges<Inherit>>,
     /// Pages that the program has locked in memory.
     pub(crate) pinned: Mutex<Ranges<()>>,
-    /// The most pages that may be locked.
+    /// Maximum number of pages that may be locked.
     pub(crate) pinned_max: u64,
     /// The process that the memory belongs to.
     pub(crate) process: AtomicI32,
@@ -157,7 +157,7 @@ impl Context {
         Ok(self.handle().userfault.register(pages)?)
     }
 
-    /// Takes pages out of their region, which the program does not use any more.
+    /// Releases pages of a region that the program does not use any more.
     pub(crate) fn release(&self, pages: &Range<usize>) {
         // With too many mappings the call fails, and the pages stay accessible and zero.
         let _ = self.protect(pages, 0);

@@ -1,9 +1,9 @@
 //! Finds dirty pages by hashes of their content.
 //!
-//! The kernel reports writes only to write-protected pages, and those cannot be moved. So the
-//! content is compared, by 64 bits of XXH3. Two contents of a page have the same hash with a
-//! probability of 2^-64: at a million dirty pages a second that happens once in half a million
-//! years.
+//! The kernel reports writes only to write-protected pages, and write-protected pages cannot be
+//! moved. So the content is compared, by 64 bits of XXH3. Two contents of a page have the same hash
+//! with a probability of 2^-64: at a million dirty pages a second that happens once in half a
+//! million years.
 
 use crate::{
     cache::{DirtyPages, Span},

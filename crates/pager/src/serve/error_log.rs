@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Minimum time between two messages: a failed drive fails often.
+/// Minimum time between two messages: a failed drive fails many transfers.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// A log whose rate is limited.

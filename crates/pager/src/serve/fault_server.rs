@@ -53,10 +53,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The time to spin before blocking in poll(2): about the time to fall asleep and be woken.
+/// The time to spin before blocking in poll(2): about the time that blocking and waking take.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// The time to spin while transfers are under way: a fast drive reads a page within this time.
+/// The time to spin while transfers are in flight: a fast drive reads a page within this time.
 const SPIN_FOR_DRIVE: Duration = Duration::from_micros(200);
 
 /// New faults are read each time that this number of pages was unmapped: 64 pages take some 30
@@ -160,7 +160,7 @@ pub(crate) struct FaultServer {
     draining: Vec<MappedExtent>,
 }
 
-/// Discards that are under way.
+/// Discards that are in progress.
 #[derive(Debug, Default)]
 struct Discards {
     /// Threads that wait until pages from this one on are zeros.
@@ -169,13 +169,13 @@ struct Discards {
     frees: Vec<Range<Page>>,
 }
 
-/// An extent that the faulting thread has mapped by itself.
+/// An extent that the faulting thread has mapped itself, without the pager's thread.
 #[derive(Clone, Copy, Debug)]
 struct MappedExtent {
     fault: PageFault,
     id: ExtentId,
-    /// Bytes that were moved.
-    done: usize,
+    /// Bytes that were moved; the fault server moves the rest.
+    moved_bytes: usize,
 }
 
 impl TryMap for FaultServer {
@@ -191,19 +191,19 @@ impl TryMap for FaultServer {
         let (to, part) = (self.context.address(span.page), bytes(span));
         let (frame, length) = (self.frames.start() + part.start, part.len());
         if length == HUGE_BYTES {
-            // As of `PrivateSpace::map_in`.
+            // The page table is in the way of a huge page: see `PrivateSpace::map_in`.
             self.space.clear(&(to..to + length));
         }
         self.frames.note_move(&part);
         // SAFETY: by the state machine the content is in the frames, and the pages belong to a
         // region.
         let moved = unsafe { self.handle.userfault.move_pages(to, frame, length, TRY_MAP_TRIES) };
-        let done = moved.map_or_else(|(done, _)| done, |()| length);
+        let moved_bytes = moved.map_or_else(|(bytes, _)| bytes, |()| length);
         let Fault { thread, offset, is_write, .. } = fault;
         let node = self.context.node_here();
         let fault = PageFault { thread, page, offset, is_write, node };
-        self.mapped.push(MappedExtent { fault, id, done });
-        if done < length {
+        self.mapped.push(MappedExtent { fault, id, moved_bytes });
+        if moved_bytes < length {
             // The fault server maps the rest, also by other means than a move.
             MapOutcome::Defer
         } else if is_prefetched || self.mapped.len() >= MAPPED_NOTIFY {
@@ -325,7 +325,8 @@ impl FaultServer {
             (None, None) if skips_faults => vec![],
             (None, None) => self.space.faults()?,
         };
-        // After the faults were read: a thread may touch a new region before its request is seen.
+        // Requests are handled after the faults were read: then the region of each fault has been
+        // added.
         if self.handle_requests(actions) {
             return Ok(None);
         }
@@ -376,9 +377,9 @@ impl FaultServer {
         Ok(Some(is_busy))
     }
 
-    /// Executes the actions that no thread waits for. While extents are still to be unmapped there
-    /// are none: prefetches into all of their frames at once become longer transfers. Returns
-    /// whether there is work.
+    /// Executes the actions that no thread waits for. This waits until no extent is left to unmap:
+    /// prefetches into all freed frames together become longer transfers. Returns whether there is
+    /// work.
     fn progress(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
         let mut is_busy = !self.moving_out.is_empty();
         while self.moving_out.is_empty() && self.cache.has_progress() {
@@ -442,8 +443,8 @@ impl FaultServer {
             return Ok(false);
         }
         while !self.transfers.are_started() {
-            // SAFETY: the frames belong to the extents until the transfers are done, and their
-            // pages are not mapped meanwhile.
+            // SAFETY: until the transfers are done, the frames belong to the extents, and their
+            // pages are not mapped.
             let failed = unsafe { self.transfers.start(self.frames.start(), &mut *self.store) };
             for token in failed {
                 self.finish_transfer(token, false, actions);
@@ -474,8 +475,8 @@ impl FaultServer {
         self.context.arena.try_lock().is_ok_and(is_foreign)
     }
 
-    /// Lets the process fork once no transfer is under way and all pages are unmapped, and waits
-    /// until it has.
+    /// Lets the process fork once no transfer is in flight and all pages are unmapped, and waits
+    /// until the fork is done.
     fn continue_fork(&mut self, actions: &mut Vec<Action>) -> io::Result<()> {
         let is_quiescent = self.cache.is_quiescent()
             && self.transfers.are_done()
@@ -528,7 +529,8 @@ impl FaultServer {
         false
     }
 
-    /// Publishes the number of pages of all regions, which is the most that this process can use.
+    /// Publishes the number of pages of all regions, which is the maximum that this process can
+    /// use.
     fn publish_wanted(&self) {
         if let Some(slot) = &*lock(&self.context.slot) {
             slot.set_wanted(self.cache.region_pages());
@@ -626,17 +628,17 @@ impl FaultServer {
     fn move_in(&mut self, id: ExtentId, span: Span) {
         let (part, page) = (bytes(span), self.context.address(span.page));
         let mapped = self.draining.iter().position(|mapped| mapped.id == id);
-        let done = mapped.map_or(0, |at| self.draining.swap_remove(at).done);
-        let rest = part.start + done..part.end;
+        let moved_bytes = mapped.map_or(0, |at| self.draining.swap_remove(at).moved_bytes);
+        let rest = part.start + moved_bytes..part.end;
         if !rest.is_empty() {
-            self.space.map_in(&mut self.frames, &rest, page + done);
+            self.space.map_in(&mut self.frames, &rest, page + moved_bytes);
         }
     }
 
     fn move_out(&mut self, id: ExtentId, span: Span, is_dirty: bool, to: &mut Vec<Action>) {
         let page = self.context.address(span.page);
         let event = match self.space.unmap_out(&mut self.frames, &bytes(span), page) {
-            // The missing pages are unknown, so that all count as dirty.
+            // The missing pages are unknown, so all count as dirty.
             Ok(true) => {
                 self.dirty.forget(span);
                 Event::MovedOut(id, DirtyPages::all(1 << span.order))

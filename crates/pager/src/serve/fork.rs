@@ -1,4 +1,5 @@
-//! Forks: a child has the memory of its parent as of the fork, and a pager of its own.
+//! Forks: a child has the memory content of its parent at the time of the fork, and a pager of its
+//! own.
 //!
 //! The page of a frame belongs to one process. So before a fork all pages are unmapped, and dirty
 //! pages are written back; parent and child then map the pages that they touch, each from its own
@@ -89,7 +90,8 @@ impl Pager {
 }
 
 impl Fork<'_> {
-    /// Advises the whole reservation, except pages of the kernel and pages that a child omits.
+    /// Gives advice about the reservation, except foreign mappings in it. Pages that a child omits
+    /// keep `MADV_DONTFORK`.
     fn advise(&self, advice: Advice) {
         let context = &self.pager.context;
         for addresses in reserved(&self.arena, context) {

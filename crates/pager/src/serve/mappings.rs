@@ -168,7 +168,7 @@ impl Pager {
         self.context.queue(Request::Remove(numbers));
     }
 
-    /// Reserves pages again that something else was mapped at.
+    /// Reserves addresses again, in place of a foreign mapping.
     fn reclaim(&self, pages: &Range<usize>) {
         if self.context.reserve_again(pages).is_ok() {
             lock(&self.context.arena).set(pages.clone(), Owner::Free);

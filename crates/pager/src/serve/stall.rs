@@ -42,8 +42,8 @@ impl Stalls {
         self.total
     }
 
-    /// Ends a period if it has lasted for a second. Returns the stall time in it, waits under way
-    /// included, relative to its length: 1 for a thread that always waits.
+    /// Ends a period if it has lasted for a second. Returns the stall time in it, including waits
+    /// that have not ended, relative to its length: 1 for a thread that always waits.
     pub(crate) fn end_period(&mut self, now: Instant) -> Option<f64> {
         let (began, before) = *self.period.get_or_insert((now, self.total));
         let time = now.saturating_duration_since(began);
@@ -51,8 +51,8 @@ impl Stalls {
             return None;
         }
         let waits = self.waiting.values().flatten();
-        let under_way = waits.map(|since| now.saturating_duration_since(*since));
-        let stalled = self.total + under_way.sum::<Duration>();
+        let ongoing = waits.map(|since| now.saturating_duration_since(*since));
+        let stalled = self.total + ongoing.sum::<Duration>();
         self.period = Some((now, stalled));
         Some(stalled.saturating_sub(before).div_duration_f64(time))
     }
@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(stalls.end_period(at(0.0)), None);
         stalls.begin(7, at(0.5));
         assert_eq!(stalls.end_period(at(0.9)), None);
-        assert_eq!(stalls.end_period(at(2.0)), Some(0.75), "still under way");
+        assert_eq!(stalls.end_period(at(2.0)), Some(0.75), "not ended yet");
     }
 
     #[test]

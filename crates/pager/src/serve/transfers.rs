@@ -11,11 +11,11 @@ use std::{collections::BTreeMap, ops::Range};
 /// Neighbours are joined up to this number of bytes, at which a drive gives most of its bandwidth.
 const JOINED_MAX: usize = 1 << 20;
 
-/// The most pieces of memory of a transfer.
+/// Maximum number of memory pieces of a transfer.
 const PIECES: usize = 128;
 
-/// Fewer than this number of clean pages between two dirty ones are written too: an additional
-/// transfer would cost as much.
+/// Up to this number of clean pages between two dirty pages are written too: an additional transfer
+/// would cost as much.
 const GAP: usize = 8;
 
 /// The finished transfer of an extent.
@@ -37,7 +37,7 @@ struct PageRun {
     bytes: Range<usize>,
 }
 
-/// An extent that is partly under way.
+/// An extent with transfers that are queued or in flight.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     span: Span,
@@ -46,13 +46,13 @@ struct Pending {
     is_done: bool,
 }
 
-/// Transfers that wait to be started, and transfers under way.
+/// Transfers that wait to be started, and transfers in flight.
 #[derive(Debug, Default)]
 pub(crate) struct Transfers {
     reads: Vec<PageRun>,
     writes: Vec<PageRun>,
     extents: BTreeMap<ExtentId, Pending>,
-    under_way: BTreeMap<u64, Vec<ExtentId>>,
+    in_flight: BTreeMap<u64, Vec<ExtentId>>,
     last: u64,
 }
 
@@ -84,13 +84,13 @@ impl Transfers {
         self.reads.is_empty() && self.writes.is_empty()
     }
 
-    /// True if no transfer waits or is under way.
+    /// True if no transfer waits or is in flight.
     pub(crate) fn are_done(&self) -> bool {
         self.extents.is_empty()
     }
 
-    /// Starts all queued transfers, with the frames from that address on. Returns the transfers
-    /// that could not be started.
+    /// Starts all queued transfers. `frames` is the address of the first frame. Returns the
+    /// transfers that could not be started.
     ///
     /// # Safety
     /// Until the transfers are done, the frames are not written to, and frames that are read into
@@ -109,7 +109,7 @@ impl Transfers {
                 let pieces: Vec<Piece> = joined.iter().map(piece).collect();
                 self.last += 1;
                 let (token, offset) = (self.last, joined[0].first * PAGE_BYTES as u64);
-                self.under_way.insert(token, joined.iter().map(|run| run.id).collect());
+                self.in_flight.insert(token, joined.iter().map(|run| run.id).collect());
                 let transfer = Transfer { token, is_write, offset, pieces: &pieces };
                 // SAFETY: by the caller.
                 if unsafe { store.begin(transfer) }.is_err() {
@@ -120,9 +120,9 @@ impl Transfers {
         failed
     }
 
-    /// Ends a transfer. Returns the extents that have no other transfer under way.
+    /// Ends a transfer. Returns the extents that have no other transfer in flight.
     pub(crate) fn finish(&mut self, token: u64, is_done: bool) -> Vec<Finished> {
-        let ids = self.under_way.remove(&token).unwrap_or_default();
+        let ids = self.in_flight.remove(&token).unwrap_or_default();
         let mut parts = vec![];
         for id in ids {
             let Some(under) = self.extents.get_mut(&id) else { continue };

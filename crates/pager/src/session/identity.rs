@@ -6,8 +6,7 @@ use std::io;
 /// The owner of a slot that is being cleared or prepared.
 pub(crate) const CLEARING: u64 = u64::MAX;
 
-/// A process, also after its number was reused: a later process of the same number has another
-/// start time.
+/// A process, by its number and its start time: if the number is reused, the start time differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The process number.

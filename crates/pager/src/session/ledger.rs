@@ -5,11 +5,11 @@
 //!
 //! ```text
 //! owner    the process, by number and start time; 0: free
-//! wanted   pages of its regions, the most that it can use
+//! wanted   pages of its regions: the maximum that it can use
 //! target   its share of the budget, pages
 //! held     pages that it holds
 //! resident resident pages of its regions
-//! by_node  the same of each NUMA node of the budget
+//! by_node  resident pages on each NUMA node of the budget
 //! unextended bytes of large allocations that are not extended
 //! counts   counters of its pager
 //! ```
@@ -18,7 +18,7 @@
 //! pages first writes the new number of held pages into its slot, and then sums `held` over all
 //! slots; it lowers its number by the excess over the budget, and uses the pages only after this
 //! check. Of two processes that claim pages at the same time, at least one sees the claim of the
-//! other, so that the pages in use never exceed the budget.
+//! other, so the pages claimed in this way never exceed the budget.
 
 #![expect(unsafe_code, reason = "memory is shared with other processes")]
 
@@ -51,17 +51,18 @@ use std::{
 /// Processes that have a slot at the same time.
 pub const SLOTS: usize = 256;
 
-/// Number of counters of [`Counts`], and a few spare ones.
+/// Number of words for the counters of [`Counts`]; a few are spare.
 const COUNTS: usize = 16;
 
-/// Each process has at least this number of pages, even above the budget: with fewer, the pages
-/// that are read and the pages that are in use do not fit together.
+/// Each process has at least this number of pages, even above the budget: fewer pages cannot hold
+/// both the pages in use and the pages being read.
 pub const PAGES_MIN: u64 = 1024;
 
 /// The value of `wanted` of a process whose pages are not part of the budget.
 pub const OUTSIDE_BUDGET: u64 = u64::MAX;
 
-/// A new process without pages polls this often for processes that have just ended, 1 ms apart.
+/// Maximum number of polls, 1 ms apart, in which a new process waits for pages of processes that
+/// end.
 const POLLS_MAX: u32 = 200;
 
 /// The version of the layout below.
@@ -75,7 +76,7 @@ struct Layout {
     changes: AtomicU32,
     /// The budget, pages.
     budget: AtomicU64,
-    /// The process that was started first, where only that process is extended.
+    /// The process that was started first, if only that process is extended.
     first: AtomicU64,
     /// Sums of the counters of cleared slots.
     past: [AtomicU64; COUNTS],
@@ -209,7 +210,7 @@ impl BudgetLedger {
         let found = |slot: &Slot| {
             let owner = slot.owner.load(SeqCst);
             let process = slot.process(Identity::from_word(owner)?);
-            // The slot may have been given to another process meanwhile.
+            // While it was read, the slot may have been given to another process.
             (slot.owner.load(SeqCst) == owner).then_some(process)
         };
         self.layout().slots.iter().filter_map(found).collect()
@@ -289,8 +290,8 @@ impl BudgetLedger {
         self.layout().slots.iter().position(claim)
     }
 
-    /// Computes the share of each process anew. Concurrent callers write the same shares, or those
-    /// of the newer state.
+    /// Computes the share of each process anew. Concurrent callers write the same shares, or shares
+    /// of a newer state.
     pub fn rebalance(&self) {
         let layout = self.layout();
         let owned = |slot: &&Slot| {
@@ -313,14 +314,14 @@ impl BudgetLedger {
     fn notify(&self) {
         let changes = &self.layout().changes;
         changes.fetch_add(1, SeqCst);
-        // The call fails of wrong arguments only.
+        // The call fails only for invalid arguments.
         let _ = futex::wake(changes, futex::Flags::empty(), i32::MAX as u32);
     }
 }
 
 impl Drop for BudgetLedger {
     fn drop(&mut self) {
-        // SAFETY: the mapping is the value's own. `munmap` fails of wrong arguments only.
+        // SAFETY: the mapping is the value's own. `munmap` fails only for invalid arguments.
         let _ = unsafe { mm::munmap(self.layout.as_ptr().cast(), size_of::<Layout>()) };
     }
 }
@@ -385,8 +386,9 @@ impl SlotGuard {
         has
     }
 
-    /// Takes the first pages of a new process: `part`, or the rest of the budget, or [`PAGES_MIN`].
-    /// Processes that hold the other pages may have just ended, or be about to.
+    /// Takes the first pages of a new process: `part` pages, or fewer if less of the budget is
+    /// free, but at least [`PAGES_MIN`]. If less than that is free, waits for a short time for
+    /// processes that have just ended or are about to end.
     pub fn take_first(&self, part: u64) -> u64 {
         let mut has = self.grow(part);
         for _ in 0..POLLS_MAX {
@@ -413,7 +415,7 @@ impl SlotGuard {
         let part = match wanted {
             // The parent's pages are not part of the budget, and neither are the child's.
             OUTSIDE_BUDGET => guard.hold(self.held()),
-            // Most children soon call `execve(2)`, so that the child does not wait for its share.
+            // Most children soon call `execve(2)`, so the child does not wait for its share.
             _ => guard.hold(guard.grow(self.held()).max(PAGES_MIN)),
         };
         Ok((guard, part))

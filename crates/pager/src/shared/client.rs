@@ -102,9 +102,8 @@ impl Client {
     pub fn in_child(&mut self, shares: &SharedRanges) -> io::Result<()> {
         let pieces = std::mem::take(&mut self.pieces);
         let (wire, faults) = connect(&self.path)?;
-        // The connection of the parent has kept the files until here, and from here on its own
-        // The parent's connection has kept the files alive until here. From now on the child's own
-        // does, once all are mapped.
+        // The server keeps the files of the parent while the parent's connection is open, even if
+        // the parent has exited. So it is closed only after the child has mapped the files.
         let parents = std::mem::replace(&mut self.wire, wire);
         self.faults = faults;
         for (addresses, protection) in shares {

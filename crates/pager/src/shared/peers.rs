@@ -30,11 +30,12 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// Processes whose faults are read at once.
+/// Maximum number of processes whose faults are read at the same time.
 const EVENTS: usize = 16;
 
-/// An arbitrary address, which need not be mapped: at worst, removing write protection there causes
-/// one more fault.
+/// The address at which [`Peers::has_ended`] removes write protection to test whether an address
+/// space still exists. It need not be mapped; a thread that waits for a page there repeats its
+/// access.
 const PROBE_ADDRESS: usize = 1 << 30;
 
 /// Resident pages behind a faulting one that are mapped with it: 64 KiB, as the kernel does for
@@ -177,13 +178,13 @@ impl Table {
 
 impl PeerSpace {
     /// Write-protects pages, as far as they are mapped.
-    fn protect(&self, place: &Range<usize>) -> Result<(), Pinned> {
-        match self.faults.write_protect(place, true) {
+    fn protect(&self, addresses: &Range<usize>) -> Result<(), Pinned> {
+        match self.faults.write_protect(addresses, true) {
             Ok(()) => Ok(()),
             // The process has ended.
             Err(Errno::SRCH) => Ok(()),
             // A part was unmapped, whose message has not arrived yet: protect page by page.
-            Err(Errno::NOENT | Errno::INVAL) if place.len() > PAGE_BYTES => place
+            Err(Errno::NOENT | Errno::INVAL) if addresses.len() > PAGE_BYTES => addresses
                 .clone()
                 .step_by(PAGE_BYTES)
                 .try_for_each(|page| self.protect(&(page..page + PAGE_BYTES))),
@@ -256,7 +257,7 @@ impl AddressSpace for SharedSpace {
             let Ok(faults) = space.faults.faults(&mut self.messages) else { continue };
             for fault in faults {
                 let Some(page) = space.pieces.page(fault.address) else {
-                    // The page was unmapped meanwhile.
+                    // The page was unmapped after the thread had faulted.
                     let _ = space.faults.wake(&(fault.address..fault.address + PAGE_BYTES));
                     continue;
                 };
@@ -289,8 +290,8 @@ impl AddressSpace for SharedSpace {
         let spaces: BTreeSet<u64> = waiters.iter().map(|waiter| waiter.space).collect();
         for id in spaces {
             let Some(space) = table.spaces.get(&id) else { continue };
-            let places = space.pieces.places(&pages);
-            if places.iter().all(|place| space.faults.continue_pages(place).is_ok()) {
+            let mapped = space.pieces.addresses(&pages);
+            if mapped.iter().all(|range| space.faults.continue_pages(range).is_ok()) {
                 continue;
             }
             // A range that is not mapped as a whole is mapped page by page, at each fault.
@@ -314,7 +315,7 @@ impl AddressSpace for SharedSpace {
             return Ok(true);
         };
         for space in table.spaces.values() {
-            space.pieces.places(&pages).iter().try_for_each(|place| space.protect(place))?;
+            space.pieces.addresses(&pages).iter().try_for_each(|range| space.protect(range))?;
         }
         if let Err(why) = file.read_exact_at(frames.part_mut(part.clone()), offset) {
             fatal(format_args!("shared memory cannot be given up: {why}"));
@@ -327,8 +328,7 @@ impl AddressSpace for SharedSpace {
     }
 
     fn drop_pinned(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize) {
-        // The pages were pinned, so that write protection failed. No process has them mapped any
-        // more.
+        // The pages were pinned: write protection had failed. No process has them mapped any more.
         if self.unmap_out(frames, part, page).is_err() {
             frames.part_mut(part.clone()).fill(0);
         }
@@ -347,8 +347,8 @@ impl AddressSpace for SharedSpace {
     fn poison(&mut self, pages: &Range<usize>) {
         self.take_waiters(pages);
         for space in self.peers.table().spaces.values() {
-            for place in space.pieces.places(pages) {
-                let _ = space.faults.poison(&place);
+            for range in space.pieces.addresses(pages) {
+                let _ = space.faults.poison(&range);
             }
         }
     }

@@ -50,18 +50,18 @@ impl MappedPieces {
     }
 
     /// The addresses at which pages are mapped.
-    pub(super) fn places(&self, pages: &Range<usize>) -> Vec<Range<usize>> {
-        let place = |(start, piece): (&usize, &MappedPiece)| {
+    pub(super) fn addresses(&self, pages: &Range<usize>) -> Vec<Range<usize>> {
+        let mapped = |(start, piece): (&usize, &MappedPiece)| {
             let first = pages.start.max(piece.page);
             let last = pages.end.min(piece.page + (piece.end - start));
             (first < last).then(|| start + (first - piece.page)..start + (last - piece.page))
         };
-        self.0.iter().filter_map(place).collect()
+        self.0.iter().filter_map(mapped).collect()
     }
 
     /// True if some of these pages are mapped.
     pub(super) fn has_pages(&self, pages: &Range<usize>) -> bool {
-        !self.places(pages).is_empty()
+        !self.addresses(pages).is_empty()
     }
 
     /// The page that is mapped at an address.
@@ -99,8 +99,8 @@ mod tests {
                 prop_assert_eq!(pieces.parts(&(address..address + 1)).is_empty(), page.is_none());
             }
             for page in 100..232 {
-                let places = pieces.places(&(page..page + 2));
-                let mut found: Vec<usize> = places.into_iter().flatten().collect();
+                let addresses = pieces.addresses(&(page..page + 2));
+                let mut found: Vec<usize> = addresses.into_iter().flatten().collect();
                 found.sort_unstable();
                 let has = |it: &Option<usize>| it.is_some_and(|it| (page..page + 2).contains(&it));
                 let expected: Vec<usize> = (0..64).filter(|at| has(&model[*at])).collect();

@@ -54,7 +54,8 @@ struct Server<'a> {
 /// and calls `stays` and writes a second byte when processes remain after the keeper's end. Without
 /// the first byte, another server runs already.
 ///
-/// When the socket cannot be polled (any more).
+/// # Errors
+/// When the socket cannot be polled.
 pub fn serve(session: &Session, mut keeper: UnixStream, stays: impl FnOnce()) -> io::Result<()> {
     let path = session.folder().join(SOCKET);
     if Wire::connect(&path).is_ok() {
@@ -182,7 +183,7 @@ impl Server<'_> {
             }
         }
         let pager = self.pager.as_ref()?;
-        // Small files would lie side by side, so that one extent could belong to several files.
+        // Small files would be adjacent, and one extent could belong to several files.
         let pages = pager.allocate_protected(bytes.max(SPACING), 1, 0)?;
         let file = self.peers.add_file(&pages);
         if file.is_err() {

@@ -19,10 +19,10 @@ use std::{
 
 const PAGE_BYTES: u64 = page::PAGE_BYTES as u64;
 
-/// The most ranges that one call of the kernel returns.
+/// Maximum number of ranges that one call of the kernel returns.
 const RANGES_MAX: usize = 1024;
 
-/// The most ranges of one `process_madvise(2)`: `UIO_MAXIOV`.
+/// Maximum number of ranges of one `process_madvise(2)`: `UIO_MAXIOV`.
 const HINTS_MAX: usize = 1024;
 
 /// A process that is scanned.
@@ -46,18 +46,18 @@ impl ScannedProcess {
         Ok(Self { pid, pagemap, process })
     }
 
-    /// The resident pages of all private mappings of at least `least_bytes`, in order.
+    /// The resident pages of all private mappings of at least `bytes_min`, in order.
     ///
     /// # Errors
     /// When the process has ended.
-    pub fn resident(&self, least_bytes: u64) -> io::Result<Vec<Range<Page>>> {
+    pub fn resident(&self, bytes_min: u64) -> io::Result<Vec<Range<Page>>> {
         let ended = || io::Error::from_raw_os_error(libc::ESRCH);
         let maps = Files::live().of_process(self.pid, "maps")?.ok_or_else(ended)?;
         let mut resident = vec![];
         let mut buffer = [PageRegion::default(); RANGES_MAX];
         for mapping in maps::mappings(&maps).filter(is_scanned) {
             let addresses = mapping.addresses;
-            if addresses.end - addresses.start >= least_bytes {
+            if addresses.end - addresses.start >= bytes_min {
                 scan_resident(self.pagemap.as_fd(), &addresses, &mut buffer, |range| {
                     resident.push(range.start / PAGE_BYTES..range.end / PAGE_BYTES);
                 })?;
