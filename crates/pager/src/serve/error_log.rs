@@ -36,7 +36,7 @@ impl ErrorLog {
     /// Logs that an access to a page will raise SIGBUS because of the last failure.
     pub(crate) fn page_poisoned(&mut self, address: usize) {
         self.flush();
-        print(&format!("the page at {address:#x} cannot be had: who touches it gets SIGBUS"));
+        print(&format!("the page at {address:#x} is lost: an access to it raises SIGBUS"));
     }
 
     /// Logs that the program thrashes, and the budget that would end it, in frames.
@@ -55,7 +55,7 @@ impl ErrorLog {
         self.last_message = Some(Instant::now());
         print(&match count {
             1 => text,
-            _ => format!("{text} ({count} times since it was said last)"),
+            _ => format!("{text} ({count} times since the last message)"),
         });
     }
 }
