@@ -112,7 +112,44 @@ fn is_of_libc() -> bool {
     let own = base(&raw const TABLE as usize);
     // A program may define these functions itself: then this library's are never called.
     let names = [c"malloc", c"calloc", c"realloc", c"memalign", c"free"];
-    libc.is_some() && names.iter().all(|name| base(after(name)) == libc && base(first(name)) == own)
+    let is_own = |address: usize| base(address) == own || is_undefined(address);
+    libc.is_some() && names.iter().all(|name| base(after(name)) == libc && is_own(first(name)))
+}
+
+/// True for an entry of a procedure linkage table: in a program with fixed addresses (not PIE) that
+/// takes the address of a function, that entry is the function's address in all objects, although
+/// the program does not define the function (System V ABI, AMD64 supplement, section 5.2.1).
+fn is_undefined(address: usize) -> bool {
+    // SAFETY: all zeros is a valid value, which the call fills.
+    let mut found: Dl_info = unsafe { mem::zeroed() };
+    let mut symbol: *const Symbol = ptr::null();
+    // SAFETY: with this flag the call writes to both values only.
+    let outcome = unsafe {
+        dladdr1(address as *const c_void, &raw mut found, (&raw mut symbol).cast(), RTLD_DL_SYMENT)
+    };
+    // SAFETY: the entry belongs to the symbol table of a loaded object.
+    outcome != 0 && !symbol.is_null() && unsafe { (*symbol).st_shndx } == SHN_UNDEF
+}
+
+#[cfg(target_pointer_width = "64")]
+type Symbol = libc::Elf64_Sym;
+#[cfg(target_pointer_width = "32")]
+type Symbol = libc::Elf32_Sym;
+
+/// The section of a symbol that its object does not define, of `elf.h`.
+const SHN_UNDEF: u16 = 0;
+
+/// The extra information of [`dladdr1`] is the symbol, of `dlfcn.h`.
+const RTLD_DL_SYMENT: c_int = 1;
+
+unsafe extern "C" {
+    /// `dladdr1(3)` of the GNU C library.
+    fn dladdr1(
+        address: *const c_void,
+        found: *mut Dl_info,
+        extra: *mut *mut c_void,
+        flags: c_int,
+    ) -> c_int;
 }
 
 /// The definition of a function that comes after this library's; 0 without one.

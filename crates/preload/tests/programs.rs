@@ -235,6 +235,17 @@ fn an_allocator_of_the_program() {
     }
 }
 
+/// A program whose code has fixed addresses, as Debian's Python interpreter.
+#[test]
+fn a_program_with_fixed_addresses() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let program = folder.path().join("program");
+    compile_to(&program, "fixed.c", &["-no-pie", "-fno-pic"]);
+    for faults in BOTH {
+        same_program(None, &program, folder.path(), &[], faults);
+    }
+}
+
 /// An allocator as a library: its file, its linker flags, and its package.
 struct Allocator {
     file: &'static str,
