@@ -245,31 +245,27 @@ impl Cache {
         }
         self.has_progress = true;
         if !self.is_frozen && !self.durability.has_discards() {
-            self.serve_from_free(actions);
+            self.serve_waiting(false, actions);
         }
     }
 
-    /// True if events have happened since the last [`Cache::progress`].
-    pub const fn has_progress(&self) -> bool {
-        self.has_progress
-    }
-
     /// Starts all other work that is possible since the last events: discards, prefetches that
-    /// follow from faults, evictions, and the faults that waited for frames.
-    pub fn progress(&mut self, actions: &mut Vec<Action>) {
+    /// follow from faults, evictions, and the faults that waited for frames. Returns whether events
+    /// have happened since the last call.
+    pub fn progress(&mut self, actions: &mut Vec<Action>) -> bool {
         if !std::mem::take(&mut self.has_progress) {
-            return;
+            return false;
         }
         if self.durability.has_discards() {
             self.discard(actions);
         }
         if self.is_frozen {
             self.unplanned.clear();
-            return;
+            return true;
         }
         if !self.waiting.is_empty() {
             self.reclaim_frames(actions);
-            self.serve_waiting(actions);
+            self.serve_waiting(true, actions);
         }
         let mut faults = std::mem::take(&mut self.unplanned);
         for fault in faults.drain(..) {
@@ -280,6 +276,7 @@ impl Cache {
         self.issue_prefetches(actions);
         self.reclaim_for_waiting(actions);
         self.release_frames();
+        true
     }
 
     /// Fills up the reserves, and serves faults that wait for frames. Dropping a prefetch, or
@@ -295,7 +292,7 @@ impl Cache {
             if !nodes.any(|(node, before)| self.residency.free_frames(node) > before) {
                 return;
             }
-            self.serve_waiting(actions);
+            self.serve_waiting(true, actions);
             if self.waiting.len() == waiting {
                 return;
             }

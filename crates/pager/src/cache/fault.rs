@@ -72,19 +72,13 @@ impl Cache {
         self.shares.count_demand(node, frames);
     }
 
-    /// Loads the pages of waiting faults, as far as frames of their nodes are free.
-    pub(super) fn serve_from_free(&mut self, actions: &mut Vec<Action>) {
+    /// Loads the pages of waiting faults, as far as frames of their nodes are free. With
+    /// `may_fall_back` also into frames of other nodes, and a page for which no frame will become
+    /// free is poisoned.
+    pub(super) fn serve_waiting(&mut self, may_fall_back: bool, actions: &mut Vec<Action>) {
+        // Faults that wait for a frame of a node do not delay those of other nodes.
         for node in self.nodes() {
-            self.serve_waiting_of(node, false, actions);
-        }
-    }
-
-    /// Loads the pages of waiting faults, also into frames of other nodes, as far as frames are
-    /// free; poisons a page for which no frame will become free.
-    pub(super) fn serve_waiting(&mut self, actions: &mut Vec<Action>) {
-        // Faults that wait for a frame of a node do not delay faults of other nodes.
-        for node in self.nodes() {
-            self.serve_waiting_of(node, true, actions);
+            self.serve_waiting_of(node, may_fall_back, actions);
         }
     }
 
@@ -103,8 +97,12 @@ impl Cache {
             }
             let (order, is_probe) = self.order_for_fault(page, node);
             let mut loaded = self.load(page, order, 0, node, actions);
-            if loaded.is_none() && may_fall_back {
-                loaded = self.load_on_other_node(page, order, node, actions);
+            // On another node, if its own has no page to evict.
+            if loaded.is_none()
+                && may_fall_back
+                && let Some(other) = self.fallback_node(node)
+            {
+                loaded = self.load(page, order, 0, other, actions);
             }
             let Some(id) = loaded else {
                 if may_fall_back && self.is_store_stuck() {
@@ -118,18 +116,6 @@ impl Cache {
             extent.is_probe = is_probe;
             extent.add_waiter(fault);
         }
-    }
-
-    /// Loads an extent for a fault on another node, if its own has no page to evict.
-    fn load_on_other_node(
-        &mut self,
-        page: Page,
-        order: u8,
-        node: Node,
-        actions: &mut Vec<Action>,
-    ) -> Option<ExtentId> {
-        let node = self.fallback_node(node)?;
-        self.load(page, order, 0, node, actions)
     }
 
     /// The order of the extent to load for a fault, and whether it is a probe.

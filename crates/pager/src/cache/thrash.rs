@@ -1,7 +1,8 @@
 //! Thrash detection: threads wait for the drive for most of their time, for pages that were evicted
 //! and that no stream predicts. Only a larger budget helps, and the user is told its size.
 //!
-//! The size is the number of distinct pages that were read since the threads began to wait. It is
+//! The size is the number of pages that the threads use. It follows from the number of reads since
+//! the threads began to wait, and from the number of distinct pages among them. The latter is
 //! estimated from a sample, the pages with the smallest hashes: among `n` uniform hashes in 0..1
 //! the k-th smallest is k / n in the mean (Bar-Yossef et al., "Counting Distinct Elements in a Data
 //! Stream", RANDOM 2002; SHARDS samples pages in the same way: Waldspurger et al., "Efficient MRC
@@ -24,6 +25,13 @@ const DEMAND_SHARE_MIN: f64 = 0.5;
 /// The user is told after this many thrashing periods in a row.
 const PERIODS: u32 = 5;
 
+/// Loads per distinct page, at least, for an estimate of the pages that were not loaded yet.
+const LOADS_MIN: f64 = 1.3;
+
+/// After this number of thrashing periods the user is told also without such an estimate: then the
+/// budget of all allocations.
+const PERIODS_MAX: u32 = 9;
+
 /// Minimum number of pages loaded in a thrashing period: a program that waits for few pages does
 /// not thrash.
 const LOADED_MIN: u64 = 256;
@@ -38,8 +46,9 @@ pub(super) struct ThrashDetector {
     /// Pages loaded in this period, and how many of them were read for a fault.
     loaded: u64,
     demanded: u64,
-    /// Periods in a row in which threads thrash.
+    /// Periods in a row in which threads thrash, and the pages loaded in them.
     periods: u32,
+    loaded_thrashing: u64,
     /// The smallest hashes of the pages that were loaded in these periods.
     sample: BTreeSet<u32>,
     is_reported: bool,
@@ -73,19 +82,25 @@ impl ThrashDetector {
         let is_thrashing = stall_share >= STALL_SHARE_MIN
             && share >= DEMAND_SHARE_MIN
             && self.loaded >= LOADED_MIN;
+        let loaded = self.loaded;
         (self.loaded, self.demanded) = (0, 0);
         if !is_thrashing {
-            self.periods = 0;
+            (self.periods, self.loaded_thrashing) = (0, 0);
             self.sample.clear();
             return None;
         }
         self.periods += 1;
+        self.loaded_thrashing += loaded;
         if self.periods < PERIODS || self.is_reported {
             return None;
         }
+        let used = used_pages(self.distinct_pages(), self.loaded_thrashing);
+        if used.is_none() && self.periods < PERIODS_MAX {
+            return None;
+        }
         self.is_reported = true;
-        let pages = self.distinct_pages();
         self.sample.clear();
+        let pages = used.unwrap_or(u32::MAX.into());
         Some(pages + pages / (RESERVE_DIVISOR - 1))
     }
 
@@ -99,6 +114,24 @@ impl ThrashDetector {
             _ => self.sample.len() as u64,
         }
     }
+}
+
+/// The estimated number of pages from which `loads` pages were drawn, if `distinct` of them were
+/// different: of n pages, l random draws hit n (1 - exp(-l / n)). `None` if nearly all were
+/// different: then n may be arbitrarily large.
+fn used_pages(distinct: u64, loads: u64) -> Option<u64> {
+    let (distinct, loads) = (distinct as f64, loads as f64);
+    if distinct == 0.0 || loads < LOADS_MIN * distinct {
+        return None;
+    }
+    // Draws of each page: (1 - exp(-x)) / x decreases with x, from 1.
+    let (mut low, mut high) = (0.0, loads / distinct + 1.0);
+    for _ in 0..40 {
+        let middle: f64 = f64::midpoint(low, high);
+        let is_less = -(-middle).exp_m1() / middle > distinct / loads;
+        if is_less { low = middle } else { high = middle }
+    }
+    Some((loads / low) as u64)
 }
 
 /// The finalizer of `splitmix64` (Steele, Lea and Flood, OOPSLA 2014).
@@ -152,6 +185,20 @@ mod tests {
         }
     }
 
+    /// Pages that were not read yet count, too.
+    #[test]
+    fn the_budget_is_right_before_all_pages_were_read() {
+        let (pages, loads) = (150_000_u64, 100_000);
+        let [found] = reported(pages, true, 0.9)[..] else { panic!("one report") };
+        let expected = pages as f64 * 16.0 / 15.0;
+        assert!((found as f64 / expected - 1.0).abs() < 0.2, "{found} after {loads} loads");
+        assert_eq!(used_pages(99, 100), None, "nearly all were different");
+        // 1 - exp(-2) of the pages after two draws a page.
+        assert_eq!(used_pages(86_466, 200_000).map(|pages| pages / 100), Some(999));
+        let [unknown] = reported(100_000_000, true, 0.9)[..] else { panic!("one report") };
+        assert!(unknown > 100_000_000, "the cache limits it to all regions");
+    }
+
     #[test]
     fn streams_and_short_waits_are_no_thrashing() {
         assert!(reported(10_000, false, 0.9).is_empty(), "the drive is the limit of a stream");
@@ -168,6 +215,6 @@ mod tests {
         (0..4).for_each(|_| assert_eq!(period(0, 1.0), None));
         assert_eq!(period(1000, 0.1), None);
         (0..4).for_each(|_| assert_eq!(period(2000, 1.0), None));
-        assert_eq!(period(2000, 1.0), Some(320));
+        assert_eq!(period(2000, 1.0), Some(322));
     }
 }

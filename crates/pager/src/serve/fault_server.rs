@@ -382,8 +382,7 @@ impl FaultServer {
     /// work.
     fn progress(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
         let mut is_busy = !self.moving_out.is_empty();
-        while self.moving_out.is_empty() && self.cache.has_progress() {
-            self.cache.progress(actions);
+        while self.moving_out.is_empty() && self.cache.progress(actions) {
             is_busy |= !actions.is_empty();
             self.execute(actions)?;
         }
