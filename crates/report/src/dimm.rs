@@ -31,14 +31,15 @@ pub fn text(document: &DimmDocument) -> String {
 
 /// The title of its page.
 pub fn title(document: &DimmDocument) -> String {
-    format!("{} x {}", document.channels, document.device)
+    format!("{} x {}, simulated", document.channels, document.device)
 }
 
 /// The document as Markdown.
 pub fn markdown(document: &DimmDocument) -> String {
     let table = table(document).markdown();
     let remarks: String = remarks(document).iter().map(|remark| format!("\n{remark}\n")).collect();
-    format!("# {}\n\n{}\n\n{table}{remarks}", title(document), setting(document))
+    let (title, verdict) = (title(document), verdict(document));
+    format!("# {title}\n\n{verdict}\n\n{}\n\n{table}{remarks}", setting(document))
 }
 
 /// The tables of the document as HTML.
@@ -55,7 +56,7 @@ pub fn verdict(document: &DimmDocument) -> String {
     let most = points.max_by(|a, b| a.bandwidth_gbps.total_cmp(&b.bandwidth_gbps));
     most.map_or("no point was simulated".into(), |point| {
         format!(
-            "{} x {} carry {} GB/s of {}, {:.0} % of their peak, at {} ns",
+            "{} x {}, simulated: {} GB/s of {}, {:.0} % of the peak, at {} ns",
             document.channels,
             document.device,
             number(point.bandwidth_gbps),

@@ -337,7 +337,12 @@ fn first_tier<'a>(document: &'a SimulateDocument, workload: &WorkloadDocument) -
 fn lines(document: &SimulateDocument) -> Vec<String> {
     let mut lines = document.notes.clone();
     let inputs = &document.provenance;
-    for (word, names) in [("published", &inputs.published), ("assumed", &inputs.assumed)] {
+    for (word, names) in [
+        ("measured", &inputs.measured),
+        ("published", &inputs.published),
+        ("simulated", &inputs.simulated),
+        ("assumed", &inputs.assumed),
+    ] {
         if !names.is_empty() {
             lines.push(format!("{word}: {}", names.join(", ")));
         }

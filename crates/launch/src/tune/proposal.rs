@@ -76,8 +76,9 @@ fn tiers(options: &TuneOptions, machine: &Machine) -> Result<Vec<IdList>, Failur
     }
     Err(Failure::new(
         format!("all memory is on node {nodes}: there is nothing to tune"),
-        "`interleaf doctor` says how an expander becomes a node; `interleaf predict` and \
-         `simulate` need none",
+        "`interleaf doctor` says how an expander becomes a node; without one, `interleaf predict \
+         --platform NAME --demand FILE` proposes weights for another machine, and --root DIR \
+         plans for a captured one",
     ))
 }
 
