@@ -12,7 +12,8 @@ pub struct Outcome {
     pub refused: Vec<Refusal>,
     /// True when the caller stopped the migration early.
     pub stopped: bool,
-    /// The number of passes over all memory, at least 1. The last one found [`Moved::after`].
+    /// The number of passes over all memory, at least 1. The last one found
+    /// [`ProcessOutcome::after`].
     pub passes: u32,
 }
 
