@@ -464,7 +464,7 @@ fn spreads<'a, K: Ord + Clone>(
     groups.into_iter().filter_map(spread).collect()
 }
 
-/// What is wrong with a row, with its line and column.
+/// The problem of a row, with its line and column.
 fn problem(why: &csv::Error, header: &csv::StringRecord) -> String {
     match why.kind() {
         csv::ErrorKind::Deserialize { pos, err } => {
