@@ -362,7 +362,7 @@ impl FaultServer {
         is_busy |= self.evict(actions)?;
         is_busy |= self.progress(actions)? | self.start_transfers(actions)?;
         self.release_frames();
-        self.continue_fork(actions)?;
+        is_busy |= self.continue_fork(actions)?;
         self.detect_thrashing(now);
         if is_busy {
             let stalled = self.stalls.total().as_nanos();
@@ -476,11 +476,11 @@ impl FaultServer {
 
     /// Lets the process fork once no transfer is in flight and all pages are unmapped, and waits
     /// until the fork is done.
-    fn continue_fork(&mut self, actions: &mut Vec<Action>) -> io::Result<()> {
+    fn continue_fork(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
         let is_quiescent = self.cache.is_quiescent()
             && self.transfers.are_done()
             && self.discards.frees.is_empty();
-        let Some(freeze) = self.freeze.take_if(|_| is_quiescent) else { return Ok(()) };
+        let Some(freeze) = self.freeze.take_if(|_| is_quiescent) else { return Ok(false) };
         let child = match self.cache.for_child() {
             Some(cache) => self.store.fork().map(|store| Child { cache, store }),
             None => Err(io::Error::other("some of it could not be stored")),
@@ -490,7 +490,8 @@ impl FaultServer {
         freeze.frozen.send(child);
         let _ = freeze.thaw.receive();
         self.cache.react(Event::Thaw, actions);
-        self.execute(actions)
+        self.execute(actions)?;
+        Ok(true)
     }
 
     /// Handles all requests. Returns whether one was to stop.
