@@ -198,6 +198,9 @@ pub struct Spread {
     pub most: f64,
 }
 
+/// A policy, another property of its rows, and the distribution of a metric over them.
+pub type PolicySpread<K> = (String, K, Spread);
+
 impl Spread {
     /// `None` without values.
     fn of(mut values: Vec<f64>) -> Option<Self> {
@@ -321,7 +324,7 @@ impl SweepDocument {
         &self,
         metric: Metric,
         of: impl Fn(&SweepRow) -> K,
-    ) -> Vec<(String, K, Spread)> {
+    ) -> Vec<PolicySpread<K>> {
         let rows: Vec<&SweepRow> = self.rows.iter().collect();
         spreads(&rows, metric, of)
     }
@@ -404,20 +407,15 @@ fn figure(rows: &[&SweepRow], metric: Metric, varied: Option<&(Varied, Vec<f64>)
         None => categories.iter().position(|name| *name == row.workload),
     };
     let kind = if categories.is_empty() { SeriesKind::Line } else { SeriesKind::Bars };
-    let mut series: Vec<Series> = vec![];
-    for (policy, at, spread) in spreads(rows, metric, at) {
-        let x = at.map_or(0.0, |at| values[at]);
-        if series.last().is_none_or(|last| last.name != policy) {
-            series.push(Series::new(policy, kind, series.len(), []));
-        }
-        let Some(last) = series.last_mut() else { continue };
-        let point =
-            Series::new("", kind, 0, [(x, spread.mean)]).with_interval([(spread.low, spread.high)]);
-        last.x.extend(point.x);
-        last.y.extend(point.y);
-        last.low.extend(point.low);
-        last.high.extend(point.high);
-    }
+    let x = |at: Option<usize>| at.map_or(0.0, |at| values[at]);
+    let spreads = spreads(rows, metric, at);
+    let of_policies = spreads.chunk_by(|(a, ..), (b, ..)| a == b);
+    let of_policy = |(group, points): (usize, &[PolicySpread<Option<usize>>])| {
+        let means = points.iter().map(|(_, at, spread)| (x(*at), spread.mean));
+        Series::new(points[0].0.clone(), kind, group, means)
+            .with_interval(points.iter().map(|(.., spread)| (spread.low, spread.high)))
+    };
+    let series: Vec<Series> = of_policies.enumerate().map(of_policy).collect();
     let ends = || series.iter().flat_map(|series| series.low.iter().chain(&series.high)).copied();
     let (least, most) = (ends().fold(f64::MAX, f64::min), ends().fold(f64::MIN, f64::max));
     let better = if metric.lower_is_better { "Lower" } else { "Higher" };
@@ -446,7 +444,7 @@ fn spreads<'a, K: Ord + Clone>(
     rows: impl IntoIterator<Item = &'a &'a SweepRow>,
     metric: Metric,
     of: impl Fn(&SweepRow) -> K,
-) -> Vec<(String, K, Spread)> {
+) -> Vec<PolicySpread<K>> {
     let mut groups: BTreeMap<(usize, K), Vec<f64>> = BTreeMap::new();
     let mut policies: Vec<String> = vec![];
     for row in rows {

@@ -3,7 +3,7 @@
 use super::fingerprint;
 use interleaf_console::{Failure, output};
 use interleaf_linux::replace::Existing;
-use interleaf_record::sweep::COLUMNS;
+use interleaf_record::sweep::{COLUMNS, SweepDocument};
 use std::{
     collections::BTreeMap,
     fs::{self, File},
@@ -111,7 +111,7 @@ fn read(target: &Path, present: &[u8], sweep: &str) -> Result<BTreeMap<usize, St
     // A truncated name may end within a UTF-8 sequence.
     let text = String::from_utf8_lossy(present);
     let Some(rest) = text.strip_prefix(&header()) else {
-        let is_sweep = text.starts_with(&COLUMNS[..2].join(","));
+        let is_sweep = SweepDocument::is_start(&text);
         return Err(other(match is_sweep {
             true => "it holds a sweep of another version, with other columns",
             false => "it is there already, and holds no sweep",
