@@ -5,7 +5,7 @@
 
 use interleaf_launch::extend::SteeredSwap;
 use interleaf_linux::{place::journal::Journal, root::Root};
-use interleaf_pager::swap_hints::group::HintedGroup;
+use interleaf_swap_hints::group::HintedGroup;
 use std::{
     fs,
     path::{Path, PathBuf},

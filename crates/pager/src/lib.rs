@@ -32,6 +32,4 @@ pub mod session;
 
 pub mod shared;
 
-pub mod swap_hints;
-
 pub mod rights;

@@ -46,7 +46,6 @@ const UNSAFE: [&str; 34] = [
     "crates/pager/src/pager.rs",
     "crates/pager/src/shared/client.rs",
     "crates/pager/src/kernel/sigbus.rs",
-    "crates/pager/src/swap_hints",
     "crates/pager/src/serve/transfers.rs",
     "crates/pager/src/kernel/uffd.rs",
     "crates/pager/src/serve/context.rs",
@@ -59,6 +58,7 @@ const UNSAFE: [&str; 34] = [
     "crates/qemu_clock/src/lib.rs",
     "crates/qemu_clock/src/qemu.rs",
     "crates/store/src",
+    "crates/swap_hints/src/scan.rs",
     "crates/thread/src/lib.rs",
     "crates/workload/src/memory.rs",
 ];

@@ -22,7 +22,7 @@ const CRATE_LINES_MAX: usize = 16_000;
 const OWN_LINES_MAX: [(&str, usize); 1] = [("cli", 10_000)];
 
 /// The crates of the workspace that each crate may depend on, except for tests.
-const LAYERS: [(&str, &str); 32] = [
+const LAYERS: [(&str, &str); 33] = [
     ("extend_forecast", ""),
     ("model", ""),
     ("sim", "model"),
@@ -39,6 +39,7 @@ const LAYERS: [(&str, &str); 32] = [
     ("store", "poll_server procfs thread"),
     ("pager", "poll_server procfs store thread"),
     ("preload", "pager procfs thread"),
+    ("swap_hints", "pager procfs"),
     ("capi", "pager store"),
     ("console", "linux model"),
     ("catalog", "card console extend_forecast linux model sim"),
@@ -51,7 +52,8 @@ const LAYERS: [(&str, &str); 32] = [
     ("campaign", "console launch linux measure model observe record report"),
     (
         "launch",
-        "catalog console extend_forecast linux model observe pager procfs record report store",
+        "catalog console extend_forecast linux model observe pager procfs record report \
+          store swap_hints",
     ),
     (
         "daemon",

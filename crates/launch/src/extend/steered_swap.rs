@@ -1,7 +1,7 @@
 //! Steered swap, for static programs: these ignore the preloaded library of the pager.
 //!
 //! The swap file and the control group are made through the journal, so they are removed however
-//! this process ends; the hints come from [`interleaf_pager::swap_hints`].
+//! this process ends; the hints come from [`interleaf_swap_hints`].
 
 use super::ExtendOptions;
 use crate::{Ended, restore::report_restored};
@@ -19,9 +19,10 @@ use interleaf_linux::{
     },
     root::Root,
 };
-use interleaf_pager::{kernel::uffd::FaultMode, swap_hints::group::HintedGroup};
+use interleaf_pager::kernel::uffd::FaultMode;
 use interleaf_record::{extend::CheckDocument, run::PutBackDocument};
 use interleaf_store::{StoreRefused, backing};
+use interleaf_swap_hints::group::HintedGroup;
 use std::path::Path;
 
 /// The size of the swap file: this multiple of the budget, or the free space divided by this,

@@ -2,8 +2,8 @@
 
 #![expect(unsafe_code, reason = "calls that no crate wraps")]
 
-use super::Hints;
-use crate::page::{self, Page};
+use crate::Hints;
+use interleaf_pager::page::{self, Page};
 use interleaf_procfs::{
     files::Files,
     maps::{self, Mapping},

@@ -13,7 +13,7 @@ pub mod scan;
 
 pub mod group;
 
-use crate::{
+use interleaf_pager::{
     advice::Advice,
     page::Page,
     prefetch::{FaultContext, Limits, stream::Streams},

@@ -3,8 +3,8 @@
 //! The caller makes the group, its memory limit and the swap file, and removes them: this module
 //! changes nothing of the machine.
 
-use super::{HintPolicy, count, scan::ScannedProcess};
-use crate::{page::PAGE_BYTES, prefetch::Limits};
+use crate::{HintPolicy, count, scan::ScannedProcess};
+use interleaf_pager::{page::PAGE_BYTES, prefetch::Limits};
 use interleaf_procfs::cgroup;
 use std::{
     collections::BTreeMap,
