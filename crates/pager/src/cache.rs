@@ -25,6 +25,7 @@
 //! residency.rs       extents, frames, replacement queues
 //! evict.rs           the choice of the victim, and the reserve of free frames
 //! loop_detector.rs   loops over more than the budget
+//! reuse_distance.rs  pages evicted between an eviction of a page and its next read
 //! compact.rs         contiguous free frames
 //! write_back.rs      dirty pages of an unmapped extent are written back
 //! durability.rs      stored, lost and discarded pages
@@ -67,6 +68,8 @@ mod fast_path;
 mod transitions;
 
 mod evict;
+
+mod reuse_distance;
 
 pub mod loop_detector;
 

@@ -57,6 +57,13 @@ const LONG_PROBATIONARY_MAX_DIVISOR: u32 = 32;
 /// the protected share.
 const PROTECT_SLACK: u32 = 2;
 
+/// In a loop, an extent takes the place of a protected one if its reuse distance is at most the
+/// distance of that one divided by this number.
+const DISPLACE_DIVISOR: u32 = 2;
+
+/// Protected extents examined for one of them.
+const DISPLACE_EXAMINED: u32 = 32;
+
 /// One huge page in this number becomes protected in a loop, so that the pages of an earlier phase
 /// do not stay protected for ever (bimodal insertion: Qureshi et al., "Adaptive Insertion Policies
 /// for High Performance Caching", ISCA 2007).
@@ -354,6 +361,38 @@ impl Cache {
             false => detector.on_unmap_protected(extent.span().pages()),
         }
         self.unmap(id, actions);
+    }
+
+    /// Makes room among the protected extents of a node for one of a loop, of `frames` frames from
+    /// `page` on: protected extents with a much longer reuse distance become probationary. Returns
+    /// false if there are none among the oldest. In a long loop all distances are the length of a
+    /// pass.
+    pub(super) fn displace_protected(&mut self, page: Page, node: Node, frames: u32) -> bool {
+        let detector = &self.reclaim.loop_detector;
+        let Some(distance) = detector.reuse_distance(page).filter(|_| !detector.is_long_loop())
+        else {
+            return false;
+        };
+        let mut displaced = 0;
+        for _ in 0..DISPLACE_EXAMINED {
+            let Some(id) = self.residency.oldest_protected(node) else { return false };
+            let pages = self.residency.extent(id).span().pages();
+            let detector = &mut self.reclaim.loop_detector;
+            let is_longer = detector
+                .reuse_distance(pages.start)
+                .is_some_and(|other| distance <= other / DISPLACE_DIVISOR);
+            self.residency.remove_mapped(id);
+            if is_longer {
+                detector.on_late_eviction(&pages);
+                displaced += (pages.end - pages.start) as u32;
+                self.residency.extent_mut(id).is_probationary = true;
+            }
+            self.residency.push_mapped(id);
+            if displaced >= frames {
+                return true;
+            }
+        }
+        false
     }
 
     /// Drops the oldest inactive extent of a node; `None` if there is none.

@@ -14,6 +14,7 @@
 //! pages, and LRU keeps them. Refaults, and faults on pages that were evicted a short time ago,
 //! show that protection has evicted such pages too early.
 
+use super::reuse_distance::ReuseDistances;
 use crate::page::Page;
 use std::{collections::VecDeque, ops::Range};
 
@@ -37,6 +38,9 @@ const EARLY_BEGIN_MAX: f64 = 0.15;
 /// Maximum share of early evictions at which a loop continues: within a loop, early evictions are a
 /// weaker sign.
 const EARLY_END_MAX: f64 = 0.25;
+
+/// Reuse distances count in passes that evict at least the budget divided by this number.
+const PASS_DIVISOR: u32 = 2;
 
 /// In the estimate of the length of a pass, a shorter distance between two uses has its weight
 /// divided by this number: it is the distance within a part of the loop.
@@ -76,6 +80,7 @@ pub struct LoopDetector {
     frames: u32,
     /// The time of the last eviction of each group; 0 for never.
     evicted_at: Vec<u32>,
+    reuse_distances: ReuseDistances,
     /// Pages evicted so far.
     now: u32,
     /// Recent share of reads that belong to a loop: prefetches of recently evicted pages.
@@ -106,10 +111,11 @@ impl LoopDetector {
     }
 
     /// The detector of a budget of this many frames.
-    pub const fn new(frames: u32) -> Self {
+    pub fn new(frames: u32) -> Self {
         Self {
             frames,
             evicted_at: vec![],
+            reuse_distances: ReuseDistances::default(),
             now: 0,
             loop_share: 0.0,
             is_loop: false,
@@ -159,9 +165,25 @@ impl LoopDetector {
     /// Protected pages are being unmapped: a sample.
     pub fn on_unmap_protected(&mut self, pages: Range<Page>) {
         self.cost_since_sample = 0;
+        self.on_late_eviction(&pages);
         if self.is_loop() && self.samples.len() < SAMPLES_MAX {
             self.samples.push_back((pages, self.now));
         }
+    }
+
+    /// Protected pages of a loop become victims, long after their last use.
+    pub(super) fn on_late_eviction(&mut self, pages: &Range<Page>) {
+        if self.is_loop() {
+            self.reuse_distances.on_late_eviction(pages);
+        }
+    }
+
+    /// The reuse distance of a page, in evicted pages: without one of its own, the length of a
+    /// pass. `None` if a pass evicts little: then a protected page that is displaced is soon read.
+    pub(super) fn reuse_distance(&self, page: Page) -> Option<u32> {
+        let of_pass = self.pass_length as u32;
+        let is_of_use = of_pass >= self.frames / PASS_DIVISOR;
+        is_of_use.then(|| self.reuse_distances.get(page).unwrap_or(of_pass))
     }
 
     /// Pages are mapped: samples among them were missed.
@@ -221,6 +243,10 @@ impl LoopDetector {
         let evicted_at = self.evicted_at.get(group).copied().unwrap_or(0);
         let age = self.now.wrapping_sub(evicted_at);
         let is_again = evicted_at > 0 && age <= self.frames.saturating_mul(REMEMBERED_BUDGETS);
+        // Shorter distances are those of a burst, which ends.
+        if evicted_at > 0 && age >= self.frames / EARLY_DIVISOR {
+            self.reuse_distances.on_read(&(page..page + u64::from(pages)), age);
+        }
         let weight = self.weight(pages);
         if is_prefetch {
             let is_long = f64::from(u8::from(pages >= LONG_EXTENT));

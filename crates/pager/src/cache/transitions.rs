@@ -109,8 +109,11 @@ impl Cache {
         let extent = self.residency.extent(id);
         let node = self.node_of(extent.span().frame);
         let has_room = self.has_room_to_protect(node, extent.frames());
+        let (page, frames) = (extent.span().page, extent.frames());
+        let is_victim = self.reclaim.on_map(extent, node, self.settings.frames, has_room);
+        let is_probationary = is_victim && !self.displace_protected(page, node, frames);
         let extent = self.residency.extent_mut(id);
-        extent.is_probationary = self.reclaim.on_map(extent, node, self.settings.frames, has_room);
+        extent.is_probationary = is_probationary;
         extent.state = ExtentState::Mapping;
         extent.is_claimed = false;
         extent.is_dirty |= is_write;

@@ -58,7 +58,7 @@ pub fn replay(kind: Kind, frames: usize, footprint: u64) -> Option<Replay> {
         graph: Shape::default(),
     };
     let touches = trace(kind, &setting, footprint, PAGE)?;
-    let arrays = if matches!(kind, Kind::Stream | Kind::Gemm) { 3 } else { 1 };
+    let arrays = if matches!(kind, Kind::Stream | Kind::Gemm | Kind::GemmTiled) { 3 } else { 1 };
     let pages = touches.iter().map(|touch| touch.block as usize + 1).max().unwrap_or(0);
     let mut machine = ReplayMachine::new(frames as u32, pages, arrays);
     (0..pages).for_each(|page| machine.touch(page, 0, true));
