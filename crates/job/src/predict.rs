@@ -10,12 +10,12 @@ use interleaf_model::{
     mix::Mix,
     platform::Platform,
     predict::{
-        Forecast, ForecastAt, LoadPoint, MixLoad, MixLoadAt, Prediction, Row, best_of_each_set,
-        load_steps, saturating_load,
+        Forecast, ForecastAt, LoadPoint, MixLoad, MixLoadAt, Prediction, Row, RunFit,
+        best_of_each_set, load_steps, saturating_load,
     },
     weights::Weights,
 };
-use interleaf_record::predict::{PredictDocument, Subject};
+use interleaf_record::predict::{PredictDocument, Subject, missed_runs};
 use rayon::prelude::*;
 
 /// Limit of the number of weight ratios that are predicted for `all`.
@@ -85,6 +85,7 @@ impl PredictJob<'_> {
             let mut document =
                 PredictDocument::new(self.platform, self.subject(), &prediction, &sweep);
             document.ratios_tried = searched.then_some(weights.len() as u64);
+            document.warnings.extend(missed_runs(&at.fits(), document.result_unit.as_deref()));
             document.warnings.extend(self.too_many_threads());
             Ok(document)
         })
@@ -218,6 +219,14 @@ impl PreparedTraffic<'_> {
                 let limits = at.limits();
                 weights.par_iter().map(|own| limits.at(own)).collect()
             }
+        }
+    }
+
+    /// Each measured run beside its forecast; none of a mix.
+    fn fits(&self) -> Vec<RunFit> {
+        match self {
+            Self::Mix(_) => vec![],
+            Self::Demand(at) => at.fits(),
         }
     }
 

@@ -1,11 +1,13 @@
 //! Predictions for several weights: of a workload, or of a mix at a given load.
 
 mod best;
+mod fit;
 mod load;
 mod program;
 mod workload;
 
 pub use best::best_of_each_set;
+pub use fit::RunFit;
 pub use load::{LoadPoint, MixLoad, MixLoadAt, load_curve, load_steps, saturating_load};
 pub use program::{ActivePhase, Program, ProgramPhase, RATE_RUN_S};
 pub use workload::{Forecast, ForecastAt, SpeedupLimits};

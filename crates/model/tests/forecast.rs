@@ -72,6 +72,29 @@ fn the_runs_are_met_where_they_were_made() {
     }
 }
 
+/// A forecast meets the runs with a counted bandwidth; beside them it may miss one without.
+#[test]
+fn runs_without_a_counted_bandwidth_may_be_missed() {
+    let platform = platform("gnr120-cz122");
+    let all = workload("cloverleaf");
+    let miss = |counted: u32| {
+        let mut demand = all.clone();
+        demand.local.retain(|run| run.series.is_empty());
+        let others = demand.local.iter_mut().filter(|run| run.threads > counted);
+        others.for_each(|run| run.bandwidth_gbps = None);
+        let fits = Forecast::new(&platform, &platform, &demand).fits();
+        let misses: Vec<f64> = fits.iter().map(|fit| fit.miss().abs()).collect();
+        assert_eq!(misses.len(), demand.local.len());
+        let met = demand.local.iter().filter(|run| run.bandwidth_gbps.is_some()).count();
+        assert!(misses[..met].iter().all(|miss| *miss < 1e-9), "{misses:?}");
+        misses.into_iter().fold(0.0, f64::max)
+    };
+    assert!(miss(119) < 1e-9);
+    assert!(miss(30) > 0.02, "{}", miss(30));
+    let fits = Forecast::new(&platform, &platform, &all).fits();
+    assert!(fits.iter().all(|fit| fit.miss().abs() < 1e-9), "series b is not compared");
+}
+
 #[test]
 fn pages_that_do_not_fit_are_never_best() {
     let platform = platform("xeon6-cz122");

@@ -13,7 +13,7 @@ use super::{
 pub use crate::weights_text;
 use interleaf_model::{
     platform::{Domain, Platform},
-    predict::{Estimate, LoadPoint, Prediction, Row},
+    predict::{Estimate, LoadPoint, Prediction, Row, RunFit},
 };
 use serde::{Deserialize, Serialize};
 
@@ -278,6 +278,37 @@ fn undecided(row: &Row) -> String {
     )
 }
 
+/// The fraction of a measured result above which a forecast misses a run: more than the results of
+/// repeated runs usually differ.
+const MISS: f64 = 0.05;
+
+/// The warning that the forecast of a measured run misses its result, in `unit`. It then has all of
+/// `fits`, so that the reader sees which runs agree.
+pub fn missed_runs(fits: &[RunFit], unit: Option<&str>) -> Option<String> {
+    let missed = |fit: &&RunFit| fit.miss().abs() > MISS;
+    fits.iter().find(missed)?;
+    let unit = unit.map_or(String::new(), |unit| format!(" {unit}"));
+    let list = fits.iter().map(|fit| {
+        let RunFit { weights, threads, measured, forecast } = fit;
+        let [measured, forecast] = [measured, forecast].map(|result| in_digits(*result));
+        // Adding 0 turns -0 into 0.
+        let miss = (100.0 * fit.miss()).round() + 0.0;
+        format!(
+            "{threads} threads at {weights} {forecast}{unit}, measured {measured} ({miss:+.0} %)"
+        )
+    });
+    let list: Vec<String> = list.collect();
+    let is_local = fits.iter().filter(missed).any(|fit| fit.weights.one_tier());
+    // Local runs are missed only beside runs with a counted bandwidth.
+    let remedy = if is_local { ". With bandwidth_gbps of every run it meets them" } else { "" };
+    Some(format!("the forecast misses measured runs: {}{remedy}", list.join("; ")))
+}
+
+/// `value` with four significant digits.
+fn in_digits(value: f64) -> f64 {
+    format!("{value:.3e}").parse().unwrap_or(value)
+}
+
 /// The threads in each domain; empty for one domain.
 fn domain_threads(platform: &Platform, threads: f64) -> Vec<DomainThreadsDocument> {
     if platform.domains.len() < 2 {
@@ -293,4 +324,31 @@ fn domain_threads(platform: &Platform, threads: f64) -> Vec<DomainThreadsDocumen
 
 fn interval(estimate: Estimate) -> [f64; 2] {
     [rounded(estimate.low), rounded(estimate.high)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use interleaf_model::weights::Weights;
+
+    #[test]
+    fn missed_runs_are_listed_with_all_others() {
+        let fit = |weights: &[u16], threads, measured, forecast| RunFit {
+            weights: Weights::new(weights.to_vec()).unwrap_or_else(|_| Weights::first_tier(2)),
+            threads,
+            measured,
+            forecast,
+        };
+        let met = [fit(&[1, 0], 64, 210.0, 210.0), fit(&[5, 2], 128, 150.0, 156.0)];
+        assert_eq!(missed_runs(&met, Some("s")), None);
+        let missed = [met[0].clone(), fit(&[1, 0], 128, 160.0, 184.04)];
+        let expected = "the forecast misses measured runs: 64 threads at 1:0 210 s, measured 210 \
+                        (+0 %); 128 threads at 1:0 184 s, measured 160 (+15 %). With \
+                        bandwidth_gbps of every run it meets them";
+        assert_eq!(missed_runs(&missed, Some("s")).as_deref(), Some(expected));
+        let interleaved = missed_runs(&[fit(&[5, 2], 128, 113.0, 100.0)], Some("GFlop/s"));
+        let expected = "the forecast misses measured runs: 128 threads at 5:2 100 GFlop/s, \
+                        measured 113 (-12 %)";
+        assert_eq!(interleaved.as_deref(), Some(expected));
+    }
 }

@@ -42,7 +42,9 @@ pub fn contents(document: &Document) -> (String, String) {
             let answer = escaped(&predict::verdict(document));
             let provenance = escaped(&predict::provenance(document));
             let tables = predict::html_tables(document);
-            let head = format!("<p class=\"answer\">{answer}</p>\n");
+            let warning = |text: &String| format!("<p>Warning: {}</p>\n", escaped(text));
+            let warnings: String = document.warnings.iter().map(warning).collect();
+            let head = format!("<p class=\"answer\">{answer}</p>\n{warnings}");
             (title, format!("{head}{figures}<p class=\"source\">{provenance}</p>\n{tables}"))
         }
         Document::Plan(document) => {

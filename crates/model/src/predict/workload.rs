@@ -1,6 +1,6 @@
 //! Predicts a workload for given weights.
 
-use super::{Estimate, Prediction, Row, platform_provenance};
+use super::{Estimate, Prediction, Row, RunFit, platform_provenance};
 use crate::{
     behaviour::{Behaviour, TrafficPerWork, infer},
     demand::{Demand, Phase},
@@ -14,7 +14,7 @@ use crate::{
 /// All behaviours that agree with a workload's runs, prepared for predictions.
 pub struct Forecast<'a> {
     pub(super) platform: &'a Platform,
-    measured_on: &'a Platform,
+    pub(super) measured_on: &'a Platform,
     pub(super) demand: &'a Demand,
     pub(super) traffic: TrafficPerWork,
     pub(super) behaviours: Vec<Behaviour>,
@@ -380,6 +380,11 @@ impl<'a> ForecastAt<'a> {
             loads.iter().map(|load| system.limits(load)).collect()
         });
         SpeedupLimits { at: self, limits: limits.collect() }
+    }
+
+    /// Each measured run beside its forecast.
+    pub fn fits(&self) -> Vec<RunFit> {
+        self.forecast.fits()
     }
 
     /// Predicts the workload at `weights`.

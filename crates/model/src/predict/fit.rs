@@ -1,0 +1,51 @@
+//! The distance of a forecast from the measured runs that it was inferred from.
+//!
+//! A forecast passes through the runs with a counted bandwidth, or through all runs of a series
+//! without any ([`Demand::nearest_run`]). Other runs only narrow the behaviours; nothing makes the
+//! forecast meet them.
+
+use super::Forecast;
+use crate::{demand::Demand, weights::Weights};
+
+/// A measured run, and the forecast of the same run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunFit {
+    /// The placement of the pages.
+    pub weights: Weights,
+    /// The number of threads.
+    pub threads: u32,
+    /// The measured result, in the demand's metric.
+    pub measured: f64,
+    /// The result of the forecast, in the same metric.
+    pub forecast: f64,
+}
+
+impl RunFit {
+    /// The forecast minus the measured result, as a fraction of the measured result.
+    pub fn miss(&self) -> f64 {
+        self.forecast / self.measured - 1.0
+    }
+}
+
+impl Forecast<'_> {
+    /// Each run of the demand beside its forecast on the platform of the runs. Local runs of
+    /// another series than [`Demand::nearest_run`] have a result of another kind, and are left out.
+    pub fn fits(&self) -> Vec<RunFit> {
+        let Demand { local, interleaved, .. } = self.demand;
+        let there = self.on(self.measured_on);
+        let fit = |weights: Weights, threads: u32, measured: f64| {
+            let row = there.at(f64::from(threads)).row(&weights);
+            let forecast = row.result.map_or(measured, |result| result.mean);
+            RunFit { weights, threads, measured, forecast }
+        };
+        let first_tier = Weights::first_tier(self.measured_on.tiers.len());
+        let comparable = |threads: u32| &self.demand.nearest_run(f64::from(threads)).series;
+        let local = local
+            .iter()
+            .filter(|run| run.series == *comparable(run.threads))
+            .map(|run| fit(first_tier.clone(), run.threads, run.result));
+        let interleaved =
+            interleaved.iter().map(|run| fit(run.weights.clone(), run.threads, run.result));
+        local.chain(interleaved).collect()
+    }
+}
