@@ -120,11 +120,23 @@ impl DimmJob {
         if let Some(server) = &self.server {
             document.command = command_of_server(server, &self.setup, pattern);
         }
+        document.command += &self.load_options();
         document.notes = self.short_runs(&points)?;
         for (point, (part, energy)) in points.iter().zip(self.simulated(&points, progress)?) {
             document.point(&point.mix.to_string(), point.offered_gbps, &part, energy);
         }
         Ok(document)
+    }
+
+    /// The options of the mixes, the loads and the number of requests.
+    fn load_options(&self) -> String {
+        let mixes: Vec<String> = self.mixes.iter().map(Mix::to_string).collect();
+        let load = match self.load {
+            LoadChoice::Max => "max".into(),
+            LoadChoice::Sweep => "sweep".into(),
+            LoadChoice::At(bandwidth) => format!("{}GB/s", bandwidth.gbps()),
+        };
+        format!(" --mix {} --load {load} --requests {}", mixes.join(","), self.requests)
     }
 
     /// Refuses runs that are too short for a bandwidth, and notes runs whose bandwidth is

@@ -37,8 +37,7 @@ pub struct DimmDocument {
     /// Limit of the outstanding lines, over all channels.
     pub outstanding: u64,
     pub seed: u64,
-    /// The command line that simulates these modules, without mixes, loads and number of requests;
-    /// empty for a trace.
+    /// The command line that simulates these modules under these loads; empty for a trace.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub command: String,
     pub points: Vec<DimmPoint>,
@@ -234,7 +233,8 @@ impl DimmDocument {
     }
 }
 
-/// See [`DimmDocument::command`]. Options with their default value are left out.
+/// The part of [`DimmDocument::command`] without mixes, loads and number of requests. Options with
+/// their default value are left out.
 fn command(setup: &Setup, pattern: &str, name: &str) -> String {
     let Setup { device, channels, .. } = setup;
     let usual = Setup::new(device.clone(), *channels);
@@ -258,7 +258,7 @@ fn command(setup: &Setup, pattern: &str, name: &str) -> String {
     command
 }
 
-/// [`DimmDocument::command`] of a built-in server.
+/// The same part of the command of a built-in server.
 pub fn command_of_server(server: &str, setup: &Setup, pattern: &str) -> String {
     let mut command = format!("interleaf simulate dimm --server {server}");
     if setup.pattern != Pattern::Stream {
