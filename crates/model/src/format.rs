@@ -34,6 +34,23 @@ pub struct FileError {
     pub hint: String,
 }
 
+impl FileError {
+    /// The key that is missing, if that is the problem.
+    pub fn missing_key(&self) -> Option<&str> {
+        self.problem.strip_prefix("missing field `")?.strip_suffix('`')
+    }
+
+    /// This error with the hint of `hints` for the key that is missing, if it has one.
+    #[must_use]
+    pub fn with_hint_of_missing(self, hints: &[(&str, &str)]) -> Self {
+        let hint = hints.iter().find(|(key, _)| self.missing_key() == Some(*key));
+        match hint {
+            Some((_, hint)) => Self { hint: (*hint).into(), ..self },
+            None => self,
+        }
+    }
+}
+
 impl std::error::Error for FileError {}
 
 impl fmt::Display for FileError {

@@ -104,13 +104,30 @@ struct PhaseFile {
     bandwidth_gbps: Spanned<f64>,
 }
 
+/// Hints for keys that are missing.
+const MISSING: [(&str, &str); 3] = [
+    (
+        "mix",
+        "add mix = { read_share = 0.75 }, the reads among the bytes that counters saw: `interleaf \
+         measure app --demand FILE` writes it; where it is not known, assume a range: mix = { \
+         read_share = 0.8, read_share_range = [0.6, 1.0] }",
+    ),
+    ("read_share", "add read_share = 0.75, the reads as a fraction of the bytes: 0 to 1"),
+    (
+        "local",
+        "add a [[local]] table for each run with all pages on the first tier: threads = 64, \
+         runtime_s = 210.0, and bandwidth_gbps = 330.0 if it was counted",
+    ),
+];
+
 /// Reads the demand in `text`.
 ///
 /// # Errors
 /// If the file does not have this form, or has an impossible value.
 pub fn parse(file: &str, text: &str) -> Result<Demand, FileError> {
     let toml = TomlText::new(file, text);
-    let read: DemandFile = toml.read()?;
+    let read: DemandFile =
+        toml.read().map_err(|why: FileError| why.with_hint_of_missing(&MISSING))?;
     if let Some(schema) = &read.schema {
         toml.schema(schema, SCHEMA)?;
     }

@@ -353,6 +353,11 @@ fn in_plain_words(message: &str) -> String {
         ("expected a string", "expected text in quotes"),
     ];
     let message = message.trim().replace('\n', ", ");
+    // The name of the struct follows.
+    let message = match message.split_once("expected struct ") {
+        Some((before, _)) => format!("{before}expected a table"),
+        None => message,
+    };
     words.iter().fold(message, |message, (rust, plain)| message.replace(rust, plain))
 }
 
@@ -370,6 +375,7 @@ fn hint_for(problem: &str) -> String {
         ("expected text in quotes", "write the value in quotes, a quantity with its unit"),
         ("expected a whole number", "write a whole number, without quotes and without a point"),
         ("expected a list", "write a list in brackets; [[table]] where it is one of tables"),
+        ("expected a table", "write a table in braces: { key = value }"),
         ("expected a boolean", "write true or false"),
     ];
     let starts = table.iter().find(|(start, _)| problem.starts_with(start));

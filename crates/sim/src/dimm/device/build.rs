@@ -27,7 +27,7 @@ pub struct Options {
 pub fn by_name(name: &str, options: &Options) -> Result<Device, DeviceError> {
     for (file, text) in FILES {
         let text = TomlText::new(file, text);
-        let parsed: DeviceToml = text.read()?;
+        let parsed: DeviceToml = text.read().map_err(with_timing_hint)?;
         if let Some(module) = parsed.module.iter().find(|module| module.name.get_ref() == name) {
             return device(&text, &parsed, module, options);
         }
@@ -56,7 +56,7 @@ pub fn in_file(
 ) -> Result<Device, DeviceError> {
     let chain = Chain::read(file, text, read)?;
     let text = TomlText::with_inherited(file, text, &chain.inherited);
-    let parsed: DeviceToml = text.read_merged(chain.merged(&text)?)?;
+    let parsed: DeviceToml = text.read_merged(chain.merged(&text)?).map_err(with_timing_hint)?;
     let found = match (name, parsed.module.as_slice()) {
         (None, [only]) => Some(only),
         (None, _) => None,
@@ -77,6 +77,23 @@ pub fn in_file(
         });
     };
     device(&text, &parsed, module, options)
+}
+
+/// This error with the place of the value in data sheets, if a timing parameter is missing.
+fn with_timing_hint(why: FileError) -> FileError {
+    let hint = match why.missing_key() {
+        Some(key @ ("cl" | "t_rcd" | "t_rp")) => format!(
+            "add {key} = [\"16.25 ns\", \"SOURCE\"], or in clocks (\"52 nCK\"): the speed bins of \
+             the DRAM's data sheet have it, or JEDEC's standard (JESD79-5 of DDR5); DRAM of \
+             servers has 13 to 17 ns at any rate"
+        ),
+        Some(key) if key.starts_with("t_") => format!(
+            "add {key} = [\"VALUE\", \"SOURCE\"] in ns or nCK, from the timing table of the DRAM's \
+             data sheet; or leave it to a built-in module: inherits = \"rdimm-6400-2r\""
+        ),
+        _ => return why,
+    };
+    FileError { hint, ..why }
 }
 
 fn device(
