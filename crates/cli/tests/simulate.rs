@@ -56,6 +56,18 @@ fn the_command_of_a_users_module_names_its_file() {
     assert!(fs::read_to_string(page).unwrap().contains("mine"));
 }
 
+/// The runs of bwaves do not tell what limits it; those of hpcg do, which has one at 5:2.
+#[test]
+fn a_workload_that_may_limit_itself_has_the_note_of_predict() {
+    let note = |workload: &str| {
+        let args = ["simulate", "machine", "--platform", "xeon6-cz122", "--duration", "12s"];
+        let output = interleaf(&[&args[..], &["--workload", workload, "--json"]].concat());
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        document["notes"].to_string().contains("may not be limited by memory")
+    };
+    assert!(note("bwaves") && !note("hpcg"));
+}
+
 #[test]
 fn too_few_requests_are_an_error_that_names_the_least() {
     for (args, least) in [

@@ -68,6 +68,12 @@ impl Estimate {
         Self { mean: value, low: value, high: value }
     }
 
+    /// True for a speed-up that leaves open whether DRAM limits the workload: none and
+    /// [`GAIN`] or more both agree with the runs.
+    fn is_undecided(self) -> bool {
+        self.low <= NO_GAIN && self.high >= GAIN
+    }
+
     /// The estimate in another unit.
     pub fn scaled(self, factor: f64) -> Self {
         Self { mean: self.mean * factor, low: self.low * factor, high: self.high * factor }
@@ -125,7 +131,7 @@ impl Prediction {
         let fits = self.rows.iter().enumerate().filter(|(_, row)| row.too_small.is_none());
         let widest = fits.max_by(|(_, a), (_, b)| a.speedup.high.total_cmp(&b.speedup.high));
         let undecided = widest
-            .filter(|(_, row)| row.speedup.low <= NO_GAIN && row.speedup.high >= GAIN)
+            .filter(|(_, row)| row.speedup.is_undecided())
             .map(|(at, _)| at);
         Self { undecided, ..self }
     }

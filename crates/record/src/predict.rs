@@ -14,6 +14,7 @@ pub use crate::weights_text;
 use interleaf_model::{
     platform::{Domain, Platform},
     predict::{Estimate, LoadPoint, Prediction, Row, RunFit},
+    weights::Weights,
 };
 use serde::{Deserialize, Serialize};
 
@@ -130,7 +131,7 @@ impl PredictDocument {
             provenance: ProvenanceDocument::new(&prediction.inputs),
             warnings: prediction
                 .undecided
-                .map(|at| undecided(&prediction.rows[at]))
+                .map(|at| undecided(&prediction.rows[at].weights, prediction.rows[at].speedup))
                 .into_iter()
                 .collect(),
         }
@@ -266,15 +267,15 @@ impl LoadPointDocument {
     }
 }
 
-/// The warning that the runs of a workload do not tell whether DRAM limits it.
-fn undecided(row: &Row) -> String {
-    let [low, high] = interval(row.speedup);
+/// The warning that the runs of a workload do not tell whether DRAM limits it: the speed-up at
+/// `weights` may be anything in the interval of `speedup`.
+pub fn undecided(weights: &Weights, speedup: Estimate) -> String {
+    let [low, high] = interval(speedup);
     format!(
         "this may not be limited by memory: the runs agree with a program that DRAM limits and \
-         with one that limits itself (locks, barriers, bandwidth of caches), so that {} may give \
-         {low:.2} or {high:.2} times the speed. One run with a fifth of the pages on another tier \
-         (80:20) would tell",
-        row.weights
+         with one that limits itself (locks, barriers, bandwidth of caches), so that {weights} may \
+         give {low:.2} or {high:.2} times the speed. One run with a fifth of the pages on another \
+         tier (80:20) would tell"
     )
 }
 
@@ -329,7 +330,6 @@ fn interval(estimate: Estimate) -> [f64; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use interleaf_model::weights::Weights;
 
     #[test]
     fn missed_runs_are_listed_with_all_others() {

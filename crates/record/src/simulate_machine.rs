@@ -11,6 +11,7 @@ pub use figures::share_axis_from;
 use super::{
     ProvenanceDocument, all_rounded,
     check::{Check, Checked, not_empty, same_length, same_length_or_empty},
+    predict::undecided,
     rounded,
 };
 use interleaf_model::{
@@ -399,6 +400,9 @@ fn notes(scenario: &Scenario) -> Vec<String> {
     for task in &scenario.tasks {
         for why in &task.program.extrapolated {
             notes.push(format!("{}: extrapolated: {why}", task.name));
+        }
+        if let Some((weights, speedup)) = &task.program.undecided {
+            notes.push(format!("{}: {}", task.name, undecided(weights, *speedup)));
         }
         if let Metric::Rate(_) = task.metric {
             notes.push(format!(

@@ -3,7 +3,7 @@
 //! A forecast averages over all behaviours that agree with a workload's runs. A simulation needs a
 //! single behaviour: the member whose predictions are nearest to the median of all.
 
-use super::Forecast;
+use super::{Estimate, Forecast};
 use crate::{
     behaviour::{Behaviour, TrafficPerWork},
     equilibrium::{Load, solve},
@@ -34,6 +34,10 @@ pub struct Program {
     pub local_result: f64,
     /// The reasons why figures are extrapolations.
     pub extrapolated: Vec<String>,
+    /// Set if the runs leave open whether DRAM limits the workload: weights with which no speed-up
+    /// and a considerable one both agree with the runs, and this speed-up. The program is only one
+    /// of the behaviours between.
+    pub undecided: Option<(Weights, Estimate)>,
     threads: f64,
     traffic: TrafficPerWork,
     /// True if runs counted both work and traffic: only then does their ratio depend on memory
@@ -139,6 +143,15 @@ impl Forecast<'_> {
                 std::iter::once(local.reached_gbps[member][0]).chain(own).map(libm::log).collect()
             })
             .collect();
+        // The first answer is the bandwidth on the first tier.
+        let speedup = |at: usize| {
+            let own = answers.iter().map(|answer| libm::exp(answer[1 + at])).collect();
+            (weights[at].clone(), Estimate::of(own).with_model_spread())
+        };
+        let undecided = (0..weights.len())
+            .map(speedup)
+            .max_by(|(_, a), (_, b)| a.high.total_cmp(&b.high))
+            .filter(|(_, speedup)| speedup.is_undecided());
         // The median: where the runs agree with two causes, no program is like their mean.
         let median = |at: usize| {
             let own = answers.iter().map(|answer| answer[at]).collect();
@@ -155,7 +168,7 @@ impl Forecast<'_> {
         let nearest = (0..answers.len())
             .min_by(|a, b| distance(&answers[*a]).total_cmp(&distance(&answers[*b])))
             .unwrap_or(0);
-        self.program_of(nearest, threads, local)
+        Program { undecided, ..self.program_of(nearest, threads, local) }
     }
 
     fn program_of(
@@ -197,6 +210,7 @@ impl Forecast<'_> {
             local_runtime_s,
             local_result,
             extrapolated: local.extrapolated,
+            undecided: None,
             threads,
             traffic: self.traffic.clone(),
             counted: local.counted_gbps.is_some(),
