@@ -38,6 +38,9 @@ pub struct PredictDocument {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratios_tried: Option<u64>,
     pub best: Option<PredictBest>,
+    /// The weights that the warning of a workload that may limit itself names; left out without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undecided: Option<Vec<u16>>,
     /// The best weights by load; sweeps only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub load_curve: Vec<LoadPointDocument>,
@@ -127,6 +130,7 @@ impl PredictDocument {
                     speedup_interval: interval(row.speedup),
                 }
             }),
+            undecided: prediction.undecided.map(|at| prediction.rows[at].weights.as_slice().to_vec()),
             load_curve: load_curve.iter().map(LoadPointDocument::new).collect(),
             provenance: ProvenanceDocument::new(&prediction.inputs),
             warnings: prediction

@@ -149,9 +149,11 @@ pub fn html_tables(document: &PredictDocument) -> String {
 
 fn is_shown(document: &PredictDocument, row: &PredictRow) -> bool {
     let is_best = document.best.as_ref().is_some_and(|best| best.weights == row.weights);
+    // The warning names them.
+    let is_undecided = document.undecided.as_ref() == Some(&row.weights);
     let shown = |weights: &[u16; 2]| row.weights == weights;
     let one_tier = row.weights.iter().filter(|weight| **weight > 0).count() == 1;
-    is_best || one_tier || SHOWN.iter().any(shown)
+    is_best || is_undecided || one_tier || SHOWN.iter().any(shown)
 }
 
 fn table(document: &PredictDocument, rows: &[&PredictRow]) -> Table {
