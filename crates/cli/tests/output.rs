@@ -224,6 +224,22 @@ fn texts_fit_the_terminal() {
     assert!(!braille(&ascii) && ascii.contains("***"), "{ascii}");
 }
 
+/// Of one choice of weights there is no best; the weights of a warning have a row.
+#[test]
+fn predictions_speak_of_their_rows() {
+    let predict = |words: &[&str]| {
+        let args = [&["predict", "--platform", "xeon6-cz122", "--workload"], words].concat();
+        String::from_utf8(interleaf().args(args).output().unwrap().stdout).unwrap()
+    };
+    let one = predict(&["hpcg", "--weights", "5:2"]);
+    assert!(one.starts_with("5:2: 1.") && !one.contains("best"), "{one}");
+    let text = predict(&["bwaves"]);
+    let (_, after) = text.split_once("so that ").unwrap();
+    let weights = after.split(' ').next().unwrap();
+    let is_row = |line: &str| line.split_whitespace().next() == Some(weights);
+    assert!(text.lines().any(is_row), "{text}");
+}
+
 #[test]
 fn help_names_a_verb_in_either_order() {
     let help = |words: &[&str]| {

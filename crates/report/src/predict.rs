@@ -184,6 +184,7 @@ fn table(document: &PredictDocument, rows: &[&PredictRow]) -> Table {
             format!("{:.3}", row.speedup)
         });
         let is_best = document.best.as_ref().is_some_and(|best| best.weights == row.weights);
+        let is_best = is_best && document.rows.len() > 1;
         let marks =
             [(is_best, "best"), (!row.fits, "does not fit"), (row.extrapolated, "extrapolated")];
         let marks: Vec<&str> = marks.iter().filter(|(is, _)| *is).map(|(_, mark)| *mark).collect();
@@ -212,11 +213,13 @@ pub fn verdict(document: &PredictDocument) -> String {
         return "no choice of weights fits".into();
     };
     let weights = weights_text(&best.weights);
+    // Of one there is no best.
+    let is = if document.rows.len() == 1 { "" } else { " is best" };
     if best.weights == Weights::first_tier(document.tiers.len()).as_slice() {
-        return format!("{weights} is best: all pages on {first}");
+        return format!("{weights}{is}: all pages on {first}");
     }
     let [low, high] = best.speedup_interval;
-    let gain = format!("{weights} is best: {:.2} times {first} alone", best.speedup);
+    let gain = format!("{weights}{is}: {:.2} times {first} alone", best.speedup);
     match low < high {
         true => format!("{gain} (90 %: {low:.2} to {high:.2})"),
         false => gain,
