@@ -9,7 +9,9 @@
 //!
 //! `h = 1` is perfect prefetching, `T = max(C, X)`; `h = 0` is a program that waits for each
 //! transfer. One run with a known `C` gives `h` if it took less than `C + D`, and `o` if it took
-//! more. Without a known `C`, it is the elapsed time without the stalls that the pager counted.
+//! more. Without a known `C`, it is the elapsed time without the stalls that the pager counted. On
+//! a machine with few CPUs this still has the pager's work for other pages in it, which is system
+//! time, so that system time is subtracted too, down to the user time.
 //!
 //! The number of faults is not proportional to the traffic. With a larger budget fewer pages are
 //! read, and faults for a byte fall with the square root of the bytes read, relative to the
@@ -48,18 +50,31 @@ pub struct Run {
     /// Time for which threads waited for pages, summed over threads, seconds.
     pub stall_s: f64,
     pub threads: u32,
+    /// CPU time of the program and its pager, if it is known.
+    pub cpu: Option<CpuTime>,
     /// Bytes that the drive transferred.
     pub traffic: Traffic,
     /// Reads of single pages that a thread waited for: major faults that were not prefetched.
     pub demand_reads: f64,
 }
 
+/// CPU time, summed over threads.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CpuTime {
+    pub user_s: f64,
+    pub system_s: f64,
+}
+
 impl Run {
     /// Seconds with all data in DRAM: measured, or the elapsed time without the mean stall of a
-    /// thread.
+    /// thread, and without system time if it is known; at least the user time.
     pub fn compute_s(&self) -> f64 {
         let stalled = self.stall_s / f64::from(self.threads.max(1));
-        self.dram_s.unwrap_or(self.seconds - stalled).clamp(0.0, self.seconds)
+        let active_s = self.seconds - stalled;
+        let estimate = self.cpu.map_or(active_s, |CpuTime { user_s, system_s }| {
+            (active_s - system_s).max(user_s).min(active_s)
+        });
+        self.dram_s.unwrap_or(estimate).clamp(0.0, self.seconds)
     }
 }
 
@@ -278,6 +293,7 @@ mod tests {
             dram_s: Some(1.0),
             stall_s: 0.0,
             threads: 1,
+            cpu: None,
             traffic: line().at(3_000_000_000),
             demand_reads: 0.0,
         }
@@ -321,6 +337,17 @@ mod tests {
     fn without_a_run_in_dram_stalls_are_not_compute_time() {
         let stalled = Run { dram_s: None, stall_s: 4.0, threads: 2, ..run(5.0) };
         assert_eq!(Model::of_run(&stalled, &line(), &drive(1.0)).compute_s, 3.0);
+    }
+
+    #[test]
+    fn system_time_is_not_compute_time() {
+        let compute_s = |user_s: f64, system_s: f64| {
+            let cpu = Some(CpuTime { user_s, system_s });
+            Run { dram_s: None, stall_s: 6.0, cpu, ..run(15.0) }.compute_s()
+        };
+        assert_eq!(compute_s(1.0, 3.0), 6.0, "it also sleeps");
+        assert_eq!(compute_s(1.0, 8.5), 1.0, "part of the system time is in the stalls");
+        assert_eq!(compute_s(20.0, 8.5), 9.0, "several threads compute at a time");
     }
 
     #[test]

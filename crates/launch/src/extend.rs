@@ -40,8 +40,9 @@ use interleaf_pager::{
     kernel::uffd::FaultMode,
     session::{Children, SCHEMA, SKIP_SBRK, Session, SessionSettings, VARIABLE},
 };
-use interleaf_record::extend::{
-    CheckDocument, ExtendDocument, ExtendPlanDocument, SessionProcesses,
+use interleaf_record::{
+    extend::{CheckDocument, ExtendDocument, ExtendPlanDocument, SessionProcesses},
+    rounded,
 };
 
 use outside_budget::OutsideBudget;
@@ -258,6 +259,7 @@ fn run_extended(
             print_line(&running, document(&seen));
         }
     }
+    let used = running.resources().ok();
     let status = running.status().map_err(system::wait_failure)?;
     seen.update_and_recover(&session.ledger);
     drop(server);
@@ -265,6 +267,8 @@ fn run_extended(
     let mut document = document(&seen);
     document.record_exit(Some(status), running.elapsed());
     outside.add_to(&mut document);
+    document.user_s = used.map(|used| rounded(used.user.as_secs_f64()));
+    document.system_s = used.map(|used| rounded(used.system.as_secs_f64()));
     document.resident_max_bytes = usage::children_resident_max().ok().flatten();
     let ended = Ended {
         status: Some(status),

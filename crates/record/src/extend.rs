@@ -43,6 +43,12 @@ pub struct ExtendDocument {
     /// Peak resident memory of the largest process; null when the kernel does not report it.
     #[serde(default)]
     pub resident_max_bytes: Option<u64>,
+    /// CPU time of the command and its pagers in their own code; null while it runs.
+    #[serde(default)]
+    pub user_s: Option<f64>,
+    /// CPU time of the kernel for the command and its pagers; null while it runs.
+    #[serde(default)]
+    pub system_s: Option<f64>,
     /// Sum over all processes, including those that have exited.
     #[serde(flatten)]
     pub total: CountsDocument,
@@ -147,6 +153,8 @@ impl ExtendDocument {
             min_alloc_bytes: settings.min_alloc_bytes,
             stores: settings.stores.clone(),
             resident_max_bytes: None,
+            user_s: None,
+            system_s: None,
             total,
             processes: seen
                 .0

@@ -8,7 +8,7 @@ use interleaf_console::Failure;
 use interleaf_extend_forecast::{
     access::Trace,
     drive::{Drive, PAGE_BYTES, PageLatency},
-    forecast::{Model, Run},
+    forecast::{CpuTime, Model, Run},
     miss_curve::{MissCurve, Point, Traffic},
     pager_curve::PagerCurves,
     replacement::Replacement,
@@ -112,9 +112,7 @@ fn read(path: &Path, inputs: &mut Inputs) -> Result<(), Failure> {
         Some(SCHEMA) => {
             let stats: ExtendDocument = serde_json::from_value(value).map_err(wrong)?;
             inputs.runs.push(of_stats(&stats));
-            inputs.notes.push(format!(
-                "{name}: compute time is the elapsed time without the stalls of the threads"
-            ));
+            inputs.notes.push(estimated(&name.to_string(), inputs.runs.last()));
             Ok(())
         }
         Some(bench::SCHEMA) => {
@@ -133,6 +131,21 @@ fn read(path: &Path, inputs: &mut Inputs) -> Result<(), Failure> {
     }
 }
 
+/// The note on a time in DRAM that was not measured.
+fn estimated(name: &str, run: Option<&Run>) -> String {
+    let how = match run.and_then(|run| run.cpu) {
+        Some(_) => {
+            "is estimated: elapsed time without stalls and without system time, at least the user \
+             time"
+        }
+        None => {
+            "is at most this: elapsed time without stalls, which has the pager's own work in it \
+             where it shared CPUs with the program"
+        }
+    };
+    format!("{name}: the time in DRAM {how}; a record of `bench run` without `extend` measures it")
+}
+
 /// Reads of single pages that a thread waited for.
 fn demand_reads(counts: &CountsDocument) -> f64 {
     let major = counts.faults.saturating_sub(counts.soft_faults) as f64;
@@ -149,6 +162,7 @@ fn of_stats(stats: &ExtendDocument) -> Run {
         stall_s: total.stall_s,
         // Stalls are summed over threads, whose number is not recorded: at least as many stalled.
         threads: (total.stall_s / stats.elapsed_s.max(1e-9)).ceil().clamp(1.0, 4096.0) as u32,
+        cpu: stats.user_s.zip(stats.system_s).map(|(user_s, system_s)| CpuTime { user_s, system_s }),
         traffic: Traffic {
             read_bytes: total.read_bytes as f64,
             written_bytes: total.written_bytes as f64,
@@ -173,6 +187,7 @@ fn of_bench(name: String, record: BenchDocument, inputs: &mut Inputs) {
         dram_s: None,
         stall_s: counts.stall_s / rounds,
         threads: record.threads,
+        cpu: None,
         traffic: Traffic {
             read_bytes: counts.read_bytes as f64 / rounds,
             written_bytes: counts.written_bytes as f64 / rounds,
@@ -185,7 +200,11 @@ fn of_bench(name: String, record: BenchDocument, inputs: &mut Inputs) {
 /// Takes the compute time of runs from records in DRAM.
 fn use_time_in_dram(inputs: &mut Inputs) -> Result<(), Failure> {
     let hint = "record both with `bench run`, with the same arguments, once under `extend`";
-    let Some((name, dram)) = inputs.in_dram.first() else { return Ok(()) };
+    let Some((name, dram)) = inputs.in_dram.first() else {
+        let extended = inputs.extended.first();
+        inputs.notes.extend(extended.map(|(name, _)| estimated(name, None)));
+        return Ok(());
+    };
     let is_same = |other: &BenchDocument| {
         (&other.workload, other.footprint_bytes, other.threads)
             == (&dram.workload, dram.footprint_bytes, dram.threads)
@@ -241,6 +260,7 @@ fn of_comparison(
             dram_s: Some(of("dram", pager.ratio)?.round_s?),
             stall_s: 0.0,
             threads: record.threads,
+            cpu: None,
             traffic,
             demand_reads: 0.0,
         })

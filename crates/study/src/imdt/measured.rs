@@ -262,6 +262,7 @@ fn planner(run: &MeasuredRun<'_>, pattern: &str) -> Option<Planner> {
         dram_s: dram.round_s,
         stall_s: 0.0,
         threads: run.document.threads,
+        cpu: None,
         traffic,
         demand_reads: demand_reads(kind, pager, traffic),
     };

@@ -147,6 +147,8 @@ mod tests {
             min_alloc_bytes: 64 << 20,
             stores: vec!["/mnt/nvme".into()],
             resident_max_bytes: None,
+            user_s: None,
+            system_s: None,
             total: counts,
             processes: vec![ProcessDocument {
                 pid: 4242,
