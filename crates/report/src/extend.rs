@@ -185,26 +185,24 @@ fn outside(document: &ExtendDocument) -> String {
     if !all().any(|process| process.outside_bytes.is_some()) {
         return match document.resident_max_bytes {
             Some(bytes) => {
-                format!("resident, within the budget and outside: {} at most\n", rounded(bytes))
+                format!("resident memory: up to {}, the budget included\n", rounded(bytes))
             }
             None => String::new(),
         };
     }
     let bytes: u64 = all().filter_map(|process| process.outside_bytes).sum();
-    let left: u64 = all().map(|process| process.left_bytes).sum::<u64>().min(bytes);
-    let least = Bytes::new(document.min_alloc_bytes);
-    let left = match left {
-        0 => String::new(),
-        left => format!(
-            "{} of it in pieces of 128 KiB and more, allocated before they were {least} \
-             (--min-alloc) together; else ",
-            rounded(left)
-        ),
-    };
+    let early: u64 = all().map(|process| process.left_bytes).sum::<u64>().min(bytes);
+    let all = rounded(bytes);
+    let never = "objects below 128 KiB, static data and stacks, which are never extended";
+    if early == 0 {
+        return format!("memory outside the budget: up to {all}, in {never}\n");
+    }
+    let (least, rest) = (Bytes::new(document.min_alloc_bytes), rounded(bytes - early));
     format!(
-        "outside the budget: {} at most: {left}objects smaller than 128 KiB, static data and \
-         stacks, which are never extended\n",
-        rounded(bytes)
+        "memory outside the budget: up to {all}. Of these, {} are in allocations of 128 KiB and \
+         more from before their sum reached {least}: a lower --min-alloc extends them. The other \
+         {rest} are in {never}\n",
+        rounded(early)
     )
 }
 
