@@ -30,8 +30,12 @@ impl Axis {
         if !length.is_finite() {
             return Err("its values are too far apart".into());
         }
-        // Below 10^-6 of its ends the steps of an axis are lost in rounding.
-        let least = 1e-6 * from.abs().max(to.abs()).max(1e-3);
+        let least = match [from, to] {
+            // All values are zero.
+            [0.0, 0.0] => 1.0,
+            // Below 10^-6 of its ends the steps of an axis are lost in rounding.
+            _ => 1e-6 * from.abs().max(to.abs()).max(1e-3),
+        };
         Ok(Self { from, to: from + length.max(least), start: 0.0, end: 1.0, is_log })
     }
 
@@ -137,6 +141,7 @@ mod tests {
         for value in [0.0, 3.0, -7.5, 1e12, 1e-12] {
             assert!(!labels([value, value], false, 5).is_empty(), "{value}");
         }
+        assert_eq!(labels([0.0, 0.0], false, 5), "0.0 0.2 0.4 0.6 0.8 1.0");
         assert!(Axis::new([-1e308, 1e308], false).is_err());
     }
 }
