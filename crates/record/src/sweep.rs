@@ -285,15 +285,25 @@ impl SweepDocument {
         cases.len()
     }
 
-    /// The numbers that the sweep varies, the one with the most values first.
+    /// The numbers that the sweep varies, the one with the most values first. A number that follows
+    /// from the workload, such as its footprint, is not one of them.
     pub fn varied(&self) -> Vec<(Varied, Vec<f64>)> {
+        let load = |row: &SweepRow| {
+            (row.platform.clone(), row.scenario.clone(), row.workload.clone())
+        };
+        let mut loads = BTreeMap::new();
+        self.rows.iter().for_each(|row| loads.entry(load(row)).or_insert_with(Vec::new).push(row));
+        let is_varied = |varied: &Varied| {
+            let value = varied.value;
+            loads.values().any(|rows| rows.iter().any(|row| value(row) != value(rows[0])))
+        };
         let values = |varied: Varied| {
             let mut values: Vec<f64> = self.rows.iter().map(varied.value).collect();
             values.sort_by(f64::total_cmp);
             values.dedup();
             (varied, values)
         };
-        let mut all: Vec<_> = VARIED.map(values).into_iter().filter(|it| it.1.len() > 1).collect();
+        let mut all: Vec<_> = VARIED.into_iter().filter(is_varied).map(values).collect();
         all.sort_by_key(|(_, values)| std::cmp::Reverse(values.len()));
         all
     }
@@ -521,6 +531,22 @@ mod tests {
         assert_eq!(figure.x_label, "error of the curves, %");
         assert_eq!((&figure.series[1].x, &figure.series[1].y), (&vec![0.0, 10.0], &vec![2.0, 4.0]));
         assert!(figures.iter().all(|figure| figure.check("figure").is_ok()));
+    }
+
+    #[test]
+    fn a_number_that_follows_from_the_workload_is_not_varied() {
+        let of = |case, workload: &str, footprint: &str| {
+            let row = row(case, "dmi", 0.0, "0.1").replace(",lbm,", &format!(",{workload},"));
+            row.replace("1073741824", footprint)
+        };
+        let varied = |rows: &[String]| {
+            let sweep = SweepDocument::read("a.csv", &text(rows)).unwrap();
+            sweep.varied().iter().map(|(varied, _)| varied.column).collect::<Vec<_>>()
+        };
+        let [lbm, pr] = [of(0, "lbm", "1073741824"), of(1, "pr", "2147483648")];
+        assert!(varied(&[lbm.clone(), pr.clone()]).is_empty());
+        let more = of(2, "pr", "4294967296");
+        assert_eq!(varied(&[lbm, pr, more]), ["footprint_bytes"]);
     }
 
     #[test]

@@ -17,11 +17,13 @@ pub fn page(document: &SweepDocument) -> Page {
         let values: Vec<String> = values.iter().map(|value| rounded(*value).to_string()).collect();
         format!("{}: {}", varied.label, shortened(&values))
     }));
-    facts.extend([
-        names("platforms", document.rows.iter().map(|row| row.platform.as_str())),
-        names("scenarios", document.rows.iter().map(|row| row.scenario.as_str())),
-        names("workloads", document.rows.iter().map(|row| row.workload.as_str())),
-    ]);
+    let rows = || document.rows.iter();
+    facts.push(names("platforms", rows().map(|row| row.platform.as_str())));
+    // The scenario of a single workload has its name.
+    if rows().any(|row| row.scenario != row.workload) {
+        facts.push(names("scenarios", rows().map(|row| row.scenario.as_str())));
+    }
+    facts.push(names("workloads", rows().map(|row| row.workload.as_str())));
     let reference = document.reference();
     facts.extend(reference.map(|name| {
         format!("{name}: the best static weights of each case, to which regret is relative")
