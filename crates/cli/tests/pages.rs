@@ -8,7 +8,7 @@ mod common;
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt as _,
+    os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
     process::Command,
 };
@@ -87,7 +87,7 @@ fn the_tool_has_the_options_of_each_command_of_the_documentation() {
 
 /// Runs the blocks of commands of the page `name` in one folder and in their order: the blocks of
 /// its section `heading`, or all. Blocks with the text `skipped` are passed over. Fails with fewer
-/// than `least` blocks.
+/// than `least` blocks. The folder has the repository's `tests`.
 fn run(name: &str, heading: Option<&str>, skipped: Option<&str>, least: usize) {
     let page = fs::read_to_string(root().join("docs").join(name)).unwrap();
     let section = match heading {
@@ -101,6 +101,8 @@ fn run(name: &str, heading: Option<&str>, skipped: Option<&str>, least: usize) {
         section.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
     assert!(blocks.len() >= least, "{} blocks", blocks.len());
     let folder = tempfile::tempdir().unwrap();
+    // Pages name captured machines by their path in the repository.
+    symlink(root().join("tests"), folder.path().join("tests")).unwrap();
     let program = Path::new(env!("CARGO_BIN_EXE_interleaf")).parent().unwrap();
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
     let is_run = |block: &&&str| !skipped.is_some_and(|skipped| block.contains(skipped));
@@ -132,6 +134,11 @@ fn commands_of_plan_run() {
 #[test]
 fn commands_of_compare_run() {
     run("compare.md", None, None, 2);
+}
+
+#[test]
+fn weights_are_proposed_for_a_captured_machine() {
+    run("tune.md", Some("Try it on a captured machine"), None, 1);
 }
 
 #[test]
