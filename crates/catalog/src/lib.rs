@@ -150,6 +150,9 @@ pub fn platform_and_source(name: &str) -> Result<(Platform, PlatformSource), Fai
             let path = Path::new(name);
             let text = read(path, "platform", &platform_names())?;
             let curves = |relative: &str| {
+                if let Some(text) = built_in_curves(relative) {
+                    return recorded(relative, Ok(text.to_string()));
+                }
                 let path = path.parent().unwrap_or(Path::new("")).join(relative);
                 let curves = read_text(&path).map_err(|why| match why {
                     TextError::Unread(why) => why.to_string(),
@@ -163,6 +166,12 @@ pub fn platform_and_source(name: &str) -> Result<(Platform, PlatformSource), Fai
     };
     let source = PlatformSource { label, text, curves: read_curves.into_inner() };
     Ok((platform, source))
+}
+
+/// The curves of a tier of a built-in platform, by `PLATFORM:TIER`.
+fn built_in_curves(name: &str) -> Option<&'static str> {
+    let (platform, tier) = name.split_once(':')?;
+    embedded(&PLATFORMS, &format!("{platform}/{tier}.csv"))
 }
 
 /// Returns the built-in configurations of servers.

@@ -142,3 +142,27 @@ fn implausible_ratings_are_reported() {
         fs::write(rated.join(name), before).unwrap();
     }
 }
+
+/// A tier of a platform file has the curves of a built-in platform.
+#[test]
+fn a_tier_takes_the_curves_of_a_built_in_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let tier = |name: &str, curves: &str| {
+        let keys = format!("name = \"{name}\"\nkind = \"{name}\"\ncurves = \"{curves}\"\n");
+        format!("[[tier]]\n{keys}capacity = \"256GiB\"\n")
+    };
+    let head = "schema = \"interleaf.platform/1\"\nname = \"mine\"\nsource = \"made up\"\n[cpu]\n\
+                cores = 64\noutstanding_lines_per_core = 48\nuncore_latency_ns = 60.0\n";
+    let write = |cxl: &str| {
+        let text = [head, &tier("dram", "xeon6-rdimm-6400:dram"), &tier("cxl", cxl)].concat();
+        fs::write(folder.path().join("mine.toml"), text).unwrap();
+        run(
+            folder.path(),
+            &["predict", "--platform", "mine.toml", "--mix", "R", "--weights", "3:1"],
+        )
+    };
+    let output = write("xeon6-cz122:cxl");
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("3:1: 1."), "{output:?}");
+    let refused = message(&write("xeon6-cz122:hbm"));
+    assert!(refused.contains("such as xeon6-cz122:cxl"), "{refused}");
+}

@@ -130,9 +130,7 @@ impl Prediction {
     fn with_undecided(self) -> Self {
         let fits = self.rows.iter().enumerate().filter(|(_, row)| row.too_small.is_none());
         let widest = fits.max_by(|(_, a), (_, b)| a.speedup.high.total_cmp(&b.speedup.high));
-        let undecided = widest
-            .filter(|(_, row)| row.speedup.is_undecided())
-            .map(|(at, _)| at);
+        let undecided = widest.filter(|(_, row)| row.speedup.is_undecided()).map(|(at, _)| at);
         Self { undecided, ..self }
     }
 }

@@ -130,7 +130,9 @@ impl PredictDocument {
                     speedup_interval: interval(row.speedup),
                 }
             }),
-            undecided: prediction.undecided.map(|at| prediction.rows[at].weights.as_slice().to_vec()),
+            undecided: prediction
+                .undecided
+                .map(|at| prediction.rows[at].weights.as_slice().to_vec()),
             load_curve: load_curve.iter().map(LoadPointDocument::new).collect(),
             provenance: ProvenanceDocument::new(&prediction.inputs),
             warnings: prediction

@@ -288,9 +288,8 @@ impl SweepDocument {
     /// The numbers that the sweep varies, the one with the most values first. A number that follows
     /// from the workload, such as its footprint, is not one of them.
     pub fn varied(&self) -> Vec<(Varied, Vec<f64>)> {
-        let load = |row: &SweepRow| {
-            (row.platform.clone(), row.scenario.clone(), row.workload.clone())
-        };
+        let load =
+            |row: &SweepRow| (row.platform.clone(), row.scenario.clone(), row.workload.clone());
         let mut loads = BTreeMap::new();
         self.rows.iter().for_each(|row| loads.entry(load(row)).or_insert_with(Vec::new).push(row));
         let is_varied = |varied: &Varied| {

@@ -162,7 +162,10 @@ fn of_stats(stats: &ExtendDocument) -> Run {
         stall_s: total.stall_s,
         // Stalls are summed over threads, whose number is not recorded: at least as many stalled.
         threads: (total.stall_s / stats.elapsed_s.max(1e-9)).ceil().clamp(1.0, 4096.0) as u32,
-        cpu: stats.user_s.zip(stats.system_s).map(|(user_s, system_s)| CpuTime { user_s, system_s }),
+        cpu: stats
+            .user_s
+            .zip(stats.system_s)
+            .map(|(user_s, system_s)| CpuTime { user_s, system_s }),
         traffic: Traffic {
             read_bytes: total.read_bytes as f64,
             written_bytes: total.written_bytes as f64,

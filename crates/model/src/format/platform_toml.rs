@@ -75,7 +75,8 @@ struct TierFile {
     kind: Spanned<String>,
     /// Capacity with its unit: "512GiB".
     capacity: Spanned<String>,
-    /// A CSV file of curves, relative to this file; or a memory_curves.csv of the Mess benchmark.
+    /// A CSV file of curves, relative to this file; a memory_curves.csv of the Mess benchmark; or
+    /// the curves of a tier of a built-in platform: "xeon6-cz122:cxl".
     curves: Spanned<String>,
     /// Power of all its devices.
     power: Option<TierPowerFile>,
@@ -288,7 +289,8 @@ fn tier_curves(
 ) -> Result<Curves, FileError> {
     let path = toml.said("tier.curves", &tier.curves)?;
     let text = curves(&path).map_err(|why| {
-        let hint = "write the path of a curve file, UTF-8 text, relative to the platform file";
+        let hint = "write the path of a curve file, UTF-8 text, relative to the platform file, or \
+                    a tier of a built-in platform, such as xeon6-cz122:cxl";
         toml.error("tier.curves", &tier.curves, format!("\"{path}\": {why}"), hint)
     })?;
     if mess_csv::is_one(&text) {
