@@ -121,7 +121,7 @@ impl DimmJob {
             document.command = command_of_server(server, &self.setup, pattern);
         }
         document.command += &self.load_options();
-        document.notes = self.short_runs(&points)?;
+        document.notes.extend(self.short_runs(&points)?);
         for (point, (part, energy)) in points.iter().zip(self.simulated(&points, progress)?) {
             document.point(&point.mix.to_string(), point.offered_gbps, &part, energy);
         }

@@ -10,6 +10,7 @@ use super::{
 };
 use interleaf_sim::dimm::{
     closed_loop::Pattern,
+    device::{Device, TimingOrigins},
     energy::{Energy, PowerLine},
     histogram::Histogram,
     run::{ChannelResult, SEED, Setup},
@@ -45,7 +46,7 @@ pub struct DimmDocument {
     /// the same bandwidth.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier_power: Option<PowerLineDocument>,
-    /// Limits of the figures above.
+    /// Limits of the figures above, and assumed and inherited timing of a user's module.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// Sum over all points.
@@ -180,7 +181,7 @@ impl DimmDocument {
             command: command(setup, pattern, device),
             points: vec![],
             tier_power: None,
-            notes: vec![],
+            notes: timing_notes(&setup.device),
             requests: 0,
             simulated_ns: 0.0,
             timing: None,
@@ -231,6 +232,17 @@ impl DimmDocument {
                 max_error: rounded(line.max_error),
             });
     }
+}
+
+/// The timing parameters of a user's module that its file assumes or inherits.
+fn timing_notes(device: &Device) -> Vec<String> {
+    let TimingOrigins { assumed, inherited } = &device.timing_origins;
+    let assumed = (!assumed.is_empty())
+        .then(|| format!("assumed timing of {}: {}", device.name, assumed.join(", ")));
+    let inherited = inherited.iter().map(|(file, names)| {
+        format!("timing of {} inherited from {file}: {}", device.name, names.join(", "))
+    });
+    assumed.into_iter().chain(inherited).collect()
 }
 
 /// The part of [`DimmDocument::command`] without mixes, loads and number of requests. Options with

@@ -124,6 +124,12 @@ impl<'a> TomlText<'a> {
         before.last().unwrap_or((0, self.file, self.text))
     }
 
+    /// The file of `value`, if it is one of those that this file inherits from.
+    pub fn inherited_from<T>(&self, value: &Spanned<T>) -> Option<&'a str> {
+        let (start, file, _) = self.file_at(value.span().start);
+        (start > 0).then_some(file)
+    }
+
     /// The text from position `at` on.
     fn at(&self, at: usize) -> &'a str {
         let (start, _, text) = self.file_at(at);

@@ -24,7 +24,7 @@ pub use families::names;
 pub(super) use rule::quantity;
 
 use interleaf_model::format::FileError;
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 /// The parameters of a module in one channel: the fields are the keys of a file in `devices/`.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,6 +69,8 @@ pub struct Device {
     pub refresh_postponed: u32,
     /// Timing, in clocks of the DRAM.
     pub timing: Timing,
+    /// The timing that the file of a user's module assumes or inherits.
+    pub timing_origins: TimingOrigins,
     /// Supply currents, for devices whose data sheet is known.
     pub currents: Option<Currents>,
 }
@@ -129,6 +131,16 @@ pub struct Timing {
     pub t_rfc_sb: u32,
     /// From a same-bank refresh to an activation of another bank of the rank.
     pub t_refsbrd: u32,
+}
+
+/// Timing parameters of a module in a user's file, by their names in the file; empty for built-in
+/// modules.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TimingOrigins {
+    /// Assumed parameters with value and reason: `t_rcd 58 nCK (as cl)`.
+    pub assumed: Vec<String>,
+    /// Inherited parameters, by the file that has them.
+    pub inherited: BTreeMap<String, Vec<String>>,
 }
 
 impl Device {

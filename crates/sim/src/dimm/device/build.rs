@@ -1,13 +1,14 @@
 //! Builds a device from the file of its family.
 
 use super::{
-    Device, DeviceError, Timing,
+    Device, DeviceError, Timing, TimingOrigins,
     chain::{Chain, Read},
     families::{FILES, SCHEMA, names},
     file::{Density, DeviceToml, Module, Speed, WidthTable},
     rule::{RULE_HINT, Rule, quantity, rule},
 };
 use crate::figures::Sourced;
+use core::cell::RefCell;
 use interleaf_model::format::{FileError, names::suggestion, toml_text::TomlText};
 use toml::Spanned;
 
@@ -29,7 +30,8 @@ pub fn by_name(name: &str, options: &Options) -> Result<Device, DeviceError> {
         let text = TomlText::new(file, text);
         let parsed: DeviceToml = text.read().map_err(with_timing_hint)?;
         if let Some(module) = parsed.module.iter().find(|module| module.name.get_ref() == name) {
-            return device(&text, &parsed, module, options);
+            let device = device(&text, &parsed, module, options)?;
+            return Ok(Device { timing_origins: TimingOrigins::default(), ..device });
         }
     }
     Err(DeviceError::Choice {
@@ -103,7 +105,7 @@ fn device(
     options: &Options,
 ) -> Result<Device, DeviceError> {
     text.schema(&file.schema, SCHEMA)?;
-    let mut tables = Tables { text, file, width: None };
+    let mut tables = Tables { text, file, width: None, origins: RefCell::default() };
     let speed = tables.speed(module)?;
     let rate = tables.rate("speed.rate", &speed.rate)?;
     let default = module.density.as_ref().map(Spanned::get_ref);
@@ -127,6 +129,8 @@ fn device(
         return Err(text.error("module.ranks", &module.ranks, problem, "write 2 or 4").into());
     }
     let timing = tables.timing(speed, density, rate)?;
+    // Currents read the timing of another speed.
+    let timing_origins = tables.origins.take();
     let burst_bytes = timing.burst * 2 * data_bits / 8;
     let columns = page_bytes * (data_bits / width) / burst_bytes.max(1);
     if columns == 0 {
@@ -159,6 +163,7 @@ fn device(
             0..=8,
         )?,
         timing,
+        timing_origins,
         currents: tables.currents(&width_name, density)?,
     })
 }
@@ -172,6 +177,8 @@ pub(super) struct Tables<'a> {
     pub(super) file: &'a DeviceToml,
     /// The values of the module's width, if they differ from the family's.
     pub(super) width: Option<&'a WidthTable>,
+    /// The origins of the timing parameters that were read.
+    origins: RefCell<TimingOrigins>,
 }
 
 /// The geometry of a device.
@@ -308,7 +315,22 @@ impl<'a> Tables<'a> {
 
     fn rule(&self, field: &str, pair: &Sourced) -> Result<Rule, FileError> {
         let value = self.value(field, pair)?;
+        self.note_origin(field, pair);
         rule(value).map_err(|why| self.text.error(field, pair, why, RULE_HINT))
+    }
+
+    /// Notes a timing parameter that is assumed or inherited.
+    fn note_origin(&self, field: &str, pair: &Sourced) {
+        let timing = field.strip_prefix("timing.").or_else(|| field.strip_prefix("speed."));
+        let Some(name) = timing else { return };
+        let mut origins = self.origins.borrow_mut();
+        let [value, source] = pair.get_ref();
+        if let Some(why) = source.strip_prefix("assumed: ") {
+            origins.assumed.push(format!("{name} {value} ({why})"));
+        }
+        if let Some(file) = self.text.inherited_from(pair) {
+            origins.inherited.entry(file.into()).or_default().push(name.into());
+        }
     }
 
     /// A rule in clocks, checked to be at least `least`.

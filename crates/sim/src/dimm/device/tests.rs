@@ -206,6 +206,12 @@ fn a_module_inherits_what_its_file_does_not_give() {
     };
     assert_eq!(of(&mine), (58, 58, 32, 1062, 468));
     assert_eq!(of(&tighter), (50, 58, 28, 900, 468));
+    let origins = &tighter.timing_origins;
+    let assumed = |text: &str| origins.assumed.iter().any(|own| own == text);
+    assert!(assumed("t_faw 28 nCK (a test)") && assumed("t_rfc 250 ns (a test)"), "{origins:?}");
+    let from = |file: &str, name: &str| origins.inherited[file].iter().any(|own| own == name);
+    assert!(from("ddr5.toml", "t_ras") && from("folder/faster.toml", "t_rcd"), "{origins:?}");
+    assert!(!from("folder/faster.toml", "cl") && base.timing_origins.assumed.is_empty());
     let multiplexed = inheriting(TIGHTER, Some("multiplexed")).unwrap();
     assert_eq!((multiplexed.pseudo_channels, multiplexed.ranks), (2, 1));
 }
