@@ -82,6 +82,10 @@ fn memory_that_is_too_small_is_not_recommended() {
     let needs = by_speed["sensitivity"].as_array().unwrap();
     let needs = needs.iter().find(|row| row["figure"] == "memory that the demand needs").unwrap();
     assert_eq!(needs["recommended"][1], "rdimm-6400-128gb");
+    // The recommended one holds 1.5 TiB, the others 768 GiB; a drive holds a little more as fast.
+    let factor = |end: usize| needs["factors"][end].as_f64().unwrap();
+    assert!((0.74..0.79).contains(&factor(0)) && (1.5..1.51).contains(&factor(1)), "{needs}");
+    assert_eq!(needs["recommended_beyond"][1], "rdimm-6400-nvme");
 }
 
 /// Beyond the factor at which a price changes the recommendation, another configuration is

@@ -108,12 +108,23 @@ impl PlanJob<'_> {
         let base = &performances[baseline];
         if !base.fits {
             let name = &self.configurations[baseline].name;
+            let holds = self.configurations.iter().zip(&performances).filter(|(_, own)| own.fits);
+            let holds: Vec<&str> = holds.map(|(own, _)| own.name.as_str()).collect();
+            let hint = match holds.is_empty() {
+                true => "none of the configurations holds it: give less with --footprint, or \
+                         others with --configuration"
+                    .to_string(),
+                false => format!(
+                    "give one that holds it with --baseline: {}; or less with --footprint",
+                    holds.join(", ")
+                ),
+            };
             return Err(Failure::new(
                 format!(
                     "{name}, the baseline, does not hold the demand: {}",
                     base.notes.join("; ")
                 ),
-                "choose another one with --baseline, or less with --footprint",
+                hint,
             ));
         }
         let assessed = assess(self, &performances, baseline, &assumed);
@@ -145,7 +156,7 @@ impl PlanJob<'_> {
             sensitivity,
             parts: self.parts_documents(),
             provenance: ProvenanceDocument::new(&inputs(&performances)),
-            warnings: self.warnings(source),
+            warnings: self.warnings(source, assessed.recommended.map(|at| &candidates[at])),
         })
     }
 
@@ -201,7 +212,7 @@ impl PlanJob<'_> {
         parts.map(document).collect()
     }
 
-    fn warnings(&self, source: &Source<'_>) -> Vec<String> {
+    fn warnings(&self, source: &Source<'_>, recommended: Option<&Candidate>) -> Vec<String> {
         let mut warnings = vec![];
         if self.is_example {
             warnings.push(
@@ -211,11 +222,14 @@ impl PlanJob<'_> {
             );
         }
         if source.footprint().or(self.footprint).is_none() {
-            warnings.push(
-                "the demand has no footprint, so that it fits everywhere: give the memory that it \
-                 needs with --footprint"
-                    .into(),
-            );
+            let holds = recommended.map_or(String::new(), |own| {
+                let bytes = own.machine.tiers.iter().map(|tier| tier.capacity.get()).sum();
+                format!(" ({} holds {})", own.configuration.name, Bytes::new(bytes))
+            });
+            warnings.push(format!(
+                "the demand has no footprint, so that it fits everywhere{holds}: give the memory \
+                 that it needs with --footprint"
+            ));
         }
         warnings
     }

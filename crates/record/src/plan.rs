@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.plan/1";
 
+/// The figure of the sensitivity whose factors are of the footprint.
+pub const MEMORY_FIGURE: &str = "memory that the demand needs";
+
 /// The merit that decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

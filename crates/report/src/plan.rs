@@ -7,7 +7,7 @@ use super::{
     short_number,
     table::{Table, escaped},
 };
-use interleaf_record::plan::{Goal, PlanDocument, PlanRow, SensitivityRow};
+use interleaf_record::plan::{Goal, MEMORY_FIGURE, PlanDocument, PlanRow, SensitivityRow};
 
 /// Bytes of a GiB.
 const GIB: f64 = (1_u64 << 30) as f64;
@@ -278,9 +278,15 @@ fn sensitivity(document: &PlanDocument, only_changes: bool) -> Table {
     for row in rows.filter(|row| !only_changes || row.changes || row.has_factor()) {
         let name = |name: &Option<String>| name.clone().unwrap_or_else(|| "none".into());
         let beyond = row.recommended_beyond.clone().unwrap_or_default();
+        let is_known = row.recommended_beyond.is_some();
+        let footprint = document.footprint_bytes.filter(|_| row.figure == MEMORY_FIGURE);
         let changes = row.factors.iter().zip(&beyond).filter_map(|(factor, beyond)| {
-            let then = beyond.as_ref().map_or(String::new(), |other| format!(" to {other}"));
-            factor.map(|factor| format!("x {}{then}", number(factor)))
+            let then = if is_known { format!(" to {}", name(beyond)) } else { String::new() };
+            let factor = (*factor)?;
+            Some(match footprint {
+                Some(bytes) => format!("{} GiB{then}", number(factor * bytes as f64 / GIB)),
+                None => format!("x {}{then}", number(factor)),
+            })
         });
         let factors: Vec<String> = changes.collect();
         let [lower, higher] = &row.recommended;

@@ -13,14 +13,19 @@ use super::{
 use crate::{Progress, check};
 use interleaf_console::Failure;
 use interleaf_model::{tier::TierKind, units::Bytes};
-use interleaf_record::{plan::SensitivityRow, rounded};
+use interleaf_record::{
+    plan::{MEMORY_FIGURE, SensitivityRow},
+    rounded,
+};
 use std::collections::BTreeSet;
 
 /// Factors between which the change of the answer is searched.
 const SEARCHED: [f64; 2] = [0.1, 10.0];
 
-/// Halvings of the interval of the search: the factor is exact to about 1 in 10,000.
+/// Halvings of the interval of the search: the factor is exact to about 1 in 10,000, or to 1 in 400
+/// where each step takes new predictions.
 const HALVINGS: u32 = 20;
+const HALVINGS_OF_PREDICTIONS: u32 = 10;
 
 /// A figure of the assessment, at a factor.
 type Vary<'a> = Box<dyn Fn(f64) -> Assessment + 'a>;
@@ -39,57 +44,80 @@ pub(super) fn table(
     let varied = [1.0 - job.vary, 1.0 + job.vary];
     let mut rows = vec![];
     for (figure, vary) in cheap(job, performances, baseline, &own) {
-        let at = |factor: f64| vary(factor).recommended;
-        let beyond = SEARCHED.map(|end| first_change(at, end, answer.recommended));
+        let at = |factor: f64| Ok(vary(factor).recommended);
+        let beyond = changes(at, HALVINGS, answer.recommended)?;
+        let recommended = varied.map(|factor| vary(factor).recommended);
         rows.push(SensitivityRow {
             figure,
-            recommended: varied.map(|factor| name(at(factor))),
-            changes: varied.iter().any(|factor| at(*factor) != answer.recommended),
+            recommended: recommended.map(name),
+            changes: recommended.iter().any(|other| *other != answer.recommended),
             factors: beyond.map(|found| found.map(|(factor, _)| rounded(factor))),
             recommended_beyond: Some(beyond.map(|found| found.and_then(|(_, other)| name(other)))),
         });
     }
     for (figure, assumed) in predicted_anew(candidates, source, &own) {
-        let mut recommended = vec![];
-        for factor in varied {
+        let at = |factor: f64| {
             check(progress)?;
             let assumed = assumed(factor);
-            let others: Result<Vec<_>, _> =
-                candidates.iter().map(|one| Performance::of(one, source, &assumed)).collect();
-            recommended.push(assess(job, &others?, baseline, &assumed).recommended);
-        }
+            let others: Result<Vec<_>, _> = candidates
+                .iter()
+                .map(|one| Performance::without_limit(one, source, &assumed))
+                .collect();
+            Ok::<_, Failure>(assess(job, &others?, baseline, &assumed).recommended)
+        };
+        let recommended = [at(varied[0])?, at(varied[1])?];
+        let beyond = match figure == MEMORY_FIGURE {
+            true => Some(changes(at, HALVINGS_OF_PREDICTIONS, answer.recommended)?),
+            false => None,
+        };
+        let factors = beyond.unwrap_or_default();
         rows.push(SensitivityRow {
             figure,
+            recommended: recommended.map(name),
             changes: recommended.iter().any(|other| *other != answer.recommended),
-            recommended: [name(recommended[0]), name(recommended[1])],
-            factors: [None, None],
-            recommended_beyond: None,
+            factors: factors.map(|found| found.map(|(factor, _)| rounded(factor))),
+            recommended_beyond: beyond
+                .map(|both| both.map(|found| found.and_then(|(_, other)| name(other)))),
         });
     }
     rows.extend(speeds(job, performances, baseline, &own, &answer));
     Ok(rows)
 }
 
+/// A factor of a figure, and the recommendation there.
+type Changed = Option<(f64, Option<usize>)>;
+
+/// The first factors below and above 1 at which the answer is another one.
+fn changes(
+    at: impl Fn(f64) -> Result<Option<usize>, Failure>,
+    halvings: u32,
+    answer: Option<usize>,
+) -> Result<[Changed; 2], Failure> {
+    let [low, high] = SEARCHED;
+    Ok([first_change(&at, low, halvings, answer)?, first_change(&at, high, halvings, answer)?])
+}
+
 /// The first factor from 1 towards `end` at which the answer is another one, and that answer.
 fn first_change(
-    at: impl Fn(f64) -> Option<usize>,
+    at: impl Fn(f64) -> Result<Option<usize>, Failure>,
     end: f64,
+    halvings: u32,
     answer: Option<usize>,
-) -> Option<(f64, Option<usize>)> {
-    if at(end) == answer {
-        return None;
+) -> Result<Changed, Failure> {
+    if at(end)? == answer {
+        return Ok(None);
     }
     let (mut same, mut other) = (0.0, libm::log(end));
-    for _ in 0..HALVINGS {
+    for _ in 0..halvings {
         let middle = f64::midpoint(same, other);
-        if at(libm::exp(middle)) == answer {
+        if at(libm::exp(middle))? == answer {
             same = middle;
         } else {
             other = middle;
         }
     }
     let factor = libm::exp(other);
-    Some((factor, at(factor)))
+    Ok(Some((factor, at(factor)?)))
 }
 
 /// Figures that change cost and energy only.
@@ -162,7 +190,7 @@ fn predicted_anew<'a>(
             let bytes = (footprint.get() as f64 * factor) as u64;
             Assumed { footprint: Some(Bytes::new(bytes)), ..own.clone() }
         };
-        all.push(("memory that the demand needs".into(), Box::new(change)));
+        all.push((MEMORY_FIGURE.into(), Box::new(change)));
     }
     all
 }
