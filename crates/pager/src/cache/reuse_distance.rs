@@ -32,7 +32,7 @@ struct BlockReuse {
 impl ReuseDistances {
     fn blocks_mut(&mut self, pages: &Range<Page>) -> &mut [BlockReuse] {
         let first = (pages.start >> BLOCK_ORDER) as usize;
-        let end = (pages.end.max(pages.start + 1) - 1 >> BLOCK_ORDER) as usize + 1;
+        let end = ((pages.end - 1) >> BLOCK_ORDER) as usize + 1;
         if self.blocks.len() < end {
             self.blocks.resize(end, BlockReuse::default());
         }
