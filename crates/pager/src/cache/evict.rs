@@ -364,15 +364,13 @@ impl Cache {
     }
 
     /// Makes room among the protected extents of a node for one of a loop, of `frames` frames from
-    /// `page` on: protected extents with a much longer reuse distance become probationary. Returns
+    /// `page` on: protected extents with much longer reuse distances become probationary. Returns
     /// false if there are none among the oldest. In a long loop all distances are the length of a
     /// pass.
     pub(super) fn displace_protected(&mut self, page: Page, node: Node, frames: u32) -> bool {
         let detector = &self.reclaim.loop_detector;
-        let Some(distance) = detector.reuse_distance(page).filter(|_| !detector.is_long_loop())
-        else {
-            return false;
-        };
+        let distance = detector.reuse_distance(page).filter(|_| !detector.is_long_loop());
+        let Some(distance) = distance else { return false };
         let mut displaced = 0;
         for _ in 0..DISPLACE_EXAMINED {
             let Some(id) = self.residency.oldest_protected(node) else { return false };
@@ -380,7 +378,7 @@ impl Cache {
             let detector = &mut self.reclaim.loop_detector;
             let is_longer = detector
                 .reuse_distance(pages.start)
-                .is_some_and(|other| distance <= other / DISPLACE_DIVISOR);
+                .is_some_and(|other| distance.end <= other.start / DISPLACE_DIVISOR);
             self.residency.remove_mapped(id);
             if is_longer {
                 detector.on_late_eviction(&pages);

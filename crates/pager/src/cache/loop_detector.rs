@@ -178,12 +178,11 @@ impl LoopDetector {
         }
     }
 
-    /// The reuse distance of a page, in evicted pages: without one of its own, the length of a
-    /// pass. `None` if a pass evicts little: then a protected page that is displaced is soon read.
-    pub(super) fn reuse_distance(&self, page: Page) -> Option<u32> {
-        let of_pass = self.pass_length as u32;
-        let is_of_use = of_pass >= self.frames / PASS_DIVISOR;
-        is_of_use.then(|| self.reuse_distances.get(page).unwrap_or(of_pass))
+    /// The reuse distances of a page, in evicted pages. `None` if a pass evicts little: then a
+    /// protected page that is displaced is soon read again.
+    pub(super) fn reuse_distance(&self, page: Page) -> Option<Range<u32>> {
+        let is_of_use = self.pass_length as u32 >= self.frames / PASS_DIVISOR;
+        self.reuse_distances.get(page).filter(|_| is_of_use)
     }
 
     /// Pages are mapped: samples among them were missed.

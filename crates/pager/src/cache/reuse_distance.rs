@@ -10,12 +10,12 @@ use std::ops::Range;
 /// A distance is kept for blocks of 2^n pages.
 const BLOCK_ORDER: u8 = 6;
 
-/// The weight of a read of a whole block in the mean of its distances. A single distance says
-/// little: a loop that turns back, or crosses an array in another direction, has short and long
-/// distances in turn.
+/// The weight of a read of a whole block in the means of its distances and of their deviations. A
+/// single distance says little: a loop that turns back, or crosses an array in another direction,
+/// has short and long distances in turn.
 const WEIGHT: f64 = 0.1;
 
-/// The mean distance of each block.
+/// The distances of each block.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReuseDistances {
     blocks: Vec<BlockReuse>,
@@ -23,8 +23,10 @@ pub(super) struct ReuseDistances {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct BlockReuse {
-    /// Evicted pages; 0 for unknown.
+    /// The mean, in evicted pages; 0 for unknown.
     mean: u32,
+    /// The mean absolute deviation from it.
+    deviation: u32,
     /// The last use was long before the eviction: the next distance does not count.
     is_late_eviction: bool,
 }
@@ -47,7 +49,10 @@ impl ReuseDistances {
                 continue;
             }
             let mean = f64::from(if block.mean == 0 { distance } else { block.mean });
-            block.mean = (mean + (f64::from(distance) - mean) * weight).max(1.0) as u32;
+            let deviation = f64::from(block.deviation);
+            let difference = f64::from(distance) - mean;
+            block.mean = (mean + difference * weight).max(1.0) as u32;
+            block.deviation = (deviation + (difference.abs() - deviation) * weight) as u32;
         }
     }
 
@@ -56,10 +61,12 @@ impl ReuseDistances {
         self.blocks_mut(pages).iter_mut().for_each(|block| block.is_late_eviction = true);
     }
 
-    /// The mean distance of a page's block, in evicted pages; `None` before its first read again.
-    pub(super) fn get(&self, page: Page) -> Option<u32> {
-        let block = self.blocks.get((page >> BLOCK_ORDER) as usize)?;
-        (block.mean > 0).then_some(block.mean)
+    /// The distances of a page's block, in evicted pages: half of their mean deviation on each side
+    /// of the mean. `None` before its first read again.
+    pub(super) fn get(&self, page: Page) -> Option<Range<u32>> {
+        let BlockReuse { mean, deviation, .. } =
+            *self.blocks.get((page >> BLOCK_ORDER) as usize)?;
+        (mean > 0).then(|| mean.saturating_sub(deviation / 2)..mean.saturating_add(deviation / 2))
     }
 }
 
@@ -68,15 +75,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_distance_of_a_block_is_the_mean_of_recent_ones() {
+    fn the_distances_of_a_block_are_those_of_recent_reads() {
         let mut distances = ReuseDistances::default();
         assert_eq!(distances.get(5), None);
         distances.on_read(&(0..64), 1000);
-        assert_eq!((distances.get(5), distances.get(64)), (Some(1000), None));
-        (0..50).for_each(|_| distances.on_read(&(0..64), 200));
-        assert!((200..210).contains(&distances.get(63).unwrap_or(0)), "{:?}", distances.get(63));
+        assert_eq!((distances.get(5), distances.get(64)), (Some(1000..1000), None));
+        (0..70).for_each(|_| distances.on_read(&(0..64), 200));
+        let recent = distances.get(63).unwrap_or_default();
+        assert!(190 < recent.start && recent.end < 220, "{recent:?}");
         distances.on_read(&(60..130), 40);
-        assert_eq!(distances.get(129), Some(40));
+        assert_eq!(distances.get(129), Some(40..40));
+    }
+
+    #[test]
+    fn distances_that_vary_have_a_wide_range() {
+        let mut distances = ReuseDistances::default();
+        (0..100).for_each(|at| distances.on_read(&(0..64), 1000 + at % 2 * 1000));
+        let range = distances.get(0).unwrap_or_default();
+        assert!(range.start < 1350 && range.end > 1650, "{range:?}");
     }
 
     #[test]
@@ -85,8 +101,8 @@ mod tests {
         distances.on_read(&(0..64), 1000);
         distances.on_late_eviction(&(10..12));
         distances.on_read(&(0..64), 1);
-        assert_eq!(distances.get(0), Some(1000));
+        assert_eq!(distances.get(0), Some(1000..1000));
         distances.on_read(&(0..64), 1);
-        assert_eq!(distances.get(0), Some(900));
+        assert!(distances.get(0).unwrap_or_default().start < 1000);
     }
 }
