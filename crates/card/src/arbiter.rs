@@ -48,7 +48,7 @@ impl Arbiter {
         if self.classes[1..].iter().all(Vec::is_empty) {
             return None;
         }
-        // A second pass, with new weights, if each class with commands has used its weight up.
+        // If each class with commands has used up its weight, a second pass has new weights.
         for _ in 0..2 {
             for class in 1..4 {
                 let left = self.left[class - 1];

@@ -10,10 +10,10 @@
 //!
 //! less what its series resistance (ESR) and the converter dissipate. A load of constant power P
 //! draws I = P / Vt at the terminals, where Vt = V - I R, hence Vt = (V + sqrt(V^2 - 4 P R)) / 2.
-//! The fraction Vt / V of the energy that leaves the capacitor at V arrives. The converter stops
-//! when the terminals are at V2.
+//! Of the energy that leaves the capacitor at V, the fraction Vt / V reaches the terminals. The
+//! converter stops when the terminals are at V2.
 //!
-//! With 12.5 F from 5.0 V to 2.5 V: 117 J, of which 99 J arrive behind a converter of 85 %.
+//! With 12.5 F from 5.0 V to 2.5 V: 117 J, of which a load behind a converter of 85 % gets 99 J.
 //!
 //! # Ageing
 //!

@@ -172,7 +172,7 @@ impl Card {
         by_name(name)
     }
 
-    /// Bytes of a data transfer over the link that are one unit in the card's buffers.
+    /// Bytes of a DMA chunk: the unit of data transfers over the link and of the card's buffers.
     pub fn chunk_bytes(&self) -> u32 {
         self.link.max_read_request.min(SEGMENT_BYTES)
     }

@@ -8,7 +8,7 @@
 //!   rows.
 //! - *Price*: from prices that the user gives, each with source and date.
 //!
-//! [`compare`] makes one table of them.
+//! [`compare`] makes one table of energy, endurance and price.
 
 mod comparison;
 mod endurance;

@@ -60,17 +60,17 @@ pub trait WriteObserver {
         let _ = segment;
     }
 
-    /// The controller decided to complete a command, whose data were safe at `safe`: not after
-    /// `at`, unless the card acknowledges early. A core has yet to build the completion. A card
-    /// must not count on that time: with a faster core its writes would be acknowledged before they
-    /// are safe.
+    /// The controller decided at `at` to complete a command; a core has yet to build the
+    /// completion. The data of the command were safe at `safe`: not after `at`, unless the card
+    /// acknowledges early. A card must not rely on the time of the core: with a faster core it
+    /// would acknowledge writes before they are safe.
     fn completing(&mut self, command: &IoCommand, safe: u64, at: u64) {
         let _ = (command, safe, at);
     }
 
-    /// The controller sent the completion of a command, of any operation, which was submitted at
-    /// `submitted`. Its data were safe at `safe`: not after `at`, unless the card acknowledges
-    /// early.
+    /// The controller sent the completion of a command of any operation. The command was submitted
+    /// at `submitted`, and its data were safe at `safe`: not after `at`, unless the card
+    /// acknowledges early.
     fn acknowledged(&mut self, command: &IoCommand, submitted: u64, safe: u64, at: u64) {
         let _ = (command, submitted, safe, at);
     }
@@ -157,7 +157,8 @@ impl fmt::Display for SubmitError {
 
 impl std::error::Error for SubmitError {}
 
-// The lanes of events; the payload is a slot, a queue, or both with a number of bytes or entries.
+// The kinds of events, one lane each. The payload is a slot or a queue, for some kinds together
+// with a number of bytes or entries.
 const DOORBELL_WRITTEN: usize = 0;
 const DOORBELL_ARRIVED: usize = 1;
 const ENTRIES_READ: usize = 2;
@@ -199,7 +200,7 @@ struct InFlight {
 struct Queue {
     /// Commands in the submission queue that the card has not fetched.
     submitted: VecDeque<u32>,
-    /// Entries that the card knows of and has not asked for.
+    /// Entries whose doorbell has arrived, and whose fetch the card has not requested.
     visible: u32,
     /// The next entry that the card fetches.
     head: u32,
@@ -238,8 +239,8 @@ pub struct Engine {
     commands: Pool,
     dma: Pool,
     waiting_dma: VecDeque<u32>,
-    /// Commands whose DMA engine has requests to make, in round robin: those that need no tags, and
-    /// writes.
+    /// Commands with chunks that their DMA engines have not requested, in round robin: first reads
+    /// and writes of zeroes, which need no read tags; then writes.
     active: [VecDeque<u32>; 2],
     /// The kind of `active` that is served first.
     turn: usize,
@@ -247,7 +248,7 @@ pub struct Engine {
     tags: Pool,
     /// Chunks that a DMA engine asks for at once.
     burst: u32,
-    /// A retry is scheduled for the return of a buffer.
+    /// The time of the scheduled retry, at which a buffer returns; `u64::MAX` without one.
     retry: u64,
     memory: Memory,
 }
@@ -337,7 +338,7 @@ impl Engine {
     /// Submits a command at the time `at`: the host's processor then writes entry and doorbell.
     ///
     /// # Errors
-    /// If the command cannot be accepted; nothing has happened then.
+    /// If the command cannot be accepted; the engine is then unchanged.
     pub fn submit(&mut self, at: u64, io: IoCommand) -> Result<(), SubmitError> {
         self.acceptable(at, &io)?;
         let flight = InFlight {

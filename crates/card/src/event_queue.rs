@@ -2,9 +2,9 @@
 //!
 //! Most events follow from an earlier one after a constant delay, or after a server that works in
 //! order of arrival. Events of one kind therefore are created almost in order of time, and each
-//! kind has a *lane*: a queue whose last entries move for the rare event that comes before them. A
-//! tree of comparisons has the lane with the earliest event at its root. An event costs some tens
-//! of instructions, however many are pending.
+//! kind has a *lane*: a queue in order of time, in which a rare early event moves the entries
+//! behind it. A tournament tree over the lanes has the lane with the earliest event at its root. An
+//! event costs some tens of instructions, however many are pending.
 
 use crate::ring::Ring;
 
@@ -27,8 +27,8 @@ pub(crate) struct EventQueue {
     lanes: [Ring; LANES],
     /// The time of each lane's first event.
     first: [u64; LANES],
-    /// The lane with the earlier event of each pair of nodes below; node 1 is the root, and node
-    /// `LANES / 2 + i` compares lanes `2 i` and `2 i + 1`.
+    /// The nodes of the tournament tree, each with the lane of the earlier event: node 1 is the
+    /// root, and node `LANES / 2 + i` compares lanes `2 i` and `2 i + 1`.
     winners: [u8; LANES],
 }
 

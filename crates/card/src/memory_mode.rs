@@ -3,7 +3,7 @@
 //! ```text
 //! load       read request ──▶ link ──▶ memory channel ──▶ link ──▶ data
 //! store      write-combining buffer ──▶ link ──▶ buffer ──▶ memory channel
-//! persist    read request behind the stores; its data come when all of them are safe
+//! persist    read request behind the stores; its data return when all stores are safe
 //! ```
 //!
 //! A load is a non-posted read: it costs a round trip. Stores are posted, 64 bytes at a time from a
@@ -13,14 +13,14 @@
 //! writes (PCI Express Base Specification 3.1, 2.4.1). A peer device does the same with larger
 //! packets, through the root complex or a switch.
 //!
-//! An access is 8 to 4096 bytes: lines of 64 bytes of a processor, or packets up to the maximum
-//! payload of a peer, all of them issued together. The memory serves a row segment (512 bytes) of
-//! an access at once, when all its packets have arrived. Segments of different accesses are not
-//! merged: each opens its row, and waits for the cycle of its bank. All requests pass one direction
-//! of the link, so their order on the link is the order at the memory channel.
+//! An access is 8 to 4096 bytes. A processor issues it as lines of 64 bytes, a peer as packets up
+//! to the maximum payload, all at once. The memory serves a row segment (512 bytes) of an access at
+//! once, when all its packets have arrived. Segments of different accesses are not merged: each
+//! opens its row, and waits for the cycle of its bank. All requests pass one direction of the link,
+//! so their order on the link is the order at the memory channel.
 //!
-//! Not modelled: the line buffers of a core, of which there are 10 to 16. No processor issues a
-//! load with more outstanding lines for each thread (`outstanding * bytes / 64`).
+//! Not modelled: the 10 to 16 line fill buffers of a core. No processor can run a load that has
+//! more outstanding lines than that in each thread (`outstanding * bytes / 64`).
 
 mod run;
 

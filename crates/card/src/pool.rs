@@ -114,7 +114,7 @@ impl Pool {
         let used = u64::from(self.total - self.free) - returning;
         let held = self.held.wrapping_add(used * (now >> TICK));
         let held = held.wrapping_sub(self.returns.iter().map(future).sum());
-        // A reading in between two ticks may be below 0 by one of each unit.
+        // Rounding to ticks may make the sum negative, by at most one tick for each unit.
         let held = if held > u64::MAX / 2 { 0 } else { held };
         (held / u64::from(self.total.max(1))) << TICK
     }

@@ -5,8 +5,8 @@
 //! A card of DRAM copies its memory to NAND while a capacitor powers it; at the next start it
 //! copies the memory back, erases the NAND, and then accepts commands. Data in the controller's
 //! buffers are saved too. The save is complete if the capacitor, at its age, has the energy for it:
-//! controller, memory devices in self-refresh between reads, and NAND draw power. The order of
-//! pages decides which of them are lost otherwise ([`SaveOrder`]).
+//! controller, memory devices in self-refresh between reads, and NAND draw power. If the energy
+//! does not suffice, the order of pages ([`SaveOrder`]) decides which pages are lost.
 //!
 //! # Cards of STT-MRAM
 //!

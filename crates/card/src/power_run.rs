@@ -56,8 +56,8 @@ impl WriteRecorder {
         Self { builder: TimelineBuilder::new(rules), outstanding: BTreeMap::new() }
     }
 
-    /// The contents over time. They end before the first data arrived of a write that was still
-    /// outstanding at the end of the run: the moments after that are not fully observed.
+    /// The contents over time. The timeline ends before the first arrival of data of a write that
+    /// the run leaves outstanding: later moments are not fully observed.
     pub fn finish(self) -> Timeline {
         let Self { mut builder, outstanding } = self;
         let arrivals = outstanding.values().flatten().map(|segment| segment.received);

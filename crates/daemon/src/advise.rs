@@ -4,8 +4,8 @@
 //! A hill-climbing policy learns from each of its steps, so its decisions after the first step
 //! cannot be observed without migration. Each period is therefore given to a new policy, whose
 //! first decision is recorded. The believed curves, corrected by the counted traffic, predict the
-//! result. Without curves, the ratings of the firmware bound the gain: no tier carries more than
-//! its rated bandwidth.
+//! gain of the decision. Without curves, the firmware's ratings give an upper bound of the gain: no
+//! tier carries more than its rated bandwidth.
 
 use crate::{
     config::Config,
@@ -63,8 +63,8 @@ struct Adviser<'a> {
 }
 
 impl Adviser<'_> {
-    /// True if the advice is the decision of the policy itself: a policy that searches would find
-    /// the predicted best in later steps.
+    /// True if the advice is the first decision of the policy. For a policy that searches, the
+    /// advice is the predicted best, which the policy would find in later steps.
     const fn is_final(&self) -> bool {
         self.processes.is_some()
             || matches!(

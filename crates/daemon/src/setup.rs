@@ -56,8 +56,8 @@ use interleaf_record::{
 const SIMULATED: &str = "`interleaf balance --platform gnr120-cz122` shows the same loop on a \
                          simulated machine";
 
-/// The share of a scope's pages that may migrate during a sample that counts as quiet, 0 to 1.
-/// Steps of the policies are at least 0.02.
+/// A sample in which a larger share of a scope's pages migrates is not quiet (0 to 1). The policies
+/// move at least 0.02 of the pages in a step.
 const PLACEMENT_FLOOR: f64 = 0.005;
 
 /// State of the machine and choices of the daemon, read before any setting is changed.

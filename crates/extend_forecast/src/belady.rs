@@ -141,8 +141,8 @@ mod tests {
             for (at, touch) in touches.iter().enumerate() {
                 cache.touch(*touch, nexts[at], &mut first);
             }
-            // The optimum of the second pass includes the pass after it, so it may read more than
-            // the optimum of a finite trace, but both passes together never read less than that.
+            // In the second pass the cache is optimal for a trace that continues, so the two passes
+            // may read more than the optimum of a trace of two passes, but never less.
             prop_assert!(first.read + carried(&touches, most).read >= whole);
         }
     }

@@ -125,14 +125,14 @@ impl Drive {
         Ok(Self { name, does, read_rate, write_rate, both_rate, pages, is_of_run, sources })
     }
 
-    /// Seconds of large transfers in both directions, with enough of them outstanding.
+    /// Seconds of large transfers in both directions, at a queue depth that saturates the drive.
     pub fn transfer_s(&self, traffic: Traffic) -> f64 {
         let Traffic { read_bytes, written_bytes } = traffic;
         let both = traffic.bytes() / self.both_rate;
         both.max(read_bytes / self.read_rate).max(written_bytes / self.write_rate)
     }
 
-    /// Mean latency of a page read with `outstanding` of them, seconds.
+    /// Mean latency of a page read at a queue depth of `outstanding`, seconds.
     pub fn page_s(&self, outstanding: f64) -> f64 {
         let after = self.pages.partition_point(|page| page.depth <= outstanding);
         match (after.checked_sub(1).map(|at| self.pages[at]), self.pages.get(after)) {

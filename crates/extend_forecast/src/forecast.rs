@@ -9,16 +9,17 @@
 //!
 //! `h = 1` is perfect prefetching, `T = max(C, X)`; `h = 0` is a program that waits for each
 //! transfer. One run with a known `C` gives `h` if it took less than `C + D`, and `o` if it took
-//! more. Without a known `C`, it is the elapsed time without the stalls that the pager counted. On
-//! a machine with few CPUs this still has the pager's work for other pages in it, which is system
-//! time, so that system time is subtracted too, down to the user time.
+//! more. If `C` is unknown, the elapsed time without the stalls that the pager counted takes its
+//! place. On a machine with few CPUs this time still includes the pager's work for other pages.
+//! That work is system time, so system time is subtracted too; the result is at least the user
+//! time.
 //!
-//! The number of faults is not proportional to the traffic. With a larger budget fewer pages are
-//! read, and faults for a byte fall with the square root of the bytes read, relative to the
-//! footprint (20 runs of four workloads, docs/validation.md). The model scales three quantities of
-//! the run by this law: the software time `o`, the number of demand reads, and the transfer time of
-//! a drive that is known from this run only ([`Drive::is_of_run`]). The exponent is 0.5 if all
-//! reads were prefetched, and 0 if all were demand reads.
+//! The number of faults is not proportional to the traffic. With a larger budget fewer bytes are
+//! read, and the faults for a byte fall in proportion to the square root of the bytes read,
+//! relative to the footprint (20 runs of four workloads, docs/validation.md). The model scales
+//! three quantities of the run by this law: the software time `o`, the number of demand reads, and
+//! the transfer time of a drive that is known from this run only ([`Drive::is_of_run`]). The
+//! exponent is 0.5 if all reads were prefetched, and 0 if all were demand reads.
 //!
 //! Traffic of the run above the miss curve has three causes: the replacement policy, unused
 //! prefetched pages, and write-back of earlier data. It is proportional to the bytes of the
@@ -98,8 +99,8 @@ pub struct Model {
     /// Bytes that the run has read for a byte of its footprint.
     pub read_share: f64,
     pub threads: u32,
-    /// Time on the drive of the run divided by the time of its curve: below 1 where the drive was
-    /// faster than its figures say.
+    /// Elapsed time of the run divided by the time that the figures of the drive give for its
+    /// traffic, if the run was faster than these figures; else 1.
     pub drive_scale: f64,
 }
 
@@ -184,7 +185,7 @@ impl Model {
         model
     }
 
-    /// Faults for a byte of traffic, relative to the run.
+    /// Faults for a byte of `traffic`, divided by the faults for a byte of the run.
     fn faults(&self, traffic: &Traffic, curve: &MissCurve) -> f64 {
         let exponent = FAULTS_EXPONENT * (1.0 - self.demand_share);
         let read_share = traffic.read_bytes / curve.footprint_bytes().max(1) as f64;
@@ -194,7 +195,7 @@ impl Model {
         }
     }
 
-    /// Seconds of the drive alone, with `faults` for a byte relative to the run.
+    /// Seconds of the drive alone, with `faults` from [`Self::faults`].
     fn drive_s(&self, traffic: Traffic, faults: f64, drive: &Drive) -> f64 {
         let demand = (self.demand_share * faults).min(1.0) * traffic.read_bytes;
         let read_bytes = traffic.read_bytes - demand;

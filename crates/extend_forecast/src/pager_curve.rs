@@ -75,8 +75,8 @@ impl PagerCurves {
         }
     }
 
-    /// The curve of the pager with this share. All of the budget is used once the footprint fits:
-    /// the traffic ends there with a step.
+    /// The curve of the pager with this share. Once the footprint fits, the pager uses the whole
+    /// budget, so the traffic falls to 0 in a step.
     pub fn curve(&self, share: RandomShare) -> MissCurve {
         let mix = |share: f64, optimal: f64, random: f64| optimal + share * (random - optimal);
         let footprint = self.optimal.footprint_bytes();

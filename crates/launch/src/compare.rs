@@ -1,9 +1,10 @@
-//! A comparison of configurations of a command by runs in turn.
+//! Compares configurations of a command, whose runs take turns.
 //!
 //! Each configuration is warmed up; then each round runs all of them once, in an order that cancels
-//! drift (`interleaf_model::paired`), until each comparison has a verdict, the rounds are made or
-//! the time is up. A placement is made by `interleaf run` or `interleaf extend`, which start the
-//! command: they restore the settings that they change, whatever ends the comparison.
+//! drift (`interleaf_model::paired`), until each comparison has a verdict, the maximum number of
+//! rounds is reached or the time limit has passed. A configuration with a placement starts the
+//! command by `interleaf run` or `interleaf extend`, which restore the settings that they change,
+//! whatever ends the comparison.
 
 mod configuration;
 mod measured;
@@ -59,7 +60,7 @@ pub enum Compared {
     Bench { name: String, footprint: Bytes },
 }
 
-/// A quantity of a run of a command that is measured from outside.
+/// A quantity of a run that is measured from outside the command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Quantity {
     /// Time from start to end.
@@ -74,7 +75,7 @@ pub enum Quantity {
 /// Options of a comparison.
 #[derive(Clone, Debug)]
 pub struct CompareOptions {
-    /// Two or more; the first is the one that the others are compared with.
+    /// Two or more. The others are compared with the first.
     pub configurations: Vec<Configuration>,
     /// Compared one after the other.
     pub workloads: Vec<Compared>,
@@ -83,7 +84,7 @@ pub struct CompareOptions {
     pub warm_up: usize,
     /// For all workloads together; a round that has begun is completed.
     pub time_limit: Option<Time>,
-    /// The pattern of the metric in the output; `None` for the wall time, or for the rate of a
+    /// The pattern of the metric in the output; `None` for `quantity`, or for the rate of a
     /// workload of `interleaf bench`.
     pub metric: Option<Regex>,
     pub higher_is_better: bool,

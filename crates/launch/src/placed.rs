@@ -1,10 +1,10 @@
 //! A command under a placement: its new pages are interleaved over nodes by weights.
 //!
-//! The settings that the placement needs (the weights of weighted interleaving) are kept in a
-//! journal while the command runs, and restored when it ends. Its memory is audited several times,
-//! and the document gets the audit with the most memory. On a kernel without weighted interleaving,
-//! new pages are interleaved evenly, and migrated to the weights at intervals of at most
-//! [`MOVE_MAX`].
+//! The settings that the placement needs (the weights of weighted interleaving) are changed before
+//! the command starts, with a journal of their old values, and restored when it ends. The command's
+//! memory is audited several times, and the document gets the audit with the most memory. On a
+//! kernel without weighted interleaving, new pages are interleaved evenly, and migrated to the
+//! weights at intervals of at most [`MOVE_MAX`].
 
 use crate::{Ended, restore::report_restored};
 use interleaf_console::{Failure, output, system};

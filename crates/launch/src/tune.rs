@@ -49,7 +49,8 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// The share of memory outside the placement above which a run is doubtful.
 const ESCAPED_MAX: f64 = 0.1;
-/// The limit of the same memory in bytes: most memory of a small program belongs to libraries.
+/// The limit of the same memory in bytes. A doubtful run exceeds both limits: in a small program,
+/// most memory belongs to libraries.
 const ESCAPED_BYTES: f64 = (64 << 20) as f64;
 
 /// Options of a search for the best static weights of a command.

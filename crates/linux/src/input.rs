@@ -1,8 +1,8 @@
 //! Opens files whose names come from a user or a captured machine.
 //!
-//! A name can lead anywhere: to a FIFO, at which `open` waits for a writer, to a device that never
-//! ends, or by a symlink out of a captured machine. Therefore only regular files are opened, and
-//! read up to a limit. Anonymous FIFOs are read too: these are the pipes of a shell (`<(...)`,
+//! Such a name can be a FIFO, at which `open` waits for a writer; a device without an end of file;
+//! or a symlink that leads out of the captured machine. Therefore only regular files are opened,
+//! and reads have a limit. Anonymous FIFOs are opened too: they are the pipes of a shell (`<(...)`,
 //! `/dev/stdin`).
 
 use rustix::{
@@ -63,7 +63,8 @@ fn size(bytes: u64) -> String {
 pub fn read_file(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let open = |flags| rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from);
     let file = regular(open)?;
-    // The reader of a pipe waits for its writer. The flag is cleared only for this descriptor.
+    // Clear `O_NONBLOCK`, so that reads of a pipe wait for the writer. The flag belongs to this
+    // open file alone.
     rustix::fs::fcntl_setfl(&file, OFlags::empty())?;
     content(file, limit)
 }
@@ -91,8 +92,8 @@ fn bytes(source: impl Read, limit: u64) -> io::Result<Vec<u8>> {
     if read as u64 > limit { Err(Refused::Size(limit).into()) } else { Ok(bytes) }
 }
 
-/// Opens a regular file or an anonymous pipe: first by a descriptor without effect on a device,
-/// then for reading, and checks the type again.
+/// Opens a regular file or an anonymous pipe for reading. Opening a device can have effects, so the
+/// type is first checked on an `O_PATH` descriptor, and checked again on the opened file.
 fn regular(open: impl Fn(OFlags) -> io::Result<OwnedFd>) -> io::Result<File> {
     check(open(TYPE_ONLY)?.as_fd())?;
     let file = open(READ)?;
@@ -100,8 +101,8 @@ fn regular(open: impl Fn(OFlags) -> io::Result<OwnedFd>) -> io::Result<File> {
     Ok(file.into())
 }
 
-/// Like [`read_file`], for a file of the kernel. No user chooses such a name, so the first check is
-/// left out.
+/// Like [`read_file`], for a file of the kernel. No user chooses such a name, so the check before
+/// opening is left out.
 pub(crate) fn read_kernel_file(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = rustix::fs::open(path, READ, Mode::empty())?;
     check(file.as_fd())?;

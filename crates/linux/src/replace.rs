@@ -1,10 +1,11 @@
 //! Replaces files atomically, and opens the folders of files that a privileged process keeps.
 //!
 //! New contents are written to a temporary file beside the target, which is renamed over it once it
-//! is complete. A reader, a crash and a full file system therefore leave the old contents or the
-//! new ones, never a part. The temporary file has a random name and is created with `O_EXCL`, and
-//! every step names files relative to an open folder (`openat`, `renameat`), so no other user of a
-//! shared folder can redirect the write with a symbolic link or by renaming a parent.
+//! is complete. Readers therefore see the old contents or the new ones, never a part, also after a
+//! crash or on a full file system. The temporary file has a random name and is created with
+//! `O_EXCL`, and every step names files relative to an open folder (`openat`, `renameat`), so no
+//! other user of a shared folder can redirect the write with a symbolic link or by renaming a
+//! parent.
 //!
 //! Two kinds of targets:
 //!
@@ -137,7 +138,7 @@ pub fn open_named(target: &Path, existing: Existing) -> io::Result<File> {
 /// # Errors
 /// The errors of [`named`].
 pub fn check_named(target: &Path) -> io::Result<()> {
-    // Closing a FIFO again would signal the end of the output to its reader.
+    // Do not open a FIFO for the check: the close would signal end-of-file to its reader.
     if std::fs::metadata(target).is_ok_and(|found| found.file_type().is_fifo()) {
         return Ok(());
     }
@@ -338,7 +339,8 @@ impl Folder {
         check_private(&fstat(self)?)
     }
 
-    /// Its path for system calls that take no folder descriptor, such as bind(2).
+    /// The folder's path, by its descriptor, for system calls that take only a path, such as
+    /// bind(2).
     pub fn path(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
     }
@@ -523,7 +525,8 @@ impl Folder {
         if durability == Durability::Synced { file.sync_all() } else { Ok(()) }
     }
 
-    /// Flushes the entries of the folder to the drive. Where that fails, the file itself is safe.
+    /// Flushes the folder's entries to the drive. A failure is ignored: the file was flushed
+    /// before.
     fn sync(&self) {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         if let Ok(folder) = openat(self, ".", flags, Mode::empty()) {
@@ -554,9 +557,10 @@ impl Folder {
         }
     }
 
-    /// Refuses entries of other users, as the kernel does with `fs.protected_symlinks` and
-    /// `fs.protected_regular`, and for root always but for files: another user's entry is not the
-    /// intended one.
+    /// Refuses an entry that another user may have planted. In a sticky folder that all users can
+    /// write, the owner of the entry must be root, this user or the folder's owner, as with the
+    /// kernel's `fs.protected_symlinks` and `fs.protected_regular`. In other folders, root refuses
+    /// symbolic links of other users.
     fn refuse_foreign(&self, found: &Stat, name: &str) -> io::Result<()> {
         let folder = fstat(self)?;
         let is_shared = folder.st_mode & (STICKY | WRITABLE_BY_ALL) == STICKY | WRITABLE_BY_ALL;

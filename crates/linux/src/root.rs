@@ -150,7 +150,7 @@ impl Root {
     /// A captured machine below `path`. Writes are recorded and not carried out.
     pub fn captured(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
-        // The running machine, read without being written to: its /proc has magic links.
+        // Do not confine the root `/`, the running machine in a dry run: its /proc has magic links.
         let is_confined = fs::canonicalize(&path).map_or(true, |path| path != Path::new("/"));
         Self::new(path, is_confined, Writes::Noted(RefCell::default()))
     }
@@ -368,7 +368,7 @@ impl Root {
         self.change_folder(path, "a folder", |at| fs::create_dir(at))
     }
 
-    /// Removes a folder of such a file system; the kernel removes its files.
+    /// Removes a folder from a file system of the kernel; the kernel removes the files in it.
     ///
     /// # Errors
     /// When the system refuses.
@@ -431,9 +431,9 @@ fn without_last_newline(mut text: String) -> String {
     text
 }
 
-/// Attempts on a busy file. Files of DAMON are busy now and then (`EBUSY`): the kernel does not
-/// wait for its own lock there (`mutex_trylock` in `mm/damon/sysfs.c`), which readers of its files
-/// and its statistics updates hold for a moment.
+/// Attempts on a busy file (`EBUSY`). DAMON's sysfs files do not wait for DAMON's lock
+/// (`mutex_trylock` in `mm/damon/sysfs.c`): they fail while a reader of another file or an update
+/// of the statistics holds the lock for a moment.
 const TRIES_MAX: u32 = 200;
 
 /// The pause between attempts.

@@ -37,8 +37,8 @@ pub(crate) fn mbind(
     mask: &[libc::c_ulong],
 ) -> io::Result<()> {
     let (pointer, bits) = bits_of(mask);
-    // SAFETY: the kernel reads `bits - 1` bits from `pointer`, all in `mask`. It neither reads nor
-    // writes `memory`: it records the policy for its pages.
+    // SAFETY: the kernel reads `bits - 1` bits from `pointer`, all in `mask`. The kernel neither
+    // reads nor writes `memory`: it records the policy of the pages.
     let result = unsafe {
         libc::syscall(
             libc::SYS_mbind,
@@ -139,17 +139,17 @@ pub(crate) fn set_disposition(
     signal: libc::c_int,
     disposition: libc::sighandler_t,
 ) -> io::Result<()> {
-    // SAFETY: the default disposition or none at all, never a handler, so no code of this process
-    // runs.
+    // SAFETY: `disposition` is `SIG_DFL` or `SIG_IGN`, never a handler, so a signal runs no code of
+    // this process.
     match unsafe { libc::signal(signal, disposition) } {
         libc::SIG_ERR => Err(io::Error::last_os_error()),
         _ => Ok(()),
     }
 }
 
-/// `waitid(2)` of the system call, whose last argument libraries leave out: the resources that a
-/// process used which has ended, and its descendants that were waited for. The process stays to be
-/// waited for.
+/// The system call `waitid`, with the `rusage` argument that the C library's waitid(2) lacks. Gives
+/// the resources used by an ended process and by its descendants that were waited for. The process
+/// is not reaped (`WNOWAIT`).
 pub(crate) fn resources_of_ended(pid: u32) -> io::Result<libc::rusage> {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     let none = ptr::null_mut::<libc::siginfo_t>();
@@ -171,8 +171,8 @@ pub(crate) fn resources_of_ended(pid: u32) -> io::Result<libc::rusage> {
     Ok(unsafe { usage.assume_init() })
 }
 
-/// True when this process was started with SIGPIPE ignored. Rust's runtime ignores it before
-/// `main`, so it is read earlier.
+/// True when this process was started with SIGPIPE ignored. Rust's runtime ignores SIGPIPE before
+/// `main`, so the disposition is read before the runtime starts.
 pub(crate) fn inherited_ignored_sigpipe() -> bool {
     SIGPIPE_IGNORED.load(Relaxed)
 }

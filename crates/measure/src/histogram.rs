@@ -44,8 +44,8 @@ pub const GAP_NS: f64 = 10_000.0;
 /// Loads between two readings of the context switches: about a ms, in 32 KiB of stamps.
 const BATCH: usize = 8192;
 
-/// Time between two readings of stolen time, which the kernel counts in ticks of 10 ms; some slices
-/// of the chase are measured in each window for comparison.
+/// The time between two readings of stolen time, which the kernel counts in ticks of 10 ms. In each
+/// window, slices of the chase are measured too, for comparison.
 const WINDOW: Duration = Duration::from_millis(50);
 
 /// The time of the chase in each window.
@@ -153,8 +153,8 @@ impl Timer {
             all.extend(stamps.iter().map(|stamp| stamp.ticks()));
         }
         all.sort_unstable();
-        // A clock with steps of 10 ns is accurate only in the mean; interrupted samples are left
-        // out.
+        // Use the mean: a counter with steps of 10 ns is inaccurate in single samples. Leave out
+        // samples above four medians, which were interrupted.
         let most = 4 * all[all.len() / 2];
         let sound = &all[..all.partition_point(|ticks| *ticks <= most)];
         let sum: u64 = sound.iter().map(|ticks| u64::from(*ticks)).sum();

@@ -6,10 +6,11 @@
 //!
 //! - the kernel's weighted interleaving, since 6.9, which unmodified programs use. Its weights are
 //!   global settings; the caller sets them before, and restores them.
-//! - page by page, by the thread that touches the memory: the same round robin, without root and on
-//!   any kernel.
+//! - page by page at the first touch: the pages of each node, in the same round robin, are touched
+//!   by a thread whose memory policy binds to the node. This method needs no root and works on any
+//!   kernel.
 //!
-//! With both methods the kernel is asked for the nodes of the pages:
+//! With both methods, the nodes of the pages are then read from the kernel:
 //!
 //! ```text
 //! 3:1 of 51200 pages:   38400 on node 0, 12800 on node 1     -> off by 0

@@ -1,10 +1,10 @@
 //! The timed loops, written in assembly for each instruction set so that they do not depend on the
 //! compiler.
 //!
-//! A kernel accesses its buffers in *units*: it loads the number of units that the traffic gives,
-//! from its buffers in turn, then stores the number of units that the traffic gives, and repeats. A
-//! unit has consecutive lines of one page, or of several pages in parallel: prefetchers stop at the
-//! end of a page, so several pages keep more of them busy:
+//! A kernel accesses its buffers in *units*: in each group it loads one or more units, from its
+//! read buffers in turn, and then stores one or more units; the traffic gives both numbers. A unit
+//! has consecutive lines of one page, or of several pages in parallel. Prefetchers stop at the end
+//! of a page, so several pages keep more prefetchers busy:
 //!
 //! ```text
 //! 1 page  x 4 lines    page 0: 0 1 2 3 | 4 5 6 7 | ...
@@ -61,10 +61,11 @@ pub struct Shape {
 
 /// Prefetches to the nearest cache.
 const NEAR: usize = 0;
-/// Prefetches to the nearest cache, past the others if the processor can.
+/// Prefetches to the nearest cache as data of a single use, which bypasses the other caches if the
+/// processor can (`prefetchnta`, `pldl1strm`).
 #[cfg(any(test, feature = "search"))]
 const ONCE: usize = 1;
-/// Fetches to the next cache but one.
+/// Prefetches to the second-level cache.
 #[cfg(any(test, feature = "search"))]
 const FAR: usize = 2;
 

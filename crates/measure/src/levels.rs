@@ -13,9 +13,9 @@
 //! ```
 //!
 //! A level is a plateau of the sweep: about an octave or more of sizes with nearly constant
-//! latency. A level ends at the size at which nine in ten accesses hit: its latency is a tenth of
-//! the way to the latency of the next level. A slope without a plateau (a cache whose other users
-//! vary) is not a level.
+//! latency. A level ends at the size at which nine in ten accesses hit: there, the latency has
+//! risen by a tenth of the step to the latency of the next level. A slope without a plateau (a
+//! cache whose other users vary) is not a level.
 
 /// The largest ratio of latencies within a level: unevenly filled sets and TLB misses prevent a
 /// flat plateau.

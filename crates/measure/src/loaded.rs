@@ -102,7 +102,8 @@ pub struct Step {
     pub pause: Duration,
     /// Bandwidth of the program's loads and stores, GB/s, without the chase.
     pub rate: Rate,
-    /// The rate of each window, GB/s: on a busy machine, all threads run in the best window.
+    /// The rate of each window, GB/s. On a busy machine, the best window is one in which all
+    /// threads ran.
     pub windows_gbps: Vec<f64>,
     /// Bandwidth of the controller by the table, with the chase, GB/s.
     pub controller_gbps: f64,

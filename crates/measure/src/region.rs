@@ -102,8 +102,8 @@ impl Region {
     }
 
     /// Maps memory with its pages interleaved on nodes: in each round, each node has the given
-    /// number of pages. A thread bound to one node touches the pages of that node, so neither a
-    /// setting of the kernel nor a mapping for each page is needed.
+    /// number of pages. The pages of each node are touched by a thread whose memory policy binds to
+    /// the node, so neither a setting of the kernel nor a mapping for each page is needed.
     ///
     /// # Errors
     ///

@@ -34,7 +34,7 @@ impl<'r> Cursor<'r> {
         self.address
     }
 
-    /// The cursor at the address that the word under this one holds.
+    /// The cursor at `address`, which is the content of the word under this cursor.
     ///
     /// # Safety
     ///

@@ -1,11 +1,11 @@
 //! The behaviour of a workload's threads, inferred from a few measured runs.
 //!
-//! The result of a run has the speed, not its cause. Threads with few outstanding lines and no
-//! compute time, threads that compute while many lines are outstanding, and an access pattern that
-//! gets less bandwidth from the DIMMs than the curves can have the same bandwidth. Each would gain
-//! differently from a second tier. Runs with several thread counts separate these causes (a
-//! saturated run shows the limit of the pattern, an unsaturated run the demand of the threads); a
-//! single run does not.
+//! The result of a run shows the speed, not its cause. Three causes can give the same bandwidth:
+//! threads with few outstanding lines and no compute time; threads that compute while many lines
+//! are outstanding; an access pattern that gets less bandwidth from the DIMMs than the curves have.
+//! Each would gain differently from a second tier. Runs with several thread counts separate these
+//! causes (a saturated run shows the limit of the pattern, an unsaturated run the demand of the
+//! threads); a single run does not.
 //!
 //! Therefore no single behaviour is fitted. [`infer`] returns a set of [`Behaviour`]s of equal
 //! weight that agree with the runs. A prediction is made with each of them, and its spread shows

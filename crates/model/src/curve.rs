@@ -384,7 +384,7 @@ impl Response {
         self.points[0].1
     }
 
-    /// The lowest latency, ns: that without load, unless the curve falls first.
+    /// The lowest latency, ns: the idle latency, unless the latency first falls with the load.
     pub fn least_latency_ns(&self) -> f64 {
         self.points.iter().map(|(_, latency_ns)| *latency_ns).fold(f64::INFINITY, f64::min)
     }
@@ -426,8 +426,8 @@ impl Response {
         Flow { bandwidth_gbps: a.0, latency_ns: bytes / a.0 - pause_ns }
     }
 
-    /// The flow of threads with `bytes` of outstanding lines, which compute for `compute_ns` on as
-    /// many lines.
+    /// The flow of threads with `bytes` of outstanding lines, which compute for `compute_ns` on
+    /// each `bytes` that arrive.
     ///
     /// `overlap` is the hidden fraction of the shorter of compute time and latency: 0 is one after
     /// the other, 1 perfect overlap. A round takes `max + (1 - overlap) x min`.
@@ -448,7 +448,7 @@ impl Response {
                 // Perfect overlap and a longer compute time: the compute time sets the bandwidth.
                 return self.at_bandwidth(bytes / compute_ns);
             }
-            // compute + exposed x latency, written as a pause after a latency.
+            // A round takes compute + exposed x latency: `exposed` times (latency + a pause).
             self.with_pause_from(&mut next_computing, bytes / exposed, compute_ns / exposed)
         }
     }

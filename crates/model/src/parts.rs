@@ -9,7 +9,7 @@ pub struct PricedPart {
     pub price: f64,
     /// Power of a piece, such as a drive, that no platform file counts, W.
     pub power_w: f64,
-    /// The source of both.
+    /// The source of price and power.
     pub source: String,
     /// The date of the price: `YYYY`, `YYYY-MM` or `YYYY-MM-DD`.
     pub date: String,
@@ -24,7 +24,7 @@ pub struct EnergyPrice {
     pub per_kwh: f64,
     /// Years of operation.
     pub years: f64,
-    /// The source of both.
+    /// The source of price and years.
     pub source: String,
     /// The date of the price.
     pub date: String,

@@ -17,7 +17,7 @@ use crate::{platform::Platform, provenance::Provenance, statistics, weights::Wei
 /// The probability of an interval.
 pub const INTERVAL: f64 = 0.9;
 
-/// Half of that interval of a normal distribution, in standard deviations.
+/// Half of the width of this interval of a normal distribution, in standard deviations.
 pub const Z_OF_INTERVAL: f64 = 1.645;
 
 /// Standard deviation of the error of the model: the root mean square error of the speed-ups in
@@ -26,8 +26,8 @@ pub const Z_OF_INTERVAL: f64 = 1.645;
 /// workload in turn, and reports the fraction of that workload's rows within the interval.
 pub const MODEL_SPREAD: f64 = 0.025;
 
-/// The ends of an interval between which the cause of a limit is considered unknown: at most this
-/// speed-up at the lower end, which is next to nothing, and at least [`GAIN`] at the upper end.
+/// The cause of a limit is considered unknown if the interval of the speed-up begins at this value
+/// (next to no gain) or below, and ends at [`GAIN`] or above.
 const NO_GAIN: f64 = 1.03;
 /// See [`NO_GAIN`].
 const GAIN: f64 = 1.15;
@@ -44,8 +44,8 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Adds the error of the model in square, for weights with pages on more than one tier, and
-    /// for speeds on two platforms.
+    /// Widens the interval by the error of the model (root of the sum of squares), for weights with
+    /// pages on more than one tier, and for speeds on two platforms.
     #[must_use]
     pub fn with_model_spread(self) -> Self {
         let miss = Z_OF_INTERVAL * MODEL_SPREAD * self.mean;
@@ -68,8 +68,8 @@ impl Estimate {
         Self { mean: value, low: value, high: value }
     }
 
-    /// True for a speed-up that leaves open whether DRAM limits the workload: none and
-    /// [`GAIN`] or more both agree with the runs.
+    /// True for a speed-up that leaves open whether DRAM limits the workload: no gain, and a gain
+    /// of [`GAIN`] or more, both agree with the runs.
     fn is_undecided(self) -> bool {
         self.low <= NO_GAIN && self.high >= GAIN
     }

@@ -202,9 +202,9 @@ impl Curves {
 
     /// The response of the tier to `mix` from `domain`.
     ///
-    /// A mix between two known ones of its family is interpolated by read share. Outside of them,
-    /// or in an unknown family, the nearest known mix is used, and the answer is marked as an
-    /// extrapolation.
+    /// A mix between two known mixes of its family is interpolated by read share. For a mix outside
+    /// of the known read shares, or of an unknown family, the nearest known mix is used, and the
+    /// answer is marked as an extrapolation.
     pub fn answer(&self, domain: &str, mix: Mix) -> Answer {
         let own = |curve: &&MixCurve| curve.domain.as_deref() == Some(domain);
         let mut seen: Vec<&MixCurve> = self.0.iter().filter(own).collect();

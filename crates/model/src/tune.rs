@@ -3,15 +3,15 @@
 //!
 //! The proposal may be wrong, so runs decide: first with all pages on the first tier (the
 //! reference), then with the proposed weights (from rated bandwidths or curves), then with weights
-//! that may be better still. Bounds that hold for every curve of the run time over the share on the
-//! first tier exclude the other weights ([`curve`]). For an optimum of 3:1 on a machine that is
-//! rated 22:9:
+//! that may be better still. Lower bounds on the run time exclude the other weights; they hold for
+//! every curve of the run time over the share on the first tier ([`curve`]). For an optimum of 3:1
+//! on a machine that is rated 22:9:
 //!
 //! ```text
 //! run  weights  time    conclusion
 //!   1  1:0      1.333   bound by the first tier: with half of its pages at least 0.667
 //!   2  22:9     1.161   bound by the second tier: both bounds meet at a share of 0.75, at 1.0
-//!   3  5:9      2.571   shares below 22:9 are worse: the curve is above the line through both
+//!   3  5:9      2.571   shares below 22:9 are worse: above the line through runs 2 and 3
 //!   4  3:1      1.000   no weights can be better by more than 2 %
 //!   5  3:1      1.004   repetition, to measure the noise
 //!   6  1:0      1.331   repetition: 3:1 is 1.33 times as fast, +- 0.02

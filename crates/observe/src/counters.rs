@@ -10,16 +10,17 @@
 //! # Latency
 //!
 //! By Little's law the latency of a tier is the total waiting time of requests divided by their
-//! number. A home agent (CHA) adds the number of waiting requests of a kind in each of its cycles,
-//! but only on counter 0: a unit cannot count this occupancy for two tiers at once. Addresses are
-//! spread evenly over the agents, so a sample of agents counts each tier and is scaled up: of 96
-//! agents with two tiers, 8 count each tier, and each of their counts is multiplied by 12. Cycles
-//! become nanoseconds by the ticks of the same unit.
+//! number. In each of its cycles, a home agent (CHA) adds the number of waiting requests of a kind
+//! to a counter, its occupancy. Only counter 0 can do this, so an agent cannot count two tiers at
+//! once. Addresses are spread evenly over the agents, so each tier is counted by a sample of the
+//! agents, and the counts are scaled up: of 96 agents with two tiers, 8 count each tier, and each
+//! of their counts is multiplied by 12. The ticks of the same agent convert cycles to nanoseconds.
 //!
 //! # What the kernel's own names miss
 //!
 //! A channel of Granite Rapids has two sub-channels with an event each. Until a fix of 2026 the
-//! kernel's `cas_count_read` was the first one's alone, half of the traffic; the tables have both.
+//! kernel's `cas_count_read` counted only the first sub-channel, half of the traffic; the tables
+//! have the events of both.
 
 pub mod cpu;
 

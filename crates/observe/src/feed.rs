@@ -10,13 +10,13 @@
 //! Domains and tiers are counted from 0; a missing number counts as unknown. Traffic of several
 //! programs is summed. A wrong line is ignored and reported in [`Feed::state`].
 //!
-//! A line has the traffic of the time before it. A reading therefore covers the time from the end
-//! of the reading before to the end of the last line, and no time if no line arrived. Programs
-//! should write at least one line in each sample.
+//! A line has the traffic up to its end. A reading therefore begins at the end of the previous
+//! reading, and ends at the end of the last line that arrived; without a line its span is zero.
+//! Programs should write at least one line in each sample.
 //!
-//! A line ends at its `"time_ns"`, a time of the clock `CLOCK_MONOTONIC`. A line without it ends
-//! when it arrives, which on a busy machine is sometimes late. If a program's first line has
-//! `"time_ns"`, the time before it has no known beginning: lines with that first time are not
+//! A line ends at its `"time_ns"`, a time of the clock `CLOCK_MONOTONIC`; without this field it
+//! ends at its arrival, which is sometimes late on a busy machine. If a program's first line has
+//! `"time_ns"`, the beginning of its traffic is not known, so all lines with that time are not
 //! counted.
 
 use crate::source::{Reading, Source, SourceError, add, nothing};
@@ -68,8 +68,8 @@ pub struct State {
 struct Shared {
     /// Traffic since the last reading.
     traffic: Vec<Vec<Traffic>>,
-    /// The beginning of that traffic by the clock of [`now`]: the last line before it, or the
-    /// connection of the first program.
+    /// The beginning of `traffic` by the clock of [`now`]: the end of the last line that was read,
+    /// the connection of the first program, or its first `time_ns`.
     since: Duration,
     /// The end of the last line; `None` without a line.
     until: Option<Duration>,
@@ -245,7 +245,7 @@ impl Client {
     }
 }
 
-/// Counts a line of a program whose `first` line ended then.
+/// Counts a line of a program; `first` is the end of the program's first line.
 fn count_line(line: &[u8], first: &mut Option<Duration>, shared: &mut Shared) {
     if line.trim_ascii().is_empty() {
         return;

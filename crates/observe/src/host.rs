@@ -206,8 +206,8 @@ impl Machine for Host<'_> {
         let reading = self.source.read()?;
         let now = Instant::now();
         let waited = now - mem::replace(&mut self.last_sample, now);
-        // The span of a recording is its own. A reading without a span has no traffic, so any span
-        // serves as the divisor.
+        // A recording has recorded spans. A reading with a span of zero has no traffic, so the
+        // waited time serves as the divisor of its rates.
         let span = if reading.span.is_zero() { waited } else { reading.span };
         let tier_memory = self.tier_memory()?;
         Ok(Sample { span, traffic: reading.traffic, tier_memory, scopes: self.residency() })

@@ -1,10 +1,10 @@
-//! Traffic of one command, counted by the caches for groups of processes: the kernel's resource
-//! control (Documentation/filesystems/resctrl.rst of Linux).
+//! Traffic of one command. The last-level caches count traffic by groups of processes, which the
+//! kernel's resource control exposes (Documentation/filesystems/resctrl.rst of Linux).
 //!
 //! A monitoring group is a folder; processes whose IDs are written to its `tasks`, and their later
 //! children, are counted together: `mon_data/mon_L3_*/mbm_total_bytes` are the bytes between the
-//! last-level cache of a socket and memory of any tier, reads and writes together. It is the
-//! bandwidth of the command even if no counter has the traffic of a tier.
+//! last-level cache of a socket and memory of any tier, reads and writes together. They give the
+//! bandwidth of the command even on a machine without counters for the traffic of a tier.
 //!
 //! The folder is removed when the command has ended. Its name has the process ID of its creator, so
 //! a later process finds and removes the folder of a killed one.

@@ -11,9 +11,9 @@ use std::{
 
 /// `perf_event_open(2)`: counts an event of the PMU with type number `kind` on one CPU for all
 /// processes, from now on; in the group of `leader` if given, so that both are counted at the same
-/// time and read together. A read of the leader gives, each in 8 bytes of native order, the number
-/// of events in the group, the times for which it was enabled and counted, in ns, and the count of
-/// each event.
+/// time and read together. A read of the leader gives 64-bit numbers in native byte order: the
+/// number of events in the group, the time for which the group was enabled and the time for which
+/// it was counted, ns, and the count of each event.
 pub(crate) fn perf_event_open(
     kind: u32,
     config: [u64; 3],

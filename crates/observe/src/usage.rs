@@ -131,8 +131,8 @@ pub fn machine_time(root: &Root) -> Result<Option<MachineTime>, RootError> {
 }
 
 /// The highest peak memory of a process among the descendants of this one that were waited for,
-/// bytes. `None` where it does not exceed the peak of this process: a child inherits its parent's
-/// peak until exec (exec_mmap of Linux), so its own may have been lower.
+/// bytes. `None` if it does not exceed the peak of this process: until exec a child has its
+/// parent's peak (exec_mmap of Linux), so the figure may be the parent's.
 ///
 /// # Errors
 /// When the system does not say.

@@ -26,7 +26,7 @@ impl Files {
         Self { root: Cow::Borrowed(Path::new("/")) }
     }
 
-    /// Those below a folder.
+    /// The files below a folder.
     pub fn below(root: impl Into<PathBuf>) -> Self {
         Self { root: Cow::Owned(root.into()) }
     }

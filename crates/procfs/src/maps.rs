@@ -29,7 +29,7 @@ impl<'a> Mapping<'a> {
         let mut words = words(line);
         let (start, end) = split_once(words.next()?, b'-')?;
         let rights = words.next()?.try_into().ok()?;
-        // Between them are the offset and the device.
+        // Skip the offset and the device.
         let inode = decimal(words.nth(2)?)?;
         let name = words.next().unwrap_or_default();
         Some(Self { addresses: hexadecimal(start)?..hexadecimal(end)?, rights, inode, name })

@@ -68,8 +68,9 @@ pub fn entries(bytes: &[u8]) -> impl Iterator<Item = Entry> {
     entries.filter_map(|entry| Some(Entry(u64::from_ne_bytes(entry.try_into().ok()?))))
 }
 
-/// The resident pages of entries that begin at address `start`, with a page each `page_bytes`;
-/// pages of files and shared memory only when `with_files`.
+/// The resident pages among the entries in `bytes`. The first entry is the page at `start`, and
+/// each entry is a page of `page_bytes`. Pages of files and of shared memory are included only when
+/// `with_files`.
 pub fn resident(
     bytes: &[u8],
     start: u64,

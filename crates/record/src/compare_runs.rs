@@ -2,7 +2,8 @@
 //!
 //! `interleaf compare --a CONFIG --b CONFIG` writes the document after every round. A speed-up
 //! compares a configuration with the first: above 1 it is faster, whatever the direction of the
-//! metric. Intervals have the probability `confidence` over all looks (`model::paired`).
+//! metric. With the probability `confidence` the intervals contain the true values at all *looks*,
+//! the evaluations between rounds that may end the comparison (`model::paired`).
 
 use super::{
     check::{Check, Checked, in_order, invalid, not_empty},

@@ -421,7 +421,7 @@ impl<'a> SimMachine<'a> {
         self.count_energy(step_ns);
     }
 
-    /// The fraction of the outstanding requests to each tier that its counters see.
+    /// By tier: the fraction of the outstanding reads that its queue counters see.
     fn counted_part(&self) -> Vec<f64> {
         let tiers = &self.scenario.platform.tiers;
         let mut reads = vec![0.0; tiers.len()];

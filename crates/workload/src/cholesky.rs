@@ -300,7 +300,7 @@ impl Kernel for Cholesky {
         let unknowns = self.pattern.unknowns();
         let right = MatMut::from_column_major_slice_mut(&mut found, unknowns, 1);
         factor.solve_in_place_with_conj(faer::Conj::No, right, Par::Seq, MemStack::new(buffer));
-        // The comparison is false for NaN, which is therefore a wrong value.
+        // NaN fails this comparison, so it is a wrong value.
         let is_right = |at: usize, found: f64| (found - solution(at)).abs() <= TOLERANCE;
         match found.iter().enumerate().find(|(at, found)| !is_right(*at, **found)) {
             None => Ok(()),

@@ -1,9 +1,10 @@
 //! The Fourier transform of complex numbers, by `rustfft`: one long transform, or the transform of
-//! a cube, with lines along each axis. All rounds are forward: the second gives the input times n
-//! in reverse order, and the fourth in its own order again.
+//! a cube, with lines along each axis. All rounds are forward transforms: two rounds give the input
+//! times n in reverse order, and four rounds restore the order.
 //!
 //! The input is a geometric sequence (a product of three in a cube), so every value of the
-//! transform is known: of r^j with n elements it is (1 - r^n) / (1 - r w^k), w = e^(-2πi/n).
+//! transform is known: the transform of r^j with n elements is (1 - r^n) / (1 - r w^k), w =
+//! e^(-2πi/n).
 
 use crate::{
     Kernel, SetupError, Work, Wrong, at_least,
@@ -166,8 +167,8 @@ impl Transform {
         });
     }
 
-    /// Transforms the lines along the axis with the largest stride, in the same way by planes
-    /// across.
+    /// Transforms the lines along the axis with the largest stride. Each plane across the
+    /// contiguous planes is transposed in a buffer, as in [`Self::columns`].
     fn across(&mut self, fft: &Arc<dyn Fft<f64>>) {
         let length = self.axis.length;
         // A plane across has one row of each plane that is contiguous in memory.
@@ -290,7 +291,7 @@ impl Kernel for Transform {
         };
         let square: f64 = (0..numbers.len()).map(|at| expected(at).norm_sqr()).sum();
         let allowed = TOLERANCE * (square / numbers.len() as f64).sqrt();
-        // The comparison is false for NaN, which is therefore a wrong value.
+        // NaN fails this comparison, so it is a wrong value.
         let is_right = |at: usize, number: &Number| (number - expected(at)).norm() <= allowed;
         match numbers.iter().enumerate().find(|(at, number)| !is_right(*at, number)) {
             None => Ok(()),

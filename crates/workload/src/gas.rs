@@ -4,8 +4,9 @@
 //! The equations of Euler for density, momentum and energy are solved with finite volumes: states
 //! at the faces of a cell are reconstructed linearly with the minmod limiter (van Leer, Journal of
 //! Computational Physics 1979), and the flux is that of Rusanov (USSR Computational Mathematics
-//! 1961). AstroPhi has parabolas and Roe's averages in their place: the accesses are the same, with
-//! two neighbours in each direction, and the operations per byte are of the same order.
+//! 1961). AstroPhi reconstructs with parabolas and has Roe's averages for the flux: the accesses
+//! are the same, with two neighbours in each direction, and the operations per byte are of the same
+//! order.
 //!
 //! Boundaries are periodic, so mass and energy are conserved; the initial state is a mirror image
 //! of itself, and so is each later state, bit for bit. Both are verified. The surroundings are not
@@ -217,7 +218,7 @@ impl Kernel for Gas {
     }
 
     fn verify(&mut self) -> Result<(), Wrong> {
-        // The comparisons are false for NaN, which is therefore a wrong value.
+        // NaN fails these comparisons, so it is a wrong value.
         let is_near = |found: f64, expected: f64, scale: f64| {
             (found - expected).abs() <= TOLERANCE * scale.abs()
         };

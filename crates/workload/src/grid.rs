@@ -49,8 +49,8 @@ fn add(y: &mut [f64], scale: f64, x: &[f64]) {
     });
 }
 
-/// Fails unless a value is near enough to the right one. The comparison is false for NaN, which is
-/// therefore a wrong value.
+/// Fails unless a value is near enough to the right one. NaN fails the comparison, so it is a wrong
+/// value.
 fn near(
     what: impl FnOnce() -> String,
     found: f64,

@@ -63,7 +63,7 @@ pub trait Kernel {
     /// The first wrong word.
     fn verify(&mut self) -> Result<(), Wrong>;
 
-    /// Equal for equal rounds with bit-identical results.
+    /// A checksum of the results: equal if the same rounds have bit-identical results.
     fn checksum(&self) -> u64;
 }
 

@@ -177,7 +177,8 @@ impl Lu {
         product
     }
 
-    /// Calls `visit` with each column, the first row of a part of it, and its elements from there.
+    /// Calls `visit` for each contiguous part of a column: the column, the first row of the part,
+    /// and its elements.
     fn each_column(&self, mut visit: impl FnMut(usize, usize, &[f64])) {
         let tile = self.tile;
         for (of_columns, panel) in self.matrix.of::<f64>().chunks(tile * self.side).enumerate() {
@@ -312,7 +313,7 @@ impl Kernel for Lu {
             let row = if is_factored { self.rows[at] } else { at };
             let expected: f64 =
                 (0..side).map(|column| initial(form, side, row, column) * sign(column)).sum();
-            // The comparison is false for NaN, which is therefore a wrong value.
+            // NaN fails this comparison, so it is a wrong value.
             let is_right = (found - expected).abs() <= TOLERANCE;
             if !is_right {
                 let what = format!("row {at} of the factors times x");

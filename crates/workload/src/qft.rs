@@ -21,7 +21,7 @@ use std::f64::consts::{FRAC_1_SQRT_2, PI};
 /// Bytes of an amplitude.
 const BYTES: u64 = size_of::<Number>() as u64;
 
-/// Amplitudes of a piece of work: 64 KiB, which a cache holds.
+/// Amplitudes of a piece of work: 64 KiB, which fit into a cache.
 const PIECE: usize = 4096;
 
 /// The largest error of an amplitude, relative to the root mean square of all.
@@ -36,7 +36,8 @@ pub struct Qft {
     rounds: u32,
 }
 
-/// Amplitudes of both values of a qubit, from an index of the lower qubits on.
+/// Amplitudes in which a qubit is 0, and those in which it is 1. `low` is the index of the first
+/// ones in the lower qubits.
 struct Pairs<'a> {
     zero: &'a mut [Number],
     one: &'a mut [Number],
@@ -62,7 +63,8 @@ impl Qft {
     /// The Hadamard gate on a qubit with the phase shifts by the lower qubits; or their inverse.
     fn gate(&mut self, qubit: u32, is_inverse: bool) {
         let distance = 1_usize << qubit;
-        // Phases of the lowest qubits; the others give one factor for a piece.
+        // The table has the phases of the lowest qubits; the higher qubits give one factor for a
+        // piece.
         let angle = |low: usize| PI * low as f64 / distance as f64;
         let sign = if is_inverse { -1.0 } else { 1.0 };
         let phase = |low: usize| Number::from_polar(1.0, sign * angle(low));
@@ -138,7 +140,7 @@ impl Kernel for Qft {
         let state = self.state.of::<Number>();
         let square: f64 = (0..length).map(|at| geometric(length, at, false).norm_sqr()).sum();
         let allowed = TOLERANCE * (square / length as f64).sqrt();
-        // The comparison is false for NaN, which is therefore a wrong value.
+        // NaN fails this comparison, so it is a wrong value.
         let is_right = |at: usize, found: &Number| (found - expected(at)).norm() <= allowed;
         match state.iter().enumerate().find(|(at, found)| !is_right(*at, found)) {
             None => Ok(()),

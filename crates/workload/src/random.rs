@@ -64,7 +64,8 @@ impl Random {
     }
 }
 
-/// The indices that a thread visits in a round, among this many words: as many as there are pages.
+/// The indices that a thread visits in a round among `words` words: one access for each page, on
+/// average.
 pub(crate) fn places(
     seed: u64,
     thread: usize,

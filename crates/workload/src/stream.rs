@@ -173,8 +173,8 @@ impl Kernel for Stream {
     }
 
     fn verify(&mut self) -> Result<(), Wrong> {
-        // Except for add, a round does not read results of the round before: of consecutive rounds
-        // only the last is recomputed.
+        // Only add reads results of the round before. Of consecutive rounds of another loop, only
+        // the last is recomputed.
         let mut steps: Vec<(Loop, u32)> = vec![];
         for (which, round) in &self.done {
             let is_again = steps.last().is_some_and(|(last, _)| last == which);

@@ -78,8 +78,8 @@ pub struct Size {
     pub flops: f64,
 }
 
-/// The size of the workload that a footprint gives, near enough for a trace: sides are the
-/// workload's, but smooth lengths of transforms and scales of graphs are not searched. Workloads
+/// The size of a workload with a given footprint, precise enough for a trace: sides are those of
+/// the workload, but smooth lengths of transforms and scales of graphs are not searched. Workloads
 /// without a trace have no operations.
 pub fn size(kind: Kind, setting: &Setting) -> Size {
     let bytes = setting.footprint;

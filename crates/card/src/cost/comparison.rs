@@ -207,7 +207,7 @@ pub fn compare(
             };
             rows.push(row(&format!("price of {}", item.name()), currency, &part));
         }
-        // A sum that lacks the price of an item is not the price of the card.
+        // No price per GB if the price of an item is missing: the sum would be too low.
         let per_gb = |card: &CardFigures| {
             let price = card.price.as_ref()?;
             price.missing.is_empty().then_some(price.per_gb)

@@ -61,7 +61,8 @@ fn wear_follows_rate_and_locality() {
     let hot = Locality::Hot { part: 1.0, bytes: 512 };
     let row = wear.unlevelled_years(512.0 * 10_000.0, hot);
     assert!((row / years(1e5) - 1.0).abs() < 1e-12);
-    // Less than a row wears the row; a hot half that is all of the memory is not a hot spot.
+    // A write of less than a row wears the whole row. A hot range as large as the memory is no hot
+    // spot.
     assert_eq!(
         wear.unlevelled_years(1e6, Locality::Hot { part: 1.0, bytes: 8 }),
         wear.unlevelled_years(1e6, hot)
@@ -188,7 +189,7 @@ fn the_energy_of_an_io_is_that_of_the_commands_of_a_run() {
         let ios = outcome.completed as f64;
         let computed = (energy.standby_w() + energy.refresh_w()) * seconds
             + ios * energy.of_io(4096, is_write).memory;
-        // Rows that wait for the data bus are open for longer than the formula has them.
+        // Rows that wait for the data bus are open for longer than the formula assumes.
         let error = computed / measured - 1.0;
         assert!(error.abs() < 0.03, "{name} {}: {computed} J, not {measured} J", access.name());
     }

@@ -100,8 +100,9 @@ enum Change {
 ///
 /// `entries` are the pieces of the block in the order in which they reach the memory, `promised`
 /// the moments from which a flush covers each write. The content of the block is the last piece
-/// whose transfer to the memory has begun. The content is lost data if a newer write has been
-/// acknowledged: one that was submitted after the write of this piece had been acknowledged.
+/// whose transfer to the memory has begun. The block has lost data if a newer write has been
+/// acknowledged. A write is newer if it was submitted after the acknowledgement of the write of
+/// this piece.
 pub(super) fn damage_of_block(
     entries: &[Entry],
     pieces: &[Piece],
@@ -122,7 +123,8 @@ pub(super) fn damage_of_block(
     changes.sort_unstable();
     let piece_at = |position: usize| &pieces[entries[position].piece as usize];
     let number = |position: usize| piece_at(position).write;
-    // The last submission of a write that is acknowledged, and of one that a flush covers.
+    // The latest submission among the acknowledged writes, and among the writes that a flush
+    // covers.
     let (mut last, mut last_promised) = (None::<(u64, u32)>, None::<(u64, u32)>);
     let mut content = None::<usize>;
     let mut open = None::<DamageInterval>;

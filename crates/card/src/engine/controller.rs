@@ -42,8 +42,8 @@ impl Engine {
     }
 
     /// Sends read requests to host memory, and returns the time at which the host has the data of
-    /// the first one. The data of each further request follow after the time of a request on the
-    /// link.
+    /// the first request. The data of each further request are ready one transmission time of a
+    /// request later.
     #[inline]
     pub(super) fn request_reads(&mut self, requests: u32) -> u64 {
         let link = &self.card.link;
@@ -53,7 +53,7 @@ impl Engine {
         let sent = self.up.send(start, bytes, requests);
         self.down.answer(self.now, requests, &self.packets);
         let read = sent + link.delay_fs + self.card.host.memory_read_fs;
-        // The root complex frees its queue entries when it has the data.
+        // The root complex returns the credits when it has read the data.
         self.credits[2].give(read + link.delay_fs, requests);
         read - u64::from(requests.saturating_sub(1)) * self.up.time_of(READ_REQUEST)
     }

@@ -35,7 +35,7 @@ impl Engine {
 
     fn start_engine<O: WriteObserver>(&mut self, slot: u32, observer: &mut O) {
         let io = &self.flights[slot as usize].io;
-        // The command itself has two entries (NVMe 1.1, 4.3).
+        // The command itself has room for two PRP entries (NVMe 1.1, 4.3).
         if io.operation != Operation::WriteZeroes && io.bytes > 2 * PAGE {
             self.request_list(slot);
         } else {
@@ -115,7 +115,7 @@ impl Engine {
             let chunks = (within + bytes).div_ceil(limit);
             let tags = if operation == Operation::Write { chunks } else { 0 };
             if !self.tags.take(self.now, tags) {
-                // The next data to arrive return a tag.
+                // The next write data to arrive return a tag, and request data again.
                 return has_requested;
             }
             if !self.buffers.take(self.now, chunks) {
@@ -179,7 +179,8 @@ impl Engine {
     fn request_burst(&mut self, slot: u32, bytes: u32) {
         let request = self.card.link.max_read_request;
         let flight = &self.flights[slot as usize];
-        // Requests end at their boundaries, counted from the first byte of the command.
+        // A read request ends at a multiple of its maximum size (MRRS), counted from the first byte
+        // of the command.
         let first = flight.requested / request;
         let last = (flight.requested + bytes).div_ceil(request);
         let begun = u32::from(!flight.requested.is_multiple_of(request));
@@ -187,7 +188,7 @@ impl Engine {
         let ready = if requests > 0 {
             self.request_reads(requests)
         } else {
-            // The rest of a request that was sent when there were buffers for its start.
+            // The burst lies within a read request that an earlier burst has sent.
             self.now + self.card.link.delay_fs + self.card.host.memory_read_fs
         };
         self.event_queue.push(DATA_READ, ready, payload(slot, bytes));
@@ -321,7 +322,7 @@ impl Engine {
     pub(super) fn transferred<O: WriteObserver>(&mut self, slot: u32, observer: &mut O) {
         if u64::from(slot) == RETRY {
             if self.retry != self.now {
-                // An earlier return was found after this retry was scheduled.
+                // Another retry has replaced this one, because a buffer returned earlier.
                 return;
             }
             self.retry = u64::MAX;

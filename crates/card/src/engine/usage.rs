@@ -9,10 +9,11 @@ use interleaf_sim::dimm::row_channel::RowCounts;
 pub struct Usage {
     /// The time, fs.
     pub at: u64,
-    /// The time for which each component was busy, in the order of [`Component::ALL`], fs: of the
-    /// busiest processor of the host; the mean over cores, channels, or the units of a pool.
+    /// The time for which each component was busy, in the order of [`Component::ALL`], fs: for
+    /// processors of the host that of the busiest; for cores, channels and pools the mean over
+    /// their units.
     pub busy: [u64; Component::ALL.len()],
-    /// The time for which something waited for a unit of a pool, fs; 0 for components that are not
+    /// The time for which requests waited for a unit of a pool, fs; 0 for components that are not
     /// pools. For credits: the time for which the link was idle while a packet waited.
     pub waited: [u64; Component::ALL.len()],
     /// Bytes on the link with all packets, from the card and to the card.
@@ -32,7 +33,7 @@ pub struct Utilisation {
 
 /// A server with this utilisation binds.
 const BOUND: f64 = 0.97;
-/// A pool binds if no server does, and something waits for this fraction of the time.
+/// A pool binds if no server does, and requests wait for its units for this fraction of the time.
 const WAITED: f64 = 0.8;
 
 impl Utilisation {
@@ -60,8 +61,9 @@ impl Utilisation {
 
     /// The component that binds; `None` if more outstanding commands would give more throughput.
     ///
-    /// A saturated server fills the pools in front of it, so servers come first. DMA engines wait
-    /// for buffers and tags, and buffers of reads for credits: the last pool that is full binds.
+    /// Servers are checked first, because a saturated server also fills the pools in front of it.
+    /// Then follow pools from the last to the first on the way of the data: credits, for which
+    /// buffers of reads wait; buffers and tags, for which DMA engines wait; DMA engines.
     pub fn bound_by(&self) -> Option<Component> {
         self.bound_with_credits_of(Component::LinkUp)
     }
@@ -76,7 +78,7 @@ impl Utilisation {
         if let Some(server) = busiest.filter(|server| self.of(*server) >= BOUND) {
             return Some(server);
         }
-        // The link waits for credits when it has something to send.
+        // Credits bind if the link is nearly always either busy or waiting for credits.
         if self.waited(Credits) > 1.0 - BOUND && self.of(link) + self.waited(Credits) >= BOUND {
             return Some(Credits);
         }

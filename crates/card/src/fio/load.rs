@@ -69,8 +69,8 @@ pub fn load(jobs: &[Job], card: &Card) -> Result<Load, OptionError> {
     Ok(load)
 }
 
-/// Checks that each job can have a queue of its own, as in Linux: its depth is then the depth of
-/// its option.
+/// Checks that the card has an I/O queue for each job, as Linux gives each its own: then the depth
+/// of each queue is the `iodepth` of its job.
 fn queues(jobs: &[Job], card: &Card) -> Result<(), OptionError> {
     let needed: u64 = jobs.iter().map(|job| u64::from(job.numjobs)).sum();
     let queues = card.nvme.queues;

@@ -97,7 +97,7 @@ impl Latencies {
 pub struct DirectionResult {
     /// Completed I/Os.
     pub ios: u64,
-    /// Bytes of them.
+    /// Bytes of the completed I/Os.
     pub bytes: u64,
     /// I/Os per second.
     pub iops: f64,
@@ -107,7 +107,7 @@ pub struct DirectionResult {
     pub slat: Latencies,
     /// Completion latency: from the doorbell to the completion in the host.
     pub clat: Latencies,
-    /// Latency: the sum of both.
+    /// Latency: submission and completion latency together.
     pub lat: Latencies,
 }
 
@@ -138,7 +138,7 @@ impl DirectionResult {
     }
 }
 
-/// The cause that no more I/Os complete in a second.
+/// What limits the number of I/Os per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// A saturated component.
@@ -181,7 +181,7 @@ pub struct Outcome {
     pub completed: u64,
     /// The utilisation of each component.
     pub utilisation: Utilisation,
-    /// The cause that there is no higher throughput.
+    /// The limit of the throughput.
     pub bound_by: Bound,
     /// Counters at the start and at the end of the counted time.
     pub usage: [Usage; 2],

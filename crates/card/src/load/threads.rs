@@ -132,7 +132,8 @@ impl Threads {
         let mut end = time_end;
         loop {
             let due = self.paced.peek().map_or(u64::MAX - 1, |Reverse((due, _))| *due);
-            // Readings of the counters and submissions are at exact times.
+            // Stop the engine exactly at the next paced submission, and at the ends of the counted
+            // time.
             let wall = if first.is_none() { self.start } else { time_end };
             let until = due.min(wall);
             match engine.next_completion(until, observer) {
@@ -271,7 +272,7 @@ impl Threads {
         }
         let thread = &mut self.threads[io.thread as usize];
         thread.idle.push(completion.tag);
-        // A paced thread that is late waits for a completion and not for a time.
+        // A paced thread that is behind its rate and had no free tag submits at this completion.
         let waits = thread.interval.is_none() || thread.due <= now && thread.idle.len() == 1;
         if waits {
             self.submit(engine, now, io.thread);

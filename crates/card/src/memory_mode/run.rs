@@ -44,9 +44,9 @@ struct Slot {
 #[derive(Clone, Debug)]
 struct AccessThread {
     addresses: Addresses,
-    /// Stores since the last read that made them persistent.
+    /// Stores since the last read-back, which makes stores persistent.
     stores: u32,
-    /// The address of the last store, from which the next read that makes stores persistent reads.
+    /// The address of the last store, which the next read-back reads.
     stored: u64,
 }
 

@@ -32,7 +32,7 @@ fn a_load_costs_a_round_trip_and_a_row() {
 fn stores_are_posted_and_no_faster_than_the_link() {
     for name in ["flashtec-dram", "all-mram"] {
         let one = load(0, 1);
-        // The processor waits for its own way to the link and no round trip.
+        // A store takes the way from the processor to the link, and no round trip.
         assert!(run(name, &one).stores.lat.percentile_ns(50.0) < 120);
         let many = load(0, 64);
         let found = run(name, &many).bytes_per_s() / 1e9;

@@ -160,8 +160,9 @@ impl NandArray {
         let spec = &self.spec;
         let (lanes, planes) = (spec.pages_in_parallel(), u64::from(spec.planes));
         let per_block = u64::from(spec.pages);
-        // For each plane, how many blocks of its list were given up, and the pages that this
-        // moved: page i is page (i + skipped) % pages of block (i + skipped) / pages of the list.
+        // For each plane, the pages that were skipped because a program failed in their block: page
+        // i of the plane is page (i + skipped) % pages of its good block number (i + skipped) /
+        // pages.
         let mut skipped = vec![0_u64; lanes as usize];
         let mut retries: Vec<Vec<u64>> = vec![vec![]; spec.all_dies() as usize];
         let mut failures = vec![];
@@ -225,7 +226,8 @@ impl NandArray {
         steps.div_ceil(u64::from(self.spec.pages))
     }
 
-    /// When a die has completed `count` steps, among them those of `retries`, which take twice.
+    /// The time at which a die has completed `count` steps, fs. Each step in `retries` programs
+    /// twice.
     fn finish_fs(&self, die: usize, count: u64, retries: &[u64]) -> u64 {
         if count == 0 {
             return 0;

@@ -121,7 +121,7 @@ impl NandSpec {
         }
         let term =
             |count: f64| libm::exp(count * libm::log(errors) - errors - libm::lgamma(count + 1.0));
-        // Of the two tails, the sum of the one above the limit is exact for small probabilities.
+        // Sums the upper tail: one minus the lower tail would lose small probabilities to rounding.
         let limit = f64::from(self.ecc_bits);
         let last = 2.0 * errors.max(limit) + 200.0;
         let mut codeword = 0.0;

@@ -20,8 +20,8 @@ pub(super) struct Segment {
 ///
 /// # Errors
 ///
-/// An offset that is not allowed ([`NvmeStatus::InvalidPrpOffset`]), also for a chain of lists
-/// that holds fewer pages than slots, or a list outside the memory
+/// An offset that is not allowed, or a chain with more lists than its pages can need
+/// ([`NvmeStatus::InvalidPrpOffset`]); or a list outside the memory
 /// ([`NvmeStatus::DataTransferError`]).
 pub(super) fn segments(
     prp1: u64,
@@ -44,7 +44,8 @@ pub(super) fn segments(
         return page(prp2, &mut left, segments);
     }
     let mut list = prp2;
-    // Each list but the first of a reasonable chain has more than one slot.
+    // The first list may have only the slot that points to the next list; each further list names
+    // at least one page.
     let mut lists = left.div_ceil(PAGE as usize) + 1;
     while left > 0 {
         if list & 7 != 0 || lists == 0 {

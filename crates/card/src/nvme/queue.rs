@@ -51,8 +51,8 @@ impl SubmissionRing {
         Ok(())
     }
 
-    /// Commands that wait and may be fetched: no more commands are outstanding than the queue has
-    /// entries, which bounds the commands that a host can have outstanding.
+    /// Commands that wait and may be fetched. A queue has at most as many outstanding commands as
+    /// entries, which bounds the outstanding commands of a host.
     pub(super) fn fetchable(&self) -> u32 {
         let waiting = (self.tail + self.entries - self.head) % self.entries;
         waiting.min(self.entries.saturating_sub(self.outstanding)).into()

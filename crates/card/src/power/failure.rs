@@ -116,8 +116,8 @@ impl<'a> PowerFailures<'a> {
         self.timeline
     }
 
-    /// A power failure at `at` fs. Failed programs and bit errors come by `seed`. After the end of
-    /// the timeline, writes that were outstanding then are not judged.
+    /// A power failure at `at` fs. Failed programs and bit errors come by `seed`. If `at` is after
+    /// the end of the timeline, writes that are outstanding at that end are not judged.
     pub fn at(&self, at: u64, seed: u64) -> PowerFailure {
         let bytes = self.timeline.block_bytes();
         let mut damaged: Vec<DamagedBlock> = self
@@ -190,7 +190,7 @@ impl<'a> PowerFailures<'a> {
             .filter(|(_, from)| *from <= at)
             .map(|(page, _)| *page)
             .collect();
-        // Pages without data of the run have nothing to compare.
+        // Only pages that the run has written can contain a lost write.
         let page_of = |position: u64| match spec.order {
             SaveOrder::Address => dirty.binary_search(&position).is_ok().then_some(position),
             SaveOrder::DirtyFirst => dirty.get(position as usize).copied(),
@@ -224,7 +224,7 @@ impl<'a> PowerFailures<'a> {
                 after_flush: self.timeline.is_flushed(write, at),
             }));
         }
-        // A block may be larger than a page.
+        // A block that is larger than a page may be listed once for each of its pages.
         lost.sort_unstable_by_key(|block| block.offset);
         lost.dedup_by_key(|block| block.offset);
         lost

@@ -2,8 +2,8 @@
 
 use std::ffi::OsString;
 
-/// The command and its subcommands with texts that have a line for each paragraph, which the parser
-/// wraps at the width of the terminal. The short help has the first sentence.
+/// Joins the lines of each paragraph of the help of a command and of its subcommands, so that the
+/// parser wraps it at the width of the terminal. The short help has the first sentence.
 pub(super) fn refilled(mut command: clap::Command) -> clap::Command {
     let long = command.get_long_about().or(command.get_about());
     if let Some(long) = long.map(|text| unfilled(&text.to_string())) {

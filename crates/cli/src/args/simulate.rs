@@ -40,10 +40,10 @@ pub(crate) struct DimmArgs {
     #[arg(long, value_name = "NAME", conflicts_with_all =
         ["device", "density", "width", "channels", "uncore_ns", "outstanding"])]
     pub(crate) server: Option<String>,
-    /// The density of its devices [default: 16Gb of DDR5]
+    /// The density of the module's DRAM devices [default: 16Gb for DDR5]
     #[arg(long, value_name = "16Gb|24Gb|32Gb")]
     pub(crate) density: Option<String>,
-    /// The width of its devices [default: x4 of DDR5]
+    /// The width of the module's DRAM devices [default: x4 for DDR5]
     #[arg(long, value_name = "x4|x8|x16")]
     pub(crate) width: Option<String>,
     /// Traffic mixes, named as MLC names them (R, W2, W5, W10, ...), or read shares (0.62)

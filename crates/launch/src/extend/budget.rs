@@ -24,8 +24,8 @@ pub const DRAM_MIN: u64 = 4 << 20;
 pub const ALLOC_MIN: u64 = 128 << 10;
 
 /// Without `--min-alloc`, the minimum size of an extended allocation is the budget divided by this
-/// number. Smaller allocations of 128 KiB and more stay outside the budget until their sum reaches
-/// that size, so their sum is less than twice that size.
+/// number. Allocations from 128 KiB to this minimum stay outside the budget until their sum reaches
+/// the minimum, so their sum is less than twice the minimum.
 const MIN_ALLOC_DIVISOR: u64 = 8;
 
 /// Upper bound of the minimum size without `--min-alloc`.

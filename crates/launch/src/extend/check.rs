@@ -92,7 +92,7 @@ pub(super) fn checks(
     }
     found.push(tried("userfaultfd", rights::userfaultfd()));
     found.push(match rights::io_uring() {
-        // Threads replace io_uring.
+        // Without io_uring, threads transfer the pages.
         Err(MissingRight { why, hint: remedy }) => {
             CheckDocument::warning("io_uring", format!("{why}: transfers are slower"), &remedy)
         }

@@ -27,8 +27,9 @@ pub(super) fn estimate(options: &ExtendOptions, dram: u64) -> Result<EstimateDoc
     Ok(EstimateDocument::new(dram, options.footprint.map(|footprint| footprint.get()), drives))
 }
 
-/// Measures stores as one drive of the planner, named `this`: rates are added up, and a page is on
-/// one of them. Reads and writes together are assumed to reach the rate of the faster direction.
+/// Measures stores as one drive of the planner, named `this`: the rates of the stores are added up,
+/// and each page is on one store. Reads and writes together are assumed to reach the rate of the
+/// faster direction.
 ///
 /// # Errors
 /// When a store is refused or cannot be measured.

@@ -65,7 +65,7 @@ struct Inputs {
     in_dram: Vec<(String, BenchDocument)>,
     /// Records of `bench run` under `extend`, one for each of `runs`.
     extended: Vec<(String, BenchDocument)>,
-    /// The traffic of the first run is that of one pass.
+    /// True if the traffic of the first run is the traffic of a single pass over the data.
     is_of_one_pass: bool,
     trace: Option<Trace>,
     footprint_bytes: Option<u64>,
@@ -160,7 +160,8 @@ fn of_stats(stats: &ExtendDocument) -> Run {
         seconds: stats.elapsed_s,
         dram_s: None,
         stall_s: total.stall_s,
-        // Stalls are summed over threads, whose number is not recorded: at least as many stalled.
+        // The number of threads is not recorded. The stall time is summed over threads, so its
+        // ratio to the elapsed time is the minimum number of threads that stalled.
         threads: (total.stall_s / stats.elapsed_s.max(1e-9)).ceil().clamp(1.0, 4096.0) as u32,
         cpu: stats
             .user_s
@@ -174,7 +175,7 @@ fn of_stats(stats: &ExtendDocument) -> Run {
     }
 }
 
-/// A round of a record of `bench run`: with extended memory, or in DRAM.
+/// Adds a round of a record of `bench run`, with extended memory or in DRAM.
 fn of_bench(name: String, record: BenchDocument, inputs: &mut Inputs) {
     inputs.footprint_bytes = Some(record.footprint_bytes);
     let Some(extended) = record.extended else {
@@ -232,7 +233,7 @@ fn use_time_in_dram(inputs: &mut Inputs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The run of the pager with the smallest footprint that exceeds the budget.
+/// Adds the run of the pager with the smallest footprint that exceeds the budget.
 fn of_comparison(
     name: &str,
     record: &BenchCompareDocument,
@@ -321,7 +322,8 @@ fn curve(inputs: &mut Inputs, footprint: Option<u64>) -> Result<MissCurve, Failu
     Ok(MissCurve::of_points(footprint, inputs.runs.iter().map(point).collect()))
 }
 
-/// The drive of the runs: measured, or the rate at which threads waited for its bytes.
+/// The drive of the runs: the measured stores, or a rate from the first run, which is its traffic
+/// divided by its time beyond the compute time.
 fn base(options: &ForecastOptions, inputs: &Inputs) -> Result<Drive, Failure> {
     if !options.stores.is_empty() {
         return super::measured_drive(&options.stores, false);

@@ -14,8 +14,9 @@ use interleaf_pager::nodes::NodeBudget;
 /// are bound to their node, and the kernel kills programs when a node has no memory left.
 const KEPT_DIVISOR: u64 = 16;
 
-/// Returns the nodes of the budget: those that the user names, or all that have CPUs and memory
-/// which this process may use. None for one node without a fixed share.
+/// Returns the nodes of the budget: the nodes that the user names, or else all nodes with CPUs and
+/// memory that this process may use. Empty without a budget, and for a single node that the user
+/// has not named.
 pub(super) fn budgets(root: &Root, dram: Option<&Dram>) -> Result<Vec<NodeBudget>, Failure> {
     let fixed = match dram {
         None => return Ok(vec![]),

@@ -25,8 +25,8 @@ use interleaf_store::{StoreRefused, backing};
 use interleaf_swap_hints::group::HintedGroup;
 use std::path::Path;
 
-/// The size of the swap file: this multiple of the budget, or the free space divided by this,
-/// whichever is less.
+/// The size of the swap file is `SWAP_TIMES` times the budget, but at most the free space divided
+/// by `SWAP_DIVISOR`.
 const SWAP_TIMES: u64 = 16;
 const SWAP_DIVISOR: u64 = 2;
 
@@ -52,8 +52,8 @@ impl<'a> SteeredSwap<'a> {
         swap_bytes: u64,
     ) -> Result<Self, StoreRefused> {
         check_store(root, store)?;
-        // Undone in the other order: programs that still run leave the group before swapoff reads
-        // their pages into memory.
+        // The journal undoes the changes in reverse order: programs that still run leave the group,
+        // and then swapoff reads their pages into memory without the group's limit.
         let file = SwapFile::preferred(root, journal, store, swap_bytes);
         let file = file.map_err(|why| swap_refused(store, &why))?;
         let group = LimitedGroup::new(root, journal, dram_bytes);

@@ -2,14 +2,15 @@
 //!
 //! A wrapper has to outlive its command, in order to restore the settings that were changed for it.
 //! Signals that would end the wrapper are therefore passed on to the command, and the wrapper ends
-//! when the command does. A terminal sends the signals of its keys to both: those are not passed on
-//! again. A signal to the whole process group (`kill 0`, `timeout`) cannot be distinguished from a
-//! signal to the wrapper alone: the command gets it twice.
+//! when the command does. A terminal sends the signals of its keys, such as Ctrl-C, to the wrapper
+//! and to the command, so the wrapper does not pass them on. A signal to the whole process group
+//! (`kill 0`, `timeout`) cannot be distinguished from a signal to the wrapper alone: the command
+//! gets it twice.
 //!
 //! A signal that was ignored when this process started stays ignored, as `nohup` and `trap '' INT`
 //! ask for, and the command starts with the dispositions and the mask that this process was started
-//! with. SIGCHLD is the one exception: while it is ignored, wait(2) does not report how the command
-//! ended, so the command has the default.
+//! with. The exception is SIGCHLD: the command starts with its default disposition, because wait(2)
+//! does not report how a command ended while SIGCHLD is ignored.
 
 use crate::{place::mempolicy::Policy, process, root::Root, stop::StopFlag, syscall};
 use rustix::{
@@ -56,7 +57,7 @@ const SIGNALS: [i32; 13] = [
     libc::SIGPWR,
 ];
 
-/// Signals that are held back: as long as this exists, they do not end the process.
+/// Holds signals back: while this value exists, the signals of `SIGNALS` do not end the process.
 #[derive(Debug)]
 pub struct Signals {
     events: Receiver<Event>,

@@ -57,8 +57,9 @@ impl Socket {
         let failed = |why| SocketError::Refused { path: path.into(), why };
         let (folder, name) = Folder::of_file(path).map_err(failed)?;
         remove_stale(&folder, &name, path)?;
-        // The folder may belong to another user: the random name cannot be guessed, and the path by
-        // descriptor cannot be redirected. It is short, too: the kernel takes 108 bytes at most.
+        // The folder may belong to another user, who cannot guess a random name, and cannot
+        // redirect a path by the folder's descriptor. Such a path is also short: the kernel takes
+        // at most 108 bytes.
         let making = Folder::random_name(OsStr::new("")).map_err(failed)?;
         let listener = UnixListener::bind(folder.path().join(&making)).map_err(failed)?;
         let placed = place_at(&folder, &making, &name, access);

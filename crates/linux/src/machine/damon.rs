@@ -1,7 +1,7 @@
-//! DAMON in the kernel: its threads that are set up, and their features.
+//! The state of DAMON in the kernel: the threads that are set up, and their features.
 //!
-//! Its sysfs files appear as it is set up: `kdamonds/N` is a thread, `contexts/0` below it holds
-//! the monitored memory and the intervals, `schemes/N` below that the actions on regions. Most
+//! DAMON's sysfs files appear during a set-up: `kdamonds/N` is a thread; its `contexts/0` holds the
+//! monitored memory and the intervals; `schemes/N` of a context holds an action on regions. Most
 //! features of a kernel are visible only after a set-up: [`damon`] reads the files as they are, and
 //! [`probe::probe`] sets a thread up, reads, and removes it.
 
@@ -12,7 +12,7 @@ use crate::root::{Root, RootError};
 /// The folder of DAMON's threads.
 pub const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds";
 
-/// The number of threads: the process whose journal holds this setting has DAMON.
+/// The file with the number of threads. The process whose journal holds this setting owns DAMON.
 pub const COUNT: &str = "/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
 
 /// DAMON's own modules, each with the file that enables it.
@@ -42,7 +42,7 @@ pub struct Damon {
 pub struct KdamondSettings {
     /// True when the thread runs; `None` to users who may not read its state.
     pub on: Option<bool>,
-    /// The monitored memory: `paddr` is the machine's, `vaddr` the processes'.
+    /// The operations set: `paddr` monitors physical memory, `vaddr` the addresses of processes.
     pub operations: Option<String>,
     /// The actions of its schemes, in order.
     pub actions: Vec<String>,

@@ -17,7 +17,7 @@ const CPUS: &str = "/sys/devices/system/cpu";
 /// Hardware Prefetcher Control on Some Intel Processors").
 const MISC_FEATURE_CONTROL: u64 = 0x1A4;
 
-/// The prefetchers of its bits, from bit 0 on.
+/// The prefetcher that each bit of [`MISC_FEATURE_CONTROL`] disables, from bit 0 on.
 const PREFETCHERS: [&str; 4] = ["L2 stream", "L2 adjacent line", "L1 next line", "L1 stride"];
 
 /// A value, or the reason why it is not known.
@@ -88,8 +88,8 @@ impl Hardware {
         self.last_level.iter().find(|cache| cache.cpus.has(cpu))
     }
 
-    /// The share of the last-level cache of each of `cpus` when all of them are in use, bytes: the
-    /// largest share over all caches. `None` if the kernel lists no caches.
+    /// The part of a last-level cache that each of `cpus` has if they share the cache evenly,
+    /// bytes; the largest part over all caches. `None` if the kernel lists no caches.
     pub fn last_level_share(&self, cpus: &[u32]) -> Option<u64> {
         let share = |cache: &Cache| {
             let sharing = cpus.iter().filter(|cpu| cache.cpus.has(**cpu)).count() as u64;

@@ -144,9 +144,9 @@ pub fn of_machine(root: &Root) -> Result<Option<Counters>, RootError> {
     Ok(Some(counters))
 }
 
-/// The counters of a node; `None` where the node does not exist. Migrations are counted for the
-/// machine only; kernels that count demotions and promotions by node count them on the node that
-/// pages leave, and on the one they arrive at.
+/// The counters of a node; `None` where the node does not exist. The kernel counts migrations only
+/// for the machine. Kernels that count by node count a demotion on the source node, and a promotion
+/// on the target node.
 ///
 /// # Errors
 /// When a file cannot be read, or a counter is not a number.

@@ -24,9 +24,9 @@
 //! 4. `state` of the thread, on.
 //!
 //! Settings are restored from the last to the first, the only order that works: a running thread
-//! cannot be removed, and a module does not start while a thread runs. A killed process leaves its
-//! settings to `interleaf run --restore`. A thread whose last process has ended is off already, as
-//! it was.
+//! cannot be removed, and a module does not start while a thread runs. `interleaf run --restore`
+//! restores the settings of a killed process. A thread that monitors processes ends with the last
+//! of them: its `state` is off then, as before the change.
 
 pub mod choose;
 pub mod context;

@@ -503,7 +503,7 @@ pub fn holder(root: &Root, path: &str) -> Result<Option<u32>, JournalError> {
     Ok(living(root)?.into_iter().find(holds).map(|other| other.pid))
 }
 
-/// The journals of running processes. Damaged journals are not among them: a running process
+/// The journals of running processes. A damaged journal does not belong to a running process, which
 /// replaces its journal atomically.
 fn living(root: &Root) -> Result<Vec<Document>, JournalError> {
     let mut living = vec![];

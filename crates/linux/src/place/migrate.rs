@@ -238,7 +238,7 @@ fn forecast<M: Memory>(
     };
     Ok(Forecast {
         bytes: work.records.iter().map(|record| &record.moved.before).collect(),
-        // Nothing was tried: pages count as busy.
+        // A forecast tries no move, so the pages to move are left as busy.
         planned_bytes: left(Reason::Busy),
         shared_bytes: left(Reason::Shared),
         processes: work.records.into_iter().map(|record| record.process).collect(),
@@ -403,7 +403,7 @@ impl ProcessOutcome {
             self.left = tally.left;
             return;
         }
-        // Only the difference is known of a pass that was cut short.
+        // A pass that was cut short has located only some of the pages: apply the changes on these.
         for (node, bytes) in &tally.after.0 {
             *self.after.0.entry(*node).or_default() += bytes;
         }

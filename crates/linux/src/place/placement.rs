@@ -182,8 +182,9 @@ impl Placement {
         if self.means != Means::Weighted {
             return vec![];
         }
-        // Setting a weight disables automatic weights; disabling them first, on their own, makes
-        // that the last change to be undone.
+        // Writing a weight also disables automatic weights. They are disabled by a change of their
+        // own before, because changes are undone in reverse order: weights first, then automatic
+        // weights.
         let auto = machine.weighted_interleave.as_ref().and_then(|weighted| weighted.auto);
         let auto = auto.map(|_| SettingChange { path: weights::auto_path(), text: "false".into() });
         let weight = |(node, weight): &(u32, u32)| SettingChange {

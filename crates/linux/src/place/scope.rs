@@ -121,7 +121,8 @@ impl Scope {
         }
     }
 
-    /// True when sampling placement takes time in proportion to the memory.
+    /// True when sampling placement scans the processes of the scope; false when the kernel has
+    /// counters for the scope.
     pub fn is_slow_to_sample(&self) -> bool {
         matches!(self, Self::Processes(_) | Self::Named(_))
     }
@@ -141,7 +142,8 @@ impl fmt::Display for Scope {
     }
 }
 
-/// Anonymous memory of a process by node; a sample is shared out among `processes`.
+/// Anonymous memory of a process by node. Large processes are sampled; the strata of a sample are
+/// divided among the `processes` of the scope.
 fn of_process(root: &Root, pid: u32, processes: usize) -> Result<Option<NodeBytes>, RootError> {
     if root.is_live() && resident_bytes(root, pid)? >= LARGE_BYTES {
         let sampled = placement_sample::anonymous(root, pid, processes)?;

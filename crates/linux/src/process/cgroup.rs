@@ -3,12 +3,13 @@
 //!
 //! Version 1 has a tree of groups for each controller, version 2 one tree for all controllers; a
 //! hybrid machine mounts both, and its version 2 has the controllers that version 1 did not take.
-//! Each controller therefore has its own tree, and a process a group in each.
+//! The tree is therefore found for each controller, and a process has one group in each tree.
 //!
-//! All figures of a group include its descendants and are in bytes, in both versions. (Version 1
-//! counts pages, and gives figures for the group itself and, as `hierarchical_`, with its
-//! descendants.) Sources: Linux, Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst,
-//! cgroup-v1/cpusets.rst; proc(5) for `mountinfo`; cgroups(7) for `/proc/PID/cgroup`.
+//! All figures of a group include its descendants and are in bytes, in both versions. (In version
+//! 1, `memory.numa_stat` counts pages, and has each figure twice: of the group itself, and with
+//! descendants as `hierarchical_`.) Sources: Linux, Documentation/admin-guide/cgroup-v2.rst,
+//! cgroup-v1/memory.rst, cgroup-v1/cpusets.rst; proc(5) for `mountinfo`; cgroups(7) for
+//! `/proc/PID/cgroup`.
 
 use crate::{
     machine::id_list::IdList,

@@ -189,8 +189,8 @@ pub fn addresses(line: &str) -> Option<Range<u64>> {
     maps::Mapping::parse(line.as_bytes()).map(|it| it.addresses).filter(|range| !range.is_empty())
 }
 
-/// Memory of mappings with anonymous pages, by node. Mappings of files that the process has written
-/// to privately count as a whole, since the kernel does not separate the two kinds by node.
+/// Memory of mappings with anonymous pages, by node. A private mapping of a file with written pages
+/// counts as a whole, since the kernel does not separate anonymous pages and file pages by node.
 pub fn anonymous(mappings: &[Mapping]) -> NodeBytes {
     mappings.iter().filter(|mapping| mapping.anonymous_bytes > 0).map(|it| &it.bytes).collect()
 }

@@ -8,10 +8,10 @@
 //! 16384 pages, each on node 0 with 6 chances of 10: off by sqrt(0.6 * 0.4 / 16384) = 0.4 points
 //! ```
 //!
-//! This is an upper bound: where neighbouring pages are alike, stratification does better than
-//! chance. The position within a stratum is pseudo-random, since interleaved pages are evenly
-//! spaced; it is the same in each sample, so differences between two samples are differences of
-//! pages.
+//! This error is an upper bound: where neighbouring pages are on the same node, a stratified sample
+//! is more accurate than a random one. The position within a stratum is pseudo-random, since a
+//! constant position could select interleaved pages of a single node. It is the same in each
+//! sample, so two samples of the same memory differ only by migrated pages.
 
 use crate::{
     process::numa_maps::NodeBytes,
@@ -24,15 +24,16 @@ use std::{collections::BTreeMap, ops::Range};
 /// Pages drawn from all processes that are sampled together.
 const STRATA: u64 = 1 << 14;
 
-/// The minimum of one process.
+/// Minimum number of pages drawn from one process.
 const STRATA_MIN: u64 = 1 << 10;
 
 /// At least 1 / `RESIDENT_ONE_IN` of the drawn pages has to be resident: with fewer, most memory is
 /// reserved but unused, and the sample is too small.
 const RESIDENT_ONE_IN: u64 = 16;
 
-/// Estimated anonymous memory of a process by node, in the accuracy of one of `processes`; `None`
-/// if too few drawn pages are resident, the kernel refuses, or the process does not exist.
+/// Estimated anonymous memory of a process by node. The strata are divided among `processes`, of
+/// which this process is one. `None` if too few drawn pages are resident, the kernel refuses, or
+/// the process does not exist.
 ///
 /// # Errors
 /// When its files exist and cannot be read.

@@ -28,7 +28,7 @@ pub(super) struct Job {
     pub(super) write: *mut u8,
     /// Units of a group that are loaded.
     pub(super) loads: u64,
-    /// Lines to store.
+    /// Units of a group that are stored.
     pub(super) stores: u64,
     /// The number of groups.
     pub(super) groups: u64,

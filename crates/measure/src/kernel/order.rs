@@ -1,10 +1,10 @@
 //! A pseudo-random order in which each line occurs once: computed on the fly, so it causes no
 //! memory traffic.
 //!
-//! The lines are `folds` sheets of `2^bits` lines. Each round visits all sheets with a constant
-//! step. In each sheet it visits the line that a bijection on `bits` bits assigns to the round and
-//! the sheet: `2^bits` rounds visit every line once. Strides do not repeat, so no prefetcher
-//! detects one.
+//! The lines are divided into `sheets` of `2^bits` lines. Each round visits all sheets with a
+//! constant step. In each sheet it visits the line that a bijection on `bits` bits assigns to the
+//! round and the sheet: `2^bits` rounds visit every line once. Strides do not repeat, so no
+//! prefetcher detects one.
 
 use super::{BATCH, LINE};
 

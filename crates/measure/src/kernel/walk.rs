@@ -238,7 +238,7 @@ impl Walk {
         let read = per_buffer(self.loads, self.read.len());
         let write = per_buffer(self.stores, 1);
         let groups = rounds * self.kernel.groups_in_round();
-        // A kernel that only loads, or only stores, has groups of one unit.
+        // A kernel that only loads or only stores has one unit in a group: make each unit a group.
         let alone = if self.loads == 0 || self.stores == 0 { self.loads + self.stores } else { 1 };
         let start = self.region.start();
         let at =

@@ -20,7 +20,7 @@ const COMPUTE_BOUND_GBPS: (f64, f64) = (1.0, 20.0);
 
 /// The contention. Up to 0.0084 for most programs: with 120 threads it doubles the compute time, as
 /// for programs that scale to half of the cores. The tail has programs that limit themselves by
-/// locks, barriers or serial parts: at 0.05, 120 threads do the work of 18.
+/// locks, barriers or serial parts: at 0.05, 120 threads do the work of 17.
 const CONTENTION: BulkAndTail =
     BulkAndTail { from: 0.0, bulk_to: 0.0084, tail_to: 0.05, tail: 0.03 };
 

@@ -12,8 +12,9 @@ use core::mem;
 /// range of 20 % in thirty samples.
 const VARYING_RANGE: f64 = 0.5;
 
-/// The range of the samples up to which it may be noise, in median steps between neighbours: thirty
-/// samples of a normal distribution span 4.1 standard deviations, their median step is 0.95.
+/// A range of the samples up to this multiple of the median step between neighbours may be noise:
+/// thirty samples of a normal distribution have a range of 4.1 standard deviations, and a median
+/// step of 0.95 standard deviations.
 const STEPS_OF_NOISE: f64 = 6.0;
 
 /// The fraction of a change of placement that must be migration for the change to count as one.
@@ -278,9 +279,10 @@ fn gone_bytes(before: &Option<Vec<u64>>, now: &Option<Vec<u64>>, floor: f64) -> 
     if most > floor { most * all_now } else { 0.0 }
 }
 
-/// The samples with load, if the load varies: their range exceeds [`VARYING_RANGE`] of their mean,
-/// and the noise between neighbours. Then samples in the upper half of the range count, since a
-/// mean over both halves would be a load that never occurs. For a steady load, all samples.
+/// The samples with load. If the load varies, these are the samples in the upper half of the range,
+/// since a mean over both halves would be a load that never occurs; for a steady load, all samples.
+/// The load varies if the range exceeds both [`VARYING_RANGE`] of the mean and [`STEPS_OF_NOISE`]
+/// median steps.
 fn busy(samples: Vec<&Kept>) -> Vec<&Kept> {
     let totals: Vec<f64> = samples.iter().map(|sample| sample.total_gbps()).collect();
     let (least, most) = totals.iter().fold((f64::INFINITY, 0.0_f64), |(least, most), total| {

@@ -5,8 +5,9 @@ const STEPS_MAX: usize = 60;
 
 /// Finds a root of `f`, which changes sign between two points: regula falsi with the Illinois
 /// weight (Dowell and Jarratt 1971). `a` and `b` are points with their values, of opposite sign.
-/// The error, or else the value of `f`, is at most the fraction `tolerance` of the larger point:
-/// both have the same unit. The last call of `f` is at the result.
+/// The search ends when the error of the root, or the value of `f`, is at most the fraction
+/// `tolerance` of the larger point; the values of `f` have the unit of the points. The last call of
+/// `f` is at the result.
 pub(super) fn root(
     mut f: impl FnMut(f64) -> f64,
     mut a: (f64, f64),

@@ -90,8 +90,8 @@ impl<'a> System<'a> {
     pub fn beside(&self, loads: &[Load], background_gbps: &[f64]) -> Self {
         let responses = self.responses.iter().zip(loads).map(|(responses, load)| {
             let tiers = responses.iter().zip(background_gbps).zip(&load.bandwidth_factors);
-            // A pattern that reaches only a fraction of the curve loses more of it to background
-            // traffic.
+            // The background takes a larger part of the curve if the pattern reaches only a
+            // fraction of the curve's bandwidth.
             tiers.map(|((response, gbps), factor)| response.beside(gbps / factor)).collect()
         });
         Self {
@@ -331,9 +331,10 @@ impl<'a> System<'a> {
         TierView { responses, bandwidth_factor, others_bytes }
     }
 
-    /// Groups the visited tiers (as indices into `visited`) by link, with the bandwidth left for
-    /// load `at`: the traffic at which the fraction that crosses the link fills the link. A tier
-    /// without a link is a group of its own.
+    /// Groups the visited tiers (as indices into `visited`) by link. Each group has the highest
+    /// bandwidth of load `at` on the tiers behind the link: the bandwidth that other traffic leaves
+    /// on the link, divided by the fraction of the load's traffic that crosses the link. A tier
+    /// without a link is a group of its own, without a limit.
     fn groups(
         &self,
         loads: &[Load],
@@ -431,7 +432,8 @@ fn reach(
         let chances = &solution.occupancy[at];
         let queued: f64 = (1..=streams)
             .map(|n| {
-                // Lines that the threads would compute on without the limit of the link.
+                // The link lowers the rate by `held_back`: bytes on which the threads would compute
+                // at the unlimited rate wait at the link instead.
                 let held_back = (unlimited[at][n - 1] - limit).max(0.0);
                 chances[n] * held_back * exposed_compute_ns
             })

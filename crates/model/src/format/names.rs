@@ -1,11 +1,11 @@
 //! Suggestions for misspelled names.
 
-/// Minimum similarity of a suggestion: 1 minus the edits (insertions, deletions, substitutions and
-/// transpositions of characters) by the length of the longer name. With more edits most suggestions
-/// are other names.
+/// Minimum similarity of a suggestion: 1 minus the number of edits (insertions, deletions,
+/// substitutions and transpositions of characters) divided by the length of the longer name. Below
+/// this similarity most suggestions are unrelated names.
 const LEAST: f64 = 0.6;
 
-/// Characters of a beginning that a user may have left incomplete.
+/// Minimum length of an incomplete name for which a name that begins with it is suggested.
 const BEGINNING: usize = 3;
 
 /// Returns the known name that is most similar to `wrong` in any letter case, or that begins with

@@ -112,7 +112,7 @@ impl<'a> TomlText<'a> {
         let inherited = self.inherited.iter().map(|it| (it.file.as_str(), it.text.as_str()));
         own.chain(inherited).scan(0, |start, (file, text)| {
             let at = *start;
-            // The end of a text is a position of it.
+            // One more than the length: a span may begin at the end of a text.
             *start += text.len() + 1;
             Some((at, file, text))
         })

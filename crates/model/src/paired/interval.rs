@@ -14,8 +14,8 @@ use rand_pcg::Pcg64Mcg;
 /// The number of resamples: 25 of them are outside of an interval of 0.995.
 const RESAMPLES: usize = 4_999;
 
-/// A resample with a smaller standard error, relative to that of the values, has equal values: the
-/// rest is rounding.
+/// A resample whose standard error is below this fraction of that of the values has only equal
+/// values; its standard error is rounding.
 const DEGENERATE: f64 = 1e-6;
 
 /// The logarithm of the widest factor to either end of an interval, 1e9: few values in two groups

@@ -24,8 +24,9 @@
 //! change of that share. A tier without requests has no O / I; its latency is assumed to be the
 //! rated one, its *floor*. With all requests on one tier p (1 − p) = 0, and the closed form would
 //! never move a page: then it moves one percentage point, the minimum change, so the other tier
-//! gets traffic to measure. (A thousandth of the requests elsewhere, from a stray process, counts
-//! as none: the closed form would need hundreds of periods to move from there.)
+//! gets traffic to measure. (A tier with less than a thousandth of the requests, as from a stray
+//! process, counts as a tier without requests: the closed form would need hundreds of periods to
+//! move from there.)
 //!
 //! A limit: the closed form does not know the slope of the curves. With both tiers nearly saturated
 //! it overshoots for ever: with a demand of 140 GB/s on tiers of 100 and 60 GB/s, whose latency

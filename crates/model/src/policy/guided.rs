@@ -57,8 +57,8 @@ const WAIT_PERIODS: u32 = 4;
 const CHANGE: f64 = 0.04;
 const CHANGE_ERRORS: f64 = 5.0;
 
-/// Counters are at their limit if they see as many reads, but for this fraction: the error of a
-/// period. Counters that see more do not have this limit.
+/// Queue counters are at their limit if the reads that they see equal the limit within this
+/// fraction, the error of a period. Counters that see more reads do not have this limit.
 const LIMIT_ERROR: f64 = 0.05;
 
 /// Proposals whose gains differ by less than this fraction are equally good; the nearest one is
@@ -399,7 +399,7 @@ fn traffic(platform: &Platform, near: &[usize], seen: &Observation) -> ObservedT
     }
 }
 
-/// True if the queue counters of a tier saw as many reads as they can: `latency_ns` is too low.
+/// True if the queue counters of a tier were at their limit, so that `latency_ns` is too low.
 fn is_at(limit: &QueueCounters, tier: &TierObservation, latency_ns: f64) -> bool {
     let reads_per_ns = tier.read_share.unwrap_or(1.0) * tier.bandwidth_gbps / LINE_BYTES;
     (reads_per_ns * latency_ns / limit.reads_max - 1.0).abs() < LIMIT_ERROR

@@ -25,10 +25,11 @@ pub(super) fn best_of<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> Option
     best.map(|(at, _)| at)
 }
 
-/// The best row of each set of tiers that `weights` use, in the order of `weights`: the same rows
-/// as if each of `weights` was predicted. `at_most` is a limit of the mean speed-up at weights, or
-/// `None` if the pages do not fit; `predict` predicts several weights. `done` gets the number of
-/// weights that are decided. A set in which no weights fit has a row only if it is a single tier.
+/// Returns the best row of each set of tiers that `weights` use, in the order of `weights`: the
+/// rows of an exhaustive search. `at_most` has the limit of the mean speed-up for each of
+/// `weights`, or `None` if its pages do not fit; `predict` predicts several weights. `done` gets
+/// the number of weights that are decided. A set in which no weights fit has a row only if it is a
+/// single tier.
 ///
 /// # Errors
 /// The first error of `predict`.
@@ -59,7 +60,8 @@ pub fn best_of_each_set<E>(
             rows.extend(now.into_iter().zip(predict(&own)?));
             let fitting = rows.iter().filter(|(_, row)| row.too_small.is_none());
             most = fitting.map(|(_, row)| row.speedup.mean).fold(most, f64::max);
-            // Limits are sums in another order than speed-ups: twice the margin of equals.
+            // Limits and speed-ups are sums in different orders, so they are rounded differently:
+            // the margin is twice that of equal speed-ups.
             open.retain(|at| limit(at) >= most - 2.0 * EQUAL * most.abs());
         }
         rows.sort_by_key(|(at, _)| *at);

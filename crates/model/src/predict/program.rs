@@ -19,8 +19,8 @@ pub const RATE_RUN_S: f64 = 285.0;
 /// Points of a hundred on the first tier at which members are compared with the median.
 const COMPARED: [u16; 5] = [90, 80, 70, 60, 50];
 
-/// The weight of the bandwidth on the first tier, which was counted, beside each speed-up, which is
-/// predicted.
+/// The weight of the bandwidth on the first tier in the distance to the median; each speed-up has
+/// the weight 1. The bandwidth was counted, the speed-ups are predicted.
 const COUNTED_WEIGHT: f64 = 10.0;
 
 /// A workload with a number of threads, ready to simulate.
@@ -152,7 +152,7 @@ impl Forecast<'_> {
             .map(speedup)
             .max_by(|(_, a), (_, b)| a.high.total_cmp(&b.high))
             .filter(|(_, speedup)| speedup.is_undecided());
-        // The median: where the runs agree with two causes, no program is like their mean.
+        // The median, not the mean: if the runs agree with two causes, no program is like the mean.
         let median = |at: usize| {
             let own = answers.iter().map(|answer| answer[at]).collect();
             statistics::quantile(&statistics::sorted(own), 0.5)
@@ -180,7 +180,7 @@ impl Forecast<'_> {
         let behaviour = self.behaviours[member];
         let first_tier = Weights::first_tier(self.platform.tiers.len());
         let whole = self.whole(&behaviour, threads, first_tier.shares());
-        // The first entry of both is the whole run, with or without phases.
+        // The first load and the first bandwidth are of the whole run, with or without phases.
         let loads = self.loads(&behaviour, threads, &first_tier).into_iter().skip(1);
         let mut reached = local.reached_gbps[member].iter();
         let whole_gbps = reached.next();

@@ -335,7 +335,7 @@ impl<'a> Forecast<'a> {
 /// Limits of the speed-up of a workload, which cost less than its prediction.
 pub struct SpeedupLimits<'a> {
     at: &'a ForecastAt<'a>,
-    /// By behaviour: the whole run, then each phase.
+    /// A list for each behaviour: the limits of the whole run, then those of each phase.
     limits: Vec<Vec<BandwidthLimits>>,
 }
 

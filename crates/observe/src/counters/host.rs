@@ -145,7 +145,8 @@ impl Counters {
             let leader = groups.last().filter(|_| same).map(|group| group.leader.as_fd());
             let opened =
                 match syscall::perf_event_open(event.kind, event.config, event.cpu, leader) {
-                    // The group is full: the kernel multiplexes this event with it.
+                    // The group has no counter left: open the event in a new group, which the
+                    // kernel multiplexes with the full one.
                     Err(why) if same && why.raw_os_error() == Some(libc::EINVAL) => {
                         number = None;
                         syscall::perf_event_open(event.kind, event.config, event.cpu, None)

@@ -1,4 +1,5 @@
-//! Assignment of units to lanes, if a unit cannot count for all lanes at once.
+//! Assigns each unit of a PMU the events of a lane ([`Event::lane`]), if a unit cannot count the
+//! events of all lanes at once.
 
 use super::table::{Event, Quantity};
 

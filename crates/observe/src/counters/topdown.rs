@@ -7,12 +7,13 @@
 //! Performance Analysis and Counters Architecture", ISPASS 2014.)
 //!
 //! Only the command and its descendants are counted, on all CPUs: slots belong to the command,
-//! while memory traffic belongs to the whole machine. Intel's cores count the kinds in a register
-//! of their own behind `slots`, from Ice Lake the first level and from Sapphire Rapids both. AMD's
-//! since Zen 4 count slots by ordinary counters: five for the first level, and three that take
-//! turns with them for the core's other thread and for the part of memory, by the cycles in which
-//! the oldest operation waited for a load. A core has six counters, and the kernel's watchdog often
-//! holds one: a larger group would never be counted.
+//! while memory traffic belongs to the whole machine. Intel's cores count the kinds in a separate
+//! register, whose events follow `slots` in a group: the first level since Ice Lake, both levels
+//! since Sapphire Rapids. AMD's cores since Zen 4 count slots with ordinary counters, in two groups
+//! that the kernel multiplexes: five events for the first level; and three events for the slots of
+//! the core's other thread and for the share of memory in the stalls, which is the share of the
+//! stalled cycles in which the oldest operation was a load. A core has six counters, and the
+//! kernel's watchdog often holds one, so a larger group would never be counted.
 //!
 //! Counts of events that had no counter for a while are scaled up, and the share of the counted
 //! time is reported; an event that never had a counter is unknown, not 0.
@@ -135,7 +136,7 @@ pub fn plan(root: &Root) -> Result<TopdownPlan, TopdownError> {
         }
     }
     for events in groups.values_mut() {
-        // The register of the kinds can be read only behind the slots.
+        // The kernel counts the register of the kinds only in a group whose leader is `slots`.
         events.sort_by_key(|event| !is_all(event.quantity));
     }
     let groups: Vec<Vec<CoreEvent>> = groups.into_values().collect();

@@ -76,9 +76,9 @@ const LONG_BIMODAL_ONE_IN: u64 = 64;
 /// been mapped in loops.
 const BIMODAL_ROUND: u64 = 4;
 
-/// True if bimodal insertion protects a page of a loop in this round. The result is the same for
-/// all pages of a huge page: protected parts of one would leave gaps in which no long transfer
-/// fits.
+/// True if bimodal insertion protects a page of a loop in this round. All pages of a huge page have
+/// the same result: if some of them were protected, the gaps between these would be too short for
+/// long transfers.
 const fn is_bimodal_sample(page: Page, round: u64, one_in: u64) -> bool {
     hash(page >> ORDER_MAX, round).is_multiple_of(one_in)
 }

@@ -46,8 +46,8 @@ impl Memory {
         let start = mapped.start.next_multiple_of(HUGE_BYTES);
         for advice in [huge, Advice::LinuxDontFork] {
             // SAFETY: the mapping was just made, and advice of these kinds changes no content. A
-            // failure is ignored: without huge pages the pager is slower, and a child without
-            // `DONTFORK` could not be served anyway.
+            // failure is ignored: a kernel without huge pages refuses advice about them, and the
+            // pager is slower; no kernel refuses `MADV_DONTFORK` of an anonymous mapping.
             let _ = unsafe { mm::madvise(address, length, advice) };
         }
         Ok(Self { mapped, start, bytes })

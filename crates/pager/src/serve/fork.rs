@@ -116,7 +116,7 @@ impl Fork<'_> {
     /// Continues in the child, with a fault server of its own.
     ///
     /// # Errors
-    /// When the child cannot have the memory, which is not mapped then.
+    /// When the child's pager cannot be set up. Its extended memory is then not mapped.
     pub fn in_child(mut self) -> io::Result<()> {
         let context = &self.pager.context;
         let fds = [self.handle.userfault.as_fd().as_raw_fd(), self.handle.doorbell.as_raw_fd()];

@@ -46,7 +46,7 @@ pub struct Expander {
     pub host_bytes: u64,
     /// Outstanding lines of the host over all expanders.
     pub host_lines: u32,
-    /// Outstanding non-temporal stores among them.
+    /// Outstanding non-temporal stores of the host, a part of `host_lines`.
     pub host_nontemporal: u32,
 }
 

@@ -88,7 +88,7 @@ impl Banks {
         Self { timing, rows: OpenRows::new(), requests }
     }
 
-    /// Finds the row hits of the served queue again after a change of queues.
+    /// Finds the row hit of each open bank in the served queue, after a change of the served queue.
     pub(super) fn find_hits(&mut self) {
         self.rows.hit = [NONE; BANKS_MAX];
         let served = self.requests.served();

@@ -108,8 +108,8 @@ pub struct ClosedLoop {
     write_due: u64,
     /// The clock at which each slot requested its line.
     asked: Vec<u64>,
-    /// With a rate, the clock in 16ths of each slot's next request, and the state of its random
-    /// generator; slots of one prefetch group have the same.
+    /// With a rate: for each slot, the clock of its next request in 16ths, and the state of its
+    /// random generator. All slots of one prefetch group have the same clock and state.
     due: Vec<(u64, u64)>,
     neighbours: usize,
     /// Clocks between two requests of a slot, in 16ths; 0 without a rate.

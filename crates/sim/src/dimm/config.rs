@@ -25,12 +25,14 @@ pub struct Controller {
     /// High watermark: queued writes of a pseudo-channel that start a write drain.
     pub write_high: usize,
     /// Low watermark: queued writes at which a long drain stops while reads wait. A drain that
-    /// began with fewer than `write_high` writes stops at the same fraction of them.
+    /// begins with fewer than `write_high` writes stops when the fraction `write_low / write_high`
+    /// of these is left.
     pub write_low: usize,
-    /// Queued writes of a pseudo-channel that start a drain while no read is queued. Fewer writes
-    /// wait for more, up to `read_slice_ps`: each drain delays the reads that arrive during it.
+    /// Queued writes of a pseudo-channel that start a drain while no read is queued. With fewer
+    /// writes the controller waits for more, up to `read_slice_ps`: each drain delays the reads
+    /// that arrive during it.
     pub write_idle: usize,
-    /// Queued reads of a sub-channel from which on bandwidth is short and drains are long.
+    /// Minimum number of queued reads of a sub-channel for a long drain: bandwidth is then short.
     pub read_high: usize,
     /// Writes of a short drain.
     pub write_batch: usize,

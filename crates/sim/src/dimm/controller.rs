@@ -98,9 +98,9 @@ pub struct SubChannel {
     write_goal: usize,
     /// The longest time in each direction while the other waits, clocks.
     slices: [u64; 2],
-    /// The clock of the next change of direction; rows for that direction are opened until then.
+    /// The clock of the next bus turnaround; until then rows are opened for the next direction.
     turns_at: u64,
-    /// Clocks from that decision to the change.
+    /// Clocks from the decision on a bus turnaround to the turnaround.
     preparation: u64,
     host_clocks: u64,
     /// Clocks from a read command to its data at the controller.
@@ -345,7 +345,8 @@ impl SubChannel {
     ) {
         let clock = self.clock;
         if number == 1 {
-            // The first pseudo-channel has the earlier slot of each clock, which has passed.
+            // In each clock the first pseudo-channel issues before the second, so it must wait for
+            // the next clock.
             self.pseudos[0].wait_for_bus(clock + 1);
         }
         let pseudo = &mut self.pseudos[number];

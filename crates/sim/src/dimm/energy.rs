@@ -6,18 +6,19 @@
 //! | component | energy of one device |
 //! | --- | --- |
 //! | standby | IDD2N, and for each open bank its fraction of IDD3N - IDD2N |
-//! | activation and precharge | IDD0 less that, for tRC |
+//! | activation and precharge | IDD0 less standby with one bank open for tRAS, for tRC |
 //! | read, write | IDD4R or IDD4W less IDD3N, for a burst |
 //! | refresh | IDD5B less IDD2N, for tRFC; for one bank per group, its fraction of the rows |
 //!
 //! and likewise for IPP at VPP. IDD3N is measured with all banks open, so DDR5's IDD3N exceeds its
 //! IDD0; used for one open row, it would make the energy of activations negative.
 //!
-//! Pins add to this energy. A low pin draws VDD over driver and termination; data are low half of
-//! the time, and one of the two pins of a strobe is always low. The module dissipates the driver's
-//! part when it sends, the termination's part when it receives, and always the part of its other
-//! ranks that terminate; behind buffers, all of it. Registers and buffers come last. All devices
-//! count, including those of error correction; energy per bit is per bit that programs transfer.
+//! Pins add to this energy. A low pin draws current from VDD through driver and termination. Data
+//! pins are low half of the time, and one of the two pins of a strobe is always low. A module that
+//! sends dissipates the power of the driver, a module that receives that of the termination, and
+//! both that of the terminations of its other ranks. Between devices and data buffers all of these
+//! are on the module. Registers and buffers come last. All devices count, including those of error
+//! correction; energy per bit is per bit that programs transfer.
 
 use super::{
     command::{Command, Kind, Observer},

@@ -21,14 +21,14 @@ enum Field {
     Column,
 }
 
-/// The interleaving: neighbouring lines (a power of two) in one row, then the next group, rank and
-/// bank; the other column bits are above the banks.
+/// The order of the address bits of a line, from the lowest: column bits of neighbouring lines in
+/// one row, bank group, pseudo-channel, rank and bank, the other column bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Neighbouring lines in a row, as a power of two; at most a whole row.
+    /// Number of neighbouring lines in one row, as a power of two; at most a whole row.
     pub neighbours_log2: u32,
-    /// Neighbouring runs go to all banks of a rank before the next rank: fewer changes of the rank
-    /// on the data bus.
+    /// True if bank bits are below rank bits: consecutive lines use all banks of a rank before the
+    /// next rank, so the data bus changes between ranks less often.
     pub banks_first: bool,
 }
 

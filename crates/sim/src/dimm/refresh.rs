@@ -48,9 +48,9 @@ pub(super) struct RefreshScheduler {
 }
 
 impl RefreshScheduler {
-    /// Staggers refreshes: of pseudo-channels evenly over the interval; of ranks too, unless the
-    /// controller refreshes them together; of the sub-channels of a machine by `phase.0 / phase.1`
-    /// of an interval.
+    /// Staggers the refreshes of pseudo-channels evenly over the refresh interval, and those of
+    /// ranks too, unless the controller refreshes them together. `phase.0 / phase.1` of an interval
+    /// is the offset of this sub-channel.
     pub(super) fn new(
         device: &Device,
         controller: &Controller,

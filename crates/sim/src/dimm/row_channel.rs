@@ -44,7 +44,7 @@ pub struct RowAccess {
     pub row: u32,
     /// The first burst within the row.
     pub column: u16,
-    /// The number of bursts, at least 1, up to the end of the row.
+    /// The number of bursts: at least 1, and not beyond the end of the row.
     pub bursts: u16,
     /// True for a write, false for a read.
     pub write: bool,

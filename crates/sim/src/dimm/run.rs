@@ -14,8 +14,9 @@ use super::{
 };
 use interleaf_model::mix::Mix;
 
-/// Default of outstanding lines for each sub-channel of any module. 128 cores with 27 lines each
-/// over 24 sub-channels have the measured latency of such a server at 556 GB/s.
+/// Default number of outstanding lines of a sub-channel, for any module: 128 cores with 27 lines
+/// each over 24 sub-channels. With this number the latency at 556 GB/s is that measured on such a
+/// server.
 pub const OUTSTANDING: usize = 144;
 
 /// Minimum number of refresh intervals in a measurement, for a bandwidth within half a percent of a
@@ -25,7 +26,7 @@ const REFRESH_INTERVALS: u64 = 4;
 /// Default number of streams: one for each core.
 pub const STREAMS: usize = 128;
 
-/// Default uncore latency, round trip, ps: the rest of an idle latency of 100 ns.
+/// Default uncore latency, round trip, ps: an idle latency of 100 ns less 35 ns of the DRAM.
 pub const UNCORE_PS: u64 = 65_000;
 
 /// Default seed.
@@ -62,8 +63,8 @@ pub struct Setup {
 /// Minimum number of accesses of a run, over all sub-channels.
 ///
 /// DDR5-6400 at 25.6 GB/s per sub-channel does 1560 accesses in a refresh interval of 3.9 us. A
-/// shorter run may have no refresh at all; a run with fewer accesses than outstanding lines (144)
-/// does not even use each of them twice.
+/// shorter run may have no refresh at all. A run with fewer accesses than outstanding lines (144)
+/// does not use all of these lines.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LeastRequests {
     /// The number of sub-channels.

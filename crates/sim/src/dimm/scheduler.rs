@@ -33,8 +33,9 @@ pub(super) enum Operation {
     Refresh(usize),
 }
 
-/// A bank that may be next in its class. The key is its ready clock above the arrival order of its
-/// request, so the bank with the smallest key has been ready for the longest time.
+/// A bank that may be next in its class. The high bits of the key are the clock at which the bank
+/// is ready, the low bits the arrival order of its request. The smallest key is thus the bank that
+/// is ready first, and among equals the one with the oldest request.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     key: u64,
@@ -42,7 +43,7 @@ struct Candidate {
 }
 
 const NO_CANDIDATE: Candidate = Candidate { key: NEVER, bank: 0 };
-/// Bits of the key for the arrival order. The clock has the other 48: a day.
+/// Bits of the key for the arrival order. The other 48 hold the clock: a day at 3.2 GHz.
 const ORDER_BITS: u32 = 16;
 
 /// The candidates of one pseudo-channel.

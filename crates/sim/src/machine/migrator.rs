@@ -14,15 +14,15 @@ use super::{
 use interleaf_model::machine::Order;
 use std::collections::VecDeque;
 
-/// The fraction of samples with an access from which a region is hot (DMI prototype: interleave at
-/// 10 to 100 %).
+/// A region is hot if at least this fraction of its samples found an access (DMI prototype:
+/// interleave at 10 to 100 %).
 const HOT: f64 = 0.1;
 
 /// Time without an access after which a region is cold, ns (DMI prototype: 15 s).
 const COLD_NS: u64 = 15_000_000_000;
 
-/// Free memory below which cold pages are demoted, and up to which, as fractions of a tier (DMI
-/// prototype: watermarks of 1 % and 2 % of a node).
+/// Demotion of cold pages from a tier starts when its free memory is below the first fraction of
+/// its capacity, and stops at the second (DMI prototype: watermarks of 1 % and 2 % of a node).
 const DEMOTE_BELOW: f64 = 0.01;
 pub(super) const DEMOTE_UP_TO: f64 = 0.02;
 

@@ -6,8 +6,9 @@
 //! The tier of a group is a pure function of its address and the shares. Group `i` has the number
 //! `i x 0.618...` modulo 1; these numbers spread any range of groups evenly between 0 and 1. Each
 //! tier owns a part of this interval, proportional to its share. Thus any range of addresses is
-//! interleaved in the ratio of the shares, and a change of a share by some points moves only as
-//! many pages. (The kernel uses the offset modulo the sum of the weights for the same purpose.)
+//! interleaved in the ratio of the shares, and moving n points of share between two neighbouring
+//! tiers moves only n % of the pages. (The kernel uses the offset modulo the sum of the weights for
+//! the same purpose.)
 
 use interleaf_model::demand::Hotness;
 

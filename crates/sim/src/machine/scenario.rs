@@ -10,7 +10,7 @@ use interleaf_model::{
 /// Maximum number of page groups of a scenario; more give no better result.
 pub const GROUPS_MAX: usize = 1 << 22;
 
-/// Default number of page groups: a point of shares is hundreds of them.
+/// Default number of page groups: one percentage point of a share is 655 groups.
 pub const PAGE_GROUPS: usize = 1 << 16;
 
 /// The shortest and the longest simulation, s: more than a day is a typing error.

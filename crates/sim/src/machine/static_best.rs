@@ -6,7 +6,8 @@
 use super::{Scenario, SimMachine, Task, task::TaskState};
 use interleaf_model::{machine::Layout, search::best_points};
 
-/// A run is stopped after this multiple of the longest run alone.
+/// A simulation is stopped when this multiple of the longest [`Task::local_runtime_s`] has passed
+/// since the last start of a task.
 const PATIENCE: f64 = 50.0;
 
 /// Passes over the domains in a search over several domains.
@@ -33,7 +34,7 @@ pub struct StaticTask {
 }
 
 /// The best static shares of `scenario` over `duration_s`: those with the highest product of the
-/// speeds of the tasks that start by then. `None` if no shares fit.
+/// speeds of the tasks that start within this time. `None` if no shares fit.
 pub fn static_best(scenario: &Scenario, duration_s: f64) -> Option<StaticBest> {
     let layout = scenario.layout();
     let mut points: Vec<Vec<u16>> =

@@ -104,8 +104,8 @@ impl<'a> PreparedScenario<'a> {
     }
 }
 
-/// The shares of the near tiers by `points` of the machine; all on the first near tier if these
-/// points are 0.
+/// The shares of the near tiers, in proportion to their `points` of the machine; all pages on the
+/// first near tier if the near tiers have no points.
 fn fixed(points: &[u16], near: &[usize], tiers: &[TierLayout]) -> Vec<f64> {
     let own: Vec<f64> =
         near.iter().map(|tier| points.get(*tier).copied().map_or(0.0, f64::from)).collect();
@@ -118,7 +118,7 @@ fn fixed(points: &[u16], near: &[usize], tiers: &[TierLayout]) -> Vec<f64> {
 
 /// Returns `platform` with wrong curves: the bandwidth of the first tier is too low by the fraction
 /// `error`, that of every other tier too high; a negative error is the reverse. Errors in opposite
-/// directions are the worst case: they shift the ratio, which a common error would not.
+/// directions are the worst case: they shift the ratio of the tiers, a common error does not.
 ///
 /// # Errors
 /// If a curve becomes invalid.

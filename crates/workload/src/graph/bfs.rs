@@ -1,8 +1,8 @@
 //! Breadth-first search that changes its direction (Beamer, Asanović, Patterson, SC 2012).
 //!
-//! A level is searched top-down, from the vertices of the frontier to their neighbours, or
-//! bottom-up, from each vertex that was not reached to a neighbour in the frontier, which ends at
-//! the first one. Bottom-up is cheaper for a large frontier.
+//! A level is searched top-down or bottom-up. Top-down visits the neighbours of each vertex of the
+//! frontier. Bottom-up visits each unreached vertex, and stops at its first neighbour in the
+//! frontier. Bottom-up is cheaper for a large frontier.
 
 use super::{
     Algorithm, Reach,
@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 const ALPHA: usize = 15;
 const BETA: usize = 18;
 
-/// Set in the parent of a vertex that was not reached; the other bits are its degree then.
+/// Set in the parent entry of an unreached vertex; the other bits of the entry are its degree.
 const UNREACHED: u32 = 1 << 31;
 
 /// Vertices of a chunk of the bottom-up search: whole words of the bitmaps.
@@ -100,7 +100,7 @@ impl Bfs {
     }
 }
 
-/// Reaches the neighbours of the frontier; returns their number of neighbours.
+/// Reaches the neighbours of the frontier; returns the sum of the degrees of the vertices reached.
 fn top_down(
     graph: View<'_>,
     parents: &[AtomicU32],
@@ -129,7 +129,7 @@ fn top_down(
     frontier.par_chunks(64).map(part).sum()
 }
 
-/// Finds a parent in the frontier for each vertex that was not reached; returns how many were.
+/// Finds parents in the frontier for unreached vertices; returns the number of vertices reached.
 fn bottom_up(
     graph: View<'_>,
     parents: &[AtomicU32],

@@ -234,7 +234,7 @@ impl Algorithm for Centrality {
         let expected = brandes(graph, sources(&self.reach, self.round));
         for (vertex, (found, expected)) in self.scores.of::<f32>().iter().zip(expected).enumerate()
         {
-            // The comparison is false for NaN, which is therefore a wrong value.
+            // NaN fails this comparison, so it is a wrong value.
             let is_right = (f64::from(*found) - expected).abs() <= TOLERANCE;
             if !is_right {
                 return wrong(format!("the score of vertex {vertex}"), found, expected);

@@ -1,7 +1,8 @@
 //! Connected components by Afforest (Sutton, Ben-Nun, Barak, IPDPS 2018), as the GAP suite has it.
 //!
-//! Trees of vertices are joined edge by edge. After the first two neighbours of each vertex, most
-//! vertices are in one tree, which a sample finds; the other edges of its vertices are skipped.
+//! Trees of vertices are joined edge by edge. When the first two neighbours of each vertex are
+//! joined, most vertices are in one tree. A sample of vertices finds this tree, and the other edges
+//! of its vertices are skipped.
 
 use super::{Algorithm, csr::View, wrong};
 use crate::{

@@ -76,7 +76,8 @@ impl Csr {
         for start in offsets.of_mut::<u64>() {
             sum += std::mem::replace(start, sum);
         }
-        // The start of each list becomes its end, which is the start of the next.
+        // This pass advances the start of each list to its end, which is the start of the next
+        // list.
         let (ends, places) = (offsets.atomic_u64(), neighbours.atomic_u32());
         each_end(edges, &|from, to| {
             let at = ends[from as usize].fetch_add(1, Relaxed);
@@ -109,8 +110,8 @@ fn each_end(edges: &impl Edges, visit: &(impl Fn(u32, u32) + Sync)) {
     });
 }
 
-/// Sorts each list, removes neighbours that are in it twice, and closes the gaps. `offsets` has the
-/// end of each list, and afterwards its start.
+/// Sorts each list, removes repeated neighbours, and closes the gaps. `offsets` has the ends of the
+/// lists on entry, and their starts on return.
 fn squeeze(offsets: &mut [u64], neighbours: &mut [u32], vertices: usize) {
     let mut parts = vec![];
     let (mut rest, mut done) = (&mut *neighbours, 0);
@@ -134,7 +135,7 @@ fn squeeze(offsets: &mut [u64], neighbours: &mut [u32], vertices: usize) {
                         kept += 1;
                     }
                 }
-                // The length for now.
+                // Holds the length of the list until all chunks are done.
                 *end = (kept - before) as u64;
                 start = stop;
             }

@@ -13,7 +13,7 @@ use crate::word;
 use rand::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// Edges drawn for each vertex, which give it 32 neighbours on average, less those drawn twice.
+/// Edges drawn for each vertex: 32 neighbours on average, less edges that are drawn twice.
 pub(super) const DEGREE: usize = 16;
 
 /// Edges of a part.

@@ -1,6 +1,6 @@
-//! `PageRank` by Gauss-Seidel iterations: a vertex reads the contributions of its neighbours, of
-//! which some are new already, and makes its own at once. Half of the iterations of Jacobi's method
-//! are enough (Arasu et al., WWW 2002); the GAP suite has the same.
+//! `PageRank` by Gauss-Seidel iterations: a vertex sums the contributions of its neighbours, some
+//! of them updated in the same iteration, and updates its own contribution at once. This takes half
+//! of the iterations of Jacobi's method (Arasu et al., WWW 2002); the GAP suite does the same.
 
 use super::{Algorithm, csr::View, wrong};
 use crate::{
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// The probability to follow an edge.
 const DAMPING: f32 = 0.85;
 
-/// Iterations end when the ranks change by less than this, all together.
+/// Iterations end when the changes of all ranks together are less than this.
 const CHANGE_MAX: f64 = 1e-4;
 
 /// Iterations, at most.
@@ -99,7 +99,7 @@ impl Algorithm for PageRank {
         let change =
             |(rank, sum): (&f32, &f64)| (base + f64::from(DAMPING) * sum - f64::from(*rank)).abs();
         let change: f64 = ranks.iter().zip(&sums).map(change).sum();
-        // The comparison is false for NaN, which is therefore a wrong value.
+        // NaN fails this comparison, so it is a wrong value.
         let is_right = change < CHANGE_MAX;
         if is_right {
             return Ok(());

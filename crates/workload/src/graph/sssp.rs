@@ -22,7 +22,7 @@ use std::{
     },
 };
 
-/// Distances in a bucket. The GAP suite has 2 for both generated graphs.
+/// Width of a bucket, in distance. The GAP suite has 2 for both generated graphs.
 const DELTA: u32 = 2;
 
 /// A thread relaxes its own new vertices of the current bucket without waiting for other threads,
@@ -112,10 +112,11 @@ struct Relaxation<'a> {
 }
 
 impl Relaxation<'_> {
-    /// Relaxes vertices of a bucket, and then the few that came into it.
+    /// Relaxes vertices of a bucket, then the vertices that this moves into the same bucket, as
+    /// long as they are few ([`FUSED_MAX`]).
     fn settle(&self, vertices: &[u32], bucket: usize, own: &mut Buckets) {
         for vertex in vertices {
-            // Others were settled in an earlier bucket.
+            // A vertex with a smaller distance was settled in an earlier bucket.
             if self.distances[*vertex as usize].load(Relaxed) >= DELTA * bucket as u32 {
                 self.relax(*vertex, own);
             }

@@ -1,9 +1,10 @@
 //! The number of triangles: pairs of neighbours of a vertex that are neighbours of each other.
 //!
-//! Lists of neighbours are intersected, of neighbours with a lower number only, so each triangle is
-//! found once. If a few vertices have most edges, the vertices are renumbered first, by descending
-//! degree: then each vertex has few neighbours with lower numbers (Cohen, Computing in Science &
-//! Engineering 2009; the GAP suite has the same). The renumbering is part of the round.
+//! For each edge the lists of both vertices are intersected, with only neighbours of lower numbers,
+//! so each triangle is found once. If a few vertices have most edges, the vertices are renumbered
+//! first, by descending degree: then each vertex has few neighbours with lower numbers (Cohen,
+//! Computing in Science & Engineering 2009; the GAP suite has the same). The renumbering is part of
+//! the round.
 
 use super::{Algorithm, csr::View, wrong};
 use crate::{
@@ -135,8 +136,8 @@ fn is_skewed(graph: View<'_>) -> bool {
     average / 1.3 > degrees[SAMPLE / 2] as f64
 }
 
-/// The number of triangles in one thread, with marks in place of sorted lists: of each edge between
-/// vertices of different rank, the end with fewer neighbours keeps the other.
+/// The number of triangles in one thread, with marks in place of sorted lists. Each edge is kept at
+/// its end of lower rank, the end with fewer neighbours.
 fn marked(graph: View<'_>) -> u64 {
     let rank = |vertex: u32| (graph.degree(vertex), vertex);
     let above = |vertex: u32| {

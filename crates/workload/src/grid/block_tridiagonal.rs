@@ -53,8 +53,8 @@ pub struct BlockTridiagonal {
     pool: ThreadPool,
 }
 
-/// An element of the blocks: small ones, but for the diagonal, which is larger than the others of
-/// its row together.
+/// An element of the blocks. Elements are small, except on the diagonal: each of these exceeds the
+/// sum of the others in its row.
 fn element(at: usize) -> f64 {
     let (block, place) = (at % BLOCKS / BLOCK, at % BLOCK);
     let value = (word(at) >> 40) as f64 / (1 << 24) as f64 - 0.5;

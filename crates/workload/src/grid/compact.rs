@@ -21,8 +21,9 @@ const ALPHA: f64 = 1.0 / 3.0;
 const FIRST: f64 = 14.0 / 9.0 / 2.0;
 const SECOND: f64 = 1.0 / 9.0 / 4.0;
 
-/// The wave of the field, in waves for each cell: near the wave whose derivative the scheme makes
-/// largest, so that rounding errors, which are other waves, do not grow from round to round.
+/// The wave number of the field, in waves for each cell. The scheme's derivative is largest near
+/// this wave number; rounding errors have other wave numbers, so they do not grow from round to
+/// round.
 const WAVE: f64 = 0.36;
 
 /// Operations of an element in a direction: differences 5, two sweeps 2 + 3, correction 2, scale 1.

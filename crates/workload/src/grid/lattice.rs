@@ -141,7 +141,8 @@ fn origin(side: usize, velocity: usize, y: usize, z: usize) -> (usize, i32) {
 /// A row of new populations of each velocity.
 fn row(old: &[f64], new: &mut [&mut [f64]], side: usize, y: usize, z: usize) {
     let cells = side.pow(3);
-    // Arrivals are copied shifted first, so that the loop over the cells has no borders.
+    // Arriving populations are first copied, shifted along x, so that the loop over the cells has
+    // no special cases at the borders.
     for (velocity, new) in new.iter_mut().enumerate() {
         let (start, shift) = origin(side, velocity, y, z);
         let from = &old[velocity * cells + start..][..side];

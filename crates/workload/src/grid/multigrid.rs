@@ -278,8 +278,8 @@ impl Hierarchy {
         cycle - coarsest + between + (row + 10) * points(&self.grids[0])
     }
 
-    /// Compares the matrices with the matrices that were made, the residual with the residual of
-    /// the solution found, and the error with the error at the start.
+    /// Compares the stored matrices with their definition, the residual with the residual of the
+    /// solution found, and the error with the error at the start.
     fn verify(&self, round: u32) -> Result<(), Wrong> {
         for grid in &self.grids {
             let matrix = grid.matrix();
@@ -308,7 +308,7 @@ impl Hierarchy {
             energies[0] += right[at] * fine.matrix().row(at, &right);
             energies[1] += errors[at] * expected;
         }
-        // The comparison is false for NaN, which is therefore a wrong value.
+        // NaN fails this comparison, so it is a wrong value.
         let is_smaller = energies[1] < ERROR_MAX * energies[0];
         if is_smaller {
             return Ok(());

@@ -267,7 +267,7 @@ impl Shell {
             }
             energies[1] += product.iter().zip(&errors[cells]).map(|(a, b)| a * b).sum::<f64>();
         }
-        // The comparison is false for NaN, which is therefore a wrong value.
+        // NaN fails this comparison, so it is a wrong value.
         let is_smaller = energies[1] < energies[0];
         if is_smaller {
             return Ok(());

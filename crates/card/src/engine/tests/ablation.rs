@@ -1,4 +1,4 @@
-//! `bound_by` names the component whose removal moves the point.
+//! `bound_by` names the component without whose limit the throughput rises.
 
 use super::*;
 use crate::load::Bound;

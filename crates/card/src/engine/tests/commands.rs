@@ -189,7 +189,8 @@ fn a_write_is_acknowledged_when_its_data_are_safe() {
                 assert!(safety.acknowledged > 900);
                 safety
             };
-            // The time of the firmware hides an early completion of the card, not the decision.
+            // An early completion shows in the decision to complete. It shows in the
+            // acknowledgement only if the firmware takes no time for the completion.
             let as_shipped = checked(&card);
             assert_eq!(as_shipped.early_writes > 0, acknowledge_early, "{name}");
             let mut faster = card.clone();

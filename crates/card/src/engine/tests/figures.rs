@@ -18,8 +18,9 @@ fn link_limit(generation: u32, lanes: u32, payload: u32, write: bool) -> f64 {
     // An ACK and an UpdateFC of 8 bytes each for two packets of the other direction.
     let answers = |packets: f64| packets * 8.0;
     let bytes = if write {
-        // Down: data, command (a read of several: the header counts in part), one doorbell for the
-        // submission, less than one for the completion. Up: 8 reads, command, entry, interrupt.
+        // Down: data, the command (one read fetches several, which share a header), one doorbell
+        // for each submission, less than one for each completion. Up: 8 reads of data, the read of
+        // the command, the completion entry, an interrupt.
         4096.0 + packets * completion + 64.0 + completion + doorbell + answers(11.0)
     } else {
         // Up: data, the read of the command, the entry with 16 bytes, an interrupt (address of 32
@@ -92,8 +93,8 @@ fn the_card_of_mram_is_as_fast_as_that_of_dram() {
             let latency = mram.mean_ns() / dram.mean_ns() - 1.0;
             let what = format!("{} at {depth}: {iops:.3} {latency:.3}", access.name());
             assert!(latency.abs() < 0.10, "{what}");
-            // At low depths the throughput follows from the latency, and a write waits for the rows
-            // of its whole atomic unit.
+            // At low depths the latency sets the throughput, and the latency of a write includes
+            // all rows of its atomic unit.
             assert!(iops.abs() < if depth < 32 { 0.07 } else { 0.03 }, "{what}");
         }
     }
@@ -101,8 +102,8 @@ fn the_card_of_mram_is_as_fast_as_that_of_dram() {
 
 #[test]
 fn parts_of_1_gb_are_bound_by_their_bank_groups_in_a_mix() {
-    // tCCD_L is 5 clocks of 1.5 ns for 64 bytes, 8.5 GB/s at most for both directions, less bank
-    // conflicts and turnarounds. Each direction alone is bound by the link.
+    // tCCD_L limits a bank group to 64 bytes in 5 clocks of 1.5 ns: 8.5 GB/s for both directions
+    // together, less bank conflicts and turnarounds. In one direction the link is slower than that.
     let of =
         |name, settings: &Settings, access| run(&card(name), settings, group(access, 256), 8000);
     let host = ideal(&[Component::Host]);

@@ -65,8 +65,8 @@ proptest! {
     ) {
         let mut settings = settings;
         if let Arbitration::Weighted { priorities, .. } = &mut settings.arbitration {
-            // Urgent is strict: commands of the other queues may never complete, and no law holds
-            // for the latency of those that do.
+            // The urgent class has strict priority: commands of other queues may never complete, so
+            // Little's law does not hold for the latency of the commands that complete.
             *priorities = vec![Priority::Low, Priority::Medium, Priority::High];
         }
         let (groups, stop) = (vec![group], Stop::Ios(1500));
@@ -140,13 +140,14 @@ proptest! {
             (true, false) => Access::RandomRead,
             (true, true) => Access::RandomWrite,
         };
-        // DMA engines that compete for buffers interleave their chunks, and the rows of a bank
-        // conflict more often the more of them do: throughput then falls with the depth.
+        // DMA engines that compete for buffers interleave their chunks. The more engines compete,
+        // the more rows of a bank conflict, so throughput would fall with the depth.
         prop_assume!(4096 * card.controller.dma_engines <= card.controller.buffer_bytes);
         let mut best = 0.0_f64;
         for depth in [1, 2, 4, 8, 16, 32, 64] {
             let iops = run(&card, &Settings::default(), group(access, depth), 1500).iops();
-            // The order of chunks in memory changes with the depth, and the bank conflicts with it.
+            // The depth changes the order of chunks in memory, and with it the number of bank
+            // conflicts.
             prop_assert!(iops > 0.95 * best, "{iops} at {depth} after {best}");
             best = best.max(iops);
         }

@@ -8,8 +8,8 @@
 //!
 //! DAMON's threads form one list, whose length is written to `nr_kdamonds`: writing it drops the
 //! old list, and fails while a thread runs. Therefore no probe is made if threads are set up,
-//! started or not. A program that sets one up at the same moment (damo, say) collides with the
-//! probe as it would with any other: DAMON has no lock.
+//! started or not. Two programs that set threads up at the same moment collide, and so does the
+//! probe with another program such as damo: DAMON has no lock for users.
 
 use super::{ADMIN, words};
 use crate::root::{Root, RootError};
@@ -50,10 +50,10 @@ const TUNERS: [&str; 2] = ["consist", "temporal"];
 const FILTERS: [&str; 8] =
     ["anon", "active", "memcg", "young", "hugepage_size", "unmapped", "addr", "target"];
 
-/// The folders of filters since 6.14.
+/// The folders of filters since 6.15.
 const FILTER_FOLDERS: [&str; 2] = ["core_filters", "ops_filters"];
 
-/// The folder of filters before that; deprecated since 7.2.
+/// The folder of filters before 6.15; deprecated since 7.2.
 const OLD_FILTER_FOLDER: &str = "filters";
 
 /// The features of DAMON in a kernel.

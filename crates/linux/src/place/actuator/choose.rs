@@ -103,7 +103,8 @@ impl ActuatorKind {
                 Err("it watches processes, and the scope is the machine".into())
             }
             Self::Vaddr if !has(&kernel.operations, "vaddr") => lacks("operations vaddr", "5.18"),
-            // Kernels that accept the action for `vaddr` but ignore it have no destinations either.
+            // Kernels without destinations also ignore the action on `vaddr`, although they accept
+            // it.
             Self::Vaddr if !kernel.destinations => {
                 lacks("destinations, nor migration by virtual addresses", "6.17")
             }

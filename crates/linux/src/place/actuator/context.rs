@@ -1,4 +1,4 @@
-//! A context of DAMON as writes to its files: pure.
+//! Translates a context of DAMON into writes to DAMON's sysfs files: pure.
 //!
 //! The files differ by kernel: filters have two folders since 6.15, and since 6.17 a thread updates
 //! its statistics without a request. Files that are not written keep the kernel's default, which is
@@ -77,15 +77,15 @@ pub enum Destination {
     Weighted(Vec<(u32, u32)>),
 }
 
-/// An upper limit of the bytes that a scheme tries to migrate, successful or not. Regions take
-/// turns whatever their access count: with the kernel's preference for the hottest ones, those in
-/// place already would use the quota up for ever.
+/// An upper limit of the bytes that a scheme tries to migrate, successful or not. The quota's
+/// weights stay 0, so that regions take turns whatever their access count: if the kernel preferred
+/// the hottest regions, hot regions that are in place already would use up every window's quota.
 ///
-/// The quota is written in whole pages. Kernels try whole pages, and remember where they stopped
-/// once the quota is used up to the byte; a remainder of less than a page is never used up, so each
-/// window begins at the first address again (6.12 and 6.17: the first 20 MiB of the machine were
-/// tried for minutes, with `qt_exceeds` at 0; "mm/damon/core: handle <min_region_sz remaining quota
-/// as empty", 2026).
+/// The quota is written in whole pages. A kernel tries whole pages, and saves the address at which
+/// the next window resumes only when the quota is used up to the byte. A remainder of less than a
+/// page is never used up, so each window would begin at the first address again (6.12 and 6.17: the
+/// first 20 MiB of the machine were tried for minutes, with `qt_exceeds` at 0; "mm/damon/core:
+/// handle <min_region_sz remaining quota as empty", 2026).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
     /// Bytes in a window.
@@ -175,7 +175,7 @@ impl Scheme {
         out.add(format!("{folder}/action"), self.action);
         match &self.to {
             Destination::Node(node) => {
-                // Destinations that exist already would come first.
+                // Remove existing destinations: they would override `target_nid`.
                 if kernel.destinations {
                     out.add(format!("{folder}/dests/nr_dests"), 0);
                 }
@@ -226,10 +226,10 @@ impl Scheme {
     }
 }
 
-/// Filters reject matching pages, by default and before 6.14 always. Since then a filter can also
-/// allow: the first match decides, and after a last filter that allows, all other pages are
-/// rejected. Several groups are allowed one by one that way; otherwise only a single group can be
-/// selected.
+/// A filter rejects the pages that match it, or allows them (since 6.14). The first filter that a
+/// page matches decides; a page that matches no filter is rejected if the last filter allows.
+/// Several groups are selected by a filter for each that allows its pages; filters that only reject
+/// can select a single group.
 fn filters(folder: &str, all: &[&PageFilter], can_allow: bool, out: &mut WriteList) {
     if all.is_empty() {
         return;

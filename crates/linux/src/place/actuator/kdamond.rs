@@ -30,8 +30,8 @@ pub struct Kdamond<'a> {
 /// 24 were allowed).
 const WARM_UP: Duration = Duration::from_millis(4500);
 
-/// Refusals of the same context before an error. One refusal can come from a thread that had just
-/// ended: it is started again then.
+/// Maximum number of refusals of an unchanged context. A single refusal can come from a thread that
+/// has just ended; the next attempt starts the thread again.
 const SAME_MAX: u32 = 2;
 
 /// Refusals in all before an error. Each rebuilt context leaves out the processes that had ended by
@@ -138,7 +138,8 @@ impl<'a> Kdamond<'a> {
         let runs = self.runs()? && !self.written.is_empty();
         let is_warm = runs && self.is_warm();
         let mut context = context.clone();
-        // On a captured machine the final context is shown.
+        // Before the end of the warm-up, schemes with a quota match nothing. A captured machine has
+        // no warm-up: its writes show the final context.
         for scheme in context.schemes.iter_mut().filter(|_| self.setting.root.is_live()) {
             if scheme.quota.is_some() && !is_warm {
                 scheme.accesses = None;

@@ -131,8 +131,8 @@ impl Actuator for SocketActuator<'_> {
         done
     }
 
-    /// The first socket calls the shared actuator. Placement is reported for this socket's near
-    /// nodes, everything else for all sockets and by the first one.
+    /// Only the first socket updates the shared actuator. Each socket reports the placement on its
+    /// own near nodes; the first one also reports all other figures, which cover all sockets.
     fn update(&mut self) -> Result<ActuatorState, ActuatorError> {
         let mut shared = self.shared.borrow_mut();
         if self.at == 0 {

@@ -18,7 +18,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The duration of a portion after its first move: the rest of the second is the caller's.
+/// The duration of a portion after its first [`LEAST_BYTES`]. The caller has the rest of the
+/// second.
 const PORTION: Duration = Duration::from_millis(500);
 
 /// The minimum of a portion, bytes, where the rate limit allows it.
@@ -71,8 +72,8 @@ impl<'a> Pages<'a> {
         let (mut moved, mut scanned_bytes) = (0, 0);
         let pids: Vec<u32> = self.known.iter().map(|it| it.pid).collect();
         let stop = self.setting.stop.clone();
-        // Settled pages are located again each time, and one page of each mapping is tried first:
-        // the duration of a portion is measured from its first other move.
+        // Each run first locates the settled pages again and tries one page of each mapping, so the
+        // duration of a portion is measured from when `LEAST_BYTES` have moved.
         let mut first = None;
         let done = mover.run(&pids, &mut |progress| {
             (moved, scanned_bytes) =

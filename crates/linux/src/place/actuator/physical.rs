@@ -2,8 +2,8 @@
 //!
 //! Schemes on physical memory have no destinations by address, so the ratio is controlled by
 //! quotas: pages move from the node with the largest excess to the one with the largest deficit, as
-//! much as [`QuotaController`] derives from the measured placement of anonymous memory. Chance
-//! decides which of the hot pages move: the ratio holds over all of them and not within each array.
+//! much as [`QuotaController`] derives from the measured placement of anonymous memory. Which hot
+//! pages move is random: the ratio holds over all hot pages, and not within each array.
 //!
 //! `paddr` also gives the kernel the goal `node_eligible_mem_bp` (since Linux 7.2), so the kernel
 //! stops the migration at the goal even if the next call of the controller is late. The kernel's
@@ -80,8 +80,8 @@ impl<'a> Physical<'a> {
 
     fn sample(&mut self, goal: &Goal, state: &mut ActuatorState) -> Result<(), ActuatorError> {
         let root = self.setting.root;
-        // Statistics before placement: while pages move, the other order would miss some arrivals
-        // and request too much.
+        // Read the statistics before the placement. In the other order, the placement would miss
+        // pages that arrive in between, and the controller would request too much.
         let stats = self.kdamond.stats_now()?;
         state.tried_bytes = Some(stats.iter().map(|it| it.tried_bytes).sum());
         state.applied_bytes = Some(stats.iter().map(|it| it.applied_bytes).sum());

@@ -43,12 +43,13 @@ const WAKE_POINTS: f64 = 2.0;
 const LEAST_BYTES: u64 = 1 << 20;
 const STALL_BYTES: u64 = 256 << 10;
 
-/// Samples without an attempt after which pages with fewer (or more) accesses are allowed, as after
-/// failed attempts on as much memory as the node has. At the goal, samples without progress after
-/// which the direction of the exchange turns.
+/// Consecutive samples without an attempt after which [`Push::level`] rises, so that pages with
+/// fewer (or more) accesses are allowed. The level also rises when failed attempts add up to the
+/// memory of the source node. At the goal: samples without a migration after which the exchange
+/// reverses its direction.
 const IDLE_MAX: u32 = 8;
 
-/// The highest level of that relaxation.
+/// The highest [`Push::level`].
 const LEVEL_MAX: u32 = 2;
 
 /// Hot pages, for [`Order::HottestFirst`]: accessed in half of the samples.
@@ -69,7 +70,7 @@ pub struct QuotaController {
     /// Bytes tried since the last migration.
     failed_bytes: u64,
     level: u32,
-    /// The age of the last push.
+    /// `Push::age_min` of the last push.
     age_min: u32,
     last: Option<(u32, u32, Stats)>,
 }
@@ -87,8 +88,8 @@ pub struct Push {
     pub is_hot: bool,
     /// The range of access counts of an aggregation.
     pub accesses: (u32, u32),
-    /// Aggregations for which a region has had such counts. A region of hot pages may have a count
-    /// of 0 in a single aggregation, the first one above all.
+    /// Aggregations for which a region must have kept such counts. A region of hot pages may have a
+    /// count of 0 in a single aggregation, above all in the first.
     pub age_min: u32,
     /// Relaxation after failed pushes; from 1 on, pages of other access counts are allowed too.
     pub level: u32,
@@ -164,7 +165,7 @@ impl QuotaController {
             }
             _ => (self.idle, self.still, self.failed_bytes, self.level) = (0, 0, 0, 0),
         }
-        // No region is tried before it has the age of the last push.
+        // DAMON tries no region before it has reached `age_min`, so that many samples are not idle.
         if self.idle >= IDLE_MAX + self.age_min || self.failed_bytes >= on.on(from).max(LEAST_BYTES)
         {
             (self.idle, self.failed_bytes) = (0, 0);

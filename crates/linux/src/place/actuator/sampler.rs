@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 const ONE_IN: u32 = 20;
 
 /// The reciprocal of the fraction of time that sampling may take while pages rest, which is most of
-/// the time. A pause longer than [`PAUSE_AT_REST`] is shortened to it (but not below that of
-/// [`ONE_IN`]): another program may move pages. A sample of 3000 processes takes some 0.4 s: they
-/// are sampled every seven minutes.
+/// the time. The pause is at most [`PAUSE_AT_REST`], since another program may move pages, but
+/// never shorter than the pause of [`ONE_IN`]. A sample of 3000 processes takes some 0.4 s, which
+/// gives a pause of almost seven minutes.
 const ONE_IN_AT_REST: u32 = 1000;
 const PAUSE_AT_REST: Duration = Duration::from_secs(400);
 

@@ -7,8 +7,8 @@
 //!
 //! The weights divide the pages of a mapping in order of their addresses, and a huge page counts as
 //! one. With 60 and 40, the first 60 of 100 huge pages, 120 MiB, are on one node: in a mapping of
-//! 128 MiB pages stayed at 83:17 for good (6.17.13). The hundred is written as ten blocks,
-//! therefore:
+//! 128 MiB pages stayed at 83:17 for good (6.17.13). Therefore weights with a sum of 100 are
+//! written as ten blocks:
 //!
 //! ```text
 //! 60:40   6 4, again and again
@@ -16,8 +16,8 @@
 //! 63:37   7 3  6 4  7 3  6 4  6 4  7 3  6 4  6 4  6 4  6 4
 //! ```
 //!
-//! Blocks with an additional page keep it for all larger weights too, so a step of two percentage
-//! points moves two pages of a hundred.
+//! A block that has an additional page at one weight has it at all larger weights too, so a step of
+//! two percentage points moves only two pages of a hundred.
 //!
 //! [`Order::HottestFirst`] has no destinations: it migrates hot pages to a node or cold ones away
 //! from it, as much as [`QuotaController`] derives from the placement.
@@ -43,12 +43,13 @@ use std::collections::BTreeSet;
 /// The length of a quota window, ms.
 const RESET_MS: u64 = 1000;
 
-/// Blocks into which the weights of a hundred are divided. More would spread a small mapping more
-/// evenly, but the kernel searches the list for each page.
+/// Blocks into which weights with a sum of 100 are divided. More blocks would spread a small
+/// mapping more evenly, but the kernel searches the list of destinations for each page.
 const BLOCKS: u32 = 10;
 const HUNDRED: u32 = 100;
 
-/// The rank of each block for rounding up: neighbouring ranks are far apart.
+/// The order in which blocks get an additional page by rounding up: consecutive ranks are blocks
+/// that are far apart.
 const ROUNDED_UP: [u32; 10] = [0, 6, 2, 8, 4, 1, 7, 3, 9, 5];
 
 /// Interleaves the pages of processes.

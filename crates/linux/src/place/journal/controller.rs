@@ -1,11 +1,10 @@
-//! The setting that the groups below the top of a tree have the memory controller, of version 2 of
-//! control groups.
+//! The setting that enables the memory controller for the groups below the top of a tree of control
+//! groups, version 2.
 //!
 //! The file `cgroup.subtree_control` lists all enabled controllers, and takes `+memory` and
 //! `-memory` (Linux, Documentation/admin-guide/cgroup-v2.rst, "Enabling and Disabling"). The value
-//! that a journal keeps is one of these two texts. The controller stays enabled in a tree in which
-//! another program has limited memory since it was enabled: without the controller, the limits
-//! would be lost.
+//! that a journal keeps is one of these two texts. The controller stays enabled if another program
+//! has meanwhile limited memory in the tree: disabling the controller would remove these limits.
 
 use crate::root::{Root, RootError};
 use interleaf_procfs::cgroup::{SUBTREE_CONTROL_FILE, lists};

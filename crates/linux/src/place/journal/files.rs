@@ -1,9 +1,9 @@
 //! The files of journals: their owners, and the handling of damaged ones.
 //!
-//! Root follows a journal, so only root may have written it: the folder and each file belong to
-//! root or to this user, and no other user can write to them. A file that fails this check, or does
-//! not hold a journal, is damaged; it is renamed, so that it is reported once, and everything else
-//! is restored.
+//! Root writes the values of a journal to the kernel, so no other user may be able to write a
+//! journal: the folder and each file belong to root or to this user, and no other user can write to
+//! them. A file that fails this check, or does not hold a journal, is damaged; it is renamed, so
+//! that it is reported once, and everything else is restored.
 
 use super::{Change, Document, JournalError, SCHEMA, limited_group, settings, swap_file};
 use crate::{replace::Folder, root::Root};

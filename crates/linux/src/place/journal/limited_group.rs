@@ -58,7 +58,7 @@ pub(super) fn remove(root: &Root, change: &Change) -> Result<bool, RootError> {
     let (Some(name), Some(former)) = (name(change), former(change)) else { return Ok(false) };
     let Some(tree) = Trees::read(root)?.and_then(|trees| trees.memory) else { return Ok(false) };
     let group = tree.group(name);
-    // The path of a journal chooses no other folder.
+    // A forged journal must not choose another folder.
     if group.folder() != change.path || !group.exists(root) {
         return Ok(false);
     }
@@ -79,7 +79,7 @@ pub(super) fn remove(root: &Root, change: &Change) -> Result<bool, RootError> {
     root.remove_folder(&group.folder()).map(|()| true)
 }
 
-/// Removes the limit of a group: the pages of processes that run on can come back from swap.
+/// Removes the limit of a group, so that the pages of its running processes can be swapped in.
 fn remove_limit(root: &Root, group: &Group) -> Result<(), RootError> {
     let unlimited = match group.tree.version {
         Version::One => "-1",

@@ -65,7 +65,8 @@ pub(crate) fn remove(root: &Root, path: &Path) -> Result<bool, RemoveError> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why).into());
     }
     if is_in_use(root, path)? {
-        // The pages have to fit into memory, and into the control group of the run that has ended.
+        // swapoff reads the pages into memory, within the limit of the ended run's control group:
+        // remove the group before.
         let _ = memory_cgroup::remove_leftovers(root);
         run_tool("swapoff", path)?;
     }

@@ -12,8 +12,8 @@ pub struct Outcome {
     pub refused: Vec<Refusal>,
     /// True when the caller stopped the migration early.
     pub stopped: bool,
-    /// The number of passes over all memory, at least 1. The last one found
-    /// [`ProcessOutcome::after`].
+    /// The number of passes over all memory, at least 1. [`ProcessOutcome::after`] is of the last
+    /// pass.
     pub passes: u32,
 }
 

@@ -1,7 +1,7 @@
 //! Plans the migration of pages to nodes with the fewest moves for the ratio: pure.
 //!
-//! A *unit* is a page or a huge page. A *window* is 2 MiB of addresses, or 64 units if they are
-//! larger together. The units of each size are planned separately. In each window the resident
+//! A *unit* is a page or a huge page. A *window* is 2 MiB of addresses, or 64 units if 64 units are
+//! larger than 2 MiB. The units of each size are planned separately. In each window the resident
 //! units are divided among the nodes in proportion to the weights; only the excess units of a node
 //! move. The remainder of rounding is carried into the next window: each node gets its share of all
 //! units of a size to within one unit. Example: with weights 60:40, 40 % of a window of 512 pages
@@ -219,7 +219,8 @@ impl Planner {
         if parts.iter().all(|part| part.leaving == 0 && part.unmovable == 0) {
             return;
         }
-        // As many units are lacking as leave or are kept: a next node always exists.
+        // The lacking units are as many as the leaving and the unmovable ones, so each move has a
+        // target.
         let mut to = Sequence::new(&lacking);
         for at in indices {
             match units[*at].location {

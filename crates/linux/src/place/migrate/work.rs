@@ -8,8 +8,8 @@
 //!   too, are reported as busy. Therefore only the first address of a huge page is passed. The
 //!   kernel does not report folios of other sizes: the first page of a mapping is requested alone,
 //!   and the pages that migrate with it show the size.
-//! - Its status can be outdated. Therefore only the nodes of pages that are located afterwards
-//!   count.
+//! - The status that it writes can be outdated. Therefore pages are located again after the call,
+//!   and only their nodes then count.
 
 use super::{
     Progress,
@@ -38,8 +38,8 @@ const WINDOW_UNITS: u64 = 64;
 /// calls are slow; large ones give no progress for long.
 const MOVE_BYTES: u64 = 32 << 20;
 
-/// Maximum number of plans of a batch: other pages take the place of failed ones, or two nearly
-/// full nodes make room for each other.
+/// Maximum number of plans of a batch. A further plan moves other pages in place of failed ones, or
+/// continues an exchange between two nearly full nodes.
 const ROUNDS_MAX: u32 = 32;
 
 /// Consecutive rounds without a move after which a batch is left as it is.
@@ -193,7 +193,8 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
                 let unmovable =
                     unmovable.iter().map(|at| (self.reason(batch, units.pages[*at].start), *at));
                 let futile = futile.iter().map(|found| (Reason::Full(found.to), found.unit));
-                // The rounds suffice if pages migrate when they are asked to.
+                // The rounds suffice for pages that can migrate, so the remaining ones count as
+                // busy.
                 let rest = moves.iter().map(|found| (Reason::Busy, found.unit));
                 let left = unmovable.chain(futile).chain(rest);
                 let left: Vec<_> = left.map(|(reason, at)| (reason, bytes(at))).collect();
@@ -292,7 +293,8 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         let firsts: Vec<usize> = spans.iter().map(|span| span.start).collect();
         let (mut statuses, mut is_full) = self.call(batch, &firsts, to)?;
         self.locate(batch, spans.iter().flat_map(Clone::clone))?;
-        // The unit turned out not to be a huge page: its other pages have not migrated.
+        // A unit of which only the first page has migrated is no huge page: request its other
+        // pages.
         let arrived = |span: &&Range<usize>| batch.pages[span.start].node == Some(to);
         let behind = spans.iter().filter(arrived).flat_map(Clone::clone);
         let behind: Vec<usize> = behind.filter(|at| batch.pages[*at].node == Some(from)).collect();
@@ -317,7 +319,7 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         for (at, status) in firsts.iter().chain(&behind).zip(statuses) {
             let page = &batch.pages[*at];
             let Some(reason) = reason(status, is_full) else { continue };
-            // The process freed the page, or something else migrated it.
+            // A page that has left the node otherwise was migrated by another program or freed.
             if page.node == Some(from) {
                 self.memo.stuck.insert(page.address, reason);
             }
@@ -380,7 +382,8 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
                 area.unit_pages = unit_pages;
                 self.memo.learned.insert(area.addresses.start, unit_pages);
             }
-            // The parts of a folio that is only partly resident would be moved back and forth.
+            // Exclude a folio that is only partly resident: its pages are planned one by one, and
+            // each move would take the others along, back and forth.
             let unit_pages = u64::from(area.unit_pages);
             let block = batch.block_around(at, unit_pages * area.page_bytes);
             if (block.len() as u64) < unit_pages && !self.memo.stuck.contains_key(&page.address) {
@@ -451,7 +454,7 @@ fn reason(status: i32, is_full: bool) -> Option<Reason> {
     match status.checked_neg() {
         Some(libc::ENOMEM) => None,
         _ if status == UNTOLD && is_full => None,
-        // The kernel tried the page, or names no obstacle.
+        // The page is in use, or the kernel did not try it: `UNTOLD` has no negative.
         None | Some(libc::EBUSY) => Some(Reason::Busy),
         Some(libc::EACCES) => Some(Reason::Shared),
         Some(libc::EFAULT | libc::ENOENT) => None,

@@ -92,8 +92,9 @@ impl Burst {
             Class::Write => (true, rules.write_latency),
             _ => return None,
         };
-        // Both pseudo-channels issue in the same clock of the DRAM, one half of it after the other;
-        // the register of the module forwards both commands together.
+        // The second pseudo-channel issues half a clock of the DRAM after the first. The register
+        // of the module forwards both commands together, so both bursts count from the start of the
+        // clock.
         let clock = command.at - command.at % rules.host_clocks;
         Some(Self { command: *command, write, clock, latency })
     }

@@ -1,8 +1,8 @@
 //! Checks that every row is refreshed in time.
 //!
-//! A refresh is due each tREFI, and a limited number may be postponed: at any time, refreshes due
-//! minus refreshes issued are at most that number, and two refreshes are at most that number plus
-//! one intervals apart (JESD79-5, 4.13; JESD79-4, 4.26).
+//! A refresh is due each tREFI, and up to N refreshes may be postponed: at any time at most N due
+//! refreshes have not been issued, and two refreshes are at most N + 1 intervals apart (JESD79-5,
+//! 4.13; JESD79-4, 4.26).
 
 use super::Violation;
 use crate::dimm::command::{Command, Kind};

@@ -7,8 +7,8 @@ use crate::dimm::{
     device::Device,
 };
 
-/// Commands with the same rules. A read with auto-precharge is a read; the history of the bank
-/// keeps its precharge.
+/// Classes of commands with the same rules. An access with auto-precharge has the class of the
+/// access; the history of the bank keeps the clock of its precharge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Opens a row.
@@ -240,8 +240,8 @@ fn least_distances(device: &Device) -> Vec<LeastDistance> {
     let t = &device.timing;
     // From a write command to the end of its data.
     let written = t.cwl + t.burst;
-    // On-die error correction covers 128 bits. A burst of a x4 device has 64 of them, so each write
-    // reads and modifies.
+    // On-die error correction works on words of 128 bits. A burst of a x4 device has 64 bits, so
+    // each write must read and modify a word.
     let write_l = if device.width == 4 { t.t_ccd_l_wr } else { t.t_ccd_l_wr2 };
     let rows = [
         ("tRC", Bank, Activate, Activate, t.t_rc),

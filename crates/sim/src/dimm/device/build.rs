@@ -81,7 +81,7 @@ pub fn in_file(
     device(&text, &parsed, module, options)
 }
 
-/// This error with the place of the value in data sheets, if a timing parameter is missing.
+/// Adds a hint where data sheets have a timing parameter, if it is the missing key of this error.
 fn with_timing_hint(why: FileError) -> FileError {
     let hint = match why.missing_key() {
         Some(key @ ("cl" | "t_rcd" | "t_rp")) => format!(
@@ -129,7 +129,7 @@ fn device(
         return Err(text.error("module.ranks", &module.ranks, problem, "write 2 or 4").into());
     }
     let timing = tables.timing(speed, density, rate)?;
-    // Currents read the timing of another speed.
+    // Take the origins now: the currents below read the timing of another speed.
     let timing_origins = tables.origins.take();
     let burst_bytes = timing.burst * 2 * data_bits / 8;
     let columns = page_bytes * (data_bits / width) / burst_bytes.max(1);

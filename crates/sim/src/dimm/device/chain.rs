@@ -191,7 +191,8 @@ fn inherited_module<'i>(
     })
 }
 
-/// Checks that no source has the name of an inherited one, whose values it is not the source of.
+/// Checks that no source of the heir has the name of an inherited source, to which inherited values
+/// refer.
 fn new_sources(
     text: &TomlText<'_>,
     own: &Table<'_>,

@@ -3,7 +3,7 @@
 /// Maximum number of clocks, and maximum number of ns, of a rule: more is a typing error.
 const LIMIT: u64 = 10_000_000;
 
-/// A time of the tables: the larger of both.
+/// A time of the tables: the larger of `clocks` and `ps`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rule {
     pub(super) clocks: i64,

@@ -32,7 +32,8 @@ pub(super) struct RowTiming {
     /// The last read and the last write of each group and rank.
     group_access: [[u64; GROUPS_MAX]; 2],
     rank_access: [[u64; RANKS_MAX]; 2],
-    /// The rank of the last read and of the last write, and the last one of any other rank.
+    /// For reads and for writes: the rank of the last one, and the clock of the last one to any
+    /// other rank.
     last_rank: [usize; 2],
     other_access: [u64; 2],
     distances: [[AccessDistances; 2]; 2],

@@ -97,7 +97,7 @@ impl<'a> Records<'a> {
             let position = Position::Record { number: self.number, byte: self.byte };
             let found = self.record(position);
             if found.is_err() {
-                // Later records cannot be delimited any more.
+                // After an invalid record the start of the next one is unknown: the trace ends.
                 self.byte = self.bytes.len();
             }
             found.map(|request| (request, position))

@@ -218,8 +218,7 @@ fn damon(toml: &TomlText<'_>, read: &DamonFile) -> Result<Damon, FileError> {
         let than = if less { "shorter than" } else { "more than 1000 times" };
         let problem = format!("aggregation = {aggregation} is {than} sampling = {sampling}");
         let hint = "count accesses over 1 to 1000 sampling intervals; 10 to 20 are usual";
-        // With one default only the other value can be out of order, since the defaults are in
-        // order.
+        // The default intervals are valid together: the error is in a field that the file has.
         let field = if read.aggregation.is_some() { "damon.aggregation" } else { "damon.sampling" };
         return Err(match read.aggregation.as_ref().or(read.sampling.as_ref()) {
             Some(value) => toml.error(field, value, problem, hint),
