@@ -138,7 +138,7 @@ impl DirectionResult {
     }
 }
 
-/// What limits the number of I/Os per second.
+/// The limit of the number of I/Os per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// A saturated component.
