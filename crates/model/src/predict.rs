@@ -68,12 +68,6 @@ impl Estimate {
         Self { mean: value, low: value, high: value }
     }
 
-    /// True for a speed-up that leaves open whether DRAM limits the workload: no gain, and a gain
-    /// of [`GAIN`] or more, both agree with the runs.
-    fn is_undecided(self) -> bool {
-        self.low <= NO_GAIN && self.high >= GAIN
-    }
-
     /// The estimate in another unit.
     pub fn scaled(self, factor: f64) -> Self {
         Self { mean: self.mean * factor, low: self.low * factor, high: self.high * factor }
@@ -129,10 +123,16 @@ impl Prediction {
     /// This prediction with [`Self::undecided`].
     fn with_undecided(self) -> Self {
         let fits = self.rows.iter().enumerate().filter(|(_, row)| row.too_small.is_none());
-        let widest = fits.max_by(|(_, a), (_, b)| a.speedup.high.total_cmp(&b.speedup.high));
-        let undecided = widest.filter(|(_, row)| row.speedup.is_undecided()).map(|(at, _)| at);
-        Self { undecided, ..self }
+        let undecided = widest_undecided(fits.map(|(at, row)| (at, row.speedup)));
+        Self { undecided: undecided.map(|(at, _)| at), ..self }
     }
+}
+
+/// The speed-up with the highest possible value, if it leaves open whether DRAM limits the
+/// workload: no gain, and a gain of [`GAIN`] or more, both agree with the runs.
+fn widest_undecided<T>(speedups: impl Iterator<Item = (T, Estimate)>) -> Option<(T, Estimate)> {
+    let widest = speedups.max_by(|(_, a), (_, b)| a.high.total_cmp(&b.high));
+    widest.filter(|(_, speedup)| speedup.low <= NO_GAIN && speedup.high >= GAIN)
 }
 
 /// Provenance of the tiers that `rows` use and of the constants of `platform`.

@@ -3,7 +3,7 @@
 //! A forecast averages over all behaviours that agree with a workload's runs. A simulation needs a
 //! single behaviour: the member whose predictions are nearest to the median of all.
 
-use super::{Estimate, Forecast};
+use super::{Estimate, Forecast, widest_undecided};
 use crate::{
     behaviour::{Behaviour, TrafficPerWork},
     equilibrium::{Load, solve},
@@ -148,10 +148,7 @@ impl Forecast<'_> {
             let own = answers.iter().map(|answer| libm::exp(answer[1 + at])).collect();
             (weights[at].clone(), Estimate::of(own).with_model_spread())
         };
-        let undecided = (0..weights.len())
-            .map(speedup)
-            .max_by(|(_, a), (_, b)| a.high.total_cmp(&b.high))
-            .filter(|(_, speedup)| speedup.is_undecided());
+        let undecided = widest_undecided((0..weights.len()).map(speedup));
         // The median, not the mean: if the runs agree with two causes, no program is like the mean.
         let median = |at: usize| {
             let own = answers.iter().map(|answer| answer[at]).collect();
