@@ -66,10 +66,9 @@ pub(super) fn table(
             Ok::<_, Failure>(assess(job, &others?, baseline, &assumed).recommended)
         };
         let recommended = [at(varied[0])?, at(varied[1])?];
-        let beyond = match figure == MEMORY_FIGURE {
-            true => Some(changes(at, HALVINGS_OF_PREDICTIONS, answer.recommended)?),
-            false => None,
-        };
+        let beyond = (figure == MEMORY_FIGURE)
+            .then(|| changes(at, HALVINGS_OF_PREDICTIONS, answer.recommended))
+            .transpose()?;
         let factors = beyond.unwrap_or_default();
         rows.push(SensitivityRow {
             figure,

@@ -374,7 +374,8 @@ impl Cache {
         let mut displaced = 0;
         for _ in 0..DISPLACE_EXAMINED {
             let Some(id) = self.residency.oldest_protected(node) else { return false };
-            let pages = self.residency.extent(id).span().pages();
+            let extent = *self.residency.extent(id);
+            let pages = extent.span().pages();
             let detector = &mut self.reclaim.loop_detector;
             let is_longer = detector
                 .reuse_distance(pages.start)
@@ -382,7 +383,7 @@ impl Cache {
             self.residency.remove_mapped(id);
             if is_longer {
                 detector.on_late_eviction(&pages);
-                displaced += (pages.end - pages.start) as u32;
+                displaced += extent.frames();
                 self.residency.extent_mut(id).is_probationary = true;
             }
             self.residency.push_mapped(id);

@@ -43,7 +43,8 @@ impl ReuseDistances {
 
     /// Pages are read `distance` evicted pages after their eviction.
     pub(super) fn on_read(&mut self, pages: &Range<Page>, distance: u32) {
-        let weight = WEIGHT * ((pages.end - pages.start) as f64 / 64.0).min(1.0);
+        let part = (pages.end - pages.start) as f64 / f64::from(1 << BLOCK_ORDER);
+        let weight = WEIGHT * part.min(1.0);
         for block in self.blocks_mut(pages) {
             if std::mem::take(&mut block.is_late_eviction) {
                 continue;
