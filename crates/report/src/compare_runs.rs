@@ -4,6 +4,7 @@
 use super::{
     number,
     screen::{Meaning, painted},
+    short_number,
     table::{Table, escaped},
 };
 use interleaf_record::compare_runs::{
@@ -254,7 +255,13 @@ fn verdict(it: &SpeedupDocument, rounds: usize, min_difference: f64) -> String {
         true => format!("{} % faster", more(ratio)),
         false => format!("{} % slower", more(1.0 / ratio)),
     };
-    let range = format!("{} to {}", end(it.speedup_low), end(it.speedup_high));
+    // Beyond a factor of 3 percent are hard to read: after two rounds an interval may be 1000 wide.
+    let range = if it.speedup_low < 1.0 / 3.0 || it.speedup_high > 3.0 {
+        let [low, high] = [it.speedup_low, it.speedup_high].map(short_number);
+        format!("{low} to {high} times the speed; more rounds narrow it")
+    } else {
+        format!("{} to {}", end(it.speedup_low), end(it.speedup_high))
+    };
     let small = |difference: &str| {
         let percent = 100.0 * min_difference;
         format!("no difference that matters: {difference}, less than {percent} %")
@@ -326,6 +333,10 @@ mod tests {
             (
                 it(1.01, 0.98, 1.05, RunsVerdict::Uncertain),
                 "not certain after 40 rounds (2.0 % slower to 5.0 % faster)",
+            ),
+            (
+                it(1.02, 0.003, 1133.36, RunsVerdict::Uncertain),
+                "not certain after 40 rounds (0.003 to 1133 times the speed; more rounds narrow it)",
             ),
         ] {
             assert_eq!(verdict(&speedup, 40, 0.02), text);

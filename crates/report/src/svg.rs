@@ -109,7 +109,9 @@ impl Sheet {
         let series: Vec<Series> =
             figure.series.iter().map(|series| positions(series, figure.scale)).collect();
         let (x, y) = ranges(figure, &series)?;
-        let x = Axis::new(x, figure.scale.is_x_log())?;
+        let is_x_log = figure.scale.is_x_log();
+        let has_whole_x = !is_x_log && series.iter().flat_map(|it| &it.x).all(|x| x.fract() == 0.0);
+        let x = Axis::new(x, is_x_log)?.with_whole_values(has_whole_x);
         let y = Axis::new(y, figure.scale.is_y_log())?;
         let longest =
             y.ticks(5).iter().map(|tick| text_width(&tick.label, TEXT)).fold(0.0, f64::max);

@@ -10,6 +10,7 @@ pub(super) struct Axis {
     start: f64,
     end: f64,
     is_log: bool,
+    has_whole_values: bool,
 }
 
 /// A labelled position of an axis.
@@ -36,11 +37,17 @@ impl Axis {
             // Below 10^-6 of its ends the steps of an axis are lost in rounding.
             _ => 1e-6 * from.abs().max(to.abs()).max(1e-3),
         };
-        Ok(Self { from, to: from + length.max(least), start: 0.0, end: 1.0, is_log })
+        let to = from + length.max(least);
+        Ok(Self { from, to, start: 0.0, end: 1.0, is_log, has_whole_values: false })
     }
 
     pub(super) fn drawn_between(self, start: f64, end: f64) -> Self {
         Self { start, end, ..self }
+    }
+
+    /// With labels at whole numbers only, for values such as rounds and threads.
+    pub(super) fn with_whole_values(self, has_whole_values: bool) -> Self {
+        Self { has_whole_values, ..self }
     }
 
     pub(super) fn start(&self) -> f64 {
@@ -65,7 +72,7 @@ impl Axis {
     /// About `wanted` labelled positions.
     pub(super) fn ticks(&self, wanted: usize) -> Vec<Tick> {
         let ticks = if self.is_log { self.powers(wanted) } else { self.steps(wanted) };
-        if ticks.len() > 1 {
+        if ticks.len() > 1 || (self.has_whole_values && !ticks.is_empty()) {
             return ticks;
         }
         let value = |position: f64| if self.is_log { libm::pow(10.0, position) } else { position };
@@ -80,6 +87,7 @@ impl Axis {
         let ten = libm::pow(10.0, power);
         let factor = [1.0, 2.0, 5.0, 10.0].into_iter().find(|factor| rough <= factor * ten * 1.001);
         let step = factor.unwrap_or(10.0) * ten;
+        let step = if self.has_whole_values { step.max(1.0) } else { step };
         let decimals = (-libm::floor(libm::log10(step * 1.001))).max(0.0) as usize;
         let first = libm::ceil(self.from / step - 1e-6);
         let last = libm::floor(self.to / step + 1e-6);
@@ -134,6 +142,19 @@ mod tests {
         assert_eq!(labels([0.0, 5.0], true, 6), "1 10 100 1000 10000 100000");
         assert_eq!(labels([-1.0, 0.5], true, 6), "0.1 0.2 0.5 1 2");
         assert_eq!(labels([5.0, 8.0], true, 6), "100000 200000 500000 1e6 2e6 5e6 1e7 2e7 5e7 1e8");
+    }
+
+    #[test]
+    fn labels_of_whole_values_are_whole() {
+        let labels = |range, wanted| {
+            let axis = Axis::new(range, false).map(|axis| axis.with_whole_values(true));
+            let ticks = axis.map(|axis| axis.ticks(wanted)).unwrap_or_default();
+            ticks.into_iter().map(|tick| tick.label).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(labels([1.0, 2.0], 6), "1 2");
+        assert_eq!(labels([1.0, 4.0], 6), "1 2 3 4");
+        assert_eq!(labels([1.0, 40.0], 4), "10 20 30 40");
+        assert_eq!(labels([3.0, 3.0], 6), "3");
     }
 
     #[test]
