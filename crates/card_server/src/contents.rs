@@ -1,4 +1,4 @@
-//! Contents in a file, and the volatile write cache before any contents.
+//! Contents in a file, and the volatile write cache in front of any contents.
 
 use std::{
     collections::BTreeMap,
@@ -59,7 +59,7 @@ impl Contents for FileContents {
     fn zero(&mut self, offset: u64, bytes: u64, _: bool) -> Result<(), ContentsFault> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         if fallocate(&self.file, flags, offset, bytes).is_err() {
-            // The file system has no holes.
+            // The file system does not support holes.
             let zeros = vec![0; 1 << 20];
             let mut at = offset;
             while at < offset + bytes {
@@ -77,8 +77,8 @@ impl Contents for FileContents {
     }
 }
 
-/// A volatile write cache before durable contents. Writes stay in the cache, in units that a power
-/// failure does not tear, until a flush.
+/// A volatile write cache in front of durable contents. Writes stay in the cache until a flush, in
+/// units that a power failure does not tear.
 pub struct WriteBack {
     durable: Box<dyn Contents + Send>,
     unit: u64,
@@ -87,7 +87,7 @@ pub struct WriteBack {
 }
 
 impl WriteBack {
-    /// A cache with units of `unit` bytes, which all writes must be multiples of.
+    /// A cache with units of `unit` bytes; each write is a multiple of the unit.
     #[must_use]
     pub fn new(durable: Box<dyn Contents + Send>, unit: u32) -> Self {
         Self { durable, unit: unit.into(), cached: BTreeMap::new() }
@@ -99,27 +99,31 @@ impl WriteBack {
         self.cached.len() as u64 * self.unit
     }
 
-    /// The power fails: each cached unit is lost unless `survives` returns true, as a cache that
-    /// writes back in any order may have written any of them.
+    /// The power fails: each cached unit is lost unless `survives` returns true, since a cache that
+    /// writes back in any order may have written any of its units.
     ///
     /// # Errors
     ///
     /// A surviving unit cannot be written.
     pub fn power_failure(&mut self, survives: impl FnMut() -> bool) -> Result<(), ContentsFault> {
-        self.write_back(survives)
+        let written = self.write_back(survives);
+        self.cached.clear();
+        written
     }
 
-    /// Empties the cache; writes the units for which `is_written` returns true.
+    /// Empties the cache; writes the units for which `is_written` returns true. A unit that cannot be
+    /// written stays in the cache, with all later ones.
     fn write_back(&mut self, mut is_written: impl FnMut() -> bool) -> Result<(), ContentsFault> {
-        for (unit, data) in std::mem::take(&mut self.cached) {
+        while let Some(unit) = self.cached.first_entry() {
             if is_written() {
-                self.durable.write(unit * self.unit, &data, true)?;
+                self.durable.write(unit.key() * self.unit, unit.get(), true)?;
             }
+            unit.remove();
         }
         Ok(())
     }
 
-    /// Removes the units of a range from the cache: the range is about to be durable.
+    /// Removes the units of a range from the cache: the range is durable.
     fn drop_range(&mut self, offset: u64, bytes: u64) {
         let units = offset / self.unit..(offset + bytes) / self.unit;
         if bytes / self.unit < self.cached.len() as u64 {
@@ -145,8 +149,9 @@ impl Contents for WriteBack {
 
     fn write(&mut self, offset: u64, data: &[u8], durable: bool) -> Result<(), ContentsFault> {
         if durable {
+            self.durable.write(offset, data, true)?;
             self.drop_range(offset, data.len() as u64);
-            return self.durable.write(offset, data, true);
+            return Ok(());
         }
         for (unit, part) in (offset / self.unit..).zip(data.chunks(self.unit as usize)) {
             self.cached.insert(unit, part.to_vec());
@@ -154,10 +159,11 @@ impl Contents for WriteBack {
         Ok(())
     }
 
-    /// Zeroed ranges are durable at once: a range of a discard can be larger than the cache.
+    /// Zeroed ranges are durable at once, since a discarded range can be larger than the cache.
     fn zero(&mut self, offset: u64, bytes: u64, _: bool) -> Result<(), ContentsFault> {
+        self.durable.zero(offset, bytes, true)?;
         self.drop_range(offset, bytes);
-        self.durable.zero(offset, bytes, true)
+        Ok(())
     }
 
     fn flush(&mut self) -> Result<(), ContentsFault> {
@@ -168,6 +174,11 @@ impl Contents for WriteBack {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    };
+
     use interleaf_card::nvme::MemoryContents;
 
     use super::*;
@@ -202,6 +213,63 @@ mod tests {
         assert_eq!(content(&mut cache, 4), [1, 2, 0, 1]);
         cache.power_failure(|| false).unwrap();
         assert_eq!(content(&mut cache, 4), [0, 2, 0, 0]);
+    }
+
+    /// Contents in memory, whose writes fail at one offset while `failing` is true.
+    struct Failing {
+        contents: MemoryContents,
+        offset: u64,
+        failing: Arc<AtomicBool>,
+    }
+
+    impl Contents for Failing {
+        fn read(&mut self, offset: u64, data: &mut [u8]) -> Result<(), ContentsFault> {
+            self.contents.read(offset, data)
+        }
+
+        fn write(&mut self, offset: u64, data: &[u8], durable: bool) -> Result<(), ContentsFault> {
+            if offset == self.offset && self.failing.load(Ordering::Relaxed) {
+                return Err(ContentsFault { offset });
+            }
+            self.contents.write(offset, data, durable)
+        }
+
+        fn zero(&mut self, offset: u64, bytes: u64, durable: bool) -> Result<(), ContentsFault> {
+            self.contents.zero(offset, bytes, durable)
+        }
+
+        fn flush(&mut self) -> Result<(), ContentsFault> {
+            self.contents.flush()
+        }
+    }
+
+    #[test]
+    fn units_of_a_failed_flush_stay_cached() {
+        let failing = Arc::new(AtomicBool::new(true));
+        let contents = MemoryContents::default();
+        let durable = Failing { contents, offset: 512, failing: failing.clone() };
+        let mut cache = WriteBack::new(Box::new(durable), 512);
+        cache.write(0, &[1; 1536], false).unwrap();
+        assert_eq!(cache.flush(), Err(ContentsFault { offset: 512 }));
+        assert_eq!(content(&mut cache, 3), [1, 1, 1]);
+        assert_eq!(cache.volatile_bytes(), 1024);
+        assert_eq!(cache.write(512, &[2; 512], true), Err(ContentsFault { offset: 512 }));
+        assert_eq!(content(&mut cache, 3), [1, 1, 1]);
+        failing.store(false, Ordering::Relaxed);
+        cache.flush().unwrap();
+        cache.power_failure(|| false).unwrap();
+        assert_eq!(content(&mut cache, 3), [1, 1, 1]);
+    }
+
+    #[test]
+    fn a_power_failure_empties_the_cache_in_spite_of_a_failed_write() {
+        let failing = Arc::new(AtomicBool::new(true));
+        let contents = MemoryContents::default();
+        let mut cache = WriteBack::new(Box::new(Failing { contents, offset: 512, failing }), 512);
+        cache.write(0, &[1; 1536], false).unwrap();
+        assert_eq!(cache.power_failure(|| true), Err(ContentsFault { offset: 512 }));
+        assert_eq!(content(&mut cache, 3), [1, 0, 0]);
+        assert_eq!(cache.volatile_bytes(), 0);
     }
 
     #[test]
