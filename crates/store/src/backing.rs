@@ -145,8 +145,7 @@ impl BackingFile {
         let mut first = Aligned([0; PROBED_BYTES]);
         let mut last = Aligned([0; PROBED_BYTES]);
         file.read_exact_at(&mut first.0, 0).map_err(fault)?;
-        let behind = bytes / PROBED_BYTES as u64 * PROBED_BYTES as u64;
-        file.read_exact_at(&mut last.0, behind - PROBED_BYTES as u64).map_err(fault)?;
+        file.read_exact_at(&mut last.0, bytes - PROBED_BYTES as u64).map_err(fault)?;
         let is_ours = first.0.starts_with(MARK);
         let is_empty = first.0.iter().chain(&last.0).all(|byte| *byte == 0);
         if !(is_ours || is_empty || force) {
