@@ -1,4 +1,4 @@
-//! Errors of a call: a status for its caller, and a message for the calling thread.
+//! Errors of a call: the status that it returns, and a message for the calling thread.
 
 use libc::{c_char, c_int};
 use std::{cell::RefCell, ffi::CString, io};
@@ -7,7 +7,7 @@ thread_local! {
     static MESSAGE: RefCell<CString> = RefCell::default();
 }
 
-/// `interleaf_status`, without `INTERLEAF_OK`.
+/// `interleaf_status` without `INTERLEAF_OK`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Status {
     BadArgument = 1,
@@ -17,7 +17,7 @@ pub(crate) enum Status {
     Store = 5,
 }
 
-/// Why a call failed.
+/// The status and the message of a failed call.
 #[derive(Debug)]
 pub(crate) struct Failure {
     status: Status,
@@ -47,12 +47,16 @@ impl Failure {
                             fewer addresses";
                 Self::new(Status::NoMemory, text, hint)
             }
+            _ if matches!(why.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
+                let hint = "raise the limit of open files: ulimit -n, or sysctl fs.file-max";
+                Self::new(Status::Unsupported, text, hint)
+            }
             _ => Self::new(Status::Unsupported, text, "Linux 6.8 or later has what it needs"),
         }
     }
 }
 
-/// Runs a function, and converts its result for C.
+/// Runs the function of a call, stores the message of a failure, and returns the status for C.
 pub(crate) fn answer(does: impl FnOnce() -> Result<(), Failure>) -> c_int {
     let Err(failure) = does() else { return 0 };
     let text = CString::new(failure.message.replace('\0', " ")).unwrap_or_default();

@@ -11,9 +11,9 @@
 //! {"weights":[65,35],"reason":"the latency of dram is higher"}
 //! ```
 //!
-//! Each domain has a process of its own. A process that ends, answers late or answers something
-//! else is an error ([`PolicyProcessError`]); its policy then holds its shares until the caller has
-//! noticed [`PolicyProcesses::failure`].
+//! Each domain has a process of its own. A process that ends, answers late or answers with an
+//! invalid line is an error ([`PolicyProcessError`]). Its policy then keeps the current target; the
+//! caller takes the error from [`PolicyProcesses::failure`].
 
 #![forbid(unsafe_code)]
 
@@ -33,8 +33,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The prefix of a policy that is a command: `exec:./policy.py --gain 2`.
 pub const PREFIX: &str = "exec:";
 
-/// The time that a process has for each answer, unless the user gives one. An interpreter that
-/// loads large libraries starts within it.
+/// The time limit of an answer, unless the user gives one. An interpreter that loads large
+/// libraries starts within this time.
 pub const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// The command of a policy.
@@ -67,14 +67,14 @@ pub struct PolicyProcesses {
 }
 
 impl PolicyProcesses {
-    /// Processes of `command` that have `limit` for each answer. After `stop` is set they get no
-    /// more observations.
+    /// Processes of `command` with the time limit `limit` for each answer. After `stop` is set they
+    /// get no more observations.
     pub fn new(command: PolicyCommand, limit: Duration, stop: StopFlag) -> Self {
         Self { command, limit, stop, failure: Arc::default() }
     }
 
-    /// Starts the process of domain number `domain`. If it fails, its policy keeps all pages on the
-    /// first tier.
+    /// Starts the process of domain number `domain`. If the start fails, the policy keeps all pages
+    /// on the first tier.
     pub fn policy(&self, domain: usize, tiers: &[TierLayout]) -> Box<dyn Policy> {
         let first = (0..tiers.len()).map(|tier| if tier == 0 { 1.0 } else { 0.0 }).collect();
         let started = Child::start(&self.command.program, &self.command.arguments);
@@ -135,7 +135,7 @@ impl Policy for ProcessPolicy {
                 let action = if shares == seen.target { "hold" } else { "step" };
                 Verdict::interleave(shares, action, reason)
             }
-            Ok(None) => Verdict::interleave(seen.target.clone(), "hold", "the policy was stopped"),
+            Ok(None) => Verdict::interleave(seen.target.clone(), "hold", "the policy has ended"),
             Err(why) => {
                 self.processes.fail(why);
                 self.child = None;
@@ -145,7 +145,7 @@ impl Policy for ProcessPolicy {
     }
 }
 
-/// The failure of a policy's process. A line is the 1-based number of an answer on its stdout.
+/// The failure of a policy's process. `line` is the 1-based number of an answer on its stdout.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyProcessError {
     #[error("there is no command after \"{PREFIX}\"")]

@@ -145,13 +145,16 @@ pub unsafe extern "C" fn mmap64(
 pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
     let found = pager_over(address as usize, bytes).zip(pages(address as usize, bytes));
     let Some((pager, pages)) = found else {
-        uncount_unextended(bytes);
         // SAFETY: other memory is handled by the kernel, under the same contract.
         let kernel = || unsafe { libc::syscall(libc::SYS_munmap, address, bytes) as c_int };
-        return match pages(address as usize, bytes) {
+        let outcome = match pages(address as usize, bytes) {
             Some(pages) => shared::unmapped(&pages, kernel, |outcome| *outcome == 0),
             None => kernel(),
         };
+        if outcome == 0 {
+            uncount_unextended(bytes);
+        }
+        return outcome;
     };
     let [before, within, behind] = split(pager, &pages);
     inside(|| pager.unmap(&within));
