@@ -1,6 +1,6 @@
 # Commands of developers, for `just` (https://just.systems). CONTRIBUTING.md explains them.
 
-# What there is.
+# List all recipes.
 default:
     @just --list
 
@@ -19,7 +19,7 @@ lint:
 test crate:
     cargo test -p {{ if crate == "cli" { "interleaf" } else { "interleaf-" + crate } }}
 
-# Test the pure crates only, which takes a minute and needs nothing.
+# Test the model, the simulator and the workloads only: takes a minute, needs no packages.
 test-pure:
     cargo test -p interleaf-model -p interleaf-sim -p interleaf-workload
 
@@ -27,16 +27,16 @@ test-pure:
 test-vm *test:
     INTERLEAF_VM=required cargo test -p interleaf-vm {{ test }}
 
-# Get the kernels for the virtual machines.
+# Download the kernels and QEMU for the virtual machines.
 kernels:
     crates/vm/kernels
 
-# Write the expected output of the command line anew, and show what changed.
+# Record the expected output of the command line again, and list the changed files.
 goldens:
     TRYCMD=overwrite cargo test -p interleaf
     git diff --stat -- crates/cli/tests tests/machines
 
-# Write THIRD-PARTY-LICENSES anew.
+# Regenerate THIRD-PARTY-LICENSES.
 licences:
     INTERLEAF_LICENCES=overwrite cargo test --quiet -p interleaf --test licences
 
@@ -44,7 +44,7 @@ licences:
 bench name *args:
     cargo bench -p interleaf-benches --bench {{ name }} -- {{ args }}
 
-# Everything that has to hold. Installs packages: it asks first.
+# Run all checks of CI. Asks before it installs packages.
 ci:
     bash .ci/run
 

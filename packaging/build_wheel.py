@@ -48,7 +48,7 @@ def collect() -> None:
     """Build the command and the libraries, and put them into the data of the wheel."""
     target = os.environ.get("INTERLEAF_TARGET", "")
     command = ["cargo", "zigbuild" if "." in target else "build", "--release"]
-    # A source distribution has no benchmarks: its lock file loses them, and changes nothing else.
+    # The workspace of a source distribution lacks the benchmarks: cargo has to change Cargo.lock.
     command += [] if (ROOT / "PKG-INFO").exists() else ["--locked"]
     command += ["--target", target] if target else []
     for package in PACKAGES:
@@ -74,7 +74,7 @@ def build_wheel(
 
 def build_sdist(sdist_directory: str, config_settings: dict[str, object] | None = None) -> str:
     """Build the source distribution, which has no data of a wheel."""
-    # Maturin wants the folder of the data to exist.
+    # maturin requires the folder of the data.
     DATA.mkdir(parents=True, exist_ok=True)
     return maturin.build_sdist(sdist_directory, config_settings)
 

@@ -13,13 +13,13 @@ from ._errors import InputError
 from ._options import number, path_of
 from ._records import _immutable
 
-#: The socket of a daemon without another setting.
+#: The daemon's default socket.
 SOCKET = "/run/interleaf/balance.sock"
 
 #: The longest wait for a period, s: a year.
 TIMEOUT_MAX_S = 366 * 86400.0
 
-#: The longest line, bytes: as for the monitor of the command.
+#: The longest line, bytes: the limit of `interleaf balance --monitor` too.
 LINE_MAX = 1 << 16
 
 

@@ -23,10 +23,10 @@ Row = dict[str, str | float | None]
 #: A function of a sweep: it returns a record, or a row of numbers and texts.
 Target = Callable[..., object]
 
-#: Of classes, functions and objects: an address in memory, or no more than the name.
+#: Default `__repr__` of objects, classes and functions: an address or a name, no content.
 _DEFAULT_REPR = (object.__repr__, type.__repr__, type(lambda: None).__repr__)
 
-#: The functions that a sweep can name.
+#: The built-in functions that a sweep can call by name.
 TARGETS: dict[str, Target] = {
     "predict": predict,
     "simulate.machine": simulate.machine,
@@ -227,7 +227,7 @@ def _prediction(result: Prediction) -> list[Row]:
     return [row]
 
 
-#: Columns of points that have a histogram or a list.
+#: Columns of points that are left out of rows: each value is a histogram or a list.
 _LEFT_OUT = ("histogram", "clat_histogram", "utilisation", "directions")
 
 

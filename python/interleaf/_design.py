@@ -14,7 +14,7 @@ from . import _core
 from ._errors import InputError, InputTypeError
 from ._options import items, number, path_of, whole, word
 
-#: Arguments of a sweep file that are whole numbers.
+#: Arguments of a sweep file that are integers.
 _WHOLE = ("threads", "seed", "page_groups")
 
 #: The most cases of a design.

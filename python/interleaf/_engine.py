@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from ._errors import InputError, InputTypeError
 from ._options import whole
 
-#: Seconds between two looks for signals and progress while no batch ends.
+#: Seconds between checks for signals and progress while no batch ends.
 WAIT_S = 0.5
 
 

@@ -238,7 +238,7 @@ class Tier:
         raise InputError(f"{self.name} has no curve of {wanted}", f"its curves are of {known}")
 
 
-#: Where a figure is from.
+#: The kinds of provenance of a figure.
 _PROVENANCE = ("measured", "published", "simulated", "assumed")
 
 

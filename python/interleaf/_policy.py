@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from ._errors import InputError, InputTypeError
 
-#: The largest distance of a sum of shares from 1: shares are normalised.
+#: The largest accepted distance of a sum of shares from 1; accepted shares are normalised.
 SUM_TOLERANCE = 1e-6
 
 
@@ -72,7 +72,7 @@ class Policy(Protocol):
         ...
 
 
-#: Makes the policy of a domain from its number and the tiers near it.
+#: Makes the policy of a domain from its number and its local tiers.
 PolicyFactory = Callable[[int, Sequence[TierLayout]], Policy]
 
 

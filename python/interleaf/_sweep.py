@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     import pyarrow
     from matplotlib.axes import Axes
 
-#: Batches that wait in the engine for each of its slots, so that none is idle.
+#: Batches queued in the engine per slot, so that no slot is idle.
 QUEUED = 2
 
-#: Batches of a large sweep: enough for progress and even load, few enough for the engine.
+#: Batches of a large sweep: enough for progress and load balance, few for the engine's overhead.
 BATCHES = 1000
 
-#: The most cases of a batch: a kill loses the batches that run.
+#: The most cases of a batch: after a kill, the unfinished batches are computed again.
 BATCH_MAX = 1000
 
 #: Seconds between two lines of progress.

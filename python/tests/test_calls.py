@@ -8,7 +8,7 @@ import threading
 
 import interleaf
 
-#: A simulation of hours, if nothing ends it.
+#: A simulation that takes hours if no signal ends it.
 LONG = """
 import interleaf, signal, sys
 # A shell leaves it ignored to what it starts in the background.

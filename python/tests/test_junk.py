@@ -60,7 +60,7 @@ DRAM = interleaf.Curve([(0, 100), (200, 150)])
 FAST = interleaf.Tier("fast", "dram", 1 << 30, (DRAM,))
 RECORD = interleaf.predict(X, mix="R", weights="3:1")
 
-#: Calls that work, with the arguments that junk takes the place of.
+#: Valid calls, with the arguments that the tests replace by junk.
 CALLS = {
     "predict": (
         interleaf.predict,

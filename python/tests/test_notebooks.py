@@ -12,13 +12,13 @@ pytest.importorskip("pyarrow")
 
 NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
 
-#: The plots of each notebook.
+#: The number of plots of each notebook.
 PLOTS = {"choose-a-memory": 2, "extend-an-array": 0, "find-a-policy": 2}
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook(path, monkeypatch):
-    # The kernel's own backend puts a plot into the output of its cell.
+    # Without MPLBACKEND the notebook kernel's own backend puts a plot into the output of its cell.
     monkeypatch.delenv("MPLBACKEND", raising=False)
     notebook = nbformat.read(path, as_version=4)
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]

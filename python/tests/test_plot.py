@@ -40,7 +40,7 @@ def test_a_line_for_each_value_and_a_band_over_the_seeds():
         interleaf.plot.colour(0),
         interleaf.plot.colour(1),
     ]
-    # Only the cases of dmi have two values at one place.
+    # Only the cases of dmi have two values at the same x.
     (band,) = axes.collections
     low, high = band.get_paths()[0].vertices[:, 1].min(), band.get_paths()[0].vertices[:, 1].max()
     assert np.allclose([low, high], [0.1, 0.3])

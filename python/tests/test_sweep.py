@@ -134,7 +134,7 @@ curve_error = ["-20%"]
 seeds = 2
 """
 
-#: Columns of the command's sweep, and the same ones here.
+#: Columns of the command's sweep, and their names in the package's sweep.
 COLUMNS = {
     "policy": "policy",
     "seed": "seed",

@@ -1,7 +1,7 @@
 //! Bandwidth counted by the hardware, recorded beside that of the program.
 //!
-//! The counters cover the whole machine, so they include the traffic of other programs, and lines
-//! that a controller moved or saved for prefetches and ownership.
+//! The counters cover the whole machine, so they include the traffic of other programs, and the
+//! lines that the controller reads for prefetches and for ownership before a store.
 
 use interleaf_console::Failure;
 use interleaf_linux::{machine::topology::Machine, root::Root};

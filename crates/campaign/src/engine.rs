@@ -111,7 +111,7 @@ pub(crate) struct Bench<'a> {
     bar: ProgressBar,
 }
 
-/// The nodes of some memory's pages, and the share of huge pages.
+/// The pages of measured memory by node, and the fraction of the memory on huge pages.
 #[derive(Clone, Debug, Default)]
 struct Backing {
     pages_by_node: BTreeMap<u32, u64>,
@@ -226,7 +226,7 @@ impl<'a> Bench<'a> {
         Ok((done, contamination, rounded(took)))
     }
 
-    /// Reads the nodes and sizes of pages of some memory, as far as the kernel reports them.
+    /// Reads the node and the size of the pages of `regions`, as far as the kernel reports them.
     fn backing<'r>(&self, regions: impl IntoIterator<Item = &'r Region>) -> Backing {
         let mut seen = Backing::default();
         let (mut huge, mut bytes, mut is_known) = (0, 0, true);

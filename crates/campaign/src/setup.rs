@@ -28,7 +28,8 @@ use interleaf_record::{
 };
 use std::time::Duration;
 
-/// MLC's defaults, so that figures are comparable: a chase over 200 MB by 64 B, 100 MB per thread.
+/// MLC's defaults, so that figures are comparable: a chase over 200 MB by 64 B, and 100 MB per
+/// thread.
 const CHASE_BYTES: u64 = 200_000_000;
 const BUFFER_BYTES: u64 = 100_000_000;
 const STRIDE_BYTES: u64 = 64;
@@ -231,8 +232,8 @@ impl<'a> Setup<'a> {
             }
         }
         let interleaved = self.measurement == Measurement::Interleave;
-        // Interleaved memory may be nearly all on one node: each size must fit the node with the
-        // least.
+        // Interleaved memory may be nearly all on one node: each size must fit into the node with
+        // the least available memory.
         let sizes = [
             ("--chase", options.chase.bytes.is_some(), &mut self.chase, 1),
             ("--buffer", options.traffic.buffer.is_some(), &mut self.buffer, threads),
@@ -354,14 +355,14 @@ impl<'a> Setup<'a> {
         }
     }
 
-    /// Returns the measured node that is nearest to some CPUs.
+    /// Returns the measured node that is nearest to the CPUs.
     pub(crate) fn nearest(&self, from: &NodeCpus) -> u32 {
         by_distance(&self.machine, from.node, &self.memory)[0]
     }
 }
 
-/// Returns the memory of a node that this process can have; unlimited if the kernel does not report
-/// it.
+/// Returns the memory of a node that is available to this process; unlimited if the kernel does not
+/// report it.
 pub(crate) fn available_on(root: &Root, node: u32) -> Result<Available, Failure> {
     let nodes = [node].into_iter().collect();
     let found = available(root, Some(&nodes)).map_err(system::read_failure)?;

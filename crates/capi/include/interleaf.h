@@ -40,7 +40,7 @@ typedef enum interleaf_status {
     INTERLEAF_BAD_ARGUMENT = 1,
     /* This user has no right to userfaultfd. */
     INTERLEAF_NO_PERMISSION = 2,
-    /* The kernel is older than Linux 6.8. */
+    /* The pager does not start for another reason, such as a kernel older than Linux 6.8. */
     INTERLEAF_UNSUPPORTED = 3,
     /* Memory or addresses are exhausted. */
     INTERLEAF_NO_MEMORY = 4,
@@ -54,7 +54,7 @@ typedef struct interleaf_options {
     size_t size;
     /* The budget of DRAM for all regions, in bytes; 4 MiB at least. */
     uint64_t dram_bytes;
-    /* The addresses of all regions, in bytes. Default: 1 TiB. */
+    /* The address space for all regions, in bytes. 0 is the default: 1 TiB. */
     uint64_t address_bytes;
     /* The stores: folders, in which private unnamed files are made, or block devices; several are
      * striped. */
@@ -62,7 +62,7 @@ typedef struct interleaf_options {
     size_t store_count;
 } interleaf_options;
 
-/* Hints about pages. They change no content, and need not be followed. */
+/* Hints about pages. They change no content, and the pager may ignore them. */
 typedef enum interleaf_advice {
     /* No hint: earlier hints are cleared. */
     INTERLEAF_NORMAL = 0,
@@ -98,18 +98,19 @@ interleaf_status interleaf_open(const interleaf_options *options, interleaf_page
 void interleaf_close(interleaf_pager *pager);
 
 /* Allocates a region of `bytes`, all of them zero, and stores its address in `*memory`. The region
- * is aligned to `align`, a power of two or 0, and to 2 MiB at least. */
+ * is aligned to `align`, a power of two or 0, and at least to a page of 4096 bytes; a region of
+ * 2 MiB or more is aligned to at least 2 MiB. */
 interleaf_status interleaf_alloc(
     interleaf_pager *pager, size_t bytes, size_t align, void **memory);
 
 /* Frees the region that begins at `memory`. NULL is ignored. */
 interleaf_status interleaf_free(interleaf_pager *pager, void *memory);
 
-/* Gives a hint about the pages of a part of a region. */
+/* Gives a hint about the pages of a range of a region. */
 interleaf_status interleaf_advise(
     interleaf_pager *pager, void *memory, size_t bytes, interleaf_advice advice);
 
-/* Makes a part of a region zeros. The former content is neither kept nor written back. */
+/* Sets a range of a region to zero. The former content is neither kept nor written back. */
 interleaf_status interleaf_discard(interleaf_pager *pager, void *memory, size_t bytes);
 
 /* Reads the counters of a pager. `size` is sizeof(interleaf_statistics). */

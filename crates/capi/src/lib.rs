@@ -60,22 +60,22 @@ pub struct Statistics {
 /// `interleaf_open`
 ///
 /// # Safety
-/// Pointers are valid, as the header says.
+/// The pointers are valid as `interleaf.h` requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interleaf_open(options: *const Options, pager: *mut *mut Pager) -> c_int {
     answer(|| {
         if options.is_null() || pager.is_null() {
             return Err(Failure::argument("options or pager is NULL", "give both"));
         }
-        // SAFETY: by the caller the size is the first field in every version.
+        // SAFETY: the caller guarantees that the size is the first field in every version.
         let size = unsafe { ptr::read(options.cast::<size_t>()) };
         if size < size_of::<Options>() {
             let why = format!("options.size is {size}, and not {}", size_of::<Options>());
             return Err(Failure::argument(why, "set it to sizeof(interleaf_options)"));
         }
-        // SAFETY: by the caller the structure has that size.
+        // SAFETY: the caller guarantees that the structure has that size.
         let made = unsafe { open(&*options) }?;
-        // SAFETY: by the caller the argument points at a pointer.
+        // SAFETY: the caller guarantees that `pager` points at a pointer.
         unsafe { *pager = Box::into_raw(Box::new(made)) };
         Ok(())
     })
@@ -94,13 +94,13 @@ unsafe fn open(options: &Options) -> Result<Pager, Failure> {
         let hint = "name a folder on a drive, or a block device";
         return Err(Failure::argument("options has no store", hint));
     }
-    // SAFETY: by the caller.
+    // SAFETY: guaranteed by the caller.
     let stores = unsafe { std::slice::from_raw_parts(options.stores, options.store_count) };
     if let Some(at) = stores.iter().position(|store| store.is_null()) {
         let why = format!("options.stores[{at}] is NULL");
         return Err(Failure::argument(why, "store_count is how many there are"));
     }
-    // SAFETY: by the caller each is a string that outlives the call.
+    // SAFETY: the caller guarantees that each is a string that outlives the call.
     let text = |store: &*const c_char| unsafe { CStr::from_ptr(*store) };
     let paths: Vec<&Path> =
         stores.iter().map(|store| Path::new(OsStr::from_bytes(text(store).to_bytes()))).collect();
@@ -118,11 +118,11 @@ unsafe fn open(options: &Options) -> Result<Pager, Failure> {
 /// `interleaf_close`
 ///
 /// # Safety
-/// The pager was opened, and is not used any more.
+/// The pager was opened by `interleaf_open`, and is not used after this call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interleaf_close(pager: *mut Pager) {
     if !pager.is_null() {
-        // SAFETY: the pager was made by `interleaf_open`, and by the caller it is closed once.
+        // SAFETY: `interleaf_open` made the pager, and the caller closes it once.
         drop(unsafe { Box::from_raw(pager) });
     }
 }
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn interleaf_alloc(
     memory: *mut *mut c_void,
 ) -> c_int {
     answer(|| {
-        // SAFETY: by the caller.
+        // SAFETY: guaranteed by the caller.
         let (pager, memory) = unsafe { (opened(pager)?, memory.as_mut()) };
         let memory = memory.ok_or_else(|| Failure::argument("memory is NULL", "give both"))?;
         if bytes == 0 || !(align == 0 || align.is_power_of_two()) {
@@ -160,14 +160,14 @@ pub unsafe extern "C" fn interleaf_alloc(
 /// `interleaf_free`
 ///
 /// # Safety
-/// The pager is open, and the region is not used any more.
+/// The pager is open, and the region is not used after this call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interleaf_free(pager: *mut Pager, memory: *mut c_void) -> c_int {
     answer(|| {
         if memory.is_null() {
             return Ok(());
         }
-        // SAFETY: by the caller.
+        // SAFETY: guaranteed by the caller.
         let pager = unsafe { opened(pager) }?;
         let start = memory as usize;
         let bytes = pager.lock().remove(&start).ok_or_else(|| {
@@ -191,7 +191,7 @@ pub unsafe extern "C" fn interleaf_advise(
     advice: c_int,
 ) -> c_int {
     answer(|| {
-        // SAFETY: by the caller.
+        // SAFETY: guaranteed by the caller.
         let pager = unsafe { opened(pager) }?;
         let advice = match advice {
             0 => Advice::Normal,
@@ -224,11 +224,11 @@ pub unsafe extern "C" fn interleaf_discard(
     bytes: size_t,
 ) -> c_int {
     answer(|| {
-        // SAFETY: by the caller.
+        // SAFETY: guaranteed by the caller.
         let pager = unsafe { opened(pager) }?;
         let part = pager.check_range(memory, bytes)?;
         let zero = |part: Range<usize>| {
-            // SAFETY: the part belongs to a region, and is not used by others.
+            // SAFETY: the range is in a region, and no other thread uses it during the call.
             unsafe { ptr::write_bytes(part.start as *mut u8, 0, part.len()) }
         };
         let pages = part.start.next_multiple_of(PAGE_BYTES)..part.end / PAGE_BYTES * PAGE_BYTES;
@@ -254,7 +254,7 @@ pub unsafe extern "C" fn interleaf_get_statistics(
     size: size_t,
 ) -> c_int {
     answer(|| {
-        // SAFETY: by the caller.
+        // SAFETY: guaranteed by the caller.
         let pager = unsafe { opened(pager) }?;
         if statistics.is_null() || size < size_of::<Statistics>() {
             let why = format!("statistics is {statistics:p} and size {size}");
@@ -270,7 +270,7 @@ pub unsafe extern "C" fn interleaf_get_statistics(
             prefetch_hits: counts.prefetch_hits,
             prefetch_wasted: counts.prefetch_wasted,
         };
-        // SAFETY: by the caller the memory has that size.
+        // SAFETY: the caller guarantees that the memory has that size.
         unsafe { ptr::write(statistics, found) };
         Ok(())
     })
@@ -291,7 +291,7 @@ pub extern "C" fn interleaf_version() -> *const c_char {
 /// # Safety
 /// The pointer is an open pager, or null.
 unsafe fn opened<'a>(pager: *mut Pager) -> Result<&'a Pager, Failure> {
-    // SAFETY: by the caller.
+    // SAFETY: guaranteed by the caller.
     let pager = unsafe { pager.as_ref() };
     pager.ok_or_else(|| Failure::argument("pager is NULL", "open one with interleaf_open"))
 }
@@ -301,7 +301,7 @@ impl Pager {
         self.regions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Checks that a range lies in a region.
+    /// Returns the addresses of a range; an error if no region contains it.
     fn check_range(&self, memory: *mut c_void, bytes: usize) -> Result<Range<usize>, Failure> {
         let start = memory as usize;
         let end = start.checked_add(bytes);

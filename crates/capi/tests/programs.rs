@@ -1,11 +1,11 @@
-//! A program that uses the header, as C and as C++, with all warnings as errors.
+//! Compiles a program with the header as C and as C++, with all warnings as errors, and runs it.
 
 use std::{
     path::{Path, PathBuf},
     process::Command,
 };
 
-/// The library, which cargo builds beside the tests that need it.
+/// The shared library, which cargo builds beside the tests.
 fn library() -> PathBuf {
     let test = std::env::current_exe().expect("this test");
     let folders = test.ancestors().skip(1).take(2);

@@ -1,7 +1,7 @@
 //! The PCI configuration space: header, power management, MSI-X, PCI Express.
 //!
-//! QEMU emulates the base addresses and the MSI-X table of the guest without the server, and
-//! forwards all writes: each register has a mask of the bits that a write changes.
+//! QEMU emulates the guest's base address registers and MSI-X table itself, and forwards all writes
+//! to the server. A mask for each register has the bits that a write changes.
 
 use interleaf_card::nvme::NvmeSettings;
 
@@ -26,7 +26,7 @@ const FUNCTION_RESET: u16 = 1 << 15;
 /// Mass storage, non-volatile memory, NVM Express (PCI Code and ID Assignment Specification).
 const CLASS: [u8; 3] = [0x02, 0x08, 0x01];
 
-/// The device identifier: assumed, no product of the vendor is meant.
+/// The device identifier. Assumed: it is not the identifier of a product of the vendor.
 const DEVICE: u16 = 0x4e56;
 
 /// The configuration space of a card.
@@ -72,12 +72,12 @@ impl ConfigSpace {
         self.put(0x02, &DEVICE.to_le_bytes());
         // Memory space, bus master, parity error response, SERR#, interrupt disable.
         self.allow(0x04, &0x0546_u16.to_le_bytes());
-        // Status: there are capabilities.
+        // Status: the capabilities list is present.
         self.put(0x06, &(1_u16 << 4).to_le_bytes());
         self.put(0x09, &CLASS);
         self.allow(0x0c, &[0xff]);
-        // BAR 0: memory, 64 bits. Address bits below the size are zero, by which a host finds the
-        // size.
+        // BAR 0: memory, 64 bits. The address bits below the size are always zero: a host
+        // determines the size from them.
         self.put(0x10, &[4]);
         self.allow(0x10, &(!(BAR_BYTES - 1)).to_le_bytes());
         self.put(0x2c, &settings.subsystem_vendor.to_le_bytes());
@@ -90,7 +90,7 @@ impl ConfigSpace {
     fn power_management(&mut self) {
         self.put(POWER_MANAGEMENT, &[0x01, MSIX as u8]);
         self.put(POWER_MANAGEMENT + 2, &3_u16.to_le_bytes());
-        // The state is kept on the way from D3hot to D0.
+        // No_Soft_Reset: the state is kept in the transition from D3hot to D0.
         self.put(POWER_MANAGEMENT + 4, &(1_u16 << 3).to_le_bytes());
         self.allow(POWER_MANAGEMENT + 4, &3_u16.to_le_bytes());
     }

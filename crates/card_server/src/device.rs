@@ -1,8 +1,8 @@
 //! The requests of a connection, applied to the controller.
 //!
-//! No request is answered by an error: the protocol's error reply of the crate `vfio_user` has no
-//! error number, which QEMU takes for a short read. Reads outside of all registers are all ones,
-//! and such writes are ignored, as on a PCI bus.
+//! No request is answered by an error: the error reply of the crate `vfio_user` has no error
+//! number, and QEMU takes it for a short read. As on a PCI bus, reads outside of all registers
+//! return ones, and writes outside of all registers are ignored.
 
 use std::{
     fs::File,
@@ -34,14 +34,15 @@ use crate::{
 pub enum Event {
     /// QEMU has connected.
     Connected,
-    /// QEMU has disconnected, for the reason if the end was unexpected.
+    /// QEMU has disconnected; the reason if the end was unexpected.
     Disconnected(Option<String>),
     /// The guest's memory is not shared with the server: QEMU needs
     /// `-object memory-backend-memfd,share=on`.
     MemoryNotShared,
     /// The power of the card failed, with this many bytes in the volatile write cache.
     PowerLost(u64),
-    /// The guest has rung a doorbell, and no plugin tells its clock: QEMU needs `-plugin`.
+    /// The guest has rung a doorbell, and no plugin reports the guest's clock: QEMU needs
+    /// `-plugin`.
     ClockMissing,
     /// A queue was in memory that does not exist; the guest must reset the controller.
     ControllerFailed,
@@ -53,7 +54,7 @@ pub enum Event {
 pub struct PowerCut {
     /// The power fails after this number of commands has completed.
     pub after: u64,
-    /// Tells for each unit of the cache if it survives.
+    /// Called for each unit of the cache: true if the unit survives.
     pub survives: Box<dyn FnMut() -> bool + Send>,
 }
 
@@ -65,16 +66,16 @@ pub struct Device {
     controller: NvmeController,
     contents: WriteBack,
     memory: GuestMemory,
-    /// `None`: commands are complete at once.
+    /// `None`: commands complete at once.
     pacer: Option<Pacer>,
-    /// Resets of the controller that the pacer knows of.
+    /// Number of resets of the controller when the pacer was last reset.
     resets: u64,
     config: ConfigSpace,
     /// The configuration space after power-on.
     initial_config: ConfigSpace,
     /// The eventfd of each MSI-X vector.
     vectors: Vec<Option<File>>,
-    /// MSI-X vectors to raise, which the next answer to the plugin of the guest's clock lists.
+    /// MSI-X vectors for the next answer to the plugin of the guest's clock, which raises them.
     raised: Vec<u16>,
     has_power: bool,
     cut: Option<PowerCut>,
@@ -118,7 +119,7 @@ impl Device {
         self.has_power = true;
     }
 
-    /// Forgets the guest, at the end of a connection.
+    /// Removes the state of the guest, at the end of a connection.
     pub fn disconnect(&mut self) {
         self.memory.clear();
         self.vectors.fill_with(|| None);
@@ -127,7 +128,7 @@ impl Device {
         self.has_failed = false;
     }
 
-    /// Lets the power fail after a number of further commands: see [`PowerCut`].
+    /// Schedules a power failure after a number of further commands: see [`PowerCut`].
     pub fn cut_power(&mut self, cut: PowerCut) {
         self.cut = Some(cut);
         self.lose_power_if_due();
@@ -144,7 +145,8 @@ impl Device {
         self.has_power = false;
         let volatile = self.contents.volatile_bytes();
         self.disconnect();
-        // Contents that cannot be written are reported to the next guest that reads them.
+        // If a unit cannot be written, this unit and all later ones are lost, as by the power
+        // failure.
         let _ = self.contents.power_failure(&mut cut.survives);
         (self.listener)(Event::PowerLost(volatile));
     }
@@ -162,13 +164,14 @@ impl Device {
         }
         let (controller, mut attached) = self.attached();
         controller.register_write(offset, data, &mut attached);
-        // With the guest's clock, the time of the doorbell comes next.
+        // With the guest's clock, commands are fetched when the plugin reports the time of the
+        // doorbell.
         if !self.follows_guest() {
             self.fetch_all();
         }
     }
 
-    /// The card follows the guest's clock.
+    /// True if the card follows the guest's clock.
     fn follows_guest(&self) -> bool {
         self.pacer.as_ref().is_some_and(|pacer| pacer.clock() == Clock::Guest)
     }
@@ -204,13 +207,13 @@ impl Device {
             self.complete(*tag);
         }
         if !tags.is_empty() {
-            // Completions free entries of queues: commands may wait for them.
+            // Completions free queue entries, for which commands may wait.
             self.fetch_all();
         }
         self.pacer.as_ref()?.wait()
     }
 
-    /// The pacer forgets the commands of before the latest reset of the controller.
+    /// Removes the pacer's commands from before the latest reset of the controller.
     fn forget_after_reset(&mut self) {
         let resets = self.controller.resets();
         if resets != self.resets {
@@ -241,7 +244,7 @@ impl Device {
             if follows_guest {
                 raised.push(vector);
             } else if let Some(Some(eventfd)) = vectors.get(usize::from(vector)) {
-                // An eventfd refuses a write only if 2^64 - 2 signals wait.
+                // An eventfd accepts a write unless its counter would exceed 2^64 - 2.
                 let _ = (&*eventfd).write(&1_u64.to_ne_bytes());
             }
         });
@@ -252,8 +255,9 @@ impl Device {
         self.has_failed = has_failed;
     }
 
-    /// The first entry of the admin queue is zero although the guest has rung its doorbell: the
-    /// guest writes to a private copy of the file. (Zeros are the command "delete queue 0".)
+    /// True if the guest writes to a private copy of its memory file: the first entry of the admin
+    /// queue is zero although the guest has rung the doorbell of that queue. (Zeros are the command
+    /// "delete queue 0".)
     fn memory_is_private(&self) -> bool {
         let mut base = [0; 8];
         self.controller.register_read(ADMIN_QUEUE, &mut base);
@@ -269,7 +273,7 @@ const ADMIN_DOORBELL: u64 = 0x1000;
 /// The end of the registers and doorbells in BAR 0.
 const REGISTERS_END: u64 = 0x2000;
 
-/// The largest access to a region that is answered; the longest of a guest has 8 bytes.
+/// The largest access to a region that is answered; a guest's accesses have 8 bytes at most.
 const ACCESS_MAX: usize = 4096;
 
 /// A device, and the thread that completes its commands.
@@ -299,14 +303,14 @@ impl Shared {
         }
     }
 
-    /// Locks the device. After a panic of another thread the device is as good as before: each
-    /// access leaves it consistent.
+    /// Locks the device, even after a panic of another thread: each access leaves the device
+    /// consistent.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Device> {
         self.device.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the thread that completes commands. Under the lock the thread either waits, or has yet
-    /// to look for work: it does not miss the wake-up.
+    /// Wakes the thread that completes commands. The lock ensures that the thread does not miss the
+    /// wake-up: it either waits already, or has not yet looked for due commands.
     pub(crate) fn wake(&self) {
         drop(self.lock());
         self.submitted.notify_one();
@@ -332,8 +336,8 @@ impl Shared {
     }
 }
 
-/// The end of a wait that is spent polling: Linux wakes a thread 50 us late by default
-/// (prctl(2), PR_SET_TIMERSLACK).
+/// The last part of a wait, which is spent polling: by default Linux wakes a thread up to 50 us
+/// late (prctl(2), PR_SET_TIMERSLACK).
 const SPIN: Duration = Duration::from_micros(60);
 
 /// The backend of a connection.
@@ -366,7 +370,7 @@ impl ServerBackend for Connection {
             VFIO_PCI_BAR0_REGION_INDEX if offset < REGISTERS_END => {
                 device.controller.register_read(offset, data);
             }
-            // QEMU has the MSI-X table and the pending bits.
+            // QEMU emulates the MSI-X table and the pending bits.
             VFIO_PCI_BAR0_REGION_INDEX => data.fill(0),
             _ => data.fill(0xff),
         }
@@ -400,8 +404,8 @@ impl ServerBackend for Connection {
         size: u64,
         file: Option<File>,
     ) -> io::Result<()> {
-        // Firmware and devices are mapped without a file or read-only: no memory for queues or
-        // data.
+        // Ranges of firmware and devices have no file or are read-only: they are no memory for
+        // queues or data.
         if let Some(file) = file.filter(|_| flags.contains(DmaMapFlags::READ_WRITE)) {
             self.device().memory.map(address, size, file, offset);
         }

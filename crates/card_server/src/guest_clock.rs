@@ -1,18 +1,19 @@
-//! The guest's clock, which a plugin of QEMU (`crates/qemu_clock`) tells.
+//! The guest's clock, which a plugin of QEMU (`crates/qemu_clock`) reports.
 //!
 //! ```text
 //! server -> plugin   connection 'D'   1 byte: the guest rang a doorbell; the plugin answers 1 byte
-//!                                     when it has made sure that the guest's time comes next
+//!                                     when its timer is set, so that it reports the time next
 //! plugin -> server   connection 'C'   8 bytes: the guest's time, ns; the server answers 8 bytes,
-//!                                     the time at which it wants to be told again (all ones: after
-//!                                     a doorbell), 2 bytes with the number of MSI-X vectors that
-//!                                     are to be raised now, and 2 bytes for each
+//!                                     the time of the next report (all ones: after a doorbell),
+//!                                     2 bytes with the number of MSI-X vectors to raise now, and
+//!                                     2 bytes for each vector
 //! ```
 //!
-//! Both connections come to one socket, each names its kind by its first byte, and each has one
-//! request at a time. Numbers are little-endian. The card acts on a doorbell only when the time of
-//! the doorbell is known; until then the guest does not execute an instruction, since QEMU waits
-//! for the reply to the doorbell's write (`x-no-posted-writes`) and then for this server's answer.
+//! Both connections come to one socket. The first byte of a connection is its kind, and each
+//! connection has one request at a time. Numbers are little-endian. The card acts on a doorbell
+//! only when the time of the doorbell is known. Until then the guest executes no instruction: QEMU
+//! waits for the reply to the doorbell's write (`x-no-posted-writes`), and then for this server's
+//! answer.
 
 use std::{
     io::{self, Read, Write},
@@ -26,7 +27,7 @@ use std::{
     time::Duration,
 };
 
-/// The end of the name of the clock's socket, which is beside the card's socket.
+/// The suffix of the clock's socket, added to the path of the card's socket.
 const SUFFIX: &str = ".clock";
 
 /// The path of the clock's socket of a card.
@@ -37,10 +38,10 @@ pub fn socket_of(card: &Path) -> PathBuf {
     path.into()
 }
 
-/// The answer to a time of the guest.
+/// The answer to a report of the guest's time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
-    /// The time at which the card wants to be told the time again.
+    /// The guest's time at which the plugin must report the time again; `None`: after a doorbell.
     pub(crate) next: Option<Duration>,
     /// MSI-X vectors to raise.
     pub(crate) vectors: Vec<u16>,
@@ -81,7 +82,7 @@ impl GuestClock {
         self.doorbells.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Serves plugins until `ends` is true. `tell` gets the guest's time.
+    /// Serves plugins until `ends` is true. `tell` is called with each reported time of the guest.
     pub(crate) fn serve(
         self: &Arc<Self>,
         listener: &UnixListener,
@@ -94,7 +95,7 @@ impl GuestClock {
             }
             let Ok(mut stream) = stream else { continue };
             let mut kind = [0];
-            // A connection that says nothing must not delay another.
+            // A connection that sends nothing must not delay another.
             let limited = stream.set_read_timeout(Some(KIND_LIMIT));
             if limited.is_err() || stream.read_exact(&mut kind).is_err() {
                 continue;
@@ -118,11 +119,11 @@ impl GuestClock {
 /// Time limit of the first byte of a connection.
 const KIND_LIMIT: Duration = Duration::from_secs(5);
 
-/// Time limit of a plugin that sets its timer, on a machine that is busy otherwise; half of the
-/// time after which QEMU gives up the connection (`x-msg-timeout`, docs/cards.md).
+/// Time limit for the plugin to set its timer, even on a busy machine; half of the time limit of
+/// QEMU's requests (`x-msg-timeout`, docs/cards.md).
 const ARM_LIMIT: Duration = Duration::from_secs(30);
 
-/// Answers each time that the plugin tells, until it disconnects.
+/// Answers each report of the guest's time, until the plugin disconnects.
 fn answer_times(mut stream: UnixStream, tell: &impl Fn(Duration) -> Answer) -> io::Result<()> {
     loop {
         let mut now = [0; 8];

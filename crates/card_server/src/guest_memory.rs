@@ -44,7 +44,8 @@ impl GuestMemory {
         self.mappings.clear();
     }
 
-    /// Calls a function for each part of a range: file, offset in the file, part of the data.
+    /// Calls a function for each part of a range with the file, the offset in the file, and the
+    /// part's range in the data.
     fn for_each(
         &self,
         address: u64,

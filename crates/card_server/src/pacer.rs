@@ -1,13 +1,14 @@
 //! Delays completions until the simulated card has completed the commands.
 //!
-//! The engine of `interleaf_card` runs beside the guest: a command is submitted to it when the
-//! guest rings the doorbell, and is complete for the guest when the engine's clock, which follows
-//! the clock of this machine, reaches its completion.
+//! The engine of `interleaf_card` runs beside the guest. A command is submitted to the engine when
+//! the guest rings the doorbell, and completes for the guest when the clock that the card follows
+//! ([`Clock`]) reaches the completion time.
 //!
-//! An emulated guest executes 10 to 100 times slower than a server, so a card at full speed looks
-//! too fast beside it. With a slow-down of 100, the card takes 100 us for each microsecond of the
-//! model: the costs of the emulation, and delays of this machine's scheduler, shrink to a
-//! hundredth, and latencies that a guest measures are, divided by 100, the latencies of the model.
+//! An emulated guest executes 10 to 100 times slower than a server, so a card at full speed is too
+//! fast relative to the guest. With a slow-down of 100, the card takes 100 us for each microsecond
+//! of the model: relative to the card, the costs of the emulation and the delays of this machine's
+//! scheduler are a hundredth, and the latencies that a guest measures, divided by 100, are those of
+//! the model.
 
 use std::time::{Duration, Instant};
 
@@ -46,11 +47,11 @@ pub enum Clock {
 /// Femtoseconds of a nanosecond.
 const NANOSECOND: u128 = 1_000_000;
 
-/// The engine counts 5 hours in femtoseconds: an idle pacer starts again after one hour, and one
-/// that is never idle completes all commands after four, and starts again.
+/// The engine counts femtoseconds, 5 hours at most. An idle pacer is reset after one hour; a pacer
+/// that is never idle completes all commands after four hours, and is reset.
 const HOUR: u64 = 3_600_000_000_000_000_000;
 
-/// The time since the start of the engine's time.
+/// A clock with the time at which the engine's time was 0.
 enum Time {
     Host(Instant),
     Guest {
@@ -89,7 +90,7 @@ pub(crate) struct Pacer {
 
 impl Pacer {
     pub(crate) fn new(card: &Card, slow_down: u32, clock: Clock) -> Self {
-        // The host is real: the guest's processors have costs of their own.
+        // The guest's driver adds the host's costs, so the engine has none.
         let settings = Settings { host: HostMode::External, ..Settings::default() };
         let engine = Engine::new(card, &settings);
         let time = match clock {
@@ -135,8 +136,8 @@ impl Pacer {
         u64::try_from(real).unwrap_or(u64::MAX).max(self.engine.now())
     }
 
-    /// Submits a command. Returns false if the card does not accept the command, which is complete
-    /// then.
+    /// Submits a command. Returns false if the card does not accept the command, which then
+    /// completes at once.
     pub(crate) fn submit(&mut self, command: IoCommand) -> bool {
         if self.outstanding.is_empty() && self.now() > HOUR {
             self.reset();
@@ -169,7 +170,7 @@ impl Pacer {
         if self.outstanding.is_empty() {
             return None;
         }
-        // A later doorbell changes the engine's course: the engine itself must not run ahead.
+        // A later command may change the completions: only a copy of the engine runs ahead.
         let mut ahead = self.engine.clone();
         ahead.next_completion(u64::MAX, &mut ())?;
         Some(start + self.of_clock(ahead.now()))

@@ -64,9 +64,10 @@ pub struct ServeOptions {
 }
 
 impl ServeOptions {
-    /// Options for a card of a specification, with contents in memory, and events ignored.
+    /// Options for a card, with contents in memory and events ignored.
     ///
-    /// The serial number is made of the name of the socket, so that two cards of a guest differ.
+    /// The serial number is made from the name of the socket, so that two cards of a guest have
+    /// different numbers.
     #[must_use]
     pub fn of(card: &Card, socket: &Path) -> Self {
         let name = socket.file_name().unwrap_or_default().to_string_lossy();
@@ -103,7 +104,7 @@ pub enum ServeError {
     /// The slow-down of the latency is zero.
     #[error("slow_down = 0: at least 1 is allowed")]
     SlowDown,
-    /// The settings are of no controller.
+    /// The settings are invalid for a controller.
     #[error(transparent)]
     Settings(#[from] SettingsError),
     /// The file with the contents cannot be used, or signals cannot be received.
@@ -111,8 +112,8 @@ pub enum ServeError {
     Io(#[from] io::Error),
 }
 
-/// A running server. When dropped it removes its socket and accepts no new connection; a present
-/// connection ends with QEMU or with this process.
+/// A running server. When dropped, it removes its socket and accepts no new connection; a present
+/// connection remains until QEMU or this process ends.
 pub struct CardServer {
     shared: Arc<Shared>,
     socket: PathBuf,
@@ -126,8 +127,8 @@ impl CardServer {
     ///
     /// # Errors
     ///
-    /// Settings of no controller, a socket that exists or cannot be made, a file that cannot be
-    /// used.
+    /// Invalid settings of the controller, a socket that exists or cannot be made, or a file that
+    /// cannot be used.
     pub fn start(options: &ServeOptions) -> Result<Self, ServeError> {
         let settings = options.settings.clone();
         let controller = NvmeController::new(settings.clone())?;
@@ -150,7 +151,7 @@ impl CardServer {
         let clock_listener = match clock {
             Some(Clock::Guest) => {
                 let bound = bind(&clock_socket);
-                // Without its clock the card is not served.
+                // Without the socket of the clock the card is not served.
                 Some(bound.inspect_err(|_| drop(fs::remove_file(&options.socket)))?)
             }
             _ => None,
@@ -184,12 +185,12 @@ impl CardServer {
         &self.socket
     }
 
-    /// Lets the power of the card fail.
+    /// Schedules a failure of the card's power.
     pub fn cut_power(&self, cut: PowerCut) {
         self.shared.lock().cut_power(cut);
     }
 
-    /// The power of the card is on.
+    /// True if the power of the card is on.
     #[must_use]
     pub fn has_power(&self) -> bool {
         self.shared.lock().has_power()
@@ -200,8 +201,8 @@ impl Drop for CardServer {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::SeqCst);
         self.shared.wake();
-        // A thread may wait for a connection: this one lets it see that the server ends. Both
-        // calls fail if another process has removed the socket.
+        // The connection wakes a thread that waits for one, so that the thread ends. Both calls
+        // fail if another process has removed the socket.
         for socket in [Some(&self.socket), self.clock.as_ref()].into_iter().flatten() {
             let _ = UnixStream::connect(socket);
             let _ = fs::remove_file(socket);

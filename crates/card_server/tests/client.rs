@@ -178,7 +178,7 @@ fn contents_outlive_connections_and_volatile_writes_do_not_outlive_power() {
     let mut driver = bench.connect();
     driver.enable();
     driver.create_queues();
-    // More commands than entries: phases change.
+    // More commands than queue entries, so that the phase bit changes.
     for block in 0..20 {
         assert_eq!(driver.write(block, block as u8 + 1), 0);
     }
@@ -247,7 +247,7 @@ impl Plugin {
         };
         let vectors = driver.vectors.each_ref().map(|vector| vector.try_clone().unwrap());
         let mut plugin = Self { doorbells: connect(b'D'), clock: connect(b'C'), vectors, now: 0 };
-        // The answer says that both connections are served.
+        // The reply shows that the server handles both connections.
         assert_eq!(plugin.tell(), None);
         plugin
     }
@@ -305,7 +305,7 @@ fn with_the_guests_clock_latencies_are_those_of_the_model() {
     assert_eq!(model, of_card(1));
     assert!(model.iter().all(|latency| (1_000..10_000).contains(latency)), "{model:?} ns");
     let ratios = model.iter().zip(of_card(1000)).map(|(one, slow)| slow as f64 / *one as f64);
-    // The rounding to nanoseconds, and refreshes at other moments.
+    // Tolerance for the rounding to nanoseconds and for refreshes at other times.
     assert!(ratios.clone().all(|ratio| (900.0..1100.0).contains(&ratio)), "{model:?} ns");
 }
 
@@ -336,7 +336,7 @@ fn faults_of_the_guest_are_reported() {
     let mut driver = bench.connect();
     assert_eq!(driver.read(CONFIG, 8) >> 8, 0x01_0802);
     driver.enable();
-    // The doorbell without an entry: memory that is not shared looks like this.
+    // A doorbell without a new entry: the server sees the same if memory is not shared.
     driver.register(0x1000, 1);
     assert_eq!([bench.event(), bench.event()], [Event::Connected, Event::MemoryNotShared]);
     driver.create_queues();

@@ -1,9 +1,11 @@
-//! Platforms, workloads, scenarios and cards by name or from a file.
+//! Platforms, workloads, scenarios, configurations, cards and drives by name or from a file.
 //!
-//! The files of the folders `platforms/`, `workloads/` and `scenarios/` are built into the program
-//! and found by name; a path names a file of the same kind. `interleaf_model::format` and
-//! `interleaf_sim` parse them; this crate reads their text, and its errors list the known names.
-//! Sizes of files are limited: 64 MiB for TOML and CSV, 256 MiB for a record, 2 GiB for a trace.
+//! The files of the folders `platforms/`, `workloads/`, `scenarios/`, `configurations/` and
+//! `devices/drives/` are built into the program and found by name; a path names a file of the same
+//! kind. `interleaf_model::format`, `interleaf_sim`, `interleaf_card` and
+//! `interleaf_extend_forecast` parse them; this crate reads their text, and its errors list the
+//! known names. Sizes of files are limited: 64 MiB for TOML and CSV, 256 MiB for a record, 2 GiB
+//! for a trace.
 
 #![forbid(unsafe_code)]
 
@@ -115,7 +117,7 @@ impl PlatformSource {
     /// Parses the platform.
     ///
     /// # Errors
-    /// The first field that is invalid, or a file of curves that is not there.
+    /// The first field that is invalid, or a file of curves that is missing.
     pub fn parse(&self) -> Result<Platform, Failure> {
         let missing = || "there is none".to_string();
         let curves = |path: &str| self.curves.get(path).cloned().ok_or_else(missing);
@@ -196,10 +198,10 @@ pub fn configurations_of(name: &str) -> Result<Vec<Configuration>, Failure> {
     Ok(configuration_toml::parse(name, &text)?)
 }
 
-/// The prices that come with the tool, placeholders all: `devices/prices/server.toml`.
+/// The example prices of the tool, all of them placeholders: `devices/prices/server.toml`.
 const EXAMPLE_PRICES: &str = include_str!("../../../devices/prices/server.toml");
 
-/// Returns the parts and prices in this file, or the example that comes with the tool.
+/// Returns the parts and prices in this file; without a file, the example of the tool.
 pub fn parts(path: Option<&Path>) -> Result<Parts, Failure> {
     let Some(path) = path else {
         return Ok(parts_toml::parse("devices/prices/server.toml", EXAMPLE_PRICES)?);
@@ -244,7 +246,7 @@ pub fn drive(name: &str) -> Result<Drive, Failure> {
 /// Depths of the queue of a card at which the latency of page reads is simulated.
 const CARD_DEPTHS: [u32; 4] = [1, 4, 16, 64];
 
-/// Simulated time for a figure of a card, and the time before it, fs: 4 ms and 1 ms.
+/// Measured time of a simulation of a card, and the ramp time before it, fs: 4 ms and 1 ms.
 const CARD_RUN_FS: [u64; 2] = [4_000_000_000_000, 1_000_000_000_000];
 
 /// Simulates an NVRAM card as a drive: large transfers, and reads of pages by queue depth.
@@ -505,7 +507,8 @@ fn read(path: &Path, what: &str, names: &[String]) -> Result<String, Failure> {
         } else {
             format!("{}: {why}", path.display())
         };
-        // A name in a file of a folder is looked for in that folder first.
+        // A name in a scenario file becomes a path in the file's folder: compare its last component
+        // with the known names.
         let name = path.file_name().unwrap_or(path.as_os_str());
         let similar = suggestion(&name.to_string_lossy(), names);
         let names = names.join(", ");

@@ -185,7 +185,7 @@ fn fio_is_looked_for_first() {
     assert!(output.stdout.is_empty());
 }
 
-/// The problem of a run that the kernel killed for want of memory in its group.
+/// The error of a run that the kernel OOM-killed in its control group.
 const KILLED: &str = "killed, as by the kernel where a group has no memory left";
 
 /// `bench compare` restores the machine. A comparison with swap needs root: without root, it fails
@@ -211,8 +211,8 @@ fn comparing_restores_the_machine() {
     if !may_compare("comparing with swap and mapped files") {
         return;
     }
-    // While a drive is slow to take pages, the kernel may find no memory in the group of swap, and
-    // kill the run: the comparison says so.
+    // If the drive accepts swapped pages too slowly, the kernel may OOM-kill the run with swap: the
+    // comparison reports the kill, and this test repeats it.
     for _ in 0..4 {
         let told = String::from_utf8_lossy(&output.stderr);
         if !told.lines().any(|line| line.contains("swap-tuned") && line.contains(KILLED)) {
@@ -224,7 +224,7 @@ fn comparing_restores_the_machine() {
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     for row in document["rows"].as_array().unwrap() {
         assert_eq!((&row["verified"], &row["same_as_dram"]), (&true.into(), &true.into()), "{row}");
-        // The budget plus the slack for the program itself.
+        // The budget plus 16 MiB for the program itself.
         let used = row["used_max_bytes"].as_u64().unwrap();
         assert!(row["way"] == "dram" || used <= (24 + 16) << 20, "{row}");
     }
@@ -241,8 +241,8 @@ fn a_signal_ends_a_comparison_and_the_machine_is_restored() {
     let mut command = command(&["bench", "compare", "--store"]);
     command.arg(store.path());
     command.args(["--dram", "16MiB", "--rounds", "1000", "--workload", "seq", "--no-drive"]);
-    // A way that fails, as swap does when the kernel finds no memory in its group, is not tried
-    // again; DRAM then keeps the comparison running.
+    // A failed way is not repeated, and the kernel may OOM-kill the run with swap; DRAM then keeps
+    // the comparison running.
     command.args(["--ways", "dram,swap-tuned"]).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
@@ -484,8 +484,8 @@ fn a_study_is_measured_on_this_machine() {
         let is_number = |cell: &str| cell.parse::<f64>().is_ok_and(|it| it > 0.0);
         let is_measured = is_number(pager) && is_number(planner);
         assert!(dram.ends_with("/s") && (is_measured || is_slow), "{row}");
-        // Where swap on a slow drive cannot keep up with so small a group, the kernel kills its
-        // program, and the figure of swap is missing.
+        // If a slow drive cannot keep up with the small group of swap, the OOM killer ends the
+        // program in the group, and the figure of swap is missing.
         let is_killed = swap == "-"
             && told.contains(&format!("{program} at {ratio} x on swap: failed: killed, as by"));
         let is_beside = (is_number(swap) || is_killed) && is_number(mapped);

@@ -54,7 +54,7 @@ fn a_difference_is_found_and_stops_the_rounds() {
     assert!((speedup["speedup"].as_f64().unwrap() - 100.0 / 110.0).abs() < 0.01, "{speedup}");
     let run = &workload["runs"][0];
     assert!(run["resident_max_bytes"].as_u64() > Some(0) && run["wall_s"].as_f64() > Some(0.0));
-    // The same numbers as a rate: more is better. In a script, the difference is an exit status.
+    // The same numbers as a rate, where more is better. With `--same` a difference exits with 1.
     let options = [&options[..6], &["--higher-is-better", "--same"]].concat();
     let output = compare(&options, PRINTS);
     assert_eq!(output.status.code(), Some(1));
@@ -137,7 +137,7 @@ fn a_comparison_is_recorded_and_reported() {
 /// Ctrl-C during the warm-up and during a round: the command ends, the rounds so far are kept.
 #[test]
 fn a_signal_ends_the_command_and_keeps_the_rounds() {
-    // The fifth run, and the second, waits for a signal.
+    // In the first case the fifth run waits for a signal, in the other the second run.
     for (waits, rounds, status) in [(5, 1, "1 round"), (2, 0, "nothing is known")] {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name).display().to_string();

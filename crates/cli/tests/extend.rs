@@ -161,8 +161,8 @@ fn a_child_that_is_forked_has_a_part_of_its_own() {
     let stats = folders.stats();
     let processes = stats["processes"].as_array().unwrap();
     assert_eq!(processes.len(), 2, "{stats}");
-    // Last values: the child, if it ended first, had half; the parent may have the whole budget
-    // again.
+    // The values at each process's exit: half for the child, if it exited first, and up to the
+    // whole budget for the parent.
     let held = processes.iter().map(|process| process["dram_bytes"].as_u64().unwrap());
     assert!(held.clone().min() <= Some(8 << 20) && held.max() <= Some(16 << 20), "{stats}");
     assert!(processes.iter().all(|process| process["read_bytes"].as_u64() > Some(0)), "{stats}");

@@ -47,7 +47,7 @@ fn statistics(folder: &Path) -> PathBuf {
     path
 }
 
-/// The efficiency on the first drive, with this part of the footprint in DRAM.
+/// The efficiency on the first drive, with this many eighths of the footprint in DRAM.
 fn efficiency(document: &Value, eighths: u64) -> f64 {
     let footprint = document["footprint_bytes"].as_u64().unwrap();
     let rows = document["rows"].as_array().unwrap();
@@ -61,8 +61,8 @@ fn a_run_and_a_trace_give_the_efficiency_at_other_budgets() {
     let (run, trace) = (statistics(folder.path()), trace(folder.path()));
     let plot = folder.path().join("traffic.svg");
     let words = ["--drive", "p4800x-4", "--plot", plot.to_str().unwrap()];
-    // 1 s of work, and 4 s for half of the footprint: for a quarter of it half of the bytes, and
-    // each takes less time by the square root of 2.
+    // 1 s of work, and 4 s for half of the footprint. A quarter of the footprint causes half of the
+    // transfers, each of which takes 1/sqrt(2) of the time.
     for document in [
         document(&[&run, &trace], &words),
         document(&[&run], &["--footprint", "64MiB", "--drive", "p4800x-4"]),
@@ -72,7 +72,7 @@ fn a_run_and_a_trace_give_the_efficiency_at_other_budgets() {
             let found = efficiency(&document, eighths);
             assert!((found / expected - 1.0).abs() < 0.02, "{eighths}: {found} and {expected}");
         }
-        // 90 % allow 0.11 s of transfers: 4.6 % of the footprint is not in DRAM.
+        // An efficiency of 90 % allows 0.11 s of stalls: 4.6 % of the footprint outside DRAM.
         let share = document["enough"][0]["share"].as_f64().unwrap();
         assert!((0.945..=0.965).contains(&share), "{share}");
         // Four Optane drives are faster than the drive of the run, 84 MB/s.

@@ -351,7 +351,8 @@ fn records_of_other_tools_are_read_and_written() {
     assert_eq!(refused.status.code(), Some(2));
 }
 
-/// Bandwidth of counters is recorded beside that of the program: here of a recording with 410 GB/s.
+/// The bandwidth of counters is recorded beside the bandwidth that the kernels computed. The
+/// counters here are a recording with 410 GB/s.
 #[test]
 fn bandwidth_of_counters_is_recorded_separately() {
     let folder = tempfile::tempdir().unwrap();

@@ -224,7 +224,7 @@ fn texts_fit_the_terminal() {
     assert!(!braille(&ascii) && ascii.contains("***"), "{ascii}");
 }
 
-/// Of one choice of weights there is no best; the weights of a warning have a row.
+/// A single choice of weights is not called best; the weights in a warning have a row in the table.
 #[test]
 fn predictions_speak_of_their_rows() {
     let predict = |words: &[&str]| {

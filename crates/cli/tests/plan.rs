@@ -26,8 +26,8 @@ fn speed(document: &Value, configuration: &str) -> f64 {
 
 const MODULES: &str = "--configuration=rdimm-6400,mrdimm-8800,rdimm-6400-cz122";
 
-/// The white paper's best speed-ups with eight expanders, and the report's with MRDIMMs: memory
-/// that has more bandwidth wins where bandwidth is the limit, by about as much.
+/// The best published speed-ups: of the white paper with eight expanders, and of the report with
+/// MRDIMMs. Where bandwidth is the limit, memory with more bandwidth wins by about these factors.
 #[test]
 fn the_winners_of_the_studies_win() {
     for (demand, with_expanders, with_mrdimms) in [
@@ -47,7 +47,7 @@ fn the_winners_of_the_studies_win() {
     }
 }
 
-/// At loads that RDIMMs carry easily, no memory is faster: the cheapest is recommended.
+/// For demands far below the bandwidth of RDIMMs no memory is faster: the cheapest is recommended.
 #[test]
 fn more_bandwidth_is_not_bought_where_none_is_needed() {
     let document = plan(&["--demand", "bfs", MODULES]);
@@ -55,7 +55,7 @@ fn more_bandwidth_is_not_bought_where_none_is_needed() {
     assert_eq!(document["recommended"], "rdimm-6400");
 }
 
-/// Half of the channels cannot be faster, cost less and hold less.
+/// Two thirds of the channels have two thirds of the speed at full load, and cost less.
 #[test]
 fn fewer_modules_are_slower_and_cheaper() {
     let document =
@@ -65,7 +65,8 @@ fn fewer_modules_are_slower_and_cheaper() {
     assert_eq!(document["recommended"], "rdimm-6400-8ch");
 }
 
-/// What does not fit is not recommended, and a drive makes it fit at a fraction of the speed.
+/// A server whose memory is too small is not recommended; with a drive the demand fits, at a
+/// fraction of the speed.
 #[test]
 fn memory_that_is_too_small_is_not_recommended() {
     let names = "--configuration=rdimm-6400-128gb,rdimm-6400,rdimm-6400-nvme,rdimm-6400-nvram";
@@ -76,20 +77,21 @@ fn memory_that_is_too_small_is_not_recommended() {
     let cached = row(&document, "rdimm-6400-nvme");
     assert_eq!((&cached["fits"], &cached["bound_by"]), (&true.into(), &"drive nvme-gen5".into()));
     assert!(cached["speed"].as_f64().unwrap() < 0.2, "{cached}");
-    // With --goal cost the server with the drive would do; the need for memory decides.
+    // With --goal cost the server with the drive would suffice; the need for memory decides.
     let by_speed = plan(&["--demand", "hpcg", "--footprint", "1TiB", "--goal", "speed", names]);
     assert_eq!(by_speed["recommended"], "rdimm-6400-128gb");
     let needs = by_speed["sensitivity"].as_array().unwrap();
     let needs = needs.iter().find(|row| row["figure"] == "memory that the demand needs").unwrap();
     assert_eq!(needs["recommended"][1], "rdimm-6400-128gb");
-    // The recommended one holds 1.5 TiB, the others 768 GiB; a drive holds a little more as fast.
+    // The recommended server holds 1.5 TiB, the others 768 GiB. With 768 GiB or less, another
+    // server is recommended; above 1.5 TiB, the server with the drive.
     let factor = |end: usize| needs["factors"][end].as_f64().unwrap();
     assert!((0.74..0.79).contains(&factor(0)) && (1.5..1.51).contains(&factor(1)), "{needs}");
     assert_eq!(needs["recommended_beyond"][1], "rdimm-6400-nvme");
 }
 
-/// Beyond the factor at which a price changes the recommendation, another configuration is
-/// recommended, which is named; `--goal value` recommends the lowest cost for the work.
+/// The sensitivity has the factor of each price at which the recommendation changes, and names the
+/// configuration that is recommended then. `--goal value` recommends the lowest cost for the work.
 #[test]
 fn factors_and_the_cost_for_the_work_explain_the_recommendation() {
     let document = plan(&["--demand", "pot3d", MODULES]);

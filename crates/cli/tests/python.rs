@@ -46,8 +46,8 @@ fn package() -> PathBuf {
     folder
 }
 
-/// A library of this build. Cargo puts a library of the command's tests beside those of its
-/// dependencies only, and keeps a copy of an earlier build where it puts the others.
+/// A library of this build. Cargo writes a dev-dependency's library to `deps` only; a copy beside
+/// the command may be from an earlier build.
 fn library(name: &str) -> PathBuf {
     built().join("deps").join(name)
 }

@@ -261,7 +261,7 @@ fn mrdimm() {
     let gen2 = errors(&study, of("Gen 2 (projected)"));
     assert!(gen2.2 == 2 && gen2.1 <= 0.01, "{gen2:?}");
 
-    // Predicted from runs on RDIMMs. Not explained to the end: 619.lbm_s and PageRank.
+    // Predicted from runs on RDIMMs. The errors of 619.lbm_s and PageRank are not fully explained.
     let speeds = errors(&study, of("applications, speed"));
     assert!(speeds.2 == 11 && speeds.0 <= 0.058 && speeds.1 <= 0.165, "{speeds:?}");
     let bound = |row: &Value| {
@@ -296,7 +296,6 @@ fn mrdimm() {
     }
 }
 
-/// The slides print no number of their comparisons; their conclusions are ranges.
 #[test]
 fn servers() {
     let study = study("servers");
@@ -319,12 +318,13 @@ fn servers() {
     }
 }
 
+/// The slides print no numbers of their comparisons; ranges represent their conclusions.
 #[test]
 fn nvram() {
     let study = study("nvram");
     let of = |section: &'static str| move |row: &Value| text(row, "section") == section;
 
-    // Random writes of depths 1 to 4 differ by 4 %, of depth 16 by 5.9 %: the memory.
+    // Random writes of depths 1 to 4 differ by 4 %, of depth 16 by 5.9 %, because of the memory.
     let throughput = errors(&study, of("throughput"));
     assert!(
         throughput.2 == 18 && throughput.0 <= 0.0037 && throughput.1 <= 0.031,
@@ -350,8 +350,8 @@ fn nvram() {
     assert_eq!(study["figures"].as_array().unwrap().len(), 4);
 }
 
-/// The text prints few numbers: "about" and "above" are ranges. LU without tiles and the quantum
-/// Fourier transform are not explained (their notes say what is assumed).
+/// The text prints few numbers: "about" and "above" are ranges. The results of LU without tiles and
+/// of the quantum Fourier transform are not explained (their notes list the assumptions).
 #[test]
 fn imdt() {
     let study = study("imdt");

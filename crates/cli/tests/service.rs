@@ -1,5 +1,5 @@
 //! The systemd unit has the settings that the daemon needs, and systemd accepts it if installed.
-//! The manifest for Kubernetes has a configuration that the daemon takes, and the unit's rights.
+//! The manifest for Kubernetes has a configuration that the daemon accepts, and the unit's rights.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -84,7 +84,7 @@ fn the_unit_has_the_settings_that_the_daemon_needs() {
     }
 }
 
-/// Replace the installed program by the built one.
+/// `systemd-analyze` accepts the unit, with the path of the built program.
 #[test]
 fn systemd_understands_the_unit() {
     let folder = tempfile::tempdir().unwrap();

@@ -37,8 +37,8 @@ fn nulls(value: &Value, path: &str, found: &mut Vec<String>) {
     }
 }
 
-/// The record of a module of the user's: its command runs again, and loads of about the same
-/// bandwidth give no line of power.
+/// The command in the record of a user's module runs again with the same result. A single load
+/// gives no line of power.
 #[test]
 fn the_command_of_a_users_module_names_its_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -57,7 +57,7 @@ fn the_command_of_a_users_module_names_its_file() {
     assert!(page.contains("timing of mine inherited from ddr5.toml: "), "{page}");
 }
 
-/// The runs of bwaves do not tell what limits it; those of hpcg do, which has one at 5:2.
+/// The runs of bwaves do not show what limits it; those of hpcg do, since one of them is at 5:2.
 #[test]
 fn a_workload_that_may_limit_itself_has_the_note_of_predict() {
     let note = |workload: &str| {

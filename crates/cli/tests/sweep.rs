@@ -180,7 +180,7 @@ fn an_altered_row_is_found() {
         assert!(said.contains(&place), "{said}");
         assert_eq!(fs::read_to_string(&path).unwrap(), altered, "the file is not touched");
     }
-    // An editor may change the ends of lines.
+    // An editor may change the line endings.
     fs::write(&path, whole.replace('\n', "\r\n").replacen("\r\n", "\n", 1)).unwrap();
     succeeded(&folder.sweep("altered.csv", "2"));
     assert_eq!(fs::read_to_string(&path).unwrap(), whole);
@@ -233,13 +233,13 @@ fn a_sweep_has_demand_files_and_static_weights() {
     assert_eq!(rows[0], ["own", "static", "1:0", "100:0"]);
     assert_eq!(rows[1], ["own", "static", "3:1", "75:25"]);
     assert_eq!(rows[2][..3], ["own", "hotcold", ""]);
-    // The rows of a changed demand file are those of another sweep.
+    // A changed demand file makes another sweep, so the existing rows are refused.
     let changed = renamed.replacen("name = \"own\"", "name = \"other\"", 1);
     fs::write(folder.path("own.toml"), changed).unwrap();
     assert_eq!(folder.run("own-sweep.toml", "own.csv", "2").status.code(), Some(2));
 }
 
-/// `--report` and `interleaf report` of the CSV file make the same page but for its title.
+/// `--report` and `interleaf report` of the CSV file make the same page except for its title.
 #[test]
 fn a_sweep_has_a_page() {
     let folder = Folder::new();

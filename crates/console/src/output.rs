@@ -1,4 +1,5 @@
-//! The only module that prints: data to stdout, messages and progress to stderr, files.
+//! The only module that prints the output of commands: data to stdout, messages and progress to
+//! stderr, documents to files.
 
 use crate::Failure;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -20,7 +21,7 @@ pub fn data(text: &str) -> Result<(), Failure> {
     })
 }
 
-/// The width of the terminal that stdout is, in characters; `None` for a pipe or a file.
+/// The width of the terminal on stdout, in characters; `None` for a pipe or a file.
 pub fn terminal_width() -> Option<usize> {
     const UNKNOWN: usize = 80;
     if !io::stdout().is_terminal() {
@@ -31,7 +32,8 @@ pub fn terminal_width() -> Option<usize> {
     Some(columns.unwrap_or(UNKNOWN))
 }
 
-/// True if texts may have colours: on a terminal, unless `NO_COLOR` is set or `TERM` is `dumb`.
+/// True if texts may have colours: on a terminal, unless `NO_COLOR` is set, or `TERM` is `dumb` or
+/// not set.
 pub fn has_colour(variable: impl Fn(&str) -> Option<String>) -> bool {
     let is_off = variable("NO_COLOR").is_some_and(|value| !value.is_empty());
     let term = variable("TERM").unwrap_or_default();
@@ -112,8 +114,8 @@ pub fn forward_stderr(bytes: &[u8]) {
     let _ = io::stderr().lock().write_all(bytes);
 }
 
-/// Replaces `target` with `text`: a reader, a crash and a full disk leave the old contents or the
-/// new. `-` is stdout.
+/// Replaces `target` with `text` atomically: after a crash or on a full disk, and for each reader,
+/// the file has either the old or the new contents. `-` is stdout.
 pub fn file(target: &Path, text: &str) -> Result<(), Failure> {
     match is_stdout(target) {
         true => data(text),

@@ -61,7 +61,7 @@ pub fn main(args: impl Iterator<Item = String>, out: &mut impl Write) -> ExitCod
 }
 
 fn drain(socket: &Path, duration: Duration, out: &mut impl Write) -> io::Result<()> {
-    // Left behind by a killed instance.
+    // A killed instance leaves its socket behind.
     if socket.exists() {
         fs::remove_file(socket)?;
     }

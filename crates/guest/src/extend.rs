@@ -43,7 +43,7 @@ use crate::{
     words::{self, number, size},
 };
 
-/// A thread that migrates moves to another CPU after this number of pages.
+/// Pages after which a migrating thread moves to another CPU.
 const PAGES_PER_CPU: usize = 97;
 
 /// A 64-bit LCG (Knuth, The Art of Computer Programming vol. 2, section 3.3.4).

@@ -22,7 +22,7 @@ use std::{
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// Write timeout: a slow listener must not hold up the client's work.
+/// Write timeout: a slow listener must not delay the client's work.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// A line of the feed.

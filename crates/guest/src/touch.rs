@@ -9,8 +9,8 @@
 //! - `--huge`: requests transparent huge pages; without the option there are none.
 //! - `--stay`: idles until killed.
 //! - `--sweep`: writes to each page repeatedly until killed.
-//! - `--check`: sweeps too, and verifies in each sweep the words written before; on SIGTERM
-//!   verifies all words and prints `intact after 12 sweeps`, or fails.
+//! - `--check`: sweeps too, and verifies two words of each page in each sweep; on SIGTERM verifies
+//!   all words and prints `intact after 12 sweeps`, or fails.
 //! - `--tell`: prints `reached 60:40` when the placement is first within 3 percentage points of the
 //!   weights, or has passed them between two samples; with several options, for each in turn.
 //! - `--group`: first moves itself to a control group.
@@ -244,7 +244,8 @@ fn checked(
     let mut round = 0;
     while !stop.load(Ordering::Relaxed) {
         let begun = Instant::now();
-        // Verifies one word per page and sweep, besides word 0 with the round.
+        // Verifies one of words 1 to 511 in each page and sweep, besides word 0, which has the
+        // round.
         let word = 1 + round as usize % (WORDS - 1);
         for (page, words) in memory.chunks_exact_mut(PAGE).enumerate() {
             if read(words, 0) != round || read(words, word) != stamp(page, word) {

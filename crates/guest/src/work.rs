@@ -96,7 +96,7 @@ mod tests {
         let time = work(&WorkArgs { size: 1 << 20, best: vec![1, 1] }, &mut out).unwrap();
         let printed = String::from_utf8(out).unwrap();
         assert!(printed.starts_with("pages "), "{printed}");
-        // On a single node the runtime is twice that on both.
+        // If all pages are on one node, the runtime is twice that with pages on both.
         assert!((1.0..=2.0).contains(&time), "{time}");
     }
 }

@@ -20,13 +20,13 @@ use interleaf_record::card::{CardDocument, CardPowerFailure};
 use rayon::prelude::*;
 use std::path::PathBuf;
 
-/// I/Os behind a 99.9999th percentile.
+/// I/Os that a 99.9999th percentile needs: one of a million is above it.
 const IOS_OF_TAIL: u64 = 1_000_000;
 
 /// A load on cards with all its options.
 #[derive(Clone, Debug)]
 pub struct CardJob {
-    /// The cards, each with another name.
+    /// The cards, with distinct names.
     pub cards: Vec<Card>,
     /// fio job files. Without one, the options are the load.
     pub files: Vec<PathBuf>,
@@ -40,7 +40,8 @@ pub struct CardJob {
     pub fsync: Option<u32>,
     /// The moments at which the power fails.
     pub power_failures: Option<Moments>,
-    /// Without a load, take the patterns and depths of curves; points must be those of curves.
+    /// The points become the curves of a platform: without a load, the patterns and depths of
+    /// curves are simulated; `fsync` is refused.
     pub for_curves: bool,
     /// The options include `direct`.
     pub is_direct: bool,
@@ -92,7 +93,7 @@ impl CheckedCardJob<'_> {
     /// Simulates each group of jobs on each card.
     ///
     /// # Errors
-    /// A load that a card cannot have, or a stop by `progress`.
+    /// A load that a card does not support, or a stop by `progress`.
     pub fn run(&self, progress: &dyn Progress) -> Result<CardDocument, Failure> {
         let (cards, groups, moments) = (&self.job.cards, &self.groups, self.job.power_failures);
         let runs: Vec<(&Card, &Group)> =
@@ -142,7 +143,7 @@ impl CheckedCardJob<'_> {
 /// The cards with these names or in these files.
 ///
 /// # Errors
-/// An unknown card, an invalid file, or a name twice.
+/// An unknown card, an invalid file, or a card given twice.
 pub fn cards(names: &[String]) -> Result<Vec<Card>, Failure> {
     let mut cards: Vec<Card> = vec![];
     for name in names {

@@ -30,7 +30,7 @@ pub struct DimmSystem {
     pub device: Device,
     /// The number of channels, 1 to 64.
     pub channels: u32,
-    /// The order of lines.
+    /// The order in which lines are accessed.
     pub pattern: Pattern,
     /// The most outstanding lines of each channel. Default: 144 for each sub-channel.
     pub outstanding: Option<u32>,
@@ -111,7 +111,7 @@ impl DimmJob {
     /// Simulates each point.
     ///
     /// # Errors
-    /// Fewer requests than a bandwidth needs, or a stop by `progress`.
+    /// Fewer requests than a measurement of bandwidth needs, or a stop by `progress`.
     pub fn run(&self, progress: &dyn Progress) -> Result<DimmDocument, Failure> {
         let points = self.points();
         let pattern = PATTERNS.iter().find(|(_, pattern)| *pattern == self.setup.pattern);

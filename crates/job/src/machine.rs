@@ -58,18 +58,18 @@ pub struct MachineJob {
     pub policy: PolicyKind,
     /// Weights of [`PolicyKind::Static`]. Default: the best.
     pub weights: Option<Weights>,
-    /// Error of the curves that the policy believes.
+    /// Relative error of the curves that the policy uses.
     pub curve_error: Percent,
     /// Run every other policy too.
     pub compare: bool,
 }
 
-/// Makes the policy of a domain from its number and the tiers near it.
+/// Makes the policy of a domain from the number of the domain and its local tiers.
 pub type MakePolicy<'a> = dyn Fn(usize, &[TierLayout]) -> Box<dyn Policy> + 'a;
 
 /// A policy that is not a [`PolicyKind`].
 pub struct OwnPolicy<'a> {
-    /// Its name in the record.
+    /// The name of the policy in the record.
     pub name: &'a str,
     /// Makes the policy of each domain.
     pub make: &'a MakePolicy<'a>,

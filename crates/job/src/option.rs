@@ -16,7 +16,7 @@ use std::str::FromStr;
 /// The highest number of threads of a prediction or a simulation.
 pub const THREADS_MAX: u32 = 65536;
 
-/// The highest error of believed curves.
+/// The largest relative error of the curves that a policy uses.
 pub const CURVE_ERROR_MAX: f64 = 0.9;
 
 /// The orders of lines of a DIMM simulation, by name.

@@ -56,7 +56,7 @@ pub struct PlanJob<'a> {
     pub goal: Goal,
     /// Recommend configurations that cannot be bought yet, too.
     pub future: bool,
-    /// The part by which assumed figures are varied: 0.2 for 20 %.
+    /// The fraction by which assumed figures are varied: 0.2 for 20 %.
     pub vary: f64,
 }
 

@@ -51,8 +51,9 @@ pub struct PredictJob<'a> {
     /// The number of threads. Default: the threads of the workload's runs, at most one a core; as
     /// many as saturate a mix.
     pub threads: Option<u32>,
-    /// The weights. Default: each ratio of whole numbers up to 10, or to less on a platform of
-    /// many tiers; of three tiers and more, the prediction has the best ratio of each set of tiers.
+    /// The weights. Default: each ratio of whole numbers up to 10, or up to a smaller number on a
+    /// platform with many tiers. With three tiers or more, the prediction has the best ratio of
+    /// each set of tiers.
     pub weights: Option<WeightsChoice>,
     /// The load of a mix; [`LoadChoice::Max`] for a workload.
     pub load: LoadChoice,
@@ -222,7 +223,7 @@ impl PreparedTraffic<'_> {
         }
     }
 
-    /// Each measured run beside its forecast; none of a mix.
+    /// Each measured run beside its forecast; empty for a mix.
     fn fits(&self) -> Vec<RunFit> {
         match self {
             Self::Mix(_) => vec![],

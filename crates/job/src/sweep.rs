@@ -1,6 +1,6 @@
 //! Sweep files: lists of values, whose every combination is simulated.
 //!
-//! The command simulates the cases; the Python package makes a design of them, whose arguments are
+//! The command simulates the cases. The Python package makes a design from them; its arguments are
 //! the texts of the file ([`Sweep::arguments`]).
 
 use crate::{
@@ -206,7 +206,7 @@ impl Sweep {
     /// Reads a sweep file.
     ///
     /// # Errors
-    /// The file cannot be read, a field is not of the grammar, or there are too many cases.
+    /// The file cannot be read, a field is invalid, or there are too many cases.
     pub fn read(path: &Path) -> Result<Self, Failure> {
         let file = path.display().to_string();
         let text = interleaf_catalog::text(path, "name a sweep file; docs/simulate.md shows one")?;

@@ -181,8 +181,8 @@ proptest! {
         prop_assert!(coupled.bandwidth_gbps <= free.bandwidth_gbps * (1.0 + 1e-6));
     }
 
-    /// Without compute time, all circulating bytes are in flight: bandwidth times latency equals
-    /// them.
+    /// Without compute time, all circulating bytes are in flight, so bandwidth times latency equals
+    /// the circulating bytes.
     #[test]
     fn littles_law_holds(
         (platform, shares) in platform_and_shares(8, true), threads in 0.1..1e4f64,

@@ -72,7 +72,8 @@ fn the_runs_are_met_where_they_were_made() {
     }
 }
 
-/// A forecast meets the runs with a counted bandwidth; beside them it may miss one without.
+/// A forecast agrees exactly with the runs that have a counted bandwidth; it may differ from runs
+/// without one.
 #[test]
 fn runs_without_a_counted_bandwidth_may_be_missed() {
     let platform = platform("gnr120-cz122");

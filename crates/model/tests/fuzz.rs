@@ -234,7 +234,7 @@ proptest! {
         parse_all(&text);
     }
 
-    /// Texts that pass further than random ones: short, with the characters of the formats.
+    /// Short texts of the formats' characters, which parsers reject later than random texts.
     #[test]
     fn any_token(text in "[-+0-9.eE:_/,=\\[\\]{}\"#\nRWntGKMiBs é]{0,40}") {
         parse_all(&text);
@@ -283,7 +283,7 @@ proptest! {
     #[test]
     fn changed_workloads(which in any::<Index>(), mutations in mutations()) {
         let file = which.get(&WORKLOADS);
-        // Too many numbers are accepted: a prediction from each would take minutes.
+        // Too many mutated numbers are accepted: a prediction from each would take minutes.
         let text = mutated(&file.text, &mutations);
         match demand_toml::parse(&file.name, &text) {
             Ok(demand) => {

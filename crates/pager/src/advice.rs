@@ -11,7 +11,7 @@ pub enum Advice {
     Sequential,
     /// Touched soon: prefetched now.
     WillNeed,
-    /// Not touched soon: evicted now.
+    /// Not touched soon: unmapped now, and written back if dirty.
     Cold,
     /// Pinned: never evicted.
     Pin,

@@ -33,7 +33,7 @@
 //! fault_around.rs    the number of pages read with a page that faults
 //! regions.rs         the allocations of the program
 //! advise.rs          advice and pins of the program
-//! thrash.rs          threads that mostly wait for the drive, and the budget that would end this
+//! thrash.rs          detection of thrashing, and the budget that would end it
 //! budget.rs          frames released to other processes or nodes
 //! node.rs            frames of each NUMA node, and its share of the budget
 //! ```

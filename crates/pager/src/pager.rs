@@ -78,7 +78,7 @@ pub struct Region {
 }
 
 impl Pager {
-    /// Starts a pager for regions of `bytes` in all.
+    /// Starts a pager whose regions have at most `bytes` together.
     ///
     /// # Errors
     /// Without the right to `userfaultfd`, or when memory cannot be mapped.
@@ -250,7 +250,7 @@ impl Drop for Pager {
         if let Some(registration) = &self.registration {
             sigbus::unregister(registration);
         }
-        // The thread that follows the share may still hold a reference.
+        // The thread that follows the share may still hold a reference to the slot.
         if let Some(slot) = &*lock(&self.context.slot) {
             slot.release();
         }

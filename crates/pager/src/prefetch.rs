@@ -1,8 +1,8 @@
 //! The prefetcher: predicts from past faults which pages a program will touch.
 //!
-//! A pager sees little of a program: a thread touched a page that was not mapped. Most loops over
-//! arrays are still visible. [`stream::Streams`] finds runs of neighbouring pages, and the distance
-//! from one run to the next:
+//! A pager sees only faults: the touches of pages that were not mapped. Most loops over arrays are
+//! still visible. [`stream::Streams`] finds runs of neighbouring pages, and the distance from one
+//! run to the next:
 //!
 //! ```text
 //! a sweep          one run that does not end        0 1 2 3 4 5 6 ...
@@ -153,8 +153,9 @@ impl Prefetcher {
         self.history.set_footprint(pages);
     }
 
-    /// Learns from a fault, and returns pages to prefetch that were not asked for before; `None` if
-    /// there are none, or if no stream explains the fault.
+    /// Learns from a fault, and returns pages to prefetch that were not requested before: possibly
+    /// none for a fault in a matrix block. `None` if no stream, block or history predicts further
+    /// pages.
     pub fn on_fault(&mut self, fault: &FaultContext) -> Option<Prefetch> {
         if fault.advice == Advice::Random {
             return None;
@@ -162,7 +163,8 @@ impl Prefetcher {
         if let Some(prefetch) = self.matrices.on_fault(fault) {
             return Some(prefetch);
         }
-        // In a small region, some random accesses always look like a stream of a few pages.
+        // In a small region, some random accesses always look like a stream of a few pages: a
+        // stream that may be such a coincidence does not overrule the history.
         let confidence =
             if self.history.has_predicted(fault) { stream::SURE_CONFIDENCE } else { 0 };
         let prefetch = self.streams.on_fault(fault);
@@ -189,8 +191,8 @@ impl Prefetcher {
         }
     }
 
-    /// The next pages that the stream of the last fault has asked for; `None` if no stream explains
-    /// that fault with enough confidence.
+    /// The next untouched pages that the stream of the last fault has requested; `None` if no
+    /// stream explains that fault with enough confidence.
     pub fn next_expected(&self) -> Option<Prefetch> {
         self.streams.next_expected()
     }

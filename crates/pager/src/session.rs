@@ -8,7 +8,7 @@
 //! ledger         the budget, and counters of the processes (`ledger`)
 //! shared         the socket of the server for shared memory (`shared`)
 //! lock           locked for a moment by a process that joins or leaves
-//! kept           locked by all keepers of the session: without a keeper it is over
+//! kept           locked by all keepers of the session, which ends without a keeper
 //! ```
 //!
 //! A folder without a keeper remains if its keeper was killed, or if processes of the session
@@ -118,7 +118,7 @@ pub enum SessionError {
         /// The reason.
         why: String,
     },
-    /// Other users may read the folder, or write to it.
+    /// The path is no folder of this user, or other users may write to it.
     #[error("{}: it is not private to this user", .0.display())]
     NotPrivate(PathBuf),
     /// A session of this name runs with other settings.
@@ -142,7 +142,7 @@ impl Session {
     /// The folder that holds the sessions of this user; no other user can write to it.
     ///
     /// # Errors
-    /// When the folder does not exist and cannot be made.
+    /// When the folder cannot be made, or other users can write to it.
     pub fn base() -> Result<PathBuf, SessionError> {
         let user = rustix::process::geteuid();
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty());
@@ -203,7 +203,7 @@ impl Session {
 
     fn make(folder: &Path, settings: &SessionSettings) -> Result<Self, SessionError> {
         let path = folder.join("ledger");
-        // The ledger is left from a session that was killed before it began.
+        // A ledger may be left by a process that was killed while it made the session.
         drop(fs::remove_file(&path));
         let ledger = BudgetLedger::create(&path, settings.dram_bytes / PAGE_BYTES)
             .map_err(system_error(&path))?;
@@ -319,7 +319,8 @@ impl Session {
     }
 }
 
-/// The folder name of a named session. Sessions without a name are called by a process number.
+/// The folder name of a named session. The folder of a session without a name is named by a process
+/// number.
 fn folder_name(name: &str) -> String {
     format!("{name}.s")
 }
@@ -329,7 +330,8 @@ fn system_error<E: Into<io::Error>>(path: &Path) -> impl FnOnce(E) -> SessionErr
     |why| SessionError::System { path, why: why.into() }
 }
 
-/// Makes a folder that only this user can use, or checks that an existing folder is private.
+/// Makes a folder that only this user can use, or checks that no other user can write to an
+/// existing folder.
 fn make_private(folder: &Path) -> Result<(), SessionError> {
     match DirBuilder::new().recursive(true).mode(0o700).create(folder) {
         Ok(()) => {}
@@ -464,7 +466,7 @@ mod tests {
         let folder = session.folder().to_path_buf();
         let own = Identity::own().unwrap();
         let guard = std::sync::Arc::clone(&session.ledger).join(own, "solver", 1).unwrap();
-        // Killed: its locks are gone, and nothing else.
+        // As after a kill: the locks are released, and the files remain.
         drop(session);
         assert_eq!(Session::sweep(base.path()).unwrap(), Vec::<PathBuf>::new());
         assert!(folder.exists(), "a process of it has pages");

@@ -183,7 +183,7 @@ impl Drop for Child {
     }
 }
 
-/// Sends each line of `stdout`, without its end, until the process or the receiver is gone.
+/// Sends each line of `stdout`, without its line feed, until the process or the receiver has ended.
 fn read(stdout: ChildStdout, lines: &SyncSender<io::Result<Vec<u8>>>) {
     let mut stdout = BufReader::new(stdout);
     loop {

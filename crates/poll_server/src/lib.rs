@@ -9,7 +9,7 @@
 //! loop {
 //!     let turn = wait(&watched, timeout)?;
 //!     if turn.control { return }                              // Worker was dropped
-//!     turn.retain(&mut clients, |client, is_ready| ...);      // serve those that are ready
+//!     turn.retain(&mut clients, |client, is_ready| ...);      // serve the ready clients
 //!     if turn.listener { clients.push(accept(&listener)) }
 //! }
 //! ```
@@ -79,8 +79,8 @@ pub struct Ready {
 }
 
 impl Ready {
-    /// Keeps the clients for which `serve` returns true; its argument has the ready descriptors.
-    /// `clients` has to be the list that was watched.
+    /// Keeps the clients for which `serve` returns true; its second argument is true if the client
+    /// is ready. `clients` has to be the list that was watched.
     pub fn retain<C>(&self, clients: &mut Vec<C>, mut serve: impl FnMut(&mut C, bool) -> bool) {
         let mut ready = self.clients.iter();
         clients.retain_mut(|client| serve(client, ready.next().copied().unwrap_or(false)));
@@ -124,8 +124,9 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts `serve` in a thread. It gets the other end of the control descriptor, which does not
-    /// block: a byte in it is a call of [`Self::wake`], its end means that the server is to return.
+    /// Starts `serve` in a thread. `serve` gets the other end of the control descriptor, which does
+    /// not block: each call of [`Self::wake`] sends a byte, and the end of the stream requests the
+    /// server to return.
     ///
     /// # Errors
     /// When the system gives no thread or no descriptors.
@@ -137,7 +138,8 @@ impl Worker {
         Ok(Self { control: Some(control), thread: Some(thread) })
     }
 
-    /// True when the thread has returned before it was asked to: it could not continue.
+    /// True when the thread has returned although this value was not dropped: the server could not
+    /// continue.
     pub fn has_stopped(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
@@ -145,7 +147,7 @@ impl Worker {
     /// Wakes the thread by a byte in its control descriptor, without waiting for it.
     pub fn wake(&self) {
         if let Some(mut control) = self.control.as_ref() {
-            // A byte that does not fit is one of many that wake the thread already.
+            // If the byte does not fit, unread bytes wake the thread already.
             let _ = control.write(b"1");
         }
     }
@@ -158,7 +160,7 @@ impl Drop for Worker {
     }
 }
 
-/// The watched descriptors of a server whose clients are all waited for alike.
+/// The descriptors to wait for, with the same events for all clients.
 pub fn watched<'a, C: AsFd + 'a>(
     control: &'a UnixStream,
     listener: Option<&'a impl AsFd>,

@@ -2,10 +2,10 @@
 //! within its allocator (`mmap(2)` with locks of the allocator held), from a signal handler, or in
 //! a child of `_Fork(3)`, where locks of the allocator may be held by threads that do not exist.
 //!
-//! Blocks of up to 32 KiB have one of 36 sizes, four for each power of two, each with a list of
-//! free blocks; larger blocks are mappings. The C library is used for system calls only. The lock
-//! is held for a few instructions, with signals blocked ([`crate::state::inside`]), and by a thread
-//! during a fork ([`lock`]).
+//! Blocks of up to 32 KiB have one of 40 sizes: multiples of 16 bytes up to 128 bytes, and then
+//! four sizes for each power of two. Each size has a list of free blocks. Larger blocks are
+//! mappings. The C library is used for system calls only. The lock is held for a few instructions,
+//! with signals blocked ([`crate::state::inside`]), and by a thread during a fork ([`lock`]).
 
 use interleaf_procfs::page::PAGE_BYTES;
 use rustix::thread::futex;
@@ -132,7 +132,8 @@ fn unmap(address: usize, bytes: usize) {
     }
 }
 
-/// A mapping that is aligned to more than a page.
+/// A mapping that is aligned to `align`, which may be more than a page; null if the kernel has no
+/// memory.
 fn map_aligned(bytes: usize, align: usize) -> *mut u8 {
     let bytes = bytes.next_multiple_of(PAGE_BYTES);
     if align <= PAGE_BYTES {

@@ -1,5 +1,5 @@
-//! `mlock(2)`: the kernel must not lock pages of regions, since it would read in all of them. The
-//! pager pins them instead, as far as enough of the budget is left for other pages.
+//! `mlock(2)`: the kernel must not lock pages of regions, since it would read all of them into
+//! DRAM. The pager pins them instead, as far as enough of the budget is left for other pages.
 
 use crate::{
     errno, mapping, maps,

@@ -1,8 +1,8 @@
 //! `malloc(3)` and its family, which `new` of C++ uses.
 //!
 //! A large block of the C library begins 16 bytes behind the start of a page, after its length.
-//! Blocks of regions have the same offset, so vectorised programs round as they do without this
-//! library.
+//! Blocks of regions have the same offset, so that vectorised loops add in the same order, and
+//! round, as without this library.
 
 use crate::{
     errno,
@@ -303,7 +303,7 @@ pub unsafe extern "C" fn malloc_usable_size(memory: *mut c_void) -> size_t {
 pub unsafe extern "C" fn free(memory: *mut c_void) {
     let Some(next) = next().filter(|_| early::length(memory).is_none()) else { return };
     match owner(next, memory) {
-        // In a process without the pager, its blocks are gone anyway.
+        // In a process that the pager does not serve, the block does not exist.
         Some(pager) if !pager.is_served() => {}
         Some(pager) => {
             let before = errno::get();

@@ -27,8 +27,8 @@ struct Forking {
 }
 
 thread_local! {
-    /// The fork in progress of this thread. Neither this variable nor the heap's lock has a
-    /// destructor: the destructor of a thread-local variable takes the loader's lock.
+    /// The fork in progress of this thread. The variable is a pointer, which has no destructor: a
+    /// thread-local variable with a destructor takes the loader's lock.
     static FORKING: Cell<*mut Forking> = const { Cell::new(ptr::null_mut()) };
 }
 

@@ -58,8 +58,8 @@ pub(crate) fn overlaps(addresses: &Range<usize>) -> bool {
         && inside(|| client().as_ref().is_some_and(|client| client.overlaps(addresses)))
 }
 
-/// Runs a system call that maps these addresses otherwise or unmaps them, and reports the change to
-/// the server if the call `is_done`. The addresses are not reused before that.
+/// Runs a system call that unmaps these addresses or maps other memory at them, and reports the
+/// change to the server if the call `is_done`. The addresses are not reused before the report.
 pub(crate) fn unmapped<T>(
     addresses: &Range<usize>,
     kernel: impl FnOnce() -> T,
@@ -81,7 +81,8 @@ pub(crate) fn unmapped<T>(
 /// The result of advice about shared pages; `None` for advice that the kernel handles.
 pub(crate) fn handle_advice(addresses: &Range<usize>, advice: c_int) -> Option<c_int> {
     let is_refused = match advice {
-        // The kernel would drop pages without telling the server, or change their kind.
+        // The kernel would drop pages without a message to the server, map them in a child, or join
+        // them to huge pages.
         libc::MADV_REMOVE => true,
         libc::MADV_DOFORK | libc::MADV_HUGEPAGE | COLLAPSE => false,
         _ => return None,

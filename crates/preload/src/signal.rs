@@ -62,14 +62,15 @@ fn is_blocked_by(thread: &str) -> bool {
     blocked >> (libc::SIGBUS - 1) & 1 == 1
 }
 
-/// A thread of this process, other than the pager's, that has SIGBUS blocked.
+/// A thread of this process that has SIGBUS blocked. The pager's threads, which block it, are not
+/// started yet.
 fn blocked_by() -> io::Result<Option<String>> {
     let folder = files::open(c"/proc/self/task")?;
     let mut buffer = Vec::with_capacity(32 << 10);
     let mut blocker = None;
     files::names(folder, buffer.spare_capacity_mut(), |name| {
         let name = name.to_string_lossy();
-        // The C library blocks all signals for a moment while a thread begins, and where it ends.
+        // The C library blocks all signals for a moment while a thread begins and while it ends.
         let mut tries = 0;
         while is_blocked_by(&name) && blocker.is_none() {
             if tries == TRIES {

@@ -72,8 +72,8 @@ static CONSTRUCTOR: extern "C" fn() = {
     construct
 };
 
-/// Starts the pager as the environment says; `None` without a session, or after an error, which is
-/// printed.
+/// Starts the pager for the session that the environment names; `None` without a session, or after
+/// an error, which is printed.
 fn start_pager() -> Option<Extended> {
     let value = std::env::var_os(VARIABLE)?;
     match start_in(Path::new(&value)) {

@@ -1,5 +1,6 @@
-//! The state of the library in this process, and the guard of its own work: signals blocked, and
-//! allocations not extended. [`crate::start`] fills it.
+//! The state of the library in this process, which [`crate::start`] sets, and the functions around
+//! the library's own work ([`inside`]): signals are blocked during the work, and its allocations
+//! are not extended.
 
 use interleaf_pager::{pager::Pager, serve::fault_server::is_fault_server};
 use libc::c_int;
@@ -14,8 +15,8 @@ use std::{
     },
 };
 
-/// Smaller allocations, which are most, go to the next definition without an access to the pager or
-/// to a thread-local variable. The value is the C library's threshold for `mmap(2)`
+/// Smaller allocations are the majority, and go to the next definition without an access to the
+/// pager or to a thread-local variable. The value is the C library's threshold for `mmap(2)`
 /// (`M_MMAP_THRESHOLD` of `mallopt(3)`).
 pub(crate) const BYTES_MIN: usize = 128 << 10;
 
@@ -33,8 +34,8 @@ pub(crate) struct Extended {
 
 pub(crate) static EXTENDED: OnceLock<Option<Extended>> = OnceLock::new();
 
-/// Held by the thread that starts the pager, and by a thread that forks: a child must not inherit a
-/// start that is half done.
+/// Held by a thread that starts the pager, forks, or changes the credentials of the pager's
+/// threads: a child must not inherit a start that is half done.
 static STARTING: Mutex<()> = Mutex::new(());
 
 thread_local! {

@@ -61,7 +61,7 @@ pub const SUBTREE_CONTROL_FILE: &str = "cgroup.subtree_control";
 /// The file with the controllers of a group of version 2.
 pub const CONTROLLERS_FILE: &str = "cgroup.controllers";
 
-/// A limit of version 1 above this value means no limit: the kernel rounds the largest signed
+/// A limit of version 1 from this value on means no limit: the kernel rounds the largest signed
 /// number down to whole pages, of 4 KiB to 64 KiB.
 const NO_LIMIT_BYTES: u64 = i64::MAX as u64 & !0xF_FFFF;
 

@@ -7,8 +7,8 @@
 //! of the caller.
 //!
 //! ```text
-//! preload, pager:  Files::live().process(pid)? -> text -> Stat::parse(&text)
-//! linux:           Root::peek("/proc/7/stat")? -> text -> Stat::parse(text.as_bytes())
+//! preload, pager:  Files::live().of_process(7, "stat")? -> text -> Stat::parse(&text)
+//! linux:           root.peek("/proc/7/stat")?           -> text -> Stat::parse(text.as_bytes())
 //! ```
 //!
 //! A library under `LD_PRELOAD` may call neither the `malloc` of the program nor a function of the

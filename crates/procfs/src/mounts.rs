@@ -9,8 +9,8 @@ pub struct Mount<'a> {
     pub at: &'a str,
     /// The mounted folder of the file system, with escapes; `/` is the whole file system.
     pub top: &'a str,
-    /// Options of the file system, separated by commas; control groups of version 1 have their
-    /// controllers here.
+    /// Options of the file system, separated by commas; for control groups of version 1 they
+    /// include the controllers.
     pub options: &'a str,
 }
 

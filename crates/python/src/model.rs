@@ -1,7 +1,7 @@
 //! Platforms, demands, curves, mixes and weights.
 //!
-//! A platform and a demand keep the text that they were parsed from: they are equal if their texts
-//! are, and are pickled as texts.
+//! A platform and a demand keep the text that they were parsed from. Two of them are equal if their
+//! texts are equal, and they are pickled as texts.
 
 use crate::{call, error::exception};
 use interleaf_catalog::{DemandSource, PlatformSource};
@@ -18,7 +18,7 @@ use interleaf_model::{
 use pyo3::prelude::*;
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-/// The largest bandwidth-latency table that is returned, in points.
+/// The points of a curve: bandwidth in GB/s and latency in ns.
 type Points = Vec<(f64, f64)>;
 
 /// The texts of a platform: label, TOML, and CSV by path.

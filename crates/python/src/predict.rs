@@ -69,7 +69,7 @@ impl Request {
         Ok(interleaf_record::json(&self.job()?.run(progress)?))
     }
 
-    /// True if the prediction is a matter of milliseconds.
+    /// True if the prediction takes milliseconds at most.
     fn is_short(&self) -> bool {
         let few =
             matches!(&self.weights, Some(WeightsChoice::List(list)) if list.len() <= SHORT_MAX);

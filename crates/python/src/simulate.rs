@@ -109,16 +109,16 @@ fn simulate_policy(
     }
 }
 
-/// The number of scenarios whose best static weights are kept: a sweep has few scenarios, and many
-/// policies and seeds.
+/// The number of scenarios whose best static weights are kept: a sweep has few scenarios, each with
+/// many policies and seeds.
 const KEPT: usize = 32;
 
-/// The best static weights of scenarios, the last one that was added last.
+/// The best static weights of scenarios, in the order in which they were added.
 static BEST: Mutex<VecDeque<(String, Option<StaticBest>)>> = Mutex::new(VecDeque::new());
 
 /// The best static weights of a job, kept for the next job with the same scenario.
 fn best_static(job: &MachineJob) -> Option<StaticBest> {
-    // Settings that static weights do not depend on.
+    // Reset the settings that static weights do not depend on.
     let scenario = Scenario {
         seed: 0,
         counter_noise: 0.0,

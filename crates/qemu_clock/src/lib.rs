@@ -1,5 +1,5 @@
-//! A plugin of QEMU that tells a card server the guest's time, and raises interrupts at times of
-//! the guest that the server chooses.
+//! A plugin of QEMU that reports the guest's time to a card server, and raises interrupts at the
+//! times of the guest that the server chooses.
 //!
 //! ```text
 //! vCPU                     plugin                      card server (crates/card_server)
@@ -33,8 +33,8 @@ use std::ffi::c_int;
 use qemu::{DeviceId, Info, OnTimer, Timer};
 use server::{Clock, Doorbells};
 
-/// The plugin interface that this library was written for (`qemu-plugin.h`): QEMU checks it.
-/// QEMU 11.1 has version 7, and refuses others.
+/// The version of the plugin interface (`qemu-plugin.h`) that this library was written for. QEMU
+/// 11.1 has version 7, and refuses a plugin with another version.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "QEMU looks for this name")]
 pub static qemu_plugin_version: c_int = 7;
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     }
 }
 
-/// Connects to the server, and starts the thread that hears of doorbells.
+/// Connects to the server, and starts the thread that receives doorbells.
 fn install(options: &Options) -> Result<(), String> {
     let failed = |why| format!("{}: {why}", options.socket);
     let doorbells = Doorbells::connect(&options.socket).map_err(failed)?;
@@ -110,7 +110,7 @@ fn install(options: &Options) -> Result<(), String> {
         let mut on_timer = Some(on_timer);
         let mut timer = None;
         doorbells.hear(|| {
-            // The guest runs: QEMU has its clocks by now.
+            // The guest runs, so QEMU has created its clocks.
             if let Some(on_timer) = on_timer.take() {
                 timer = Some(Timer::new(on_timer));
             }

@@ -1,8 +1,8 @@
 //! QEMU's functions. QEMU exports them to its modules, so the loader resolves them, or refuses the
 //! plugin with the name of the function that is missing.
 //!
-//! The plugin interface proper has no timer and no interrupt: these are functions of QEMU itself,
-//! whose declarations are those of `include/qemu/timer.h`, `include/hw/pci/pci.h` and
+//! The plugin interface proper has no timer and no interrupt. The functions for them are internal
+//! to QEMU; their declarations are those of `include/qemu/timer.h`, `include/hw/pci/pci.h` and
 //! `include/hw/pci/msix.h`, the same from QEMU 5 to 11.1.
 
 #![allow(unsafe_code, reason = "functions of QEMU, which is written in C")]
@@ -22,7 +22,7 @@ pub struct Info {
     system_emulation: bool,
 }
 
-/// `QEMUTimer` has 48 bytes in QEMU 11.1, and is not seen by others: this has room for growth.
+/// Memory of a `QEMUTimer`, which has 48 bytes in QEMU 11.1; a later version may be larger.
 #[repr(C, align(16))]
 struct QemuTimer([u8; 256]);
 
@@ -51,7 +51,7 @@ unsafe extern "C" {
     fn msix_notify(device: *mut c_void, vector: c_uint);
 }
 
-/// QEMU emulates a machine, not a single program.
+/// True if QEMU emulates a machine, not a single program.
 ///
 /// # Safety
 ///
@@ -73,9 +73,9 @@ pub(crate) unsafe fn strings(argc: c_int, argv: *const *const c_char) -> Vec<Str
     (0..count).map(string).collect()
 }
 
-/// Prints a message on the standard error: QEMU prints a plugin's output only with `-d plugin`.
+/// Prints a message on stderr, since QEMU prints a plugin's output only with `-d plugin`.
 pub(crate) fn report(message: &str) {
-    // Without a standard error nobody can be told.
+    // A failure to write to stderr cannot be reported.
     let _ = writeln!(io::stderr(), "{message}");
     if let Ok(text) = CString::new(format!("{message}\n")) {
         // SAFETY: the text ends with a zero and outlives the call.
@@ -92,14 +92,15 @@ impl DeviceId {
     }
 }
 
-/// A function that a timer calls, under QEMU's lock.
+/// A function that a timer calls while QEMU's lock is held. Gets the guest's time, ns, and returns
+/// the time at which the timer is due again.
 pub(crate) type OnTimer = Box<dyn FnMut(u64, &Locked) -> Option<u64> + Send>;
 
-/// A proof that this thread has QEMU's lock, which devices need.
+/// A proof that this thread holds QEMU's lock, which functions of devices require.
 pub(crate) struct Locked(());
 
 impl Locked {
-    /// Raises an MSI-X vector. Without such a device, nothing happens.
+    /// Raises an MSI-X vector. Does nothing if the device does not exist.
     pub(crate) fn raise(&self, id: &DeviceId, vector: u16) {
         let mut device = ptr::null_mut();
         // SAFETY: QEMU's lock protects its devices; `device` is set if the result is 0. The server
@@ -123,10 +124,10 @@ struct Expiry {
 }
 
 impl Timer {
-    /// A timer that is not set. The function gets the guest's time in ns when the timer is due, and
-    /// returns the time for which the timer is set again.
+    /// A timer that is not set. `on_timer` gets the guest's time in ns when the timer is due, and
+    /// returns the time at which it is due again.
     ///
-    /// QEMU must have its clocks: they come after the plugins.
+    /// QEMU must have created its clocks, which happens after it loads plugins.
     pub(crate) fn new(on_timer: OnTimer) -> Self {
         let timer = Self(Box::into_raw(Box::new(QemuTimer([0; 256]))));
         let expiry = Box::into_raw(Box::new(Expiry { timer, on_timer }));
@@ -146,8 +147,8 @@ impl Timer {
 }
 
 extern "C" fn expired(opaque: *mut c_void) {
-    // SAFETY: the argument that was given to the timer; QEMU's lock is held, so no other thread is
-    // here.
+    // SAFETY: `opaque` is the argument that was given to the timer. QEMU's lock is held, so no
+    // other thread uses it.
     let (expiry, now) =
         unsafe { (&mut *opaque.cast::<Expiry>(), qemu_clock_get_ns(CLOCK_VIRTUAL)) };
     let now = u64::try_from(now).unwrap_or(0);

@@ -1,13 +1,13 @@
-//! The messages to and from the card server, on two connections to its clock socket: each has one
-//! request at a time, and the first byte of a connection names its kind. Numbers are little-endian.
-//! `crates/card_server/src/guest_clock.rs` is the other side.
+//! The messages to and from the card server, on two connections to its clock socket. The first byte
+//! of a connection is its kind, and each connection has one request at a time. Numbers are
+//! little-endian. `crates/card_server/src/guest_clock.rs` is the other side.
 
 use std::{
     io::{self, Read, Write},
     os::unix::net::UnixStream,
 };
 
-/// The connection on which the server speaks of doorbells.
+/// The connection on which the server announces doorbells.
 pub(crate) struct Doorbells(UnixStream);
 
 impl Doorbells {
@@ -29,13 +29,13 @@ impl Doorbells {
 
 /// The reply of the card's server to a message with the guest's time.
 pub(crate) struct Answer {
-    /// When to tell the time again, ns; `None`: after the next doorbell.
+    /// The guest's time at which to report the time again, ns; `None`: after the next doorbell.
     pub(crate) next: Option<u64>,
     /// MSI-X vectors to raise.
     pub(crate) vectors: Vec<u16>,
 }
 
-/// The connection on which the guest's time is told.
+/// The connection on which the guest's time is reported.
 pub(crate) struct Clock(UnixStream);
 
 impl Clock {
@@ -43,7 +43,7 @@ impl Clock {
         connect(socket, b'C').map(Self)
     }
 
-    /// Tells the guest's time, ns.
+    /// Reports the guest's time, ns, and returns the server's answer.
     pub(crate) fn advance(&mut self, now: u64) -> io::Result<Answer> {
         self.0.write_all(&now.to_le_bytes())?;
         let (mut next, mut count) = ([0; 8], [0; 2]);

@@ -170,8 +170,8 @@ pub fn built_in() -> Result<Vec<Recipe>, Failure> {
 /// Parses the recipes `*.toml` of a folder, in the order of their names.
 ///
 /// # Errors
-/// When the folder or a file cannot be read, has no recipe, or a field is invalid; two recipes of
-/// one name.
+/// When the folder or a file cannot be read, the folder has no recipe, a field is invalid, or two
+/// recipes have the same name.
 pub fn in_folder(folder: &Path) -> Result<Vec<Recipe>, Failure> {
     let hint = "name a folder with recipe files (*.toml)";
     let failed = |why: String| Failure::new(format!("{}: {why}", folder.display()), hint);
@@ -194,7 +194,7 @@ pub fn in_folder(folder: &Path) -> Result<Vec<Recipe>, Failure> {
 /// Parses the recipe in a file.
 ///
 /// # Errors
-/// When the file cannot be read, or its first field that is invalid.
+/// When the file cannot be read, or for the first field that is invalid.
 pub fn in_file(path: &Path) -> Result<Recipe, Failure> {
     let text = interleaf_catalog::text(path, "name a recipe file, as in workloads/recipes")?;
     Recipe::parse(&path.display().to_string(), &text)
@@ -326,7 +326,7 @@ impl Recipe {
         !self.pip.is_empty() || !self.pip_alone.is_empty()
     }
 
-    /// The requirements of pip as lines: the content of the mark of a complete environment.
+    /// The requirements of pip as lines: the content of the file that marks a complete environment.
     pub fn requirements(&self) -> String {
         let alone = self.pip_alone.iter().map(|it| format!("{it} # without dependencies\n"));
         self.pip.iter().map(|it| format!("{it}\n")).chain(alone).collect()

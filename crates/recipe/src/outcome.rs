@@ -9,7 +9,7 @@ use regex_lite::Regex;
 pub struct Outcome {
     /// The result, in the unit of the recipe; finite.
     pub value: f64,
-    /// Equal in every run of the same problem.
+    /// The checksum, which is equal in every run of the same problem.
     pub checksum: String,
     /// True if the application verified its result; false if it has no such check.
     pub is_verified: bool,
@@ -28,8 +28,8 @@ impl Recipe {
     /// Reads the results in the output of the application.
     ///
     /// # Errors
-    /// When the output has no result, no checksum, a figure less, a value that is not a finite
-    /// number, or no mark of a verified result where the recipe has one.
+    /// When the output has no result, no checksum, not all figures, a value that is not a finite
+    /// number, or no mark of a verified result although the recipe requires one.
     pub fn outcome(&self, output: &str) -> Result<Outcome, Failure> {
         let value = self.number("result", &self.result, output)?;
         let checksum = self.text("checksum", &self.check, output)?;

@@ -30,14 +30,14 @@ fn the_built_in_recipes_are_complete() {
         let name = &recipe.name;
         assert!(recipe.has_environment() || !recipe.packages.is_empty(), "{name}");
         assert!(recipe.has_environment() || !recipe.programs.is_empty(), "{name}");
-        // A file that no command has is dead, but for inputs that scripts name.
+        // Each file is named by a command, or by the text of a file such as a script.
         let words: Vec<_> = recipe.command.iter().chain(recipe.prepare.iter().flatten()).collect();
         let texts: Vec<_> = recipe.files.iter().map(|file| &file.text).collect();
         for file in &recipe.files {
             let is_named = |text: &&String| text.contains(&file.name);
             assert!(words.iter().any(is_named) || texts.iter().any(is_named), "{}", file.name);
         }
-        // Each footprint that `bench run` may have by default is large enough.
+        // The default footprint of `bench run` is large enough.
         assert!(recipe.items(512 << 20).is_ok(), "{name}");
     }
 }

@@ -306,7 +306,7 @@ pub fn missed_runs(fits: &[RunFit], unit: Option<&str>) -> Option<String> {
     });
     let list: Vec<String> = list.collect();
     let is_local = fits.iter().filter(missed).any(|fit| fit.weights.one_tier());
-    // Local runs are missed only beside runs with a counted bandwidth.
+    // The forecast can miss a run on one tier only if other runs have a counted bandwidth.
     let remedy = if is_local { ". With bandwidth_gbps of every run it meets them" } else { "" };
     Some(format!("the forecast misses measured runs: {}{remedy}", list.join("; ")))
 }

@@ -58,7 +58,7 @@ impl Check for TuneDocument {
             let field = |name: &str| format!("runs[{at}].{name}");
             not_empty(field("weights"), run.weights.len())?;
             same_length(field("tier_share"), run.tier_share.len(), run.weights.len(), "weights")?;
-            // Means are geometric.
+            // Geometric means need values above 0.
             for (name, value) in [("seconds", Some(run.seconds)), ("value", run.value)] {
                 if value.is_some_and(|value| value <= 0.0) {
                     return invalid(field(name), "it is not above 0");

@@ -70,7 +70,7 @@ fn gain(advice: &AdviceDocument) -> String {
     }
 }
 
-/// The advice for a domain.
+/// The advice for a domain as text for a terminal.
 pub fn summary(summary: &SummaryDocument) -> String {
     let of = |points: &[u16]| {
         let nodes = summary.nodes.iter().zip(points);
@@ -123,7 +123,7 @@ pub fn simulated(outcome: &Outcome) -> String {
     text + &format!("; {} moved; this machine was left alone", Bytes::new(outcome.moved_bytes))
 }
 
-/// The plan of a dry run.
+/// The plan of a dry run as text for a terminal.
 pub fn plan(plan: &BalancePlanDocument) -> String {
     let mut text = String::new();
     let domains = plan.domains.iter().map(|domain| {
@@ -395,7 +395,7 @@ fn written_files(writes: &[WriteDocument]) -> Table {
     table
 }
 
-/// The files of the first target, and then the files of a decision.
+/// The writes for the first target, then the writes for a later decision.
 pub fn plan_csv(document: &BalancePlanDocument) -> String {
     let mut table = Table::new(&["target", "path", "text", "was"]);
     for (target, writes) in [("start", &document.writes), ("next", &document.next_writes)] {

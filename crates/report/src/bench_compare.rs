@@ -10,7 +10,7 @@ use interleaf_record::{
     measure::size_text,
 };
 
-/// The title of its page.
+/// The title of the document's page.
 pub fn title(document: &BenchCompareDocument) -> String {
     format!("DRAM of {} extended by a drive", size_text(document.dram_bytes))
 }
@@ -89,7 +89,7 @@ fn verdicts(document: &BenchCompareDocument) -> Vec<String> {
                 part(row.of_ceiling, "the ceiling"),
             ];
             let parts: Vec<String> = parts.into_iter().flatten().collect();
-            // Without other ways there is nothing to compare with.
+            // A pattern without runs on other ways has nothing to compare with.
             (!parts.is_empty()).then_some(())?;
             let parts: Vec<String> =
                 parts.into_iter().chain(row.pager.as_ref().map(waste)).collect();

@@ -11,10 +11,10 @@ use super::{
 use interleaf_model::units::Bytes;
 use interleaf_record::card::{CardDocument, CardPoint, CardPowerFailure, CardSettings, STORAGE};
 
-/// Up to this number of points, each has its latencies in the text, as fio prints them.
+/// Maximum number of points whose latencies are in the text, as fio prints them.
 const DETAILED_MAX: usize = 4;
 
-/// Harmed blocks of a card in the text; the document has more.
+/// Maximum number of harmed blocks in the text for each result; the document may have more.
 const BLOCKS_MAX: usize = 8;
 
 /// The document as text for a terminal.
@@ -41,7 +41,7 @@ pub fn text(document: &CardDocument) -> String {
     text
 }
 
-/// The title of its page.
+/// The title of the document's page.
 pub fn title(document: &CardDocument) -> String {
     let cards: Vec<&str> = document.cards.iter().map(|card| card.name.as_str()).collect();
     let loads = document.loads();
@@ -67,7 +67,8 @@ pub fn verdict(document: &CardDocument) -> String {
     }
 }
 
-/// The best point of a card, or the last card beside the first.
+/// The best point of a single card; with several cards, the others compared with the best point of
+/// the first.
 fn comparison(document: &CardDocument) -> String {
     let best = |card: &str| {
         let points = document.points.iter().filter(|point| point.card == card);
@@ -314,8 +315,8 @@ pub fn csv(document: &CardDocument) -> String {
     table.csv()
 }
 
-/// The points as a file of curves for a tier of a platform: lines of 64 bytes that arrive with the
-/// bandwidth and the mean latency of the I/Os that carry them.
+/// The points as a file of curves for a tier of a platform. A cache line has the bandwidth and the
+/// mean latency of the I/Os that transfer it.
 pub fn curves_csv(document: &CardDocument) -> String {
     let mut file = CurveFile::new();
     for load in document.loads() {
@@ -335,7 +336,7 @@ pub fn curves_csv(document: &CardDocument) -> String {
     file.csv()
 }
 
-/// The mix of a point: its read share, and its order.
+/// The mix of a point: its read share, and `/random` for random accesses.
 fn mix(point: &CardPoint) -> String {
     let read_share = match (point.rwmixread, point.rw.as_str()) {
         (Some(percent), _) => f64::from(percent.min(100)) / 100.0,

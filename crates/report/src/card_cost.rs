@@ -11,7 +11,7 @@ pub fn text(document: &CardCostDocument) -> String {
     text + if document.prices.is_empty() { "" } else { "\n" }
 }
 
-/// The use for which the cards are compared.
+/// The load for which the cards are compared.
 fn load(document: &CardCostDocument) -> String {
     let place = match (document.hot_share, document.hot_bytes) {
         (Some(share), Some(bytes)) => {

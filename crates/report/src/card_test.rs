@@ -7,7 +7,7 @@ use super::{
 };
 use interleaf_record::card_test::{CardTestDocument, CardTestResult};
 
-/// Mismatches of a card in the text; the document has more.
+/// Maximum number of mismatches of a card in the text; the document may have more.
 const LISTED_MAX: usize = 16;
 
 /// The document as text for a terminal.

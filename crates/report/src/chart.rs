@@ -1,5 +1,6 @@
-//! Figures as charts for a terminal: drawn with braille characters in colours, or with letters
-//! where the terminal has one colour or ASCII only. Pipes and files have the tables alone.
+//! Figures as charts for a terminal, drawn with coloured braille characters, or with letters if the
+//! terminal has ASCII only or no colours for several series. Pipes and files get tables without
+//! charts.
 
 use super::{
     screen::{self, Screen},
@@ -24,8 +25,8 @@ const LABELS: usize = 3;
 /// Colours of series: numbers of the 16 colours of terminals, readable on black and on white.
 const COLOURS: [u8; 6] = [4, 1, 2, 5, 6, 3];
 
-/// A figure with numeric axes as text, without labels of points; empty without a range to draw, and
-/// where there is no terminal.
+/// A figure with numeric axes as text, without the labels of points. Empty if an axis has no range,
+/// or if the output is a pipe or a file.
 pub fn text(figure: &Figure) -> String {
     drawn_on(figure, screen::current())
 }
@@ -74,7 +75,7 @@ fn drawn_on(figure: &Figure, screen: Screen) -> String {
     format!("{}, against {}\n{legend}{drawn}", figure.y_label, figure.x_label)
 }
 
-/// How the characters of a chart are written.
+/// The terminal and the number of series, which determine the characters of a chart.
 struct Pen {
     screen: Screen,
     /// The number of series.
@@ -141,7 +142,8 @@ impl Pen {
     }
 }
 
-/// The positions of the points of a series that can be drawn.
+/// The positions of the points of a series. A point at or below 0 has no position on a logarithmic
+/// axis.
 fn drawn(series: &Series, scale: Scale) -> Vec<(f64, f64)> {
     let points = series.x.iter().copied().zip(series.y.iter().copied());
     points.filter_map(|point| scale.position(point)).collect()

@@ -1,4 +1,4 @@
-//! A simulated tier as a file of curves, which a platform reads.
+//! A simulated tier as a file of curves, for a platform file.
 
 use super::table::Table;
 
@@ -20,8 +20,8 @@ impl CurveFile {
         self.in_flight = 0.0;
     }
 
-    /// Adds a point of the curve. Beyond the maximum, more load changes only noise: a point that
-    /// does not have more bytes in flight than the last one is left out.
+    /// Adds a point of the curve. Leaves out a point whose bytes in flight exceed those of the last
+    /// point by 1 % or less: at the maximum of the curve, more load changes only noise.
     pub(crate) fn add(&mut self, mix: String, gbps: f64, latency_ns: f64, source: String) {
         let in_flight = gbps * latency_ns;
         if in_flight <= 1.01 * self.in_flight {

@@ -29,7 +29,7 @@ pub fn text(document: &DimmDocument) -> String {
     text
 }
 
-/// The title of its page.
+/// The title of the document's page.
 pub fn title(document: &DimmDocument) -> String {
     format!("{} x {}, simulated", document.channels, document.device)
 }

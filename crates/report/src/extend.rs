@@ -102,7 +102,7 @@ fn prefetches(counts: &CountsDocument) -> String {
     )
 }
 
-/// The command, its stores and its end.
+/// The command, its stores and its failure, if any.
 fn ending(document: &ExtendDocument) -> Vec<String> {
     let stores: Vec<String> = document.stores.iter().map(|it| it.display().to_string()).collect();
     let stores = (!stores.is_empty()).then(|| format!("stores: {}", stores.join(", ")));
@@ -206,7 +206,7 @@ fn outside(document: &ExtendDocument) -> String {
     )
 }
 
-/// A size rounded down to MiB, unless it is smaller.
+/// A size rounded down to whole MiB; a size below 1 MiB is not rounded.
 fn rounded(bytes: u64) -> Bytes {
     Bytes::new(if bytes < 1 << 20 { bytes } else { bytes & !0xF_FFFF })
 }
@@ -358,7 +358,7 @@ fn checks(document: &ExtendPlanDocument) -> Table {
     table
 }
 
-/// The estimate as CSV, or else the checks.
+/// The estimate as CSV; without an estimate, the checks.
 pub fn plan_csv(document: &ExtendPlanDocument) -> String {
     let Some(estimate) = &document.estimate else { return checks(document).csv() };
     let mut table = Table::new(&[
@@ -422,7 +422,7 @@ fn traffic(document: &ForecastDocument) -> Table {
     curve
 }
 
-/// What the table of drives has.
+/// The title of the table of drives.
 fn forecast_of(document: &ForecastDocument) -> &'static str {
     match document.compute_s {
         Some(_) => "Efficiency: speed divided by the speed in DRAM",

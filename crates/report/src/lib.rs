@@ -47,8 +47,7 @@ pub fn colour(group: usize) -> &'static str {
     PALETTE[group % PALETTE.len()]
 }
 
-/// `value` with three or four significant digits, as people write it: with an exponent below 10^-4
-/// only.
+/// `value` with three or four significant digits, with an exponent only below 10^-4.
 pub fn number(value: f64) -> String {
     let size = value.abs();
     let decimals = match size {

@@ -186,7 +186,7 @@ fn bandwidth(point: &MeasuredPoint) -> Option<f64> {
     point.program_gbps
 }
 
-/// The first point of a kind for each pair of nodes; `None` for a single pair.
+/// The first point of a kind for each pair of nodes; `None` for a single memory node.
 fn matrix(document: &MeasureDocument, kind: PointKind, value: Value) -> Option<Table> {
     let mut from: Vec<u32> = document.points_of_kind(kind).map(|point| point.cpu_node).collect();
     let mut to: Vec<u32> = document.points_of_kind(kind).filter_map(|it| it.memory_node).collect();
@@ -404,7 +404,7 @@ fn best_by_load(document: &MeasureDocument) -> Option<Table> {
     (!document.best_by_load.is_empty()).then_some(table)
 }
 
-/// The title of its page.
+/// The title of the document's page.
 pub fn title(document: &MeasureDocument) -> String {
     let machine = &document.machine;
     let names = [&machine.cpu, &machine.product, &document.source];

@@ -22,7 +22,7 @@ const SECOND: [[&str; 2]; 4] = [
     ["memory_bound", "core_bound"],
 ];
 
-/// The title of its page.
+/// The title of the document's page.
 pub fn title(document: &ProfileDocument) -> String {
     let command = document.app.command.join(" ");
     match command.char_indices().nth(120) {

@@ -79,7 +79,7 @@ pub fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Lines of a text without indentation; an indented line, a hint, is a part of the line before it.
+/// The lines of a text as sentences. An indented line (a hint) is appended to the line before it.
 pub fn sentences(text: &str) -> Vec<String> {
     let mut found: Vec<String> = vec![];
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
@@ -103,7 +103,7 @@ pub fn command(words: &[String]) -> Option<String> {
     (!words.is_empty()).then(|| format!("command: {}", words.join(" ")))
 }
 
-/// The end of a command that failed, or has none: `it ended with exit status 3`.
+/// The failure of a command: `the command ended with exit status 3`. `None` after a success.
 pub fn failure(exit_code: Option<i32>, signal: Option<i32>) -> Option<String> {
     match (exit_code, signal) {
         (Some(0), _) => None,

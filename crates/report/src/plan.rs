@@ -295,8 +295,8 @@ fn sensitivity(document: &PlanDocument, only_changes: bool) -> Table {
     table
 }
 
-/// The figures that do not change the recommendation; `place` names the output that has all
-/// figures.
+/// The figures on which the recommendation depends, and the number of figures that never change it.
+/// `place` names the output that lists each figure.
 fn unchanged(document: &PlanDocument, place: &str) -> String {
     let of = |row: &&SensitivityRow| !row.changes && !row.has_factor();
     let count = document.sensitivity.iter().filter(of).count();

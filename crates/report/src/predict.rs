@@ -149,7 +149,7 @@ pub fn html_tables(document: &PredictDocument) -> String {
 
 fn is_shown(document: &PredictDocument, row: &PredictRow) -> bool {
     let is_best = document.best.as_ref().is_some_and(|best| best.weights == row.weights);
-    // The warning names them.
+    // The warning about undecided weights names these weights, so the table shows them.
     let is_undecided = document.undecided.as_ref() == Some(&row.weights);
     let shown = |weights: &[u16; 2]| row.weights == weights;
     let one_tier = row.weights.iter().filter(|weight| **weight > 0).count() == 1;
@@ -213,7 +213,7 @@ pub fn verdict(document: &PredictDocument) -> String {
         return "no choice of weights fits".into();
     };
     let weights = weights_text(&best.weights);
-    // Of one there is no best.
+    // A single choice of weights is not called best.
     let is = if document.rows.len() == 1 { "" } else { " is best" };
     if best.weights == Weights::first_tier(document.tiers.len()).as_slice() {
         return format!("{weights}{is}: all pages on {first}");

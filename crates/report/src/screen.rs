@@ -1,5 +1,5 @@
-//! The terminal that texts are written for: its width, characters and colours. The edge of a
-//! program sets it once; without it texts are for a pipe or a file: tables of any width, neither
+//! The terminal that texts are written for: its width, characters and colours. The command sets it
+//! once at its start. Without it, texts are for a pipe or a file: tables of any width, neither
 //! charts nor colours.
 
 use std::sync::OnceLock;
@@ -22,7 +22,7 @@ pub enum Meaning {
     Answer,
     Good,
     Bad,
-    /// To be read with care: an assumption, a warning.
+    /// An assumption or a warning.
     Doubtful,
 }
 

@@ -191,10 +191,10 @@ fn mark(status: CapabilityStatus) -> (&'static str, Meaning) {
     }
 }
 
-/// The column behind the names of capabilities.
+/// The column at which the text of a capability begins, after its mark and its name.
 const NAME_END: usize = 36;
 
-/// The text in lines that end before `width`, from the second on behind `indent` blanks.
+/// The text wrapped at `width`; all lines but the first are indented by `indent` blanks.
 fn indented(text: &str, indent: usize, width: Option<usize>) -> String {
     let Some(width) = width else { return text.to_string() };
     let room = width.saturating_sub(indent).max(20);

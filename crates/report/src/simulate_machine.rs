@@ -16,7 +16,7 @@ use interleaf_record::{
 /// The chart of a search covers at least this time, s.
 const SEARCH_MIN_S: f64 = 60.0;
 
-/// The title of its page.
+/// The title of the document's page.
 pub fn title(document: &SimulateDocument) -> String {
     format!("{} under {} on {}", document.scenario, document.policy, document.platform)
 }
@@ -41,7 +41,8 @@ pub fn text(document: &SimulateDocument) -> String {
     text + &lines(document).iter().map(|line| format!("{line}\n")).collect::<String>()
 }
 
-/// Twice the time of the last change of the target, s: after that the target is constant.
+/// The end of the chart, s: twice the time of the last change of the target, at least
+/// [`SEARCH_MIN_S`], at most the end of the run.
 fn searched_until(document: &SimulateDocument) -> f64 {
     let end_s = document.periods.last().map_or(0.0, |period| period.time_s);
     let changes = document.periods.windows(2);
@@ -50,7 +51,7 @@ fn searched_until(document: &SimulateDocument) -> f64 {
     until_s.min(end_s)
 }
 
-/// A figure of shares until a time, s.
+/// The shares of a figure until a time, s.
 fn cut(mut figure: Figure, until_s: f64) -> Figure {
     for series in &mut figure.series {
         let kept = series.x.iter().filter(|x| **x <= until_s).count();

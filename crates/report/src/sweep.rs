@@ -19,7 +19,7 @@ pub fn page(document: &SweepDocument) -> Page {
     }));
     let rows = || document.rows.iter();
     facts.push(names("platforms", rows().map(|row| row.platform.as_str())));
-    // The scenario of a single workload has its name.
+    // The scenario of a single workload has the name of the workload.
     if rows().any(|row| row.scenario != row.workload) {
         facts.push(names("scenarios", rows().map(|row| row.scenario.as_str())));
     }
@@ -52,8 +52,8 @@ pub fn page(document: &SweepDocument) -> Page {
     }
 }
 
-/// The policy with the best mean. Regret is relative to the best static weights, which are
-/// therefore left out where there are others.
+/// The policy with the best mean. The best static weights are the reference of the regret, so they
+/// are left out if there are other policies.
 fn answer(document: &SweepDocument) -> String {
     let Some(metric) = document.metrics().into_iter().next() else {
         return "no case has a result: no workload had started when its simulation ended".into();
@@ -119,10 +119,10 @@ fn names<'a>(what: &str, all: impl Iterator<Item = &'a str>) -> String {
     format!("{what}: {}", shortened(&names))
 }
 
-/// The most names of a list.
+/// Maximum number of names in a list.
 const NAMES_MAX: usize = 8;
 
-/// A list of names, of which a long one has its beginning and its number.
+/// A list of names. A long list has its first names and the number of the others.
 fn shortened(names: &[String]) -> String {
     match names.len() {
         0..=NAMES_MAX => names.join(", "),
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
     use interleaf_record::sweep::COLUMNS;
 
-    /// Columns of names, which are shown as they are.
+    /// Columns of names, which are shown unchanged.
     const TEXTS: [&str; 5] = ["platform", "scenario", "workload", "policy", "weights"];
 
     /// Each cell in turn is replaced by odd values: an error or a page, never a panic.

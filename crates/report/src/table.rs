@@ -11,7 +11,7 @@ use layout::Column;
 pub struct Table {
     header: Vec<String>,
     rows: Vec<Vec<String>>,
-    /// Columns that a narrow terminal does without, the first to leave out first.
+    /// Columns that a narrow terminal leaves out, in the order in which they are left out.
     minor: Vec<String>,
 }
 
@@ -40,15 +40,15 @@ impl Table {
         self.rows.len()
     }
 
-    /// This table with `columns` as the first columns that a narrow terminal leaves out, in this
-    /// order. After these, the others are left out from the right.
+    /// This table, whose `columns` a narrow terminal leaves out first, in this order. Then the
+    /// other columns are left out from the right.
     pub fn with_minor(self, columns: &[&str]) -> Self {
         Self { minor: columns.iter().map(ToString::to_string).collect(), ..self }
     }
 
     /// The table as lines of text, with columns of numbers aligned to the right. On a terminal the
-    /// table fits its width: texts are wrapped, and columns are left out, which a line below the
-    /// table names.
+    /// table fits the width: texts are wrapped, and if that is not enough, columns are left out. A
+    /// line below the table names the columns that were left out.
     pub fn text(&self) -> String {
         match screen::current().width {
             Some(width) => self.text_within(width),
@@ -105,7 +105,7 @@ impl Table {
         self.drawn(presets::ASCII_MARKDOWN, &vec![None; self.header.len()])
     }
 
-    /// The table with columns of fixed widths, and those without a width as wide as their texts.
+    /// The table with columns of these widths. A column without a width is as wide as its texts.
     fn drawn(&self, preset: comfy_table::TableStyle, widths: &[Option<usize>]) -> String {
         let mut table = comfy_table::Table::new();
         let is_fixed = widths.iter().any(Option::is_some);

@@ -466,7 +466,7 @@ fn pages_that_move_are_traffic_and_hold_up() {
     let sample = step(&mut machine);
     let moved = moved_in(&sample) as f64;
     assert!(moved > 0.75e9, "{moved}");
-    // Read on the first tier, written on the second, which has no other traffic yet.
+    // Migration reads the first tier and writes the second, which has no other traffic yet.
     let there = sample.traffic[0][1];
     assert_eq!(there.written_bytes, Some(moved));
     assert_eq!(there.read_bytes, Some(0.0));
@@ -498,7 +498,7 @@ fn devices_take_bandwidth_while_they_are_there() {
     for (at, gbps) in all.iter().enumerate() {
         let own = match at {
             20..40 => gbps - 80.0,
-            // A quarter of a sample.
+            // The device is active for a quarter of this sample.
             40 => continue,
             _ => *gbps,
         };

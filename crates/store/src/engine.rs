@@ -263,7 +263,7 @@ impl Threads {
 
     fn send(&self, task: Task) {
         if let Some(jobs) = &self.jobs {
-            // The threads outlive this value.
+            // The threads receive tasks until this value is dropped.
             jobs.send(task);
         }
     }

@@ -15,7 +15,8 @@ use std::{
     time::Duration,
 };
 
-/// The faults: each field is the number of transfers of which one fails; 0 means none.
+/// The faults. Each of the fields `eio`, `again`, `short`, `torn` and `delayed` is the number of
+/// transfers of which one, on average, has the fault; 0 means none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultPlan {
     /// Seed of the random choices.
@@ -32,7 +33,7 @@ pub struct FaultPlan {
     pub delayed: u64,
     /// The delay.
     pub delay_ms: u64,
-    /// True if results of one moment are reported in random order.
+    /// True if results that are collected together are reported in random order.
     pub reordered: bool,
     /// Unreadable ranges of a file: 1 MiB in each `lost_mib` MiB.
     pub lost_mib: u64,
@@ -43,7 +44,7 @@ pub struct FaultPlan {
 impl FromStr for FaultPlan {
     type Err = String;
 
-    /// `seed=1,eio=100,room=1000000`
+    /// Parses a plan such as `seed=1,eio=100,room=1000000`.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut plan = Self::default();
         for word in text.split(',') {
@@ -102,7 +103,7 @@ impl FaultyEngine {
         one_in > 0 && self.random().is_multiple_of(one_in)
     }
 
-    /// The error of the file range that a job is about.
+    /// The error that the plan assigns to the file range of a job.
     fn refused(&self, job: &Job) -> Option<Errno> {
         let end = job.offset + bytes(job) as u64;
         if job.is_write && self.plan.room > 0 && end > self.plan.room {

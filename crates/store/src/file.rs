@@ -1,4 +1,4 @@
-//! A store in files and block devices, past the page cache.
+//! A store in files and block devices, without the page cache of Linux (`O_DIRECT`).
 
 #![expect(unsafe_code, reason = "transfers hold addresses of frames")]
 
@@ -129,7 +129,7 @@ impl FileStore {
         Self::with_files(paths.iter().map(open).collect::<Result<_, _>>()?, options)
     }
 
-    /// A store of files in memory: for tests, and where memory is the slow part.
+    /// A store of files in memory: for tests, and for benchmarks without a drive.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -318,7 +318,7 @@ impl FileStore {
         }
     }
 
-    /// Unfreezes layers whose other users have ended.
+    /// Unfreezes layers whose other users have ended, and removes frozen layers without pages.
     fn thaw(&mut self) {
         for (layer, has_pages) in self.layers.frozen() {
             if !has_pages {
@@ -389,7 +389,7 @@ impl Store for FileStore {
         let bytes = transfer.bytes();
         let end = offset + bytes as u64;
         debug_assert!(offset.is_multiple_of(BLOCK) && end.is_multiple_of(BLOCK));
-        // A write beyond the capacity of a device fails as on a full drive.
+        // A write beyond the capacity of the store fails as on a full drive.
         let is_beyond = is_write && end > self.capacity();
         self.until_check -= 1;
         if self.until_check == 0 {
@@ -481,7 +481,7 @@ impl Store for FileStore {
     }
 }
 
-/// A range of consecutive pieces of memory.
+/// The pieces of memory that make up the byte range `part` of `pieces`.
 fn cut(pieces: &[Piece], part: Range<u64>) -> Vec<Piece> {
     let (mut at, mut cut) = (0, vec![]);
     for piece in pieces {

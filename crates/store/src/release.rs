@@ -80,7 +80,8 @@ impl Releaser {
 /// to the keeper of the session when it listens, accepts files until the keeper has closed its end
 /// of the connection, and returns when all files are released.
 ///
-/// When the socket cannot be made in `folder`.
+/// # Errors
+/// When the socket cannot be made in `folder`, or connections cannot be accepted.
 pub fn serve(folder: &Path, mut keeper: UnixStream) -> io::Result<()> {
     let path = folder.join(format!("{SOCKET_PREFIX}{}", std::process::id()));
     let listener = listener(&path)?;

@@ -30,7 +30,7 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 /// Number and timing of the tries of a failing drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Tries in all.
+    /// Total number of tries.
     pub tries: u32,
     /// The wait before the second try; each later wait is ten times as long, 1 s at most.
     pub first: Duration,

@@ -5,12 +5,13 @@
 //!
 //! ```text
 //!            parent          child
-//! page 0   [1] frozen      [1] frozen     nobody has changed it since
-//! page 1   [2]             [1] frozen     the parent has
-//! page 2   [2]             [2]            both have, each in its own
+//! page 0   [1] frozen      [1] frozen     changed by neither process since
+//! page 1   [2]             [1] frozen     changed by the parent
+//! page 2   [2]             [2]            changed by both, each in its own layer 2
 //! ```
 //!
-//! When all other users of a frozen layer have ended, the rest of it is written in place again.
+//! When all other users of a frozen layer have ended, its remaining pages are written in place
+//! again.
 //!
 //! Space is allocated and freed in units of some MiB, so that a file has few extents.
 
@@ -128,8 +129,8 @@ impl Layers {
         (child, own)
     }
 
-    /// Makes the rest of a frozen layer writable again, whose other users have ended. Units that
-    /// become unused are appended to `units`.
+    /// Makes the remaining pages of a frozen layer writable again, after its other users have
+    /// ended. Units that become unused are appended to `units`.
     pub fn thaw(&mut self, layer: Layer, units: &mut Vec<AllocationUnit>) {
         let of = &mut self.layers[usize::from(layer) - 1];
         of.is_frozen = false;

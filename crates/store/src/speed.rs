@@ -1,5 +1,5 @@
-//! Measures the bandwidth and latency of a store as a pager uses it, in a few seconds and past all
-//! caches of Linux.
+//! Measures the bandwidth and latency of a store as a pager uses it, in a few seconds and without
+//! the page cache of Linux.
 
 #![expect(unsafe_code, reason = "a store is handed memory")]
 
@@ -62,8 +62,8 @@ pub enum SpeedError {
     Transfer(#[from] TransferError),
 }
 
-/// Measures a store with `bytes` of it, each part for at most `limit`. The former content of the
-/// store is lost.
+/// Measures `bytes` of a store: writes, reads, and random reads at each of `depths`, each for at
+/// most `limit`. The former content of the store is lost.
 ///
 /// # Errors
 /// When a transfer fails.

@@ -1,9 +1,9 @@
-//! Coverage: the fraction of measured speed-ups within the interval that is called 90 %.
+//! Coverage: the fraction of measured speed-ups within the 90 % interval of the prediction.
 //!
 //! The interval has two parts: the spread of the behaviours that agree with a workload's runs, and
-//! the error of the model ([`MODEL_SPREAD`]). A figure for the second part that is computed from
-//! the same rows that it covers would flatter itself. Therefore each workload is also checked with
-//! the root mean square error of the *other* workloads in place of that figure.
+//! the error of the model ([`MODEL_SPREAD`]). A model error computed from the same rows that are
+//! tested would make the coverage too high. Therefore each workload is also tested with the root
+//! mean square error of the *other* workloads in place of [`MODEL_SPREAD`].
 
 use super::published::mean_and_max;
 use interleaf_model::{
@@ -15,8 +15,8 @@ use interleaf_record::reproduce::{Published, ReproduceRow};
 /// The section of the rows.
 pub(super) const SECTION: &str = "coverage of the 90 % interval";
 
-/// The range of coverages that is considered right: a few dozen rows, many of them of one workload,
-/// do not tell 90 % from these.
+/// Coverages that count as 90 %. The rows are a few dozen, many of the same workload: they cannot
+/// distinguish a coverage in this range from 90 %.
 const RANGE: (f64, f64) = (0.86, 0.94);
 
 /// A measured and a predicted speed-up.
@@ -47,7 +47,7 @@ impl Case {
     }
 }
 
-/// The coverage of `cases` with the model's error as published.
+/// The coverage of `cases` with the model's error [`MODEL_SPREAD`].
 pub(super) fn row(cases: &[Case]) -> ReproduceRow {
     let covered = cases.iter().filter(|case| case.is_covered(MODEL_SPREAD)).count();
     coverage(format!("{} speed-ups", cases.len()), covered, cases.len())
@@ -115,8 +115,8 @@ mod tests {
 
     #[test]
     fn a_workload_does_not_widen_its_own_interval() {
-        // The error of b alone is 10 %: the interval of a is wide with it, the interval of b narrow
-        // without it.
+        // The forecast of b is 9.1 % too low, that of a 1 %. The interval of a has the error of b
+        // and is wide; the interval of b has the error of a and is narrow.
         let cases = [case("a", 1.01), case("b", 1.1)];
         let (row, remark) = left_out(&cases);
         assert_eq!(row.ours, 0.5, "{remark}");

@@ -52,8 +52,8 @@ impl CounterRow {
     }
 }
 
-/// Relative difference below which predicted and counted traffic are considered equal: an error is
-/// then one of the result only.
+/// Relative difference below which predicted and counted traffic are considered equal: the error is
+/// then in the result only.
 const SAME_TRAFFIC: f64 = 0.03;
 
 /// The measured and the predicted speed-up at some weights.

@@ -4,10 +4,11 @@
 //! DRAM. Its figures are computed here with the planner (`interleaf_extend_forecast`): the traffic
 //! of each workload from its trace, the time of the drives from their data sheet, the time of both
 //! nodes from a roofline with the limits that the paper states ([`node`]). Nothing is fitted to the
-//! paper's figures. Which page its product evicts is not published: the figure is for random
-//! replacement, and each note has the figures for LRU and for optimal replacement.
+//! paper's figures except one constant of Hartree-Fock ([`hartree_fock`]). The paper does not
+//! publish the product's replacement policy: the figure is for random replacement, and each note
+//! has the figures for LRU and for optimal replacement.
 //!
-//! [`measured`] adds runs on this machine, which `interleaf reproduce imdt` does.
+//! [`measured`] adds the results of runs on this machine, which `interleaf reproduce imdt` makes.
 
 mod figures;
 mod hartree_fock;
@@ -42,10 +43,10 @@ const WORKLOADS: &str = include_str!("../../../reproduce/imdt/workloads.csv");
 /// Footprints of the curves, in units of the cache.
 const RATIOS: [f64; 9] = [0.25, 0.5, 1.0, 1.25, 1.5, 1.95, 2.0, 3.0, 4.0];
 
-/// Degrees of the polynomial in the paper.
+/// Degrees of the polynomial in figure 2.
 const DEGREES: [u32; 9] = [16, 64, 128, 256, 512, 768, 1024, 2048, 8192];
 
-/// The degree of the rows.
+/// The degree of the polynomial in the rows.
 const DEGREE: u32 = 1024;
 
 /// A published efficiency.
@@ -65,7 +66,7 @@ impl PublishedEfficiency {
         f64::midpoint(self.low, self.high)
     }
 
-    /// The figure, or the range.
+    /// The published figure, or the published range.
     fn text(&self) -> String {
         match self.low == self.high {
             true => number(self.low),
@@ -79,7 +80,7 @@ struct Ordering {
     words: &'static str,
     first: (&'static str, f64),
     second: (&'static str, f64),
-    /// Minimum ratio of both efficiencies.
+    /// Minimum of the first efficiency divided by the second.
     least: f64,
 }
 
@@ -108,7 +109,7 @@ const ORDERINGS: [Ordering; 12] = [
     ordering("LU gains in DRAM, not beyond", ("lu", 0.5), ("lu", 1.25), 2.0),
 ];
 
-/// Predicts the figures of the study's machine.
+/// Predicts the figures of the paper's machine.
 pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure> {
     let node = StudyNode::new()?;
     let workloads: Vec<node::Workload> = table("workloads.csv", WORKLOADS)?;
@@ -229,7 +230,7 @@ fn degrees(predicted: &[Predicted]) -> Vec<TableDocument> {
     streams.into_iter().filter_map(|(key, streams)| of(key, streams)).collect()
 }
 
-/// Which orderings of the study hold.
+/// A table of the orderings, with whether each holds.
 fn orderings(predicted: &[Predicted]) -> TableDocument {
     let of = |(key, ratio): (&str, f64)| {
         let found = predicted.iter().find(|it| it.key == key);

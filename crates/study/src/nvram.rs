@@ -182,8 +182,8 @@ fn quantity(key: &str) -> (Access, fn(&Simulated) -> f64) {
     }
 }
 
-/// A conclusion at a depth. Where the cards differ by more, an ablation says whether the cause is
-/// the memory.
+/// A row for a conclusion at a depth. If the ratio is outside the published range, a run without
+/// the limits of the memory shows whether the memory is the cause.
 fn compared(results: &CardResults, conclusion: &Conclusion, depth: u32) -> ReproduceRow {
     let (access, of) = quantity(&conclusion.key);
     let ours = results.ratio(access, depth, false, of);

@@ -1,9 +1,9 @@
 //! Servers with DDR4 and DDR5 RDIMMs: maxima and loaded latencies of the Mess benchmark, by
 //! simulation of the modules command by command.
 //!
-//! All servers of Intel have the same constants of the controller. Those of a server (outstanding
-//! lines, uncore latency, bandwidth of the fabric), and the controllers of Zen 2, are in
-//! `devices/servers`.
+//! All servers of Intel have the same constants of the controller. `devices/servers` has the
+//! constants of each server (outstanding lines, uncore latency, bandwidth of the fabric) and those
+//! of the controllers of Zen 2.
 
 use super::published::table;
 use indicatif::ProgressBar;

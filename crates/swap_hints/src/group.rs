@@ -1,7 +1,7 @@
 //! Hints for all processes of a control group.
 //!
 //! The caller makes the group, its memory limit and the swap file, and removes them: this module
-//! changes nothing of the machine.
+//! changes no setting of the machine.
 
 use crate::{HintPolicy, count, scan::ScannedProcess};
 use interleaf_pager::{page::PAGE_BYTES, prefetch::Limits};
@@ -21,8 +21,8 @@ const MAPPING_BYTES_MIN: u64 = 1 << 20;
 const SCAN_PAUSE: Duration = Duration::from_millis(2);
 const SCAN_PAUSE_FACTOR: u32 = 4;
 
-/// The budget divided by this number is kept free for pages that are read ahead or paged out, where
-/// sweeps leave pages behind.
+/// Pages behind sweeps are paged out until the budget divided by this number is free, for pages
+/// that are read ahead or still being paged out.
 const FREE_DIVISOR: u64 = 4;
 
 /// Streams are read ahead by at most the budget divided by this number.

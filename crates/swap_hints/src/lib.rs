@@ -7,7 +7,8 @@
 //!
 //! Swap with hints is far slower than a pager: the kernel reads pages one by one at each major
 //! fault, and even perfect hints give a factor of 2 over default swap, where a pager gives 10. The
-//! only evidence of the program's accesses are the pages that became resident since the last scan.
+//! only evidence of the program's accesses is the set of pages that became resident since the last
+//! scan.
 
 pub mod scan;
 
@@ -80,7 +81,7 @@ impl HintPolicy {
         let mut left = count(&resident);
         while left > most {
             let Some(pages) = self.behind.pop_front() else { break };
-            // The kernel has paged out some of them already.
+            // The kernel may have paged out some of these pages already.
             let gone = without(&one(&pages), &resident);
             let pages = without(&one(&pages), &gone);
             left -= count(&pages);

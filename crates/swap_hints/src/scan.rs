@@ -46,7 +46,8 @@ impl ScannedProcess {
         Ok(Self { pid, pagemap, process })
     }
 
-    /// The resident pages of all private mappings of at least `bytes_min`, in order.
+    /// The resident pages of all writable private anonymous mappings of at least `bytes_min`, in
+    /// order.
     ///
     /// # Errors
     /// When the process has ended.
@@ -95,7 +96,8 @@ impl ScannedProcess {
                         0,
                     )
                 };
-                // The call returns the bytes before the first unmapped range.
+                // The call returns the number of bytes that it has advised before the first
+                // unmapped range.
                 let mut done = usize::try_from(done).unwrap_or(0);
                 while at < pieces.len() && done >= pieces[at].iov_len {
                     done -= pieces[at].iov_len;

@@ -105,7 +105,7 @@ impl Bench {
         boot.until = until;
         let plugin = plugin();
         boot.clock = self.follows_guest.then_some(&plugin);
-        // The time of the driver's instructions is a part of the latency that is compared.
+        // The time of the driver's instructions is part of the compared latency.
         boot.clock_shift = 1;
         boot.run().unwrap()
     }
@@ -127,7 +127,7 @@ impl Bench {
     }
 }
 
-/// The plugin that tells the guest's clock, which cargo puts beside this program.
+/// The QEMU plugin that reports the guest's clock to the server; cargo puts it beside this program.
 fn plugin() -> PathBuf {
     let program = env::current_exe().unwrap();
     program.parent().unwrap().join("libinterleaf_qemu_clock.so")

@@ -7,7 +7,7 @@ use interleaf_vm::{
     outcome::Record,
 };
 
-/// `UFFDIO_MOVE` is there from 6.8 on.
+/// Kernels with `UFFDIO_MOVE`, which Linux 6.8 introduced.
 const WITH_MOVES: [Series; 3] = [Series::Of(6, 12), Series::Of(6, 17), Series::Newest];
 
 /// Minimum share of a thread's resident pages on its node.

@@ -36,7 +36,7 @@ const QUICK_POINTS_MAX: usize = 8;
 /// Longest time that a load runs before the first sample.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// The memory that a curve measures: its placement.
+/// The measured memory of a curve: its placement.
 pub(crate) struct MeasuredMemory<'a> {
     pub(crate) placement: Placement,
     pub(crate) method: Method,
@@ -81,7 +81,7 @@ struct LoadResult {
 }
 
 impl Bench<'_> {
-    /// Splits CPUs into the one that chases and those that load.
+    /// Splits CPUs into the CPU of the pointer chase and the CPUs that load the memory.
     pub(crate) fn divided<'c>(&self, cpus: &'c NodeCpus) -> Result<(u32, &'c [u32]), Stop> {
         match &cpus.cpus[..] {
             [chases, load @ ..] if !load.is_empty() => Ok((*chases, load)),
@@ -135,7 +135,7 @@ impl Bench<'_> {
             let counted = || self.counted.during(|| pinned(chases, at_load));
             let ((found, measured_gbps), contamination, took_s) = self.watched(|| Ok(counted()))?;
             let found = found?;
-            // The chase itself reads, too: add its bandwidth.
+            // The chase itself reads too: add its bandwidth.
             let chased = LINE_BYTES as f64 / found.latency_ns.median.max(1e-3);
             let median = found.program_gbps + chased;
             points.push(Loaded {
@@ -151,7 +151,7 @@ impl Bench<'_> {
             let delay_ns = team.map(|(_, delay)| delay.as_nanos() as f64);
             self.add(document, MeasuredPoint { delay_ns, modelled_gbps, measured_gbps, ..point })
         };
-        // The first point is idle.
+        // The first point has no load but the chase.
         measure(None, &mut points)?;
         let team = Team::start_in(&self.load(load, traffic), regions)?;
         let mut at = |pause: Duration, points: &mut Vec<Loaded>| {
@@ -188,10 +188,10 @@ impl Bench<'_> {
     }
 }
 
-/// Measures with this pause between loads of the loading threads, and adds the point.
+/// Measures a point with this pause between the accesses of the loading threads, and appends it.
 type MeasureAtPause<'a> = dyn FnMut(Duration, &mut Vec<Loaded>) -> Result<(), Stop> + 'a;
 
-/// Approaches a bandwidth by interpolation between the points so far.
+/// Approaches a target bandwidth by interpolation between the measured points.
 fn reach(
     target_gbps: f64,
     points: &mut Vec<Loaded>,

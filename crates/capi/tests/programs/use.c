@@ -52,7 +52,7 @@ static void keeps_more_than_fits(interleaf_pager *pager, interleaf_advice advice
     for (at = 0; at < words; at++) {
         CHECK(array[at] == at * 0x9e3779b97f4a7c15u);
     }
-    /* A discarded part need not begin or end with a page; the bytes beside it stay. */
+    /* A discarded range need not be page-aligned; the bytes beside it keep their content. */
     CHECK(interleaf_discard(pager, array + 100, MIB) == INTERLEAF_OK);
     for (at = 0; at < 2 * MIB / sizeof(uint64_t); at++) {
         int is_within = at >= 100 && at < 100 + MIB / sizeof(uint64_t);

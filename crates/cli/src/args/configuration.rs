@@ -83,7 +83,7 @@ impl Parts {
         }
         let named = |why: String| format!("{key}: {why}");
         let configuration = &mut self.configuration;
-        // The verb that extends memory may stand before its option.
+        // The name of the verb `extend` may precede its option.
         match key.strip_prefix("extend ").unwrap_or(key) {
             "name" => configuration.name = Some(value.trim().into()),
             "weights" => {

@@ -33,7 +33,7 @@ pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure>
         found.iter_mut().for_each(verified_by_use);
     }
     if let Some(target) = &args.capture {
-        // Files that `balance` reads and no capability does.
+        // Files that `balance` reads, but no check of a capability.
         for path in [physical::ZONEINFO.to_string(), format!("{ADMIN}/nr_kdamonds")] {
             root.text_if_allowed(&path).map_err(system::read_failure)?;
         }
@@ -85,7 +85,7 @@ fn probe_damon(root: &Root) -> Result<Result<Probed, ProbeError>, Failure> {
             "run it on the machine itself, without --root",
         ));
     }
-    // Use a root of its own: files that the probe creates for a moment do not belong in a capture.
+    // Use a root of its own: temporary files of the probe do not belong in a capture.
     match probe(&Root::live()) {
         Err(ProbeError::Root(why)) if !why.is_permission() => Err(system::read_failure(why)),
         probed => Ok(probed),

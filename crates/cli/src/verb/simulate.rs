@@ -29,7 +29,7 @@ pub(super) fn machine(args: &MachineArgs) -> Result<ExitCode, Failure> {
     let job = MachineJob {
         scenario,
         duration: machine::duration(args.duration, own_duration),
-        // A command as policy replaces the job's.
+        // A policy that is a command replaces the policy of the job.
         policy: match command {
             Some(_) => PolicyKind::Dmi,
             None => args.policy.parse().map_err(|why: String| Failure::new(why, ""))?,

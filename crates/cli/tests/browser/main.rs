@@ -27,7 +27,7 @@ const SCHEMES: [(&str, &str); 2] = [
 #[derive(Deserialize)]
 struct Checked {
     frame: String,
-    /// Texts that were looked at.
+    /// Number of checked texts.
     texts: usize,
     faults: Vec<String>,
 }
@@ -49,7 +49,8 @@ fn pages(folder: &Path) -> Vec<(String, String)> {
     pages
 }
 
-/// A copy of a page that is checked when it is loaded; on paper with the rules of paper.
+/// A copy of a page with `check.js`, which runs when the page is loaded. The copy for paper uses
+/// the style rules of paper.
 fn checked(page: &str, medium: &str) -> String {
     let script = format!("<script>{}</script></body>", include_str!("check.js"));
     let page = page.replace("</body>", &script);
@@ -119,7 +120,7 @@ fn pages_fit_and_are_legible_at_each_size_and_on_paper() {
     }
 }
 
-/// The check finds what it looks for.
+/// `check.js` finds each kind of fault.
 #[test]
 fn faults_of_a_page_are_found() {
     let folder = tempfile::tempdir().unwrap();

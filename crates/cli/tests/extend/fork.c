@@ -1,4 +1,4 @@
-/* A child that is forked has what its parent had, and neither sees what the other writes. */
+/* A forked child has a copy of its parent's memory, and neither sees the other's later writes. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* A library that has nothing. */
+/* A library with one unused function. */
 int nothing(void)
 {
 	return 0;

@@ -1,5 +1,5 @@
-/* Allocates COUNT pieces of BYTES each, writes to all of each twice, and waits for a moment in which
- * others look at it. */
+/* Allocates COUNT blocks of BYTES each, writes all bytes of each block twice, and waits for 0.3 s, so
+ * that the resident memory can be sampled. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

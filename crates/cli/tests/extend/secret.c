@@ -1,5 +1,5 @@
-/* `secret hide MIB` fills memory with a word that nobody else has, and waits until it is ended;
- * `secret look MIB` takes memory again and again, and sees that all of it is zeros at first. */
+/* `secret hide MIB` fills memory with words that no other program writes, and waits for a signal;
+ * `secret look MIB` maps memory three times, and checks that all of it is zero each time. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
-/* `shared MIB FILE` shares memory with a child, and each sees what the other writes;
- * `shared MIB FILE orphan` leaves it to a child, which waits for FILE and writes into it what it saw;
- * `shared MIB FILE stay` goes over it until it is ended. */
+/* `shared MIB FILE` shares memory with a child, and checks that each sees the other's writes;
+ * `shared MIB FILE orphan` exits; its child waits for FILE, checks the memory, and writes the result
+ * to FILE;
+ * `shared MIB FILE stay` sweeps over the memory until a signal ends it. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>

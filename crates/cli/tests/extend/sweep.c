@@ -1,5 +1,5 @@
-/* Goes over MIB of memory LAPS times, and sees that all of it is as it was left. With a third
- * argument it waits for so many milliseconds in the middle. */
+/* Sweeps over MIB of memory LAPS times, and checks that each word has its value of the previous lap.
+ * With a third argument it waits for that number of milliseconds after the first lap. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -302,7 +302,7 @@ impl Generator<'_> {
         if self.definitions.borrow().contains_key(name) {
             return;
         }
-        // Before its fields, which may have the same type.
+        // Inserted before the fields are visited, since a field may have the same type.
         self.definitions.borrow_mut().insert(name.into(), Value::Null);
         let value = match item {
             Item::Struct(item) => self.structure(item),

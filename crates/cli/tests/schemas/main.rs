@@ -163,7 +163,7 @@ fn the_documents_of_the_tests_keep_their_schemas() {
             continue;
         }
         let text = fs::read_to_string(&path).unwrap();
-        // Periods are a document a line.
+        // A record of periods has one document per line.
         for value in serde_json::Deserializer::from_str(&text).into_iter::<Value>() {
             let value = value.unwrap();
             // A machine and a platform share a schema, of which no JSON Schema is made.

@@ -23,10 +23,10 @@ fn data(record: u64) -> Vec<u8> {
     data
 }
 
-/// Writes records until the end of the machine, or of the space.
+/// Writes records until the machine stops or the space is full.
 pub(super) fn write(folder: &Path, port: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    // The folder's own name is durable before its first record.
+    // Make the folder's own name durable before its first record.
     File::open(folder.parent().unwrap_or(folder))?.sync_all()?;
     let mut log = OpenOptions::new().create(true).append(true).open(folder.join("log"))?;
     let mut port = OpenOptions::new().write(true).open(port)?;

@@ -1,4 +1,4 @@
-//! Commands to an NVMe controller, past the driver.
+//! Passthrough commands to an NVMe controller.
 
 use std::{
     fs::File,

@@ -19,7 +19,7 @@ pub(super) struct Group {
     pub(super) jobs: Vec<Job>,
 }
 
-/// The groups of a job, checked against each card. With `memory` they are loads and stores.
+/// The groups of a job, checked against each card. With `memory`, the jobs are loads and stores.
 pub(super) fn groups(job: &CardJob, memory: Option<&MemoryOptions>) -> Result<Vec<Group>, Failure> {
     let (cards, files) = (&job.cards, &job.files);
     let bs = job.options.bs.or(memory.map(MemoryOptions::block_bytes));
@@ -64,12 +64,12 @@ pub(super) fn groups(job: &CardJob, memory: Option<&MemoryOptions>) -> Result<Ve
     Ok(found.into_iter().enumerate().map(number).collect())
 }
 
-/// The load of jobs that were checked.
+/// The load of jobs that have been checked.
 pub(super) fn load(jobs: &[Job], card: &Card) -> Result<Load, Failure> {
     fio::load::load(jobs, card).map_err(of_option)
 }
 
-/// The failure of an option of the command line; `rate_iops` is `--rate-iops` there.
+/// The failure of an option of the command line, where `rate_iops` is `--rate-iops`.
 pub(super) fn of_option(why: OptionError) -> Failure {
     let option = match why.option {
         "randseed" => "seed".into(),

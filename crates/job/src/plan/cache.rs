@@ -1,16 +1,17 @@
 //! The speed of a demand whose memory does not fit: DRAM is a cache over a drive.
 //!
-//! Accesses are the demand's accesses on DRAM alone, spread over the footprint by its hotness. The
-//! hottest pages are in DRAM, and the rest is read from the drive, and written back as far as the
-//! traffic writes:
+//! The accesses are those of the demand with all pages in DRAM, spread over the footprint by its
+//! hotness. The hottest pages are in DRAM. Accesses to the other pages cause reads from the drive
+//! and write-backs to it, in the mix of the traffic:
 //!
 //! ```text
 //! sequential   bytes of the drive = traffic of DRAM x share of the accesses outside of DRAM
 //! random       the same for the lines, each of which takes a page of 4 KiB
 //! ```
 //!
-//! With 400 GB/s over 1 TiB evenly, of which 768 GiB are DRAM, a quarter of the lines misses: the
-//! drive would have to carry 100 GB/s, and one of 10 GB/s makes the program ten times slower.
+//! Example: uniform traffic of 400 GB/s to 1 TiB, of which 768 GiB are in DRAM. A quarter of the
+//! accesses miss, so the drive would have to transfer 100 GB/s; a drive of 10 GB/s makes the
+//! program ten times slower.
 
 use interleaf_extend_forecast::{
     drive::{Drive, PAGE_BYTES},
@@ -40,7 +41,7 @@ fn hit_share(hotness: Hotness, pages: f64) -> f64 {
     }
 }
 
-/// Traffic of the drive in a second of the program in DRAM, by budget.
+/// Traffic of the drive by budget, in the time in which the program would run for a second in DRAM.
 fn curve(demand: &Demand, mix: Mix, dram_gbps: f64, footprint_bytes: u64) -> MissCurve {
     let amplification = if mix.random() { PAGE_BYTES / LINE_BYTES } else { 1.0 };
     let point = |step: u64| {

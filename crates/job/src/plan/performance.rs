@@ -94,7 +94,8 @@ pub(super) struct Watts {
 #[derive(Clone, Debug)]
 pub(super) struct Performance {
     pub(super) weights: Weights,
-    /// Threads of the demand; a mix has as many as saturate the tiers, and may have a fraction.
+    /// Threads of the demand. For a mix, as many as saturate the tiers: the number may be
+    /// fractional.
     pub(super) threads: f64,
     /// Work per second of each behaviour that agrees with the demand's runs.
     pub(super) speeds: Vec<f64>,
@@ -243,8 +244,8 @@ impl Performance {
         Self { inputs, ..self }
     }
 
-    /// Finds the limit of the speed: the sensitivity of the speed to the bandwidth of each tier,
-    /// and to the latencies. The rest, up to 1, is the time of the cores.
+    /// Finds the limit of the speed: the largest of the sensitivities of the speed to the bandwidth
+    /// of each tier and to the latencies. The rest, up to 1, is attributed to the cores.
     fn limited(
         self,
         machine: &Platform,

@@ -19,15 +19,15 @@ use interleaf_record::{
 };
 use std::collections::BTreeSet;
 
-/// Factors between which the change of the answer is searched.
+/// The range of factors in which a change of the recommendation is searched.
 const SEARCHED: [f64; 2] = [0.1, 10.0];
 
-/// Halvings of the interval of the search: the factor is exact to about 1 in 10,000, or to 1 in 400
-/// where each step takes new predictions.
+/// Bisection steps of the search: the factor is exact to about 1 in 400,000, or to 1 in 400 for
+/// figures whose every step takes new predictions.
 const HALVINGS: u32 = 20;
 const HALVINGS_OF_PREDICTIONS: u32 = 10;
 
-/// A figure of the assessment, at a factor.
+/// The assessment with one figure multiplied by a factor.
 type Vary<'a> = Box<dyn Fn(f64) -> Assessment + 'a>;
 
 pub(super) fn table(
@@ -83,10 +83,10 @@ pub(super) fn table(
     Ok(rows)
 }
 
-/// A factor of a figure, and the recommendation there.
+/// A factor of a figure, and the recommendation at this factor.
 type Changed = Option<(f64, Option<usize>)>;
 
-/// The first factors below and above 1 at which the answer is another one.
+/// The first factors below and above 1 at which the recommendation changes.
 fn changes(
     at: impl Fn(f64) -> Result<Option<usize>, Failure>,
     halvings: u32,
@@ -96,7 +96,7 @@ fn changes(
     Ok([first_change(&at, low, halvings, answer)?, first_change(&at, high, halvings, answer)?])
 }
 
-/// The first factor from 1 towards `end` at which the answer is another one, and that answer.
+/// The first factor from 1 towards `end` at which the recommendation changes, and the new one.
 fn first_change(
     at: impl Fn(f64) -> Result<Option<usize>, Failure>,
     end: f64,
@@ -194,7 +194,8 @@ fn predicted_anew<'a>(
     all
 }
 
-/// The predicted speed of each other configuration at the ends of its interval.
+/// The recommendation with the predicted speed of each other configuration at the ends of its
+/// interval.
 fn speeds(
     job: &PlanJob<'_>,
     performances: &[Performance],

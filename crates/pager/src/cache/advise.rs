@@ -98,7 +98,7 @@ impl Cache {
         }
     }
 
-    /// Moves mapped extents into the queues that fit their pins.
+    /// Queues mapped extents again after a change of pins: a pinned extent is in no queue.
     fn requeue_mapped(&mut self, pages: &Range<Page>, is_due: fn(&Extent) -> bool) {
         for id in self.residency.all_in(pages) {
             if is_due(self.residency.extent(id)) {

@@ -11,7 +11,7 @@ use crate::prefetch::Limits;
 /// to write back their dirty pages.
 const BACKLOG_MAX: u32 = 4096;
 
-/// Frames lent to other processes or nodes, by node.
+/// Frames released to other processes or nodes, by node.
 #[derive(Clone, Debug)]
 pub(super) struct Released {
     nodes: Vec<ReleasedOfNode>,
@@ -26,7 +26,7 @@ struct ReleasedOfNode {
     frames: u32,
     /// The number of frames that must be released.
     target: u32,
-    /// Blocks that were reported to the caller.
+    /// Number of blocks that [`Cache::newly_released`] has returned.
     reported: usize,
 }
 

@@ -19,7 +19,8 @@ impl Cache {
         }
     }
 
-    /// Drops the idle extents of these pages; true if some are left.
+    /// Drops the ready extents of these pages, and unmaps the mapped ones. Returns true if extents
+    /// are left.
     fn discard_extents(&mut self, pages: &Range<Page>, actions: &mut Vec<Action>) -> bool {
         let mut is_left = false;
         let mut rest = pages.clone();

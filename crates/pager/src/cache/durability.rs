@@ -50,7 +50,7 @@ impl Durability {
         span.pages().for_each(|page| self.mark_stored(page));
     }
 
-    /// A write failed; a fork is refused if the process is frozen for it.
+    /// A write failed. If the process is frozen for a fork, the fork is refused.
     pub(super) const fn on_failed_write(&mut self, is_frozen: bool) {
         self.failed_writes += 1;
         self.has_unstored = is_frozen;
@@ -66,7 +66,7 @@ impl Durability {
         self.has_unstored
     }
 
-    /// Notes whether dirty pages could not be written back for a fork.
+    /// Sets whether dirty pages could not be written back for a fork.
     pub(super) const fn set_unstored(&mut self, has_unstored: bool) {
         self.has_unstored = has_unstored;
     }

@@ -139,7 +139,7 @@ impl Span {
     }
 }
 
-/// An action that the cache asks for; most are answered by an [`Event`].
+/// An action that the cache requests; most are answered by an [`Event`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Fill frames with zeros.
@@ -154,8 +154,8 @@ pub enum Action {
         id: ExtentId,
         /// Its pages and frames.
         span: Span,
-        /// True if some pages are known to be dirty: the extent was mapped for a write, or its
-        /// content was never stored.
+        /// True if the extent is known to be dirty: it was mapped for a write, was pinned by a
+        /// device or a system call, or its dirty pages were not written back.
         is_dirty: bool,
     },
     /// Unmap pinned pages without their content, which the program has discarded.

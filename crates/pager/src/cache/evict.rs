@@ -25,9 +25,9 @@ use std::ops::Range;
 const RESERVE_DIVISOR: u32 = 16;
 const RESERVE_MAX: u32 = 1 << 14;
 
-/// If threads soon wait for evicted pages again, additional frames may be inactive, up to the
-/// budget divided by this number: touches of mapped pages cannot be seen, but refaults on inactive
-/// pages can, and keep pages resident (GEMM by rows).
+/// The maximum of the reserve grows by up to the budget divided by this number, in proportion to
+/// the share of early evictions. Touches of mapped pages cannot be seen, but refaults on inactive
+/// pages can, and they keep the pages in use resident (GEMM by rows).
 const INACTIVE_DIVISOR: u32 = 4;
 
 /// The reserve grows by this number of frames for each allocated frame, and shrinks by one for each
@@ -42,14 +42,14 @@ const FRAGMENTED_FACTOR: u32 = 4;
 /// the maximum of the reserve is only the budget divided by this number.
 const LONG_RESERVE_DIVISOR: u32 = 256;
 
-/// In a loop, the probationary frames are the budget divided by this number, or, if that is more,
-/// one extent of maximum length for each active stream and one in addition: the streams may still
-/// use their pages. The second number is for a long loop.
+/// In a loop, the probationary share is the larger of two sizes: the budget divided by this number
+/// (by the second number in a long loop), and one extent of maximum length for each active stream
+/// plus one more, since the streams may still use their newest pages.
 const PROBATIONARY_DIVISOR: u32 = 32;
 const LONG_PROBATIONARY_DIVISOR: u32 = 256;
 
-/// Upper bound of the extents for streams: the budget divided by this number. The second number is
-/// for a long loop.
+/// Upper bound of the second size: the budget divided by this number (by the second number in a
+/// long loop).
 const PROBATIONARY_MAX_DIVISOR: u32 = 8;
 const LONG_PROBATIONARY_MAX_DIVISOR: u32 = 32;
 
@@ -57,23 +57,23 @@ const LONG_PROBATIONARY_MAX_DIVISOR: u32 = 32;
 /// the protected share.
 const PROTECT_SLACK: u32 = 2;
 
-/// In a loop, an extent takes the place of a protected one if its reuse distance is at most the
-/// distance of that one divided by this number.
+/// In a loop, an extent displaces a protected extent if its reuse distance is at most the reuse
+/// distance of the protected extent divided by this number.
 const DISPLACE_DIVISOR: u32 = 2;
 
-/// Protected extents examined for one of them.
+/// Maximum number of protected extents that are examined to make room for one extent.
 const DISPLACE_EXAMINED: u32 = 32;
 
-/// One huge page in this number becomes protected in a loop, so that the pages of an earlier phase
-/// do not stay protected for ever (bimodal insertion: Qureshi et al., "Adaptive Insertion Policies
-/// for High Performance Caching", ISCA 2007).
+/// One huge page in this many becomes protected in a loop, so that the pages of an earlier phase do
+/// not stay protected for ever (bimodal insertion: Qureshi et al., "Adaptive Insertion Policies for
+/// High Performance Caching", ISCA 2007).
 const BIMODAL_ONE_IN: u64 = 16;
 
 /// The same in a long loop, where samples show sooner that protected pages are not used.
 const LONG_BIMODAL_ONE_IN: u64 = 64;
 
-/// Other huge pages are selected for bimodal insertion whenever this multiple of all frames has
-/// been mapped in loops.
+/// Bimodal insertion selects other huge pages whenever this multiple of all frames has been mapped
+/// in loops.
 const BIMODAL_ROUND: u64 = 4;
 
 /// True if bimodal insertion protects a page of a loop in this round. All pages of a huge page have
@@ -231,8 +231,8 @@ impl Cache {
     }
 
     /// Allocates 2^`order_max` contiguous frames of a node, and drops inactive extents for them;
-    /// fewer if many frames are free but fragmented. `None` if it is better to wait for evictions
-    /// in progress.
+    /// allocates fewer frames if many are free but fragmented. `None` if evictions in progress will
+    /// free enough frames, or if no frame can be freed now.
     pub(super) fn allocate(&mut self, node: Node, order_max: u8) -> Option<(Frame, u8)> {
         self.grow_reserve(node, 1 << order_max);
         for order in (0..=order_max).rev() {
@@ -305,10 +305,10 @@ impl Cache {
         is_time.then_some(start..start + (1 << order))
     }
 
-    /// Chooses the victim among mapped extents of a node. Among protected extents it is the oldest,
-    /// or in a long loop the newest, since its next use is the farthest away; there, bimodal
-    /// insertion replaces the oldest. A victim that turns out to be pinned is mapped again and
-    /// becomes the newest: then the oldest is the next victim.
+    /// Chooses the victim among mapped extents of a node. Among protected extents the victim is the
+    /// oldest; in a long loop it is the newest, since its next use is the farthest away, except
+    /// that bimodal insertion replaces the oldest. A victim that turns out to be pinned is mapped
+    /// again and becomes the newest: then the oldest is the next victim.
     fn victim(&mut self, node: Node, reserve: u32) -> Option<ExtentId> {
         let probationary = self.residency.oldest_probationary(node);
         let is_long = self.reclaim.loop_detector.is_long_loop();
@@ -363,10 +363,10 @@ impl Cache {
         self.unmap(id, actions);
     }
 
-    /// Makes room among the protected extents of a node for one of a loop, of `frames` frames from
+    /// Makes room in the protected share of a node for an extent of a loop, `frames` frames from
     /// `page` on: protected extents with much longer reuse distances become probationary. Returns
-    /// false if there are none among the oldest. In a long loop all distances are the length of a
-    /// pass.
+    /// false if too few of the oldest protected extents have such distances, and always in a long
+    /// loop, where all distances are the length of a pass.
     pub(super) fn displace_protected(&mut self, page: Page, node: Node, frames: u32) -> bool {
         let detector = &self.reclaim.loop_detector;
         let distance = detector.reuse_distance(page).filter(|_| !detector.is_long_loop());

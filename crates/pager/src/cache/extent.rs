@@ -1,4 +1,4 @@
-//! The state of one extent. It is small, since there may be an extent for each frame.
+//! The state of one extent. The structure is small, since there may be an extent for each frame.
 
 use super::Span;
 use crate::{

@@ -1,5 +1,5 @@
 //! The fast path: a faulting thread maps a ready extent itself, without the pager's thread. The
-//! cache takes note of such faults later, several at a time.
+//! cache processes such faults later, several at a time.
 
 use super::{Action, Cache, ExtentState, PageFault, Span, WaitingFault, index::ExtentId};
 use crate::page::Page;
@@ -8,7 +8,7 @@ use crate::page::Page;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapAttempt {
     /// Move the frames to the pages, then report the fault by [`Cache::commit_mapped`] before any
-    /// other event. The extent is claimed: no other thread is told to move it.
+    /// other event. The extent is claimed: no other thread gets this answer for it.
     Move {
         /// The extent.
         id: ExtentId,
@@ -17,7 +17,7 @@ pub enum MapAttempt {
         /// True for a prefetched extent: its stream should prefetch further now.
         is_prefetched: bool,
     },
-    /// Retry the access: the page has been mapped since.
+    /// Retry the access: the page has been mapped since, or another thread is mapping it.
     AlreadyMapped,
     /// Send the fault to the pager's thread, and wait.
     Wait,

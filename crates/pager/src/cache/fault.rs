@@ -97,7 +97,7 @@ impl Cache {
             }
             let (order, is_probe) = self.order_for_fault(page, node);
             let mut loaded = self.load(page, order, 0, node, actions);
-            // On another node, if its own has no page to evict.
+            // Load on another node, if the node of the thread has no page to evict.
             if loaded.is_none()
                 && may_fall_back
                 && let Some(other) = self.fallback_node(node)

@@ -16,15 +16,17 @@ const PROBE_ONE_IN: u32 = 7;
 /// A probe is judged after this number of faults in its region.
 const JUDGED_AFTER: u32 = 64;
 
-/// If late use counts, a probe is judged after the budget divided by this number has been loaded:
-/// pages that are used while they are resident can be read together as well.
+/// *Late use* is the use of a probe's pages after [`JUDGED_AFTER`] faults. If late use counts, a
+/// probe is judged after as many pages as the budget divided by this number have been loaded: pages
+/// that are used while they are resident can be read together as well.
 const RESIDENT_DIVISOR: u64 = 4;
 
-/// Late use counts while patience is above zero; patience is limited to this number of probes.
+/// Late use counts while `patience` is above zero. Each probe with late use adds 1 to it, up to
+/// this maximum.
 const PATIENCE_MAX: i32 = 8;
 
-/// Minimum and initial patience. It is far below zero, since late use shows earlier than late
-/// disuse: otherwise the first probes alone would decide.
+/// Minimum and initial `patience`. It is far below zero, since late use is seen earlier than its
+/// absence: otherwise the first probes alone would decide.
 const PATIENCE_MIN: i32 = -24;
 
 /// A probe without late use weighs as much as this number of probes with late use, since random
@@ -157,7 +159,8 @@ pub(super) struct FaultAroundSize {
     probes: Vec<Probe>,
 }
 
-/// A probe: an extent. Touches of its pages and of the two neighbouring blocks are watched.
+/// A probe: an extent of which only the faulting page is mapped. Touches of its other pages and of
+/// the two neighbouring blocks are watched.
 #[derive(Clone, Debug)]
 struct Probe {
     page: Page,

@@ -16,7 +16,7 @@ impl Cache {
         }
     }
 
-    /// True if the cache is frozen and idle: the store holds all content, but for writes that
+    /// True if the cache is frozen and idle: the store holds all content, except for writes that
     /// failed.
     pub fn is_quiescent(&self) -> bool {
         self.is_frozen

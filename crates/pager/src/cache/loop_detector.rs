@@ -89,7 +89,8 @@ pub struct LoopDetector {
     /// Recent share of prefetched pages that are read in long extents.
     long_share: f64,
     is_long: bool,
-    /// Recent share of reads and refaults of pages that were evicted too early and not prefetched.
+    /// Recent share, among reads and refaults, of pages that were evicted too early and not
+    /// prefetched.
     early_share: f64,
     /// Length of a pass: evictions from one use of a page to the next, for the pages with the
     /// longest distance.
@@ -185,7 +186,7 @@ impl LoopDetector {
         self.reuse_distances.get(page).filter(|_| is_of_use)
     }
 
-    /// Pages are mapped: samples among them were missed.
+    /// Pages are mapped: samples among them have been touched.
     pub fn on_map(&mut self, mapped: &Range<Page>) {
         let samples = self.samples.len();
         self.samples.retain(|(it, _)| it.end <= mapped.start || mapped.end <= it.start);
@@ -242,7 +243,7 @@ impl LoopDetector {
         let evicted_at = self.evicted_at.get(group).copied().unwrap_or(0);
         let age = self.now.wrapping_sub(evicted_at);
         let is_again = evicted_at > 0 && age <= self.frames.saturating_mul(REMEMBERED_BUDGETS);
-        // Shorter distances are those of a burst, which ends.
+        // Shorter distances come from a short burst of accesses, and are not those of a pass.
         if evicted_at > 0 && age >= self.frames / EARLY_DIVISOR {
             self.reuse_distances.on_read(&(page..page + u64::from(pages)), age);
         }

@@ -6,10 +6,9 @@
 //! frame of that node.
 //!
 //! Each node evicts for itself: its replacement queues and its reserve of free frames are its own.
-//! The shares of a budget either are fixed, or follow the *demand*: frames that a node does not use
-//! go to a node that needs them, and then the share of a node follows the pages that are loaded for
-//! it, or used again just before their eviction. A node whose threads wait for the drive takes
-//! frames from a node whose threads do not.
+//! The shares of a budget are either fixed, or follow the *demand* of each node: the pages that are
+//! loaded for the node, and its refaults. Frames that a node does not use go first to a node that
+//! needs them; then a node with more demand takes frames from a node with less.
 //!
 //! A machine with one node is the special case of one part with all frames.
 
@@ -55,7 +54,7 @@ impl Division {
     /// demand.
     pub fn by_use(frames: u32, available: &[u32]) -> Self {
         let available = &available[..available.len().min(NODES_MAX)];
-        // The frames of all nodes have to be numbered.
+        // The frame numbers of all nodes must fit `u32`.
         let numbers = u32::MAX / (available.len() as u32).max(1);
         let numbers = numbers >> ORDER_MAX << ORDER_MAX;
         let max = available.iter().map(|available| frames.min(*available).min(numbers));
@@ -104,7 +103,7 @@ impl Division {
         if self.max.len() > 1 { (frame / self.stride()) as Node } else { 0 }
     }
 
-    /// Frame numbers of all nodes; some have no frame.
+    /// Count of the frame numbers of all nodes; some of these numbers have no frame.
     pub fn frames(&self) -> u32 {
         self.stride() * self.max.len() as u32
     }

@@ -1,9 +1,10 @@
-//! The prefetch queue: pages that the prefetcher asks for, until a frame is free for them, and the
-//! frames that prefetched pages may hold.
+//! The prefetch queue: pages that the prefetcher has requested and that are not loaded yet, and the
+//! limit of the frames that prefetched pages may hold.
 //!
 //! Prefetched pages may hold a part of the budget, of which each stream has an equal share: a
-//! stream that has its share waits until an eighth of it is used. The streams take turns. (How far
-//! ahead a stream may ask, and after which confidence, is decided in [`crate::prefetch`].)
+//! stream that has its share waits until an eighth of it is used. The streams take turns.
+//! ([`crate::prefetch`] decides the prefetch depth of a stream, and the confidence from which it
+//! prefetches.)
 
 use super::{Action, Cache, Extent, PageFault, frame_pool::ORDER_MAX, index::ExtentId, node::Node};
 use crate::{
@@ -62,13 +63,13 @@ const STALE_AFTER: u16 = 512;
 /// Ranges of a queued prefetch that are searched for a page that faults.
 const SEARCHED_RANGES: usize = 64;
 
-/// Pages that a stream asked for, not loaded yet.
+/// Pages that a stream has requested and that are not loaded yet.
 #[derive(Clone, Debug)]
 struct QueuedPrefetch {
     stream: u32,
     /// In the order of their use.
     ranges: VecDeque<Range<Page>>,
-    /// The rest of the fault-around of a single page that the stream asked for.
+    /// The rest of the fault-around of a single page that the stream has requested.
     fault_around: Range<Page>,
     /// True if this fault-around is a probe; `None` until that is decided.
     is_probe: Option<bool>,
@@ -443,7 +444,7 @@ impl Cache {
         None
     }
 
-    /// True if the queue ends within a huge page, and the stream will ask for the rest of the huge
+    /// True if the queue ends within a huge page, and the stream will request the rest of the huge
     /// page before it has used the `has` frames that it holds.
     fn is_partial_huge_page(&self, queued: &QueuedPrefetch, has: u32) -> bool {
         const HUGE: u64 = 1 << ORDER_MAX;
@@ -460,8 +461,9 @@ impl Cache {
         is_part && u64::from(has) >= HUGE_PAGES_AHEAD * HUGE
     }
 
-    /// Drops the oldest prefetched extent of a node, so that `stream` gets its frames: if the
-    /// stream of the extent no longer expects it, or holds more than its share through advice.
+    /// Drops the oldest prefetched extent of a node, so that `stream` gets its frames, if the
+    /// extent's own stream no longer expects it, or if it was prefetched by advice and such extents
+    /// hold more than their share. Returns whether the extent was dropped.
     fn drop_for_stream(&mut self, stream: u32, node: Node, max: u32) -> bool {
         let Some(id) = self.residency.oldest_prefetched(node) else { return false };
         let holder = self.residency.extent(id).stream;
@@ -527,8 +529,8 @@ mod tests {
 
     const FAR: Page = 1 << 20;
 
-    /// A cache whose thread has touched new memory, of which each fault loads a huge page, and the
-    /// pages that the stream expects next.
+    /// Returns a cache whose thread has touched new memory (each fault fills a huge page with
+    /// zeros), and the pages that the stream expects next.
     fn swept(advice: Advice, pages: impl Iterator<Item = Page>) -> (Cache, Prefetch) {
         let prefetch = Limits { initial: 16, max: 256 };
         let mut cache = Cache::new(Settings { frames: 4096, order: 0, prefetch });

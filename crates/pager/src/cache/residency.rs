@@ -1,9 +1,10 @@
 //! Residency: which pages are in DRAM, in which frames, and in which replacement queue.
 //!
 //! A mapped extent is in the *protected* or the *probationary* queue, or pinned and in none. A
-//! ready extent is in the queue of *inactive* extents, which were mapped and unmapped again, or in
-//! the queue of *prefetched* extents, which were never touched. Each queue begins with its oldest
-//! extent. Each NUMA node has queues of its own, of the extents in its frames.
+//! ready extent is in the queue of *inactive* extents, which were unmapped or are the untouched
+//! rest of a probe, or in the queue of *prefetched* extents, which were never touched. Each queue
+//! begins with its oldest extent. Each NUMA node has queues of its own, of the extents in its
+//! frames.
 
 use super::{
     Extent, ExtentState, Span,
@@ -152,7 +153,8 @@ impl Residency {
         self.index.largest_free_order(page, max)
     }
 
-    /// `pages` and the mapped ones on both sides, up to [`MAPPED_AROUND_MAX`] extents each.
+    /// `pages` and the mapped pages on both sides, up to [`MAPPED_AROUND_MAX`] extents on each
+    /// side.
     pub(super) fn mapped_around(&self, pages: &Range<Page>) -> Range<Page> {
         let mapped = |page: Page| {
             let extent = self.extent(self.find(page)?);

@@ -1,8 +1,8 @@
 //! Reuse distances: how many pages are evicted between an eviction of a page and its next read.
 //!
 //! In a loop, pages with a short distance are worth more than others: protected, they save a read
-//! sooner. A blocked matrix product reads one matrix once for each row of blocks, and another once
-//! in all.
+//! sooner. A blocked matrix product reads one matrix once for each row of blocks, and another
+//! matrix only once.
 
 use crate::page::Page;
 use std::ops::Range;
@@ -25,7 +25,7 @@ pub(super) struct ReuseDistances {
 struct BlockReuse {
     /// The mean, in evicted pages; 0 for unknown.
     mean: u32,
-    /// The mean absolute deviation from it.
+    /// The mean absolute deviation from the mean.
     deviation: u32,
     /// The last use was long before the eviction: the next distance does not count.
     is_late_eviction: bool,
@@ -63,7 +63,7 @@ impl ReuseDistances {
     }
 
     /// The distances of a page's block, in evicted pages: half of their mean deviation on each side
-    /// of the mean. `None` before its first read again.
+    /// of the mean. `None` before an evicted page of the block has been read again.
     pub(super) fn get(&self, page: Page) -> Option<Range<u32>> {
         let BlockReuse { mean, deviation, .. } =
             *self.blocks.get((page >> BLOCK_ORDER) as usize)?;

@@ -150,7 +150,7 @@ impl Simulation {
         self.todo.extend(actions);
     }
 
-    /// A thread touches a page, and waits where it is not mapped.
+    /// A thread touches a page, and waits if the page is not mapped.
     fn touch(&mut self, thread: usize, page: Page, is_write: bool) {
         let is_discarding = self.discarding.as_ref().is_some_and(|pages| pages.contains(&page));
         if self.poisoned[page as usize] || is_discarding {
@@ -326,7 +326,7 @@ impl Simulation {
             if !self.todo.is_empty() {
                 self.act();
             } else if self.pins_one_in > 0 && self.waits.iter().any(Option::is_some) {
-                // The pins go.
+                // Retry until no extent is pinned.
                 self.on(Event::RetryPinned);
             } else {
                 break;
@@ -647,7 +647,7 @@ fn stale_prefetches_are_dropped() {
     assert_eq!(left, 0, "no prefetch is left");
 }
 
-/// A program loops over a part of the budget, after it has touched much more: minor faults and
+/// Loops over a part of the budget, after a sweep over much more. Returns the minor faults and the
 /// reads of the loop, once it has run for a while.
 fn rounds(frames: u32, count: Page, stride: Page) -> (u64, u64) {
     let sweep = 2 * Page::from(frames);

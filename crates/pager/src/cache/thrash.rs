@@ -25,11 +25,11 @@ const DEMAND_SHARE_MIN: f64 = 0.5;
 /// The user is told after this many thrashing periods in a row.
 const PERIODS: u32 = 5;
 
-/// Loads per distinct page, at least, for an estimate of the pages that were not loaded yet.
+/// Minimum number of loads per distinct page for an estimate of the pages that were not loaded yet.
 const LOADS_MIN: f64 = 1.3;
 
-/// After this number of thrashing periods the user is told also without such an estimate: then the
-/// budget of all allocations.
+/// After this number of thrashing periods the user is told also without such an estimate: the
+/// recommended budget then holds all allocations.
 const PERIODS_MAX: u32 = 9;
 
 /// Minimum number of pages loaded in a thrashing period: a program that waits for few pages does
@@ -116,15 +116,16 @@ impl ThrashDetector {
     }
 }
 
-/// The estimated number of pages from which `loads` pages were drawn, if `distinct` of them were
-/// different: of n pages, l random draws hit n (1 - exp(-l / n)). `None` if nearly all were
-/// different: then n may be arbitrarily large.
+/// The estimated number of pages from which `loads` pages were drawn, if `distinct` of the draws
+/// were different pages: of n pages, l random draws hit n (1 - exp(-l / n)) different pages. `None`
+/// if nearly all draws were different: then n may be arbitrarily large.
 fn used_pages(distinct: u64, loads: u64) -> Option<u64> {
     let (distinct, loads) = (distinct as f64, loads as f64);
     if distinct == 0.0 || loads < LOADS_MIN * distinct {
         return None;
     }
-    // Draws of each page: (1 - exp(-x)) / x decreases with x, from 1.
+    // Bisection for x, the mean number of draws of a page: (1 - exp(-x)) / x decreases with x, from
+    // 1.
     let (mut low, mut high) = (0.0, loads / distinct + 1.0);
     for _ in 0..40 {
         let middle: f64 = f64::midpoint(low, high);

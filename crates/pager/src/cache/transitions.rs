@@ -85,7 +85,7 @@ impl Cache {
         }
     }
 
-    /// Any state to Ready; maps the extent if a thread waits for it.
+    /// Filling, Unmapping or Writing to Ready; maps the extent if a thread waits for it.
     pub(super) fn make_ready(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
         let extent = self.residency.extent_mut(id);
         extent.state = ExtentState::Ready;
@@ -142,7 +142,7 @@ impl Cache {
         actions.push(Action::MoveOut { id, span, is_dirty });
     }
 
-    /// Any state to absent: frees the frames of an extent that is in no queue.
+    /// Filling or Ready to absent: frees the frames of an extent that is in no queue.
     pub(super) fn remove(&mut self, id: ExtentId) {
         let span = self.residency.remove(id);
         self.reclaim.loop_detector.on_evict(span.page, 1 << span.order);

@@ -29,7 +29,7 @@ impl Cache {
     }
 
     /// Writing to Ready. If the write failed, the only copy is in DRAM: the extent is mapped again,
-    /// and written when it is the next victim.
+    /// and written back when it is a victim again.
     pub(super) fn on_wrote(
         &mut self,
         id: ExtentId,

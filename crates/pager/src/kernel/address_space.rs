@@ -34,8 +34,8 @@ pub(crate) trait AddressSpace: Send {
     /// Maps frames at the pages from an address on, and wakes the threads that wait for them.
     fn map_in(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize);
 
-    /// Unmaps pages, whose content returns to their frames. Returns whether some were missing;
-    /// these frames are zeros then.
+    /// Unmaps pages, whose content returns to their frames. Returns whether some pages were
+    /// missing; the frames of missing pages are then zeros.
     fn unmap_out(
         &mut self,
         frames: &mut Frames,

@@ -125,7 +125,7 @@ impl CpuSharing {
     }
 
     /// Pins the thread that waits, before its page is mapped. The call takes some microseconds,
-    /// which do not count while a drive reads the page.
+    /// which cost nothing while a drive reads the page.
     pub(crate) fn pin_waiting(&mut self) {
         if let Some((thread, _)) = self.waiting
             && let Some((cpu, _)) = self.shared

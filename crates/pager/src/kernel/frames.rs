@@ -18,7 +18,7 @@ use std::{mem, ops::Range};
 /// four times (benches/README.md); pages of a stream are used only once.
 const COLLAPSED_AT_USE: u8 = 4;
 
-/// Frames. The page of a frame is either in the frame or has moved to a region.
+/// All frames of a budget. The page of a frame is either in the frame or has moved to a region.
 #[derive(Debug)]
 pub(crate) struct Frames {
     memory: Memory,
@@ -113,7 +113,7 @@ impl Frames {
             *split += 1;
             if *split > COLLAPSED_AT_USE {
                 *split = 0;
-                // Without a free huge page it stays split.
+                // If the kernel has no free huge page, the huge page stays split.
                 memory::collapse(self.memory.start() + part.start);
             }
         }
@@ -175,8 +175,8 @@ impl Frames {
 
     /// The bytes of a part, like `page`.
     pub(crate) fn part(&self, part: Range<usize>) -> &[u8] {
-        // SAFETY: only frames of mapped extents have no page, and their content is not asked for;
-        // frames are not written to while `self` is borrowed.
+        // SAFETY: only frames of mapped extents have no page, and their content is not read; frames
+        // are not written to while `self` is borrowed.
         unsafe { self.memory.part(part) }
     }
 }

@@ -234,8 +234,8 @@ pub(crate) unsafe fn reserve_again(pages: &Range<usize>) -> io::Result<()> {
     Ok(())
 }
 
-/// Moves pages that may be read-only to the writable addresses from `to` on, in one step and
-/// without a copy. The former addresses are unmapped afterwards.
+/// Moves pages that may be read-only to the addresses from `to` on, in one step and without a copy,
+/// and makes them writable there. The former mapping remains, without pages.
 ///
 /// # Safety
 /// The pages belong to a region. The memory at `to` is used only by this function.

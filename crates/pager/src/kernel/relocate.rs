@@ -2,10 +2,10 @@
 //!
 //! `UFFDIO_MOVE` needs the same protection at both ends, writable memory, and one mapping for the
 //! whole range. A program may protect some pages of a region otherwise. An extent that does not
-//! move as a whole is therefore moved page by page. A page that does not move is copied into the
-//! region, and taken out of it by `mremap(2)`. A program may also change a page by a system call
-//! that the preloaded library does not see. That must never leave the program with wrong content:
-//! either the content of the page is known, or the program is ended.
+//! move as a whole is therefore moved page by page. A single page that does not move is copied into
+//! the region, or moved out of the region by `mremap(2)`. A program may also change a page by a
+//! system call that the preloaded library does not see. Such a change must never leave the program
+//! with wrong content: either the content of the page is known, or the program is ended.
 
 #![expect(unsafe_code, reason = "pages are moved under the program")]
 
@@ -165,7 +165,7 @@ impl Relocator {
                             Err((_, why)) => fatal(format_args!("page {page:#x} is stuck: {why}")),
                         }
                     }
-                    // The program has mapped something else there.
+                    // The program has mapped other memory at the address.
                     Err(Errno::FAULT | Errno::INVAL) => {}
                     Err(why) => fatal(format_args!("page {page:#x} cannot be taken back: {why}")),
                 }

@@ -7,8 +7,8 @@
 //! fails with `EFAULT`, since the kernel raises no signal for its own faults; and a fault of a
 //! thread that has SIGBUS blocked ends the program.
 //!
-//! A handler interrupts a thread anywhere, with any lock held, even one of the allocator. The code
-//! here may run there because
+//! A handler interrupts a thread anywhere, with any lock held, even one of the allocator. This code
+//! may run in a handler because
 //!
 //! - it allocates nothing and frees nothing: a thread that maps an extent only marks it
 //!   ([`Cache::try_map`](crate::cache::Cache::try_map)), moves it, and appends it to a log of fixed
@@ -50,8 +50,8 @@ const PAGERS: usize = 16;
 /// a moment only: all tries take some ten microseconds, less than to sleep and be woken.
 const TRIES: u32 = 1000;
 
-/// `BUS_ADRERR` of `asm-generic/siginfo.h`, the code of a missing page. A poisoned page has
-/// another.
+/// `BUS_ADRERR` of `asm-generic/siginfo.h`, the code of a missing page. A poisoned page has another
+/// code.
 const ADDRESS: i32 = 2;
 
 /// All signals, including those that the C library reserves.

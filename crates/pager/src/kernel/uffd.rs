@@ -217,7 +217,7 @@ impl Userfault {
         Ok(userfault)
     }
 
-    /// Registers the missing pages of memory at these addresses.
+    /// Registers these addresses for faults on missing pages.
     ///
     /// # Errors
     /// When they are not anonymous memory of this process.
@@ -226,8 +226,8 @@ impl Userfault {
         self.call::<REGISTER, _>(&mut register)
     }
 
-    /// Registers pages of a memory file: missing pages, resident pages that are not mapped, and
-    /// writes to protected pages.
+    /// Registers addresses of a memory file for faults on missing pages, for minor faults (on pages
+    /// that are in the file and not mapped), and for writes to protected pages.
     ///
     /// # Errors
     /// When they are not such memory of this process.

@@ -1,6 +1,6 @@
-//! Threads that take faults themselves, in a handler of SIGBUS, and wait for the fault server where
-//! they cannot map the page. All of it may be called in a signal handler: a fixed table of slots,
-//! atomic operations, and futexes.
+//! Threads that handle their faults in a handler of SIGBUS, and wait for the fault server if they
+//! cannot map the page. [`Waiters::wait_for`] may be called in a signal handler: it uses a fixed
+//! table of slots, atomic operations, and futexes.
 
 use crate::{
     kernel::{handle::FaultHandle, uffd::Fault},

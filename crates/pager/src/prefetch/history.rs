@@ -30,13 +30,14 @@ use std::{collections::VecDeque, ops::Range};
 /// Entries of a block of the log: one thread writes them, and they are overwritten together.
 const BLOCK_ENTRIES: u32 = 256;
 
-/// The log has five entries for every four pages: a round in which each page faults alone, and the
-/// prefetches of the next. It grows as it is written.
+/// The log has five entries for every four pages: room for a round in which each page faults alone,
+/// and for the prefetches of the next round. It grows as it is written.
 const ENTRIES_PER_PAGES: [u64; 2] = [5, 4];
 
 /// Maximum number of log entries per slot of the index; the minimum is half of it. A page that is
-/// not found costs only a late prediction. With 4 bytes for an entry and for a slot, 7.5 bytes a
-/// page are 0.19 % if all pages fault alone, and a quarter of that with extents of 4.
+/// not found costs only a late prediction. With 4 bytes for an entry and for a slot, the history
+/// has at most 7.5 bytes (0.18 %) for each page if all pages fault alone, and a quarter of that
+/// with extents of 4.
 const ENTRIES_PER_SLOT: usize = 4;
 
 /// Threads that are followed: a new thread replaces the thread that has not faulted for the longest
@@ -146,8 +147,8 @@ impl History {
         self.log.bytes()
     }
 
-    /// Records a fault that no stream explains, and returns pages to prefetch that were not asked
-    /// for before; `None` if no replay predicted it.
+    /// Records a fault that no stream explains, and returns pages to prefetch that were not
+    /// requested before; `None` if no confident replay predicts further pages.
     pub fn on_fault(&mut self, fault: &FaultContext) -> Option<Prefetch> {
         let page = u32::try_from(fault.page).ok().filter(|page| *page < EMPTY & !CONFIRMED)?;
         self.now += 1;
@@ -295,7 +296,7 @@ impl History {
 }
 
 impl ThreadHistory {
-    /// The most confident replay that predicted a fault, and the entries that it skips.
+    /// The most confident replay that predicted a fault, and the number of entries that it skips.
     fn find_prediction(&self, pages: &Range<Page>) -> Option<(usize, usize)> {
         let found = self.replays.iter().enumerate().filter_map(|(index, replay)| {
             let mut expected = replay.expected.iter().take(LOOKAHEAD);

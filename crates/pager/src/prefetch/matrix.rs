@@ -27,8 +27,8 @@ use std::{
 /// Bytes of a page, signed.
 const PAGE_LENGTH: i64 = PAGE_BYTES as i64;
 
-/// Blocks followed at once: a few for each of some threads. A new block replaces the block that has
-/// not faulted for the longest time.
+/// Blocks followed at the same time: a few for each of several threads. A new block replaces the
+/// block that has not faulted for the longest time.
 const BLOCKS_MAX: usize = 32;
 
 /// Unexplained faults of a thread that are remembered.
@@ -124,13 +124,13 @@ struct RowColumn {
 }
 
 impl Matrices {
-    /// No block is known.
+    /// Matrices without any known block.
     pub fn new(limits: Limits) -> Self {
         let (pitches, unexplained) = (BTreeMap::new(), HashMap::new());
         Self { limits, blocks: vec![], now: 0, last_id: 0, pitches, unexplained }
     }
 
-    /// Follows the block of a fault, and returns pages to prefetch that were not asked for before,
+    /// Follows the block of a fault, and returns pages to prefetch that were not requested before,
     /// possibly none; `None` if the fault is in no block.
     pub fn on_fault(&mut self, fault: &FaultContext) -> Option<Prefetch> {
         self.now += 1;
@@ -427,7 +427,7 @@ mod tests {
         matrices: Matrices,
         prefetched: BTreeSet<Page>,
         mapped: BTreeSet<Page>,
-        /// Faults, and those on pages that were not prefetched.
+        /// Faults, and faults on pages that were not prefetched.
         faults: usize,
         major_faults: usize,
     }
@@ -470,7 +470,7 @@ mod tests {
         }
     }
 
-    /// While `walk` walks a block, few pages are waited for, few fault, and few prefetches are
+    /// While `walk` walks a block, few faults are major, few pages fault, and few prefetches are
     /// wasted.
     fn is_prefetched(name: &str, walk: impl Fn(&mut MatrixWorld)) {
         let (mut world, mut all) = (MatrixWorld::new(), MatrixWorld::new());

@@ -10,8 +10,8 @@ use super::{
 use crate::{advice::Advice, page::Page};
 use std::ops::Range;
 
-/// Streams followed at once: a few arrays for each of some threads. A new stream replaces the
-/// stream that has not faulted for the longest time, but see [`SURE_CONFIDENCE`].
+/// Streams followed at the same time: a few arrays for each of several threads. A new stream
+/// replaces the stream that has not faulted for the longest time, but see [`SURE_CONFIDENCE`].
 const STREAMS_MAX: usize = 64;
 
 /// Minimum confidence (correct predictions) for a prefetch.
@@ -79,7 +79,7 @@ struct TileStride {
     seen: u32,
 }
 
-/// The point up to which a stream has asked for pages.
+/// The point up to which a stream has requested pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cursor {
     run: TileRun,
@@ -114,7 +114,7 @@ struct Stream {
     confidence: u32,
     /// Prefetch depth, pages.
     depth: u64,
-    /// Pages that the stream asked for and that were not touched yet.
+    /// Pages that the stream has requested and that were not touched yet.
     untouched: UntouchedRanges,
     /// `None` if the next prefetch begins after the touched pages of the current run.
     cursor: Option<Cursor>,
@@ -127,7 +127,7 @@ impl Streams {
         Self { limits, table: vec![], now: 0, last_id: 0, confidence: None, throttle }
     }
 
-    /// Learns from a fault, and returns pages to prefetch that were not asked for before; `None` if
+    /// Learns from a fault, and returns pages to prefetch that were not requested before; `None` if
     /// there are none.
     pub fn on_fault(&mut self, fault: &FaultContext) -> Option<Prefetch> {
         self.now += 1;
@@ -208,8 +208,8 @@ impl Streams {
     }
 
     /// Adds a stream that begins with a fault. Candidates for its stride are the distances from the
-    /// nearest runs of the thread: arrays that are walked together are farther apart than steps of
-    /// one of them. The stream may also be the next tile of one with a stride.
+    /// nearest runs of the thread: arrays that are walked together are farther apart than the steps
+    /// within one array. The stream may also be the next tile of a stream that has a stride.
     fn add_stream(&mut self, fault: &FaultContext) -> usize {
         self.last_id = self.last_id.wrapping_add(1) & !super::KIND_BITS;
         let at = &fault.pages;
@@ -308,7 +308,7 @@ impl Stream {
         self.distance_to(at).unsigned_abs().min(at.start.abs_diff(self.tile_start))
     }
 
-    /// Notes a touch of pages that the stream asked for: the stream no longer expects the pages
+    /// Notes a touch of pages that the stream has requested: the stream no longer expects the pages
     /// before them.
     fn on_hit(&mut self, at: &Range<Page>) {
         let Some(UntouchedRange { pages, run }) = self.untouched.take_through(at) else {
@@ -370,8 +370,8 @@ impl Stream {
             mapped.start <= range.pages.start && range.pages.end <= mapped.end
         };
         if self.untouched.iter().all(is_mapped) {
-            // A correct prediction, of pages that were mapped before the stream came to them: the
-            // next prefetch begins here.
+            // A correct prediction: the expected pages were mapped before the stream came to them.
+            // The next prefetch begins after the run.
             self.cursor = self.cursor.filter(|_| self.untouched.is_empty());
             self.untouched.clear();
             self.confidence = self.confidence.saturating_add(1);

@@ -159,7 +159,7 @@ fn pages_that_are_touched_once_among_others_do_no_harm() {
             })
             .collect();
         let outcome = memory.run(noisy);
-        // Only in the second round no page is known to repeat.
+        // In the second round, no page is known to repeat yet.
         if round > 0 {
             let wasted = if round == 1 { 0.1 } else { 0.01 };
             check_outcome(&format!("round {round}"), outcome, 0.85, wasted);
@@ -232,8 +232,8 @@ fn a_gather_beside_a_sweep_is_prefetched() {
     }
 }
 
-/// Tiles of `rows` rows of `width` pages, of a matrix whose rows are `pitch` pages apart; the tiles
-/// of a row of tiles are followed by the next of `down` such rows.
+/// Tiles of `rows` rows of `width` pages, of a matrix whose rows are `pitch` pages apart. A row of
+/// tiles is followed by the next row of tiles; there are `down` of them.
 fn tiles(pitch: u64, width: u64, rows: u64, down: u64) -> impl Iterator<Item = Page> {
     let tiles = (0..down).flat_map(move |y| (0..pitch / width).map(move |x| (y, x)));
     tiles.flat_map(move |(y, x)| {

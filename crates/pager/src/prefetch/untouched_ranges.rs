@@ -1,5 +1,5 @@
-//! Ranges of pages that a stream asked for and that were not touched yet. A stream of single pages
-//! can have thousands of ranges, which are searched at each fault and for each free frame.
+//! Ranges of pages that a stream has requested and that were not touched yet. A stream of single
+//! pages can have thousands of ranges, which are searched at each fault and for each free frame.
 
 use super::tile_run::TileRun;
 use crate::page::Page;

@@ -146,7 +146,7 @@ impl Context {
         Ok(unsafe { memory::protect(pages, protection) }?)
     }
 
-    /// Reserves addresses again after something else was mapped there.
+    /// Reserves addresses again after other memory was mapped at them.
     pub(crate) fn reserve_again(&self, pages: &Range<usize>) -> io::Result<()> {
         // SAFETY: the addresses belong to the reservation, and the mapping there is not needed any
         // more.

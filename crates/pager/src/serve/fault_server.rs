@@ -191,7 +191,8 @@ impl TryMap for FaultServer {
         let (to, part) = (self.context.address(span.page), bytes(span));
         let (frame, length) = (self.frames.start() + part.start, part.len());
         if length == HUGE_BYTES {
-            // The page table is in the way of a huge page: see `PrivateSpace::map_in`.
+            // A huge page does not move to an address that has a page table: see
+            // `PrivateSpace::map_in`.
             self.space.clear(&(to..to + length));
         }
         self.frames.note_move(&part);
@@ -377,7 +378,7 @@ impl FaultServer {
         Ok(Some(is_busy))
     }
 
-    /// Executes the actions that no thread waits for. This waits until no extent is left to unmap:
+    /// Executes the actions that no thread waits for, but only when no extent is left to unmap:
     /// prefetches into all freed frames together become longer transfers. Returns whether there is
     /// work.
     fn progress(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
@@ -389,9 +390,9 @@ impl FaultServer {
         Ok(is_busy)
     }
 
-    /// Unmaps some of the extents that are to be evicted, so few that a fault that arrives during
-    /// the call waits for less time than a fast drive takes to read a page. Returns whether there
-    /// were any.
+    /// Unmaps some of the extents that are to be evicted. While no page is pinned, their number is
+    /// limited, so that a fault that arrives during the call waits for less time than a fast drive
+    /// takes to read a page. Returns whether any extent was unmapped.
     fn evict(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
         let mut pages = 0;
         while let Some((id, span, is_dirty)) = self.moving_out.pop_front() {
@@ -608,7 +609,7 @@ impl FaultServer {
         Ok(())
     }
 
-    /// Yields the CPU to the thread that has its page, unless transfers wait to be started.
+    /// Yields the CPU to the thread whose page was mapped, unless transfers wait to be started.
     fn yield_if_served(&mut self) {
         if self.transfers.are_started() && self.cpu_sharing.has_served() {
             self.cpu_sharing.yield_cpu();

@@ -39,7 +39,7 @@ pub struct Fork<'a> {
     pager: &'a Pager,
     child: io::Result<Child>,
     /// Never dropped in a child: the channel's lock may be held by the parent's fault server, which
-    /// does not exist there.
+    /// does not exist in the child.
     thaw: ManuallyDrop<Sender<()>>,
     arena: MutexGuard<'a, Arena>,
     requests: MutexGuard<'a, Vec<Request>>,

@@ -71,7 +71,7 @@ impl Pager {
         self.context.protect(pages, protection)
     }
 
-    /// Leaves pages to the kernel: the caller is about to map something else there.
+    /// Leaves pages to the kernel: the caller is about to map other memory at their addresses.
     pub fn leave_to_kernel(&self, pages: &Range<usize>) {
         for (piece, owner) in self.pieces(pages) {
             if owner == Owner::Region {

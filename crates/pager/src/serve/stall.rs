@@ -1,4 +1,4 @@
-//! Accounts the time for which threads wait for pages.
+//! Sums the time for which threads wait for pages.
 
 use crate::page::Page;
 use std::{
@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The length of a period, of which the share of stall time is reported.
+/// Length of the periods for which the share of stall time is reported.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Threads that wait, and the total stall time.

@@ -427,7 +427,7 @@ impl SlotGuard {
         pages
     }
 
-    /// Gives back the pages above `to`.
+    /// Releases the held pages above `to`.
     pub fn shrink(&self, to: u64) {
         if self.slot().held.fetch_min(to, SeqCst) > to {
             // Another process may wait for these pages.

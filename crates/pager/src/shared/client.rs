@@ -75,7 +75,7 @@ impl Client {
         !self.pieces.parts(addresses).is_empty()
     }
 
-    /// Tells the server that these addresses were unmapped or mapped otherwise.
+    /// Reports to the server that these addresses were unmapped, or mapped to other memory.
     pub fn unmapped(&mut self, addresses: &Range<usize>) {
         self.pieces.remove(addresses);
         let (address, bytes) = (addresses.start as u64, addresses.len() as u64);

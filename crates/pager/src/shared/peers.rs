@@ -183,7 +183,8 @@ impl PeerSpace {
             Ok(()) => Ok(()),
             // The process has ended.
             Err(Errno::SRCH) => Ok(()),
-            // A part was unmapped, whose message has not arrived yet: protect page by page.
+            // The process has unmapped a part, and its message has not arrived yet: protect page by
+            // page.
             Err(Errno::NOENT | Errno::INVAL) if addresses.len() > PAGE_BYTES => addresses
                 .clone()
                 .step_by(PAGE_BYTES)
@@ -328,7 +329,8 @@ impl AddressSpace for SharedSpace {
     }
 
     fn drop_pinned(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize) {
-        // The pages were pinned: write protection had failed. No process has them mapped any more.
+        // Write protection had failed, so the pages counted as pinned. Pages are discarded only
+        // once no process maps their file.
         if self.unmap_out(frames, part, page).is_err() {
             frames.part_mut(part.clone()).fill(0);
         }
@@ -353,6 +355,6 @@ impl AddressSpace for SharedSpace {
         }
     }
 
-    /// Poisoned pages belong to a file that is not mapped any more.
+    /// Nothing is to be cleared: pages are discarded only once no process maps their file.
     fn clear(&mut self, _: &Range<usize>) {}
 }

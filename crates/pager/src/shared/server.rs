@@ -34,7 +34,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A process that shares memory, or is about to.
 struct Connection {
-    /// `None` after the process has closed its end: only polling tells then when it ends.
+    /// `None` after the process has closed its end: then the server polls for the end of the
+    /// process.
     wire: Option<Wire>,
     space: Option<u64>,
     /// A file that the process was given and has not mapped yet.

@@ -1,4 +1,4 @@
-/* The kernel, other threads, signals and other processes that access missing pages. */
+/* The kernel, other threads and signal handlers access pages that are not resident. */
 #include "check.h"
 #include <pthread.h>
 #include <semaphore.h>
@@ -11,7 +11,7 @@
 static char *all, *more;
 static size_t pages;
 
-/* Drives everything else out. */
+/* Touches more than the budget, so that all other pages are evicted. */
 static void drive_out(void) {
     fill(more, BYTES, 2);
     CHECK(holds(more, BYTES, 2));
@@ -31,7 +31,7 @@ static void reads(const char *file) {
     CHECK(preadv(fd, parts, 2, MIB) == 2 * (ssize_t)MIB);
     CHECK(memcmp(all + 5 * MIB, all + 2 * MIB, MIB) == 0);
     close(fd);
-    /* Past the page cache the drive reads from and writes to the pages themselves. */
+    /* With O_DIRECT the drive transfers the pages themselves, without the page cache. */
     char *aligned = (char *)(((uintptr_t)all + PAGE) / PAGE * PAGE);
     fd = open(file, O_RDWR | O_DIRECT);
     CHECK(fd >= 0);
@@ -80,8 +80,8 @@ static void processes(void) {
     drive_out();
     CHECK(process_vm_writev(getpid(), &to, 1, &from, 1, 0) == MIB / 2);
     CHECK(memcmp(small, all + 3 * MIB, MIB / 2) == 0);
-    /* Without a way to wait the kernel says no for a page that is not there, and the page that is
-       there is read: never is there a byte that nobody wrote. */
+    /* The kernel cannot wait for the pager here: it returns EIO for a page that is not resident, and
+       reads the right content of a resident page. */
     int fd = open("/proc/self/mem", O_RDWR);
     uint64_t value;
     drive_out();
@@ -89,7 +89,7 @@ static void processes(void) {
         ssize_t got = pread(fd, &value, 8, (off_t)(uintptr_t)(all + at * 8));
         int is_right = value == ((volatile uint64_t *)all)[at];
         CHECK(got == -1 ? errno == EIO : is_right);
-        /* A page that was touched is there, unless it is evicted before the kernel reads it. */
+        /* A touched page is resident, unless it is evicted before the kernel reads it. */
         for (int tries = 0; pread(fd, &value, 8, (off_t)(uintptr_t)(all + at * 8)) != 8; tries++) {
             CHECK(errno == EIO && tries < 100);
             (void)((volatile uint64_t *)all)[at];
@@ -104,7 +104,7 @@ static volatile sig_atomic_t signals;
 
 static void on_signal(int signal) {
     (void)signal;
-    /* Another page each time. */
+    /* A different page in each signal. */
     size_t page = (size_t)signals * 37 % pages;
     if (((uint64_t *)all)[page * PAGE / 8] != word(page * PAGE / 8, 6)) _exit(9);
     signals++;

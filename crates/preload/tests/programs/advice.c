@@ -1,4 +1,4 @@
-/* Advice, and locked pages. */
+/* madvise(2), and locked pages. */
 #include "check.h"
 
 int main(void) {
@@ -18,7 +18,7 @@ int main(void) {
     }
     fill(more, bytes, 2);
     CHECK(holds(all, bytes, 1) && holds(more, bytes, 2));
-    /* What is not needed is zero at once. */
+    /* Discarded pages read as zeros at once; 24 is MADV_DONTNEED_LOCKED. */
     int gone[] = {MADV_DONTNEED, MADV_DONTNEED, 24};
     for (size_t at = 0; at < 3; at++) {
         size_t start = at * 8 * MIB + at * PAGE;
@@ -33,7 +33,7 @@ int main(void) {
     CHECK(madvise(all, bytes, MADV_REMOVE) == -1 && errno == EINVAL);
     CHECK(madvise(all, bytes, 12345) == -1 && errno == EINVAL);
     CHECK(madvise(all + 1, bytes, MADV_DONTNEED) == -1 && errno == EINVAL);
-    /* Pages that are to stay are there, and others come and go beside them. */
+    /* Locked pages stay resident while other pages are evicted. */
     fill(all, bytes, 3);
     CHECK(mlock(all + MIB, 2 * MIB) == 0);
     CHECK(mlock2(all + 4 * MIB, 100, MLOCK_ONFAULT) == 0);

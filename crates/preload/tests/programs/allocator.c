@@ -1,5 +1,5 @@
-/* A program that defines malloc itself, over mmap, as one that is linked with an allocator does: a lock that
-   is not recursive is held while it asks the kernel for memory. An allocation within deadlocks, and is found. */
+/* A program with its own malloc on top of mmap, like a program that is linked with an allocator. It holds a lock that
+   is not recursive while it calls mmap: an allocation by the pager in that call deadlocks, and is detected. */
 #include "check.h"
 #include <pthread.h>
 
@@ -32,7 +32,7 @@ static void *map(size_t bytes) {
     return found == MAP_FAILED ? NULL : found;
 }
 
-/* Large blocks are mappings, trimmed to be aligned; small ones are cut from one, and never come back. */
+/* Large blocks are mappings, trimmed to be aligned; small blocks are parts of one mapping, and are never reused. */
 void *memalign(size_t align, size_t bytes) {
     enter();
     asked++;
@@ -137,7 +137,7 @@ int main(void) {
         CHECK(pthread_create(&threads[at], NULL, works, (void *)(at * 10)) == 0);
     for (int at = 0; at < 3; at++) CHECK(pthread_join(threads[at], NULL) == 0);
     CHECK(holds(first, 24 * MIB, 1));
-    /* A child, where the lock may be held by a thread that it has not. */
+    /* A child, in which the lock may be held by a thread that exists in the parent only. */
     for (int at = 0; at < 4; at++) {
         pthread_mutex_lock(&lock);
         is_inside = 1;

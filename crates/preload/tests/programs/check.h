@@ -1,4 +1,4 @@
-/* What the programs have in common: an array whose content is known, and an end that says why. */
+/* Common parts of the programs: arrays with known content, and an exit with the failed check. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +32,7 @@ static inline void fill(void *memory, size_t bytes, uint64_t seed) {
     for (size_t at = 0; at < bytes / 8; at++) words[at] = word(at, seed);
 }
 
-/* Whether all words are as they were filled. */
+/* True if all words have the values of `fill`. */
 static inline int holds(const void *memory, size_t bytes, uint64_t seed) {
     const uint64_t *words = memory;
     for (size_t at = 0; at < bytes / 8; at++)
@@ -53,7 +53,7 @@ static inline int is_zero(const void *memory, size_t bytes) {
     return 1;
 }
 
-/* Whether less than so many bytes are in memory, where it is extended. Nothing is allocated. */
+/* True if less than `bytes` are resident, or if memory is not extended. Allocates nothing. */
 static inline int is_extended(size_t bytes) {
     char text[100] = "";
     int fd = open("/proc/self/statm", O_RDONLY);
@@ -62,7 +62,7 @@ static inline int is_extended(size_t bytes) {
     return !getenv("INTERLEAF_EXTEND") || strtoul(second, NULL, 10) * PAGE < bytes;
 }
 
-/* Whether a read (or a write) of this address is a SIGSEGV, tried in a child of its own. */
+/* True if a read or a write of this address raises SIGSEGV; a child makes the access. */
 static inline int is_fault(volatile char *address, int writes) {
     pid_t child = fork();
     if (child == 0) {

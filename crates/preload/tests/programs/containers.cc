@@ -1,4 +1,4 @@
-/* `new` of C++, aligned and not, and containers that grow. */
+/* C++: `new` with and without an alignment, and containers that grow. */
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>

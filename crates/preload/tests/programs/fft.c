@@ -1,4 +1,4 @@
-/* Transforms by FFTW, forward and backward: the results, and whether they restore the input. */
+/* Forward and backward transforms by FFTW: prints the results, and checks that the input is restored. */
 #include <complex.h>
 #include <fftw3.h>
 #include "numbers.h"
@@ -8,7 +8,7 @@ static int there_and_back(const char *name, int rank, const int *sides) {
     for (int side = 0; side < rank; side++) n *= sides[side];
     fftw_complex *x = fftw_alloc_complex(n);
     if (!x) return 1;
-    /* A plan that is estimated does not depend on how long anything takes. */
+    /* FFTW_ESTIMATE: a plan that is not chosen by timing is the same in every run. */
     fftw_plan there = fftw_plan_dft(rank, sides, x, x, FFTW_FORWARD, FFTW_ESTIMATE);
     fftw_plan back = fftw_plan_dft(rank, sides, x, x, FFTW_BACKWARD, FFTW_ESTIMATE);
     for (size_t at = 0; at < n; at++) x[at] = element(2 * at) + element(2 * at + 1) * I;

@@ -1,4 +1,4 @@
-/* The first large allocation, and the first touch of it, where the calling thread has locks or is interrupted. */
+/* The first large allocation and its first touch, by a thread that holds locks or is in a signal handler. */
 #include "check.h"
 #include <dlfcn.h>
 #include <pthread.h>
@@ -15,7 +15,7 @@ static void allocate(void) {
 }
 
 #ifdef PLUGIN
-/* Also as a library: its constructor runs with the lock of the loader held. */
+/* Compiled as a plug-in: the constructor runs while the dynamic loader holds its lock. */
 __attribute__((constructor)) static void begin(void) {
     allocate();
 }
@@ -84,7 +84,7 @@ int main(int count, char **arguments) {
     } else if (strcmp(where, "handler") == 0) {
         struct sigaction action = {.sa_handler = on_signal};
         CHECK(sigaction(SIGALRM, &action, NULL) == 0);
-        /* Wherever the thread is in the allocator, or in the creation of a thread. */
+        /* The signal interrupts the thread in the allocator or in the creation of a thread. */
         ualarm(3000, 0);
         while (!block) {
             pthread_t thread;
@@ -95,7 +95,7 @@ int main(int count, char **arguments) {
     } else if (strcmp(where, "fork") == 0) {
         pthread_t thread;
         CHECK(pthread_create(&thread, NULL, starts, NULL) == 0);
-        /* Children in which nothing of the C library works that takes a lock. */
+        /* A thread may hold locks of the C library at the fork: functions that need them do not work in the child. */
         for (int at = 0; at < 20; at++) {
             pid_t child = _Fork();
             if (child == 0) {
@@ -122,14 +122,14 @@ int main(int count, char **arguments) {
         CHECK(outcome(child) == 4 && holds(block, BYTES, 5));
         allocate();
     } else if (strcmp(where, "exit") == 0) {
-        /* The process ends with the last thread that is its own. */
+        /* The process ends with its last own thread; the pager's threads do not count. */
         allocate();
         pthread_exit(NULL);
     } else {
         CHECK(strcmp(where, "constructor") == 0 && block);
     }
     CHECK(holds(block, BYTES, 5));
-    /* It is served as any other. */
+    /* A later allocation is extended too. */
     char *more = malloc(3 * BYTES);
     fill(more, 3 * BYTES, 6);
     CHECK(is_extended(3 * BYTES));

@@ -1,4 +1,4 @@
-/* Children that have their parent's memory; neither sees the other's later changes. */
+/* Children have a copy of their parent's memory; neither sees the other's later changes. */
 #include "check.h"
 #include <spawn.h>
 #include <pthread.h>
@@ -43,12 +43,12 @@ static void family(void) {
     for (size_t at = 0; at < BYTES / 16; at++) CHECK(((uint64_t *)all)[at] == word(at, 1));
 }
 
-/* Children without a pager: they share the memory until another program begins. */
+/* Children that execute another program, by posix_spawn(3), vfork(2), system(3) and fork(2). */
 static void programs(void) {
     fill(all, BYTES, 7);
     for (int round = 0; round < 10; round++) {
         char *arguments[] = {"sh", "-c", "exit 5", NULL};
-        /* The arguments and the environment may lie in memory that is extended. */
+        /* The arguments and the environment may be in extended memory. */
         strcpy(other + round * PAGE, "exit 6");
         char *same[] = {"sh", "-c", other + round * PAGE, NULL};
         pid_t child;
@@ -82,7 +82,7 @@ static void *writes(void *argument) {
     return NULL;
 }
 
-/* Many short ones, while other threads go on. */
+/* Many short-lived children, while another thread keeps writing. */
 static void storm(int children) {
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, writes, other) == 0);
@@ -98,7 +98,7 @@ static void storm(int children) {
             words[mine] = 0;
             _exit(words[mine] == 0 ? 0 : 2);
         }
-        /* Some are there at the same time. */
+        /* Four children run at the same time. */
         if (at % 4 == 3) for (int more = 0; more < 4; more++) {
             int status;
             CHECK(wait(&status) > 0);
@@ -131,7 +131,7 @@ static void advice(void) {
     CHECK(pthread_mutex_init(&mutex, &checks) == 0);
     child = _Fork();
     if (child == 0) {
-        /* The thread knows its own number, by which the mutex knows its owner. */
+        /* The C library has the child's thread ID, which the mutex stores as its owner. */
         CHECK(pthread_mutex_lock(&mutex) == 0 && mutex.__data.__owner == gettid());
         struct sched_param none = {0};
         CHECK(pthread_setschedparam(pthread_self(), SCHED_BATCH, &none) == 0);
@@ -143,7 +143,7 @@ static void advice(void) {
     CHECK(holds(all, BYTES, 9));
 }
 
-/* A file mapped among the pages is the file's in the child too. */
+/* A file that is mapped into extended memory is mapped in the child too. */
 static void mapped(const char *file) {
     int fd = open(file, O_RDWR | O_CREAT | O_TRUNC, 0600);
     CHECK(fd >= 0 && ftruncate(fd, MIB) == 0);

@@ -23,7 +23,7 @@ int main(void) {
     printf("%zu %zu\n", (uintptr_t)blocks[0] % PAGE, (uintptr_t)blocks[1] % PAGE);
     for (int at = 0; at < 8; at++) CHECK(holds(blocks[at], bytes, at));
     for (int at = 1; at < 8; at++) free(blocks[at]);
-    /* Larger, smaller, and from small to large and back. */
+    /* realloc to larger and smaller sizes, across the size from which blocks are extended. */
     char *block = realloc(blocks[0], 40 * MIB);
     CHECK(block && holds(block, bytes, 0));
     fill(block, 40 * MIB, 9);
@@ -37,19 +37,19 @@ int main(void) {
     block = realloc(block, 30 * MIB);
     CHECK(block && holds(block, 1000, 9));
     CHECK(realloc(block, 0) == NULL);
-    /* Small ones, of which the length is read where the C library keeps it. */
+    /* Small blocks belong to the C library, which returns their usable size. */
     for (size_t small = 1; small < 1 << 19; small = small * 3 + 1) {
         char *one = malloc(small);
         CHECK(malloc_usable_size(one) >= small);
         memset(one, 1, malloc_usable_size(one));
-        /* From here on the C library chooses by what was given back before. */
+        /* Above 128 KiB, glibc's usable size depends on earlier calls of free. */
         if (small < 1 << 17) printf("%zu\n", malloc_usable_size(one));
         free(one);
     }
     CHECK(malloc(-1UL) == NULL && errno == ENOMEM);
     CHECK(reallocarray(NULL, -1UL, 2) == NULL && errno == ENOMEM);
     CHECK(posix_memalign((void **)&block, 24, bytes) == EINVAL);
-    /* What was freed comes back as zeros where they are promised. */
+    /* calloc returns zeros for memory that was freed before. */
     for (int round = 0; round < 20; round++) {
         char *one = calloc(1, bytes);
         CHECK(is_zero(one, bytes));

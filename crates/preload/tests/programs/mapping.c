@@ -9,7 +9,7 @@ static void on_fault(int signal, siginfo_t *info, void *context) {
     siglongjmp(jump, 1);
 }
 
-/* Whether a touch of this address is a fault. */
+/* True if an access to this address raises a signal. */
 static int faults(volatile char *address, int writes) {
     if (sigsetjmp(jump, 1)) return 1;
     if (writes) *address = 1; else (void)*address;
@@ -36,7 +36,7 @@ static void unmaps(void) {
     for (size_t at = 4 * MIB / 8; at < 28 * MIB / 8; at++)
         if (at * 8 < 10 * MIB + PAGE || at * 8 >= 10 * MIB + 4 * PAGE)
             CHECK(words[at] == word(at, 1));
-    /* The hole is filled again. */
+    /* A new mapping in the hole. */
     char *hole = all + 10 * MIB + PAGE;
     CHECK(mmap(hole, 3 * PAGE, PROT_READ | PROT_WRITE,
         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == hole);
@@ -51,7 +51,7 @@ static void unmaps(void) {
 static void replaces(const char *file) {
     char *all = map(32 * MIB, PROT_READ | PROT_WRITE, 0);
     fill(all, 32 * MIB, 3);
-    /* By zeros, by a file, by shared memory; and back. */
+    /* Replace parts by anonymous memory, by a file and by shared memory; then back. */
     CHECK(mmap(all + MIB, MIB, PROT_READ | PROT_WRITE,
         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == all + MIB);
     CHECK(is_zero(all + MIB, MIB));
@@ -91,7 +91,7 @@ static void protects(void) {
     CHECK(mprotect(all + 7 * MIB + 3 * PAGE, PAGE, PROT_NONE) == 0);
     CHECK(mprotect(all + 9 * MIB, MIB, PROT_READ | PROT_WRITE | PROT_EXEC) == 0);
     CHECK(faults(all + 3 * MIB, 1) && faults(all + 7 * MIB + 3 * PAGE, 0));
-    /* All of them are given up, brought in, and given up again. */
+    /* Evict all pages, read them, and evict them again. */
     char *more = map(48 * MIB, PROT_READ | PROT_WRITE, 0);
     for (int round = 0; round < 3; round++) {
         fill(more, 48 * MIB, round);
@@ -115,7 +115,7 @@ static void remaps(void) {
     fill(grown, 30 * MIB, 10);
     CHECK(mremap(grown, 30 * MIB, 16 * MIB, 0) == grown && faults(grown + 16 * MIB, 0));
     CHECK(holds(grown, 16 * MIB, 10));
-    /* To a place that is said, over what was there. */
+    /* To a given address, over an existing mapping. */
     char *other = map(20 * MIB, PROT_READ | PROT_WRITE, 0);
     memset(other, 1, 20 * MIB);
     CHECK(mremap(grown, 16 * MIB, 18 * MIB, MREMAP_MAYMOVE | MREMAP_FIXED, other) == other);
@@ -125,7 +125,7 @@ static void remaps(void) {
         == MAP_FAILED && errno == EINVAL);
     char *left = mremap(other, 16 * MIB, 16 * MIB, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
     CHECK(left != MAP_FAILED && holds(left, 16 * MIB, 10) && is_zero(other, 16 * MIB));
-    /* From small to large. */
+    /* From a small mapping to one that is extended. */
     char *small = map(PAGE, PROT_READ | PROT_WRITE, 0);
     fill(small, PAGE, 11);
     char *large = mremap(small, PAGE, 32 * MIB, MREMAP_MAYMOVE);

@@ -1,4 +1,4 @@
-/* Numbers that are the same each time, and a digest of what came of them. */
+/* Numbers that are the same in every run, and a digest of results. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
-/* A fast Fourier transform and an LU factorisation with pivots, of more than fits in memory: their
-   results, to the last bit. */
+/* A fast Fourier transform and an LU factorisation with pivots, both larger than the budget: prints
+   digests of all bits of the results. */
 #include "check.h"
 #include <complex.h>
 #include <math.h>
 
-/* Sum of all bits, in order. */
+/* A digest of all words and their order. */
 static uint64_t digest(const void *memory, size_t bytes) {
     const uint64_t *words = memory;
     uint64_t sum = 0;

@@ -1,4 +1,4 @@
-/* Many pieces, none of them large, that are large together: they count against the budget as one would. */
+/* Many blocks that are small one by one and large in sum: they count against the budget. */
 #include "check.h"
 
 #define COUNT 48
@@ -16,7 +16,7 @@ static size_t resident(void) {
 
 int main(void) {
     int is_extended = getenv("INTERLEAF_EXTEND") != NULL;
-    /* What comes and goes is never much at the same time, and is left alone. */
+    /* Short-lived blocks: their total is small at any time, so they are not extended. */
     for (int round = 0; round < 200; round++) {
         char *block = malloc(MIB / 2), *mapped = mmap(NULL, MIB, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         CHECK(block && mapped != MAP_FAILED);
@@ -25,7 +25,7 @@ int main(void) {
         CHECK(holds(block, MIB / 2, round) && munmap(mapped, MIB) == 0);
         free(block);
     }
-    /* As Python's allocator and as that of C++ take it. */
+    /* Arenas by mmap as in Python, and blocks by malloc as in C++. */
     for (int at = 0; at < COUNT; at++) {
         pieces[at] = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         pieces[COUNT + at] = malloc(MIB / 2);

@@ -1,5 +1,5 @@
-/* A ring of io_uring reads and writes a file from and to all of the memory, past the page cache and through it; then it
-   has a part of the memory for as long as it likes, which stays where it is. The argument is a file that it makes. */
+/* An io_uring transfers all of the memory to a file and back, with and without the page cache. Then a part of the
+   memory is a registered buffer, whose pages are pinned. The argument is a file, which the program creates. */
 #include "check.h"
 #include <fcntl.h>
 #include <linux/io_uring.h>
@@ -24,7 +24,7 @@ static void *mapped(size_t bytes, off_t what) {
     return memory;
 }
 
-/* Does one thing, and waits until it is done. */
+/* Submits one request and waits for its completion. */
 static void transfer(int what, int file, char *memory, size_t bytes, size_t at) {
     unsigned *tail = in(asked, has.sq_off.tail), *head = in(done, has.cq_off.head);
     unsigned slot = *tail & *in(asked, has.sq_off.ring_mask);
@@ -59,7 +59,7 @@ static void held(char *all, const char *path) {
     int file = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
     CHECK(file >= 0 && unlink(path) == 0);
     struct iovec part = {all, HELD};
-    /* A loop, of which most is given up as soon as it has gone by: also what is held then. */
+    /* A loop larger than the budget: most pages are evicted right after use, even the pages to be pinned. */
     for (int lap = 0; lap < 6; lap++)
         CHECK(holds(all, BYTES, 1));
     CHECK(syscall(SYS_io_uring_register, ring, IORING_REGISTER_BUFFERS, &part, 1) == 0);

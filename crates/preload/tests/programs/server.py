@@ -55,7 +55,7 @@ with tempfile.TemporaryDirectory() as folder:
             stream.flush()
             right += sum(answer(stream) == value(at) for at in range(first, first + 100))
         print(right, "of", COUNT)
-        # A child of it writes all of them.
+        # A forked child of the server writes all keys to a file.
         ask(stream, b"BGSAVE")
         stream.flush()
         print(answer(stream))

@@ -19,7 +19,7 @@ static char *share(size_t bytes) {
     return all;
 }
 
-/* So much of it is in memory: with a budget of 16 MiB, no more than that. */
+/* True if at most the budget of 16 MiB is resident, or if memory is not extended. */
 static int is_within(char *all) {
     static unsigned char is_here[BYTES / PAGE];
     CHECK(mincore(all, BYTES, is_here) == 0);
@@ -28,7 +28,7 @@ static int is_within(char *all) {
     return getenv("INTERLEAF_EXTEND") == NULL || count <= 16 * MIB / PAGE;
 }
 
-/* Children see what their parent wrote and each other, and their parent sees them. */
+/* Children see their parent's writes, and their parent sees the writes of all children. */
 static void family(void) {
     char *all = share(BYTES);
     CHECK(is_zero(all, BYTES));
@@ -40,7 +40,7 @@ static void family(void) {
         CHECK(children[child] >= 0);
         if (children[child] == 0) {
             CHECK(holds(all, BYTES / 2, 1));
-            /* Pages in turn, so that neighbours are written by different processes. */
+            /* Neighbouring pages are written by different processes. */
             for (size_t at = BYTES / 2 + child * PAGE; at < BYTES; at += CHILDREN * PAGE)
                 fill(all + at, PAGE, at);
             CHECK(is_within(all));
@@ -53,7 +53,7 @@ static void family(void) {
     CHECK(munmap(all, BYTES) == 0);
 }
 
-/* One counter in each page, which all of them count up in another order each, and at once. */
+/* One counter in each page: all children increment all counters at the same time, each in its own order. */
 static void counters(void) {
     char *all = share(BYTES);
     pid_t children[CHILDREN];
@@ -72,7 +72,7 @@ static void counters(void) {
     CHECK(munmap(all, BYTES) == 0);
 }
 
-/* Two processes that wait for each other in memory that leaves while they do. */
+/* Two processes that wait for each other by a mutex and a condition in shared pages, which are evicted meanwhile. */
 static void turns(void) {
     char *all = share(BYTES);
     pthread_mutex_t *mutex = (pthread_mutex_t *)all;
@@ -109,7 +109,7 @@ static void turns(void) {
     CHECK(munmap(all, BYTES) == 0);
 }
 
-/* A child goes on with what its parent made, when the parent has ended or was killed. */
+/* A child keeps using its parent's shared memory after the parent has exited or was killed. */
 static void orphans(int is_killed) {
     int ends[2];
     CHECK(pipe(ends) == 0);
@@ -138,7 +138,7 @@ static void orphans(int is_killed) {
     close(ends[0]);
 }
 
-/* What else is done to mappings; the kernel reads and writes them too. */
+/* Other calls on shared mappings: read(2), write(2), madvise(2), mprotect(2), munmap(2), mmap(2) over a part. */
 static void parts(const char *path) {
     char *all = share(BYTES);
     fill(all, BYTES, 10);
@@ -149,7 +149,7 @@ static void parts(const char *path) {
     CHECK(holds(all, BYTES, 10));
     close(fd);
     unlink(path);
-    /* What is shared is not forgotten. */
+    /* MADV_DONTNEED does not discard shared pages. */
     CHECK(madvise(all, BYTES, MADV_DONTNEED) == 0);
     CHECK(madvise(all, BYTES, MADV_HUGEPAGE) == 0);
     CHECK(holds(all, BYTES, 10));
@@ -181,7 +181,7 @@ static void parts(const char *path) {
     CHECK(munmap(all, BYTES) == 0);
 }
 
-/* Private memory beside it is each process's own, as ever. */
+/* Private memory beside shared memory stays private to each process. */
 static void beside(void) {
     char *all = share(BYTES), *own = malloc(12 * MIB);
     fill(own, 12 * MIB, 12);

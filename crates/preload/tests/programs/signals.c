@@ -1,5 +1,5 @@
-/* Signals of the program's own beside memory that is not there. With the word EFAULT as second
-   argument, and extended, system calls that meet such memory fail with it; else they do not. */
+/* A program's own signals, with pages that are not resident. With the second argument EFAULT, and with extended
+   memory, a system call on such pages must fail with EFAULT; otherwise it must succeed. */
 #include "check.h"
 #include <pthread.h>
 #include <setjmp.h>
@@ -10,7 +10,7 @@
 
 static char *all, *more;
 
-/* Drives everything else out. */
+/* Touches more than the budget, so that all other pages are evicted. */
 static void drive_out(void) {
     fill(more, BYTES, 2);
     CHECK(holds(more, BYTES, 2));
@@ -19,7 +19,7 @@ static void drive_out(void) {
 static sigjmp_buf back;
 static volatile sig_atomic_t jumps;
 
-/* The program's own: it touches what is not there, too. */
+/* The program's own handler of SIGBUS: it touches pages that are not resident, too. */
 static void on_sigbus(int signal, siginfo_t *info, void *context) {
     (void)info, (void)context;
     CHECK(signal == SIGBUS);
@@ -34,7 +34,7 @@ static void on_sent(int signal) {
     jumps++;
 }
 
-/* A file that is shorter than its mapping: touching what is behind its end is a SIGBUS. */
+/* Maps two pages of a file and shortens the file to one: an access to the second page raises SIGBUS. */
 static char *shortened(const char *file) {
     int fd = open(file, O_RDWR | O_CREAT | O_TRUNC, 0600);
     CHECK(fd >= 0 && ftruncate(fd, 2 * PAGE) == 0);
@@ -63,13 +63,13 @@ static void own_handler(const char *file) {
     CHECK(holds(all, BYTES, 1));
     CHECK(sigaction(SIGBUS, NULL, &before) == 0 && before.sa_sigaction == on_sigbus);
     CHECK(before.sa_flags & SA_SIGINFO);
-    /* One that is sent. */
+    /* SIGBUS sent by raise(3). */
     jumps = 0;
     CHECK(signal(SIGBUS, on_sent) == (void (*)(int))on_sigbus);
     CHECK(raise(SIGBUS) == 0 && jumps == 1);
     CHECK(signal(SIGBUS, SIG_IGN) == on_sent && raise(SIGBUS) == 0 && jumps == 1);
     CHECK(signal(SIGBUS, SIG_DFL) == SIG_IGN);
-    /* Without one it ends the process, as it always did. */
+    /* Without a handler SIGBUS ends the process, as usual. */
     for (int sends = 0; sends < 2; sends++) {
         pid_t child = fork();
         if (child == 0) {
@@ -92,7 +92,7 @@ static void on_tick(int signal) {
     ticks++;
 }
 
-/* While other signals come, whose handler lets nothing else in, and touches memory as well. */
+/* A timer signal, whose handler blocks all signals and touches extended memory. */
 static void interrupted(void) {
     fill(all, BYTES, 3);
     struct sigaction action = {0};
@@ -105,7 +105,7 @@ static void interrupted(void) {
     for (int round = 0; round < 3 || ticks < 20; round++) {
         drive_out();
         CHECK(holds(all, BYTES, 3));
-        /* Who takes and gives memory meanwhile has locks that nobody else may wait for. */
+        /* The signal may interrupt malloc and free: the pager must not wait for their locks. */
         for (int at = 0; at < 2000; at++) free(malloc(at * 50));
     }
     CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0);
@@ -128,7 +128,7 @@ static void *works(void *argument) {
     return (void *)(uintptr_t)(sum | 1);
 }
 
-/* More than one has all signals blocked, as those of libraries have. */
+/* Several threads with all signals blocked, as threads of libraries often have. */
 static void threads(void) {
     pthread_t thread[THREADS];
     for (size_t at = 0; at < THREADS; at++)
@@ -168,7 +168,7 @@ static void kernel(const char *file, int fails) {
     CHECK(fd >= 0 && write(fd, "something", 9) == 9);
     fill(all, BYTES, 6);
     drive_out();
-    /* Far from where anything has just been brought in. */
+    /* Far from recently read pages, so that no prefetch has made this page resident. */
     char *away = all + 11 * MIB;
     ssize_t got = pread(fd, away, 9, 0);
     if (fails) {

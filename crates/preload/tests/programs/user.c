@@ -1,4 +1,4 @@
-/* A program that gives up its rights, as servers do: all its threads do. */
+/* A program that drops its privileges, as servers do: all its threads must drop them. */
 #include "check.h"
 #include <dirent.h>
 #include <grp.h>
@@ -6,7 +6,7 @@
 #define BYTES (24 * MIB)
 #define OTHER 65534
 
-/* Whether a line of the status of each thread is this one; gives how many threads there are. */
+/* Checks that the status of each thread has this line; returns the number of threads. */
 static int all_have(const char *line) {
     DIR *folder = opendir("/proc/self/task");
     CHECK(folder);

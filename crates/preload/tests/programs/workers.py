@@ -12,7 +12,7 @@ WORKERS = 4
 def work(number):
     part = array[number * COUNT // WORKERS : (number + 1) * COUNT // WORKERS]
     part[:] = numpy.arange(part.size) * (number + 1)
-    # What another one has written by then or not is one of two things.
+    # The first number of a part is 0 before and after its worker has written it.
     other = array[(number + 1) % WORKERS * COUNT // WORKERS]
     assert other == 0.0, other
     part[1:] += part[:-1]

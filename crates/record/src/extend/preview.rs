@@ -234,7 +234,8 @@ mod tests {
         let row = &estimate.rows[1];
         assert_eq!((row.footprint_bytes, row.missing_share), (16 << 30, 0.5));
         assert_eq!((row.read_gbps, row.random_us), (Some(6.0), Some(50.0)));
-        // A byte takes 1/3 ns to read, and a third of it 1/3 ns to write, for half of them.
+        // Half of the bytes are on the store. Each of them takes 1/3 ns to read, and the third of
+        // them that is written takes another 1/3 ns.
         assert_eq!((row.triad_gbps, row.random_many_us), (Some(3.0), Some(2.5)));
     }
 

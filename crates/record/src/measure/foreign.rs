@@ -142,8 +142,8 @@ fn point_at(kind: PointKind, (cpu, memory): (u32, u32)) -> MeasuredPoint {
 
 fn traffic_point(kind: PointKind, place: (u32, u32), mix: Mix, gbps: f64) -> MeasuredPoint {
     let read_share = mix.read_share();
-    // The controller reads each line before an ordinary store. The program did not request those
-    // reads: as many bytes as are written.
+    // The controller reads each line before an ordinary store. These reads are not requested by the
+    // program, and are as many bytes as are written.
     let part = if mix.nontemporal() { 1.0 } else { read_share };
     MeasuredPoint {
         mix: Some(mix.to_string()),

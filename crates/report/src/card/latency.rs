@@ -7,7 +7,7 @@ use interleaf_record::card::{CardDocument, CardPoint, IoLatencyDocument, STORAGE
 const IN_LINE: usize = 3;
 
 /// The point in the form of fio's output: IOPS, slat, clat, lat, percentiles of clat. Loads and
-/// stores have no submission, and a single latency.
+/// stores have one latency, printed as clat.
 pub(super) fn text(point: &CardPoint) -> String {
     let head = format!("\n{}: {}, depth {}\n", point.card, point.title(), point.iodepth);
     let is_storage = point.access == STORAGE;

@@ -7,9 +7,9 @@ use interleaf_record::show_machine::{CapabilityDocument, CapabilityStatus, Docto
 /// A use of the tool.
 struct Use {
     name: &'static str,
-    /// Capabilities without which it does not work.
+    /// Capabilities that the use requires.
     needs: &'static [&'static str],
-    /// Capabilities that improve it, by decreasing gain.
+    /// Capabilities that improve the use, by decreasing gain.
     improved_by: &'static [&'static str],
 }
 
@@ -55,7 +55,7 @@ pub(super) fn summary(document: &DoctorDocument) -> String {
     format!("{count} of {} uses of interleaf work on this machine{rivals}", USES.len())
 }
 
-/// The uses that work, those that do not, and what to do first.
+/// The uses that work, the uses that do not, and the first step for the user.
 pub(super) fn text(document: &DoctorDocument) -> String {
     let line = |(meaning, line): (Option<Meaning>, String)| match meaning {
         Some(meaning) => painted(meaning, &format!("{line}\n")),
@@ -91,8 +91,8 @@ pub(super) fn lines(document: &DoctorDocument) -> Vec<(Option<Meaning>, String)>
     lines
 }
 
-/// Lacking capabilities with the use that each gains most for: first those that uses need, then
-/// those that improve uses that work.
+/// Lacking capabilities, each with the first use that gains from it: first the capabilities that
+/// uses need, then those that improve working uses.
 fn steps(document: &DoctorDocument) -> Vec<(&CapabilityDocument, &'static str)> {
     let needed = USES.iter().map(|it| (it, it.needs));
     let works = |it: &&Use| lacking(document, it.needs).is_empty();
@@ -113,7 +113,7 @@ fn described((capability, of): &(&CapabilityDocument, &str)) -> String {
     format!("{}, for {of}: {remedy}", capability.name)
 }
 
-/// The named capabilities that the machine lacks. Unknown ones are not counted: they may be there.
+/// The named capabilities that the machine lacks. A capability of unknown status is not listed.
 fn lacking<'a>(document: &'a DoctorDocument, names: &[&str]) -> Vec<&'a CapabilityDocument> {
     let is_lacking = |it: &&CapabilityDocument| {
         [CapabilityStatus::Missing, CapabilityStatus::Rival].contains(&it.status)

@@ -1,7 +1,7 @@
-//! Widths of the columns of a table on a terminal. Texts are wrapped between words; where that is
-//! not enough, columns are left out, the least important first.
+//! Widths of the columns of a table on a terminal. Texts are wrapped between words; if the table is
+//! still too wide, columns are left out, the least important first.
 
-/// A column: its width without a wrapped line, and the width of its longest word.
+/// A column: its width without wrapping, and the width of its longest word.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
     pub(super) natural: usize,

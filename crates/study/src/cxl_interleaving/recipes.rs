@@ -1,5 +1,5 @@
-//! The recipes and kernels of this version that stand for the applications of the white paper, and
-//! the prediction from a demand that was measured with them.
+//! The recipes and kernels that replace the applications of the white paper, and the prediction
+//! from a demand that was measured with them.
 
 use crate::published::table;
 use interleaf_console::Failure;

@@ -1,5 +1,5 @@
-//! The figures of the study: as the planner computes them for its machine, and as measured on this
-//! one. Points are the figures in the paper's text: its plots print no numbers.
+//! The figures of the study, predicted by the planner for the paper's machine and measured on this
+//! machine. Published points are the figures in the paper's text: its plots print no numbers.
 
 use super::{
     DEGREE, DEGREES, PublishedEfficiency, RATIOS,
@@ -237,7 +237,8 @@ fn measured_degrees(document: &BenchCompareDocument, polynomials: &[&Curve]) -> 
 /// Figure 7 on this machine: bytes of the arrays that are read and written in a second.
 fn measured_intensity(document: &BenchCompareDocument, polynomials: &[&Curve]) -> Figure {
     let point = |it: &Curve| it.points.iter().find(|point| point.ratio == SEEN).cloned();
-    // A rate in GFLOP/s divided by operations per byte, for reads and for writes.
+    // A rate in GFLOP/s divided by operations per byte is the bandwidth of the array in GB/s. The
+    // factor 2 counts its reads and its writes.
     let dram = polynomials.iter().filter_map(|it| {
         let intensity = it.intensity?;
         Some((intensity, 2.0 * point(it)?.dram? / intensity))

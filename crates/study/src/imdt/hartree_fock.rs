@@ -8,11 +8,11 @@
 //!                                         r  reading it, from DRAM or from the drives
 //! ```
 //!
-//! An integral has 16 bytes, with its indices. The paper prints no times: `c / a` is from the gain
-//! of integrals in memory for small stacks, and `a` is assumed. A worked example on 44 cores: a is
-//! 0.74 ns and c 2.9 ns, so ten iterations take 36 ns an integral, and 10.3 ns with integrals in
-//! memory. Nearly all of four times the DRAM is read in each iteration, 1.7 ns an integral at 9.6
-//! GB/s: 19 ns.
+//! An integral has 16 bytes, with its indices. The paper prints no times: `c / a` follows from the
+//! gain of integrals in memory for small stacks, and `a` is assumed. A worked example on 44 cores:
+//! a is 0.74 ns and c 2.9 ns, so ten iterations take 36 ns an integral, and 10.3 ns with integrals
+//! in memory. At a footprint of four times the DRAM, each iteration reads nearly all integrals from
+//! the drives, 1.7 ns an integral at 9.6 GB/s: 19 ns with the first computation.
 
 use super::node::{CORES, CYCLES, DRAM_RATE};
 use interleaf_extend_forecast::{
@@ -23,10 +23,12 @@ use interleaf_extend_forecast::{
     replacement::Replacement,
 };
 
-/// The key of its published rows.
+/// The key of the published rows for integrals in memory with drives, relative to integrals in
+/// memory with DRAM only.
 pub(super) const KEY: &str = "hartree-fock";
 
-/// The key of integrals in memory with drives, compared with direct computation with DRAM only.
+/// The key of the published rows for integrals in memory with drives, relative to direct
+/// computation with DRAM only.
 pub(super) const AGAINST_DIRECT: &str = "hartree-fock-direct";
 
 /// Iterations of figure 6.
@@ -35,12 +37,12 @@ const ITERATIONS: f64 = 10.0;
 /// Bytes of a stored integral: a value of eight bytes and four indices of two bytes each.
 const INTEGRAL: f64 = 16.0;
 
-/// Cycles for adding an integral: six elements of the Fock matrix are updated, which is in the L2
-/// cache with a latency of 12 cycles. Assumed.
+/// Cycles for adding an integral: it updates six elements of the Fock matrix in the L2 cache, whose
+/// latency is 12 cycles. Assumed.
 const ADD_CYCLES: f64 = 72.0;
 
-/// Speed of integrals in memory, of direct computation, for small stacks: the upper end of "between
-/// approximately 200 % and 350 %".
+/// Speed with integrals in memory divided by the speed of direct computation, for small stacks: the
+/// upper end of "between approximately 200 % and 350 %".
 pub(super) const GAIN: f64 = 3.5;
 
 /// The DRAM of the node with drives, bytes.
@@ -107,8 +109,8 @@ impl HartreeFock {
         }
     }
 
-    /// The speed with drives, of in-core or direct computation with DRAM only: with random, LRU and
-    /// optimal replacement.
+    /// The speed with drives divided by the speed of in-core or direct computation with DRAM only:
+    /// with random, LRU and optimal replacement.
     pub(super) fn efficiency(&self, key: &str, ratio: f64) -> [f64; 3] {
         let Times { direct, in_core, extended } = self.times(ratio);
         let dram = if key == AGAINST_DIRECT { direct } else { in_core };

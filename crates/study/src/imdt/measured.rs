@@ -1,9 +1,9 @@
-//! The study on this machine: measured efficiency beside the planner's and the paper's.
+//! The study on this machine: measured efficiencies beside those of the planner and of the paper.
 //!
-//! The planner sees one footprint, twice the budget, and predicts the others: the run with that
-//! footprint gives compute time, overlap and traffic, and the trace of the workload the traffic at
-//! other footprints. Footprints differ and the budget is the same; efficiency depends on their
-//! ratio only.
+//! The planner gets the run with one footprint, twice the budget, and predicts the efficiency at
+//! the others. That run gives compute time, overlap and traffic; the trace of the workload gives
+//! the traffic at other footprints. The budget is constant: efficiency depends only on the ratio of
+//! footprint to budget.
 
 use super::{
     EFFICIENCY, PublishedEfficiency, figures,
@@ -33,7 +33,7 @@ const BLOCK: usize = 64 << 10;
 const STEPS: u32 = 24;
 const SAMPLE: usize = 4096;
 
-/// A comparison of this machine, with the workload that each of its patterns runs.
+/// A comparison measured on this machine, with the workload of each pattern.
 pub struct MeasuredRun<'a> {
     /// The patterns at all footprints, with one number of threads.
     pub document: &'a BenchCompareDocument,
@@ -151,7 +151,7 @@ fn degrees(document: &BenchCompareDocument, curves: &[Curve]) -> Option<TableDoc
     })
 }
 
-/// The errors of the planner over footprints that it has not seen.
+/// The errors of the planner at footprints that it was not fitted to.
 fn summary(errors: &[f64]) -> String {
     if errors.is_empty() {
         return "the planner could not be checked on this machine: it needs runs of the pager at \
@@ -215,7 +215,7 @@ fn nearest<'a>(
     own.min_by(|a, b| (a.ratio - ratio).abs().total_cmp(&(b.ratio - ratio).abs()))
 }
 
-/// The reason why this machine differs from the paper's.
+/// The reason why the efficiency on this machine differs from the paper's.
 fn remark(paper: Option<&PublishedEfficiency>, ratio: f64, ours: Option<f64>) -> String {
     let Some((paper, ours)) = paper.zip(ours) else { return String::new() };
     let text = match ratio > 1.0 {
@@ -240,9 +240,9 @@ struct Planner {
     setting: Setting,
     /// Seconds of a round in DRAM, for a byte of the footprint, at [`SEEN`].
     compute_s: f64,
-    /// The miss curve of the footprint at [`SEEN`], if the workload has no trace.
+    /// Miss curve from the counted traffic at [`SEEN`], used if the workload has no trace.
     line: MissCurve,
-    /// The pager of the run between optimal and random replacement.
+    /// Position of the pager's traffic between optimal and random replacement.
     share: RandomShare,
 }
 
@@ -299,7 +299,8 @@ impl Planner {
         let scaled = footprint as f64 / self.line.footprint_bytes().max(1) as f64;
         match curve {
             Some(curve) => model.forecast(&curve, run.drive, true, budget).efficiency,
-            // Without a trace the traffic grows with the footprint that does not fit.
+            // Without a trace, the counted traffic is assumed proportional to the footprint:
+            // forecast the footprint of [`SEEN`], with budget and compute time scaled down to it.
             None => {
                 let seen = (budget as f64 / scaled) as u64;
                 let compute_s = model.compute_s / scaled;

@@ -1,4 +1,4 @@
-//! The node of the study: a roofline for DRAM only, and the planner for DRAM over drives.
+//! The node of the study: a roofline model with DRAM only, and the planner with drives.
 //!
 //! ```text
 //! DRAM only:     max(operations / (peak share x peak), bytes / 80 GB/s, remote bytes / 20 GB/s)
@@ -47,7 +47,7 @@ const TRACE_BYTES: u64 = 64 << 20;
 /// Budgets of the simulated miss curve.
 const STEPS: u32 = 20;
 
-/// Sampled blocks: all, but for the FFT.
+/// Maximum number of sampled blocks: only the trace of the FFT has more.
 const SAMPLE: usize = 2048;
 
 /// A workload of the study: a row of `workloads.csv`.
@@ -129,13 +129,13 @@ impl StudyNode {
     }
 }
 
-/// Blocks that the caches of the processors hold while a loop walks over several arrays at once: a
-/// trace names a block again whenever the loop comes back to its array.
+/// Blocks in the processors' caches while a loop walks over several arrays at once: the trace lists
+/// a block again whenever the loop returns to the block's array.
 const CACHED_BLOCKS: usize = 16;
 
-/// Blocks that pass between DRAM and the processors. STREAM and the gas step write arrays that they
-/// do not read; other workloads write to blocks that they have read. STREAM does not count the
-/// reads that a store causes.
+/// Number of blocks transferred between DRAM and the processors. STREAM and the gas step write
+/// arrays that they do not read; other workloads write to blocks that they have read. The reads
+/// that stores cause are not counted for STREAM, as STREAM itself does not count them.
 fn bytes(touches: &[Touch], kind: Kind) -> f64 {
     let is_in_place = !matches!(kind, Kind::Stream | Kind::Gas);
     let mut cached = VecDeque::new();

@@ -1,6 +1,6 @@
 //! Measured efficiencies of workloads by footprint.
 
-/// The ratio of footprint to budget that the planner has seen.
+/// The ratio of footprint to budget of the run that the planner is fitted to.
 pub(super) const SEEN: f64 = 2.0;
 
 /// A workload at a footprint: its rate in DRAM, and the efficiency on each kind of memory.
@@ -17,7 +17,7 @@ pub(super) struct MeasuredPoint {
     pub(super) planned: Option<f64>,
 }
 
-/// A workload at all footprints that were run.
+/// The measured points of a workload at all footprints.
 #[derive(Clone, Debug)]
 pub(super) struct Curve {
     pub(super) pattern: String,
@@ -28,7 +28,7 @@ pub(super) struct Curve {
 }
 
 impl MeasuredPoint {
-    /// The error of the planner at a footprint that it has not seen.
+    /// The error of the planner at a footprint above the budget that it was not fitted to.
     pub(super) fn error(&self) -> Option<f64> {
         let is_seen = self.ratio == SEEN || self.ratio <= 1.0;
         let error = self.planned? / self.pager.filter(|_| !is_seen)? - 1.0;

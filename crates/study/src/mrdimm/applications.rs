@@ -1,10 +1,10 @@
 //! The applications of the report: speed, energy and latency of misses, predicted from demands that
 //! were fitted to runs on RDIMMs.
 //!
-//! No demand has seen an MRDIMM. The demands of the GAP kernels are used without their assumed
-//! number of outstanding lines: it was chosen with the report's table in view. The curves of the
-//! modules are those of the built-in platforms, stretched, mix by mix, to the maxima that this
-//! study simulates for the ranks and the density of the report's modules.
+//! No demand was fitted to a run on an MRDIMM. The demands of the GAP kernels are used without
+//! their assumed number of outstanding lines, which was chosen with knowledge of the report's
+//! table. The curves of the modules are those of the built-in platforms, stretched, mix by mix, to
+//! the maxima that this study simulates for the ranks and the density of the report's modules.
 
 use super::{GEN2, GEN2_4R, MIXES, MRDIMM, ModulePoint, RDIMM, Results, table};
 use crate::published::mean_and_max;
@@ -168,7 +168,8 @@ impl OnMachine {
     }
 }
 
-/// The demand of a built-in workload, without the field that was chosen with the report in view.
+/// The demand of a built-in workload, without the number of outstanding lines, which was chosen
+/// with knowledge of the report.
 fn demand(name: &str) -> Result<Demand, Failure> {
     let demand = interleaf_catalog::workload(name)?;
     Ok(Demand { outstanding_lines_per_thread: None, ..demand })

@@ -1,6 +1,6 @@
 //! The outlook of the report: sixteen channels whose bandwidth PCIe Gen 6 devices share.
 //!
-//! 128 lanes of PCIe Gen 6 carry 1024 GB/s. The devices have priority; the module computes the
+//! 128 lanes of PCIe Gen 6 carry 1024 GB/s. The devices have priority. This file computes the
 //! bandwidth that remains for reads by cores, at the joint mix of devices and cores.
 
 use super::{CHANNELS, GEN2, GEN2_4R, MRDIMM, MRDIMM_4R, ModulePoint, Results};

@@ -31,7 +31,7 @@ const DEPTHS: [u32; 4] = [1, 4, 32, 128];
 /// Sequences of random offsets that are simulated.
 const SEEDS: u64 = 20;
 
-/// The kernel is idle after this time of the guest, which costs no time of this machine.
+/// After this time of the guest its kernel is idle; the sleep takes no time of the host.
 const IDLE: &str = "sleep 20s\n";
 
 #[test]
@@ -49,9 +49,9 @@ struct Point {
     access: Access,
     depth: u32,
     guest: f64,
-    /// The least and the greatest mean of the simulation with other random offsets, and with many
-    /// I/Os: few requests begin in one order of arrival and settle in another, with means that are
-    /// up to 10 % apart. The guest may do either.
+    /// The least and the greatest mean of simulations with different random offsets and with many
+    /// I/Os. In a short run the order of arrivals may change or not, and the means then differ by
+    /// up to 10 %; both occur in the guest.
     simulated: [f64; 2],
 }
 
@@ -125,9 +125,9 @@ fn load(access: Access, depth: u32, ios: u64) -> Load {
     Load::single(Group { access, depth, block_bytes: 4096, ..Group::default() }, ios)
 }
 
-/// The least and the greatest mean latency of as many I/Os as in the guest, with other random
-/// offsets each, and of many I/Os. At a depth above 1, one interrupt of the guest may complete two
-/// I/Os, which then take half of its instructions each.
+/// The least and the greatest mean latency of simulations with as many I/Os as in the guest, each
+/// with different random offsets, and of one with many I/Os. At a depth above 1, one interrupt of
+/// the guest may complete two I/Os, each of which then takes half of its instructions.
 fn range_of_means(card: &Card, access: Access, depth: u32) -> [f64; 2] {
     let few = |seed| Load { seed, ramp_fs: 0, ..load(access, depth, ios(depth).into()) };
     let loads: Vec<_> = (1..=SEEDS).map(few).chain([load(access, depth, 20_000)]).collect();

@@ -1,6 +1,6 @@
-//! The power goes while a guest writes to a file system: the machine and the volatile state of the
-//! card are lost. After the next boot the file system is consistent, and each record of which the
-//! guest had reported `fsync` is there.
+//! A power failure while a guest writes to a file system: the machine and the volatile state of the
+//! card are lost. After the next boot the file system is consistent and has each record whose
+//! `fsync` the guest had reported.
 
 use std::{cell::Cell, env};
 
@@ -32,7 +32,7 @@ fn xfs_keeps_what_was_synced() {
     keeps_what_was_synced(Series::Newest, &XFS);
 }
 
-/// Without flushes records are lost: the test above would find a card that ignores them.
+/// Without flushes records are lost, so the test above detects a card that ignores flushes.
 #[test]
 fn without_flushes_records_are_lost() {
     if cuts() == 1 {
@@ -64,7 +64,7 @@ fn keeps_what_was_synced(series: Series, system: &FileSystem) {
     all_succeeded(&power.bench.guest_record(&format!("{recovered}{check}")));
     let cuts = power.lost();
     assert_eq!(cuts.len() as u64, self::cuts());
-    // Most cuts meet data in the volatile cache.
+    // At most cuts the volatile cache has data.
     assert!(cuts.len() == 1 || cuts.iter().any(|bytes| *bytes > 0), "{cuts:?}");
 }
 
@@ -123,7 +123,7 @@ impl<'a> Cuts<'a> {
                 let make = format!("run {} /dev/nvme0n1\n", self.system.make);
                 format!("{PROBED}{}{make}", self.bench.load_xfs())
             }
-            // The folders of older cuts were checked before, and are again at the end.
+            // Folders of older cuts were checked in earlier boots, and are checked at the end.
             _ => self.recover(cut.saturating_sub(3)) + &self.check(),
         };
         let journal = format!("run drive journal /mnt/{cut} /dev/ttyS1");
@@ -153,7 +153,7 @@ impl<'a> Cuts<'a> {
         };
         let why = match &outcome {
             Outcome::Cut(record) => failed(record),
-            // A failure before the writes ends them soon.
+            // The steps ended without a power cut, because a step before the writes failed.
             Outcome::Completed(record) => Some(failed(record).unwrap_or_default()),
             _ => Some(String::new()),
         };

@@ -30,8 +30,8 @@ fn load(args: &CardLoadArgs) -> Result<ExitCode, Failure> {
     if let Some(socket) = &args.serve {
         return serve::run(args, socket);
     }
-    // clap does not demand the --serve that these options require when another option is given
-    // that conflicts with --serve.
+    // clap does not report the missing --serve of these options if another given option conflicts
+    // with --serve.
     for (given, option) in [
         (args.latency.is_some(), "--latency"),
         (args.slow_down.is_some(), "--slow-down"),

@@ -39,7 +39,7 @@ pub(super) fn command(args: &MachineArgs) -> Result<Option<LimitedCommand>, Fail
     };
     only(args.weights.is_some(), "--weights", "static")?;
     let limit = args.policy_limit.map_or(TIME_LIMIT, |time| {
-        // A longer time is as good as none.
+        // A longer limit would have no effect in practice.
         Duration::try_from_secs_f64(time.seconds()).map_or(LIMIT_MAX, |it| it.min(LIMIT_MAX))
     });
     Ok(Some(LimitedCommand { command, limit }))

@@ -8,7 +8,7 @@ pub(super) struct FastPath {
     /// Faults that were not committed to the cache yet, and their largest number.
     log: Vec<(PageFault, ExtentId)>,
     log_max: usize,
-    /// Extents whose `MoveIn` has not come yet.
+    /// Extents whose `MoveIn` has not been carried out yet.
     moved: Vec<ExtentId>,
     count: usize,
 }
@@ -64,7 +64,7 @@ impl Simulation {
     }
 }
 
-/// The same content as without the fast path, with pinned, discarded and cold pages.
+/// Some extents are pinned, discarded or evicted by advice during the test.
 #[test]
 fn threads_on_the_fast_path_see_the_last_content() {
     for seed in 0..20 {

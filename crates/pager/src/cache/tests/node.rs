@@ -9,8 +9,8 @@ const BUDGET: Settings = Settings { frames: 1024, ..SETTINGS };
 /// Pages of a thread's own array: twice its even share.
 const ARRAY: usize = 1024;
 
-/// Pages behind its array that the stream of the first thread may have prefetched, on its node: the
-/// beginning of the array of the second.
+/// Maximum number of pages of the second array on the first node: the stream of the first thread
+/// may prefetch past the end of its own array.
 const PAST_THE_END: usize = 16;
 
 impl Simulation {
@@ -84,7 +84,7 @@ fn pages_move_to_the_other_node_when_their_thread_does() {
 fn a_thread_alone_uses_the_whole_budget_of_its_node() {
     let mut simulation =
         Simulation::on_two_nodes(Division::by_use(BUDGET.frames, &[BUDGET.frames; 2]), 3);
-    // The first thread has filled its array; the second works alone from now on.
+    // Both threads have touched the first array; the second thread runs alone from now on.
     simulation.run(8 * ARRAY, |simulation, thread| (simulation.below(ARRAY) as Page, thread == 0));
     let mut at = ARRAY;
     for _ in 0..6 * ARRAY {

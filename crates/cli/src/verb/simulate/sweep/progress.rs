@@ -1,4 +1,4 @@
-//! The progress of a sweep: a bar, and for a long sweep the place where it would be sooner.
+//! The progress of a sweep: a bar, and for a long sweep the advice to use several machines.
 
 use indicatif::ProgressBar;
 use interleaf_console::output;
