@@ -45,6 +45,9 @@ fn load(args: &CardLoadArgs) -> Result<ExitCode, Failure> {
     support::check_outputs(args.output.options(), args.report.as_deref())?;
     output::check_writable(args.curves.as_deref())?;
     let job = job(args)?;
+    if args.curves.is_some() {
+        curves::check(job.cards.len())?;
+    }
     let job = job.checked()?;
     let begun = Instant::now();
     let mut document = job.run(&Bar::default())?;
