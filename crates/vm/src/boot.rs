@@ -54,10 +54,10 @@ const HOST_CLOCK: Series = Series::Of(6, 1);
 const COMMAND_LINE: &str = "console=ttyS0 panic=-1 oops=panic no_timer_check";
 
 /// Parameters that skip initialisation which no test uses: the self-tests of ciphers and their
-/// random number generator, the kernel's certificates, and the registration of BPF types. Together
-/// they are half of the instructions of a boot. A kernel ignores names that it does not have.
+/// random number generator, the kernel's certificates, the registration of BPF types, and the names
+/// of constants in the formats of trace events. Together they are half of the instructions of a boot. A kernel ignores names that it does not have.
 const LEFT_OUT: &str = "cryptomgr.notests initcall_blacklist=load_system_certificate_list,\
-    jent_mod_init,scx_init,bpf_tcp_ca_kfunc_init,\
+    jent_mod_init,scx_init,bpf_tcp_ca_kfunc_init,trace_eval_init,\
     bpf_dummy_struct_ops_init,bpf_qdisc_kfunc_init,bpf_prog_test_run_init";
 
 /// Names in `/bin` that link to the guest's program.
@@ -232,6 +232,9 @@ impl<'a> Boot<'a> {
                 "-display",
                 "none",
                 "-no-reboot",
+                "-name",
+                // In a list of processes, the guest has the name of its test.
+                thread::current().name().unwrap_or("guest"),
             ])
             .arg("-kernel")
             .arg(&kernel.image)

@@ -91,9 +91,12 @@ pub fn guest_record_changed(
 ///
 /// One of the tests panics.
 pub fn on_each(all: &[Series], test: impl Fn(Series) + Sync) {
+    let current = thread::current();
+    let name = current.name().unwrap_or("guest");
     thread::scope(|scope| {
         for series in all {
-            scope.spawn(|| test(*series));
+            let thread = thread::Builder::new().name(name.into());
+            thread.spawn_scoped(scope, || test(*series)).unwrap_or_else(|why| panic!("{why}"));
         }
     });
 }
