@@ -111,8 +111,8 @@ impl WriteBack {
         written
     }
 
-    /// Empties the cache; writes the units for which `is_written` returns true. A unit that cannot be
-    /// written stays in the cache, with all later ones.
+    /// Empties the cache; writes the units for which `is_written` returns true. A unit that cannot
+    /// be written stays in the cache, with all later ones.
     fn write_back(&mut self, mut is_written: impl FnMut() -> bool) -> Result<(), ContentsFault> {
         while let Some(unit) = self.cached.first_entry() {
             if is_written() {

@@ -258,7 +258,7 @@ fn verdict(it: &SpeedupDocument, rounds: usize, min_difference: f64) -> String {
     // Beyond a factor of 3 percent are hard to read: after two rounds an interval may be 1000 wide.
     let range = if it.speedup_low < 1.0 / 3.0 || it.speedup_high > 3.0 {
         let [low, high] = [it.speedup_low, it.speedup_high].map(short_number);
-        format!("{low} to {high} times the speed; more rounds narrow it")
+        format!("{low} to {high} times the speed: too few rounds")
     } else {
         format!("{} to {}", end(it.speedup_low), end(it.speedup_high))
     };
@@ -336,7 +336,7 @@ mod tests {
             ),
             (
                 it(1.02, 0.003, 1133.36, RunsVerdict::Uncertain),
-                "not certain after 40 rounds (0.003 to 1133 times the speed; more rounds narrow it)",
+                "not certain after 40 rounds (0.003 to 1133 times the speed: too few rounds)",
             ),
         ] {
             assert_eq!(verdict(&speedup, 40, 0.02), text);
