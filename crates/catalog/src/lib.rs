@@ -86,7 +86,8 @@ pub fn schema(name: &str) -> Result<&'static str, Failure> {
     Err(Failure::new(format!("there is no schema \"{name}\""), hint))
 }
 
-/// Returns the file name and the text of each built-in recipe of an application.
+/// Returns the path (`recipes/NAME.toml`) and the text of each built-in recipe. A recipe says how
+/// to install and run a real application (`interleaf_recipe`).
 pub fn recipes() -> impl Iterator<Item = (String, &'static str)> {
     let files = WORKLOADS.get_dir("recipes").map(Dir::files).into_iter().flatten();
     files.filter_map(|file| Some((file.path().display().to_string(), file.contents_utf8()?)))

@@ -551,7 +551,8 @@ mod tests {
 
     #[test]
     fn a_disturbed_first_point_does_not_replace_the_curve() {
-        // The chase alone, with 64 bytes in flight and a disturbed latency, and undisturbed points.
+        // `alone` is the pointer chase without other traffic: 64 bytes are in flight, and its
+        // latency was disturbed. The points of `good` were not disturbed.
         let alone = (64.0 / 441.0, 441.0);
         let good = [(1.0, 150.0), (4.0, 152.0), (8.0, 160.0), (10.0, 210.0)];
         let made = |points: &[(f64, f64)]| {

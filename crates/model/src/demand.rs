@@ -125,8 +125,8 @@ impl Demand {
         runs
     }
 
-    /// The default number of threads: the largest of its runs, since more threads were not
-    /// measured.
+    /// The default number of threads: the largest number of any local run, since more threads were
+    /// not measured.
     pub fn threads(&self) -> u32 {
         self.local.iter().map(|run| run.threads).max().unwrap_or(1)
     }

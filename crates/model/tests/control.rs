@@ -483,7 +483,7 @@ fn layouts(platform: &Platform) -> Vec<TierLayout> {
     platform.tiers.iter().map(layout).collect()
 }
 
-/// Every policy, for a domain near `tiers` tiers.
+/// Makes every policy, for a domain that is near all tiers of a platform with `tiers` tiers.
 fn every_policy(tiers: usize) -> Vec<(PolicyKind, Box<dyn Policy>)> {
     let believed = platform(tiers);
     let near: Vec<usize> = (0..tiers).collect();

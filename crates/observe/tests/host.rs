@@ -155,8 +155,8 @@ fn a_sample_is_of_the_time_that_was_counted() {
     move_pages(&folder, 1003);
     let sample = observed(&mut host, wait).unwrap();
     assert!(sample.span >= wait && sample.span < counted, "{:?}", sample.span);
-    // The kernel does not count migrations by tier, so the first tier of each socket gets the
-    // total.
+    // The kernel counts the migrations of the whole machine, not of each tier: the first tier of
+    // each socket gets the whole count.
     let page = rustix::param::page_size() as u64;
     let moved: Vec<_> = sample.tier_memory.iter().map(|memory| memory.migrated_in_bytes).collect();
     assert_eq!(moved, [Some(3 * page), Some(3 * page), None, None]);

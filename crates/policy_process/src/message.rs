@@ -110,7 +110,7 @@ impl Answer {
     /// Parses a line for a domain with `tiers` tiers; the error is the problem in a sentence.
     pub(crate) fn parse(line: &str, tiers: usize) -> Result<Self, String> {
         let AnswerMessage { weights, reason } = serde_json::from_str(line).map_err(|why| {
-            // The position within the line, without "line 1".
+            // The answer is one line: the error gives only the column, not "line 1".
             let why = why.to_string().replace(" at line 1 column", " at column");
             format!("{why}: \"{}\"", printable(line))
         })?;

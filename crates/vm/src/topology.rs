@@ -46,8 +46,8 @@ pub struct Node {
     /// Number of processors of the node, which form a socket of their own. Default: 0.
     #[serde(default)]
     pub cpus: u32,
-    /// Memory size. A multiple of 128 MiB, the kernel's memory block size on x86, keeps nodes
-    /// apart.
+    /// Memory size. With a multiple of 128 MiB, the size of the kernel's memory blocks on x86, no
+    /// memory block is on two nodes.
     pub memory_mib: u32,
     /// The memory is a pluggable module, as an expander is. The guest can set such memory offline
     /// if the kernel onlines it as movable (`memhp_default_state` on the command line). Default:

@@ -39,8 +39,8 @@ const NEAR_PHYSICAL: f64 = 6.0;
 /// Number of periods after settling in which pages may still migrate: a search may end one step
 /// back, to which pages return during the next period.
 const LATER: usize = 1;
-/// Number of such periods with physical addresses, for which each period migrates a fraction of the
-/// remaining distance.
+/// The same number with DAMON on physical addresses, where each period migrates only a fraction of
+/// the pages that are still on the wrong node.
 const LATER_PHYSICAL: usize = 5;
 
 /// Largest fraction of the pages that may migrate in a period at rest.

@@ -59,7 +59,8 @@ on_each_kernel!(one_node, two_nodes_hmat, four_nodes, three_tiers, no_hmat, near
 
 /// Boots a kernel on a topology; `None` without the kernel or QEMU.
 ///
-/// The test harness limits the number of parallel guests: each is one thread.
+/// The test harness runs as many tests at once as the host has processors. A guest takes one of
+/// them: QEMU emulates all processors of a guest in one thread.
 fn run(series: Series, machine: &Topology, steps: &str, more: Change) -> Option<Outcome> {
     if let Some(outcome) = missing(series) {
         not_tested(&outcome);

@@ -1,10 +1,10 @@
 //! The six kernels of the GAP benchmark suite (Beamer, Asanović, Patterson, arXiv 1508.03619) on
 //! generated graphs: search, shortest paths, ranks, components, centrality, triangles.
 //!
-//! Rates count traversed edges. A search traverses each edge of the component of its source, in any
-//! direction, as Graph500 counts; each round has another source in the largest component.
-//! Results are checked by the rules of the suite, against algorithms in one thread that share no
-//! code with the measured ones but the graph.
+//! Rates count traversed edges. A search counts each undirected edge of its source's component
+//! once, as Graph500 does. Its rounds take turns over 64 sources in the component of the vertex
+//! with the most neighbours. Results are checked by the rules of the suite, against single-threaded
+//! algorithms that share only the graph with the measured ones.
 
 mod bfs;
 

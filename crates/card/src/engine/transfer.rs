@@ -139,9 +139,9 @@ impl Engine {
         has_requested
     }
 
-    /// The length of a burst of at most `bytes`. A burst of a write does not cross the end of an
-    /// atomic write unit: parts of two units could fill the buffers, so neither unit would get
-    /// buffers for its rest.
+    /// The length of a burst of at most `bytes`. A burst of a write ends at the end of its atomic
+    /// write unit: the buffers are sure to hold one unit of each DMA engine, and a burst into a
+    /// second unit might never get its buffers. A write of at most `unit` bytes is one unit.
     fn burst_bytes(&self, slot: u32, bytes: u32) -> u32 {
         let (flight, unit) = (&self.flights[slot as usize], self.card.nvme.atomic_write);
         let io = &flight.io;

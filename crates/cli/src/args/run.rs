@@ -27,7 +27,7 @@ pub(super) const EXAMPLE: &str =
 /// Examples:
 ///   interleaf run --weights 3:1 -- ./solver input.dat
 ///   interleaf run --weights 3:1 --nodes 0,2 --dry-run -- ./solver input.dat
-///   mpirun -np 64 interleaf run --weights 3:1 -- ./solver     (inside mpirun, which resets it)
+///   mpirun -np 64 interleaf run --weights 3:1 -- ./solver     (mpirun resets the policy)
 ///   interleaf run --weights 60:40 --pid 4242
 ///   interleaf run --policy dmi -- ./solver input.dat
 ///   interleaf run --restore

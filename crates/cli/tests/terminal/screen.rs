@@ -59,7 +59,7 @@ impl Screen {
         let end = || Stdio::from(self.terminal().try_clone().unwrap());
         command.stdin(end()).stdout(end()).stderr(end());
         let child = command.spawn().unwrap();
-        // Drop the descriptors that the command holds.
+        // `command` still holds copies of the terminal's descriptor: close them.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         child
     }

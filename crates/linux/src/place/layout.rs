@@ -35,7 +35,7 @@ pub struct HostLayout {
     pub unrated: IdList,
 }
 
-/// The reason why a machine cannot be steered.
+/// The reason why a machine has no layout: page placement has no choice, or no CPU is near memory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     #[error("all memory is on node {0}: there is nothing to steer")]

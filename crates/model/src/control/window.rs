@@ -42,7 +42,7 @@ pub(super) struct Window {
 struct Kept {
     span_ns: f64,
     quiet: bool,
-    /// True if the counters of all near tiers were read.
+    /// True if the bytes of all tiers near the domain were counted.
     counted: bool,
     traffic: Vec<Traffic>,
     free_bytes: Vec<Option<u64>>,

@@ -156,8 +156,8 @@ mod tests {
     }
 
     proptest! {
-        /// Curves that satisfy the assumptions are above the bound everywhere, and the fit keeps
-        /// their values.
+        /// For a curve that satisfies the assumptions, the lower bound is nowhere above the curve,
+        /// and the fit does not change the values of the runs.
         #[test]
         fn valid_curves_are_never_excluded(
             best in 0.05..0.95f64,

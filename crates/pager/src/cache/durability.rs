@@ -56,7 +56,8 @@ impl Durability {
         self.has_unstored = is_frozen;
     }
 
-    /// True if the store accepts no more writes: the write of each extent has failed.
+    /// True if the store counts as failed for writes: the number of consecutive failed writes
+    /// exceeds the number of extents by more than [`FAILED_WRITES_MIN`].
     pub(super) const fn is_store_stuck(&self, extents: usize) -> bool {
         self.failed_writes > extents + FAILED_WRITES_MIN
     }

@@ -104,7 +104,7 @@ impl ThrashDetector {
         Some(pages + pages / (RESERVE_DIVISOR - 1))
     }
 
-    /// The estimated number of distinct pages of the sample's periods.
+    /// Estimates from the sample how many distinct pages were loaded since thrashing began.
     fn distinct_pages(&self) -> u64 {
         match self.sample.last() {
             Some(last) if self.sample.len() == SAMPLE_MAX => {

@@ -1,4 +1,5 @@
-//! The frames of a budget: anonymous memory in huge pages, which are allocated at their first use.
+//! The frames of a process: the DRAM for the pages that it holds. Frames are anonymous memory in
+//! huge pages, which are allocated at their first use; plain frames are in single pages.
 
 #![expect(unsafe_code, reason = "memory is mapped")]
 

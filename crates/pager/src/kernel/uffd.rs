@@ -133,7 +133,7 @@ const PROTECT: Opcode = opcode::read_write::<Protect>(GROUP, 0x06);
 const CONTINUE: Opcode = opcode::read_write::<Continue>(GROUP, 0x07);
 const POISON: Opcode = opcode::read_write::<Poison>(GROUP, 0x08);
 
-/// Messages that one `read(2)` returns at most.
+/// Maximum number of messages that one `read(2)` returns.
 const MESSAGES: usize = 64;
 
 /// A buffer for messages, which the caller reuses.

@@ -8,7 +8,8 @@ use crate::{
 use interleaf_store::{Piece, Store, Transfer};
 use std::{collections::BTreeMap, ops::Range};
 
-/// Neighbours are joined up to this number of bytes, at which a drive gives most of its bandwidth.
+/// Maximum number of bytes of a transfer that joins neighbouring pages: a drive gives most of its
+/// bandwidth at this size.
 const JOINED_MAX: usize = 1 << 20;
 
 /// Maximum number of memory pieces of a transfer.

@@ -69,15 +69,15 @@ pub(super) struct StudyNode {
     pub(super) drive: Drive,
 }
 
-/// A workload on the node: work of a pass, and its traffic by budget.
+/// A workload on the node: the work of its trace, and its traffic by budget.
 pub(super) struct Predicted {
     pub(super) key: String,
     is_polynomial: bool,
     workload: Workload,
     drive: Drive,
-    /// Operations of a pass, at degree 1 for a polynomial.
+    /// Operations of the trace, which has one or two rounds; for a polynomial, at degree 1.
     flops: f64,
-    /// Bytes of DRAM that a pass reads and writes.
+    /// Bytes of DRAM that the trace reads and writes.
     bytes: f64,
     footprint: f64,
     /// With random, LRU and optimal replacement.

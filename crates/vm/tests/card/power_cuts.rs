@@ -96,7 +96,7 @@ impl<'a> Cuts<'a> {
         [PROBED.to_string(), modules, self.mount()].into_iter().chain(steps).collect()
     }
 
-    /// Steps that check the consistency of the mounted file system.
+    /// Steps that unmount the file system and check its consistency.
     fn check(&self) -> String {
         format!("run drive unmount /mnt\nrun {} /dev/nvme0n1\n", self.system.check)
     }

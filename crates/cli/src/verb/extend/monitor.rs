@@ -1,7 +1,8 @@
-//! `interleaf extend --monitor` without a command: watches a running session from outside.
+//! `interleaf extend --monitor` without a command: shows the statistics of a running session.
 //!
-//! The statistics are read from the session's ledger, without a request to its processes. On a
-//! terminal they are drawn; elsewhere the monitor prints a line each second.
+//! The processes of a session keep their statistics in a shared file, the ledger. The monitor reads
+//! this file and sends the processes no request. On a terminal it draws the statistics; elsewhere
+//! it prints a line each second.
 
 mod view;
 

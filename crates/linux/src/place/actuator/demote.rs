@@ -143,7 +143,8 @@ mod tests {
     #[test]
     fn demotion_begins_below_its_threshold_and_ends_above_twice_of_it() {
         let mut guard = Guard::default();
-        // On 10 GiB it begins below 204.8 MiB, on 1 GiB below 64.
+        // A node of 10 GiB: demotion begins below 204.8 MiB of free memory, and ends at 409.6 MiB.
+        // A node of 1 GiB: demotion begins below 64 MiB.
         let steps = [(300, None), (200, Some(209)), (400, Some(9)), (410, None), (300, None)];
         for (free, wanted) in steps {
             guard.step(free << 20, 10 << 30);

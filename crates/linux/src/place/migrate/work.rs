@@ -280,7 +280,8 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         Ok(())
     }
 
-    /// Moves a portion of units to a node, and counts the pages that arrived.
+    /// Moves units, whose pages migrate together, from one node to another, and counts the bytes
+    /// that arrived.
     fn portion(
         &mut self,
         batch: &mut Batch,

@@ -12,7 +12,8 @@ use interleaf_model::{
 use interleaf_record::measure_app::{AppDocument, PhaseDocument, ProfileDocument};
 use std::path::Path;
 
-/// Least share of the memory on the first tier: with less, the run is not a run on the first tier.
+/// Minimum share of the command's memory on the first tier. With less, no demand is written: a
+/// demand describes runs with all pages on the first tier.
 const LOCAL_LEAST: f64 = 0.95;
 
 /// The assumed read share and its range, when no source counted reads and writes.
