@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File, OpenOptions},
-    io::{self, BufReader, Write},
+    io::{self, Write},
     os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
     process::{Child, Command, ExitCode, ExitStatus, Stdio},
@@ -20,7 +20,7 @@ use rustix::{
 use interleaf_linux::{process::numa_maps, root::Root};
 
 use crate::{
-    files, inbox,
+    files,
     pages::Pages,
     report::{Ending, Line},
     step::{self, Signal, Step},
@@ -60,18 +60,10 @@ fn serve() -> io::Result<()> {
             io::Error::new(io::Error::from(why).kind(), format!("{kind} on {folder}: {why}"))
         })?;
     }
-    let mut port = OpenOptions::new().read(true).write(true).open(PORT)?;
-    let mut received = BufReader::new(port.try_clone()?);
-    inbox::make_raw(&port)?;
+    let mut port = OpenOptions::new().write(true).open(PORT)?;
     let mut report = |line: Line| writeln!(port, "{line}");
     report(Line::Release(uname().release().to_string_lossy().into_owned()))?;
-    let steps = match fs::read_to_string(inbox::STEPS) {
-        Err(why) if why.kind() == io::ErrorKind::NotFound => {
-            inbox::receive(&mut received, Path::new("/"))?
-        }
-        steps => steps?,
-    };
-    let steps = step::parse(&steps).map_err(io::Error::other)?;
+    let steps = step::parse(&fs::read_to_string("/steps")?).map_err(io::Error::other)?;
     let mut started = Started(BTreeMap::new());
     for (at, step) in steps.iter().enumerate() {
         report(Line::Step(at + 1, step.to_string()))?;
