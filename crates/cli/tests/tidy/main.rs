@@ -545,6 +545,38 @@ fn each_platform_has_its_curves() {
     });
 }
 
+/// The folder at the root that has a file or folder which the code contains; `None` within crates.
+fn contained(source: &Path, literal: &str) -> Option<String> {
+    let path = match literal.strip_prefix("$CARGO_MANIFEST_DIR/") {
+        Some(of_crate) => {
+            source.ancestors().find(|it| it.join("Cargo.toml").exists())?.join(of_crate)
+        }
+        None => source.parent()?.join(literal),
+    };
+    let path = path.canonicalize().ok()?;
+    let folder = path.strip_prefix(root().canonicalize().ok()?).ok()?.iter().next()?.to_str()?;
+    (folder != "crates").then(|| folder.to_string())
+}
+
+#[test]
+fn the_source_distribution_has_all_that_the_code_contains() {
+    let project = read(&root().join("pyproject.toml"));
+    let of_crates = rust_files().into_iter().filter(|file| file.iter().any(|part| part == "src"));
+    hold(&of_crates.collect::<Vec<_>>(), &|source, text| {
+        let calls = ["include_dir!(", "include_str!("].map(|call| text.match_indices(call));
+        let mut faults = vec![];
+        for (at, call) in calls.into_iter().flatten() {
+            let Some(literal) = text[at + call.len()..].split('"').nth(1) else { continue };
+            let Some(folder) = contained(source, literal) else { continue };
+            if !project.contains(&format!("path = \"{folder}/**/*\", format = \"sdist\"")) {
+                faults
+                    .push(fault(line_of(text, at), format!("pyproject.toml leaves out {folder}")));
+            }
+        }
+        faults
+    });
+}
+
 #[test]
 fn each_module_is_declared() {
     for member in fs::read_dir(root().join("crates")).expect("there are crates") {
