@@ -41,6 +41,9 @@ pub enum Event {
     MemoryNotShared,
     /// The power of the card failed, with this many bytes in the volatile write cache.
     PowerLost(u64),
+    /// A cached unit that survives the power failure could not be written to the contents, at this
+    /// byte: it and all later units are lost.
+    WriteFailed(u64),
     /// The guest has rung a doorbell, and no plugin reports the guest's clock: QEMU needs
     /// `-plugin`.
     ClockMissing,
@@ -145,10 +148,11 @@ impl Device {
         self.has_power = false;
         let volatile = self.contents.volatile_bytes();
         self.disconnect();
-        // If a unit cannot be written, this unit and all later ones are lost, as by the power
-        // failure.
-        let _ = self.contents.power_failure(&mut cut.survives);
+        let written = self.contents.power_failure(&mut cut.survives);
         (self.listener)(Event::PowerLost(volatile));
+        if let Err(fault) = written {
+            (self.listener)(Event::WriteFailed(fault.offset));
+        }
     }
 
     fn attached(&mut self) -> (&mut NvmeController, Attachments<'_>) {

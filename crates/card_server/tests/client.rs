@@ -26,7 +26,7 @@ use interleaf_card_server::{
 };
 use rustix::{
     event::{EventfdFlags, eventfd},
-    fs::{MemfdFlags, memfd_create},
+    fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create},
 };
 use vfio_user::Client;
 
@@ -205,6 +205,26 @@ fn contents_outlive_connections_and_volatile_writes_do_not_outlive_power() {
     driver.enable();
     driver.create_queues();
     assert_eq!((driver.block(0), driver.block(1)), (1, 2));
+}
+
+#[test]
+fn a_power_failure_reports_a_unit_that_cannot_be_written() {
+    let contents = memfd_create("contents", MemfdFlags::ALLOW_SEALING).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (sender, events) = channel();
+    let server = CardServer::start(&ServeOptions {
+        storage: Storage::File(format!("/proc/self/fd/{}", contents.as_raw_fd()).into()),
+        ..options(folder.path(), Latency::None, sender)
+    });
+    let server = server.unwrap();
+    let mut driver = Driver::new(server.socket());
+    driver.enable();
+    driver.create_queues();
+    assert_eq!(driver.write(3, 7), 0);
+    fcntl_add_seals(&contents, SealFlags::WRITE).unwrap();
+    server.cut_power(PowerCut { after: 0, survives: Box::new(|| true) });
+    let failed = [Event::Connected, Event::PowerLost(512), Event::WriteFailed(3 * 512)];
+    assert_eq!([(); 3].map(|()| events.recv().unwrap()), failed);
 }
 
 #[test]

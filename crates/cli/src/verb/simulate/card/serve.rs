@@ -77,6 +77,9 @@ fn event_text(event: &Event) -> String {
         Event::PowerLost(bytes) => {
             format!("the power failed, with {bytes} bytes in the volatile write cache")
         }
+        Event::WriteFailed(offset) => format!(
+            "the contents cannot be written at byte {offset}: cached writes from there on are lost"
+        ),
         Event::ControllerFailed => "a queue of the guest is in memory that does not exist: the \
                                     controller waits for a reset"
             .into(),
