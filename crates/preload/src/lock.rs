@@ -8,7 +8,7 @@ use crate::{
 use interleaf_pager::pager::Pager;
 use interleaf_procfs::page::PAGE_BYTES;
 use libc::{c_int, c_uint, c_void, size_t};
-use std::{ops::Range, ptr};
+use std::{ops::Range, ptr, slice};
 
 /// The pages that contain these bytes.
 fn pages_around(address: usize, bytes: usize) -> Option<Range<usize>> {
@@ -32,7 +32,7 @@ fn lock(
             return -1;
         }
     }
-    if !inside(|| pager.are_of_regions(&within) && pager.pin(&within)) {
+    if !inside(|| pager.are_of_regions(&within) && pager.pin(slice::from_ref(&within))) {
         return errno::failed(libc::ENOMEM);
     }
     if touches {
@@ -118,8 +118,7 @@ pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
 
 fn pin_all(pager: &Pager, touches: bool) -> bool {
     let regions = pager.regions();
-    if !regions.iter().all(|pages| pager.pin(pages)) {
-        regions.iter().for_each(|pages| pager.unpin(pages));
+    if !pager.pin(&regions) {
         return false;
     }
     for mapping in maps::all() {

@@ -50,7 +50,8 @@ impl ErrorLog {
         ));
     }
 
-    fn flush(&mut self) {
+    /// Logs the failures since the last message.
+    pub(crate) fn flush(&mut self) {
         let Some((count, text)) = self.pending.take() else { return };
         self.last_message = Some(Instant::now());
         print(&match count {

@@ -523,7 +523,10 @@ impl FaultServer {
                 }
                 // One fork at a time.
                 Request::Freeze(freeze) => self.context.send(Request::Freeze(freeze)),
-                Request::Stop => return true,
+                Request::Stop => {
+                    self.error_log.flush();
+                    return true;
+                }
             }
         }
         self.publish_wanted();

@@ -113,20 +113,22 @@ impl Pager {
         ));
     }
 
-    /// Pins pages of regions in memory; `false` when too many would be pinned.
-    pub fn pin(&self, pages: &Range<usize>) -> bool {
-        let numbers = self.context.pages(pages);
+    /// Pins pages of regions in memory: all of these ranges, or none of them (`false`) when too
+    /// many pages would be pinned.
+    pub fn pin(&self, ranges: &[Range<usize>]) -> bool {
         {
             let mut pinned = lock(&self.context.pinned);
             let before = pinned.clone();
-            pinned.set(&numbers, Some(()));
+            for pages in ranges {
+                pinned.set(&self.context.pages(pages), Some(()));
+            }
             let count: u64 = pinned.iter().map(|(pages, ())| pages.end - pages.start).sum();
             if count > self.context.pinned_max {
                 *pinned = before;
                 return false;
             }
         }
-        self.advise(pages, Advice::Pin);
+        ranges.iter().for_each(|pages| self.advise(pages, Advice::Pin));
         true
     }
 

@@ -42,6 +42,12 @@ int main(void) {
     CHECK(mincore(all + MIB, 2 * MIB, there) == 0);
     for (size_t at = 0; at < sizeof there; at++) CHECK(there[at] & 1);
     CHECK(holds(all, bytes, 3) && holds(more, bytes, 4));
+    /* More than the budget cannot be locked; what mlock has locked before stays locked. */
+    if (mlockall(MCL_CURRENT) == 0) CHECK(munlockall() == 0 && mlock(all + MIB, 2 * MIB) == 0);
+    else CHECK(errno == ENOMEM);
+    fill(more, bytes, 4);
+    CHECK(mincore(all + MIB, 2 * MIB, there) == 0);
+    for (size_t at = 0; at < sizeof there; at++) CHECK(there[at] & 1);
     CHECK(munlock(all + MIB, 2 * MIB) == 0);
     CHECK(msync(all, bytes, MS_SYNC) == 0);
     CHECK(mlockall(MCL_FUTURE) == 0 && munlockall() == 0);
