@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 QUEUED = 2
 
 #: Batches of a large sweep: enough for progress and load balance, few for the engine's overhead.
-BATCHES = 1000
+BATCHES = 500
 
 #: The most cases of a batch: after a kill, the unfinished batches are computed again.
 BATCH_MAX = 1000
@@ -142,8 +142,8 @@ def sweep(
         workers: The number of cases that run at once. Default: one for each core.
         output: The folder of the Parquet files, also as ``s3://...``. A sweep with the same folder
             goes on where it was stopped. Default: a temporary folder.
-        batch: Cases of a call of the engine, and of a Parquet file. Default: a thousandth of the
-            cases, at most 1000. The content of the files does not depend on the engine.
+        batch: Cases of a call of the engine, and of a Parquet file. Default: a five-hundredth of
+            the cases, at most 1000. The content of the files does not depend on the engine.
         progress: True for a line on stderr, or a function that gets a :class:`Progress`.
         **fixed: Arguments that all cases have.
 
