@@ -1,10 +1,10 @@
-//! `interleaf plan`: the conclusions of the published studies from demands of the baseline, and
-//! the recommendation.
+//! `interleaf plan`: the conclusions of the published studies from demands of the baseline, the
+//! recommendation, and several demands with shares of time.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use serde_json::Value;
-use std::process::Command;
+use std::{fs, path::Path, process::Command};
 
 fn plan(arguments: &[&str]) -> Value {
     let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
@@ -113,4 +113,119 @@ fn factors_and_the_cost_for_the_work_explain_the_recommendation() {
         }
     }
     assert!(found > 0, "{document}");
+}
+
+/// A demand file with `lines` in front of the keys of the workload `name`, without its own name.
+fn demand_file(folder: &Path, name: &str, lines: &str) -> String {
+    let workload = format!("{}/../../workloads/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+    let text = fs::read_to_string(workload).unwrap();
+    let own = format!("name = \"{name}\"\n");
+    assert!(text.contains(&own), "{text}");
+    let path = folder.join("mine.toml");
+    fs::write(&path, text.replace(&own, lines)).unwrap();
+    path.display().to_string()
+}
+
+fn number(value: &Value, key: &str) -> f64 {
+    value[key].as_f64().unwrap()
+}
+
+/// True if the values differ by rounding only.
+fn near(found: f64, expected: f64) -> bool {
+    (found / expected - 1.0).abs() < 2e-5
+}
+
+#[test]
+fn several_demands_print_their_speeds_beside_the_combined_one() {
+    trycmd::TestCases::new().case("tests/plan/*.trycmd");
+}
+
+/// Each demand has the prediction of a plan of its own. Speed and energy of all follow from the
+/// shares.
+#[test]
+fn the_combined_figures_follow_from_those_of_the_demands() {
+    let both = plan(&["--demand", "hpcg=0.6,cloverleaf=40%", MODULES]);
+    let single = ["hpcg", "cloverleaf"].map(|name| plan(&["--demand", name, MODULES]));
+    let shares = [0.6, 0.4];
+    for (at, row) in both["rows"].as_array().unwrap().iter().enumerate() {
+        let demands = row["demands"].as_array().unwrap();
+        assert_eq!(demands.len(), 2, "{row}");
+        let (mut time, mut energy, mut base_power) = (0.0, 0.0, 0.0);
+        for ((own, single), share) in demands.iter().zip(&single).zip(shares) {
+            let (alone, base) = (&single["rows"][at], &single["rows"][0]);
+            for key in ["weights", "speed", "speed_interval", "result", "power_w", "bound_by"] {
+                assert_eq!(own[key], alone[key], "{key}");
+            }
+            time += share / number(own, "speed");
+            let relative = number(own, "task_energy_j") / number(base, "task_energy_j");
+            energy += share * number(base, "power_w") * relative;
+            base_power += share * number(base, "power_w");
+        }
+        assert!(near(number(row, "speed"), 1.0 / time), "{row}");
+        assert!(near(number(row, "task_energy_j"), energy), "{row}: {energy}");
+        let base = &both["rows"][0];
+        assert!(near(number(base, "task_energy_j"), base_power), "{base}: {base_power}");
+        let cost = number(row, "cost") / number(base, "cost") * time;
+        assert!(near(number(row, "work_cost"), cost), "{row}: {cost}");
+        assert_eq!(row["cost"].as_f64() > row["parts_cost"].as_f64(), !both["years"].is_null());
+    }
+    let recommended = row(&both, both["recommended"].as_str().unwrap());
+    assert!(recommended["dominated_by"].is_null());
+    let figures = both["sensitivity"].as_array().unwrap().iter();
+    let shares = figures.filter(|row| row["figure"].as_str().unwrap().starts_with("share of "));
+    assert_eq!(shares.count(), 2);
+}
+
+/// Two equal demands have the plan of one.
+#[test]
+fn two_equal_demands_are_like_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let same = demand_file(folder.path(), "hpcg", "name = \"same\"\n");
+    let demands = format!("hpcg=30%,{same}");
+    let [one, two] = ["hpcg", &demands].map(|demands| plan(&["--demand", demands, MODULES]));
+    assert_eq!(one["recommended"], two["recommended"]);
+    let energy = |document: &Value, at: usize| {
+        number(&document["rows"][at], "task_energy_j")
+            / number(&document["rows"][0], "task_energy_j")
+    };
+    for (at, (own, other)) in
+        one["rows"].as_array().unwrap().iter().zip(two["rows"].as_array().unwrap()).enumerate()
+    {
+        for key in ["weights", "threads", "fits", "bound_by", "on_cost_front", "on_energy_front"] {
+            assert_eq!(own[key], other[key], "{key}");
+        }
+        for key in ["speed", "bandwidth_gbps", "latency_ns", "power_w", "cost", "work_cost"] {
+            assert!(near(number(other, key), number(own, key)), "{key}: {own} {other}");
+        }
+        for end in 0..2 {
+            let end = |row: &Value| row["speed_interval"][end].as_f64().unwrap();
+            assert!(near(end(other), end(own)), "{own} {other}");
+        }
+        assert!(near(energy(&two, at), energy(&one, at)), "{own} {other}");
+    }
+}
+
+/// A configuration that lacks memory for one of the demands is not recommended, and names it.
+#[test]
+fn memory_that_is_too_small_for_one_demand_is_not_recommended() {
+    let folder = tempfile::tempdir().unwrap();
+    let large = demand_file(folder.path(), "hpcg", "name = \"large\"\nfootprint = \"1TiB\"\n");
+    let demands = format!("cloverleaf=80%,{large}=20%");
+    let arguments = ["--demand", &demands, "--configuration=rdimm-6400,rdimm-6400-128gb"];
+    let large = ["--baseline=rdimm-6400-128gb", "--goal=cost"];
+    let document = plan(&[&arguments[..], &large].concat());
+    let small = row(&document, "rdimm-6400");
+    assert_eq!(small["fits"], false);
+    assert_eq!(small["demands"][0]["fits"], true);
+    assert_eq!(small["demands"][1]["fits"], false);
+    assert_eq!(small["notes"][0], "large: 1 TiB do not fit into its memory");
+    assert_eq!(document["recommended"], "rdimm-6400-128gb");
+    assert_eq!(document["footprint_bytes"], 1_u64 << 40);
+
+    let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
+    let output = command.arg("plan").args(arguments).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    let problem = "rdimm-6400, the baseline, does not hold large: 1 TiB do not fit";
+    assert!(said.contains(problem) && said.contains("--baseline: rdimm-6400-128gb"), "{said}");
 }

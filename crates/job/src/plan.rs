@@ -1,10 +1,13 @@
-//! The job of `interleaf plan`: one demand on every configuration of a server that can be bought,
-//! with speed, energy, cost and capacity, the Pareto front, and the recommendation.
+//! The job of `interleaf plan`: one demand, or several with shares of time, on every configuration
+//! of a server that can be bought, with speed, energy, cost and capacity, the Pareto front, and the
+//! recommendation.
 //!
 //! ```text
 //! configuration ──▶ machine: platform, populated channels, expanders      [`machine`]
+//! text of an option ──▶ demands with shares of time                       [`shares`]
 //! demand, machine ──▶ work per second, power, limit                       [`performance`]
 //!   memory too small, and a drive ──▶ DRAM as a cache over the drive      [`cache`]
+//! performance of each demand, shares ──▶ speed and energy of all          [`combined`]
 //! performance, prices ──▶ cost, energy per task, front, recommendation    [`assessment`]
 //! each assumed figure varied ──▶ the recommendation again                 [`sensitivity`]
 //! ```
@@ -14,32 +17,50 @@
 
 mod assessment;
 mod cache;
+mod combined;
 mod machine;
 mod performance;
+mod rows;
 mod sensitivity;
+mod shares;
 
-use crate::{Progress, check, predict::Traffic};
-use assessment::{Assessed, assess};
+pub use shares::{DemandShare, demand_shares};
+
+use crate::{Progress, check};
+use assessment::{Assessment, assess};
+use combined::Predictions;
 use interleaf_console::Failure;
 use interleaf_model::{
     configuration::Configuration,
     demand::Demand,
     format::names::suggestion,
+    mix::Mix,
     parts::{Parts, PricedPart},
+    platform::Platform,
     predict::Forecast,
     provenance::Provenance,
     units::Bytes,
 };
-use interleaf_record::plan::{Goal, PlanDocument, PlanPart, PlanRow, SCHEMA};
+use interleaf_record::plan::{Goal, PlanDemand, PlanDocument, PlanPart, SCHEMA};
 use interleaf_record::{ProvenanceDocument, rounded};
+use interleaf_report::short_number;
 use machine::Candidate;
 use performance::{Assumed, Performance, Source};
+
+/// The traffic of a plan.
+#[derive(Clone, Copy, Debug)]
+pub enum Planned<'a> {
+    /// A mix at its highest bandwidth.
+    Mix(Mix),
+    /// Demands that run one after the other, at least one.
+    Demands(&'a [DemandShare]),
+}
 
 /// A plan with all its options.
 #[derive(Clone, Debug)]
 pub struct PlanJob<'a> {
-    /// The demand on memory.
-    pub traffic: Traffic<'a>,
+    /// The demands on memory.
+    pub planned: Planned<'a>,
     /// The configurations, at least one.
     pub configurations: Vec<Configuration>,
     /// The prices of their parts.
@@ -48,9 +69,9 @@ pub struct PlanJob<'a> {
     pub is_example: bool,
     /// The configuration that the others are compared with. Default: the first.
     pub baseline: Option<String>,
-    /// Memory that the demand needs. Default: the footprint of the demand, if it has one.
+    /// Memory that each demand needs. Default: the footprint of the demand, if it has one.
     pub footprint: Option<Bytes>,
-    /// Threads. Default: the threads of the demand's runs, at most one for each core.
+    /// Threads of each demand. Default: those of its runs, at most one for each core.
     pub threads: Option<u32>,
     /// The merit that decides.
     pub goal: Goal,
@@ -65,99 +86,135 @@ impl PlanJob<'_> {
     ///
     /// # Errors
     /// A platform, drive or part that does not exist, a baseline that is not among the
-    /// configurations or does not hold the demand, or a stop by `progress`.
+    /// configurations or does not hold each demand, or a stop by `progress`.
     pub fn run(&self, progress: &dyn Progress) -> Result<PlanDocument, Failure> {
         let candidates: Vec<Candidate> =
             self.configurations.iter().map(Candidate::load).collect::<Result<_, _>>()?;
         self.check_parts()?;
         let baseline = self.baseline()?;
-        match self.traffic {
-            Traffic::Mix(mix) => {
-                let source = Source::Mix(mix);
-                self.document(&candidates, baseline, &source, progress)
+        let all = match self.planned {
+            Planned::Mix(mix) => {
+                return self.document(&candidates, baseline, &[Source::Mix(mix)], progress);
             }
-            Traffic::Demand(demand) => {
-                let footprint = self.footprint.or(demand.footprint);
-                let demand = Demand { footprint, ..demand.clone() };
-                let measured_on =
-                    interleaf_catalog::measured_on(&candidates[baseline].machine, &demand)?;
-                let forecast = Forecast::new(&measured_on, &measured_on, &demand);
-                let source = Source::Demand { demand: &demand, forecast: &forecast };
-                self.document(&candidates, baseline, &source, progress)
-            }
-        }
+            Planned::Demands(all) => all,
+        };
+        let demand = |one: &DemandShare| {
+            let footprint = self.footprint.or(one.demand.footprint);
+            Demand { footprint, ..one.demand.clone() }
+        };
+        let demands: Vec<Demand> = all.iter().map(demand).collect();
+        let machine = &candidates[baseline].machine;
+        let measured_on = demands.iter().map(|own| interleaf_catalog::measured_on(machine, own));
+        let measured_on: Vec<Platform> = measured_on.collect::<Result<_, _>>()?;
+        let pairs = measured_on.iter().zip(&demands);
+        let forecasts: Vec<Forecast<'_>> =
+            pairs.map(|(platform, demand)| Forecast::new(platform, platform, demand)).collect();
+        let pairs = demands.iter().zip(&forecasts);
+        let sources: Vec<Source<'_>> =
+            pairs.map(|(demand, forecast)| Source::Demand { demand, forecast }).collect();
+        self.document(&candidates, baseline, &sources, progress)
     }
 
     fn document(
         &self,
         candidates: &[Candidate],
         baseline: usize,
-        source: &Source<'_>,
+        sources: &[Source<'_>],
         progress: &dyn Progress,
     ) -> Result<PlanDocument, Failure> {
-        let assumed =
-            Assumed { threads: self.threads, footprint: self.footprint, ..Assumed::default() };
-        progress.begin(candidates.len() as u64, "configurations");
-        let mut performances = vec![];
+        let assumed = Assumed { threads: self.threads, ..Assumed::default() };
+        progress.begin((candidates.len() * sources.len()) as u64, "predictions");
+        let mut rows: Vec<Vec<Performance>> = vec![];
         for candidate in candidates {
-            check(progress)?;
-            performances.push(Performance::of(candidate, source, &assumed)?);
-            progress.advance(1);
+            let mut row = vec![];
+            for source in sources {
+                check(progress)?;
+                row.push(Performance::of(candidate, source, &assumed)?);
+                progress.advance(1);
+            }
+            rows.push(row);
         }
         progress.end();
-        let base = &performances[baseline];
-        if !base.fits {
-            let name = &self.configurations[baseline].name;
-            let holds = self.configurations.iter().zip(&performances).filter(|(_, own)| own.fits);
-            let holds: Vec<&str> = holds.map(|(own, _)| own.name.as_str()).collect();
-            let hint = match holds.is_empty() {
-                true => "none of the configurations holds it: give less with --footprint, or \
-                         others with --configuration"
-                    .to_string(),
-                false => format!(
-                    "give one that holds it with --baseline: {}; or less with --footprint",
-                    holds.join(", ")
-                ),
-            };
-            return Err(Failure::new(
-                format!(
-                    "{name}, the baseline, does not hold the demand: {}",
-                    base.notes.join("; ")
-                ),
-                hint,
-            ));
-        }
-        let assessed = assess(self, &performances, baseline, &assumed);
-        let rows = candidates.iter().zip(&performances).zip(&assessed.rows);
-        let work_cost = |merits: &Assessed| merits.cost / merits.speed.mean;
-        let base_work_cost = work_cost(&assessed.rows[baseline]);
-        let rows = rows.map(|((candidate, own), merits)| PlanRow {
-            work_cost: Some(work_cost(merits) / base_work_cost)
-                .filter(|ratio| ratio.is_finite())
-                .map(rounded),
-            ..row(candidate, own, merits)
-        });
-        let rows = rows.collect();
-        let sensitivity =
-            sensitivity::table(self, candidates, source, &performances, baseline, progress)?;
-        let (demand, result_unit) = source.name_and_unit();
+        let predictions = Predictions { shares: self.shares(), rows, baseline };
+        self.check_baseline(sources, &predictions)?;
+        let Assessment { rows, recommended } = assess(self, &predictions, &assumed);
+        let sensitivity = sensitivity::table(self, candidates, sources, &predictions, progress)?;
+        let demands = self.demands(sources);
+        let (demand, result_unit) = match (&demands[..], sources) {
+            ([], [source, ..]) => source.name_and_unit(),
+            _ => (mixture(&demands), "s".into()),
+        };
+        let footprint = sources.iter().filter_map(Source::footprint).max();
         Ok(PlanDocument {
             schema: SCHEMA.into(),
             demand,
+            demands,
             result_unit,
-            footprint_bytes: source.footprint().or(self.footprint).map(Bytes::get),
+            footprint_bytes: footprint.map(Bytes::get),
             baseline: self.configurations[baseline].name.clone(),
             goal: self.goal,
             currency: self.parts.currency.clone(),
             years: self.parts.energy.as_ref().map(|energy| rounded(energy.years)),
-            rows,
-            recommended: assessed.recommended.map(|at| self.configurations[at].name.clone()),
+            rows: rows::rows(candidates, sources, &predictions, &rows),
+            recommended: recommended.map(|at| self.configurations[at].name.clone()),
             vary_share: rounded(self.vary),
             sensitivity,
             parts: self.parts_documents(),
-            provenance: ProvenanceDocument::new(&inputs(&performances)),
-            warnings: self.warnings(source, assessed.recommended.map(|at| &candidates[at])),
+            provenance: ProvenanceDocument::new(&inputs(&predictions)),
+            warnings: self.warnings(sources, recommended.map(|at| &candidates[at])),
         })
+    }
+
+    /// The demands' shares of the run time on the baseline.
+    fn shares(&self) -> Vec<f64> {
+        match self.planned {
+            Planned::Mix(_) => vec![1.0],
+            Planned::Demands(all) => all.iter().map(|own| own.share).collect(),
+        }
+    }
+
+    /// The demands with their shares; none unless there are several.
+    fn demands(&self, sources: &[Source<'_>]) -> Vec<PlanDemand> {
+        let several = sources.iter().zip(self.shares()).filter(|_| sources.len() > 1);
+        let document = |(source, share): (&Source<'_>, f64)| {
+            let (name, result_unit) = source.name_and_unit();
+            let footprint_bytes = source.footprint().map(Bytes::get);
+            PlanDemand { name, share: rounded(share), result_unit, footprint_bytes }
+        };
+        several.map(document).collect()
+    }
+
+    /// Checks that the baseline holds each demand.
+    fn check_baseline(
+        &self,
+        sources: &[Source<'_>],
+        predictions: &Predictions,
+    ) -> Result<(), Failure> {
+        let Predictions { rows, baseline, .. } = predictions;
+        if predictions.fits(*baseline) {
+            return Ok(());
+        }
+        let name = &self.configurations[*baseline].name;
+        let holds = self.configurations.iter().enumerate().filter(|(at, _)| predictions.fits(*at));
+        let holds: Vec<&str> = holds.map(|(_, own)| own.name.as_str()).collect();
+        let hint = match holds.is_empty() {
+            true => "none of the configurations holds it: give less with --footprint, or \
+                     others with --configuration"
+                .to_string(),
+            false => format!(
+                "give one that holds it with --baseline: {}; or less with --footprint",
+                holds.join(", ")
+            ),
+        };
+        let all = sources.iter().zip(&rows[*baseline]).filter(|(_, own)| !own.fits);
+        let problems: Vec<String> = all
+            .map(|(source, own)| match sources {
+                [_] => format!("the demand: {}", own.notes.join("; ")),
+                _ => format!("{}: {}", source.name_and_unit().0, own.notes.join("; ")),
+            })
+            .collect();
+        let problems = problems.join("; ");
+        Err(Failure::new(format!("{name}, the baseline, does not hold {problems}"), hint))
     }
 
     /// The index of the baseline.
@@ -212,7 +269,7 @@ impl PlanJob<'_> {
         parts.map(document).collect()
     }
 
-    fn warnings(&self, source: &Source<'_>, recommended: Option<&Candidate>) -> Vec<String> {
+    fn warnings(&self, sources: &[Source<'_>], recommended: Option<&Candidate>) -> Vec<String> {
         let mut warnings = vec![];
         if self.is_example {
             warnings.push(
@@ -221,56 +278,37 @@ impl PlanJob<'_> {
                     .into(),
             );
         }
-        if source.footprint().or(self.footprint).is_none() {
+        for source in sources.iter().filter(|source| source.footprint().is_none()) {
             let holds = recommended.map_or(String::new(), |own| {
                 let bytes = own.machine.tiers.iter().map(|tier| tier.capacity.get()).sum();
                 format!(" ({} holds {})", own.configuration.name, Bytes::new(bytes))
             });
+            let (demand, of_each) = match sources {
+                [_] => ("the demand".into(), ""),
+                _ => (source.name_and_unit().0, ", which is for each demand"),
+            };
             warnings.push(format!(
-                "the demand has no footprint, so that it fits everywhere{holds}: give the memory \
-                 that it needs with --footprint"
+                "{demand} has no footprint, so that it fits everywhere{holds}: give the memory \
+                 that it needs with --footprint{of_each}"
             ));
         }
         warnings
     }
 }
 
+/// Several demands in words: `60 % hpcg, 40 % cloverleaf`.
+fn mixture(demands: &[PlanDemand]) -> String {
+    let part = |own: &PlanDemand| format!("{} % {}", short_number(100.0 * own.share), own.name);
+    demands.iter().map(part).collect::<Vec<_>>().join(", ")
+}
+
 /// The inputs of all predictions, each once.
-fn inputs(performances: &[Performance]) -> Vec<(String, Provenance)> {
+fn inputs(predictions: &Predictions) -> Vec<(String, Provenance)> {
     let mut all: Vec<(String, Provenance)> = vec![];
-    for input in performances.iter().flat_map(|own| &own.inputs) {
+    for input in predictions.rows.iter().flatten().flat_map(|own| &own.inputs) {
         if !all.contains(input) {
             all.push(input.clone());
         }
     }
     all
-}
-
-/// The row of a configuration, without the relative cost of its work.
-fn row(candidate: &Candidate, own: &Performance, merits: &Assessed) -> PlanRow {
-    let Candidate { configuration, machine, .. } = candidate;
-    PlanRow {
-        configuration: configuration.name.clone(),
-        does: configuration.does.clone(),
-        future: configuration.is_future,
-        weights: own.weights.as_slice().to_vec(),
-        threads: Some(rounded(own.threads)),
-        speed: rounded(merits.speed.mean),
-        speed_interval: [rounded(merits.speed.low), rounded(merits.speed.high)],
-        result: rounded(own.result),
-        bandwidth_gbps: rounded(own.bandwidth_gbps()),
-        latency_ns: rounded(own.latency_ns),
-        power_w: merits.power_w.map(rounded),
-        task_energy_j: merits.energy_j.map(rounded),
-        cost: rounded(merits.cost),
-        parts_cost: rounded(merits.parts_cost),
-        work_cost: None,
-        capacity_bytes: machine.tiers.iter().map(|tier| tier.capacity.get()).sum(),
-        fits: own.fits,
-        bound_by: own.bound_by.clone(),
-        on_cost_front: merits.on_cost_front,
-        on_energy_front: merits.on_energy_front,
-        dominated_by: merits.dominated_by.clone(),
-        notes: own.notes.clone(),
-    }
 }

@@ -1,11 +1,15 @@
-//! Configurations of a server for one demand, as `interleaf.plan/1`.
+//! Configurations of a server for one demand or several, as `interleaf.plan/1`.
 //!
 //! `interleaf plan` writes the document, a row for each configuration. Speeds are relative to the
 //! baseline; `task_energy_j` is the energy of a run, of a unit of a rate, or of a GB of a mix.
+//!
+//! Several demands have shares of the run time on the baseline. The figures of a row are then those
+//! of the work that takes a second on the baseline: its time (`result`) and energy. A document of
+//! one demand has no `demands`.
 
 use super::{
     ProvenanceDocument,
-    check::{Check, Checked, identifier, in_order, invalid, not_empty},
+    check::{Check, Checked, identifier, in_order, invalid, not_empty, same_length},
     figure::{Figure, Scale, Series, SeriesKind},
 };
 use serde::{Deserialize, Serialize};
@@ -35,11 +39,14 @@ display_word!(Goal);
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanDocument {
     pub schema: String,
-    /// The name of the workload, or the mix.
+    /// The name of the workload, the mix, or several workloads with their shares.
     pub demand: String,
+    /// The demands, if there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub demands: Vec<PlanDemand>,
     /// Unit of the result: "s", the unit of a rate, or GB/s for a mix.
     pub result_unit: String,
-    /// Memory that the demand needs; null if unknown.
+    /// Memory that the demand needs, the largest of several; null if unknown.
     pub footprint_bytes: Option<u64>,
     pub baseline: String,
     pub goal: Goal,
@@ -59,23 +66,40 @@ pub struct PlanDocument {
     pub warnings: Vec<String>,
 }
 
-/// A configuration with its merits: one JSON object with 22 fields.
+/// One of several demands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlanDemand {
+    pub name: String,
+    /// Part of the run time on the baseline; the shares add up to 1.
+    pub share: f64,
+    /// Unit of its result: "s" or the unit of a rate.
+    pub result_unit: String,
+    /// Memory that it needs; null if unknown.
+    pub footprint_bytes: Option<u64>,
+}
+
+/// A configuration with its merits: one JSON object with 23 fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanRow {
     pub configuration: String,
     pub does: String,
     /// True if it cannot be bought yet.
     pub future: bool,
-    /// The best weights of its tiers.
+    /// The best weights of its tiers; empty if those of several demands differ.
     pub weights: Vec<u16>,
-    /// Threads of the demand; those that saturate the tiers with a mix.
+    /// Threads of the demand; those that saturate the tiers with a mix. Null if those of several
+    /// demands differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<f64>,
+    /// Of several demands: 1 / sum(share / speed).
     pub speed: f64,
     pub speed_interval: [f64; 2],
     pub result: f64,
+    /// Of several demands: the mean over the time.
     pub bandwidth_gbps: f64,
+    /// The mean latency of a line.
     pub latency_ns: f64,
+    /// Of several demands: the mean over the time.
     pub power_w: Option<f64>,
     pub task_energy_j: Option<f64>,
     /// Parts, and energy over the years.
@@ -86,9 +110,9 @@ pub struct PlanRow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work_cost: Option<f64>,
     pub capacity_bytes: u64,
-    /// True if it holds the memory that the demand needs.
+    /// True if it holds the memory that the demand needs, or each of several.
     pub fits: bool,
-    /// The limit of its speed.
+    /// The limit of its speed; with the name of each demand if those of several differ.
     pub bound_by: String,
     /// True on the Pareto front of speed and cost.
     pub on_cost_front: bool,
@@ -98,6 +122,31 @@ pub struct PlanRow {
     pub dominated_by: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// Each demand alone, if there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub demands: Vec<PlanDemandRow>,
+}
+
+/// One of several demands, alone on a configuration.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlanDemandRow {
+    pub demand: String,
+    /// Its own best weights of the tiers.
+    pub weights: Vec<u16>,
+    pub threads: f64,
+    pub speed: f64,
+    pub speed_interval: [f64; 2],
+    /// In the unit of the demand.
+    pub result: f64,
+    pub bandwidth_gbps: f64,
+    pub latency_ns: f64,
+    pub power_w: Option<f64>,
+    /// Energy of a run or of a unit of a rate.
+    pub task_energy_j: Option<f64>,
+    /// True if the configuration holds the memory that it needs.
+    pub fits: bool,
+    /// The limit of its speed.
+    pub bound_by: String,
 }
 
 /// The recommendation if one assumed figure is lower or higher.
@@ -163,12 +212,12 @@ impl PlanDocument {
         first.filter(|_| self.rows.iter().all(|row| row.threads == first))
     }
 
-    /// The unit of work that the energy is for.
+    /// The unit of work that the energy is for. Of several demands, the work that takes a second on
+    /// the baseline.
     pub fn task(&self) -> String {
-        match (self.result_unit.as_str(), self.result_unit.strip_suffix("/s")) {
-            ("s", _) => "a run".into(),
-            (_, Some(work)) => format!("a {work}"),
-            (unit, None) => format!("a {unit} x s"),
+        match self.demands.is_empty() {
+            true => task_of(&self.result_unit),
+            false => "a baseline second".into(),
         }
     }
 
@@ -209,14 +258,31 @@ impl PlanDocument {
     }
 }
 
+/// The unit of work of a result in `unit`.
+pub fn task_of(unit: &str) -> String {
+    match (unit, unit.strip_suffix("/s")) {
+        ("s", _) => "a run".into(),
+        (_, Some(work)) => format!("a {work}"),
+        (unit, None) => format!("a {unit} x s"),
+    }
+}
+
 impl Check for PlanDocument {
     fn check(&self) -> Checked {
         not_empty("rows", self.rows.len())?;
         let known = |name: &String| self.rows.iter().any(|row| row.configuration == *name);
         for (at, row) in self.rows.iter().enumerate() {
             identifier(format!("rows[{at}].configuration"), &row.configuration)?;
-            not_empty(format!("rows[{at}].weights"), row.weights.len())?;
+            let field = format!("rows[{at}].demands");
+            same_length(field.as_str(), row.demands.len(), self.demands.len(), "demands")?;
+            if row.demands.is_empty() {
+                not_empty(format!("rows[{at}].weights"), row.weights.len())?;
+            }
             in_order(format!("rows[{at}].speed_interval"), row.speed_interval)?;
+            for (of, own) in row.demands.iter().enumerate() {
+                not_empty(format!("{field}[{of}].weights"), own.weights.len())?;
+                in_order(format!("{field}[{of}].speed_interval"), own.speed_interval)?;
+            }
         }
         match self.recommended.as_ref().filter(|name| !known(name)) {
             Some(name) => invalid("recommended", format!("there is no row {name:?}")),

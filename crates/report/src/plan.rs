@@ -7,10 +7,16 @@ use super::{
     short_number,
     table::{Table, escaped},
 };
-use interleaf_record::plan::{Goal, MEMORY_FIGURE, PlanDocument, PlanRow, SensitivityRow};
+use interleaf_record::{
+    plan::{Goal, MEMORY_FIGURE, PlanDemandRow, PlanDocument, PlanRow, SensitivityRow, task_of},
+    predict::weights_text,
+};
 
 /// Bytes of a GiB.
 const GIB: f64 = (1_u64 << 30) as f64;
+
+/// The title of the table of several demands.
+const ALONE: &str = "Each demand alone, with its own best weights";
 
 /// The title of the document.
 pub fn title(document: &PlanDocument) -> String {
@@ -31,6 +37,9 @@ pub fn text(document: &PlanDocument) -> String {
         table(document).text(),
         legend(document)
     );
+    if !document.demands.is_empty() {
+        text += &format!("\n{ALONE}\n\n{}", alone(document).text());
+    }
     text += &notes(document);
     text +=
         &format!("\n{}\n\n{}\n", sensitivity_title(document), sensitivity(document, true).text());
@@ -54,6 +63,9 @@ pub fn markdown(document: &PlanDocument) -> String {
         table(document).markdown(),
         legend(document)
     );
+    if !document.demands.is_empty() {
+        text += &format!("\n## {ALONE}\n\n{}", alone(document).markdown());
+    }
     text += &format!("\n## {}\n\n", sensitivity_title(document));
     text += &format!("{}\n## Prices\n\n", sensitivity(document, false).markdown());
     text +=
@@ -72,6 +84,9 @@ pub fn html(document: &PlanDocument, figures: &str) -> String {
     }
     html += &format!("{figures}{}", table(document).html());
     html += &format!("<p>{}</p>\n", escaped(&legend(document)));
+    if !document.demands.is_empty() {
+        html += &format!("<h2>{ALONE}</h2>\n{}", alone(document).html());
+    }
     html += &format!("<h2>{}</h2>\n", escaped(&sensitivity_title(document)));
     html += &sensitivity(document, true).html();
     html += &format!("<p>{}</p>\n", escaped(&unchanged(document, "below")));
@@ -85,9 +100,9 @@ pub fn html(document: &PlanDocument, figures: &str) -> String {
     html
 }
 
-/// One row for each configuration, with every field.
+/// One row for each configuration, with every field; several demands have columns of their own.
 pub fn csv(document: &PlanDocument) -> String {
-    let mut table = Table::new(&[
+    let mut header = [
         "configuration",
         "weights",
         "threads",
@@ -112,12 +127,18 @@ pub fn csv(document: &PlanDocument) -> String {
         "recommended",
         "does",
         "notes",
-    ]);
+    ]
+    .map(String::from)
+    .to_vec();
+    for demand in &document.demands {
+        header.extend(OF_DEMAND.map(|column| format!("{}_{column}", demand.name)));
+    }
+    let mut table = Table::with_header(header);
     let optional = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
     for row in &document.rows {
-        table.row([
+        let cells = [
             row.configuration.clone(),
-            interleaf_record::predict::weights_text(&row.weights),
+            weights_text(&row.weights),
             optional(row.threads),
             row.speed.to_string(),
             row.speed_interval[0].to_string(),
@@ -140,9 +161,44 @@ pub fn csv(document: &PlanDocument) -> String {
             is_recommended(document, row).to_string(),
             row.does.clone(),
             row.notes.join("; "),
-        ]);
+        ];
+        table.row(cells.into_iter().chain(row.demands.iter().flat_map(csv_of_demand)));
     }
     table.csv()
+}
+
+/// The columns of the CSV for each of several demands.
+const OF_DEMAND: [&str; 12] = [
+    "weights",
+    "threads",
+    "speed",
+    "speed_low",
+    "speed_high",
+    "result",
+    "bandwidth_gbps",
+    "latency_ns",
+    "power_w",
+    "task_energy_j",
+    "fits",
+    "bound_by",
+];
+
+fn csv_of_demand(own: &PlanDemandRow) -> [String; OF_DEMAND.len()] {
+    let optional = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
+    [
+        weights_text(&own.weights),
+        own.threads.to_string(),
+        own.speed.to_string(),
+        own.speed_interval[0].to_string(),
+        own.speed_interval[1].to_string(),
+        own.result.to_string(),
+        own.bandwidth_gbps.to_string(),
+        own.latency_ns.to_string(),
+        optional(own.power_w),
+        optional(own.task_energy_j),
+        own.fits.to_string(),
+        own.bound_by.clone(),
+    ]
 }
 
 /// The recommendation in a sentence.
@@ -186,6 +242,9 @@ fn is_recommended(document: &PlanDocument, row: &PlanRow) -> bool {
 }
 
 fn table(document: &PlanDocument) -> Table {
+    if !document.demands.is_empty() {
+        return combined(document);
+    }
     let mut table = Table::with_header(vec![
         "configuration".into(),
         "weights".into(),
@@ -214,7 +273,7 @@ fn table(document: &PlanDocument) -> Table {
         }
         table.row([
             row.configuration.clone(),
-            interleaf_record::predict::weights_text(&row.weights),
+            weights_text(&row.weights),
             format!("{:.2} ± {:.2}", row.speed, (high - low) / 2.0),
             number(row.result),
             number(row.bandwidth_gbps),
@@ -227,6 +286,86 @@ fn table(document: &PlanDocument) -> Table {
             row.bound_by.clone(),
             marks(document, row),
         ]);
+    }
+    table
+}
+
+/// The table of several demands: the combined speed, and that of each beside it.
+fn combined(document: &PlanDocument) -> Table {
+    let mut header = vec!["configuration".into(), "speed".into()];
+    header.extend(document.demands.iter().map(|demand| demand.name.clone()));
+    header.extend([
+        "W".into(),
+        format!("J {}", document.task()),
+        document.currency.clone(),
+        format!("{}/speed", document.currency),
+        "GiB".into(),
+        String::new(),
+    ]);
+    let mut table = Table::with_header(header);
+    for row in &document.rows {
+        let [low, high] = row.speed_interval;
+        // Speed and energy of a configuration that lacks memory for a demand have no meaning.
+        let known = |text: String| if row.fits { text } else { "-".into() };
+        let optional = |value: Option<f64>| known(value.map_or(String::new(), number));
+        let speed = known(format!("{:.2} ± {:.2}", row.speed, (high - low) / 2.0));
+        let mut cells = vec![row.configuration.clone(), speed];
+        cells.extend(row.demands.iter().map(|own| match own.fits {
+            true => format!("{:.2}", own.speed),
+            false => "does not fit".into(),
+        }));
+        cells.extend([
+            optional(row.power_w),
+            optional(row.task_energy_j),
+            format!("{:.0}", row.cost),
+            known(row.work_cost.map_or(String::new(), |ratio| format!("{ratio:.2}"))),
+            format!("{:.0}", row.capacity_bytes as f64 / GIB),
+            marks(document, row),
+        ]);
+        table.row(cells);
+    }
+    table
+}
+
+/// Each of several demands alone on each configuration.
+fn alone(document: &PlanDocument) -> Table {
+    let header = [
+        "configuration",
+        "demand",
+        "weights",
+        "speed",
+        "result",
+        "GB/s",
+        "ns",
+        "W",
+        "J",
+        "bound by",
+    ];
+    let mut table = Table::new(&header);
+    for row in &document.rows {
+        for (own, demand) in row.demands.iter().zip(&document.demands) {
+            let mut cells = vec![row.configuration.clone(), own.demand.clone()];
+            if !own.fits {
+                cells.resize(header.len() - 1, "-".into());
+                cells.push(own.bound_by.clone());
+                table.row(cells);
+                continue;
+            }
+            let [low, high] = own.speed_interval;
+            let unit = &demand.result_unit;
+            let energy = |joules: f64| format!("{} {}", number(joules), task_of(unit));
+            cells.extend([
+                weights_text(&own.weights),
+                format!("{:.2} ± {:.2}", own.speed, (high - low) / 2.0),
+                format!("{} {unit}", number(own.result)),
+                number(own.bandwidth_gbps),
+                format!("{:.0}", own.latency_ns),
+                own.power_w.map_or(String::new(), number),
+                own.task_energy_j.map_or(String::new(), energy),
+                own.bound_by.clone(),
+            ]);
+            table.row(cells);
+        }
     }
     table
 }
@@ -255,9 +394,17 @@ fn legend(document: &PlanDocument) -> String {
         None => format!("{currency}: parts"),
     };
     let work = format!("{currency}/speed: the cost for the work, relative to the baseline");
-    format!(
+    let mut text = format!(
         "{cost}; {work}; front: no other has more speed for at most the same cost ($) or energy (J)"
-    )
+    );
+    if !document.demands.is_empty() {
+        let baseline = &document.baseline;
+        text += &format!(
+            "; the demands have shares of the run time on {baseline}: speed is 1 / sum(share / \
+             speed of the demand), a baseline second is the work that takes a second on {baseline}"
+        );
+    }
+    text
 }
 
 /// The notes of the rows, each with its configuration.

@@ -7,14 +7,15 @@ use interleaf_model::{mix::Mix, units::Bytes};
 use interleaf_record::plan::Goal;
 use std::path::PathBuf;
 
-/// Compares configurations of a server for one demand, without the hardware: speed with its
-/// interval, bandwidth, latency, power, energy, cost, capacity, the limit, the Pareto fronts of
+/// Compares configurations of a server for one demand or several, without the hardware: speed with
+/// its interval, bandwidth, latency, power, energy, cost, capacity, the limit, the Pareto fronts of
 /// speed against cost and energy, a recommendation, and the assumed figures that would change it.
 ///
 /// `predict` answers for one platform, `plan` across platforms; `compare` measures.
 ///
 /// Examples:
 ///   interleaf plan --demand hpcg
+///   interleaf plan --demand hpcg=60%,cloverleaf=40%
 ///   interleaf plan --demand lbm --configuration rdimm-6400,mrdimm-8800 --goal energy
 ///   interleaf plan --demand mine.toml --footprint 1TiB --prices prices.toml --report plan.html
 #[derive(Debug, Args)]
@@ -22,9 +23,14 @@ use std::path::PathBuf;
 #[command(group = ArgGroup::new("planned").required(true).args(["demand", "mix"]))]
 pub(crate) struct ServerPlanArgs {
     /// A workload that comes with the tool, or a demand file, as `interleaf measure app --demand`
-    /// writes it
+    /// writes it; or several with shares of time, such as hpcg=60%,cloverleaf=40%
+    ///
+    /// A share is a part of the run time on the baseline, as a percentage or a fraction of 1.
+    /// Shares add up to 100%; demands without a share have equal parts of the rest. The programs
+    /// run one after the other, each with its own best weights, and --footprint and --threads are
+    /// those of each.
     #[arg(long, value_name = "NAME|FILE", visible_alias = "workload")]
-    pub(crate) demand: Option<String>,
+    pub(crate) demand: Vec<String>,
     /// A traffic mix at its highest bandwidth, named as MLC names it (R, W2, W5, W10, ...)
     #[arg(long, value_parser = mix, value_name = "MIX")]
     pub(crate) mix: Option<Mix>,
@@ -37,7 +43,7 @@ pub(crate) struct ServerPlanArgs {
     /// Prices and power of parts [default: placeholders, devices/prices/server.toml]
     #[arg(long, value_name = "FILE")]
     pub(crate) prices: Option<PathBuf>,
-    /// Memory that the demand needs [default: the footprint of the demand, if it has one]
+    /// Memory that each demand needs [default: the footprint of the demand, if it has one]
     #[arg(long, value_parser = size, value_name = "SIZE", conflicts_with = "mix")]
     pub(crate) footprint: Option<Bytes>,
     /// Threads [default: the most that the demand's runs had, at most one for each core]

@@ -1,27 +1,19 @@
-//! `interleaf plan`: one demand on many configurations of a server, with cost and energy.
+//! `interleaf plan`: demands on many configurations of a server, with cost and energy.
 
 use super::{page, progress::Bar};
 use crate::args::ServerPlanArgs;
 use interleaf_console::{Failure, support};
-use interleaf_job::{plan::PlanJob, predict::Traffic};
-use interleaf_model::{configuration::Configuration, demand::Demand};
+use interleaf_job::plan::{PlanJob, Planned, demand_shares};
+use interleaf_model::configuration::Configuration;
 use interleaf_record::Document;
 
 pub(super) fn run(args: &ServerPlanArgs) -> Result<(), Failure> {
     support::check_outputs(args.output.options(), args.report.as_deref())?;
-    let demand: Demand;
-    let traffic = match (&args.mix, &args.demand) {
-        (Some(mix), _) => Traffic::Mix(*mix),
-        (_, Some(name)) => {
-            demand = interleaf_catalog::workload_or_demand(name)?;
-            Traffic::Demand(&demand)
-        }
-        // clap requires one of the two.
-        (None, None) => return Ok(()),
-    };
+    let demands = demand_shares(&args.demand)?;
+    let planned = args.mix.map_or(Planned::Demands(&demands), Planned::Mix);
     let parts = interleaf_catalog::parts(args.prices.as_deref())?;
     let job = PlanJob {
-        traffic,
+        planned,
         configurations: configurations(&args.configuration)?,
         parts: &parts,
         is_example: args.prices.is_none(),

@@ -2,23 +2,19 @@
 
 use super::{
     PlanJob,
+    combined::{Merits, Predictions},
     performance::{Assumed, Performance},
 };
 use interleaf_model::{
     configuration::Configuration,
     pareto::{self, Losses},
-    predict::Estimate,
 };
 use interleaf_record::plan::Goal;
 use std::collections::BTreeMap;
 
-/// The merits of one configuration.
+/// One configuration with its costs, and its rank among the others.
 pub(super) struct Assessed {
-    /// Work per second relative to the baseline.
-    pub(super) speed: Estimate,
-    pub(super) power_w: Option<f64>,
-    /// Energy of a unit of work: of a run, or of a unit of a rate.
-    pub(super) energy_j: Option<f64>,
+    pub(super) merits: Merits,
     pub(super) parts_cost: f64,
     /// Parts, and energy over the years.
     pub(super) cost: f64,
@@ -28,7 +24,7 @@ pub(super) struct Assessed {
     pub(super) dominated_by: Option<String>,
 }
 
-/// The merits of all configurations.
+/// All configurations, and the recommended one as an index.
 pub(super) struct Assessment {
     pub(super) rows: Vec<Assessed>,
     pub(super) recommended: Option<usize>,
@@ -44,50 +40,37 @@ pub(super) struct Prices {
 /// Assesses all configurations at the prices of the job.
 pub(super) fn assess(
     job: &PlanJob<'_>,
-    performances: &[Performance],
-    baseline: usize,
+    predictions: &Predictions,
     assumed: &Assumed,
 ) -> Assessment {
-    assess_at(job, performances, baseline, assumed, &Prices::default())
+    assess_at(job, predictions, assumed, &Prices::default())
 }
 
 /// Assesses all configurations at other prices.
 pub(super) fn assess_at(
     job: &PlanJob<'_>,
-    performances: &[Performance],
-    baseline: usize,
+    predictions: &Predictions,
     assumed: &Assumed,
     prices: &Prices,
 ) -> Assessment {
-    let base = &performances[baseline];
-    let mut rows: Vec<Assessed> = job
-        .configurations
-        .iter()
-        .zip(performances)
-        .enumerate()
-        .map(|(at, (configuration, own))| {
-            let ratios = own.speeds.iter().zip(&base.speeds).map(|(own, base)| own / base);
-            let speed = Estimate::of(ratios.collect());
-            let speed = if at == baseline { speed } else { speed.with_model_spread() };
-            let power_w = power(job, configuration, own, assumed);
-            let parts_cost = parts_cost(job, configuration, prices);
-            let energy = job.parts.energy.as_ref().zip(power_w);
-            let energy_cost = energy
-                .map_or(0.0, |(energy, power_w)| energy.of(power_w) * prices.energy.unwrap_or(1.0));
-            Assessed {
-                speed,
-                power_w,
-                energy_j: power_w.map(|power_w| power_w / own.speed()),
-                parts_cost,
-                cost: parts_cost + energy_cost,
-                on_cost_front: false,
-                on_energy_front: false,
-                dominated_by: None,
-            }
-        })
-        .collect();
+    let assessed = |(at, configuration): (usize, &Configuration)| {
+        let merits = predictions.merits(at, |own| power(job, configuration, own, assumed));
+        let parts_cost = parts_cost(job, configuration, prices);
+        let energy = job.parts.energy.as_ref().zip(merits.power_w);
+        let energy_cost = energy
+            .map_or(0.0, |(energy, power_w)| energy.of(power_w) * prices.energy.unwrap_or(1.0));
+        Assessed {
+            merits,
+            parts_cost,
+            cost: parts_cost + energy_cost,
+            on_cost_front: false,
+            on_energy_front: false,
+            dominated_by: None,
+        }
+    };
+    let mut rows: Vec<Assessed> = job.configurations.iter().enumerate().map(assessed).collect();
     let eligible: Vec<usize> = (0..rows.len())
-        .filter(|at| performances[*at].fits && (job.future || !job.configurations[*at].is_future))
+        .filter(|at| predictions.fits(*at) && (job.future || !job.configurations[*at].is_future))
         .collect();
     let recommended = choose(job, &mut rows, &eligible);
     Assessment { rows, recommended }
@@ -95,11 +78,11 @@ pub(super) fn assess_at(
 
 /// Marks the fronts and the dominated configurations, and returns the recommended one.
 fn choose(job: &PlanJob<'_>, rows: &mut [Assessed], eligible: &[usize]) -> Option<usize> {
-    let slowness = |row: &Assessed| 1.0 / row.speed.mean;
+    let slowness = |row: &Assessed| 1.0 / row.merits.speed.mean;
     let by_cost: Vec<Losses> =
         eligible.iter().map(|at| vec![slowness(&rows[*at]), rows[*at].cost]).collect();
     // A configuration of unknown energy is never better in energy.
-    let energy = |row: &Assessed| row.energy_j.unwrap_or(f64::INFINITY);
+    let energy = |row: &Assessed| row.merits.energy_j.unwrap_or(f64::INFINITY);
     let by_energy: Vec<Losses> =
         eligible.iter().map(|at| vec![slowness(&rows[*at]), energy(&rows[*at])]).collect();
     let by_all: Vec<Losses> = eligible
@@ -155,7 +138,7 @@ fn parts_cost(job: &PlanJob<'_>, configuration: &Configuration, prices: &Prices)
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::{plan::performance::Watts, predict::Traffic};
+    use crate::plan::{Planned, performance::Watts};
     use interleaf_model::{
         configuration::PartCount,
         mix::Mix,
@@ -163,8 +146,11 @@ mod tests {
     };
     use proptest::prelude::*;
 
-    /// Speed, price, power, and whether it holds the demand and is on sale.
-    type Alternative = (u8, u8, Option<u8>, bool, bool);
+    /// Speed and power with a demand, and whether it fits.
+    type Program = (u8, Option<u8>, bool);
+
+    /// The demands on a configuration, its price, and whether it is on sale.
+    type Alternative = (Vec<Program>, u8, bool);
 
     fn configuration(at: usize, future: bool) -> Configuration {
         Configuration {
@@ -205,11 +191,16 @@ mod tests {
         }
     }
 
-    fn assessed(all: &[Alternative], with_energy: bool, goal: Goal, future: bool) -> Assessment {
+    fn assessed(
+        (shares, all): &(Vec<u8>, Vec<Alternative>),
+        with_energy: bool,
+        goal: Goal,
+        future: bool,
+    ) -> Assessment {
         let parts = parts(all, with_energy);
-        let on_sale = |(at, own): (usize, &Alternative)| configuration(at, !own.4);
+        let on_sale = |(at, own): (usize, &Alternative)| configuration(at, !own.2);
         let job = PlanJob {
-            traffic: Traffic::Mix(Mix::READ),
+            planned: Planned::Mix(Mix::READ),
             configurations: all.iter().enumerate().map(on_sale).collect(),
             parts: &parts,
             is_example: false,
@@ -221,38 +212,53 @@ mod tests {
             vary: 0.2,
         };
         let watts = |power: u8| Watts { idle: f64::from(power), cores: 0.0, memory: 0.0 };
-        let performance =
-            |own: &Alternative| Performance::known(f64::from(own.0), own.2.map(watts), own.3);
-        let performances: Vec<Performance> = all.iter().map(performance).collect();
-        assess(&job, &performances, 0, &Assumed::default())
+        let program = |own: &Program| Performance::known(f64::from(own.0), own.1.map(watts), own.2);
+        let sum: u32 = shares.iter().copied().map(u32::from).sum();
+        let predictions = Predictions {
+            shares: shares.iter().map(|own| f64::from(*own) / f64::from(sum)).collect(),
+            rows: all.iter().map(|own| own.0.iter().map(program).collect()).collect(),
+            baseline: 0,
+        };
+        assess(&job, &predictions, &Assumed::default())
+    }
+
+    /// Up to three demands, with their shares, on up to eleven configurations.
+    fn plans() -> impl Strategy<Value = (Vec<u8>, Vec<Alternative>)> {
+        (1_usize..4).prop_flat_map(|demands| {
+            let program = (1_u8..5, prop::option::of(1_u8..5), prop::bool::weighted(0.8));
+            let programs = prop::collection::vec(program, demands);
+            let alternative = (programs, 1_u8..5, any::<bool>());
+            let shares = prop::collection::vec(1_u8..5, demands);
+            (shares, prop::collection::vec(alternative, 1..12))
+        })
     }
 
     proptest! {
         #[test]
         fn no_dominated_configuration_is_recommended(
-            all in prop::collection::vec(
-                (1_u8..5, 1_u8..5, prop::option::of(1_u8..5), any::<bool>(), any::<bool>()),
-                1..12,
-            ),
+            plan in plans(),
             with_energy in any::<bool>(),
             future in any::<bool>(),
         ) {
+            let all = &plan.1;
             for goal in [Goal::Value, Goal::Speed, Goal::Energy, Goal::Cost] {
-                let found = assessed(&all, with_energy, goal, future);
-                let eligible = |at: usize| all[at].3 && (future || all[at].4);
+                let found = assessed(&plan, with_energy, goal, future);
+                let fits = |at: usize| all[at].0.iter().all(|own| own.2);
+                let eligible = |at: usize| fits(at) && (future || all[at].2);
                 let Some(chosen) = found.recommended else {
                     prop_assert!(!(0..all.len()).any(eligible));
                     continue;
                 };
                 prop_assert!(eligible(chosen));
                 prop_assert_eq!(&found.rows[chosen].dominated_by, &None);
-                let energy = |row: &Assessed| row.energy_j.unwrap_or(f64::INFINITY);
+                let speed = |row: &Assessed| row.merits.speed.mean;
+                let energy = |row: &Assessed| row.merits.energy_j.unwrap_or(f64::INFINITY);
                 let own = &found.rows[chosen];
                 for row in (0..all.len()).filter(|at| eligible(*at)).map(|at| &found.rows[at]) {
-                    let no_worse = row.speed.mean >= own.speed.mean
+                    let no_worse = speed(row) >= speed(own)
                         && row.cost <= own.cost
                         && energy(row) <= energy(own);
-                    let better = row.speed.mean > own.speed.mean
+                    let better = speed(row) > speed(own)
                         || row.cost < own.cost
                         || energy(row) < energy(own);
                     prop_assert!(!(no_worse && better));
@@ -263,17 +269,38 @@ mod tests {
 
     #[test]
     fn the_goal_decides() {
+        let alternative = |(speed, price, power, fits, on_sale)| {
+            (vec![(speed, Some(power), fits)], price, on_sale)
+        };
         let all = [
-            (4, 4, Some(4), true, true),
-            (3, 2, Some(4), true, true),
-            (1, 1, Some(1), true, true),
-            (4, 1, Some(1), true, false),
-            (4, 1, Some(1), false, true),
+            (4, 4, 4, true, true),
+            (3, 2, 4, true, true),
+            (1, 1, 1, true, true),
+            (4, 1, 1, true, false),
+            (4, 1, 1, false, true),
         ];
-        let chosen = |goal, future| assessed(&all, false, goal, future).recommended;
+        let plan = (vec![1], all.map(alternative).to_vec());
+        let chosen = |goal, future| assessed(&plan, false, goal, future).recommended;
         assert_eq!(chosen(Goal::Speed, false), Some(0));
         assert_eq!(chosen(Goal::Value, false), Some(1));
         assert_eq!(chosen(Goal::Cost, false), Some(2));
         assert_eq!(chosen(Goal::Value, true), Some(3));
+    }
+
+    /// A configuration that is best for one demand is not for both, and one that does not hold the
+    /// second demand is not recommended.
+    #[test]
+    fn all_demands_decide() {
+        let all = [
+            (vec![(2, Some(1), true), (2, Some(1), true)], 1, true),
+            (vec![(4, Some(1), true), (1, Some(1), true)], 1, true),
+            (vec![(4, Some(1), true), (4, Some(1), false)], 1, true),
+        ];
+        let chosen = |shares: [u8; 2]| {
+            assessed(&(shares.to_vec(), all.to_vec()), false, Goal::Value, false).recommended
+        };
+        // 1 / (0.5 / 2 + 0.5 / 0.5) is 0.8, and 1 / (0.8 / 2 + 0.2 / 0.5) is 1.25.
+        assert_eq!(chosen([1, 1]), Some(0));
+        assert_eq!(chosen([4, 1]), Some(1));
     }
 }

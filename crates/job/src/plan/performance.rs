@@ -58,9 +58,11 @@ impl Source<'_> {
 /// Assumed figures of all configurations, which the sensitivity varies.
 #[derive(Clone, Debug)]
 pub(super) struct Assumed {
+    /// Threads in place of those of the demand's runs.
     pub(super) threads: Option<u32>,
-    /// Memory that the demand needs, in place of its footprint.
-    pub(super) footprint: Option<Bytes>,
+    /// Factors of the threads, and of the memory that a demand needs.
+    pub(super) threads_factor: f64,
+    pub(super) footprint_factor: f64,
     /// Factor of the latency of expanders.
     pub(super) expander_latency: f64,
     /// Factors of the power of the idle server, of its cores, and of memory.
@@ -73,12 +75,28 @@ impl Default for Assumed {
     fn default() -> Self {
         Self {
             threads: None,
-            footprint: None,
+            threads_factor: 1.0,
+            footprint_factor: 1.0,
             expander_latency: 1.0,
             idle_power: 1.0,
             core_power: 1.0,
             memory_power: 1.0,
         }
+    }
+}
+
+impl Assumed {
+    /// The threads of the demand, at most one for each of `cores`.
+    fn threads(&self, demand: &Demand, cores: u32) -> f64 {
+        let threads = f64::from(self.threads.unwrap_or_else(|| demand.threads()));
+        let varied = (threads * self.threads_factor).round().max(1.0) as u32;
+        f64::from(varied.min(cores))
+    }
+
+    /// Memory that the demand needs.
+    fn footprint(&self, demand: &Demand) -> Option<Bytes> {
+        let varied = |own: Bytes| Bytes::new((own.get() as f64 * self.footprint_factor) as u64);
+        demand.footprint.map(varied)
     }
 }
 
@@ -151,9 +169,8 @@ impl Performance {
                 found.limited(&machine, |other, weights| mix_speed(other, *mix, weights))
             }
             Source::Demand { demand, forecast } => {
-                let footprint = assumed.footprint.or(demand.footprint);
-                let threads = assumed.threads.unwrap_or_else(|| demand.threads());
-                let threads = f64::from(threads.min(machine.cpu.cores));
+                let footprint = assumed.footprint(demand);
+                let threads = assumed.threads(demand, machine.cpu.cores);
                 let found = Self::of_demand(&machine, forecast, threads, footprint);
                 let speed = |other: &Platform, weights: &Weights| {
                     statistics::mean(&forecast.on(other).at(threads).speeds(weights))

@@ -1,18 +1,19 @@
 //! The recommendation with each assumed figure varied.
 //!
-//! Each figure is varied alone, by the same factors: prices, powers, the latency of expanders, the
-//! threads, and the memory that the demand needs. The last three need new predictions. The
-//! predicted speed of a configuration is set to the ends of its interval.
+//! Each figure is varied alone, by the same factors: prices, powers, the shares of several demands,
+//! the latency of expanders, the threads, and the memory that the demands need. The last three need
+//! new predictions. The predicted speeds of a configuration are set to the ends of their intervals.
 
 use super::{
     PlanJob,
     assessment::{Assessment, Prices, assess, assess_at},
+    combined::Predictions,
     machine::Candidate,
     performance::{Assumed, Performance, Source},
 };
 use crate::{Progress, check};
 use interleaf_console::Failure;
-use interleaf_model::{tier::TierKind, units::Bytes};
+use interleaf_model::{predict::Estimate, tier::TierKind};
 use interleaf_record::{
     plan::{MEMORY_FIGURE, SensitivityRow},
     rounded,
@@ -33,17 +34,18 @@ type Vary<'a> = Box<dyn Fn(f64) -> Assessment + 'a>;
 pub(super) fn table(
     job: &PlanJob<'_>,
     candidates: &[Candidate],
-    source: &Source<'_>,
-    performances: &[Performance],
-    baseline: usize,
+    sources: &[Source<'_>],
+    predictions: &Predictions,
     progress: &dyn Progress,
 ) -> Result<Vec<SensitivityRow>, Failure> {
-    let own = Assumed { threads: job.threads, footprint: job.footprint, ..Assumed::default() };
-    let answer = assess(job, performances, baseline, &own);
+    let own = Assumed { threads: job.threads, ..Assumed::default() };
+    let answer = assess(job, predictions, &own);
     let name = |at: Option<usize>| at.map(|at| job.configurations[at].name.clone());
     let varied = [1.0 - job.vary, 1.0 + job.vary];
     let mut rows = vec![];
-    for (figure, vary) in cheap(job, performances, baseline, &own) {
+    let mut figures = cheap(job, predictions, &own);
+    figures.extend(shares(job, sources, predictions, &own));
+    for (figure, vary) in figures {
         let at = |factor: f64| Ok(vary(factor).recommended);
         let beyond = changes(at, HALVINGS, answer.recommended)?;
         let recommended = varied.map(|factor| vary(factor).recommended);
@@ -55,15 +57,18 @@ pub(super) fn table(
             recommended_beyond: Some(beyond.map(|found| found.and_then(|(_, other)| name(other)))),
         });
     }
-    for (figure, assumed) in predicted_anew(candidates, source, &own) {
+    for (figure, assumed) in predicted_anew(candidates, sources, &own) {
         let at = |factor: f64| {
             check(progress)?;
             let assumed = assumed(factor);
-            let others: Result<Vec<_>, _> = candidates
-                .iter()
-                .map(|one| Performance::without_limit(one, source, &assumed))
-                .collect();
-            Ok::<_, Failure>(assess(job, &others?, baseline, &assumed).recommended)
+            let row = |one: &Candidate| -> Result<Vec<Performance>, Failure> {
+                let own = sources.iter();
+                own.map(|source| Performance::without_limit(one, source, &assumed)).collect()
+            };
+            let rows: Vec<Vec<Performance>> =
+                candidates.iter().map(row).collect::<Result<_, _>>()?;
+            let others = Predictions { rows, ..predictions.clone() };
+            Ok::<_, Failure>(assess(job, &others, &assumed).recommended)
         };
         let recommended = [at(varied[0])?, at(varied[1])?];
         let beyond = (figure == MEMORY_FIGURE)
@@ -79,7 +84,7 @@ pub(super) fn table(
                 .map(|both| both.map(|found| found.and_then(|(_, other)| name(other)))),
         });
     }
-    rows.extend(speeds(job, performances, baseline, &own, &answer));
+    rows.extend(speeds(job, predictions, &own, &answer));
     Ok(rows)
 }
 
@@ -122,8 +127,7 @@ fn first_change(
 /// Figures that change cost and energy only.
 fn cheap<'a>(
     job: &'a PlanJob<'_>,
-    performances: &'a [Performance],
-    baseline: usize,
+    predictions: &'a Predictions,
     own: &'a Assumed,
 ) -> Vec<(String, Vary<'a>)> {
     let names: BTreeSet<&String> =
@@ -132,18 +136,18 @@ fn cheap<'a>(
     for name in names {
         let vary = move |factor: f64| {
             let prices = Prices { parts: [(name.clone(), factor)].into(), energy: None };
-            assess_at(job, performances, baseline, own, &prices)
+            assess_at(job, predictions, own, &prices)
         };
         all.push((format!("price of {name}"), Box::new(vary)));
     }
     if job.parts.energy.is_some() {
         let vary = move |factor: f64| {
             let prices = Prices { energy: Some(factor), ..Prices::default() };
-            assess_at(job, performances, baseline, own, &prices)
+            assess_at(job, predictions, own, &prices)
         };
         all.push(("price of energy".into(), Box::new(vary)));
     }
-    if performances.iter().any(|own| own.watts.is_some()) {
+    if predictions.rows.iter().flatten().any(|own| own.watts.is_some()) {
         type Set = fn(&mut Assumed, f64);
         let powers: [(&str, Set); 3] = [
             ("power of the idle server", |assumed, factor| assumed.idle_power = factor),
@@ -154,7 +158,7 @@ fn cheap<'a>(
             let vary = move |factor: f64| {
                 let mut assumed = own.clone();
                 set(&mut assumed, factor);
-                assess(job, performances, baseline, &assumed)
+                assess(job, predictions, &assumed)
             };
             all.push((figure.into(), Box::new(vary)));
         }
@@ -162,12 +166,27 @@ fn cheap<'a>(
     all
 }
 
+/// The shares of several demands, which change no prediction.
+fn shares<'a>(
+    job: &'a PlanJob<'_>,
+    sources: &[Source<'_>],
+    predictions: &'a Predictions,
+    own: &'a Assumed,
+) -> Vec<(String, Vary<'a>)> {
+    let several = sources.iter().enumerate().filter(|_| sources.len() > 1);
+    let figure = |(at, source): (usize, &Source<'_>)| {
+        let vary = move |factor: f64| assess(job, &predictions.with_share(at, factor), own);
+        (format!("share of {}", source.name_and_unit().0), Box::new(vary) as Vary<'a>)
+    };
+    several.map(figure).collect()
+}
+
 type Change<'a> = Box<dyn Fn(f64) -> Assumed + 'a>;
 
 /// Figures that change the predictions.
 fn predicted_anew<'a>(
     candidates: &[Candidate],
-    source: &Source<'_>,
+    sources: &[Source<'_>],
     own: &'a Assumed,
 ) -> Vec<(String, Change<'a>)> {
     let mut all: Vec<(String, Change<'a>)> = vec![];
@@ -176,41 +195,37 @@ fn predicted_anew<'a>(
         let change = |factor: f64| Assumed { expander_latency: factor, ..own.clone() };
         all.push(("latency of expanders".into(), Box::new(change)));
     }
-    if let Source::Demand { demand, .. } = source {
-        let threads = f64::from(own.threads.unwrap_or_else(|| demand.threads()));
-        let change = move |factor: f64| {
-            let threads = (threads * factor).round().max(1.0) as u32;
-            Assumed { threads: Some(threads), ..own.clone() }
-        };
+    if sources.iter().any(|source| matches!(source, Source::Demand { .. })) {
+        let change = |factor: f64| Assumed { threads_factor: factor, ..own.clone() };
         all.push(("threads, at most one for each core".into(), Box::new(change)));
     }
-    if let Some(footprint) = own.footprint.or(source.footprint()) {
-        let change = move |factor: f64| {
-            let bytes = (footprint.get() as f64 * factor) as u64;
-            Assumed { footprint: Some(Bytes::new(bytes)), ..own.clone() }
-        };
+    if sources.iter().any(|source| source.footprint().is_some()) {
+        let change = |factor: f64| Assumed { footprint_factor: factor, ..own.clone() };
         all.push((MEMORY_FIGURE.into(), Box::new(change)));
     }
     all
 }
 
-/// The recommendation with the predicted speed of each other configuration at the ends of its
-/// interval.
+/// The recommendation with the predicted speeds of each other configuration at the ends of their
+/// intervals.
 fn speeds(
     job: &PlanJob<'_>,
-    performances: &[Performance],
-    baseline: usize,
+    predictions: &Predictions,
     own: &Assumed,
     answer: &Assessment,
 ) -> Vec<SensitivityRow> {
     let name = |at: Option<usize>| at.map(|at| job.configurations[at].name.clone());
-    let others = (0..performances.len()).filter(|at| *at != baseline && performances[*at].fits);
+    let others = 0..predictions.rows.len();
+    let others = others.filter(|at| *at != predictions.baseline && predictions.fits(*at));
     let row = |at: usize| {
-        let speed = answer.rows[at].speed;
-        let recommended = [speed.low, speed.high].map(|end| {
-            let mut changed = performances.to_vec();
-            changed[at].speeds.iter_mut().for_each(|own| *own *= end / speed.mean);
-            assess(job, &changed, baseline, own).recommended
+        let ends: [fn(&Estimate) -> f64; 2] = [|speed| speed.low, |speed| speed.high];
+        let recommended = ends.map(|end| {
+            let mut changed = predictions.clone();
+            for (own, alone) in changed.rows[at].iter_mut().zip(&answer.rows[at].merits.alone) {
+                let factor = end(&alone.speed) / alone.speed.mean;
+                own.speeds.iter_mut().for_each(|own| *own *= factor);
+            }
+            assess(job, &changed, own).recommended
         });
         SensitivityRow {
             figure: format!(

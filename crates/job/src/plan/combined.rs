@@ -1,0 +1,219 @@
+//! The merits of a configuration for demands that run one after the other.
+//!
+//! The share `s` of a demand is its part of the run time on the baseline. For the work that takes a
+//! second on the baseline, a configuration with the relative speed `v` of a demand, and the power
+//! `P` of the server while it runs, takes
+//!
+//! ```text
+//! time    sum(t), t = s / v              s    of all demands
+//! energy  E = sum(P t)                   J    relative to the baseline, this is the mean of the
+//!                                             energies of a task of each demand, weighted by its
+//!                                             share s P0 / sum(s P0) of the baseline's energy
+//! power   E / sum(t)                     W    the mean over the time
+//! speed   1 / sum(s / v)                      relative to the baseline: the harmonic mean
+//! ```
+//!
+//! Example: demands with 60 % and 40 % of the time are 1.5 times and 1 times as fast. The work of a
+//! second takes 0.4 s + 0.4 s, so the combined speed is 1.25. At 800 W and 600 W the energy is
+//! 560 J, and the mean power 700 W.
+//!
+//! Each demand has its own best weights. The errors of the predicted speeds are mostly those of the
+//! same curves, so the interval of the combined speed goes from all demands at the lower ends of
+//! their intervals to all at the upper ends: errors do not cancel.
+
+use super::performance::Performance;
+use interleaf_model::predict::Estimate;
+
+/// Each demand alone on each configuration.
+#[derive(Clone, Debug)]
+pub(super) struct Predictions {
+    /// The demands' shares of the run time on the baseline.
+    pub(super) shares: Vec<f64>,
+    /// The performances of a configuration, in the order of the shares.
+    pub(super) rows: Vec<Vec<Performance>>,
+    /// The index of the baseline.
+    pub(super) baseline: usize,
+}
+
+/// The merits of a demand on a configuration.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Alone {
+    /// Work per second relative to the baseline.
+    pub(super) speed: Estimate,
+    /// Time for its part of the work of a second on the baseline.
+    pub(super) time_s: f64,
+    pub(super) power_w: Option<f64>,
+    /// Energy of a unit of work: of a run, or of a unit of a rate.
+    pub(super) energy_j: Option<f64>,
+}
+
+/// The merits of all demands on a configuration.
+#[derive(Clone, Debug)]
+pub(super) struct Merits {
+    /// Work per second relative to the baseline.
+    pub(super) speed: Estimate,
+    pub(super) power_w: Option<f64>,
+    /// Energy of a unit of work; with several demands, of the work of a second on the baseline.
+    pub(super) energy_j: Option<f64>,
+    pub(super) alone: Vec<Alone>,
+}
+
+impl Predictions {
+    /// True if the configuration at the index `at` holds each demand.
+    pub(super) fn fits(&self, at: usize) -> bool {
+        self.rows[at].iter().all(|own| own.fits)
+    }
+
+    /// The merits of the configuration at the index `at`; `power_w` is the power of the server.
+    pub(super) fn merits(
+        &self,
+        at: usize,
+        power_w: impl Fn(&Performance) -> Option<f64>,
+    ) -> Merits {
+        let pairs = self.rows[at].iter().zip(&self.rows[self.baseline]);
+        let alone = pairs.zip(&self.shares).map(|((own, base), share)| {
+            let ratios = own.speeds.iter().zip(&base.speeds).map(|(own, base)| own / base);
+            let speed = Estimate::of(ratios.collect());
+            let power_w = power_w(own);
+            Alone {
+                speed: if at == self.baseline { speed } else { speed.with_model_spread() },
+                time_s: share * base.speed() / own.speed(),
+                power_w,
+                energy_j: power_w.map(|power_w| power_w / own.speed()),
+            }
+        });
+        let alone: Vec<Alone> = alone.collect();
+        if let [one] = alone[..] {
+            let Alone { speed, power_w, energy_j, .. } = one;
+            return Merits { speed, power_w, energy_j, alone };
+        }
+        let speed = |end: fn(&Estimate) -> f64| {
+            let times = alone.iter().zip(&self.shares);
+            // An interval may reach to 0.
+            let times = times.map(|(own, share)| share / end(&own.speed).max(f64::MIN_POSITIVE));
+            1.0 / times.sum::<f64>()
+        };
+        let time_s: f64 = alone.iter().map(|own| own.time_s).sum();
+        let energy_j: Option<f64> =
+            alone.iter().map(|own| own.power_w.map(|power_w| power_w * own.time_s)).sum();
+        Merits {
+            speed: Estimate {
+                mean: speed(|own| own.mean),
+                low: speed(|own| own.low),
+                high: speed(|own| own.high),
+            },
+            power_w: energy_j.map(|energy_j| energy_j / time_s),
+            energy_j,
+            alone,
+        }
+    }
+
+    /// The predictions with the share of the demand at the index `at` multiplied by `factor`, at
+    /// most 1; the others share the rest in proportion.
+    pub(super) fn with_share(&self, at: usize, factor: f64) -> Self {
+        let own = (self.shares[at] * factor).min(1.0);
+        let others = (1.0 - own) / (1.0 - self.shares[at]);
+        let mut changed = self.clone();
+        changed.shares.iter_mut().for_each(|share| *share *= others);
+        changed.shares[at] = own;
+        changed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::performance::Watts;
+    use proptest::prelude::*;
+
+    fn performance(speed: f64, power_w: f64) -> Performance {
+        Performance::known(speed, Some(Watts { idle: power_w, cores: 0.0, memory: 0.0 }), true)
+    }
+
+    fn power_w(own: &Performance) -> Option<f64> {
+        own.watts.map(|watts| watts.idle)
+    }
+
+    /// Configurations by the speed and power of each demand; the first is the baseline.
+    fn predictions(shares: &[f64], rows: &[&[(f64, f64)]]) -> Predictions {
+        let row = |row: &&[(f64, f64)]| row.iter().map(|own| performance(own.0, own.1)).collect();
+        Predictions { shares: shares.into(), rows: rows.iter().map(row).collect(), baseline: 0 }
+    }
+
+    fn near(found: f64, expected: f64) -> bool {
+        (found / expected - 1.0).abs() < 1e-12
+    }
+
+    /// The example of the module.
+    #[test]
+    fn the_combined_speed_is_the_harmonic_mean_by_the_shares() {
+        let rows = [&[(10.0, 700.0), (2.0, 500.0)][..], &[(15.0, 800.0), (2.0, 600.0)]];
+        let found = predictions(&[0.6, 0.4], &rows);
+        let [base, own] = [0, 1].map(|at| found.merits(at, power_w));
+        assert!(near(own.speed.mean, 1.25), "{own:?}");
+        assert!(near(own.energy_j.unwrap(), 560.0) && near(own.power_w.unwrap(), 700.0), "{own:?}");
+        assert!(near(base.speed.mean, 1.0) && near(base.power_w.unwrap(), 620.0), "{base:?}");
+        // The mean of the relative energies, weighted by the shares of the baseline's energy.
+        let relative =
+            |at: usize| own.alone[at].energy_j.unwrap() / base.alone[at].energy_j.unwrap();
+        let mean = (420.0 * relative(0) + 200.0 * relative(1)) / 620.0;
+        assert!(near(own.energy_j.unwrap() / base.energy_j.unwrap(), mean), "{own:?}");
+        let [low, high] = [own.speed.low, own.speed.high];
+        assert!(low < 1.25 && 1.25 < high && own.alone.iter().all(|one| one.speed.low > 0.0));
+    }
+
+    #[test]
+    fn other_demands_have_the_rest_of_the_time() {
+        let found = predictions(&[0.5, 0.3, 0.2], &[&[(1.0, 1.0); 3]]);
+        for (factor, expected) in
+            [(1.0, [0.5, 0.3, 0.2]), (1.2, [0.6, 0.24, 0.16]), (10.0, [1.0, 0.0, 0.0])]
+        {
+            let shares = found.with_share(0, factor).shares;
+            let mut pairs = shares.iter().zip(expected);
+            assert!(pairs.all(|(found, expected)| (found - expected).abs() < 1e-12), "{shares:?}");
+        }
+    }
+
+    proptest! {
+        /// The combined speed and the energy are between those of the demands, and equal demands
+        /// have the merits of one.
+        #[test]
+        fn equal_demands_are_like_one(
+            (base, own) in ((0.1..9.0, 1.0..900.0), (0.1..9.0, 1.0..900.0)),
+            other in (0.1..9.0, 1.0..900.0),
+            share in 0.01..0.99,
+        ) {
+            let shares = [share, 1.0 - share];
+            let one = predictions(&[1.0], &[&[base], &[own]]).merits(1, power_w);
+            let base_energy = base.1 / base.0;
+            let relative = one.energy_j.unwrap() / base_energy;
+            let same = predictions(&shares, &[&[base; 2], &[own; 2]]);
+            let two = same.merits(1, power_w);
+            prop_assert!(near(two.speed.mean, one.speed.mean));
+            prop_assert!(near(two.speed.low, one.speed.low) || one.speed.low <= 0.0);
+            prop_assert!(near(two.speed.high, one.speed.high));
+            prop_assert!(near(two.power_w.unwrap(), one.power_w.unwrap()));
+            let base_two = same.merits(0, power_w).energy_j.unwrap();
+            prop_assert!(near(two.energy_j.unwrap() / base_two, relative));
+
+            let mixed = predictions(&shares, &[&[base; 2], &[own, other]]).merits(1, power_w);
+            let ends = |values: [f64; 2]| (values[0].min(values[1]), values[0].max(values[1]));
+            let within = |found: f64, (low, high): (f64, f64)| {
+                found >= low * (1.0 - 1e-12) && found <= high * (1.0 + 1e-12)
+            };
+            let speeds = mixed.alone.iter().map(|one| one.speed.mean);
+            let speeds: Vec<f64> = speeds.collect();
+            prop_assert!(within(mixed.speed.mean, ends([speeds[0], speeds[1]])));
+            let energies = [own, other].map(|(speed, power)| power / speed / base_energy);
+            prop_assert!(within(mixed.energy_j.unwrap() / base.1, ends(energies)));
+        }
+    }
+
+    #[test]
+    fn a_demand_that_does_not_fit_is_enough() {
+        let mut found = predictions(&[0.5, 0.5], &[&[(1.0, 1.0); 2]]);
+        assert!(found.fits(0));
+        found.rows[0][1] = Performance::known(1.0, None, false);
+        assert!(!found.fits(0));
+    }
+}
