@@ -23,7 +23,7 @@ pub fn command() -> clap::Command {
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let variable = |name: &str| std::env::var(name).ok();
     screen::set(Screen {
-        width: output::terminal_width(),
+        width: output::terminal_width(variable),
         has_colour: output::has_colour(variable),
         has_unicode: output::has_unicode(variable),
     });

@@ -207,7 +207,7 @@ fn texts_fit_the_terminal() {
     assert!(wide.starts_with(BOLD) && wide.contains(" is best: ") && braille(&wide), "{wide}");
     for width in [160_u16, 80, 60] {
         let text = drawn(width, &[]);
-        let fits = |line: &str| columns(line) <= usize::from(width) || !line.starts_with(' ');
+        let fits = |line: &str| columns(line) <= usize::from(width);
         assert!(text.lines().all(fits), "{width}:\n{text}");
     }
     let narrow = drawn(60, &[]);
@@ -222,6 +222,49 @@ fn texts_fit_the_terminal() {
     }
     let ascii = drawn(80, &[("LC_ALL", "C")]);
     assert!(!braille(&ascii) && ascii.contains("***"), "{ascii}");
+}
+
+/// A pipe has the width of `COLUMNS`, which `watch` sets. At each width a column is either whole or
+/// named below the table; without a width each column is shown.
+#[test]
+fn tables_of_predictions_fit_the_width_of_columns() {
+    let one = "--platform xeon6-cz122 --workload hpcg --weights 5:2";
+    let all = "--platform xeon6-cz122 --workload hpcg";
+    let warned = "--platform xeon6-cz122 --workload bwaves";
+    let sweep = "--platform xeon6-cz122 --mix R --load sweep";
+    let sockets = "--platform two-sockets --workload hpcg --weights 1:0:0:0,3:1:1:1";
+    for words in [one, all, warned, sweep, sockets] {
+        let printed = |width: Option<&str>| {
+            let mut command = interleaf();
+            command.arg("predict").args(words.split(' ')).env("LC_ALL", "C").env_remove("COLUMNS");
+            command.envs(width.map(|width| ("COLUMNS", width)));
+            String::from_utf8(command.output().unwrap().stdout).unwrap()
+        };
+        let names = |text: &str| {
+            let header = text.lines().find(|line| line.contains(" weights ")).unwrap();
+            let columns = header.split("  ").map(|name| name.trim().to_string());
+            columns.filter(|name| !name.is_empty()).collect::<Vec<_>>()
+        };
+        let whole = printed(None);
+        assert!(!whole.contains("not shown"), "{whole}");
+        let mut shown = 0;
+        for width in ["60", "80", "120", "160"] {
+            let text = printed(Some(width));
+            let fits = |line: &str| line.chars().count() <= width.parse().unwrap();
+            assert!(text.lines().all(fits), "{width}:\n{text}");
+            let left_out = text.split("(not shown at this width: ").nth(1);
+            let left_out = left_out.map_or("", |rest| rest.split(')').next().unwrap());
+            let left_out = left_out.split_whitespace().collect::<Vec<_>>().join(" ");
+            let left_out: Vec<&str> =
+                left_out.split(", ").filter(|name| !name.is_empty()).collect();
+            let kept = names(&text);
+            assert!(kept.len() >= shown, "{width}:\n{text}");
+            shown = kept.len();
+            let known = |name: &&String| kept.contains(name) || left_out.contains(&name.as_str());
+            assert_eq!(names(&whole).iter().filter(known).count(), names(&whole).len(), "{text}");
+        }
+        assert_eq!(shown, names(&whole).len(), "160 columns show all: {words}");
+    }
 }
 
 /// A single choice of weights is not called best; the weights in a warning have a row in the table.

@@ -2,7 +2,7 @@
 
 use super::{
     chart, number,
-    screen::{Meaning, painted},
+    screen::{Meaning, painted, wrapped},
     table::Table,
 };
 use interleaf_model::weights::Weights;
@@ -20,30 +20,33 @@ const ROWS_MAX: usize = 32;
 
 /// The document as text for a terminal.
 pub fn text(document: &PredictDocument, every_row: bool) -> String {
+    let line = |text: &str| wrapped(text, 2);
     let few = every_row || document.rows.len() <= ROWS_MAX;
     let shown: Vec<&PredictRow> =
         document.rows.iter().filter(|row| few || is_shown(document, row)).collect();
+    let title = format!("{} on {}, {}", document.workload, document.platform, threads(document));
     let mut text = format!(
-        "{}\n\n{} on {}, {}\n\n{}\n",
-        painted(Meaning::Answer, &verdict(document)),
-        document.workload,
-        document.platform,
-        threads(document),
+        "{}\n\n{}\n\n{}\n",
+        painted(Meaning::Answer, &line(&verdict(document))),
+        line(&title),
         table(document, &shown).text()
     );
     if let Some(ratios) = document.ratios_tried {
-        text += &format!(
+        text += &line(&format!(
             "{ratios} ratios were tried; each row is the best of its set of tiers; --weights all \
-             shows each\n"
-        );
+             shows each"
+        ));
+        text += "\n";
     } else if shown.len() < document.rows.len() {
         text += &format!("{} ratios were tried; --weights all shows each\n", document.rows.len());
     }
-    text += &notes(document);
-    for warning in warnings(document).lines() {
-        text += &format!("{}\n", painted(Meaning::Doubtful, warning));
+    for note in notes(document).lines() {
+        text += &format!("{}\n", line(note));
     }
-    text += &format!("{}\n", provenance(document));
+    for warning in warnings(document).lines() {
+        text += &format!("{}\n", painted(Meaning::Doubtful, &line(warning)));
+    }
+    text += &format!("{}\n", line(&provenance(document)));
     if !document.load_curve.is_empty() {
         text += &format!(
             "\nhow the best weights move with the load\n\n{}",
@@ -165,8 +168,9 @@ fn table(document: &PredictDocument, rows: &[&PredictRow]) -> Table {
     }
     header.extend(["speed-up".into(), String::new()]);
     let uncertain = rows.iter().any(|row| row.speedup_interval[0] < row.speedup_interval[1]);
+    // Left out from the right, like other columns: the last tiers first.
     let of_tiers =
-        |unit: &'static str| document.tiers.iter().map(move |tier| format!("{tier} {unit}"));
+        |unit: &'static str| document.tiers.iter().rev().map(move |tier| format!("{tier} {unit}"));
     let minor: Vec<String> = of_tiers("ns").chain(of_tiers("GB/s")).collect();
     let minor: Vec<&str> = minor.iter().map(String::as_str).collect();
     let mut table = Table::with_header(header).with_minor(&minor);

@@ -5,7 +5,7 @@ mod verdict;
 use super::{
     number,
     page::{Page, counted},
-    screen::{self, Meaning, painted},
+    screen::{Meaning, painted, wrapped},
     table::Table,
 };
 use interleaf_model::units::Bytes;
@@ -194,37 +194,16 @@ fn mark(status: CapabilityStatus) -> (&'static str, Meaning) {
 /// The column at which the text of a capability begins, after its mark and its name.
 const NAME_END: usize = 36;
 
-/// The text wrapped at `width`; all lines but the first are indented by `indent` blanks.
-fn indented(text: &str, indent: usize, width: Option<usize>) -> String {
-    let Some(width) = width else { return text.to_string() };
-    let room = width.saturating_sub(indent).max(20);
-    let (mut lines, mut length) = (String::new(), 0);
-    for word in text.split(' ') {
-        let more = word.chars().count();
-        if length > 0 && length + 1 + more > room {
-            lines += &format!("\n{:indent$}", "");
-            length = 0;
-        } else if length > 0 {
-            lines.push(' ');
-            length += 1;
-        }
-        lines += word;
-        length += more;
-    }
-    lines
-}
-
 /// The capabilities of a machine as text for a terminal.
 pub fn doctor(document: &DoctorDocument) -> String {
-    let width = screen::current().width;
     let mut text = painted(Meaning::Answer, &verdict::summary(document)) + "\n\n";
     for capability in &document.capabilities {
         let (mark, meaning) = mark(capability.status);
         let mark = painted(meaning, &format!("{mark:<10}"));
-        let what = indented(&capability.what, NAME_END, width);
+        let what = wrapped(&capability.what, NAME_END);
         text += &format!("{mark}{:<26}{what}\n", capability.name);
         if let Some(hint) = &capability.remedy {
-            text += &format!("{:NAME_END$}{}\n", "", indented(hint, NAME_END, width));
+            text += &format!("{:NAME_END$}{}\n", "", wrapped(hint, NAME_END));
         }
     }
     format!("{text}\n{}", verdict::text(document))

@@ -2,7 +2,7 @@
 
 mod layout;
 
-use crate::screen;
+use crate::screen::{self, Screen};
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Width, presets};
 use layout::Column;
 
@@ -75,7 +75,11 @@ impl Table {
         let missing: Vec<&str> = missing.collect();
         match missing.is_empty() {
             true => text,
-            false => format!("{text} (not shown at this width: {})\n", missing.join(", ")),
+            false => {
+                let names = format!("(not shown at this width: {})", missing.join(", "));
+                let screen = Screen { width: Some(width), ..Screen::default() };
+                format!("{text} {}\n", screen.wrapped(&names, 2))
+            }
         }
     }
 
