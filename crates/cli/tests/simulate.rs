@@ -7,6 +7,7 @@ use serde_json::Value;
 use std::{
     collections::BTreeMap,
     fs,
+    path::Path,
     process::{Command, Output},
 };
 
@@ -59,14 +60,49 @@ fn the_command_of_a_users_module_names_its_file() {
 
 /// The runs of bwaves do not show what limits it; those of hpcg do, since one of them is at 5:2.
 #[test]
-fn a_workload_that_may_limit_itself_has_the_note_of_predict() {
-    let note = |workload: &str| {
+fn a_workload_that_may_limit_itself_has_the_warning_of_predict() {
+    let warning = |workload: &str| {
         let args = ["simulate", "machine", "--platform", "xeon6-cz122", "--duration", "12s"];
         let output = interleaf(&[&args[..], &["--workload", workload, "--json"]].concat());
         let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-        document["notes"].to_string().contains("may not be limited by memory")
+        document["warnings"].to_string().contains("may not be limited by memory")
     };
-    assert!(note("bwaves") && !note("hpcg"));
+    assert!(warning("bwaves") && !warning("hpcg"));
+}
+
+/// `predict`, `plan` and `simulate machine` have the same warning in their documents.
+#[test]
+fn each_verb_with_a_forecast_warns_that_it_misses_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let hpcg = fs::read_to_string(root.join("workloads/hpcg.toml")).unwrap();
+    let demand = |name: &str, result: &str| {
+        let file = folder.path().join(name);
+        fs::write(&file, hpcg.replace("rate = 113.0", &format!("rate = {result}"))).unwrap();
+        file.display().to_string()
+    };
+    let (met, missed) = (demand("met.toml", "113.0"), demand("missed.toml", "180.0"));
+    let warnings = |args: &[&str], file: &str| -> Vec<String> {
+        let output = interleaf(&[args, &["--demand", file, "--json"]].concat());
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let texts = document["warnings"].as_array().into_iter().flatten();
+        let texts = texts.map(|text| text.as_str().unwrap().to_string());
+        texts.filter(|text| text.contains("misses measured runs")).collect()
+    };
+    let predict = ["predict", "--platform", "xeon6-cz122", "--weights", "1:0"];
+    let plan = ["plan", "--configuration", "rdimm-6400-cz122"];
+    let simulate =
+        ["simulate", "machine", "--platform", "xeon6-cz122", "--policy", "local", "--duration=12s"];
+    let expected = warnings(&predict, &missed);
+    assert_eq!(expected.len(), 1, "{expected:?}");
+    assert_eq!(warnings(&plan, &missed), expected);
+    assert_eq!(warnings(&simulate, &missed), [format!("hpcg: {}", expected[0])]);
+    for args in [&predict[..], &plan, &simulate] {
+        assert_eq!(warnings(args, &met), Vec::<String>::new(), "{args:?}");
+    }
+    let table = interleaf(&[&simulate[..], &["--demand", &missed]].concat());
+    let table = String::from_utf8(table.stdout).unwrap();
+    assert!(table.contains("\nwarning: hpcg: the forecast misses measured runs: "), "{table}");
 }
 
 #[test]

@@ -42,6 +42,7 @@ use interleaf_model::{
     units::Bytes,
 };
 use interleaf_record::plan::{Goal, PlanDemand, PlanDocument, PlanPart, SCHEMA};
+use interleaf_record::predict::missed_runs;
 use interleaf_record::{ProvenanceDocument, rounded};
 use interleaf_report::short_number;
 use machine::Candidate;
@@ -291,6 +292,12 @@ impl PlanJob<'_> {
                 "{demand} has no footprint, so that it fits everywhere{holds}: give the memory \
                  that it needs with --footprint{of_each}"
             ));
+        }
+        for source in sources {
+            let Source::Demand { demand, forecast } = source else { continue };
+            let of = if sources.len() == 1 { String::new() } else { format!("{}: ", demand.name) };
+            let missed = missed_runs(&forecast.fits(), Some(demand.metric.unit()));
+            warnings.extend(missed.map(|warning| of + &warning));
         }
         warnings
     }

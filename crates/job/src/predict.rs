@@ -6,7 +6,7 @@ use crate::{
 };
 use interleaf_console::Failure;
 use interleaf_model::{
-    demand::{Demand, Metric},
+    demand::Demand,
     mix::Mix,
     platform::Platform,
     predict::{
@@ -144,13 +144,10 @@ impl PredictJob<'_> {
     fn subject(&self) -> Subject {
         match self.traffic {
             Traffic::Mix(mix) => Subject { workload: mix.to_string(), result_unit: None },
-            Traffic::Demand(demand) => {
-                let unit = match &demand.metric {
-                    Metric::Runtime => "s".to_string(),
-                    Metric::Rate(unit) => unit.clone(),
-                };
-                Subject { workload: demand.name.clone(), result_unit: Some(unit) }
-            }
+            Traffic::Demand(demand) => Subject {
+                workload: demand.name.clone(),
+                result_unit: Some(demand.metric.unit().into()),
+            },
         }
     }
 

@@ -42,6 +42,16 @@ pub enum Metric {
     Rate(String),
 }
 
+impl Metric {
+    /// The unit of a result.
+    pub fn unit(&self) -> &str {
+        match self {
+            Self::Runtime => "s",
+            Self::Rate(unit) => unit,
+        }
+    }
+}
+
 /// A run with all pages on the first tier.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LocalRun {

@@ -290,7 +290,7 @@ pub fn undecided(weights: &Weights, speedup: Estimate) -> String {
 const MISS: f64 = 0.05;
 
 /// The warning that the forecast of a measured run misses its result, in `unit`. It then has all of
-/// `fits`, so that the reader sees which runs agree.
+/// `fits`, so that the reader sees which runs agree. Each verb with a forecast prints it.
 pub fn missed_runs(fits: &[RunFit], unit: Option<&str>) -> Option<String> {
     let missed = |fit: &&RunFit| fit.miss().abs() > MISS;
     fits.iter().find(missed)?;

@@ -11,7 +11,7 @@ pub use figures::share_axis_from;
 use super::{
     ProvenanceDocument, all_rounded,
     check::{Check, Checked, not_empty, same_length, same_length_or_empty},
-    predict::undecided,
+    predict::{missed_runs, undecided},
     rounded,
 };
 use interleaf_model::{
@@ -48,6 +48,9 @@ pub struct SimulateDocument {
     /// Limits of the figures above.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// The warnings of `predict` about the workloads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// A socket or sub-NUMA cluster.
@@ -171,6 +174,7 @@ impl SimulateDocument {
             comparison: vec![],
             provenance: ProvenanceDocument::new(&input_provenance(scenario)),
             notes: notes(scenario),
+            warnings: warnings(scenario),
         }
     }
 
@@ -401,9 +405,6 @@ fn notes(scenario: &Scenario) -> Vec<String> {
         for why in &task.program.extrapolated {
             notes.push(format!("{}: extrapolated: {why}", task.name));
         }
-        if let Some((weights, speedup)) = &task.program.undecided {
-            notes.push(format!("{}: {}", task.name, undecided(weights, *speedup)));
-        }
         if let Metric::Rate(_) = task.metric {
             notes.push(format!(
                 "{} goes on for ever: a run is what it does on the first tier in {:.0} s",
@@ -413,4 +414,17 @@ fn notes(scenario: &Scenario) -> Vec<String> {
         }
     }
     notes
+}
+
+/// The warnings of each workload whose runs leave its forecast uncertain.
+fn warnings(scenario: &Scenario) -> Vec<String> {
+    let mut warnings = vec![];
+    for task in &scenario.tasks {
+        let open = task.program.undecided.as_ref();
+        let open = open.map(|(weights, speedup)| undecided(weights, *speedup));
+        let missed = missed_runs(&task.fits, Some(task.metric.unit()));
+        let own = open.into_iter().chain(missed);
+        warnings.extend(own.map(|warning| format!("{}: {warning}", task.name)));
+    }
+    warnings
 }

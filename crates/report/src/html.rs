@@ -33,6 +33,11 @@ pub fn page(document: &Document) -> String {
     )
 }
 
+/// The warnings of a document as paragraphs.
+fn warned(warnings: &[String]) -> String {
+    warnings.iter().map(|text| format!("<p>Warning: {}</p>\n", escaped(text))).collect()
+}
+
 /// The title of the page of a document, as plain text, and the HTML below it.
 pub fn contents(document: &Document) -> (String, String) {
     match document {
@@ -42,8 +47,7 @@ pub fn contents(document: &Document) -> (String, String) {
             let answer = escaped(&predict::verdict(document));
             let provenance = escaped(&predict::provenance(document));
             let tables = predict::html_tables(document);
-            let warning = |text: &String| format!("<p>Warning: {}</p>\n", escaped(text));
-            let warnings: String = document.warnings.iter().map(warning).collect();
+            let warnings = warned(&document.warnings);
             let head = format!("<p class=\"answer\">{answer}</p>\n{warnings}");
             (title, format!("{head}{figures}<p class=\"source\">{provenance}</p>\n{tables}"))
         }
@@ -56,7 +60,8 @@ pub fn contents(document: &Document) -> (String, String) {
             let figures = drawn(&document.figures(), "");
             let verdict = escaped(&simulate_machine::verdict(document));
             let tables = simulate_machine::html_tables(document);
-            (title, format!("<p class=\"answer\">{verdict}</p>\n{figures}{tables}"))
+            let head = format!("<p class=\"answer\">{verdict}</p>\n{}", warned(&document.warnings));
+            (title, format!("{head}{figures}{tables}"))
         }
         Document::Dimm(document) => {
             let figures = drawn(&document.figures(), "");

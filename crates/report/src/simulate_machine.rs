@@ -2,7 +2,7 @@
 
 use super::{
     chart, number,
-    screen::{Meaning, painted},
+    screen::{Meaning, painted, wrapped},
     short_number, signed_percent,
     table::Table,
 };
@@ -23,8 +23,9 @@ pub fn title(document: &SimulateDocument) -> String {
 
 /// The document as text for a terminal.
 pub fn text(document: &SimulateDocument) -> String {
-    let mut text = painted(Meaning::Answer, &verdict(document)) + "\n";
-    text += &format!("\n{}\n{}\n", title(document), setting(document));
+    let line = |text: &str| wrapped(text, 2);
+    let mut text = painted(Meaning::Answer, &line(&verdict(document))) + "\n";
+    text += &format!("\n{}\n{}\n", line(&title(document)), line(&setting(document)));
     text += &format!("\n{}", periods(document, false).text());
     let until_s = searched_until(document);
     for figure in document.shares() {
@@ -38,7 +39,11 @@ pub fn text(document: &SimulateDocument) -> String {
         text += &format!("\n{}", comparison(document).text());
     }
     text += "\n";
-    text + &lines(document).iter().map(|line| format!("{line}\n")).collect::<String>()
+    for warning in &document.warnings {
+        let warning = line(&format!("warning: {warning}"));
+        text += &format!("{}\n", painted(Meaning::Doubtful, &warning));
+    }
+    text + &lines(document).iter().map(|text| line(text) + "\n").collect::<String>()
 }
 
 /// The end of the chart, s: twice the time of the last change of the target, at least
@@ -70,6 +75,9 @@ fn cut(mut figure: Figure, until_s: f64) -> Figure {
 pub fn markdown(document: &SimulateDocument) -> String {
     let mut text = format!("# {}\n\n{}\n", title(document), setting(document));
     text += &format!("\n{}\n", verdict(document));
+    for warning in &document.warnings {
+        text += &format!("\nWarning: {warning}\n");
+    }
     text += &format!("\n{}\n", workloads(document).markdown());
     if !document.comparison.is_empty() {
         text += &format!("\n## Policies side by side\n\n{}\n", comparison(document).markdown());

@@ -3,7 +3,7 @@
 use interleaf_model::{
     demand::{Demand, Hotness, Metric},
     platform::Platform,
-    predict::{Forecast, Program},
+    predict::{Forecast, Program, RunFit},
     units::{Bytes, Time},
 };
 
@@ -70,6 +70,8 @@ pub struct Task {
     pub name: String,
     /// The behaviour of the threads.
     pub program: Program,
+    /// Each measured run of the demand, and its forecast.
+    pub fits: Vec<RunFit>,
     /// The number of threads.
     pub threads: u32,
     /// The unit of the result.
@@ -102,11 +104,11 @@ impl Task {
     /// `threads` threads of the workload of `demand` on `platform`, whose runs were measured on
     /// `measured_on`: endless runs from the start, in the first domain.
     pub fn new(platform: &Platform, measured_on: &Platform, demand: &Demand, threads: u32) -> Self {
+        let forecast = Forecast::new(platform, measured_on, demand);
         Self {
             name: demand.name.clone(),
-            program: Forecast::new(platform, measured_on, demand)
-                .in_domain(0)
-                .program(f64::from(threads)),
+            fits: forecast.fits(),
+            program: forecast.in_domain(0).program(f64::from(threads)),
             threads,
             metric: demand.metric.clone(),
             footprint_bytes: demand.footprint.map_or(FOOTPRINT_BYTES, |bytes| bytes.get()),
