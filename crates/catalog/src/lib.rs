@@ -326,9 +326,12 @@ pub fn workload(name: &str) -> Result<Demand, Failure> {
 pub fn workload_source(name: &str) -> Result<DemandSource, Failure> {
     let Some(text) = embedded(&WORKLOADS, &format!("{name}.toml")) else {
         let problem = format!("there is no workload \"{name}\"");
+        let first = match Path::new(name).is_file() {
+            true => format!("it is a file: write --demand {name}; "),
+            false => suggestion(name, &workload_names()),
+        };
         let hint = format!(
-            "{}the workloads are {}; any other is described in a demand file",
-            suggestion(name, &workload_names()),
+            "{first}the workloads are {}; any other is described in a demand file",
             workload_names().join(", ")
         );
         return Err(Failure::new(problem, hint));
@@ -344,13 +347,20 @@ pub fn workload_or_demand(name: &str) -> Result<Demand, Failure> {
 
 /// Reads the demand in a file.
 pub fn demand(path: &Path) -> Result<Demand, Failure> {
-    demand_source(path)?.parse()
+    let demand = demand_source(path)?.parse()?;
+    let at = |why: Failure| why.within(&format!("{}: platform", path.display()));
+    demand.platform.as_ref().map_or(Ok(()), |name| platform(name).map(|_| ()).map_err(at))?;
+    Ok(demand)
 }
 
 /// Reads the text of a demand file.
 pub fn demand_source(path: &Path) -> Result<DemandSource, Failure> {
-    let hint = "name a demand file, or use a workload that comes with the tool";
-    Ok(DemandSource { label: path.display().to_string(), text: text(path, hint)? })
+    let name = path.to_string_lossy();
+    let hint = match embedded(&WORKLOADS, &format!("{name}.toml")) {
+        Some(_) => format!("{name} is a workload of the tool: write --workload {name}"),
+        None => "name a demand file, or use a workload that comes with the tool".into(),
+    };
+    Ok(DemandSource { label: path.display().to_string(), text: text(path, &hint)? })
 }
 
 /// Reads the text of the file at `path`, or of stdin for `-`. An error has the remedy `hint`.
@@ -503,7 +513,8 @@ fn read(path: &Path, what: &str, names: &[String]) -> Result<String, Failure> {
             TextError::Unread(why) => why,
             TextError::NotUtf8 { line } => return encoding_failure(path, line),
         };
-        let problem = if path.components().count() == 1 && path.extension().is_none() {
+        let is_name = path.components().count() == 1 && path.extension().is_none();
+        let problem = if is_name && why.kind() == io::ErrorKind::NotFound {
             format!("there is no {what} \"{}\"", path.display())
         } else {
             format!("{}: {why}", path.display())

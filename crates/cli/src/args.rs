@@ -44,7 +44,7 @@ use clap::{
 use interleaf_console::{Failure, support::OutputOptions};
 use interleaf_job::option::{
     LoadChoice, WeightsChoice, curve_error, load, mix, noise, quantity, rate, seed, size, threads,
-    time, weights, weights_choice,
+    time, weights, weights_choice, within,
 };
 use interleaf_model::{
     mix::Mix,
@@ -67,19 +67,19 @@ Look:
 
 Decide:
   predict    bandwidth, latency, runtime at each choice of weights; the best
-  plan       which server to buy: one demand on many, with cost and energy
+  plan       which server to buy: speed, cost and energy of each
   tune       the best static weights for a command, in a few runs of it
   compare    configurations of a command, by runs in turn; or two records
 
 Act:
-  run        a command, or a program that runs already, under a placement
-  balance    pages all the time: observes, decides, moves them
-  extend     a command that needs more memory than DRAM: a drive extends it
+  run        a command, or a running program, with its pages over the nodes
+  balance    pages continuously: measures bandwidth, decides, migrates
+  extend     DRAM by a drive, for a command that needs more memory
 
 Try and prove:
   simulate   policies, memory modules or NVRAM cards, without the hardware
   bench      workloads of any footprint whose results are checked
-  reproduce  a published study: its figure, ours, the error
+  reproduce  a published study: each number, the computed one, the error
   report     a record as a page, as Markdown, as CSV or as a picture
 
 `interleaf help VERB` or `interleaf VERB --help` has examples and all options,
@@ -102,8 +102,8 @@ static VERSION: LazyLock<String> = LazyLock::new(|| match option_env!("INTERLEAF
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) verb: Option<Verb>,
-    /// A captured machine in place of this one (`interleaf doctor --capture DIR` makes one)
-    #[arg(long, global = true, value_name = "DIR")]
+    /// Read a captured machine in place of this one (`interleaf doctor --capture DIR` makes one)
+    #[arg(long, global = true, value_name = "DIR", display_order = 900)]
     pub(crate) root: Option<PathBuf>,
 }
 
@@ -151,8 +151,8 @@ pub(crate) struct ShowArgs {
 /// Examples:
 ///   interleaf doctor                           this machine, as far as this user may see it
 ///   sudo interleaf doctor --probe              with all that DAMON can do
-///   sudo interleaf doctor --capture machine    to send with a report
-///   interleaf doctor --root machine            the same machine, elsewhere
+///   sudo interleaf doctor --capture machine    a copy of its files, for a bug report
+///   interleaf doctor --root machine            the same from these files, on any machine
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct DoctorArgs {
@@ -160,7 +160,7 @@ pub(crate) struct DoctorArgs {
     /// accepts, and remove it; needs root, and no DAMON thread of another program
     #[arg(long)]
     pub(crate) probe: bool,
-    /// Save all files that were read in a new folder, for a bug report, a test, or --root
+    /// Copy all files that were read to a new folder, for a bug report, a test, or --root
     #[arg(long, value_name = "DIR")]
     pub(crate) capture: Option<PathBuf>,
     /// Print a JSON document (interleaf.doctor/1)
@@ -168,8 +168,8 @@ pub(crate) struct DoctorArgs {
     pub(crate) json: bool,
 }
 
-/// Predicts the gain of each choice of weights: for a workload that was measured with all pages on
-/// the first tier, or for the traffic mix of a bandwidth benchmark.
+/// Predicts bandwidth, latency and speed-up at each choice of weights: of a workload, from measured
+/// runs, or of the traffic mix of a bandwidth benchmark.
 ///
 /// Examples:
 ///   interleaf predict --platform xeon6-cz122 --workload hpcg
@@ -177,6 +177,8 @@ pub(crate) struct DoctorArgs {
 ///   interleaf predict --platform xeon6-cz122 --mix R --load sweep
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
+#[command(override_usage = "interleaf predict [OPTIONS] --platform <NAME|FILE>\n       \
+    <--workload <NAME>|--demand <FILE>|--mix <MIX>>")]
 #[command(group = ArgGroup::new("traffic").required(true).args(["workload", "demand", "mix"]))]
 pub(crate) struct PredictArgs {
     /// A platform by name, or a platform file
@@ -185,18 +187,18 @@ pub(crate) struct PredictArgs {
     /// A workload that comes with the tool (`interleaf show --platform list` lists them)
     #[arg(long, value_name = "NAME")]
     pub(crate) workload: Option<String>,
-    /// A demand file: what a workload asked of the first tier alone
+    /// A file with measured runs of a workload, as `interleaf measure app --demand` writes it
     #[arg(long, value_name = "FILE")]
     pub(crate) demand: Option<PathBuf>,
     /// A traffic mix, named as MLC names it (R, W2, W5, W10, ...), or a read share (0.62, 0.62nt)
     #[arg(long, value_parser = mix, value_name = "MIX")]
     pub(crate) mix: Option<Mix>,
-    /// Threads [default: the most that the workload's runs had, at most the platform's cores; with
-    /// --mix as many as saturate it]
+    /// Number of threads [default: that of the workload's largest run, at most the platform's
+    /// cores; with --mix as many as saturate the platform]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub(crate) threads: Option<u32>,
     /// Weights to try: a list such as 3:1,2:1, or `all` for each ratio of whole numbers up to 10
-    /// [default: all; the table then shows a choice of them]
+    /// [default: these ratios, of which the table shows some]
     #[arg(long, value_parser = weights_choice, value_name = "all|LIST")]
     pub(crate) weights: Option<WeightsChoice>,
     /// With --mix, the load: the maximum, a bandwidth of the first tier alone, or a sweep that
@@ -205,14 +207,14 @@ pub(crate) struct PredictArgs {
     pub(crate) load: LoadChoice,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
-    /// Write the report as one HTML page, too
+    /// Also write the report as one HTML page
     #[arg(long, value_name = "FILE.html")]
     pub(crate) report: Option<PathBuf>,
 }
 
 /// Simulates a machine with page migration under a policy, which sees only counters. Reports the
-/// counters, the decision and its reason for every period, and at the end the gain compared with
-/// the best static weights.
+/// counters, the decision and its reason for each period with a new decision, and at the end the
+/// speed compared with the best static weights.
 ///
 /// Examples:
 ///   interleaf simulate machine --platform gnr120-cz122 --workload cloverleaf --policy dmi
@@ -221,19 +223,21 @@ pub(crate) struct PredictArgs {
 ///   interleaf simulate machine --sweep sweep.toml -o sweep.csv
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
+#[command(override_usage = "interleaf simulate machine [OPTIONS]\n       \
+    <--workload <NAME>|--demand <FILE>|--scenario <NAME|FILE>|--sweep <FILE>>")]
 #[command(group = ArgGroup::new("what").required(true)
     .args(["workload", "demand", "scenario", "sweep"]))]
 pub(crate) struct MachineArgs {
-    /// A platform by name, or a platform file [default: the scenario's]
+    /// A platform by name, or a platform file [default: that of the scenario]
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) platform: Option<String>,
     /// A workload that comes with the tool (`interleaf show --platform list` lists them)
     #[arg(long, value_name = "NAME")]
     pub(crate) workload: Option<String>,
-    /// A demand file: what a workload asked of the first tier alone
+    /// A file with measured runs of a workload, as `interleaf measure app --demand` writes it
     #[arg(long, value_name = "FILE")]
     pub(crate) demand: Option<PathBuf>,
-    /// A scenario by name, or a scenario file: several workloads, phases, devices, little memory
+    /// A scenario by name, or a scenario file: workloads, devices with traffic, memory in use
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) scenario: Option<String>,
     /// A sweep file: simulates every combination of its lists, on all cores, and writes CSV
@@ -242,29 +246,29 @@ pub(crate) struct MachineArgs {
         "migration_rate", "counter_noise", "curve_error", "seed", "compare", "json", "csv",
     ])]
     pub(crate) sweep: Option<PathBuf>,
-    /// Threads [default: the most that the workload's runs had, at most the cores of a socket]
+    /// Number of threads [default: that of the workload's largest run, at most the cores of a
+    /// socket]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub(crate) threads: Option<u32>,
-    /// Policy that places the pages: one of the list, or exec:COMMAND, a program that reads
-    /// observations and writes weights, one JSON line a period (docs/policies.md)
+    /// Policy that places the pages
     #[arg(long, value_name = "POLICY", default_value = "dmi", value_parser = PolicyParser)]
     pub(crate) policy: String,
     /// With --policy exec:COMMAND, the time that the command has for each answer [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) policy_limit: Option<Time>,
-    /// With --policy static, the weights [default: the best there are]
+    /// With --policy static, the weights [default: the best static weights]
     #[arg(long, value_name = "65:35", value_parser = weights)]
     pub(crate) weights: Option<Weights>,
-    /// Simulated time [default: the scenario's, else 600s]
+    /// Simulated time [default: that of the scenario, else 600s]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) duration: Option<Time>,
-    /// The memory that the workload touches [default: its demand's]
+    /// The memory that the workload touches [default: the footprint of its demand]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) footprint: Option<Bytes>,
-    /// Highest migration rate [default: 4GB/s, or the scenario's]
+    /// Highest migration rate [default: that of the scenario, else 4GB/s]
     #[arg(long, value_name = "BANDWIDTH", value_parser = rate)]
     pub(crate) migration_rate: Option<Bandwidth>,
-    /// Standard deviation of a reading of a counter [default: 2%, or the scenario's]
+    /// Standard deviation of counter readings [default: that of the scenario, else 2%]
     #[arg(long, value_name = "PERCENT", value_parser = noise)]
     pub(crate) counter_noise: Option<Percent>,
     /// Error of the policy's curves: the bandwidth of the first tier is too low by this fraction,
@@ -272,13 +276,13 @@ pub(crate) struct MachineArgs {
     #[arg(long, value_name = "PERCENT", value_parser = curve_error, default_value = "0%",
         allow_hyphen_values = true)]
     pub(crate) curve_error: Percent,
-    /// The seed of all randomness [default: 1, or the scenario's]
+    /// The seed of all randomness [default: that of the scenario, else 1]
     #[arg(long, value_name = "N", value_parser = seed)]
     pub(crate) seed: Option<u64>,
-    /// Run every other policy too, and compare
+    /// Simulate every other policy too, and compare the speeds
     #[arg(long)]
     pub(crate) compare: bool,
-    /// Also write a page: the decisions over time, or the policies of a sweep
+    /// Also write one HTML page: the decisions over time, or the policies of a sweep
     #[arg(long, value_name = "FILE.html")]
     pub(crate) report: Option<PathBuf>,
     #[command(flatten)]
@@ -305,7 +309,7 @@ impl OutputArgs {
     }
 }
 
-/// Computes every number of a published study and puts it beside the published one.
+/// Computes every number of a published study, and compares it with the published one.
 #[derive(Debug, Args)]
 pub(crate) struct ReproduceArgs {
     /// The study, or `all`
@@ -313,22 +317,22 @@ pub(crate) struct ReproduceArgs {
     pub(crate) study: String,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
-    /// Write the report as one HTML page, too
+    /// Also write the report as one HTML page
     #[arg(long, value_name = "FILE.html")]
     pub(crate) report: Option<PathBuf>,
-    /// Of imdt: do not measure this machine; `all` never does
+    /// With imdt: do not measure this machine; `all` never measures it
     #[arg(long)]
     pub(crate) predicted: bool,
-    /// Of imdt: few workloads with a small budget, under three minutes
+    /// With imdt: few workloads with a small budget, under three minutes
     #[arg(long, conflicts_with = "predicted")]
     pub(crate) quick: bool,
-    /// Of imdt: a folder on the drive that extends DRAM; its files are removed afterwards
+    /// With imdt: a folder on the drive that extends DRAM; created files are removed afterwards
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     pub(crate) store: PathBuf,
-    /// Of imdt: the budget of DRAM [default: 256MiB, with --quick 24MiB]
+    /// With imdt: the budget of DRAM [default: 256MiB, with --quick 24MiB]
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "predicted")]
     pub(crate) dram: Option<Bytes>,
-    /// Of imdt: only these of its workloads, as `bench compare` names them
+    /// With imdt: only these workloads, named as in `bench compare`
     #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "predicted",
         value_parser = PossibleValuesParser::new(STUDY_WORKLOADS))]
     pub(crate) workload: Vec<String>,
@@ -340,9 +344,11 @@ fn pid(text: &str) -> Result<u32, String> {
 }
 
 fn policy_name() -> PossibleValuesParser {
-    let policies = PolicyKind::ALL.iter();
-    let values = policies.map(|(_, name, does)| PossibleValue::new(*name).help(*does));
-    PossibleValuesParser::new(values)
+    PossibleValuesParser::new(policies())
+}
+
+fn policies() -> impl Iterator<Item = PossibleValue> {
+    PolicyKind::ALL.iter().map(|(_, name, does)| PossibleValue::new(*name).help(*does))
 }
 
 /// Parses the name of a policy, or a command as policy.
@@ -360,13 +366,16 @@ impl TypedValueParser for PolicyParser {
     ) -> Result<String, clap::Error> {
         match value.to_str() {
             Some(text) if text.starts_with(PREFIX) => Ok(text.into()),
-            _ => policy_name().parse_ref(command, argument, value),
+            _ => {
+                let values = self.possible_values().into_iter().flatten();
+                PossibleValuesParser::new(values).parse_ref(command, argument, value)
+            }
         }
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        let values: Vec<_> = policy_name().possible_values()?.collect();
-        Some(Box::new(values.into_iter()))
+        let help = "a program that reads observations and writes weights (docs/policies.md)";
+        Some(Box::new(policies().chain([PossibleValue::new("exec:COMMAND").help(help)])))
     }
 }
 
@@ -394,13 +403,9 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli
                 Failure::Shown(error.render().to_string())
             }
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-                let problem =
-                    format!("{verb} does not say what to {}", verb.replace("interleaf ", ""));
-                let label = match verb.ends_with("measure") {
-                    true => format!("{verb} app -- COMMAND"),
-                    false => format!("{verb} machine, {verb} dimm or {verb} card"),
-                };
-                Failure::new(problem, format!("write {label}; `{verb} --help` tells more"))
+                let names = nearest::subcommands(&verb).join(&format!(", {verb} "));
+                let hint = format!("write {verb} {names}; `{verb} --help` describes each");
+                Failure::new(format!("{verb}: the subcommand is missing"), hint)
             }
             _ => refused(&error, &verb),
         }
@@ -455,7 +460,10 @@ fn refused(error: &clap::Error, verb: &str) -> Failure {
         hints.push(problem.split_off(at).trim_start_matches(": ").to_string());
     }
     if problem.contains("--mix <MIX>") && error.kind() != ErrorKind::ValueValidation {
-        hints.push("give one of --workload NAME, --demand FILE and --mix MIX".into());
+        hints.push(match verb {
+            "interleaf plan" => "give --demand NAME or FILE, or --mix MIX".into(),
+            _ => "give one of --workload NAME, --demand FILE and --mix MIX".into(),
+        });
     }
     let missing = error.kind() == ErrorKind::MissingRequiredArgument;
     if missing && problem.contains("--scenario <NAME|FILE>|") {
@@ -472,7 +480,7 @@ fn refused(error: &clap::Error, verb: &str) -> Failure {
     };
     hints.extend((missing && !example.is_empty()).then(|| example.to_string()));
     if error.kind() == ErrorKind::UnknownArgument && is_negative(&problem) {
-        hints.push("no size, time, rate or seed is negative".into());
+        hints.push("no weight, size, time, rate or other number here is negative".into());
     }
     if error.kind() == ErrorKind::ArgumentConflict && hints.is_empty() {
         let twice = problem.contains("multiple times");

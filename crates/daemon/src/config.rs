@@ -200,7 +200,7 @@ impl Config {
 
     fn parse(file: &str, text: &str) -> Result<Self, FileError> {
         let toml = TomlText::new(file, text);
-        let read: ConfigFile = toml.read()?;
+        let read: ConfigFile = toml.read_as(SCHEMA)?;
         toml.schema(&read.schema, SCHEMA)?;
         let control = &read.control;
         let config = Self {

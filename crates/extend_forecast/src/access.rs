@@ -73,8 +73,9 @@ impl Trace {
             .filter(|bytes| BLOCK.contains(bytes))
             .ok_or_else(|| {
                 let (least, most) = (BLOCK.start(), BLOCK.end());
-                let rule = format!("block_bytes= of {least} to {most}");
-                fail(first, format!("\"{header}\" is no header: write \"{SCHEMA} {rule}\""))
+                let rule = format!("with a block size from {least} to {most}");
+                let example = format!("\"{SCHEMA} block_bytes=4096\", {rule}");
+                fail(first, format!("\"{header}\" is not the header of a trace: write {example}"))
             })?;
         let mut touches = vec![];
         for (at, line) in lines {
@@ -148,7 +149,7 @@ mod tests {
     fn errors_name_the_line_the_value_and_the_rule() {
         let head = "interleaf.trace/1 block_bytes=4096\n";
         for (text, line, part) in [
-            (String::new(), 1, "is no header"),
+            (String::new(), 1, "is not the header"),
             ("interleaf.trace/1 block_bytes=7\nr 1\n".into(), 1, "4096 to 1073741824"),
             (head.into(), 1, "no access"),
             (format!("{head}x 1\n"), 2, "\"x\" is no access: write r or w"),

@@ -5,13 +5,13 @@
 use interleaf_model::{
     mix::Mix,
     units::{Bandwidth, Bytes, Percent, Time, UnitError},
-    weights::Weights,
+    weights::{Weights, WeightsError},
 };
 use interleaf_sim::{
     dimm::closed_loop::Pattern,
     machine::scenario::{BANDWIDTH_MAX_GBPS, DURATION_S, NOISE_MAX},
 };
-use std::str::FromStr;
+use std::{fmt::Display, str::FromStr};
 
 /// The highest number of threads of a prediction or a simulation.
 pub const THREADS_MAX: u32 = 65536;
@@ -61,8 +61,7 @@ pub fn weights_choice(text: &str) -> Result<WeightsChoice, String> {
     }
     let list = text.split(',').map(|weights| weights.trim().parse());
     let list: Result<Vec<Weights>, _> = list.collect();
-    list.map(WeightsChoice::List)
-        .map_err(|why| format!("{why}: write pages on each tier in one round, such as 3:1,2:1"))
+    list.map(WeightsChoice::List).map_err(|why| wrong_weights(text, &why, "3:1,2:1"))
 }
 
 /// Weights such as `3:1`.
@@ -70,7 +69,40 @@ pub fn weights_choice(text: &str) -> Result<WeightsChoice, String> {
 /// # Errors
 /// The problem and what may be written, as `PROBLEM: write ALLOWED`.
 pub fn weights(text: &str) -> Result<Weights, String> {
-    text.parse().map_err(|why| format!("{why}: write pages on each tier in one round, such as 3:1"))
+    text.parse().map_err(|why| wrong_weights(text, &why, "3:1"))
+}
+
+/// The error of a text that has no weights. Weights with another separator are proposed with
+/// colons.
+fn wrong_weights(text: &str, why: &WeightsError, example: &str) -> String {
+    let digits = |word: &&str| !word.is_empty();
+    let words = text.split(|c: char| !c.is_ascii_digit()).filter(digits).collect::<Vec<_>>();
+    let is_meant = words.len() > 1
+        && text.starts_with(|c: char| c.is_ascii_digit())
+        && text.chars().all(|c| c.is_ascii_digit() || "-/,;:% ".contains(c))
+        && (!text.contains(',') || !text.contains([':', '-', '/']));
+    let proposal = words.join(":");
+    match is_meant && proposal.parse::<Weights>().is_ok() {
+        true => format!("{why}: write {proposal}, pages on each tier in one round"),
+        false => format!("{why}: write pages on each tier in one round, such as {example}"),
+    }
+}
+
+/// A parser of whole numbers from `least` to `most`; `example` is a valid one.
+pub fn within<T>(
+    least: T,
+    most: T,
+    example: T,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
+where
+    T: Copy + Display + FromStr + PartialOrd + Send + Sync + 'static,
+{
+    move |text| {
+        let number = text.parse().ok().filter(|number: &T| (least..=most).contains(number));
+        number.ok_or_else(|| {
+            format!("it is not a whole number from {least} to {most}: write one such as {example}")
+        })
+    }
 }
 
 /// A number of threads, 1 to [`THREADS_MAX`].
@@ -78,9 +110,7 @@ pub fn weights(text: &str) -> Result<Weights, String> {
 /// # Errors
 /// The problem and what may be written, as `PROBLEM: write ALLOWED`.
 pub fn threads(text: &str) -> Result<u32, String> {
-    text.parse().ok().filter(|threads| (1..=THREADS_MAX).contains(threads)).ok_or_else(|| {
-        format!("it is no whole number from 1 to {THREADS_MAX}: write one such as 16")
-    })
+    within(1, THREADS_MAX, 16)(text)
 }
 
 /// A seed.
@@ -88,8 +118,7 @@ pub fn threads(text: &str) -> Result<u32, String> {
 /// # Errors
 /// The problem and what may be written, as `PROBLEM: write ALLOWED`.
 pub fn seed(text: &str) -> Result<u64, String> {
-    let problem = |_| format!("it is no whole number from 0 to {}: write one such as 1", u64::MAX);
-    text.parse().map_err(problem)
+    within(0, u64::MAX, 1)(text)
 }
 
 /// `max`, `sweep`, or a bandwidth with its unit.

@@ -215,7 +215,7 @@ impl Sweep {
 
     fn parse(file: &str, text: &str) -> Result<Self, FileError> {
         let toml = TomlText::new(file, text);
-        let read: SweepFile = toml.read()?;
+        let read: SweepFile = toml.read_as(SCHEMA)?;
         toml.schema(&read.schema, SCHEMA)?;
         all_distinct(&toml, &read)?;
         let sweep = Self {

@@ -316,7 +316,7 @@ fn library() -> Result<PathBuf, Failure> {
     found.ok_or_else(|| {
         let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
         Failure::new(
-            format!("the library that goes between is neither {}", places.join(" nor ")),
+            format!("the library of extended memory is not at {}", places.join(" nor at ")),
             hint,
         )
     })

@@ -59,7 +59,7 @@ impl FromStr for Bytes {
             return Err(UnitError {
                 text: text.into(),
                 kind: "size",
-                reason: "it is no whole number of bytes below 8 EiB".into(),
+                reason: "it is not a whole number of bytes below 8 EiB".into(),
                 allowed: unit_list(&SIZE_UNITS),
             });
         }
@@ -269,8 +269,8 @@ mod tests {
             ("1.2.3GiB", "\"1.2.3\" is not a number"),
             ("4 gigs", "there is no unit \"gigs\" for a size"),
             ("-1GiB", "it is negative"),
-            ("0.3B", "it is no whole number of bytes below 8 EiB"),
-            ("99999999999TiB", "it is no whole number of bytes below 8 EiB"),
+            ("0.3B", "it is not a whole number of bytes below 8 EiB"),
+            ("99999999999TiB", "it is not a whole number of bytes below 8 EiB"),
         ];
         for (text, reason) in bad {
             assert_eq!(text.parse::<Bytes>().unwrap_err().reason, reason, "{text}");

@@ -15,7 +15,7 @@ pub struct Weights(Vec<u16>);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WeightsError {
     /// A part that is not a whole number.
-    #[error("\"{part}\" in \"{text}\" is not a whole number from 0 to 255")]
+    #[error("\"{part}\"{} is not a whole number from 0 to 255", within(part, text))]
     Part {
         /// The whole text.
         text: String,
@@ -37,6 +37,11 @@ pub enum WeightsError {
         /// The names of the tiers.
         names: String,
     },
+}
+
+/// The text around an invalid part; empty if it is the whole text.
+fn within(part: &str, text: &str) -> String {
+    if part == text { String::new() } else { format!(" in \"{text}\"") }
 }
 
 impl Weights {

@@ -33,7 +33,7 @@ pub(crate) fn whole<T: FromStr + PartialOrd + Display>(
     move |text| {
         let number = text.parse::<T>().ok().filter(|number| (&least..=&most).contains(&number));
         number.ok_or_else(|| {
-            format!("it is no whole number from {least} to {most}: write one such as {least}")
+            format!("it is not a whole number from {least} to {most}: write one such as {least}")
         })
     }
 }

@@ -12,7 +12,7 @@ mod outcome;
 pub use outcome::{Figure, Outcome};
 
 use interleaf_console::Failure;
-use interleaf_model::format::names::suggestion;
+use interleaf_model::format::{names::suggestion, toml_text::TomlText};
 use regex_lite::Regex;
 use serde::Deserialize;
 use std::{
@@ -238,12 +238,7 @@ impl Recipe {
     /// # Errors
     /// The file, the line or field, the value and what is allowed.
     pub fn parse(label: &str, text: &str) -> Result<Self, Failure> {
-        let recipe: Self = toml::from_str(text).map_err(|why| {
-            let line = why.span().map(|span| 1 + text[..span.start].matches('\n').count());
-            let place = line.map_or_else(String::new, |line| format!(":{line}"));
-            let hint = "see docs/recipes.md for the fields of a recipe";
-            Failure::new(format!("{label}{place}: {}", why.message()), hint)
-        })?;
+        let recipe: Self = TomlText::new(label, text).read_as(SCHEMA)?;
         match recipe.check_fields() {
             Ok(()) => Ok(recipe),
             Err((field, why)) => Err(Failure::new(

@@ -86,8 +86,8 @@ fn an_invalid_field_is_named_with_its_value() {
         ("{threads}", "{cores}", "command: \"{cores}\" has a placeholder that is none of {n}"),
         ("seconds (", "seconds ((", "result: 'seconds (("),
         ("([0-9]+)'", "[0-9]+'", "check: 'sum [0-9]+' has no group"),
-        ("\"lower\"", "\"less\"", "own.toml:8: unknown variant `less`"),
-        ("does =", "doess =", "own.toml:3: unknown field `doess`"),
+        ("\"lower\"", "\"less\"", "own.toml:8: better: unknown variant `less`"),
+        ("does =", "doess =", "own.toml:3: doess: unknown field `doess`"),
     ] {
         let why = failure(&MINIMAL.replacen(from, to, 1));
         assert!(why.contains(expected), "{why}");

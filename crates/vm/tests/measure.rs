@@ -183,7 +183,7 @@ fn settings_of_a_killed_measurement_are_restored() {
 #[test]
 fn invalid_requests_are_refused() {
     let wrong = [
-        ("bandwidth --nodes 5", "there is no 5 in \"5\""),
+        ("bandwidth --nodes 5", "\"5\": there is no 5"),
         ("bandwidth --cpu-node 1", "it has no CPUs"),
         ("bandwidth --buffer 900MiB", "is more than node 0 has free"),
         ("idle --pages reserved", "of 2 MiB are needed"),

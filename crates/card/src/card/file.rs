@@ -155,7 +155,7 @@ pub fn by_name(name: &str) -> Result<Card, DeviceError> {
 /// If the text is invalid, or the card cannot work.
 pub fn in_file(file: &str, text: &str) -> Result<Card, DeviceError> {
     let text = TomlText::new(file, text);
-    let parsed: CardToml = text.read()?;
+    let parsed: CardToml = text.read_as(SCHEMA)?;
     text.schema(&parsed.schema, SCHEMA)?;
     let reader = Reader(FigureReader { text: &text, sources: &parsed.sources });
     let name = text.said("name", &parsed.name)?;

@@ -119,7 +119,7 @@ impl Prices {
     /// If the text is invalid.
     pub fn in_file(file: &str, text: &str) -> Result<Self, FileError> {
         let text = TomlText::new(file, text);
-        let parsed: PricesToml = text.read()?;
+        let parsed: PricesToml = text.read_as(SCHEMA)?;
         text.schema(&parsed.schema, SCHEMA)?;
         let mut prices = BTreeMap::new();
         let mut currency = None::<String>;

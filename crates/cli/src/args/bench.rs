@@ -1,6 +1,6 @@
 //! The command line of `interleaf bench`.
 
-use super::{BenchCompareArgs, quantity, seed, size, threads};
+use super::{BenchCompareArgs, quantity, seed, size, threads, within};
 use clap::{Args, Subcommand, builder::PossibleValuesParser};
 use interleaf_model::units::{Bytes, Time};
 use interleaf_workload::{graph::Shape, memory::Hint, stream::Loop};
@@ -15,7 +15,7 @@ pub(crate) enum Bench {
     Compare(BenchCompareArgs),
 }
 
-/// Lists the workloads.
+/// Lists the workloads, and the recipes of applications.
 #[derive(Debug, Args)]
 pub(crate) struct BenchListArgs {
     /// List the recipes of this folder in place of the built-in ones
@@ -34,6 +34,7 @@ pub(crate) struct BenchListArgs {
 ///   interleaf bench install llama --dry-run
 ///   interleaf bench install ./my-application.toml
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct BenchInstallArgs {
     /// The recipe (`interleaf bench list` lists them), or a recipe file
     #[arg(value_name = "NAME")]
@@ -68,17 +69,17 @@ pub(crate) struct BenchRunArgs {
     /// Total size of all arrays
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "512MiB")]
     pub(crate) footprint: Bytes,
-    /// Threads
+    /// Number of threads
     #[arg(long, value_name = "N", value_parser = threads, default_value = "1")]
     pub(crate) threads: u32,
     /// Minimum number of measured rounds
-    #[arg(long, value_name = "N", value_parser = rounds, default_value = "3")]
+    #[arg(long, value_name = "N", value_parser = within(1, 1_000_000_u32, 3), default_value = "3")]
     pub(crate) rounds: u32,
-    /// Add rounds until this time has passed
+    /// Run more rounds until this time has passed
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub(crate) seconds: Option<Time>,
     /// Rounds before the measurement
-    #[arg(long, value_name = "N", value_parser = warm_up, default_value = "0")]
+    #[arg(long, value_name = "N", value_parser = within(0, 1_000_000_u32, 1), default_value = "0")]
     pub(crate) warm_up: u32,
     /// Memory of the arrays: the ordinary allocator, mappings of their own, or mapped unnamed files
     /// in a folder
@@ -87,26 +88,27 @@ pub(crate) struct BenchRunArgs {
     /// With --memory mmap or file:DIR, the advice to the kernel (madvise)
     #[arg(long, value_name = "ADVICE", value_parser = hints(), default_value = "normal")]
     pub(crate) advice: String,
-    /// Of stream: a single loop [default: triad is measured, and the other loops run once
+    /// With stream: a single loop [default: triad is measured, and the other loops run once
     /// afterwards]
     #[arg(long = "loop", value_name = "LOOP", value_parser = loops())]
     pub(crate) only: Option<String>,
-    /// Of stride: distance from one access to the next
+    /// With stride: distance from one access to the next
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "64KiB")]
     pub(crate) stride: Bytes,
-    /// Of random and polynomial: modify the elements
+    /// With random and polynomial: modify the elements
     #[arg(long)]
     pub(crate) write: bool,
-    /// Of gemm-tiled and lu-tiled: rows and columns of a tile
-    #[arg(long, value_name = "N", value_parser = tile, default_value = "512")]
+    /// With gemm-tiled and lu-tiled: rows and columns of a tile
+    #[arg(long, value_name = "N", value_parser = within(8, 65_536_u32, 512), default_value = "512")]
     pub(crate) tile: u32,
-    /// Of polynomial: its degree; the arithmetic intensity is degree / 4 operations per byte
-    #[arg(long, value_name = "N", value_parser = degree, default_value = "64")]
+    /// With polynomial: its degree; the arithmetic intensity is degree / 4 operations per byte
+    #[arg(long, value_name = "N", value_parser = within(0, 1_000_000_u32, 64),
+        default_value = "64")]
     pub(crate) degree: u32,
-    /// Of bfs, sssp, pr, cc, bc and tc: the distribution of edges
+    /// With bfs, sssp, pr, cc, bc and tc: the distribution of edges
     #[arg(long, value_name = "SHAPE", value_parser = shapes(), default_value = "kronecker")]
     pub(crate) graph: String,
-    /// Of random: seed of the sequence; of graphs: seed of the edges and sources
+    /// With random: seed of the sequence; with graphs: seed of the edges and sources
     #[arg(long, value_name = "N", value_parser = seed, default_value = "1")]
     pub(crate) seed: u64,
     /// Do not check the results
@@ -124,7 +126,7 @@ pub(crate) struct BenchRunArgs {
     /// Record the JSON document in FILE
     #[arg(short = 'o', long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Write the report as one HTML page, too
+    /// Also write the report as one HTML page
     #[arg(long, value_name = "FILE.html")]
     pub(crate) report: Option<PathBuf>,
 }
@@ -156,30 +158,6 @@ fn shapes() -> PossibleValuesParser {
 
 fn loops() -> PossibleValuesParser {
     PossibleValuesParser::new(Loop::ALL.iter().map(|(name, _)| *name))
-}
-
-/// A whole number in a range; an error names the range.
-pub(super) fn whole(text: &str, least: u32, most: u32, example: u32) -> Result<u32, String> {
-    let number = text.parse().ok().filter(|number| (least..=most).contains(number));
-    number.ok_or_else(|| {
-        format!("it is no whole number from {least} to {most}: write one such as {example}")
-    })
-}
-
-fn rounds(text: &str) -> Result<u32, String> {
-    whole(text, 1, 1_000_000, 3)
-}
-
-fn warm_up(text: &str) -> Result<u32, String> {
-    whole(text, 0, 1_000_000, 1)
-}
-
-fn tile(text: &str) -> Result<u32, String> {
-    whole(text, 8, 65536, 512)
-}
-
-fn degree(text: &str) -> Result<u32, String> {
-    whole(text, 0, 1_000_000, 64)
 }
 
 fn seconds(text: &str) -> Result<Time, String> {

@@ -1,6 +1,6 @@
 //! The command line of `interleaf bench compare`.
 
-use super::{OutputArgs, bench::whole, quantity, size, threads};
+use super::{OutputArgs, quantity, size, threads, within};
 use crate::comparison::{memory_kind::MEMORY_KINDS, pattern::PATTERNS};
 use clap::{Args, builder::PossibleValuesParser};
 use interleaf_model::units::{Bytes, Time};
@@ -20,7 +20,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct BenchCompareArgs {
-    /// A folder on the drive that extends DRAM; the files in it are removed afterwards
+    /// A folder on the drive that extends DRAM; created files are removed afterwards
     #[arg(long, value_name = "DIR")]
     pub(crate) store: PathBuf,
     /// The budget of DRAM
@@ -34,14 +34,14 @@ pub(crate) struct BenchCompareArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "2",
         value_parser = ratio)]
     pub(crate) ratio: Vec<f64>,
-    /// Runs of each; medians are reported
-    #[arg(long, value_name = "N", value_parser = rounds, default_value = "3")]
+    /// Number of runs of each pattern in each way; medians are reported
+    #[arg(long, value_name = "N", value_parser = within(1, 1000_u32, 5), default_value = "3")]
     pub(crate) rounds: u32,
-    /// Memory of the patterns, in this order in every round, except that dram and pager come first
+    /// Kinds of memory for the patterns, in this order in every round, but dram and pager first
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = ways(),
         default_value = "dram,pager,swap,swap-tuned,mmap")]
     pub(crate) ways: Vec<String>,
-    /// Threads
+    /// Number of threads
     #[arg(long, value_name = "N", value_parser = threads, default_value = "1")]
     pub(crate) threads: u32,
     /// Memory of a group beyond the budget if the pager is not run or all data fits into the
@@ -59,7 +59,7 @@ pub(crate) struct BenchCompareArgs {
     pub(crate) no_drive: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
-    /// Write the report as one HTML page, too
+    /// Also write the report as one HTML page
     #[arg(long, value_name = "FILE.html")]
     pub(crate) report: Option<PathBuf>,
 }
@@ -75,10 +75,6 @@ fn ways() -> PossibleValuesParser {
 fn ratio(text: &str) -> Result<f64, String> {
     let ratio = text.parse().ok().filter(|ratio: &f64| (0.01..=1000.0).contains(ratio));
     ratio.ok_or_else(|| "it is no number from 0.01 to 1000: write one such as 2".into())
-}
-
-fn rounds(text: &str) -> Result<u32, String> {
-    whole(text, 1, 1000, 5)
 }
 
 fn limit(text: &str) -> Result<Time, String> {

@@ -1,6 +1,6 @@
 //! The command line of `interleaf simulate card`.
 
-use super::{OutputArgs, seed};
+use super::{OutputArgs, seed, within};
 use clap::{Args, Subcommand, ValueEnum};
 use interleaf_card::{
     fio::{
@@ -15,10 +15,11 @@ use interleaf_model::units::{Bandwidth, Percent};
 use std::path::PathBuf;
 
 /// Simulates NVRAM cards: the NVMe driver, the PCIe link, the controller and each command to the
-/// memory, under a load in the words of fio. Several cards are put side by side.
+/// memory, under a load that options of fio describe. Several cards are compared side by side.
 ///
-/// A load is given by options, or by fio job files. Sizes and times are written as fio writes them:
-/// 4k, 1m, 4096; 500ms, 1s. An option of a job file that is not modelled is an error.
+/// The options of a load are those of fio; a fio job file can have them, too. Sizes and times are
+/// written as in fio: 4k, 1m, 4096; 500ms, 1s. A job file with an option that is not modelled is
+/// refused.
 ///
 /// Examples:
 ///   interleaf simulate card --card flashtec-dram --rw randwrite
@@ -62,58 +63,60 @@ pub(crate) fn hint(verb: &str) -> &'static str {
 /// Options of a simulated load.
 #[derive(Debug, Args)]
 pub(crate) struct CardLoadArgs {
-    /// fio job files: their jobs in place of a load of options; jobs run together until `stonewall`
+    /// fio job files, whose options those of the command line replace; jobs run at the same time,
+    /// up to one with `stonewall`
     #[arg(value_name = "JOBFILE")]
     pub(crate) jobs: Vec<PathBuf>,
-    /// The same, as an option
+    /// A fio job file, as an option
     #[arg(long, value_name = "FILE", conflicts_with = "jobs")]
     pub(crate) job: Vec<PathBuf>,
-    /// A card by name, or a card file; several side by side; `list` for all names
+    /// A card by name, or a card file; several are compared; `list` lists all cards
     #[arg(long, value_name = "NAME|FILE", value_delimiter = ',', required = true)]
     pub(crate) card: Vec<String>,
-    /// NVMe, loads and stores of a processor to the BAR, or another PCIe device that reads and
-    /// writes the BAR [default: storage]
+    /// Access to the card: by NVMe commands (storage), by loads and stores of a processor to the
+    /// BAR (memory), or by another PCIe device that reads and writes the BAR (peer) [default:
+    /// storage]
     #[arg(long, value_name = "ACCESS")]
     pub(crate) access: Option<AccessChoice>,
     #[command(flatten)]
     pub(crate) fio: FioArgs,
-    /// With --access memory or peer, make the stores of a thread durable after every N of them: a
-    /// read-back that follows them [default: never]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    /// With --access memory or peer, a thread makes its stores durable after every N of them, by a
+    /// read-back [default: never]
+    #[arg(long, value_name = "N", value_parser = within(1, 1_000_000_u32, 1))]
     pub(crate) fsync: Option<u32>,
     /// Let the power fail at this time of the measurement, and read back every acknowledged write
     #[arg(long, value_name = "TIME", value_parser = value::time,
         conflicts_with = "power_fail_sweep")]
     pub(crate) power_fail_at: Option<u64>,
-    /// The same at N random moments
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    /// Let the power fail at N random moments, and read back every acknowledged write of each
+    #[arg(long, value_name = "N", value_parser = within(1, 1_000_000_u32, 1000))]
     pub(crate) power_fail_sweep: Option<u32>,
-    /// Be a card to a virtual machine: a vfio-user device for QEMU's vfio-user-pci on this socket
+    /// Serve the card to a virtual machine on this socket, for QEMU's vfio-user-pci device
     #[arg(long, value_name = "SOCKET", conflicts_with_all = [
         "jobs", "job", "access", "fsync", "rw", "bs", "iodepth", "numjobs", "rate_iops",
         "rwmixread", "ramp_time", "runtime", "size", "direct", "norandommap", "seed",
         "power_fail_at", "power_fail_sweep", "timing", "report", "curves", "json", "csv", "output",
     ])]
     pub(crate) serve: Option<PathBuf>,
-    /// With --serve, the time of an I/O: none, or that of the model on the clock of this machine
-    /// (real) or of the guest (guest: QEMU needs the plugin, docs/cards.md)
+    /// With --serve, the duration of an I/O: none, or that of the model by the clock of this
+    /// machine (real) or of the guest (guest, with a plugin of QEMU: docs/cards.md) [default: none]
     #[arg(long, value_name = "LATENCY", requires = "serve")]
     pub(crate) latency: Option<LatencyChoice>,
-    /// With --latency real or guest, time of that clock for each unit of time of the model: an
-    /// emulated processor is slower than a real one [default: 1]
+    /// With --latency real or guest, a factor on the durations of the model, because an emulated
+    /// processor is slower than a real one [default: 1]
     #[arg(long, value_name = "N", requires = "latency",
-        value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+        value_parser = within(1, 1_000_000_u32, 20))]
     pub(crate) slow_down: Option<u32>,
-    /// With --serve, a file of the card's content, which outlives the server [default: memory]
+    /// With --serve, the file that keeps the card's content [default: memory, lost at the end]
     #[arg(long, value_name = "FILE", requires = "serve")]
     pub(crate) contents: Option<PathBuf>,
-    /// Write the card's curves for a tier of a platform (`curves = "FILE.csv"`), too
+    /// Also write the curves of the card, for a tier of a platform (`curves = "FILE.csv"`)
     #[arg(long, alias = "curve", value_name = "FILE.csv")]
     pub(crate) curves: Option<PathBuf>,
-    /// Say how long the simulation took, too; the document is then another each time
+    /// Also report the duration of the simulation; the document then differs from run to run
     #[arg(long)]
     pub(crate) timing: bool,
-    /// Write a page with figures of all cards, too
+    /// Also write the report, with figures of all cards, as one HTML page
     #[arg(long, value_name = "FILE.html")]
     pub(crate) report: Option<PathBuf>,
     #[command(flatten)]
@@ -133,10 +136,10 @@ pub(crate) struct FioArgs {
     /// [default: 1]
     #[arg(long, value_name = "N")]
     pub(crate) iodepth: Option<Depths>,
-    /// Equal jobs, each with its own submission and completion queue [default: 1]
+    /// Number of equal jobs, each with its own submission and completion queue [default: 1]
     #[arg(long, value_name = "N", value_parser = fio::jobs)]
     pub(crate) numjobs: Option<u32>,
-    /// I/Os per second of each job at most [default: no limit]
+    /// Maximum number of I/Os per second of each job [default: no limit]
     #[arg(long, value_name = "N", value_parser = fio::rate)]
     pub(crate) rate_iops: Option<u64>,
     /// Percentage of reads of rw and randrw [default: 50]
@@ -150,14 +153,14 @@ pub(crate) struct FioArgs {
     #[arg(long, value_name = "TIME", value_parser = value::runtime,
         help = with_default("Simulated time of the measurement", RUNTIME_NS))]
     pub(crate) runtime: Option<u64>,
-    /// The part of the card that is used: 512m, 50% [default: 100%]
+    /// Space on the card that the load uses: 512m or 50% [default: 100%]
     #[arg(long, value_name = "SIZE")]
     pub(crate) size: Option<Size>,
-    /// I/O past the page cache; 0 is not modelled
+    /// I/O that bypasses the page cache, which is the default; 0 is refused
     #[arg(long, value_name = "1", value_parser = fio::direct, num_args = 0..=1,
         default_missing_value = "1")]
     pub(crate) direct: Option<()>,
-    /// Random offsets without a map of the blocks that were used already
+    /// Random offsets may repeat before all blocks were used once
     #[arg(long)]
     pub(crate) norandommap: bool,
     /// The seed of all randomness [default: 1]
@@ -229,10 +232,10 @@ pub(crate) enum LatencyChoice {
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct CardTestArgs {
-    /// A card by name, or a card file; several side by side
+    /// A card by name, or a card file; several are compared
     #[arg(long, value_name = "NAME|FILE", value_delimiter = ',', required = true)]
     pub(crate) card: Vec<String>,
-    /// pattern, walking-ones, mats+, march-c-, address-in-address, checkerboard or random
+    /// The test: pattern, walking-ones, mats+, march-c-, address-in-address, checkerboard or random
     #[arg(long, value_name = "NAME", default_value = "pattern")]
     pub(crate) algorithm: Algorithm,
     /// Address of the first 32-bit word: decimal, or hexadecimal with 0x
@@ -244,9 +247,8 @@ pub(crate) struct CardTestArgs {
     /// The word that the algorithm `pattern` writes, hexadecimal
     #[arg(long, value_name = "WORD", default_value = "BADC0FFE", value_parser = word)]
     pub(crate) pattern: u32,
-    /// Number of cycles
-    #[arg(long, value_name = "N", default_value_t = 1,
-        value_parser = clap::value_parser!(u64).range(1..))]
+    /// Number of times that the algorithm is run
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = within(1, u64::MAX, 10))]
     pub(crate) cycles: u64,
     /// Write zero to all words first
     #[arg(long)]
@@ -254,7 +256,7 @@ pub(crate) struct CardTestArgs {
     /// Log every operation
     #[arg(long)]
     pub(crate) debug: bool,
-    /// A fault to inject, such as stuck-at:0x80.3=1 (bit 3 of the word at 0x80); several
+    /// A fault to inject, such as stuck-at:0x80.3=1 (bit 3 of the word at 0x80); may be repeated
     #[arg(long, value_name = "FAULT", value_parser = fault)]
     pub(crate) fault: Vec<InjectedFault>,
     /// The seed of all randomness
@@ -284,8 +286,8 @@ fn fault(text: &str) -> Result<InjectedFault, String> {
 
 /// Compares energy, endurance and price of cards.
 ///
-/// One table: energy of an I/O and of a save, power without I/O, endurance, and price by the prices
-/// of a file. It needs no load.
+/// Prints one table: energy of an I/O and of a save, power without I/O, endurance, and price by the
+/// prices of a file. No load is simulated.
 ///
 /// Examples:
 ///   interleaf simulate card cost --card flashtec-dram,all-mram
@@ -294,7 +296,7 @@ fn fault(text: &str) -> Result<InjectedFault, String> {
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct CardCostArgs {
-    /// A card by name, or a card file; several side by side
+    /// A card by name, or a card file; several are compared
     #[arg(
         long,
         value_name = "NAME|FILE",
@@ -302,27 +304,27 @@ pub(crate) struct CardCostArgs {
         required_unless_present = "example_prices"
     )]
     pub(crate) card: Vec<String>,
-    /// A file of prices of memory, NAND and other parts, each with its source and date
+    /// A file with prices of memory, NAND and other parts, each with its source and date
     #[arg(long, value_name = "FILE")]
     pub(crate) prices: Option<PathBuf>,
-    /// Print an example of such a file
+    /// Print an example of a file of prices
     #[arg(long, exclusive = true)]
     pub(crate) example_prices: bool,
     /// Bytes of an I/O
     #[arg(long, value_name = "SIZE", value_parser = value::block, default_value = "4k")]
     pub(crate) bs: u32,
-    /// Bytes written a second, for the endurance
+    /// Bytes written per second, for the endurance
     #[arg(long, value_name = "BANDWIDTH", value_parser = super::rate, default_value = "100MB/s")]
     pub(crate) write_rate: Bandwidth,
-    /// The part of the writes that go to a small part of the card, such as a log; 0% for none
+    /// Share of the writes that go to a small area of the card, such as a log; 0% for none
     #[arg(long, value_name = "PERCENT", value_parser = share, default_value = "90%")]
     pub(crate) hot_share: Percent,
-    /// The size of that part
+    /// The size of this area
     #[arg(long, value_name = "SIZE", value_parser = hot_size, default_value = "1m")]
     pub(crate) hot_size: u64,
-    /// Power failures a year, for the life of the NAND
+    /// Power failures per year, for the life of the NAND
     #[arg(long, value_name = "N", default_value_t = 12,
-        value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+        value_parser = within(1, 1_000_000_u32, 12))]
     pub(crate) power_failures: u32,
     #[command(flatten)]
     pub(crate) output: OutputArgs,

@@ -56,8 +56,8 @@ fn settings(text: &str) -> Result<Vec<(&str, String)>, String> {
             (None, None) => {
                 let known = [&KEYS[..], &[PLAIN]].concat();
                 return Err(format!(
-                    "\"{part}\" is no setting{}: write plain, or settings such as \
-                     weights=3:1,threads=4",
+                    "\"{part}\" is not a setting{}: write plain, or settings such as \
+                     weights=3:1,threads=4 or env:NAME=VALUE",
                     guess(part, &known)
                 ));
             }
@@ -169,7 +169,7 @@ fn huge_pages(text: &str) -> Result<HugePages, String> {
     match text {
         "always" => Ok(HugePages::Always),
         "never" => Ok(HugePages::Never),
-        _ => Err(format!("\"{text}\" is neither: write always or never")),
+        _ => Err(format!("\"{text}\" is not a setting of huge pages: write always or never")),
     }
 }
 

@@ -20,15 +20,14 @@ pub(super) fn nearest(error: &clap::Error, verb: &str) -> Option<String> {
     match error.kind() {
         ErrorKind::InvalidSubcommand => {
             let wrong = text(ContextKind::InvalidSubcommand)?;
-            let known = command.get_subcommands().map(|it| it.get_name().to_string());
-            let known: Vec<String> = known.collect();
+            let known = subcommands(verb);
             let names = known.join(", ");
             (!known.is_empty())
                 .then(|| format!("{}write one of {names}", suggestion(&wrong, &known)))
         }
         ErrorKind::UnknownArgument => {
             let wrong = text(ContextKind::InvalidArg)?;
-            nearest_option(&command, &wrong, verb)
+            option_of(&command, &wrong).or_else(|| nearest_option(&command, &wrong, verb))
         }
         ErrorKind::InvalidValue => {
             let wrong = text(ContextKind::InvalidValue)?;
@@ -67,6 +66,26 @@ pub(super) fn misspelled_option(arguments: &[OsString], verb: &str) -> Option<Fa
         }
     }
     None
+}
+
+/// The names of the subcommands of a verb.
+pub(super) fn subcommands(verb: &str) -> Vec<String> {
+    command_of(verb).get_subcommands().map(|it| it.get_name().to_string()).collect()
+}
+
+/// The option for a built-in name that is an argument of its own.
+fn option_of(command: &clap::Command, name: &str) -> Option<String> {
+    let lists = [
+        ("platform", interleaf_catalog::platform_names()),
+        ("workload", interleaf_catalog::workload_names()),
+        ("demand", interleaf_catalog::workload_names()),
+        ("scenario", interleaf_catalog::scenario_names()),
+    ];
+    let has = |option: &str| command.get_arguments().any(|it| it.get_long() == Some(option));
+    let (option, _) = lists
+        .iter()
+        .find(|(option, known)| has(option) && known.iter().any(|known| known == name))?;
+    Some(format!("write --{option} {name}"))
 }
 
 fn nearest_option(command: &clap::Command, wrong: &str, verb: &str) -> Option<String> {

@@ -2,7 +2,7 @@
 
 use super::OutputArgs;
 use clap::{ArgGroup, Args, ValueEnum};
-use interleaf_job::option::{mix, size, threads};
+use interleaf_job::option::{mix, size, threads, within};
 use interleaf_model::{mix::Mix, units::Bytes};
 use interleaf_record::plan::Goal;
 use std::path::PathBuf;
@@ -46,24 +46,27 @@ pub(crate) struct ServerPlanArgs {
     /// Memory that each demand needs [default: the footprint of the demand, if it has one]
     #[arg(long, value_parser = size, value_name = "SIZE", conflicts_with = "mix")]
     pub(crate) footprint: Option<Bytes>,
-    /// Threads [default: the most that the demand's runs had, at most one for each core]
+    /// Number of threads [default: that of the demand's largest run, at most one for each core]
     #[arg(long, value_name = "N", value_parser = threads, conflicts_with = "mix")]
     pub(crate) threads: Option<u32>,
     /// The merit that decides the recommendation
     #[arg(long, value_enum, default_value = "value")]
     pub(crate) goal: GoalChoice,
-    /// Recommend configurations that are not on sale yet, too
+    /// Also recommend configurations that are not on sale yet
     #[arg(long)]
     pub(crate) future: bool,
-    /// The part by which each assumed figure is varied, in percent
-    #[arg(long, value_name = "PERCENT", default_value = "20",
-        value_parser = clap::value_parser!(u8).range(1..=90))]
+    /// Percentage by which each assumed figure is varied
+    #[arg(long, value_name = "PERCENT", default_value = "20%", value_parser = vary)]
     pub(crate) vary: u8,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
-    /// Write the report as one HTML page, too
+    /// Also write the report as one HTML page
     #[arg(long, value_name = "FILE.html")]
     pub(crate) report: Option<PathBuf>,
+}
+
+fn vary(text: &str) -> Result<u8, String> {
+    within(1, 90, 20)(text.trim_end_matches('%'))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

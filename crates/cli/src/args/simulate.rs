@@ -2,12 +2,12 @@
 
 use super::{CardArgs, MachineArgs, OutputArgs};
 use clap::{Args, Subcommand, ValueEnum};
-use interleaf_job::option::{LoadChoice, load, mix, seed, uncore};
+use interleaf_job::option::{LoadChoice, load, mix, seed, uncore, within};
 use interleaf_model::mix::Mix;
 use interleaf_sim::dimm::trace::Format;
 use std::path::PathBuf;
 
-/// Simulates memory modules or a whole machine.
+/// Simulates a machine under a policy, memory modules, or NVRAM cards.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Simulate {
     Machine(Box<MachineArgs>),
@@ -49,33 +49,32 @@ pub(crate) struct DimmArgs {
     /// Traffic mixes, named as MLC names them (R, W2, W5, W10, ...), or read shares (0.62)
     #[arg(long, value_name = "MIX", value_parser = mix, value_delimiter = ',', default_value = "R")]
     pub(crate) mix: Vec<Mix>,
-    /// Order of lines: each core in sequence, random, or random with one line in ten in one bank
+    /// Order of lines: in sequence by each core (stream), random, or random with one line in ten in
+    /// one bank (hot-bank)
     #[arg(long, value_name = "PATTERN", default_value = "stream")]
     pub(crate) pattern: PatternChoice,
-    /// Demand on all channels: the highest bandwidth, a sweep up to it, or a bandwidth
+    /// Load on all channels: the highest bandwidth, a sweep up to it, or a bandwidth
     #[arg(long, value_parser = load, value_name = "max|sweep|150GB/s", default_value = "max")]
     pub(crate) load: LoadChoice,
-    /// Channels, with a module each
-    #[arg(long, value_name = "N", default_value_t = 12,
-        value_parser = clap::value_parser!(u32).range(1..=64))]
+    /// Number of channels, with a module each
+    #[arg(long, value_name = "N", default_value_t = 12, value_parser = within(1, 64_u32, 12))]
     pub(crate) channels: u32,
-    /// Lines that are read or written at each point on all channels, after the lines that fill the
-    /// queues; the minimum is a refresh interval and each outstanding line once
+    /// Lines that are read or written at each point on all channels, after those that fill the
+    /// queues; the minimum covers a refresh interval and the outstanding lines
     #[arg(long, value_name = "N", default_value_t = 1_000_000,
-        value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000))]
+        value_parser = within(1, 1_000_000_000_000_u64, 1_000_000))]
     pub(crate) requests: u64,
     /// Round-trip latency between a core and the controller, in ns
     #[arg(long, value_name = "NS", default_value_t = 65.0, value_parser = uncore)]
     pub(crate) uncore_ns: f64,
     /// Maximum number of outstanding lines of each channel [default: 144 for each sub-channel, so
     /// 288 for DDR5, at any rate of the module]
-    #[arg(long, value_name = "N",
-        value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, value_name = "N", value_parser = within(1, 65_536_u32, 288))]
     pub(crate) outstanding: Option<u32>,
     /// The seed of all randomness
     #[arg(long, value_name = "N", value_parser = seed, default_value = "1")]
     pub(crate) seed: u64,
-    /// Report the duration of the simulation, too; the document then differs from run to run
+    /// Also report the duration of the simulation; the document then differs from run to run
     #[arg(long)]
     pub(crate) timing: bool,
     /// Take requests from a file in place of a load: lines such as "12.5 R 0x1f40" (ns since the
@@ -86,18 +85,18 @@ pub(crate) struct DimmArgs {
     /// Format of the trace [default: detected from its first line]
     #[arg(long, value_name = "text|binary|ramulator|dramsim3", requires = "trace")]
     pub(crate) trace_format: Option<Format>,
-    /// Write the requests of the trace in the compact form, too
+    /// Also write the requests of the trace in the compact form
     #[arg(long, value_name = "FILE", requires = "trace")]
     pub(crate) trace_out: Option<PathBuf>,
-    /// Draw the first commands of the first channel for Perfetto or Chrome's trace viewer, too
+    /// Also write the first commands of the first channel, for Perfetto or Chrome's trace viewer
     #[arg(long, value_name = "FILE.json")]
     pub(crate) command_trace: Option<PathBuf>,
-    /// Write the points as curves that a platform can have (`curves = "FILE.csv"`), too
+    /// Also write the points as curves, for a tier of a platform (`curves = "FILE.csv"`)
     #[arg(long, value_name = "FILE.csv")]
     pub(crate) curves: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
-    /// Write the report as one HTML page, too
+    /// Also write the report as one HTML page
     #[arg(long, value_name = "FILE.html")]
     pub(crate) report: Option<PathBuf>,
 }

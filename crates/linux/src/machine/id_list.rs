@@ -17,7 +17,7 @@ pub enum IdListError {
     Part { text: String, part: String },
     #[error("\"{part}\" in \"{text}\" ends before it begins")]
     Backwards { text: String, part: String },
-    #[error("there is no {number} in \"{text}\": the machine has {allowed}")]
+    #[error("\"{text}\": there is no {number}, the machine has {allowed}")]
     Absent {
         text: String,
         number: u32,
@@ -185,8 +185,8 @@ mod tests {
             assert_eq!(list.to_string(), shown, "{text}");
         }
         let table = [
-            ("2", "there is no 2 in \"2\": the machine has 0-1,4-5"),
-            ("+4", "there is no 4 in \"+4\": the machine has 0-1,4-5"),
+            ("2", "\"2\": there is no 2, the machine has 0-1,4-5"),
+            ("+4", "\"+4\": there is no 4, the machine has 0-1,4-5"),
             ("0,!0", "\"0,!0\" names nothing"),
             ("", "\"\" in \"\" is neither a number nor a range such as 0-3"),
             ("1-0", "\"1-0\" in \"1-0\" ends before it begins"),

@@ -367,7 +367,7 @@ mod tests {
                 &[&[0], &[1]],
                 "3:1",
                 Some("0,7"),
-                "--nodes: there is no 7 in \"0,7\": the machine has 0-1",
+                "--nodes: \"0,7\": there is no 7, the machine has 0-1",
             ),
             (&[&[0], &[1]], "3:1", Some("0,0"), "3:1 has 2 weights, and --nodes 0,0 names 1"),
             (

@@ -99,7 +99,7 @@ struct DriveToml {
 /// The first field that is invalid, or two configurations of one name.
 pub fn parse(file: &str, text: &str) -> Result<Vec<Configuration>, FileError> {
     let text = TomlText::new(file, text);
-    let parsed: ConfigurationsToml = text.read()?;
+    let parsed: ConfigurationsToml = text.read_as(SCHEMA)?;
     text.schema(&parsed.schema, SCHEMA)?;
     let mut all: Vec<Configuration> = vec![];
     for own in &parsed.configuration {

@@ -127,7 +127,7 @@ const MISSING: [(&str, &str); 3] = [
 pub fn parse(file: &str, text: &str) -> Result<Demand, FileError> {
     let toml = TomlText::new(file, text);
     let read: DemandFile =
-        toml.read().map_err(|why: FileError| why.with_hint_of_missing(&MISSING))?;
+        toml.read_as(SCHEMA).map_err(|why: FileError| why.with_hint_of_missing(&MISSING))?;
     if let Some(schema) = &read.schema {
         toml.schema(schema, SCHEMA)?;
     }

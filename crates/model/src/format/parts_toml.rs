@@ -77,7 +77,7 @@ struct PartToml {
 /// The first field that is invalid.
 pub fn parse(file: &str, text: &str) -> Result<Parts, FileError> {
     let text = TomlText::new(file, text);
-    let parsed: PartsToml = text.read()?;
+    let parsed: PartsToml = text.read_as(SCHEMA)?;
     text.schema(&parsed.schema, SCHEMA)?;
     let mut currency = None;
     let energy = match &parsed.energy {

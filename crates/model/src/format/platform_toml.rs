@@ -176,7 +176,7 @@ pub fn parse(
     curves: &dyn Fn(&str) -> Result<String, String>,
 ) -> Result<Platform, FileError> {
     let toml = TomlText::new(file, text);
-    let read: PlatformFile = toml.read()?;
+    let read: PlatformFile = toml.read_as(SCHEMA)?;
     toml.schema(&read.schema, SCHEMA)?;
     let cpu = cpu(&toml, &read.cpu)?;
     let domains = domains(&toml, &read, &cpu)?;

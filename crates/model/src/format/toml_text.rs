@@ -13,7 +13,7 @@ use crate::{
     units::UnitError,
 };
 use core::{fmt::Display, ops::RangeInclusive, str::FromStr};
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
 use toml::Spanned;
 
 /// A smaller number counts as 0 for a field that must be above 0.
@@ -63,6 +63,22 @@ impl<'a> TomlText<'a> {
     /// If the text is not TOML, lacks a key or has an unknown one.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, FileError> {
         toml::from_str(self.text).map_err(|why| self.refusal(&why))
+    }
+
+    /// The fields of a whole file of the schema `expected`. A file of another schema has other
+    /// keys: then the error is about its schema.
+    ///
+    /// # Errors
+    /// If the text is not TOML, lacks a key or has an unknown one.
+    pub fn read_as<T: DeserializeOwned>(&self, expected: &str) -> Result<T, FileError> {
+        self.read().map_err(|mut why| {
+            if why.problem == "missing field `schema`" {
+                why.hint = format!("add schema = \"{expected}\"");
+            }
+            let head: Option<Head> = toml::from_str(self.text).ok();
+            let schema = head.and_then(|head| head.schema);
+            schema.and_then(|schema| self.schema(&schema, expected).err()).unwrap_or(why)
+        })
     }
 
     /// The fields of `table`, which was merged from [`Self::tables`].
@@ -228,7 +244,7 @@ impl<'a> TomlText<'a> {
             return Ok(number);
         }
         let problem = format!("{number:?} is not between 0 and 1");
-        Err(self.error(field, value, problem, "write a part of the whole, such as 0.75"))
+        Err(self.error(field, value, problem, "write a fraction of 1, such as 0.75"))
     }
 
     /// Returns the value of `field` as a `T`; `hint` is the remedy in the error.
@@ -327,7 +343,17 @@ impl<'a> TomlText<'a> {
             return Ok(());
         }
         let problem = format!("\"{}\" is not \"{expected}\"", value.get_ref());
-        Err(self.error("schema", value, problem, format!("write schema = \"{expected}\"")))
+        let kind =
+            |schema: &str| Some(schema.strip_prefix("interleaf.")?.split('/').next()?.into());
+        let kinds: [Option<String>; 2] = [kind(value.get_ref()), kind(expected)];
+        let hint = match kinds {
+            [Some(own), Some(other)] if own != other => format!(
+                "this is a file of the kind \"{own}\": name one of the kind \"{other}\", or write \
+                 schema = \"{expected}\""
+            ),
+            _ => format!("write schema = \"{expected}\""),
+        };
+        Err(self.error("schema", value, problem, hint))
     }
 
     fn line(&self, at: usize) -> usize {
@@ -343,6 +369,12 @@ impl<'a> TomlText<'a> {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '[' | ']');
         (!key.is_empty() && key.chars().all(plain)).then(|| key.to_string())
     }
+}
+
+/// The schema of a file of any kind.
+#[derive(Deserialize)]
+struct Head {
+    schema: Option<Spanned<String>>,
 }
 
 /// The parser's message without the names of Rust types.
@@ -380,6 +412,7 @@ fn hint_for(problem: &str) -> String {
     let ends = [
         ("expected text in quotes", "write the value in quotes, a quantity with its unit"),
         ("expected a whole number", "write a whole number, without quotes and without a point"),
+        ("expected a number", "write a number, without quotes and without a unit"),
         ("expected a list", "write a list in brackets; [[table]] where it is one of tables"),
         ("expected a table", "write a table in braces: { key = value }"),
         ("expected a boolean", "write true or false"),

@@ -135,7 +135,7 @@ pub fn by_name(name: &str) -> Result<Expander, DeviceError> {
 /// If the text is invalid.
 pub fn in_file(file: &str, text: &str) -> Result<Expander, DeviceError> {
     let text = TomlText::new(file, text);
-    let parsed: ExpanderToml = text.read()?;
+    let parsed: ExpanderToml = text.read_as(SCHEMA)?;
     text.schema(&parsed.schema, SCHEMA)?;
     let ExpanderToml { link, controller, memory, host, .. } = &parsed;
     let reader = FigureReader { text: &text, sources: &parsed.sources };

@@ -152,7 +152,7 @@ struct DeviceFile {
 /// If the file does not have this form, or has a value that no platform allows.
 pub fn parse(file: &str, text: &str) -> Result<ScenarioFile, FileError> {
     let toml = TomlText::new(file, text);
-    let read: ScenarioToml = toml.read()?;
+    let read: ScenarioToml = toml.read_as(SCHEMA)?;
     toml.schema(&read.schema, SCHEMA)?;
     let held = |(tier, held): (&String, &Spanned<String>)| {
         let bytes: Bytes = toml.quantity(&format!("held.{tier}"), held)?;

@@ -287,7 +287,7 @@ fn errors_of_workloads_and_devices_name_line_and_field() {
         ("4GB/s", "0GB/s", ":8: device.bandwidth", "not above 0", "4GB/s"),
         ("4GB/s", "81GB/s", ":8: device.bandwidth", "more than dram carries", "80 GB/s"),
         ("4GB/s", "4", ":8: device.bandwidth", "it has no unit", "GB/s"),
-        ("0.5", "1.5", ":9: device.read_share", "1.5 is not between 0 and 1", "part"),
+        ("0.5", "1.5", ":9: device.read_share", "1.5 is not between 0 and 1", "fraction"),
         ("\"9s\"", "\"10s\"", ":11: device.to", "10 s is not after from = 10 s", "end after"),
         ("name = \"nic\"", "name = \"\"", ":6: device.name", "empty", "word"),
         ("read_share", "reads", ":9: reads", "unknown field", "spelling"),
