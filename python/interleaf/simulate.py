@@ -60,7 +60,7 @@ def machine(
         policy: The name of a built-in policy; or a policy of your own: an object with a method
             ``decide(observation)``, its class, or a function that makes one for each domain.
         threads: Threads. Default: the most that the workload's runs had.
-        weights: With ``policy="static"``, the weights. Default: the best there are.
+        weights: With ``policy="static"``, the weights. Default: the best static weights.
         duration: Simulated time, such as ``600s`` (1 ms to 24 h).
         footprint: Memory that the workload touches, such as ``48GiB``.
         migration_rate: The highest migration rate, such as ``4GB/s``.
@@ -185,7 +185,7 @@ def card(
     seed: int | str | None = None,
     progress: Progress | None = None,
 ) -> CardOutcome:
-    """Simulate NVRAM cards under a load in the words of fio.
+    """Simulate NVRAM cards under a load that options of fio describe.
 
     Args:
         card: A card (``interleaf.names("cards")``) or its file; or several, side by side.

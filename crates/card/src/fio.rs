@@ -1,4 +1,4 @@
-//! Loads in the words of fio: options of the command line, and job files.
+//! Loads by the options of fio: options of the command line, and job files.
 //!
 //! fio (<https://fio.readthedocs.io>) is the load generator of storage benchmarks. A *job* is a
 //! stream of I/O with a pattern (`rw`), a block size (`bs`) and a number of outstanding requests

@@ -112,7 +112,7 @@ impl Default for MemoryLoad {
 /// An access to memory that the card does not allow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryLoadError {
-    /// The option, in the words of fio.
+    /// The option, named as in fio.
     pub option: &'static str,
     /// The problem.
     pub problem: String,

@@ -1,4 +1,4 @@
-//! The job of `interleaf simulate card`: NVRAM cards under loads in the words of fio.
+//! The job of `interleaf simulate card`: NVRAM cards under loads that options of fio describe.
 
 mod access;
 mod groups;

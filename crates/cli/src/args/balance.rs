@@ -35,8 +35,8 @@ const ALONE: [&str; 16] = [
 ///   interleaf balance --config balance.toml --advise     print the gain and the memory to migrate
 ///   interleaf balance --platform gnr120-cz122            on a simulated machine
 ///   interleaf balance --policy guided --process solver
-///   interleaf balance --monitor                          watch the running one
-///   interleaf balance --restore                          after a kill
+///   interleaf balance --monitor                          watch the running daemon
+///   interleaf balance --restore                          restore settings after a kill
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct BalanceArgs {
@@ -46,8 +46,7 @@ pub(crate) struct BalanceArgs {
     /// Print a configuration with every key, its default and its purpose
     #[arg(long)]
     pub(crate) example_config: bool,
-    /// Policy that places the pages, in place of the configured one; with --advise also
-    /// "exec:COMMAND", a process (docs/policies.md)
+    /// Policy that places the pages, in place of the configured one; exec:COMMAND needs --advise
     #[arg(long, value_name = "POLICY", value_parser = PolicyParser)]
     pub(crate) policy: Option<String>,
     /// Steer the processes of this name, in place of the configured ones
@@ -73,8 +72,8 @@ pub(crate) struct BalanceArgs {
     /// With --platform, the simulated workload [default: cloverleaf]
     #[arg(long, value_name = "NAME", requires = "platform")]
     pub(crate) workload: Option<String>,
-    /// With --platform, its threads [default: the most that its runs had, at most the cores of a
-    /// socket]
+    /// With --platform, the number of threads [default: that of the workload's largest run, at most
+    /// the cores of a socket]
     #[arg(long, value_name = "N", value_parser = threads, requires = "platform")]
     pub(crate) threads: Option<u32>,
     /// The period of the policy's decisions, in place of the configured one
@@ -107,7 +106,7 @@ pub(crate) struct BalanceArgs {
     /// Restore the settings that a killed process has left changed, and do nothing else
     #[arg(long, conflicts_with = "advise")]
     pub(crate) restore: bool,
-    /// Print a JSON document a period (interleaf.balance/1), one a line
+    /// Print a JSON document (interleaf.balance/1) for each period, each on a line
     #[arg(long)]
     pub(crate) json: bool,
     /// Append the JSON documents to FILE

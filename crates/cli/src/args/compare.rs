@@ -13,14 +13,14 @@ pub(super) const EXAMPLE: &str = "write for example interleaf compare before.jso
 
 /// Compares two records, on any machine; or configurations of a command, by runs on this machine.
 ///
-/// Of two records: the common points, those that differ by more than the noise of both, and
-/// differences of machines and settings. Exit status 1: with --same, good points differ by more
+/// With two records, prints the common points, those that differ by more than the noise of both,
+/// and differences of machines and settings. Exit status 1: with --same, good points differ by more
 /// than noise; 2: no point can be compared.
 ///
-/// With --a and --b: runs the command under each configuration in turn, in rounds whose order
-/// cancels a drift of the machine, until it is certain which is faster or that the difference does
-/// not matter. Intervals hold over all looks at the data. Settings are restored after each run,
-/// also after Ctrl-C, which keeps the rounds so far.
+/// With --a and --b, runs the command under each configuration in turn, in rounds whose order
+/// cancels a drift of the machine, until it is certain which configuration is faster, or that the
+/// difference is below --min-difference. Intervals hold over all looks at the data. Settings are
+/// restored after each run. Ctrl-C ends the comparison, and the rounds so far are reported.
 ///
 /// A CONFIG is `plain`, or a list of settings:
 ///   weights=3:1 (nodes=0,2)         as `interleaf run --weights`
@@ -120,17 +120,17 @@ pub(crate) struct CompareRunsArgs {
     #[arg(long, value_name = "N", value_parser = rounds, requires = "a",
         conflicts_with = "max_rounds")]
     pub(crate) rounds: Option<usize>,
-    /// The most rounds [default: 40]; stops earlier, after 6, 10, 20, ... rounds, if the answer is
-    /// certain
+    /// Maximum number of rounds [default: 40]; the comparison ends after 6, 10, 20, ... rounds if
+    /// the answer is certain
     #[arg(long, value_name = "N", value_parser = rounds, requires = "a")]
     pub(crate) max_rounds: Option<usize>,
-    /// Begin no round after this time, which workloads share evenly
+    /// Start no round after this time; several workloads share it evenly
     #[arg(long, value_name = "TIME", value_parser = time_limit, requires = "a")]
     pub(crate) time_limit: Option<Time>,
     /// Probability that an interval covers the true ratio at all looks [default: 95%]
     #[arg(long, value_name = "PERCENT", value_parser = confidence, requires = "a")]
     pub(crate) confidence: Option<Percent>,
-    /// Differences below this do not matter [default: 2%]
+    /// Difference below which configurations count as equal [default: 2%]
     #[arg(long, value_name = "PERCENT", value_parser = min_difference, requires = "a")]
     pub(crate) min_difference: Option<Percent>,
     /// Runs of each configuration before the first round [default: 1]
@@ -148,7 +148,7 @@ pub(crate) struct CompareRunsArgs {
     /// Append the output of the commands to FILE [default: stderr]
     #[arg(long, value_name = "FILE", requires = "a")]
     pub(crate) log: Option<PathBuf>,
-    /// Write the result as one HTML page, too
+    /// Also write the result as one HTML page
     #[arg(long, value_name = "FILE.html", requires = "a")]
     pub(crate) report: Option<PathBuf>,
 }
@@ -166,7 +166,7 @@ pub(crate) enum QuantityChoice {
 
 fn rounds(text: &str) -> Result<usize, String> {
     let rounds = text.parse().ok().filter(|rounds| (3..=1000).contains(rounds));
-    rounds.ok_or_else(|| "it is no whole number from 3 to 1000: write one such as 10".into())
+    rounds.ok_or_else(|| "it is not a whole number from 3 to 1000: write one such as 10".into())
 }
 
 fn time_limit(text: &str) -> Result<Time, String> {

@@ -17,8 +17,7 @@ const DRAM_MAX: u64 = 15 << 40;
 /// Runs a command that needs more memory than the machine has: its large allocations live on a
 /// drive, and DRAM is a cache over them. Pages are prefetched as far as the accesses of the program
 /// can be predicted. The program is unchanged; it has to be linked with the C library of the system
-/// (most are). Exits as the command does: with its status, or with 128 and the number of its
-/// signal.
+/// (most are). Exits with the status of the command, or with 128 plus the number of its signal.
 ///
 /// Extended memory pays for programs that go through their data in some order, or that compute more
 /// than they load. If each access is to another page, a drive is a thousand times slower than DRAM.
@@ -86,7 +85,7 @@ pub(crate) struct ExtendArgs {
     /// Write statistics as JSON (interleaf.extend/1) to FILE when the command has ended
     #[arg(long, value_name = "FILE")]
     pub(crate) stats: Option<PathBuf>,
-    /// Write the statistics, the plan or the forecast as one HTML page, too
+    /// Also write the statistics, the plan or the forecast as one HTML page
     #[arg(long, value_name = "FILE.html", conflicts_with = "clean")]
     pub(crate) report: Option<PathBuf>,
     /// With a command, print statistics on stderr every second; without a command, watch the
@@ -110,7 +109,7 @@ pub(crate) struct ExtendArgs {
     /// Print only errors
     #[arg(long, short = 'q', conflicts_with = "monitor")]
     pub(crate) quiet: bool,
-    /// Print a JSON document; not while a command has stdout
+    /// Print a JSON document; for a run of the command use --stats, as stdout is the command's
     #[arg(long)]
     pub(crate) json: bool,
     /// The command and its arguments
@@ -134,7 +133,7 @@ pub(crate) struct PlanArgs {
     /// --store measures the drive of the run
     #[arg(long, value_name = "NAME|FILE", requires = "plan")]
     pub(crate) drive: Vec<String>,
-    /// With --plan, draw the traffic by budget as FILE, an SVG picture
+    /// With --plan, draw the traffic by budget in FILE, an SVG picture
     #[arg(long, value_name = "FILE", requires = "plan")]
     pub(crate) plot: Option<PathBuf>,
 }
@@ -233,7 +232,7 @@ fn min_alloc(text: &str) -> Result<Bytes, String> {
 fn processes(text: &str) -> Result<u32, String> {
     let most = interleaf_pager::session::ledger::SLOTS as u32;
     let count = text.parse().ok().filter(|count| (1..=most).contains(count));
-    count.ok_or_else(|| format!("it is no whole number from 1 to {most}: write one such as 4"))
+    count.ok_or_else(|| format!("it is not a whole number from 1 to {most}: write one such as 4"))
 }
 
 fn session(text: &str) -> Result<String, String> {

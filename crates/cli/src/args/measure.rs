@@ -162,7 +162,7 @@ pub(crate) struct ChaseArgs {
 /// Options of the traffic.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct TrafficArgs {
-    /// Threads [default: one for each CPU]
+    /// Number of threads [default: one for each CPU]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub(crate) threads: Option<u32>,
     /// Mixes as MLC names them, such as R,W2,W10, or `all` [default: all of them for bandwidth, R
@@ -215,10 +215,10 @@ pub(crate) struct CommonArgs {
     /// [default: huge]
     #[arg(long, value_enum)]
     pub(crate) pages: Option<PagesChoice>,
-    /// Time of a point, all repeats together [default: 1s; 100ms with --quick]
+    /// Time of a point, over all its repetitions [default: 1s; 100ms with --quick]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) duration: Option<Time>,
-    /// Repeats of each point in that time [default: 3]
+    /// Number of repetitions of each point in this time [default: 3]
     #[arg(long, value_name = "N", value_parser = repeat)]
     pub(crate) repeat: Option<u32>,
     /// The seed of all random orders
@@ -246,16 +246,16 @@ pub(crate) struct CommonArgs {
     /// Record the JSON document in FILE, rewritten after each point
     #[arg(short = 'o', long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Write the report as one HTML page, too
+    /// Also write the report as one HTML page
     #[arg(long, value_name = "FILE.html")]
     pub(crate) report: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PagesChoice {
-    /// The smallest
+    /// The base pages of the kernel, 4 KiB on x86
     Small,
-    /// Transparent huge pages where available
+    /// Transparent huge pages, where available
     Huge,
     /// Reserved huge pages (hugetlbfs)
     Reserved,
@@ -306,7 +306,7 @@ fn duration(text: &str) -> Result<Time, String> {
 
 fn repeat(text: &str) -> Result<u32, String> {
     let repeat = text.parse().ok().filter(|repeat| (1..=1000).contains(repeat));
-    repeat.ok_or_else(|| "it is no whole number from 1 to 1000: write one such as 3".into())
+    repeat.ok_or_else(|| "it is not a whole number from 1 to 1000: write one such as 3".into())
 }
 
 fn delay(text: &str) -> Result<Time, String> {

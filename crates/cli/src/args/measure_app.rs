@@ -89,7 +89,7 @@ pub(crate) struct AppArgs {
     /// Record the JSON document in FILE, rewritten every few seconds
     #[arg(short = 'o', long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Write the report as one HTML page, too
+    /// Also write the report as one HTML page
     #[arg(long, value_name = "FILE.html")]
     pub(crate) report: Option<PathBuf>,
 }

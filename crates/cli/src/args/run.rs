@@ -50,14 +50,14 @@ pub(crate) struct RunArgs {
     /// With --policy, read bandwidth from a socket that programs write to, in place of counters
     #[arg(long, value_name = "SOCKET", requires = "policy", conflicts_with = "weights")]
     pub(crate) feed: Option<PathBuf>,
-    /// With --policy, the period of its decisions [default: 6s]
+    /// With --policy, the period of decisions [default: 6s]
     #[arg(long, value_name = "TIME", value_parser = time, requires = "policy",
         conflicts_with = "weights")]
     pub(crate) period: Option<Time>,
     /// With --policy, the method of page migration [default: the best available]
     #[arg(long, value_name = "auto|vaddr|pages", requires = "policy", conflicts_with = "weights")]
     pub(crate) way: Option<String>,
-    /// With --policy, a platform whose curves it uses, by name or as a file [default: the
+    /// With --policy, a platform whose curves the policy uses, by name or as a file [default: the
     /// firmware's ratings of the nodes]
     #[arg(long, value_name = "NAME|FILE", requires = "policy", conflicts_with = "weights")]
     pub(crate) platform: Option<String>,
@@ -82,13 +82,13 @@ pub(crate) struct RunArgs {
     /// Print only errors
     #[arg(long, short = 'q')]
     pub(crate) quiet: bool,
-    /// Print a JSON document (interleaf.run/1); not while a command has stdout
+    /// With --pid, --dry-run or --restore, print a JSON document (interleaf.run/1)
     #[arg(long)]
     pub(crate) json: bool,
     /// Record the JSON document in FILE
     #[arg(short = 'o', long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Write the report as one HTML page, too
+    /// Also write the report as one HTML page
     #[arg(long, value_name = "FILE.html", conflicts_with = "restore")]
     pub(crate) report: Option<PathBuf>,
 }

@@ -82,7 +82,7 @@ pub(crate) struct TuneArgs {
     /// Record the JSON document in FILE, rewritten after each run
     #[arg(short = 'o', long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Write the report as one HTML page, too
+    /// Also write the report as one HTML page
     #[arg(long, value_name = "FILE.html")]
     pub(crate) report: Option<PathBuf>,
     /// Append the output of the command to FILE [default: stderr]
@@ -92,12 +92,12 @@ pub(crate) struct TuneArgs {
 
 fn runs(text: &str) -> Result<usize, String> {
     let runs = text.parse().ok().filter(|runs| (3..=1000).contains(runs));
-    runs.ok_or_else(|| "it is no whole number from 3 to 1000: write one such as 8".into())
+    runs.ok_or_else(|| "it is not a whole number from 3 to 1000: write one such as 8".into())
 }
 
 pub(super) fn warm_up(text: &str) -> Result<usize, String> {
     let runs = text.parse().ok().filter(|runs| (0..=100).contains(runs));
-    runs.ok_or_else(|| "it is no whole number from 0 to 100: write one such as 1".into())
+    runs.ok_or_else(|| "it is not a whole number from 0 to 100: write one such as 1".into())
 }
 
 fn min_gain(text: &str) -> Result<Percent, String> {

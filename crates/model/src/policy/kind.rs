@@ -31,14 +31,14 @@ impl PolicyKind {
     /// All policies, with their names and a summary line.
     pub const ALL: [(Self, &'static str, &'static str); 9] = [
         (Self::Local, "local", "all pages on the first tier"),
-        (Self::Static, "static", "fixed weights, by default the best there are"),
-        (Self::Bandwidth, "bandwidth", "fixed weights from rated bandwidths, as the kernel's auto"),
+        (Self::Static, "static", "fixed weights, from --weights or the configuration"),
+        (Self::Bandwidth, "bandwidth", "fixed weights from rated bandwidths"),
         (Self::Dmi, "dmi", "dynamic memory interleaving: steps while bandwidth rises"),
-        (Self::DmiPrototype, "dmi-prototype", "the same without our dead band"),
-        (Self::Colloid, "colloid", "equal latencies, in closed form"),
+        (Self::DmiPrototype, "dmi-prototype", "dmi without a dead band, as its prototype"),
+        (Self::Colloid, "colloid", "equal latencies of the tiers, in closed form"),
         (Self::ColloidWatermark, "colloid-watermark", "equal latencies, by watermark search"),
         (Self::HotCold, "hotcold", "the hottest pages on the fastest tier"),
-        (Self::Guided, "guided", "curves propose, observations decide"),
+        (Self::Guided, "guided", "curves propose shares, measured bandwidth decides"),
     ];
 
     /// Makes the policy for the domain of `context`.
