@@ -32,10 +32,18 @@ const KEYS: [&str; 10] = [
 /// `=` belongs to the value before it, as in `nodes=0,2`.
 pub(super) fn configuration(text: &str) -> Result<Configuration, String> {
     let mut found = Parts::default();
-    if text != PLAIN {
-        for (key, value) in settings(text)? {
-            found.set(key, &value)?;
+    let (is_plain, list) = match text.split_once(',') {
+        _ if text == PLAIN => return found.configuration(text),
+        Some((PLAIN, list)) => (true, list),
+        _ => (false, text),
+    };
+    for (key, value) in settings(list)? {
+        if is_plain && key != "name" {
+            return Err(format!(
+                "{key} beside plain, which has no setting but name: leave out one"
+            ));
         }
+        found.set(key, &value)?;
     }
     found.configuration(text)
 }
@@ -180,6 +188,8 @@ mod tests {
 
     #[test]
     fn configurations_are_read() {
+        assert_eq!(configuration("plain,name=same").unwrap().name.as_deref(), Some("same"));
+        assert!(configuration("plain,threads=2").unwrap_err().contains("threads beside plain"));
         let plain = configuration("plain").unwrap();
         assert_eq!((plain.setting.as_str(), plain.memory), ("plain", MemoryChoice::Unchanged));
         let found = configuration("name=spread,weights=3:1,nodes=0,2,threads=4,env:A=b,c").unwrap();
