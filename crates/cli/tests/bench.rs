@@ -426,7 +426,7 @@ fn a_recipe_that_fails_says_why_and_leaves_nothing() {
         ("\"shuf\"]\nprepare", "\"shufl\"]\nprepare", "there is no shufl"),
         ("{threads}", "{cores}", "\"{cores}\" has a placeholder that is none of {n}"),
         ("least = 1000", "least = 10000000", "give --footprint 382MiB or more"),
-        ("does =", "did =", "sort.toml:3: unknown field `did`"),
+        ("does =", "did =", "sort.toml:3: did: unknown field `did`"),
     ] {
         own_recipe(folder.path(), from, to);
         let scratch = tempfile::tempdir().unwrap();
