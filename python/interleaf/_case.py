@@ -15,10 +15,9 @@ from . import _core, simulate
 from ._errors import InputError, InputTypeError
 from ._model import Demand, Platform
 from ._options import text
+from ._part import Row, encoded
 from ._predict import predict
 from ._records import CardOutcome, MachineOutcome, Prediction, Record
-
-Row = dict[str, str | float | None]
 
 #: A function of a sweep: it returns a record, or a row of numbers and texts.
 Target = Callable[..., object]
@@ -159,6 +158,14 @@ def run_batch(
         except Exception as why:
             results.append([{**head, "error": f"{type(why).__name__}: {why}"}])
     return results
+
+
+def run_part(
+    target: Target, names: Sequence[str], batch: Sequence[tuple[str, tuple[object, ...]]]
+) -> bytes:
+    """Compute cases as :func:`run_batch` does; returns the bytes of the part with their rows."""
+    rows = [row for rows in run_batch(target, names, batch) for row in rows]
+    return encoded(rows, ("case", *names))
 
 
 def summary(result: object) -> list[Row]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 from ._errors import InputError, InputTypeError
@@ -50,21 +51,44 @@ class Engine(Protocol):
         ...
 
 
+class DoneQueue:
+    """Futures in the order in which they end. Its cost does not grow with the futures that run."""
+
+    def __init__(self) -> None:
+        self._done: SimpleQueue[Any] = SimpleQueue()
+
+    def watched(self, future: Any) -> Any:
+        """Return a future, which enters the queue when it is done."""
+        future.add_done_callback(self._done.put)
+        return future
+
+    def take(self) -> list[Any]:
+        """Return the futures that are done; waits at most half a second for the first."""
+        found = []
+        try:
+            found.append(self._done.get(timeout=WAIT_S))
+            while True:
+                found.append(self._done.get_nowait())
+        except Empty:
+            return found
+
+
 class ExecutorEngine:
     """Any ``concurrent.futures.Executor``: threads, processes, ``mpi4py.futures``."""
 
     def __init__(self, executor: Executor, slots: int, is_own: bool) -> None:
         self._executor = executor
         self._is_own = is_own
+        self._done = DoneQueue()
         self.slots = slots
 
-    def submit(self, function: Callable[..., Any], *arguments: object) -> Future[Any]:
+    def submit(self, function: Callable[..., Any], *arguments: object) -> Any:
         """Start a call."""
-        return self._executor.submit(function, *arguments)
+        return self._done.watched(self._executor.submit(function, *arguments))
 
-    def finished(self, handles: Sequence[Future[Any]]) -> list[Future[Any]]:
+    def finished(self, handles: Sequence[Future[Any]]) -> list[Any]:
         """Return the futures that are done."""
-        return list(wait(handles, WAIT_S, return_when=FIRST_COMPLETED).done)
+        return self._done.take()
 
     def result(self, handle: Future[Any]) -> Any:
         """Return the result of a future."""
@@ -84,22 +108,16 @@ class DaskEngine:
     def __init__(self, client: Any, is_own: bool) -> None:
         self._client = client
         self._is_own = is_own
+        self._done = DoneQueue()
         self.slots = max(1, sum(client.nthreads().values()))
 
     def submit(self, function: Callable[..., Any], *arguments: object) -> Any:
         """Start a call; equal calls are separate ones."""
-        return self._client.submit(function, *arguments, pure=False)
+        return self._done.watched(self._client.submit(function, *arguments, pure=False))
 
     def finished(self, handles: Sequence[Any]) -> list[Any]:
         """Return the futures that are done."""
-        import distributed
-
-        dask: Any = distributed
-
-        try:
-            return list(dask.wait(handles, WAIT_S, return_when="FIRST_COMPLETED").done)
-        except TimeoutError:
-            return []
+        return self._done.take()
 
     def result(self, handle: Any) -> Any:
         """Return the result of a future."""

@@ -6,38 +6,22 @@ it stopped. A file is written under another name and renamed: a reader never see
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ._case import Row
 from ._errors import InputError
+from ._part import arrow
 
 if TYPE_CHECKING:
     import pyarrow
-
-
-def part_name(number: int, hashes: Sequence[str]) -> str:
-    """Return the name of the file of batch ``number`` with these cases."""
-    digest = hashlib.sha256("".join(hashes).encode()).hexdigest()[:16]
-    return f"part-{number:06d}-{digest}.parquet"
-
-
-def _arrow() -> Any:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as why:
-        raise ImportError("a sweep needs Arrow: pip install pyarrow") from why
-    return pyarrow
 
 
 class Store:
     """A folder of parts: a local path, or one that fsspec knows (``s3://bucket/sweep``)."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self._pa = _arrow()
+        self._pa = arrow()
         path = os.fspath(folder)
         self._fs: Any = None
         if "://" in path:
@@ -76,12 +60,11 @@ class Store:
             return set()
         return set(column["case"].to_pylist())
 
-    def write(self, name: str, rows: Sequence[Row], columns: Sequence[str]) -> None:
-        """Write a part with its rows; ``columns`` come first, in this order."""
-        table = self.table(rows, columns)
+    def write(self, name: str, part: bytes) -> None:
+        """Write the bytes of a part."""
         temporary = f".{name}.{os.getpid()}"
         with self._open(temporary, "wb") as file:
-            self._pa.parquet.write_table(table, file, compression="zstd")
+            file.write(part)
             if self._fs is None:
                 file.flush()
                 os.fsync(file.fileno())
@@ -89,23 +72,6 @@ class Store:
             os.replace(os.path.join(self.path, temporary), os.path.join(self.path, name))
         else:
             self._fs.mv(f"{self.path}/{temporary}", f"{self.path}/{name}")
-
-    def table(self, rows: Sequence[Row], columns: Sequence[str]) -> pyarrow.Table:
-        """Return rows as a table: numbers are float64, all other columns text."""
-        names: dict[str, None] = dict.fromkeys(columns)
-        for row in rows:
-            names.update(dict.fromkeys(row))
-        names.pop("error", None)
-        names["error"] = None
-        arrays = {}
-        for name in names:
-            values = [row.get(name) for row in rows]
-            is_number = any(isinstance(value, (int, float)) for value in values)
-            kind = self._pa.float64() if is_number else self._pa.string()
-            is_unknown = name not in columns and all(value is None for value in values)
-            kind = self._pa.null() if is_unknown and name != "error" else kind
-            arrays[name] = self._pa.array(values, kind)
-        return self._pa.table(arrays)
 
     def joined(self, tables: Sequence[pyarrow.Table]) -> pyarrow.Table:
         """Return the tables as one."""

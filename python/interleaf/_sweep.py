@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ._case import TARGETS, Row, Target, content_hash, run_batch, target_of
+from ._case import TARGETS, Target, content_hash, run_batch, run_part, target_of
 from ._design import Case, Design, cases, read_design
 from ._engine import Engine, engine_of
 from ._errors import InputError, InputTypeError
 from ._options import called, path_of, whole
-from ._store import Store, part_name
+from ._part import Row, encoded, part_name
+from ._store import Store
 
 if TYPE_CHECKING:
     import pandas
@@ -240,8 +241,11 @@ class _Run:
                     number = next(queue, None)
                     if number is None:
                         break
-                    batch = [case for case in plan.batches[number] if case[0] not in known]
-                    handle = engine.submit(run_batch, plan.target, plan.names, batch)
+                    whole = plan.batches[number]
+                    batch = [case for case in whole if case[0] not in known]
+                    # A part with known rows is encoded here, any other by the worker.
+                    run = run_part if len(batch) == len(whole) else run_batch
+                    handle = engine.submit(run, plan.target, plan.names, batch)
                     running[handle] = number
                 if not running:
                     break
@@ -267,17 +271,22 @@ class _Run:
         return found
 
     def _stored(
-        self, number: int, results: list[list[Row]], known: Mapping[str, list[Row]]
+        self, number: int, result: bytes | list[list[Row]], known: Mapping[str, list[Row]]
     ) -> None:
         plan = self._plan
         batch = plan.batches[number]
-        new = iter(results)
-        rows: list[Row] = []
-        for digest, _ in batch:
-            rows += known[digest] if digest in known else next(new)
-        self._store.write(plan.parts[number], rows, ("case", *plan.names))
+        if isinstance(result, bytes):
+            part = result
+            self.computed += len(batch)
+        else:
+            new = iter(result)
+            rows: list[Row] = []
+            for digest, _ in batch:
+                rows += known[digest] if digest in known else next(new)
+            part = encoded(rows, ("case", *plan.names))
+            self.computed += len(result)
+        self._store.write(plan.parts[number], part)
         self._done += len(batch)
-        self.computed += len(results)
 
     def _tell(self, *, is_last: bool) -> None:
         now = time.monotonic()

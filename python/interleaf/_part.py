@@ -1,0 +1,66 @@
+"""The Parquet file of a batch of a sweep: its name, its table and its bytes.
+
+Workers encode the rows that they have computed, so that the client of a cluster only writes files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow
+
+#: A row of a result: numbers and texts by name.
+Row = dict[str, str | float | None]
+
+
+def part_name(number: int, hashes: Sequence[str]) -> str:
+    """Return the name of the file of batch ``number`` with these cases."""
+    digest = hashlib.sha256("".join(hashes).encode()).hexdigest()[:16]
+    return f"part-{number:06d}-{digest}.parquet"
+
+
+def arrow() -> Any:
+    """Return the module ``pyarrow``, with ``pyarrow.parquet``.
+
+    Raises:
+        ImportError: It is not installed.
+    """
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as why:
+        raise ImportError("a sweep needs Arrow: pip install pyarrow") from why
+    return pyarrow
+
+
+def table(rows: Sequence[Row], columns: Sequence[str]) -> pyarrow.Table:
+    """Return rows as a table: numbers are float64, all other columns text.
+
+    ``columns`` come first, in this order.
+    """
+    pa = arrow()
+    names: dict[str, None] = dict.fromkeys(columns)
+    for row in rows:
+        names.update(dict.fromkeys(row))
+    names.pop("error", None)
+    names["error"] = None
+    arrays = {}
+    for name in names:
+        values = [row.get(name) for row in rows]
+        is_number = any(isinstance(value, (int, float)) for value in values)
+        kind = pa.float64() if is_number else pa.string()
+        is_unknown = name not in columns and all(value is None for value in values)
+        kind = pa.null() if is_unknown and name != "error" else kind
+        arrays[name] = pa.array(values, kind)
+    return pa.table(arrays)
+
+
+def encoded(rows: Sequence[Row], columns: Sequence[str]) -> bytes:
+    """Return rows as the bytes of a Parquet file."""
+    file = io.BytesIO()
+    arrow().parquet.write_table(table(rows, columns), file, compression="zstd")
+    return file.getvalue()
