@@ -24,6 +24,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let variable = |name: &str| std::env::var(name).ok();
     screen::set(Screen {
         width: output::terminal_width(variable),
+        has_charts: output::is_terminal(),
         has_colour: output::has_colour(variable),
         has_unicode: output::has_unicode(variable),
     });

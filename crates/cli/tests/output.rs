@@ -224,8 +224,8 @@ fn texts_fit_the_terminal() {
     assert!(!braille(&ascii) && ascii.contains("***"), "{ascii}");
 }
 
-/// A pipe has the width of `COLUMNS`, which `watch` sets. At each width a column is either whole or
-/// named below the table; without a width each column is shown.
+/// A pipe has the width of `COLUMNS`, which `watch` sets, and no charts. At each width a column is
+/// either whole or named below the table; without a width each column is shown.
 #[test]
 fn tables_of_predictions_fit_the_width_of_columns() {
     let one = "--platform xeon6-cz122 --workload hpcg --weights 5:2";
@@ -252,6 +252,7 @@ fn tables_of_predictions_fit_the_width_of_columns() {
             let text = printed(Some(width));
             let fits = |line: &str| line.chars().count() <= width.parse().unwrap();
             assert!(text.lines().all(fits), "{width}:\n{text}");
+            assert!(!text.contains("***"), "a pipe has no chart:\n{text}");
             let left_out = text.split("(not shown at this width: ").nth(1);
             let left_out = left_out.map_or("", |rest| rest.split(')').next().unwrap());
             let left_out = left_out.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -21,11 +21,16 @@ pub fn data(text: &str) -> Result<(), Failure> {
     })
 }
 
+/// True if stdout is a terminal.
+pub fn is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
 /// The width of the terminal on stdout, in characters. For a pipe or a file the width in `COLUMNS`,
 /// which `watch` sets; `None` without one.
 pub fn terminal_width(variable: impl Fn(&str) -> Option<String>) -> Option<usize> {
     const UNKNOWN: usize = 80;
-    if !io::stdout().is_terminal() {
+    if !is_terminal() {
         return variable("COLUMNS")?.parse().ok().filter(|columns| *columns > 0);
     }
     let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout());
@@ -38,7 +43,7 @@ pub fn terminal_width(variable: impl Fn(&str) -> Option<String>) -> Option<usize
 pub fn has_colour(variable: impl Fn(&str) -> Option<String>) -> bool {
     let is_off = variable("NO_COLOR").is_some_and(|value| !value.is_empty());
     let term = variable("TERM").unwrap_or_default();
-    io::stdout().is_terminal() && !is_off && term != "dumb" && !term.is_empty()
+    is_terminal() && !is_off && term != "dumb" && !term.is_empty()
 }
 
 /// True if the locale has UTF-8. The first of these variables that is set and not empty decides

@@ -32,7 +32,7 @@ pub fn text(figure: &Figure) -> String {
 }
 
 fn drawn_on(figure: &Figure, screen: Screen) -> String {
-    let Some(width) = screen.width else { return String::new() };
+    let Some(width) = screen.width.filter(|_| screen.has_charts) else { return String::new() };
     let width = u16::try_from(width.saturating_sub(2)).unwrap_or(WIDTH_MAX).min(WIDTH_MAX);
     let area = Rect::new(0, 0, width, HEIGHT);
     let scale = figure.scale;
@@ -162,7 +162,8 @@ fn axis(bounds: [f64; 2], is_log: bool) -> Axis<'static> {
 mod tests {
     use super::*;
 
-    const WIDE: Screen = Screen { width: Some(72), has_colour: false, has_unicode: true };
+    const WIDE: Screen =
+        Screen { width: Some(72), has_charts: true, has_colour: false, has_unicode: true };
 
     fn figure(lines: &[&[(f64, f64)]]) -> Figure {
         let series = lines.iter().enumerate().map(|(at, points)| {

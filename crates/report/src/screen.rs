@@ -1,6 +1,6 @@
 //! The terminal that texts are written for: its width, characters and colours. The command sets it
-//! once at its start. Without a width, texts are for a pipe or a file: tables of any width, neither
-//! charts nor colours.
+//! once at its start. A pipe or a file gets neither charts nor colours, and without a width its
+//! tables are as wide as their cells.
 
 use std::sync::OnceLock;
 
@@ -9,6 +9,8 @@ use std::sync::OnceLock;
 pub struct Screen {
     /// Width in characters; `None` for a pipe or a file, unless `COLUMNS` has a width.
     pub width: Option<usize>,
+    /// Charts are drawn below tables.
+    pub has_charts: bool,
     pub has_colour: bool,
     /// Characters other than ASCII can be shown.
     pub has_unicode: bool,
