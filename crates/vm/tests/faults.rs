@@ -239,6 +239,7 @@ fn other_users_of_damon_are_reported() {
 
 /// New programs join the scope; programs that exit or are OOM-killed leave it; after all have
 /// exited the next program is steered. The daemon reports this even for a period that is cut short.
+/// The hog has a limit of its own: without one, the kernel may kill another program with it.
 #[test]
 fn programs_come_and_go() {
     let config = CONFIG.replace("\"1s\"", "\"15s\"\nsample = \"1s\"");
@@ -246,8 +247,9 @@ fn programs_come_and_go() {
     let steps = format!(
         "{SWEEP}start balance {BALANCE}\nawait sweep reached\n\
          start second {touch} --sweep\nawait second reached\n\
-         write /proc/sys/vm/overcommit_memory 1\n\
-         start hog touch 2GiB --huge\nwait hog\n\
+         start seat touch 4KiB --group hog\nawait seat touched\n\
+         write /sys/fs/cgroup/hog/memory.max 64M\n\
+         start hog touch 192MiB --group hog\nwait hog\nkill seat KILL\nwait seat\n\
          kill second KILL\nwait second\n{INTACT}until {ADMIN}/0/state off\n\
          start third {touch} --sweep\nawait third reached\n\
          kill balance TERM\nwait balance\n"
