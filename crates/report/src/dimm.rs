@@ -5,7 +5,7 @@ use super::{
     curve_file::CurveFile,
     number,
     screen::{Meaning, painted},
-    table::{Table, escaped},
+    table::{Table, csv_number, escaped},
 };
 use interleaf_record::dimm::DimmDocument;
 
@@ -154,7 +154,6 @@ pub fn csv(document: &DimmDocument) -> String {
         "gbps_per_w",
         "gbps_per_data_pin",
     ]);
-    let optional = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
     for point in &document.points {
         let latency = &point.latency_ns;
         table.row([
@@ -163,7 +162,7 @@ pub fn csv(document: &DimmDocument) -> String {
             document.width.clone(),
             document.channels.to_string(),
             point.mix.clone(),
-            optional(point.offered_gbps),
+            csv_number(point.offered_gbps),
             point.bandwidth_gbps.to_string(),
             point.bus_utilisation.to_string(),
             latency.mean.to_string(),
@@ -174,9 +173,9 @@ pub fn csv(document: &DimmDocument) -> String {
             latency.max.to_string(),
             latency.below_204ns.to_string(),
             point.row_hit_rate.to_string(),
-            optional(point.power_w),
-            optional(point.energy_pj_per_bit),
-            optional(point.gbps_per_w),
+            csv_number(point.power_w),
+            csv_number(point.energy_pj_per_bit),
+            csv_number(point.gbps_per_w),
             point.gbps_per_data_pin.to_string(),
         ]);
     }

@@ -5,7 +5,7 @@ use super::{
     predict::provenance_lists,
     screen::{Meaning, painted},
     short_number,
-    table::{Table, escaped},
+    table::{Table, csv_number, escaped},
 };
 use interleaf_record::{
     plan::{Goal, MEMORY_FIGURE, PlanDemandRow, PlanDocument, PlanRow, SensitivityRow, task_of},
@@ -134,23 +134,22 @@ pub fn csv(document: &PlanDocument) -> String {
         header.extend(OF_DEMAND.map(|column| format!("{}_{column}", demand.name)));
     }
     let mut table = Table::with_header(header);
-    let optional = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
     for row in &document.rows {
         let cells = [
             row.configuration.clone(),
             weights_text(&row.weights),
-            optional(row.threads),
+            csv_number(row.threads),
             row.speed.to_string(),
             row.speed_interval[0].to_string(),
             row.speed_interval[1].to_string(),
             row.result.to_string(),
             row.bandwidth_gbps.to_string(),
             row.latency_ns.to_string(),
-            optional(row.power_w),
-            optional(row.task_energy_j),
+            csv_number(row.power_w),
+            csv_number(row.task_energy_j),
             row.cost.to_string(),
             row.parts_cost.to_string(),
-            optional(row.work_cost),
+            csv_number(row.work_cost),
             row.capacity_bytes.to_string(),
             row.fits.to_string(),
             row.bound_by.clone(),
@@ -184,7 +183,6 @@ const OF_DEMAND: [&str; 12] = [
 ];
 
 fn csv_of_demand(own: &PlanDemandRow) -> [String; OF_DEMAND.len()] {
-    let optional = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
     [
         weights_text(&own.weights),
         own.threads.to_string(),
@@ -194,8 +192,8 @@ fn csv_of_demand(own: &PlanDemandRow) -> [String; OF_DEMAND.len()] {
         own.result.to_string(),
         own.bandwidth_gbps.to_string(),
         own.latency_ns.to_string(),
-        optional(own.power_w),
-        optional(own.task_energy_j),
+        csv_number(own.power_w),
+        csv_number(own.task_energy_j),
         own.fits.to_string(),
         own.bound_by.clone(),
     ]

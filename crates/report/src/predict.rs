@@ -3,7 +3,7 @@
 use super::{
     chart, number,
     screen::{Meaning, painted, wrapped},
-    table::Table,
+    table::{Table, csv_number},
 };
 use interleaf_model::weights::Weights;
 use interleaf_record::{
@@ -119,14 +119,13 @@ pub fn csv(document: &PredictDocument) -> String {
         for values in [&row.tier_share, &row.tier_bandwidth_gbps, &row.tier_latency_ns] {
             cells.extend(values.iter().map(f64::to_string));
         }
-        let optional = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
         cells.extend([
             row.bandwidth_gbps.to_string(),
             row.bandwidth_interval_gbps[0].to_string(),
             row.bandwidth_interval_gbps[1].to_string(),
             row.latency_ns.to_string(),
-            optional(row.runtime_s),
-            optional(row.rate),
+            csv_number(row.runtime_s),
+            csv_number(row.rate),
             row.speedup.to_string(),
             row.speedup_interval[0].to_string(),
             row.speedup_interval[1].to_string(),

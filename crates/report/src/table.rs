@@ -171,6 +171,11 @@ impl Table {
     }
 }
 
+/// The cell of a number in CSV; empty if the number is unknown.
+pub fn csv_number(value: Option<f64>) -> String {
+    value.map_or(String::new(), |value| value.to_string())
+}
+
 /// `text` with the special characters of HTML escaped.
 pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")

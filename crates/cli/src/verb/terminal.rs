@@ -3,7 +3,7 @@
 //! Keys are read with poll(2) and read(2): the event reader of crossterm 0.29 restarts its loop on
 //! end of file and on EIO, thus never returns after a hang-up, and the loop never checks signals.
 
-use interleaf_console::{Failure, system};
+use interleaf_console::{Failure, output, system};
 use interleaf_linux::launch::command::Signals;
 use ratatui::{DefaultTerminal, Frame};
 use rustix::{
@@ -39,7 +39,7 @@ enum Key {
 
 /// True if stdin and stdout are terminals.
 pub(super) fn is_there() -> bool {
-    io::stdout().is_terminal() && io::stdin().is_terminal()
+    output::is_terminal() && io::stdin().is_terminal()
 }
 
 /// Draws a view every `tick` until the view ends, or a key or a signal closes it. The error message

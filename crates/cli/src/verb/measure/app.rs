@@ -201,7 +201,7 @@ fn measured(
 /// Creates a progress line for the time of the run, if stderr is a terminal that the command does
 /// not write to.
 fn live_line(args: &AppArgs) -> indicatif::ProgressBar {
-    let is_free = args.json || !io::stdout().is_terminal();
+    let is_free = args.json || !output::is_terminal();
     match io::stderr().is_terminal() && is_free && !args.quiet {
         true => output::spinner(),
         false => indicatif::ProgressBar::hidden(),
