@@ -20,6 +20,7 @@ pub mod feed;
 mod files;
 pub mod init;
 pub mod load;
+pub mod memory;
 pub mod pages;
 pub mod report;
 pub mod step;

@@ -39,19 +39,19 @@ use std::{
     io::{self, Write},
     ops::Range,
     path::Path,
-    process::{self, ExitCode},
+    process::ExitCode,
     thread,
     time::{Duration, Instant},
 };
 
-use interleaf_linux::{
-    place::mempolicy::Policy,
-    process::numa_maps::{self, Mapping, NodeBytes},
-    root::Root,
-};
-use memmap2::{Advice, MmapMut};
+use interleaf_linux::{place::mempolicy::Policy, process::numa_maps::NodeBytes};
+use memmap2::Advice;
 
-use crate::{pages::Pages, touch::sweep};
+use crate::{
+    memory::{Memory, mappings, within},
+    pages::Pages,
+    touch::sweep,
+};
 use args::LoadArgs;
 use counting::Counting;
 
@@ -84,12 +84,8 @@ fn load(args: &LoadArgs, out: &mut impl Write) -> io::Result<()> {
     }
     let mut hot = map(args.hot)?;
     let cold = if args.cold > 0 { Some(map(args.cold)?) } else { None };
-    if let Some(cold) = &cold {
-        // The advice only makes the mapping different: the kernel merges adjacent mappings of the
-        // same kind.
-        cold.advise(Advice::DontDump)?;
-    }
-    let places = LoadMemory { hot: range(&hot), cold: cold.as_ref().map(range), nodes };
+    let cold = cold.as_ref().map(Memory::addresses);
+    let places = LoadMemory { hot: hot.addresses(), cold, nodes };
     if let Some(file) = &args.phase_file {
         fs::write(file, "0\n")?;
     }
@@ -171,30 +167,11 @@ fn nodes(args: &LoadArgs, tiers: usize) -> io::Result<Vec<u32>> {
     }
 }
 
-/// Maps and touches anonymous memory.
-fn map(bytes: usize) -> io::Result<MmapMut> {
-    let mut memory = MmapMut::map_anon(bytes)?;
-    // Small pages, which can be placed one by one.
-    memory.advise(Advice::NoHugePage)?;
+/// Maps and touches memory of small pages, which can be placed one by one.
+fn map(bytes: usize) -> io::Result<Memory> {
+    let mut memory = Memory::map(bytes, Advice::NoHugePage)?;
     sweep(&mut memory);
     Ok(memory)
-}
-
-/// The addresses of a mapping.
-fn range(memory: &MmapMut) -> Range<u64> {
-    let start = memory.as_ptr().addr() as u64;
-    start..start + memory.len() as u64
-}
-
-fn mappings() -> io::Result<Vec<Mapping>> {
-    let mine = numa_maps::mappings(&Root::live(), process::id()).map_err(io::Error::other)?;
-    Ok(mine.unwrap_or_default())
-}
-
-/// The pages of all mappings that begin in an address range: the kernel may split a mapping.
-fn within(mappings: &[Mapping], addresses: &Range<u64>) -> NodeBytes {
-    let mine = mappings.iter().filter(|mapping| addresses.contains(&mapping.start));
-    mine.map(|mapping| &mapping.bytes).collect()
 }
 
 /// The memory of the load: its address ranges, and the nodes of the tiers.
@@ -276,7 +253,7 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path};
+    use std::{fs, path::Path, process};
 
     use super::*;
 

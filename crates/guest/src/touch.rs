@@ -31,16 +31,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use memmap2::{Advice, MmapMut};
+use memmap2::Advice;
 use signal_hook::{consts::SIGTERM, flag};
 
-use interleaf_linux::{
-    place::mempolicy::Policy,
-    process::numa_maps::{self, NodeBytes},
-    root::Root,
-};
+use interleaf_linux::{place::mempolicy::Policy, process::numa_maps::NodeBytes};
 
 use crate::{
+    memory::{Memory, mappings, within},
     pages::Pages,
     words::{list, nodes, number, size},
 };
@@ -150,10 +147,8 @@ fn touch(args: &TouchArgs, out: &mut impl Write) -> io::Result<()> {
     if let Some(policy) = &args.policy {
         policy.set().map_err(|why| named("set_mempolicy", why))?;
     }
-    let mut memory = MmapMut::map_anon(args.size)?;
-    // Either advice also prevents merging with neighbouring mappings, so the memory has its own
-    // line in numa_maps.
-    memory.advise(if args.huge { Advice::HugePage } else { Advice::NoHugePage })?;
+    let advice = if args.huge { Advice::HugePage } else { Advice::NoHugePage };
+    let mut memory = Memory::map(args.size, advice)?;
     if args.check {
         fill(&mut memory)
     } else {
@@ -234,7 +229,7 @@ fn join(group: &str) -> io::Result<()> {
 /// Sweeps and verifies the pages until `stop` is set.
 fn checked(
     args: &TouchArgs,
-    memory: &mut [u8],
+    memory: &mut Memory,
     stop: &AtomicBool,
     out: &mut impl Write,
 ) -> io::Result<()> {
@@ -322,7 +317,7 @@ impl<'a> Awaited<'a> {
     }
 
     /// Prints the first weights if they are reached.
-    fn report(&mut self, memory: &[u8], out: &mut impl Write) -> io::Result<()> {
+    fn report(&mut self, memory: &Memory, out: &mut impl Write) -> io::Result<()> {
         let Some((weights, others)) = self.weights.split_first() else { return Ok(()) };
         if self.sampled.is_some_and(|sampled| sampled.elapsed() < SAMPLE_INTERVAL) {
             return Ok(());
@@ -349,12 +344,9 @@ impl<'a> Awaited<'a> {
     }
 }
 
-/// The placement of `memory`, which must be a mapping of its own.
-pub(crate) fn placed(memory: &[u8]) -> io::Result<NodeBytes> {
-    let mappings = numa_maps::mappings(&Root::live(), process::id()).map_err(io::Error::other)?;
-    let start = memory.as_ptr().addr() as u64;
-    let mine = mappings.iter().flatten().filter(|mapping| mapping.start == start);
-    Ok(mine.map(|mapping| &mapping.bytes).collect())
+/// The placement of `memory`.
+pub(crate) fn placed(memory: &Memory) -> io::Result<NodeBytes> {
+    Ok(within(&mappings()?, &memory.addresses()))
 }
 
 /// Writes to each page.
@@ -402,7 +394,8 @@ mod tests {
 
     #[test]
     fn lost_words_are_detected() {
-        let mut memory = vec![1; 4 * PAGE];
+        let mut memory = Memory::map(4 * PAGE, Advice::NoHugePage).unwrap();
+        memory.fill(1);
         fill(&mut memory);
         let mut words: Vec<u64> =
             (0..4 * WORDS).map(|at| read(&memory[at / WORDS * PAGE..], at % WORDS)).collect();
@@ -440,7 +433,6 @@ mod tests {
         let printed = String::from_utf8(out).unwrap();
         let pages = printed.strip_suffix("\ntouched\n").unwrap().strip_prefix("pages").unwrap();
         let count = |node: &str| node.split_once(':').unwrap().1.parse::<u32>().unwrap();
-        // The kernel may have merged the mapping with that of a parallel test.
-        assert!(pages.split_whitespace().map(count).sum::<u32>() >= 256, "{printed}");
+        assert_eq!(pages.split_whitespace().map(count).sum::<u32>(), 256, "{printed}");
     }
 }

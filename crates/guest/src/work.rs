@@ -12,9 +12,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use memmap2::{Advice, MmapMut};
+use memmap2::Advice;
 
-use crate::{pages::Pages, touch, words};
+use crate::{memory::Memory, pages::Pages, touch, words};
 
 #[derive(Debug, PartialEq, Eq)]
 struct WorkArgs {
@@ -59,10 +59,7 @@ impl WorkArgs {
 
 /// Maps memory under the current policy; returns the runtime for its placement, s.
 fn work(args: &WorkArgs, out: &mut impl Write) -> io::Result<f64> {
-    let mut memory = MmapMut::map_anon(args.size)?;
-    // Advice prevents merging with neighbouring mappings, so the memory has its own line in
-    // numa_maps.
-    memory.advise(Advice::NoHugePage)?;
+    let mut memory = Memory::map(args.size, Advice::NoHugePage)?;
     touch::sweep(&mut memory);
     let placed = touch::placed(&memory)?;
     let (all, carried) = (placed.total() as f64, f64::from(args.best.iter().sum::<u32>()));

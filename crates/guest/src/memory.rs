@@ -1,0 +1,95 @@
+//! Anonymous memory whose placement can be read.
+
+use std::{
+    io,
+    ops::{Deref, DerefMut, Range},
+    process,
+};
+
+use interleaf_linux::{
+    process::numa_maps::{self, Mapping, NodeBytes},
+    root::Root,
+};
+use memmap2::{Advice, MmapMut};
+
+/// Anonymous memory with lines of its own in `numa_maps`.
+///
+/// The kernel merges adjacent mappings of the same kind, and the program may have others: the
+/// memory is the middle of a larger mapping, and only the middle has the advice about huge pages.
+/// Thus no mapping of the same kind is adjacent.
+pub struct Memory {
+    map: MmapMut,
+    bytes: usize,
+}
+
+/// Unused addresses on each side: a multiple of the huge page, which keeps the alignment that the
+/// kernel chose.
+const EDGE: usize = 2 << 20;
+
+impl Memory {
+    /// Maps `bytes` bytes, a multiple of the page size, and gives `advice` on them: `HugePage` or
+    /// `NoHugePage`.
+    ///
+    /// # Errors
+    /// When the kernel does not map it, or does not know the advice.
+    pub fn map(bytes: usize, advice: Advice) -> io::Result<Self> {
+        let map = MmapMut::map_anon(bytes + 2 * EDGE)?;
+        map.advise_range(advice, EDGE, bytes)?;
+        Ok(Self { map, bytes })
+    }
+
+    /// The addresses, without the edges.
+    #[must_use]
+    pub fn addresses(&self) -> Range<u64> {
+        let start = self.as_ptr().addr() as u64;
+        start..start + self.bytes as u64
+    }
+}
+
+impl Deref for Memory {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.map[EDGE..EDGE + self.bytes]
+    }
+}
+
+impl DerefMut for Memory {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.map[EDGE..EDGE + self.bytes]
+    }
+}
+
+/// The mappings of this program.
+///
+/// # Errors
+/// When `numa_maps` cannot be read.
+pub fn mappings() -> io::Result<Vec<Mapping>> {
+    let mine = numa_maps::mappings(&Root::live(), process::id()).map_err(io::Error::other)?;
+    Ok(mine.unwrap_or_default())
+}
+
+/// The pages of the mappings that begin in `addresses`: the kernel may have split a mapping.
+#[must_use]
+pub fn within(mappings: &[Mapping], addresses: &Range<u64>) -> NodeBytes {
+    let mine = mappings.iter().filter(|mapping| addresses.contains(&mapping.start));
+    mine.map(|mapping| &mapping.bytes).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Many neighbours of the same kind, which the kernel would merge without the edges.
+    #[test]
+    fn adjacent_memory_is_counted_alone() {
+        let mut all: Vec<Memory> =
+            (1..=16).map(|pages| Memory::map(pages * 4096, Advice::NoHugePage).unwrap()).collect();
+        all.iter_mut().for_each(|memory| memory.fill(1));
+        let mappings = mappings().unwrap();
+        for memory in &all {
+            let placed = within(&mappings, &memory.addresses());
+            assert_eq!(placed.total(), memory.len() as u64);
+        }
+    }
+}
