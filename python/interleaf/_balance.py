@@ -84,7 +84,7 @@ class Balance:
 
         Raises:
             TimeoutError: No period came in time.
-            InputError: The socket sent a line that is no period.
+            InputError: The socket sent a line that is not a period.
         """
         while line := self._lines.readline(LINE_MAX):
             yield _period(line)
@@ -112,5 +112,5 @@ def _period(line: bytes) -> BalancePeriod:
         data = json.loads(line)
         values = {field.name: _immutable(data[field.name]) for field in fields(BalancePeriod)}
     except (ValueError, KeyError, TypeError) as why:
-        raise InputError(f"a line of the socket is no period: {why!r}", hint) from None
+        raise InputError(f"a line of the socket is not a period: {why!r}", hint) from None
     return BalancePeriod(**values)

@@ -61,7 +61,7 @@ class Weights:
         value: Text, or whole numbers from 0 to 255, at least one of them above 0.
 
     Raises:
-        InputError: The value is no set of weights.
+        InputError: The value is not a set of weights.
     """
 
     values: tuple[int, ...]

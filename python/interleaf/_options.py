@@ -68,7 +68,7 @@ def number(name: str, value: object) -> float:
 
     Raises:
         InputError: The value of ``name`` is not finite.
-        InputTypeError: It is no number.
+        InputTypeError: It is not a number.
     """
     if isinstance(value, (str, bytes, bool)) or not hasattr(value, "__float__"):
         raise InputTypeError(f"{name} is of type {type(value).__name__}", "give a number")
@@ -97,7 +97,7 @@ def word(name: str, value: object) -> str:
 
     Raises:
         InputError: The text of ``name`` is no Unicode text.
-        InputTypeError: Its value is no text.
+        InputTypeError: Its value is not text.
     """
     if not isinstance(value, str):
         raise InputTypeError(f"{name} is of type {type(value).__name__}", "give text")
@@ -133,7 +133,7 @@ def path_of(name: str, value: object) -> str:
 
     Raises:
         InputError: The path is no Unicode text.
-        InputTypeError: The value of ``name`` is no path.
+        InputTypeError: The value of ``name`` is not a path.
     """
     if isinstance(value, os.PathLike):
         value = os.fspath(value)

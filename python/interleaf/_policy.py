@@ -82,7 +82,7 @@ class Adapter:
     def __init__(self, policy: Policy, tiers: int) -> None:
         if not isinstance(policy, Policy):
             kind = type(policy).__name__
-            raise InputTypeError(f"{kind} is no policy", "give it a method decide(observation)")
+            raise InputTypeError(f"{kind} is not a policy", "give it a method decide(observation)")
         self._policy = policy
         self._tiers = tiers
 

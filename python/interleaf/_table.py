@@ -27,7 +27,7 @@ def columns_of(given: object) -> Columns:
 
     Raises:
         InputError: The file cannot be read, or the columns have different lengths.
-        InputTypeError: It is no table.
+        InputTypeError: It is not a table.
     """
     if isinstance(given, (str, os.PathLike)):
         return _csv_columns(os.fspath(given))

@@ -88,7 +88,7 @@ impl core::str::FromStr for Access {
             "trim" | "randtrim" | "trimwrite" | "randtrimwrite" => {
                 format!("{text} is not modelled")
             }
-            _ => format!("\"{text}\" is no pattern of fio"),
+            _ => format!("\"{text}\" is not a pattern of fio"),
         };
         let names: Vec<&str> = Self::ALL.iter().map(|(name, _)| *name).collect();
         Err(ValueError::new(problem, format!("one of {}", names.join(", "))))

@@ -340,7 +340,7 @@ pub(crate) struct ReproduceArgs {
 
 fn pid(text: &str) -> Result<u32, String> {
     let pid = text.parse::<u32>().ok().filter(|pid| (1..=1 << 22).contains(pid));
-    pid.ok_or_else(|| "it is no process: write its number, such as 4242".into())
+    pid.ok_or_else(|| "it is not a process: write its number, such as 4242".into())
 }
 
 fn policy_name() -> PossibleValuesParser {

@@ -14,6 +14,7 @@ use std::{
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
+    sync::LazyLock,
 };
 
 fn root() -> PathBuf {
@@ -25,8 +26,9 @@ fn built() -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_interleaf")).parent().unwrap().to_path_buf()
 }
 
-/// A folder with the package: links to its sources and to the native module.
-fn package() -> PathBuf {
+/// A folder with the package: links to its sources and to the native module. The tests run in
+/// parallel and share it, so the first creates the links.
+static PACKAGE: LazyLock<PathBuf> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python");
     let package = folder.join("interleaf");
     fs::create_dir_all(&package).unwrap();
@@ -44,7 +46,7 @@ fn package() -> PathBuf {
     }
     symlink(library("libinterleaf_python.so"), package.join("_core.abi3.so")).unwrap();
     folder
-}
+});
 
 /// A library of this build. Cargo writes a dev-dependency's library to `deps` only; a copy beside
 /// the command may be from an earlier build.
@@ -71,7 +73,7 @@ fn passes(needed: &[&str], arguments: &[&str]) {
         .arg("-m")
         .args(arguments)
         .current_dir(root())
-        .env("PYTHONPATH", package())
+        .env("PYTHONPATH", &*PACKAGE)
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("MPLBACKEND", "agg")
         .env("INTERLEAF_COMMAND", env!("CARGO_BIN_EXE_interleaf"))

@@ -357,7 +357,7 @@ fn scope(toml: &TomlText<'_>, table: ScopeTable) -> Result<Scope, FileError> {
             });
         }
         (other, ..) => {
-            let problem = format!("\"{other}\" is no kind of scope");
+            let problem = format!("\"{other}\" is not a kind of scope");
             let kind = table.kind.as_ref().unwrap_or_else(|| unreachable!());
             return Err(toml.error("kind", kind, problem, "write machine, cgroup or processes"));
         }
@@ -406,7 +406,7 @@ fn cgroup(toml: &TomlText<'_>, path: &Spanned<String>) -> Result<Scope, FileErro
 fn no_group(path: &str) -> Option<(String, String)> {
     let is_none = path.trim_matches('/').is_empty() || path.split('/').any(|part| part == "..");
     is_none.then(|| {
-        let problem = format!("\"{path}\" is no control group below the hierarchy's root");
+        let problem = format!("\"{path}\" is not a control group below the hierarchy's root");
         (problem, "write a path such as /batch.slice, or kind = \"machine\" for all".into())
     })
 }
@@ -431,7 +431,7 @@ fn policy(toml: &TomlText<'_>, name: Option<&Spanned<String>>) -> Result<PolicyK
     let Some(name) = name else { return Ok(PolicyKind::Dmi) };
     let known: Vec<&str> = PolicyKind::ALL.iter().map(|(_, name, _)| *name).collect();
     name.get_ref().parse().map_err(|_| {
-        let problem = format!("\"{}\" is no policy", name.get_ref());
+        let problem = format!("\"{}\" is not a policy", name.get_ref());
         let near = suggestion(name.get_ref(), &known);
         toml.error("name", name, problem, format!("{near}write one of {}", known.join(", ")))
     })
@@ -529,7 +529,7 @@ fn source(toml: &TomlText<'_>, table: &SourceTable) -> Result<SourceChoice, File
             Err(toml.error("kind", kind, "counters have no path", hint))
         }
         (other, _) => {
-            let problem = format!("\"{other}\" is no source");
+            let problem = format!("\"{other}\" is not a source");
             Err(toml.error("kind", kind, problem, "write counters, feed or replay"))
         }
     }
@@ -555,7 +555,7 @@ fn metrics(
 ) -> Result<Option<SocketAddr>, FileError> {
     let Some(value) = value else { return Ok(None) };
     value.get_ref().parse().map(Some).map_err(|_| {
-        let problem = format!("\"{}\" is no address with a port", value.get_ref());
+        let problem = format!("\"{}\" is not an address with a port", value.get_ref());
         toml.error("metrics", value, problem, "write one such as 127.0.0.1:9464")
     })
 }
@@ -597,11 +597,11 @@ mod tests {
     #[test]
     fn invalid_values_are_named() {
         let table = [
-            ("[scope]\nkind = \"all\"", "\"all\" is no kind of scope"),
+            ("[scope]\nkind = \"all\"", "\"all\" is not a kind of scope"),
             ("[scope]\nkind = \"cgroup\"", "kind is cgroup, and cgroup is missing"),
             ("[scope]\ncgroup = \"/x\"", "kind is machine, and something else is named too"),
             ("[scope]\nkind = \"processes\"\nprocesses = []", "it names no process"),
-            ("[policy]\nname = \"best\"", "\"best\" is no policy"),
+            ("[policy]\nname = \"best\"", "\"best\" is not a policy"),
             ("[policy]\nname = \"static\"", "the policy is static, and has no weights"),
             ("[policy]\nweights = \"3:1\"", "weights go with the policy static"),
             ("[policy]\nname = \"static\"\nweights = \"3\"", ""),
@@ -611,13 +611,13 @@ mod tests {
             ("[migration]\nway = \"fast\"", "\"fast\" names no actuator"),
             ("[migration]\nrate_limit = \"0GB/s\"", "at this rate no page moves"),
             ("[source]\nkind = \"feed\"", "kind is feed, and path is missing"),
-            ("[source]\nkind = \"pcm\"", "\"pcm\" is no source"),
+            ("[source]\nkind = \"pcm\"", "\"pcm\" is not a source"),
             ("[source]\nkind = \"counters\"\npath = \"/x\"", "counters have no path"),
             ("[source]\ngroup = \"x\"", "only a feed has a group"),
             ("[source]\nkind = \"feed\"\npath = \"/x\"\ngroup = \"\"", "name is empty"),
-            ("[publish]\nmetrics = \"9464\"", "\"9464\" is no address with a port"),
+            ("[publish]\nmetrics = \"9464\"", "\"9464\" is not an address with a port"),
             ("[publish]\nmetric = \"9464\"", "metric"),
-            ("[scope]\nprotected = [\"/\"]", "\"/\" is no control group below"),
+            ("[scope]\nprotected = [\"/\"]", "\"/\" is not a control group below"),
             ("[scope]\nprotected = [\"bin/sh\"]", "\"bin/sh\" is a path"),
             ("[scope]\nprotected = [\"/kept\", \"sh\"]", ""),
         ];

@@ -166,7 +166,7 @@ fn answer(received: &[u8], page: &dyn Fn(&Request<'_>) -> Page) -> Option<Vec<u8
             page(&Request { path, accept: &accept })
         }
         (Ok(true), ..) => Page::text("405 Method Not Allowed", "only GET and HEAD\n"),
-        _ => Page::text("400 Bad Request", "this is no request\n"),
+        _ => Page::text("400 Bad Request", "this is not a request\n"),
     };
     let Page { status, kind, body } = page;
     let length = body.len();

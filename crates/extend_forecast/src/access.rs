@@ -83,11 +83,11 @@ impl Trace {
             let is_write = match word {
                 "r" => false,
                 "w" => true,
-                _ => return Err(fail(at, format!("\"{word}\" is no access: write r or w"))),
+                _ => return Err(fail(at, format!("\"{word}\" is not an access: write r or w"))),
             };
             let block = block.trim().parse().map_err(|_| {
                 let rule = format!("write a whole number from 0 to {}", u32::MAX);
-                fail(at, format!("\"{}\" is no block: {rule}", block.trim()))
+                fail(at, format!("\"{}\" is not a block: {rule}", block.trim()))
             })?;
             touches.push(Touch { block, offset: 0, is_write });
         }
@@ -152,9 +152,9 @@ mod tests {
             (String::new(), 1, "is not the header"),
             ("interleaf.trace/1 block_bytes=7\nr 1\n".into(), 1, "4096 to 1073741824"),
             (head.into(), 1, "no access"),
-            (format!("{head}x 1\n"), 2, "\"x\" is no access: write r or w"),
-            (format!("{head}r 1\nw -3\n"), 3, "\"-3\" is no block"),
-            (format!("{head}r\n"), 2, "\"\" is no block"),
+            (format!("{head}x 1\n"), 2, "\"x\" is not an access: write r or w"),
+            (format!("{head}r 1\nw -3\n"), 3, "\"-3\" is not a block"),
+            (format!("{head}r\n"), 2, "\"\" is not a block"),
         ] {
             let why = Trace::parse("t", &text).unwrap_err();
             assert!(why.line == line && why.problem.contains(part), "{why}");

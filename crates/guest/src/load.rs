@@ -201,7 +201,7 @@ impl LoadMemory {
 /// The share of pages on each of the nodes.
 fn shares(found: &NodeBytes, nodes: &[u32]) -> io::Result<Vec<f64>> {
     if let Some(other) = found.0.keys().find(|node| !nodes.contains(node)) {
-        return Err(io::Error::other(format!("pages are on node {other}, which is no tier")));
+        return Err(io::Error::other(format!("pages are on node {other}, which is not a tier")));
     }
     let total = found.total();
     if total == 0 {
@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(shares(&found, &[0, 1]).unwrap(), [0.75, 0.25]);
         assert_eq!(shares(&found, &[1, 0, 2]).unwrap(), [0.25, 0.75, 0.0]);
         let why = shares(&found, &[0, 2]).unwrap_err().to_string();
-        assert_eq!(why, "pages are on node 1, which is no tier");
+        assert_eq!(why, "pages are on node 1, which is not a tier");
         assert!(shares(&NodeBytes::default(), &[0]).is_err());
     }
 }

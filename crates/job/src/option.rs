@@ -229,5 +229,5 @@ pub fn pattern(text: &str) -> Result<Pattern, String> {
 /// The problem.
 pub fn uncore(text: &str) -> Result<f64, String> {
     let ns = text.parse::<f64>().ok().filter(|ns| (0.0..=10_000.0).contains(ns));
-    ns.ok_or_else(|| format!("\"{text}\" is no number of nanoseconds from 0 to 10000"))
+    ns.ok_or_else(|| format!("\"{text}\" is not a number of nanoseconds from 0 to 10000"))
 }

@@ -122,7 +122,7 @@ impl Drive {
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
         let path = format!("/sys/dev/block/{major}:{minor}");
         if !root.has(&format!("{path}/stat")) {
-            return Err(failed(format!("device {major}:{minor} is no drive that counts")));
+            return Err(failed(format!("device {major}:{minor} is not a drive that counts")));
         }
         let link = root.at(&path).canonicalize().unwrap_or_default();
         let name = link.file_name().map_or(path.clone(), |it| it.to_string_lossy().into_owned());

@@ -101,7 +101,7 @@ pub(crate) fn number(pattern: &Regex, text: &str) -> Result<f64, String> {
     let last = last.ok_or_else(|| format!("--metric {pattern}: nothing in the output matches"))?;
     let found = last.get(1).or_else(|| last.get(0)).map_or("", |found| found.as_str()).trim();
     let number = found.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
-    number.ok_or_else(|| format!("--metric {pattern}: \"{found}\" is no number above 0"))
+    number.ok_or_else(|| format!("--metric {pattern}: \"{found}\" is not a number above 0"))
 }
 
 #[cfg(test)]
@@ -114,9 +114,9 @@ mod tests {
             ("Triad: +([0-9.]+)", "Copy: 1\nTriad:   12.5\nTriad: 13\n", Ok(13.0)),
             ("[0-9.]+(?:e[0-9]+)?", "took 2.5e3", Ok(2500.0)),
             ("([0-9]+) s", "none", Err("--metric ([0-9]+) s: nothing in the output matches")),
-            ("(.+) s", "few s", Err("--metric (.+) s: \"few\" is no number above 0")),
-            ("x=(.*)", "x=0", Err("--metric x=(.*): \"0\" is no number above 0")),
-            ("x=(.*)", "x=inf", Err("--metric x=(.*): \"inf\" is no number above 0")),
+            ("(.+) s", "few s", Err("--metric (.+) s: \"few\" is not a number above 0")),
+            ("x=(.*)", "x=0", Err("--metric x=(.*): \"0\" is not a number above 0")),
+            ("x=(.*)", "x=inf", Err("--metric x=(.*): \"inf\" is not a number above 0")),
         ];
         for (pattern, text, expected) in table {
             let found = number(&Regex::new(pattern).unwrap(), text);

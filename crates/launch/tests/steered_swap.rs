@@ -83,7 +83,7 @@ fn a_store_without_swap_is_refused() {
     };
     let file = tempfile::NamedTempFile::new_in(".").unwrap();
     let why = refused(file.path(), MIB);
-    assert!(why.to_string().ends_with("is no folder"), "{why}");
+    assert!(why.to_string().ends_with("is not a folder"), "{why}");
     let folder = tempfile::tempdir_in(".").unwrap();
     let why = refused(folder.path(), 1 << 50);
     assert!(why.why.starts_with("no swap there: "), "{why}");

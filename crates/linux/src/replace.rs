@@ -387,7 +387,7 @@ impl Folder {
         };
         let found = fstat(&file)?;
         if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
-            return Err(invalid("it is no regular file".into()));
+            return Err(invalid("it is not a regular file".into()));
         }
         check_private(&found)?;
         let mut text = String::new();
@@ -552,7 +552,7 @@ impl Folder {
                 FileType::RegularFile => Ok(()),
                 FileType::Directory => Err(Errno::ISDIR.into()),
                 FileType::Symlink => Err(invalid("it is a symbolic link".into())),
-                _ => Err(invalid("it is no regular file".into())),
+                _ => Err(invalid("it is not a regular file".into())),
             },
         }
     }

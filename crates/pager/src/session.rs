@@ -118,7 +118,7 @@ pub enum SessionError {
         /// The reason.
         why: String,
     },
-    /// The path is no folder of this user, or other users may write to it.
+    /// The path is not a folder of this user, or other users may write to it.
     #[error("{}: it is not private to this user", .0.display())]
     NotPrivate(PathBuf),
     /// A session of this name runs with other settings.

@@ -73,7 +73,7 @@ pub fn identifier(field: impl Into<String>, name: &str) -> Checked {
     if !name.is_empty() && name.chars().all(plain) {
         return Ok(());
     }
-    let problem = format!("{name:?} is no name of ASCII letters, digits, '-', '_', '.' and '+'");
+    let problem = format!("{name:?} is not a name of ASCII letters, digits, '-', '_', '.' and '+'");
     invalid(field, problem)
 }
 

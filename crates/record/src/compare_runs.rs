@@ -412,7 +412,7 @@ impl Check for CompareRunsDocument {
         let count = self.configurations.len();
         let is_one = |field: String, at: usize| match at < count {
             true => Ok(()),
-            false => invalid(field, format!("{at} is no index of {count} configurations")),
+            false => invalid(field, format!("{at} is not an index of {count} configurations")),
         };
         let speedup = |field: &str, it: &SpeedupDocument| {
             is_one(format!("{field}.configuration"), it.configuration)?;

@@ -312,7 +312,7 @@ impl Check for MeasureDocument {
                 not_empty(format!("{field}.weights"), weights.len())?;
             }
             if point.kind == PointKind::Cache && point.memory_bytes == 0 {
-                return invalid(format!("{field}.memory_bytes"), "0 is no size of a chase");
+                return invalid(format!("{field}.memory_bytes"), "0 is not a size of a chase");
             }
             let Some(histogram) = &point.histogram else { continue };
             let (samples, tagged) = (histogram.samples, histogram.tagged);

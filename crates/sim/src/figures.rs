@@ -47,7 +47,7 @@ impl FigureReader<'_> {
         let reasoned =
             |word: &str| source.strip_prefix(word).is_some_and(|how| !how.trim().is_empty());
         if !(self.sources.contains_key(source) || reasoned("derived: ") || reasoned("assumed: ")) {
-            let problem = format!("\"{source}\" is no source of this file");
+            let problem = format!("\"{source}\" is not a source of this file");
             let hint = "name one under [sources], or say \"derived: how\" or \"assumed: why\"";
             return Err(self.text.error(field, pair, problem, hint));
         }
@@ -55,7 +55,7 @@ impl FigureReader<'_> {
         let hint = format!("write a number and its unit, from {low} to {high}: \"{high} {unit}\"");
         let number = value.strip_suffix(unit).map(str::trim).and_then(|n| f64::from_str(n).ok());
         let Some(number) = number else {
-            let problem = format!("\"{value}\" is no number of {unit}");
+            let problem = format!("\"{value}\" is not a number of {unit}");
             return Err(self.text.error(field, pair, problem, hint));
         };
         if !range.contains(&number) {
@@ -81,7 +81,7 @@ impl FigureReader<'_> {
         if number.fract() == 0.0 {
             return Ok(number as u32);
         }
-        let problem = format!("\"{}\" is no whole number", pair.get_ref()[0]);
+        let problem = format!("\"{}\" is not a whole number", pair.get_ref()[0]);
         Err(self.text.error(field, pair, problem, "write a number without decimals"))
     }
 
@@ -108,16 +108,16 @@ mod tests {
         assert_eq!(reader.time_fs("a.b", &pair("1.5 ns", "s"), 10.0), Ok(1_500_000));
         assert_eq!(reader.whole("a.b", &pair("64 B", "assumed: why"), "B", 1..=64), Ok(64));
         let wrong = [
-            ("1.5 us", "s", "card.toml:1: a.b: \"1.5 us\" is no number of ns"),
+            ("1.5 us", "s", "card.toml:1: a.b: \"1.5 us\" is not a number of ns"),
             ("11 ns", "s", "11 ns is not between 0 and 10 ns"),
-            ("1 ns", "t", "\"t\" is no source of this file"),
-            ("1 ns", "assumed: ", "is no source of this file"),
+            ("1 ns", "t", "\"t\" is not a source of this file"),
+            ("1 ns", "assumed: ", "is not a source of this file"),
         ];
         for (value, source, expected) in wrong {
             let why = reader.time_fs("a.b", &pair(value, source), 10.0).unwrap_err().to_string();
             assert!(why.contains(expected), "{why}");
         }
         let why = reader.whole("a.b", &pair("1.5 B", "s"), "B", 1..=64).unwrap_err().to_string();
-        assert!(why.contains("is no whole number"), "{why}");
+        assert!(why.contains("is not a whole number"), "{why}");
     }
 }

@@ -198,7 +198,7 @@ impl Reader<'_> {
             if bytes.is_power_of_two() {
                 return Ok(bytes);
             }
-            let problem = format!("{bytes} is no power of two");
+            let problem = format!("{bytes} is not a power of two");
             Err(reader.text.error(field, pair, problem, "write 128 B, 256 B, 512 B, ..."))
         };
         let max_payload = power_of_2("link.max_payload", &link.max_payload, 128..=4096)?;
@@ -265,7 +265,7 @@ impl Reader<'_> {
         let max_transfer = blocks("nvme.max_transfer", &nvme.max_transfer, 1 << 30)?;
         let atomic_write = blocks("nvme.atomic_write", &nvme.atomic_write, max_transfer)?;
         if !atomic_write.is_power_of_two() {
-            let problem = format!("{atomic_write} is no power of two");
+            let problem = format!("{atomic_write} is not a power of two");
             let hint = "write 512 B, 1024 B, 2048 B, 4096 B, ...";
             return Err(reader.text.error("nvme.atomic_write", &nvme.atomic_write, problem, hint));
         }
@@ -385,7 +385,7 @@ impl Reader<'_> {
                 return Err(reader.text.error("memory.durable", &memory.durable, problem, hint));
             }
             other => {
-                let problem = format!("\"{other}\" is no way of being durable");
+                let problem = format!("\"{other}\" is not a way of being durable");
                 let hint = "write \"save\" or \"precharge\"";
                 return Err(reader.text.error("memory.durable", &memory.durable, problem, hint));
             }

@@ -24,13 +24,13 @@ fn a_card_that_cannot_work_is_refused_with_line_and_field() {
     let table = [
         ("lanes = [\"8\"", "lanes = [\"3\"", "link.lanes: there are no links of 3 lanes"),
         ("generation = [\"3\"", "generation = [\"6\"", "link.generation: 6 is not between 1 and 5"),
-        ("max_payload = [\"256 B\"", "max_payload = [\"300 B\"", "300 is no power of two"),
+        ("max_payload = [\"256 B\"", "max_payload = [\"300 B\"", "300 is not a power of two"),
         ("[\"64 B\", \"pcie\"]", "[\"32 B\", \"pcie\"]", "link.read_completion_boundary: 32 B"),
         ("\"1024 credits\"", "\"8 credits\"", "8 credits are fewer than a transfer needs, 32"),
         ("\"17 vectors\"", "\"16 vectors\"", "nvme.vectors: 16 I/O queues and the admin queue"),
         ("version = [\"1.1\"", "version = [\"1.15\"", "nvme.version: there is no NVMe 1.15"),
         ("atomic_write = [\"4096 B\"", "atomic_write = [\"4000 B\"", "no whole number of blocks"),
-        ("atomic_write = [\"4096 B\"", "atomic_write = [\"1536 B\"", "1536 is no power of two"),
+        ("atomic_write = [\"4096 B\"", "atomic_write = [\"1536 B\"", "1536 is not a power of two"),
         ("\"131072 B\"", "\"65536 B\"", "do not hold an atomic write of each DMA engine, 131072"),
         ("cores = [\"4 cores\"", "cores = [\"1.5 cores\"", "controller.cores: \"1.5 cores\" is no"),
         ("\"131072 B\"", "\"100 B\"", "controller.buffers: 100 bytes hold no transfer of 512"),
@@ -39,14 +39,14 @@ fn a_card_that_cannot_work_is_refused_with_line_and_field() {
         ("ranks = [\"1 ranks\"", "ranks = [\"3 ranks\"", "memory.ranks: 3 ranks cannot be"),
         ("\"1024 MiB\"", "\"1025 MiB\"", "memory.capacity: 1025 MiB are more than the memory has"),
         ("durable = \"save\"", "durable = \"precharge\"", "needs refresh and loses its data"),
-        ("durable = \"save\"", "durable = \"yes\"", "memory.durable: \"yes\" is no way"),
+        ("durable = \"save\"", "durable = \"yes\"", "memory.durable: \"yes\" is not a way"),
         ("size = [\"1024 MiB\"", "size = [\"2048 MiB\"", "bar.size: no BAR of 2048 MiB maps"),
         ("page = [\"4096 B\"", "page = [\"5000 B\"", "bar.page: a page of 5000 bytes"),
         ("\"512 credits\"", "\"16 credits\"", "bar.posted_data: 16 credits hold no write"),
-        ("submit = [\"250 ns\"", "submit = [\"250 us\"", "host.submit: \"250 us\" is no number"),
+        ("submit = [\"250 ns\"", "submit = [\"250 us\"", "host.submit: \"250 us\" is not a number"),
         ("ecc = [", "eec = [", "unknown field `eec`"),
         ("interleaf.card/1", "interleaf.card/2", "schema: \"interleaf.card/2\" is not"),
-        ("[\"8\", \"slides\"]", "[\"8\", \"me\"]", "\"me\" is no source of this file"),
+        ("[\"8\", \"slides\"]", "[\"8\", \"me\"]", "\"me\" is not a source of this file"),
     ];
     for (from, to, expected) in table {
         assert!(flashtec().contains(from), "{from}");

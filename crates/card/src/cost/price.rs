@@ -127,7 +127,7 @@ impl Prices {
             let name = of.item.get_ref().as_str();
             let Some((_, item)) = ITEMS.iter().find(|(known, _)| *known == name) else {
                 let names: Vec<&str> = ITEMS.iter().map(|(name, _)| *name).collect();
-                let problem = format!("\"{name}\" is no part of a card");
+                let problem = format!("\"{name}\" is not a part of a card");
                 let hint = format!("write {}", names.join(", "));
                 return Err(text.error("price.item", &of.item, problem, hint));
             };
@@ -136,7 +136,7 @@ impl Prices {
             let found = PriceText::split(of.price.get_ref());
             let found = found.filter(|found| matches!(found.unit, None | Some("GB")));
             let Some(PriceText { amount, currency: own, unit }) = found else {
-                let problem = format!("\"{}\" is no price", of.price.get_ref());
+                let problem = format!("\"{}\" is not a price", of.price.get_ref());
                 return Err(text.error("price.price", &of.price, problem, hint));
             };
             let by_capacity = unit.is_some();

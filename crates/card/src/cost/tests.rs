@@ -128,14 +128,14 @@ fn wrong_prices_name_line_and_field() {
     };
     let error = |text: &str| Prices::in_file("p.toml", text).expect_err("wrong").to_string();
     let cases = [
-        (file("sram", "1 USD/GB", "2017"), "p.toml:3: price.item: \"sram\" is no part"),
+        (file("sram", "1 USD/GB", "2017"), "p.toml:3: price.item: \"sram\" is not a part"),
         (file("dram", "1 USD", "2017"), "p.toml:4: price.price: the price of dram is for a GB"),
         (file("board", "1 USD/GB", "2017"), "p.toml:4: price.price: the price of board"),
-        (file("dram", "cheap", "2017"), "p.toml:4: price.price: \"cheap\" is no price"),
-        (file("dram", "-1 USD/GB", "2017"), "p.toml:4: price.price: \"-1 USD/GB\" is no price"),
-        (file("dram", "1 usd/GB", "2017"), "p.toml:4: price.price: \"1 usd/GB\" is no price"),
-        (file("dram", "1 USD/GB", "17"), "p.toml:6: price.date: \"17\" is no date"),
-        (file("dram", "1 USD/GB", "2017-13"), "p.toml:6: price.date: \"2017-13\" is no date"),
+        (file("dram", "cheap", "2017"), "p.toml:4: price.price: \"cheap\" is not a price"),
+        (file("dram", "-1 USD/GB", "2017"), "p.toml:4: price.price: \"-1 USD/GB\" is not a price"),
+        (file("dram", "1 usd/GB", "2017"), "p.toml:4: price.price: \"1 usd/GB\" is not a price"),
+        (file("dram", "1 USD/GB", "17"), "p.toml:6: price.date: \"17\" is not a date"),
+        (file("dram", "1 USD/GB", "2017-13"), "p.toml:6: price.date: \"2017-13\" is not a date"),
         (file("dram", "1 USD/GB", "2017-08-08-1"), "p.toml:6: price.date:"),
     ];
     for (text, part) in cases {

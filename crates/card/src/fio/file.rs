@@ -115,7 +115,7 @@ fn sections(file: &str, text: &str) -> Result<Vec<Section>, FileError> {
 fn header<'a>(file: &str, at: usize, line: &'a str) -> Result<&'a str, FileError> {
     let name = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).map(str::trim);
     name.filter(|name| !name.is_empty() && !name.contains(['[', ']'])).ok_or_else(|| {
-        let problem = format!("{line} is no header of a section");
+        let problem = format!("{line} is not a header of a section");
         error(file, at, None, problem, "write one such as [job]".into())
     })
 }

@@ -115,7 +115,7 @@ pub fn size(text: &str) -> Result<u64, ValueError> {
         None if text.contains('-') && !text.starts_with('-') => {
             Err(wrong(format!("\"{text}\": a range of sizes is not modelled")))
         }
-        None => Err(wrong(format!("\"{text}\" is no size"))),
+        None => Err(wrong(format!("\"{text}\" is not a size"))),
     }
 }
 
@@ -158,7 +158,7 @@ pub fn time(text: &str) -> Result<u64, ValueError> {
     let (number, unit) = split(text);
     let unit = TIME_UNITS.iter().find(|(name, _)| *name == unit);
     let (Ok(number), Some((_, unit))) = (number.parse::<u64>(), unit) else {
-        return Err(wrong(format!("\"{text}\" is no time")));
+        return Err(wrong(format!("\"{text}\" is not a time")));
     };
     let ns = number.checked_mul(*unit).filter(|ns| *ns <= TIME_MAX_NS);
     ns.ok_or_else(|| wrong(format!("{text} is longer than 1h")))
@@ -222,7 +222,7 @@ impl FromStr for Depths {
         let wrong = |problem: String| ValueError::new(problem, allowed());
         let one = |text: &str| {
             let depth = text.trim().parse::<u32>().ok().filter(|n| (1..=DEPTH_MAX).contains(n));
-            depth.ok_or_else(|| wrong(format!("\"{text}\" is no queue depth")))
+            depth.ok_or_else(|| wrong(format!("\"{text}\" is not a queue depth")))
         };
         let mut depths = vec![];
         for part in text.split(',') {

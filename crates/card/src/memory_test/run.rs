@@ -151,7 +151,7 @@ impl MemoryTest {
         };
         for (field, address) in [("start", self.start), ("stop", self.stop)] {
             if address % 4 != 0 {
-                let problem = format!("{address:#x} is no address of a 32-bit word");
+                let problem = format!("{address:#x} is not an address of a 32-bit word");
                 return wrong(field, problem, "write a multiple of 4");
             }
             if address >= capacity {
@@ -178,7 +178,7 @@ impl MemoryTest {
         for fault in faults {
             for address in fault.addresses() {
                 if address % 4 != 0 || !range.contains(&address) {
-                    let problem = format!("{address:#x} of {fault} is no word of the test");
+                    let problem = format!("{address:#x} of {fault} is not a word of the test");
                     let hint = format!("write a multiple of 4 in {range:#x?}");
                     return wrong("fault", problem, &hint);
                 }

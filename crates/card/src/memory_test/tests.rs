@@ -195,8 +195,8 @@ fn wrong_fields_are_refused() {
     };
     let good = test(Algorithm::MatsPlus, 0x80, 0xFC);
     let cases = [
-        (MemoryTest { start: 0x81, ..good.clone() }, "start", "0x81 is no address"),
-        (MemoryTest { stop: 0xFE, ..good.clone() }, "stop", "0xfe is no address"),
+        (MemoryTest { start: 0x81, ..good.clone() }, "start", "0x81 is not an address"),
+        (MemoryTest { stop: 0xFE, ..good.clone() }, "stop", "0xfe is not an address"),
         (MemoryTest { stop: CAPACITY, ..good.clone() }, "stop", "beyond the memory"),
         (MemoryTest { start: 0x100, ..good.clone() }, "start", "above the stop"),
         (MemoryTest { cycles: 0, ..good.clone() }, "cycles", "0 cycles"),
@@ -211,7 +211,7 @@ fn wrong_fields_are_refused() {
     let outside: InjectedFault = "stuck-at:0x100.3=1".parse().expect("a fault");
     let (field, problem) = error(good.clone(), &[outside]);
     assert_eq!(field, "fault");
-    assert!(problem.contains("0x100 of stuck-at:0x100.3=1 is no word"), "{problem}");
+    assert!(problem.contains("0x100 of stuck-at:0x100.3=1 is not a word"), "{problem}");
     let same: InjectedFault = "address-other:0x80/0x80".parse().expect("a fault");
     assert!(error(good, &[same]).1.contains("the same"));
 }
@@ -242,9 +242,9 @@ fn faults_are_read_as_they_are_written() {
         ("stuck-at:0x80.3=2", "is no stuck-at fault"),
         ("transition:0x80.3=1", "is no transition fault"),
         ("coupling-state:0x80.3/0x90.7=1", "is no coupling-state fault"),
-        ("address-none:0x80=0x100000000", "is no address-none fault"),
-        ("address-other:0x80/0x90=or", "is no address-other fault"),
-        ("address-many:0x80/0x90", "is no address-many fault"),
+        ("address-none:0x80=0x100000000", "is not an address-none fault"),
+        ("address-other:0x80/0x90=or", "is not an address-other fault"),
+        ("address-many:0x80/0x90", "is not an address-many fault"),
     ];
     for (text, part) in bad {
         let error = text.parse::<InjectedFault>().expect_err(text);

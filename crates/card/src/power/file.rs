@@ -178,7 +178,7 @@ fn order(reader: &FigureReader<'_>, order: &Spanned<String>) -> Result<SaveOrder
         "address" => Ok(SaveOrder::Address),
         "dirty first" => Ok(SaveOrder::DirtyFirst),
         other => {
-            let problem = format!("\"{other}\" is no order of pages");
+            let problem = format!("\"{other}\" is not an order of pages");
             let hint = "write \"address\" or \"dirty first\"";
             Err(reader.text.error("save.order", order, problem, hint))
         }

@@ -144,7 +144,7 @@ fn place(text: &str) -> Result<ArrayMemory, String> {
         ("heap", _) => Ok(ArrayMemory::Heap),
         ("mmap", _) => Ok(ArrayMemory::Mapping),
         (_, Some(folder)) if !folder.is_empty() => Ok(ArrayMemory::File(folder.into())),
-        _ => Err("it is no place for arrays: write heap, mmap or file:DIR".into()),
+        _ => Err("it is not a place for arrays: write heap, mmap or file:DIR".into()),
     }
 }
 

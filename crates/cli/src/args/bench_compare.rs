@@ -74,7 +74,7 @@ fn ways() -> PossibleValuesParser {
 
 fn ratio(text: &str) -> Result<f64, String> {
     let ratio = text.parse().ok().filter(|ratio: &f64| (0.01..=1000.0).contains(ratio));
-    ratio.ok_or_else(|| "it is no number from 0.01 to 1000: write one such as 2".into())
+    ratio.ok_or_else(|| "it is not a number from 0.01 to 1000: write one such as 2".into())
 }
 
 fn limit(text: &str) -> Result<Time, String> {

@@ -271,13 +271,14 @@ fn address(text: &str) -> Result<u64, String> {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
         None => text.parse().ok(),
     };
-    address.ok_or_else(|| format!("\"{text}\" is no address: write a number such as 128 or 0x80"))
+    address
+        .ok_or_else(|| format!("\"{text}\" is not an address: write a number such as 128 or 0x80"))
 }
 
 fn word(text: &str) -> Result<u32, String> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     u32::from_str_radix(digits, 16)
-        .map_err(|_| format!("\"{text}\" is no word: write up to 8 hexadecimal digits"))
+        .map_err(|_| format!("\"{text}\" is not a word: write up to 8 hexadecimal digits"))
 }
 
 fn fault(text: &str) -> Result<InjectedFault, String> {

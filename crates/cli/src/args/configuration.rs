@@ -126,7 +126,7 @@ impl Parts {
                 Some(name) => configuration.variables.push((name.into(), value.into())),
                 None => {
                     return Err(format!(
-                        "\"{other}\" is no key of a configuration{}: write one of {}",
+                        "\"{other}\" is not a key of a configuration{}: write one of {}",
                         guess(other, &KEYS),
                         KEYS.join(", ")
                     ));
@@ -166,7 +166,7 @@ fn policy(text: &str) -> Result<String, String> {
     match names.contains(&text) {
         true => Ok(text.into()),
         false => Err(format!(
-            "\"{text}\" is no policy{}: write one of {}",
+            "\"{text}\" is not a policy{}: write one of {}",
             guess(text, &names),
             names.join(", ")
         )),

@@ -180,7 +180,7 @@ fn dram(text: &str) -> Result<Dram, String> {
         let percent = percent.trim().parse().ok().filter(|percent| (1..=100).contains(percent));
         let percent = percent.map(Dram::Percent);
         return percent.ok_or_else(|| {
-            format!("{text} is no whole number from 1% to 100%: write a part such as 50%")
+            format!("{text} is not a whole number from 1% to 100%: write a part such as 50%")
         });
     }
     if text.contains('=') {
@@ -200,7 +200,7 @@ fn dram_by_node(text: &str) -> Result<Dram, String> {
     for part in text.split(',') {
         let (node, size) = part.split_once('=').unwrap_or((part, ""));
         let node = node.strip_prefix("node").and_then(|node| node.parse().ok());
-        let node = node.ok_or_else(|| format!("{part} is no size on a node: {example}"))?;
+        let node = node.ok_or_else(|| format!("{part} is not a size on a node: {example}"))?;
         let size: Bytes = quantity(size, "4GiB")?;
         if size.get() < DRAM_MIN {
             return Err(format!("{part} is less than 4MiB: {example}"));
@@ -240,7 +240,8 @@ fn session(text: &str) -> Result<String, String> {
     if (1..=64).contains(&text.len()) && text.chars().all(fits) && !text.starts_with('.') {
         return Ok(text.into());
     }
-    Err("it is no name of at most 64 letters, digits, - and _: write one such as solver-1".into())
+    Err("it is not a name of at most 64 letters, digits, - and _: write one such as solver-1"
+        .into())
 }
 
 #[cfg(test)]
@@ -254,9 +255,9 @@ mod tests {
         let shares = vec![(0, Bytes::new(4 << 30)), (3, Bytes::new(8 << 20))];
         assert_eq!(dram("node0=4GiB,node3=8MiB"), Ok(Dram::ByNode(shares)));
         let wrong = [
-            ("0=4GiB", "0=4GiB is no size on a node"),
+            ("0=4GiB", "0=4GiB is not a size on a node"),
             ("node0=4GiB,node0=1GiB", "node0 is named twice"),
-            ("node0=4GiB,1GiB", "1GiB is no size on a node"),
+            ("node0=4GiB,1GiB", "1GiB is not a size on a node"),
             ("node0=1MiB", "node0=1MiB is less than 4MiB"),
             ("node0=8TiB,node1=8TiB", "is more than 15TiB"),
         ];

@@ -293,7 +293,7 @@ fn stride(text: &str) -> Result<Bytes, String> {
     if size.get().is_multiple_of(64) && (64..=1 << 20).contains(&size.get()) {
         return Ok(size);
     }
-    Err(format!("{text} is no multiple of 64B up to 1MiB: write a size such as 128B"))
+    Err(format!("{text} is not a multiple of 64B up to 1MiB: write a size such as 128B"))
 }
 
 fn duration(text: &str) -> Result<Time, String> {

@@ -110,5 +110,5 @@ fn min_gain(text: &str) -> Result<Percent, String> {
 
 pub(super) fn metric(text: &str) -> Result<Regex, String> {
     let hint = "write a regular expression such as 'Triad: +([0-9.]+)'";
-    Regex::new(text).map_err(|why| format!("it is no regular expression ({why}): {hint}"))
+    Regex::new(text).map_err(|why| format!("it is not a regular expression ({why}): {hint}"))
 }

@@ -50,6 +50,6 @@ fn record(path: &Path) -> Result<MeasureDocument, Failure> {
     let record = interleaf_record::read(&name, &text);
     match record.map_err(|why| Failure::new(why.problem, why.hint))? {
         Document::Measure(document) => Ok(*document),
-        _ => Err(Failure::new(format!("{name}: it is no record of a measurement"), hint)),
+        _ => Err(Failure::new(format!("{name}: it is not a record of a measurement"), hint)),
     }
 }

@@ -68,7 +68,7 @@ impl Attributes {
 fn text(value: &Expr) -> String {
     match value {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => text.value(),
-        _ => panic!("an attribute that is no text"),
+        _ => panic!("an attribute that is not text"),
     }
 }
 
@@ -252,7 +252,7 @@ impl Generator<'_> {
         match own {
             Type::Array(array) => {
                 let Expr::Lit(ExprLit { lit: Lit::Int(count), .. }) = &array.len else {
-                    panic!("an array whose length is no number")
+                    panic!("an array whose length is not a number")
                 };
                 let count: usize = count.base10_parse().unwrap();
                 json!({
@@ -315,7 +315,7 @@ impl Generator<'_> {
 
 /// The last name of a type's path, and its arguments.
 fn named(own: &Type) -> (String, Vec<&Type>) {
-    let Type::Path(path) = own else { panic!("a type that is no path") };
+    let Type::Path(path) = own else { panic!("a type that is not a path") };
     let last = path.path.segments.last().unwrap();
     let arguments = match &last.arguments {
         PathArguments::AngleBracketed(found) => found

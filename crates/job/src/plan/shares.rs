@@ -64,7 +64,7 @@ fn name_and_share(word: &str) -> Result<(&str, Option<f64>), Failure> {
     let percent = text.parse::<Percent>().map(Percent::fraction);
     let share = percent.ok().or_else(|| text.parse::<f64>().ok());
     let problem = match share.filter(|share| share.is_finite()) {
-        None => format!("--demand: {name}: \"{text}\" is no share of time"),
+        None => format!("--demand: {name}: \"{text}\" is not a share of time"),
         Some(share) if share <= 0.0 || share > 1.0 => {
             format!("--demand: {name}: a share of {text} is not above 0% and at most 100%")
         }
@@ -145,9 +145,9 @@ mod tests {
     #[test]
     fn wrong_shares_are_refused() {
         for (text, problem) in [
-            ("hpcg=,lbm", "\"\" is no share of time"),
-            ("hpcg=nan,lbm", "\"nan\" is no share of time"),
-            ("hpcg=inf,lbm", "\"inf\" is no share of time"),
+            ("hpcg=,lbm", "\"\" is not a share of time"),
+            ("hpcg=nan,lbm", "\"nan\" is not a share of time"),
+            ("hpcg=inf,lbm", "\"inf\" is not a share of time"),
             ("hpcg=60,lbm=40", "a share of 60 is not above 0% and at most 100%"),
             ("hpcg=60%", "the share of the only demand is 60 %, not 100 %"),
             ("hpcg=40%,lbm=40%", "the shares of time add up to 80 %, not to 100 %"),

@@ -108,7 +108,7 @@ pub(super) fn check(options: &ExtendOptions) -> Vec<CheckDocument> {
 fn check_store(root: &Root, store: &Path) -> Result<(), StoreRefused> {
     if !store.is_dir() {
         let hint = "name a folder: swap for a static program is a file";
-        return Err(refused(store, "is no folder".into(), hint));
+        return Err(refused(store, "is not a folder".into(), hint));
     }
     if !rustix::process::geteuid().is_root() {
         let hint = "run it as root, or link the program dynamically";

@@ -26,7 +26,7 @@ use std::{
 pub enum SocketError {
     #[error("{}: another program listens there", .0.display())]
     InUse(PathBuf),
-    #[error("{}: is there and is no socket", .0.display())]
+    #[error("{}: is there and is not a socket", .0.display())]
     NoSocket(PathBuf),
     #[error("{}: {why}", path.display())]
     Refused { path: PathBuf, why: io::Error },

@@ -5,6 +5,13 @@
 /// this similarity most suggestions are unrelated names.
 const LEAST: f64 = 0.6;
 
+/// Added to the similarity of names that share a number such as a speed grade: `ddr5-6400` is
+/// rather `rdimm-6400-2r` than `ddr3-1600`.
+const SHARED_NUMBER: f64 = 0.5;
+
+/// Minimum digits of such a number.
+const NUMBER: usize = 3;
+
 /// Minimum length of an incomplete name for which a name that begins with it is suggested.
 const BEGINNING: usize = 3;
 
@@ -14,12 +21,24 @@ pub fn similar<'a>(wrong: &str, known: &'a [impl AsRef<str>]) -> Option<&'a str>
     let wrong = wrong.to_lowercase();
     let wrong = wrong.as_str();
     let known = || known.iter().map(AsRef::as_ref);
-    let rated = known()
-        .map(|name| (strsim::normalized_damerau_levenshtein(wrong, &name.to_lowercase()), name));
+    let rate = |name: &'a str| {
+        let name = name.to_lowercase();
+        let shared = numbers(wrong).any(|number| numbers(&name).any(|other| other == number));
+        let edits = strsim::normalized_damerau_levenshtein(wrong, &name);
+        edits + if shared { SHARED_NUMBER } else { 0.0 }
+    };
+    let rated = known().map(|name| (rate(name), name));
     let best = rated.filter(|(similarity, _)| *similarity >= LEAST);
     let best = best.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name);
     let is_beginning = wrong.chars().count() >= BEGINNING;
     best.or_else(|| known().find(|name| is_beginning && name.starts_with(wrong)))
+}
+
+/// The parts of a name that are numbers.
+fn numbers(name: &str) -> impl Iterator<Item = &str> {
+    let is_number =
+        |part: &&str| part.len() >= NUMBER && part.bytes().all(|it| it.is_ascii_digit());
+    name.split(['-', '_']).filter(is_number)
 }
 
 /// Returns a sentence with the most similar name, to be followed by a list of all; empty if none
@@ -45,6 +64,7 @@ mod tests {
             ("LBM", Some("lbm")),
             ("", None),
             ("quantum", None),
+            ("ddr5-6400", Some("xeon6-rdimm-6400")),
         ] {
             assert_eq!(similar(wrong, &known), right, "{wrong}");
         }

@@ -122,7 +122,7 @@ fn amount(
 ) -> Result<f64, FileError> {
     let form = if unit.is_some() { "0.15 USD/kWh" } else { "350 USD" };
     let Some(found) = PriceText::split(value.get_ref()).filter(|found| found.unit == unit) else {
-        let problem = format!("\"{}\" is no price in this unit", value.get_ref());
+        let problem = format!("\"{}\" is not a price in this unit", value.get_ref());
         let hint = format!("write a number, a currency and its unit: \"{form}\"");
         return Err(text.error(field, value, problem, hint));
     };
@@ -160,10 +160,10 @@ mod tests {
             ("0.15 USD/kWh", "0.15 USD", 3, "energy.price", "no price in this unit"),
             ("years = 4", "years = -4", 4, "energy.years", "not above 0"),
             ("\"a\"", "\"b\"", 14, "part.name", "a second price of b"),
-            ("350 USD", "350", 9, "part.price", "\"350\" is no price"),
+            ("350 USD", "350", 9, "part.price", "\"350\" is not a price"),
             ("10 USD", "10 EUR", 15, "part.price", "EUR beside USD"),
             ("power_w = 8", "power_w = -8", 10, "part.power_w", "not between 0"),
-            ("2025-11", "May", 12, "part.date", "\"May\" is no date"),
+            ("2025-11", "May", 12, "part.date", "\"May\" is not a date"),
             ("a quote", " ", 11, "part.source", "it is empty"),
         ] {
             let why = parse("p.toml", &TEXT.replacen(from, to, 1)).unwrap_err();

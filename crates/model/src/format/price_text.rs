@@ -45,7 +45,7 @@ pub fn date(
     if is_date(value.get_ref()) {
         return Ok(value.get_ref().clone());
     }
-    let problem = format!("\"{}\" is no date", value.get_ref());
+    let problem = format!("\"{}\" is not a date", value.get_ref());
     Err(text.error(field, value, problem, "write a year, a month or a day: \"2017-08-08\""))
 }
 

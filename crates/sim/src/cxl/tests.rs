@@ -78,9 +78,9 @@ fn errors_name_the_field_of_a_file() {
     let table = [
         ("lanes = 8", "lanes = 0", "cz122.toml:13: link.lanes: 0 is not between 1 and 16"),
         ("68 B", "67 B", "link.flit: there are no flits of 67 bytes"),
-        ("35 ns", "35 us", "link.delay: \"35 us\" is no number of ns"),
+        ("35 ns", "35 us", "link.delay: \"35 us\" is not a number of ns"),
         ("0.1 slots", "101 slots", "link.overhead: 101 slots is not between 0 and 100 slots"),
-        ("assumed: through both", "thought: through both", "is no source of this file"),
+        ("assumed: through both", "thought: through both", "is not a source of this file"),
         ("ddr4-3200-2r", "ddr9", "memory.module: there is no device \"ddr9\""),
         ("channels = 2", "chanels = 2", "unknown field"),
     ];

@@ -61,7 +61,7 @@ pub(super) fn value<'a>(path: &str, text: &'a str) -> &'a str {
 /// A message with the path or value that is refused.
 pub(super) fn check(path: &str, value: &str) -> Result<(), String> {
     let Some(values) = values(path) else {
-        return Err(format!("{path} is no setting that this program changes"));
+        return Err(format!("{path} is not a setting that this program changes"));
     };
     let (is_one, allowed) = match values {
         Values::UpTo(most) => {

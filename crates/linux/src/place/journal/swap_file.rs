@@ -61,7 +61,7 @@ pub(crate) fn remove(root: &Root, path: &Path) -> Result<bool, RemoveError> {
         found => found?.file_type(),
     };
     if !found.is_file() || found.is_symlink() || found.is_fifo() {
-        let why = format!("{}: it is no regular file any more: inspect it", path.display());
+        let why = format!("{}: it is not a regular file any more: inspect it", path.display());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why).into());
     }
     if is_in_use(root, path)? {

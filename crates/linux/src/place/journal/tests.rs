@@ -213,7 +213,7 @@ fn a_damaged_journal_is_set_aside_and_the_rest_is_restored() {
         ("{}".into(), "missing field"),
         (r#"{"schema":"x","pid":1,"start_ticks":0,"changes":[]}"#.into(), "schema: \"x\" is not"),
         (journal("").replace("\"pid\":1", "\"pid\":2"), "it is of 2-"),
-        (journal(r#"{"path":"/etc/passwd","was":"x","set":"1"}"#), "/etc/passwd is no setting"),
+        (journal(r#"{"path":"/etc/passwd","was":"x","set":"1"}"#), "/etc/passwd is not a setting"),
         (" ".repeat((1 << 20) + 1), "longer than 1048576 bytes"),
     ];
     for (text, expected) in texts {
@@ -281,8 +281,8 @@ fn a_journal_that_is_no_regular_file_is_set_aside() {
         .collect();
     let expected = [
         "it is a symbolic link",
-        "it is no regular file",
-        "it is no regular file",
+        "it is not a regular file",
+        "it is not a regular file",
         "others may write to it (mode 0666)",
     ];
     assert_eq!(whys, expected);

@@ -294,7 +294,7 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         let firsts: Vec<usize> = spans.iter().map(|span| span.start).collect();
         let (mut statuses, mut is_full) = self.call(batch, &firsts, to)?;
         self.locate(batch, spans.iter().flat_map(Clone::clone))?;
-        // A unit of which only the first page has migrated is no huge page: request its other
+        // A unit of which only the first page has migrated is not a huge page: request its other
         // pages.
         let arrived = |span: &&Range<usize>| batch.pages[span.start].node == Some(to);
         let behind = spans.iter().filter(arrived).flat_map(Clone::clone);

@@ -214,7 +214,7 @@ impl<'a> Tables<'a> {
     fn width(&self, wanted: Option<&String>) -> Result<String, DeviceError> {
         let all = &self.file.geometry.widths;
         if let Some(wrong) = all.get_ref().iter().find(|width| !WIDTHS.contains(&width.as_str())) {
-            let problem = format!("\"{wrong}\" is no width");
+            let problem = format!("\"{wrong}\" is not a width");
             let hint = format!("write a list of some of {}", WIDTHS.join(", "));
             return Err(self.text.error("geometry.widths", all, problem, hint).into());
         }
@@ -307,7 +307,7 @@ impl<'a> Tables<'a> {
         if reasoned || self.file.sources.contains_key(source) {
             return Ok(value);
         }
-        let problem = format!("\"{source}\" is no source of this file");
+        let problem = format!("\"{source}\" is not a source of this file");
         let names: Vec<_> = self.file.sources.keys().map(String::as_str).collect();
         let hint = format!("{}, or say \"derived: how\" or \"assumed: why\"", one_of(&names));
         Err(self.text.error(field, pair, problem, hint))

@@ -46,8 +46,9 @@ fn part(text: &str) -> Result<Rule, String> {
     let (number, unit) = split(text)?;
     match unit {
         "nCK" => {
-            let clocks: i64 =
-                number.parse().map_err(|_| format!("\"{number}\" is no whole number of clocks"))?;
+            let clocks: i64 = number
+                .parse()
+                .map_err(|_| format!("\"{number}\" is not a whole number of clocks"))?;
             if clocks.unsigned_abs() > LIMIT {
                 return Err(format!("{clocks} nCK is more than {LIMIT}"));
             }
@@ -74,7 +75,7 @@ fn split(text: &str) -> Result<(&str, &str), String> {
 
 /// A number with up to three decimals, in thousandths.
 fn thousandths(number: &str) -> Result<u64, String> {
-    let wrong = || format!("\"{number}\" is no number with at most three decimals");
+    let wrong = || format!("\"{number}\" is not a number with at most three decimals");
     let (whole, decimals) = number.split_once('.').unwrap_or((number, ""));
     if decimals.len() > 3 || whole.is_empty() {
         return Err(wrong());

@@ -101,7 +101,7 @@ fn errors_name_the_line_of_a_device_file() {
         ("t_ras = [", "t_raz = [", "unknown field `t_raz`"),
         ("t_refi = [\"3900 ns\", \"jedec\"]", "t_refi = [\"3900 ns\", \"me\"]", "no source"),
         ("t_refi = [\"3900 ns\"", "t_refi = [\"300 ns\"", "too short for a refresh of 944"),
-        ("\"x8\", \"x16\"]", "\"x9\", \"x16\"]", "\"x9\" is no width"),
+        ("\"x8\", \"x16\"]", "\"x9\", \"x16\"]", "\"x9\" is not a width"),
         ("\"x8\", \"x16\"]", "\"x8\"]", "width.name: \"x16\" is not in geometry.widths"),
         ("rows = 65536", "rows = 0", "density.rows: 0 is not between 1 and"),
         ("speed = \"6400 MT/s\"", "speed = \"6401 MT/s\"", "there is no speed \"6401 MT/s\""),
@@ -220,7 +220,7 @@ fn a_module_inherits_what_its_file_does_not_give() {
 fn errors_of_a_chain_name_the_file_of_the_value() {
     let own = "folder/own.toml:";
     let table = [
-        ("\"58 nCK\", \"core\"", "\"58 nCK\", \"me\"", own, "timing.t_rp: \"me\" is no source"),
+        ("\"58 nCK\", \"core\"", "\"58 nCK\", \"me\"", own, "timing.t_rp: \"me\" is not a source"),
         ("\"rdimm-6400-2r\"", "\"rdimm-640-2r\"", own, "inherits: there is no device"),
         ("\"rdimm-6400-2r\"", "\"none.toml\"", own, "inherits: there is no file"),
         ("\"rdimm-6400-2r\"", "\"own.toml\"", own, "folder/own.toml -> folder/own.toml"),

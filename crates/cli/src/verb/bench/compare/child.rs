@@ -97,7 +97,7 @@ impl<'a> Comparison<'a> {
         })?;
         if !args.store.is_dir() {
             return Err(Failure::new(
-                format!("--store {}: it is no folder", args.store.display()),
+                format!("--store {}: it is not a folder", args.store.display()),
                 "name a folder on the drive that is to extend DRAM",
             ));
         }
