@@ -23,17 +23,17 @@ fn sizes_are_those_of_fio() {
         assert_eq!(size(text), Ok(bytes), "{text}");
     }
     for (text, word) in [
-        ("", "no size"),
-        ("k", "no size"),
-        ("4x", "no size"),
-        ("-4k", "no size"),
-        ("4.5k", "no size"),
+        ("", "not a size"),
+        ("k", "not a size"),
+        ("4x", "not a size"),
+        ("-4k", "not a size"),
+        ("4.5k", "not a size"),
         ("4ki", "ambiguous"),
         ("4KiB", "ambiguous"),
         ("4k,8k", "each direction"),
         ("4k-8k", "range"),
         ("99999999999t", "2^63"),
-        ("99999999999999999999", "no size"),
+        ("99999999999999999999", "not a size"),
     ] {
         let why = size(text).unwrap_err();
         assert!(why.problem.contains(word), "{text}: {why}");
@@ -66,12 +66,12 @@ fn times_are_those_of_fio() {
         assert_eq!(time(text), Ok(ns), "{text}");
     }
     for (text, word) in [
-        ("", "no time"),
-        ("s", "no time"),
-        ("1.5s", "no time"),
-        ("-1s", "no time"),
-        ("1 s", "no time"),
-        ("5y", "no time"),
+        ("", "not a time"),
+        ("s", "not a time"),
+        ("1.5s", "not a time"),
+        ("-1s", "not a time"),
+        ("1 s", "not a time"),
+        ("5y", "not a time"),
         ("2h", "longer than 1h"),
         ("1d", "longer than 1h"),
         ("18446744073709551615", "longer than 1h"),
@@ -96,12 +96,12 @@ fn depths_are_lists_and_doubling_ranges() {
         assert_eq!(text.parse(), Ok(Depths(depths.to_vec())), "{text}");
     }
     for (text, word) in [
-        ("", "no queue depth"),
-        ("0", "no queue depth"),
-        ("65536", "no queue depth"),
-        ("1,,2", "no queue depth"),
+        ("", "not a queue depth"),
+        ("0", "not a queue depth"),
+        ("65536", "not a queue depth"),
+        ("1,,2", "not a queue depth"),
         ("4..1", "4 is above 1"),
-        ("1..", "no queue depth"),
+        ("1..", "not a queue depth"),
         ("1,2,1", "twice"),
         ("1..4,2", "twice"),
     ] {

@@ -310,7 +310,7 @@ impl FromStr for InjectedFault {
             return Err(FaultSyntax { problem, hint: format!("write {}", names.join(", ")) });
         };
         parsed(kind, rest).ok_or_else(|| FaultSyntax {
-            problem: format!("\"{text}\" is no {kind} fault"),
+            problem: format!("\"{text}\" is not a valid {kind} fault"),
             hint: format!("write it as \"{form}\"; a word has the bits 0 to 31"),
         })
     }

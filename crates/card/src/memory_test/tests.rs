@@ -237,14 +237,14 @@ fn faults_are_read_as_they_are_written() {
     let bad = [
         ("", "there is no fault \"\""),
         ("stuck", "there is no fault \"stuck\""),
-        ("stuck-at", "is no stuck-at fault"),
-        ("stuck-at:0x80.32=1", "is no stuck-at fault"),
-        ("stuck-at:0x80.3=2", "is no stuck-at fault"),
-        ("transition:0x80.3=1", "is no transition fault"),
-        ("coupling-state:0x80.3/0x90.7=1", "is no coupling-state fault"),
-        ("address-none:0x80=0x100000000", "is not an address-none fault"),
-        ("address-other:0x80/0x90=or", "is not an address-other fault"),
-        ("address-many:0x80/0x90", "is not an address-many fault"),
+        ("stuck-at", "is not a valid stuck-at fault"),
+        ("stuck-at:0x80.32=1", "is not a valid stuck-at fault"),
+        ("stuck-at:0x80.3=2", "is not a valid stuck-at fault"),
+        ("transition:0x80.3=1", "is not a valid transition fault"),
+        ("coupling-state:0x80.3/0x90.7=1", "is not a valid coupling-state fault"),
+        ("address-none:0x80=0x100000000", "is not a valid address-none fault"),
+        ("address-other:0x80/0x90=or", "is not a valid address-other fault"),
+        ("address-many:0x80/0x90", "is not a valid address-many fault"),
     ];
     for (text, part) in bad {
         let error = text.parse::<InjectedFault>().expect_err(text);

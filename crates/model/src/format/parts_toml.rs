@@ -157,7 +157,7 @@ mod tests {
     fn errors_name_the_line_and_the_field() {
         for (from, to, line, field, part) in [
             ("parts/1", "prices/1", 1, "schema", "is not"),
-            ("0.15 USD/kWh", "0.15 USD", 3, "energy.price", "no price in this unit"),
+            ("0.15 USD/kWh", "0.15 USD", 3, "energy.price", "not a price in this unit"),
             ("years = 4", "years = -4", 4, "energy.years", "not above 0"),
             ("\"a\"", "\"b\"", 14, "part.name", "a second price of b"),
             ("350 USD", "350", 9, "part.price", "\"350\" is not a price"),

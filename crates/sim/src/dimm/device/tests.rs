@@ -99,7 +99,7 @@ fn errors_name_the_line_of_a_device_file() {
         ("t_ras = [\"32 ns\"", "t_ras = [\"32 us\"", "timing.t_ras: there is no unit \"us\""),
         ("t_ras = [\"32 ns\"", "t_ras = [\"32\"", "timing.t_ras: \"32\" has no unit"),
         ("t_ras = [", "t_raz = [", "unknown field `t_raz`"),
-        ("t_refi = [\"3900 ns\", \"jedec\"]", "t_refi = [\"3900 ns\", \"me\"]", "no source"),
+        ("t_refi = [\"3900 ns\", \"jedec\"]", "t_refi = [\"3900 ns\", \"me\"]", "is not a source"),
         ("t_refi = [\"3900 ns\"", "t_refi = [\"300 ns\"", "too short for a refresh of 944"),
         ("\"x8\", \"x16\"]", "\"x9\", \"x16\"]", "\"x9\" is not a width"),
         ("\"x8\", \"x16\"]", "\"x8\"]", "width.name: \"x16\" is not in geometry.widths"),
