@@ -77,7 +77,8 @@ type Change = fn(&mut Boot<'_>);
 /// The guest's report after all steps; `None` without the kernel or QEMU.
 fn boot(series: Series, topology: &str, steps: &str) -> Option<Record> {
     let machine = Topology::named(topology).unwrap();
-    match run(series, &machine, steps, |_| {})? {
+    // No step depends on durations, and with a slow clock the kernel's waits are shorter.
+    match run(series, &machine, steps, |boot| boot.clock_shift = 4)? {
         Outcome::Completed(record) => {
             note(topology, &record);
             Some(record)

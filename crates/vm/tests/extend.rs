@@ -52,10 +52,10 @@ fn pages_are_on_the_node_of_their_thread() {
     });
 }
 
-/// Threads migrate at random for 10 s of the guest's clock; the kernel's NUMA balancing is on.
+/// Threads migrate at random for 6 s of the guest's clock; the kernel's NUMA balancing is on.
 #[test]
 fn no_page_is_wrong_when_threads_migrate() {
-    let run = "run extend 6MiB --dram 6MiB --rounds 1 --migrate 10";
+    let run = "run extend 6MiB --dram 6MiB --rounds 1 --migrate 6";
     let steps = format!("write /proc/sys/kernel/numa_balancing 1\n{run}\n{run} --signal");
     on_each(&WITH_MOVES, |series| {
         let Some(record) = guest_record(series, "two-sockets", &steps) else { return };
