@@ -347,9 +347,12 @@ pub fn workload_or_demand(name: &str) -> Result<Demand, Failure> {
 
 /// Reads the demand in a file.
 pub fn demand(path: &Path) -> Result<Demand, Failure> {
-    let demand = demand_source(path)?.parse()?;
-    let at = |why: Failure| why.within(&format!("{}: platform", path.display()));
-    demand.platform.as_ref().map_or(Ok(()), |name| platform(name).map(|_| ()).map_err(at))?;
+    let source = demand_source(path)?;
+    let demand = source.parse()?;
+    if let Some(name) = &demand.platform {
+        let place = demand_toml::platform_place(&source.label, &source.text).unwrap_or_default();
+        platform(name).map_err(|why| why.within(&place))?;
+    }
     Ok(demand)
 }
 

@@ -120,6 +120,16 @@ const MISSING: [(&str, &str); 3] = [
     ),
 ];
 
+/// The position of the platform's name in a demand file, as errors print it; `None` without a name.
+pub fn platform_place(file: &str, text: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct PlatformName {
+        platform: Option<Spanned<String>>,
+    }
+    let read: PlatformName = toml::from_str(text).ok()?;
+    Some(TomlText::new(file, text).place("platform", &read.platform?))
+}
+
 /// Reads the demand in `text`.
 ///
 /// # Errors
