@@ -70,7 +70,7 @@ def test_a_line_that_is_no_period(tmp_path):
     thread = served(path, [b'{"time_s": 1}\n'])
     with (
         interleaf.Balance(path, timeout_s=60) as daemon,
-        pytest.raises(interleaf.InputError, match="no period"),
+        pytest.raises(interleaf.InputError, match="not a period"),
     ):
         next(iter(daemon))
     thread.join()

@@ -90,5 +90,5 @@ def test_exceptions_of_a_policy_are_raised():
     for wrong in (Wrong, Short):
         with pytest.raises(interleaf.InputError, match=f"{wrong.__name__}.decide returned"):
             interleaf.simulate.machine(policy=wrong, **HERE)
-    with pytest.raises(TypeError, match="no policy"):
+    with pytest.raises(TypeError, match="not a policy"):
         interleaf.simulate.machine(policy=lambda domain, tiers: 3, **HERE)
