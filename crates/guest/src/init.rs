@@ -20,7 +20,7 @@ use rustix::{
 use interleaf_linux::{process::numa_maps, root::Root};
 
 use crate::{
-    files, inbox,
+    files,
     pages::Pages,
     report::{Ending, Line},
     step::{self, Signal, Step},
@@ -61,16 +61,9 @@ fn serve() -> io::Result<()> {
         })?;
     }
     let mut port = OpenOptions::new().write(true).open(PORT)?;
-    inbox::make_raw(&port)?;
     let mut report = |line: Line| writeln!(port, "{line}");
     report(Line::Release(uname().release().to_string_lossy().into_owned()))?;
-    let steps = match fs::read_to_string(inbox::STEPS) {
-        Err(why) if why.kind() == io::ErrorKind::NotFound => {
-            inbox::receive(&mut inbox::open(Path::new(PORT))?, Path::new("/"))?
-        }
-        steps => steps?,
-    };
-    let steps = step::parse(&steps).map_err(io::Error::other)?;
+    let steps = step::parse(&fs::read_to_string("/steps")?).map_err(io::Error::other)?;
     let mut started = Started(BTreeMap::new());
     for (at, step) in steps.iter().enumerate() {
         report(Line::Step(at + 1, step.to_string()))?;

@@ -9,7 +9,6 @@
 //! extends the memory of its threads by the pager.
 //!
 //! - [`step`]: the language of `/steps`.
-//! - [`inbox`]: files and steps that arrive by the second serial port, for a guest booted without.
 //! - [`report`]: the language of the second serial port. The kernel logs to the first port, so its
 //!   messages never interrupt a line of the guest.
 
@@ -19,7 +18,6 @@ pub mod drive;
 pub mod extend;
 pub mod feed;
 mod files;
-pub mod inbox;
 pub mod init;
 pub mod load;
 pub mod memory;

@@ -3,18 +3,15 @@
 use std::{
     ffi::OsString,
     fs,
-    io::{self, BufRead, BufReader, Read, Write},
+    io::{self, BufRead, BufReader, Read},
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
-    sync::{
-        Arc,
-        mpsc::{self, RecvTimeoutError},
-    },
+    sync::mpsc::{self, RecvTimeoutError},
     thread,
     time::{Duration, Instant},
 };
 
-use interleaf_guest::{inbox, report::Line, step};
+use interleaf_guest::{report::Line, step};
 
 use crate::{
     initramfs::Initramfs,
@@ -22,7 +19,6 @@ use crate::{
     outcome::{Outcome, Record},
     program,
     qemu::Unpacked,
-    snapshot::{self, Monitor, Snapshot},
     topology::Topology,
 };
 
@@ -84,14 +80,8 @@ pub struct Boot<'a> {
     /// Other programs, by name in the guest's `/bin`, which get the shared libraries that they are
     /// linked with. Default: none.
     pub programs: Vec<(&'a str, &'a Path)>,
-    /// Text files that many guests have, by path in the guest. Default: none.
-    pub data: Vec<(String, PathBuf)>,
-    /// Text files of this guest, by path in the guest. Default: none.
+    /// Other text files, by path in the guest. Default: none.
     pub files: Vec<(String, PathBuf)>,
-    /// Guests with the same kernel, topology, programs, data and command line share one boot, from
-    /// whose snapshot each starts. Only guests whose clock counts instructions and that have no
-    /// device, root, modules or wrapper can. Default: no.
-    pub shares_boot: bool,
     /// The guest's steps, in the language of [`interleaf_guest::step`].
     pub steps: &'a str,
     /// Additional parameters for the kernel's command line. Default: none.
@@ -123,15 +113,13 @@ impl<'a> Boot<'a> {
     /// A boot with default parameters.
     #[must_use]
     pub fn new(series: Series, topology: &'a Topology, guest: &'a Path, steps: &'a str) -> Self {
-        let (programs, data, files, under) = (vec![], vec![], vec![], vec![]);
+        let (programs, files, under) = (vec![], vec![], vec![]);
         Self {
             series,
             topology,
             guest,
             programs,
-            data,
             files,
-            shares_boot: false,
             steps,
             command_line: "",
             limit: LIMIT,
@@ -157,31 +145,14 @@ impl<'a> Boot<'a> {
             Ok(kernel) => kernel,
             Err(why) => return Ok(Outcome::KernelMissing { series, why }),
         };
-        let snapshot = self.snapshot(&kernel)?;
         let folder = tempfile::tempdir()?;
-        let socket = folder.path().join("monitor");
         let start = Instant::now();
-        let mut command = match &snapshot {
-            Some(snapshot) => {
-                let mut command = self.machine(&kernel, folder.path())?;
-                command.args(snapshot.arguments()).args(Monitor::arguments(&socket));
-                command.stdin(Stdio::piped());
-                command
-            }
-            None => self.booting(&kernel, folder.path(), true)?,
-        };
-        let mut qemu = match command.spawn() {
+        let mut qemu = match self.command(&kernel, folder.path())?.spawn() {
             Ok(child) => Machine(child),
             Err(why) => return Ok(no_qemu(&why)),
         };
         let stdout = qemu.0.stdout.take().expect("its output is a pipe");
         let mut record = Record::default();
-        if let Some(snapshot) = snapshot {
-            if let Err(why) = self.send_files(&mut qemu.0, &socket) {
-                return Ok(Outcome::QemuFailed { why: why.to_string() });
-            }
-            record.release = Some(snapshot.release.clone());
-        }
         let end = listen(stdout, start, self.limit, self.until, &mut record);
         if end != ListenEnd::All {
             qemu.0.kill()?;
@@ -215,48 +186,8 @@ impl<'a> Boot<'a> {
         (self.device.is_none() || self.clock.is_some()) && self.series != HOST_CLOCK
     }
 
-    /// The snapshot that the guest starts from; `None` if the guest boots.
-    fn snapshot(&self, kernel: &Kernel) -> io::Result<Option<Arc<Snapshot>>> {
-        let can_be_saved = self.device.is_none() && self.has_virtual_clock();
-        let is_plain = self.root.is_none() && self.modules.is_empty() && self.under.is_empty();
-        if !(self.shares_boot && can_be_saved && is_plain) {
-            return Ok(None);
-        }
-        let programs = (self.guest, &self.programs, &self.data);
-        let machine = (&kernel.image, self.topology, self.command_line, self.clock_shift);
-        snapshot::of_key(&format!("{machine:?} {programs:?}"), || self.save(kernel))
-    }
-
-    /// Boots a guest without steps, and saves it; `None` if the kernel does not start its programs,
-    /// which a boot with steps reports.
-    fn save(&self, kernel: &Kernel) -> io::Result<Option<Snapshot>> {
-        let folder = tempfile::tempdir()?;
-        let socket = folder.path().join("monitor");
-        let mut command = self.booting(kernel, folder.path(), false)?;
-        let Ok(child) = command.args(Monitor::arguments(&socket)).spawn() else { return Ok(None) };
-        let mut qemu = Machine(child);
-        let stdout = qemu.0.stdout.take().expect("its output is a pipe");
-        let mut record = Record::default();
-        let is_up: &Watch<'_> = &|line| matches!(line, Some(Line::Release(_)));
-        listen(stdout, Instant::now(), LIMIT, Some(is_up), &mut record);
-        let Some(release) = record.release else { return Ok(None) };
-        let mut monitor = Monitor::connect(&socket, &mut qemu.0)?;
-        Snapshot::save(&mut monitor, release).map(Some)
-    }
-
-    /// Waits until the guest runs, and sends its files and steps to its port, as
-    /// [`interleaf_guest::inbox`] reads them.
-    fn send_files(&self, qemu: &mut Child, socket: &Path) -> io::Result<()> {
-        Monitor::connect(socket, qemu)?.wait("query-status", "running")?;
-        let mut port = qemu.stdin.take().expect("its input is a pipe");
-        for (path, file) in &self.files {
-            port.write_all(&inbox::message(path, &fs::read_to_string(file)?))?;
-        }
-        port.write_all(&inbox::message(inbox::STEPS, self.steps))
-    }
-
-    /// Builds the QEMU command line of a boot, and writes the initramfs to `folder`.
-    fn booting(&self, kernel: &Kernel, folder: &Path, with_steps: bool) -> io::Result<Command> {
+    /// Builds the QEMU command line and writes the initramfs to `folder`.
+    fn command(&self, kernel: &Kernel, folder: &Path) -> io::Result<Command> {
         let mut initramfs = Initramfs::default();
         initramfs.program("/init", self.guest)?;
         for name in PROGRAMS {
@@ -268,8 +199,7 @@ impl<'a> Boot<'a> {
                 initramfs.program(&library, Path::new(&library))?;
             }
         }
-        let own = self.files.iter().filter(|_| with_steps);
-        for (path, file) in self.data.iter().chain(own) {
+        for (path, file) in &self.files {
             initramfs.text(path, &fs::read_to_string(file)?);
         }
         for (name, file) in &self.modules {
@@ -278,18 +208,10 @@ impl<'a> Boot<'a> {
         if let Some(folder) = &self.root {
             initramfs.tree("", folder)?;
         }
-        if with_steps {
-            initramfs.text(inbox::STEPS, self.steps);
-        }
+        initramfs.text("/steps", self.steps);
         let initrd = folder.join("initramfs");
         fs::write(&initrd, initramfs.archive()?)?;
-        let mut command = self.machine(kernel, folder)?;
-        command.arg("-initrd").arg(&initrd);
-        Ok(command)
-    }
 
-    /// Builds the QEMU command line without the initramfs.
-    fn machine(&self, kernel: &Kernel, folder: &Path) -> io::Result<Command> {
         let unpacked =
             self.device.map(|_| Unpacked::find()).transpose().map_err(io::Error::other)?;
         let program = unpacked.as_ref().map_or_else(|| vec![QEMU.into()], Unpacked::command);
@@ -317,6 +239,8 @@ impl<'a> Boot<'a> {
             ])
             .arg("-kernel")
             .arg(&kernel.image)
+            .arg("-initrd")
+            .arg(&initrd)
             .args(["-append", format!("{COMMAND_LINE} {LEFT_OUT} {}", self.command_line).trim()])
             .arg("-serial")
             .arg(format!("file:{}", folder.join("console").display()))

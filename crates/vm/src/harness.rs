@@ -75,9 +75,8 @@ pub fn guest_record_changed(
     // Built only if needed: building `interleaf` takes longer than the rest of the test.
     let is_named = steps.split_whitespace().any(|word| word == "interleaf");
     let programs = is_named.then(|| ("interleaf", interleaf().as_path())).into_iter().collect();
-    let data = ["platforms", "workloads"].into_iter().flat_map(data).collect();
-    let boot = Boot::new(series, &machine, guest, steps);
-    let mut boot = Boot { programs, data, shares_boot: true, ..boot };
+    let files = ["platforms", "workloads"].into_iter().flat_map(data).collect();
+    let mut boot = Boot { programs, files, ..Boot::new(series, &machine, guest, steps) };
     change(&mut boot);
     match boot.run() {
         Ok(Outcome::Completed(record)) => Some(record),

@@ -10,7 +10,7 @@
 //! - [`program`]: static programs for the guest.
 //! - [`qemu`]: the QEMU for guests with a card.
 //! - [`initramfs`]: the root file system of the guest.
-//! - [`boot`]: runs one guest from the parts above, or from the snapshot of a boot (`snapshot.rs`).
+//! - [`boot`]: runs one guest from the parts above.
 //! - [`capture`]: a captured machine as a folder; the program is `src/bin/capture.rs`.
 //! - [`harness`]: helpers shared by the tests.
 //! - [`expected`]: the simulated result of a run of the guest's program `load`.
@@ -27,7 +27,6 @@ pub mod kernel;
 pub mod outcome;
 pub mod program;
 pub mod qemu;
-mod snapshot;
 pub mod topology;
 
 pub use self::{boot::Boot, kernel::Series, outcome::Outcome, topology::Topology};
