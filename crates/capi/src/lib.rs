@@ -29,7 +29,7 @@ const ADDRESSES: u64 = 1 << 40;
 #[derive(Debug)]
 pub struct Pager {
     inner: pager::Pager,
-    /// The requested size of each region, by its address.
+    /// The requested size of each region, keyed by the address of the region.
     regions: Mutex<BTreeMap<usize, usize>>,
 }
 
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn interleaf_open(options: *const Options, pager: *mut *mu
 }
 
 /// # Safety
-/// The stores are `store_count` strings.
+/// `options.stores` is null, or points at `store_count` pointers, each to a string or null.
 unsafe fn open(options: &Options) -> Result<Pager, Failure> {
     let dram = options.dram_bytes;
     let frames = u32::try_from(dram / PAGE_BYTES as u64).ok().filter(|_| dram >= DRAM_MIN);
@@ -100,7 +100,7 @@ unsafe fn open(options: &Options) -> Result<Pager, Failure> {
         let why = format!("options.stores[{at}] is NULL");
         return Err(Failure::argument(why, "store_count is how many there are"));
     }
-    // SAFETY: the caller guarantees that each is a string that outlives the call.
+    // SAFETY: the caller guarantees that each store is a string that outlives the call.
     let text = |store: &*const c_char| unsafe { CStr::from_ptr(*store) };
     let paths: Vec<&Path> =
         stores.iter().map(|store| Path::new(OsStr::from_bytes(text(store).to_bytes()))).collect();

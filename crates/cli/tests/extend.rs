@@ -168,6 +168,17 @@ fn a_child_that_is_forked_has_a_part_of_its_own() {
     assert!(processes.iter().all(|process| process["read_bytes"].as_u64() > Some(0)), "{stats}");
 }
 
+/// A child that cannot open a file gets no pager. It must not see zeros in place of its data.
+#[test]
+fn a_child_without_a_pager_never_reads_zeros() {
+    let folders = TestFolders::new();
+    let program = compiled("fork-limit", "fork-limit.c", &[]);
+    let output = folders.extended(&[], &[program.to_str().unwrap(), MIB]).output().unwrap();
+    let (said, told) = (text(&output.stdout), text(&output.stderr));
+    assert!(said.contains("right") && said.contains("killed by signal 11"), "{said}{told}");
+    assert!(!said.contains("wrong"), "{said}{told}");
+}
+
 /// A second process gets a share of the budget of the first, which gets it back afterwards.
 #[test]
 fn parts_of_the_budget_move() {

@@ -3,18 +3,18 @@
 /// Advice about pages, as by `madvise(2)` and `mlock(2)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// No special pattern.
+    /// The program announces no special pattern.
     Normal,
-    /// Touched in random order: no prefetch and no fault-around.
+    /// The pages will be touched in random order: no prefetch and no fault-around.
     Random,
-    /// Touched in ascending order: prefetched from the first fault on.
+    /// The pages will be touched in ascending order: prefetch begins with the first fault.
     Sequential,
-    /// Touched soon: prefetched now.
+    /// The pages will be touched soon: prefetch them now.
     WillNeed,
-    /// Not touched soon: unmapped now, and written back if dirty.
+    /// The pages will not be touched soon: unmap them now, and write dirty pages back.
     Cold,
-    /// Pinned: never evicted.
+    /// The pages are pinned: they are never evicted.
     Pin,
-    /// No longer pinned.
+    /// The pages are no longer pinned.
     Unpin,
 }

@@ -16,8 +16,8 @@
 //! ```
 //!
 //! A *ready* extent is resident and not mapped. It was prefetched and not touched yet, or it is
-//! *inactive*: unmapped, clean, and kept for a second chance, since a fault on it costs a move of
-//! page table entries and no read.
+//! *inactive*: unmapped, clean, and kept for a second chance. A fault on an inactive extent costs a
+//! move of page table entries and no read.
 //!
 //! The parts, each with a state of its own:
 //!
@@ -27,7 +27,6 @@
 //! loop_detector.rs   loops over more than the budget
 //! reuse_distance.rs  pages evicted between an eviction of a page and its next read
 //! compact.rs         contiguous free frames
-//! write_back.rs      dirty pages of an unmapped extent are written back
 //! durability.rs      stored, lost and discarded pages
 //! prefetch_queue.rs  prefetches not issued yet, throttled by the frames that each stream holds
 //! fault_around.rs    the number of pages read with a page that faults
@@ -38,12 +37,14 @@
 //! node.rs            frames of each NUMA node, and its share of the budget
 //! ```
 //!
-//! The steps that involve several parts are methods of [`Cache`]: `fault.rs` serves faults,
-//! `transitions.rs` takes an extent from state to state, `fork.rs` freezes a process that forks.
+//! The steps that involve several parts are methods of [`Cache`]: `fault.rs` and `fast_path.rs`
+//! serve faults, `transitions.rs` takes an extent from state to state, `write_back.rs` writes dirty
+//! pages of an unmapped extent back, `discard.rs` discards pages, and `fork.rs` freezes a process
+//! that forks.
 //!
 //! The caller carries out the [`Action`]s, in any order, and answers by [`Event`]s.
-//! [`Cache::react`] appends only the actions that a thread may wait for; [`Cache::progress`] plans
-//! prefetches and chooses victims, which the caller does while the drive reads.
+//! [`Cache::react`] appends only the actions that a thread may wait for. [`Cache::progress`] plans
+//! prefetches and chooses victims; the caller calls it while the drive reads.
 
 mod event;
 
@@ -141,9 +142,10 @@ pub struct Counts {
     pub prefetch_wasted: u64,
     /// Inactive pages that were dropped to free their frames.
     pub evicted: u64,
-    /// Stall time, nanoseconds, added by the caller, as the cache has no clock.
+    /// Stall time, nanoseconds. The caller adds it, because the cache has no clock.
     pub stalled_ns: u64,
-    /// Prefetches by history; all others are prefetches of streams, of matrices and by advice.
+    /// Prefetches that the history predicted. All other prefetches follow from streams, matrix
+    /// blocks and advice.
     pub history: Tally,
 }
 
@@ -162,13 +164,13 @@ pub struct Cache {
     shares: Shares,
     released: Released,
     thrash: ThrashDetector,
-    /// Faults on absent pages that wait for a free frame.
+    /// Faults on absent pages. These faults wait for a free frame.
     waiting: VecDeque<WaitingFault>,
-    /// Served faults whose prefetch is not planned yet.
+    /// Faults from which prefetches are not planned yet.
     unplanned: Vec<PageFault>,
     /// True if events have happened since the last [`Cache::progress`].
     has_progress: bool,
-    /// The process is about to fork.
+    /// True while the process forks: from [`Event::Freeze`] to [`Event::Thaw`].
     is_frozen: bool,
 }
 
@@ -218,14 +220,14 @@ impl Cache {
         &self.counts
     }
 
-    /// Reacts to an event: appends all actions that follow.
+    /// Reacts to an event: appends all actions that follow from it.
     pub fn on(&mut self, event: Event, actions: &mut Vec<Action>) {
         self.react(event, actions);
         self.progress(actions);
     }
 
-    /// Reacts to an event with the actions that a thread may wait for. [`Cache::progress`] appends
-    /// the others.
+    /// Reacts to an event: appends only the actions that a thread may wait for. [`Cache::progress`]
+    /// appends the others.
     pub fn react(&mut self, event: Event, actions: &mut Vec<Action>) {
         match event {
             Event::Fault(fault) => {
@@ -252,9 +254,9 @@ impl Cache {
         }
     }
 
-    /// Starts all other work that is possible since the last events: discards, prefetches that
-    /// follow from faults, evictions, and the faults that waited for frames. Returns whether events
-    /// have happened since the last call.
+    /// Appends all other actions that have become possible: discards, prefetches that follow from
+    /// faults, evictions, and loads for faults that waited for frames. Returns false if no event
+    /// has happened since the last call.
     pub fn progress(&mut self, actions: &mut Vec<Action>) -> bool {
         if !std::mem::take(&mut self.has_progress) {
             return false;
@@ -274,7 +276,7 @@ impl Cache {
         for fault in faults.drain(..) {
             self.plan_prefetch(fault, actions);
         }
-        // The vector is reused.
+        // Keep the allocation of the vector for the next call.
         self.unplanned = faults;
         self.issue_prefetches(actions);
         self.reclaim_for_waiting(actions);
@@ -282,9 +284,9 @@ impl Cache {
         true
     }
 
-    /// Fills up the reserves, and serves faults that wait for frames. Dropping a prefetch, or
-    /// taking a share from another node, frees frames at once and causes no further event that
-    /// would serve these faults.
+    /// Fills the reserves of free frames, and serves faults that wait for frames. These faults
+    /// cannot wait for the next event: dropping a prefetched extent, or taking a share from another
+    /// node, frees frames at once and causes no event.
     fn reclaim_for_waiting(&mut self, actions: &mut Vec<Action>) {
         loop {
             let waiting = self.waiting.len();

@@ -1,5 +1,5 @@
-//! Ends a program whose faults the pager can no longer handle: otherwise its threads would wait for
-//! ever, or continue with wrong content.
+//! Ends a program whose faults the pager can no longer handle. Otherwise the program's threads
+//! would wait for ever, or continue with wrong content.
 
 use rustix::{io, stdio};
 use std::fmt;

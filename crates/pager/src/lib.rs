@@ -1,11 +1,11 @@
 //! DRAM as a cache over a drive.
 //!
 //! A large allocation is stored on a drive, and its working set is in DRAM. A thread that touches a
-//! page which is not mapped takes a page fault and waits until the page was read; most pages are
-//! read before that, because earlier faults predict later ones ([`prefetch`]).
+//! page which is not mapped takes a page fault and waits until the page is read. Most pages are
+//! read before their first touch, because [`prefetch`] predicts them from earlier faults.
 //!
 //! All decisions are pure: [`cache`] and [`prefetch`] get events, and answer with pages to read, to
-//! write back and to evict. The fault server ([`serve`]) executes them. Pages that are not
+//! write back and to evict. The fault server ([`serve`]) executes these actions. Pages that are not
 //! in DRAM are in a store (`interleaf_store`).
 
 pub mod page;

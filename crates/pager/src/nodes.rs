@@ -12,24 +12,24 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The node of a thread is read anew after this time: the read takes some microseconds.
+/// How long the node of a thread is cached: reading it from `/proc` takes some microseconds.
 const STALE_AFTER: Duration = Duration::from_millis(10);
 
-/// Maximum number of threads whose node is remembered.
+/// Maximum number of threads whose node is cached.
 const THREADS_MAX: usize = 4096;
 
-/// A node of a budget.
+/// A node that holds a part of the budget.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeBudget {
     /// The number of the node.
     pub node: u32,
-    /// The CPUs whose threads use the node: its own, and the CPUs of nodes without a budget that
-    /// are nearer to this node than to others.
+    /// The CPUs whose threads use the node: the CPUs of the node, and CPUs of nodes without a
+    /// budget that are nearer to this node than to other nodes.
     pub cpus: Vec<u32>,
-    /// Memory that the node has for the budget, bytes.
+    /// Memory of the node that is available for the budget, bytes.
     pub available_bytes: u64,
-    /// The fixed share of the budget, bytes; `None` if the shares follow the demand.
+    /// The fixed share of the node, bytes; `None` if the shares follow the demand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dram_bytes: Option<u64>,
 }
@@ -41,7 +41,8 @@ pub struct Nodes {
     numbers: Vec<u32>,
     /// The node of each CPU.
     of_cpu: Vec<Node>,
-    /// The fixed share of each node, or else the memory that it has, frames.
+    /// Frames of each node: its fixed share, or its available memory if the shares follow the
+    /// demand.
     frames: Vec<u32>,
     /// True if the shares are fixed.
     is_fixed: bool,
@@ -53,7 +54,8 @@ impl Nodes {
         Self::default()
     }
 
-    /// These nodes, at most [`NODES_MAX`]. A single node without a fixed share needs no placement.
+    /// The nodes of these budgets; budgets after the first [`NODES_MAX`] are ignored. A single node
+    /// without a fixed share needs no placement.
     pub fn new(budgets: &[NodeBudget]) -> Self {
         let budgets = &budgets[..budgets.len().min(NODES_MAX)];
         let is_fixed = budgets.iter().any(|budget| budget.dram_bytes.is_some());
@@ -101,7 +103,7 @@ impl Nodes {
     }
 }
 
-/// The nodes on which threads of this process run.
+/// The cached nodes of the threads of this process.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadNodes {
     /// The node of each thread, and when it was read.
@@ -109,7 +111,7 @@ pub(crate) struct ThreadNodes {
 }
 
 impl ThreadNodes {
-    /// The node of a thread that has just faulted, and waits.
+    /// The node of a thread that has just faulted and waits for the pager.
     pub(crate) fn node_of(&mut self, nodes: &Nodes, thread: u32, now: Instant) -> Node {
         if nodes.numbers.len() < 2 {
             return 0;

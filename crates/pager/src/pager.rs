@@ -1,4 +1,4 @@
-//! A pager, and the regions of memory that it serves, which may be larger than the budget.
+//! A pager, and the regions that it serves. The regions may be larger than the budget.
 
 #![expect(unsafe_code, reason = "regions are memory that the fault server fills")]
 
@@ -70,7 +70,7 @@ fn placed_frames(
     Ok((Frames::new(&nodes.division(settings.frames), &[])?, nodes))
 }
 
-/// Memory of any size, regardless of the budget.
+/// Memory that is served by a pager. Its size may exceed the budget.
 #[derive(Debug)]
 pub struct Region {
     addresses: Range<usize>,
@@ -86,9 +86,9 @@ impl Pager {
         Self::with_slot(settings, bytes, store, None, FaultMode::Thread, Nodes::single())
     }
 
-    /// Starts a pager of a process that may share the budget with other processes: `slot` is its
-    /// slot in the ledger, and its initial number of frames. Frames are bound to `nodes`, unless
-    /// the process has a memory policy of its own or may not use one of the nodes.
+    /// Starts a pager of a process that may share the budget with other processes: `slot` has the
+    /// slot of the process in the ledger, and the initial number of frames. Frames are bound to
+    /// `nodes`, unless the process has a memory policy of its own or may not use one of the nodes.
     ///
     /// # Errors
     /// The errors of [`Pager::new`].
@@ -201,12 +201,13 @@ impl Pager {
         Some(region)
     }
 
-    /// Frees pages of regions that the program does not use any more; they are reused later.
+    /// Frees pages of regions that the program does not use any more; the addresses are reused
+    /// later.
     pub fn free(&self, pages: &Range<usize>) {
         self.context.send(Request::Free(self.context.pages(pages)));
     }
 
-    /// Discards whole pages, and waits until they are zeros.
+    /// Discards whole pages, and waits until they read as zeros.
     pub fn discard(&self, addresses: &Range<usize>) {
         let (done, is_done) = channel::channel();
         self.context.send(Request::Discard(self.context.pages(addresses), done));
@@ -273,7 +274,8 @@ impl Region {
         unsafe { std::slice::from_raw_parts_mut(address, self.addresses.len()) }
     }
 
-    /// Gives advice about a range of the region's bytes; bytes beyond its end are ignored.
+    /// Gives advice about a range of the region's bytes; bytes beyond the end of the region are
+    /// ignored.
     pub fn advise(&self, range: Range<usize>, advice: Advice) {
         let end = range.end.min(self.addresses.len());
         if range.start < end {

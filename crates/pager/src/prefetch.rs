@@ -1,8 +1,8 @@
 //! The prefetcher: predicts from past faults which pages a program will touch.
 //!
-//! A pager sees only faults: the touches of pages that were not mapped. Most loops over arrays are
-//! still visible. [`stream::Streams`] finds runs of neighbouring pages, and the distance from one
-//! run to the next:
+//! A pager sees only faults: the touches of pages that were not mapped. The faults still show most
+//! loops over arrays. [`stream::Streams`] finds runs of neighbouring pages, and the distance from
+//! one run to the next:
 //!
 //! ```text
 //! a sweep          one run that does not end        0 1 2 3 4 5 6 ...
@@ -12,13 +12,12 @@
 //! backwards        the same, descending             9 8 7 6 ...
 //! ```
 //!
-//! Rows of a matrix whose length is not a whole number of pages are found by [`matrix::Matrices`],
-//! in bytes. Irregular accesses that repeat in the same order are predicted by
-//! [`history::History`].
+//! [`matrix::Matrices`] finds the rows of a matrix in bytes, for rows whose length is not a whole
+//! number of pages. [`history::History`] predicts irregular accesses that repeat in the same order.
 //!
-//! A wasted prefetch costs time of the drive, and its frames. Therefore nothing is prefetched
-//! before it was predicted twice, the first prefetches are short, and each waste raises the
-//! confidence that is needed (`throttle.rs`).
+//! A wasted prefetch costs time of the drive, and frames. Therefore a stream prefetches only after
+//! two correct predictions or by advice of the program, begins with short prefetches, and needs
+//! more confidence after wasted prefetches (`throttle.rs`).
 
 pub mod stream;
 
@@ -41,21 +40,21 @@ use matrix::Matrices;
 use std::ops::Range;
 use stream::Streams;
 
-/// Page numbers of real memory are below this: 4 PiB.
+/// Page numbers of real memory are below this number: 2^40 pages are 4 PiB.
 const PAGES_MAX: Page = 1 << 40;
 
-/// A page fault and its surroundings.
+/// A page fault, with the state of the pages around it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultContext {
-    /// The thread.
+    /// The thread that touched the page.
     pub thread: u32,
     /// The page that was touched.
     pub page: Page,
-    /// Byte within the page.
+    /// Offset of the touched byte in the page.
     pub offset: u16,
-    /// The pages that are mapped for the fault: that page, and its fault-around.
+    /// The pages that are mapped for the fault: `page` and its fault-around.
     pub pages: Range<Page>,
-    /// `pages` and the mapped pages around them, touches of which do not fault.
+    /// `pages` and the mapped pages around them: touches of these pages do not fault.
     pub mapped_around: Range<Page>,
     /// The region of the page: nothing beyond it is prefetched.
     pub region: Range<Page>,
@@ -78,7 +77,8 @@ impl FaultContext {
         }
     }
 
-    /// The byte that was touched, counted over all regions; `None` for an impossible page number.
+    /// The byte that was touched, counted over all regions; `None` if the page number is not below
+    /// [`PAGES_MAX`].
     fn byte(&self) -> Option<i64> {
         (self.page < PAGES_MAX)
             .then(|| (self.page * PAGE_BYTES as u64 + u64::from(self.offset)) as i64)
@@ -88,7 +88,7 @@ impl FaultContext {
 /// Limits of the prefetch depth: the distance from a stream to the last page prefetched for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The first depth, pages; it doubles with each correct prediction.
+    /// The first depth, pages; the depth doubles with each correct prediction.
     pub initial: u64,
     /// The largest depth, pages.
     pub max: u64,
@@ -97,11 +97,12 @@ pub struct Limits {
 /// Pages to prefetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prefetch {
-    /// The stream that requests the pages, to which wasted pages are reported.
+    /// The stream that requests the pages. Wasted pages are reported to it.
     pub stream: u32,
-    /// The pages, in the order of their use; a single page stands for its fault-around.
+    /// The pages, in the order of their use. A range of one page stands for the page with its
+    /// fault-around.
     pub pages: Vec<Range<Page>>,
-    /// Pages that are mapped now if they are ready, so that their touches do not fault.
+    /// Pages to map now if they are ready, so that touches of these pages do not fault.
     pub map_early: Vec<Range<Page>>,
 }
 
@@ -116,16 +117,16 @@ pub struct Tally {
     pub wasted: u64,
 }
 
-/// A bit in the numbers of streams of the history.
+/// This bit marks the stream numbers of the history.
 const HISTORY_BIT: u32 = 1 << 31;
 
-/// A bit in the numbers of matrix blocks.
+/// This bit marks the stream numbers of matrix blocks.
 const MATRIX_BIT: u32 = 1 << 30;
 
-/// Numbers of page streams have neither bit.
+/// The numbers of page streams have neither bit.
 const KIND_BITS: u32 = HISTORY_BIT | MATRIX_BIT;
 
-/// The stream of pages that the program announces by advice.
+/// Stream number of the pages that the program announces by advice.
 pub const ADVISED_STREAM: u32 = HISTORY_BIT;
 
 /// True for the number of a stream of the history.
@@ -133,7 +134,7 @@ pub const fn is_history_stream(stream: u32) -> bool {
     stream & HISTORY_BIT != 0 && stream != ADVISED_STREAM
 }
 
-/// Predicts by matrices and by streams; faults that neither explains are predicted by history.
+/// Predicts from matrix blocks and from streams, and from the history if neither explains a fault.
 #[derive(Clone, Debug)]
 pub struct Prefetcher {
     matrices: Matrices,
@@ -148,14 +149,14 @@ impl Prefetcher {
         Self { matrices: Matrices::new(limits), streams, history }
     }
 
-    /// Sets the number of pages of all regions, which bounds the memory of the history.
+    /// Sets the number of pages of all regions. This number bounds the memory of the history.
     pub fn set_footprint(&mut self, pages: u64) {
         self.history.set_footprint(pages);
     }
 
-    /// Learns from a fault, and returns pages to prefetch that were not requested before: possibly
-    /// none for a fault in a matrix block. `None` if no stream, block or history predicts further
-    /// pages.
+    /// Learns from a fault, and returns the pages to prefetch that were not requested before. The
+    /// list of pages may be empty for a fault in a matrix block. `None` if no stream, block or
+    /// history predicts further pages.
     pub fn on_fault(&mut self, fault: &FaultContext) -> Option<Prefetch> {
         if fault.advice == Advice::Random {
             return None;
@@ -163,7 +164,7 @@ impl Prefetcher {
         if let Some(prefetch) = self.matrices.on_fault(fault) {
             return Some(prefetch);
         }
-        // In a small region, some random accesses always look like a stream of a few pages: a
+        // In a small region, some random accesses always look like a stream of a few pages. A
         // stream that may be such a coincidence does not overrule the history.
         let confidence =
             if self.history.has_predicted(fault) { stream::SURE_CONFIDENCE } else { 0 };

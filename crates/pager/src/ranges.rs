@@ -3,10 +3,10 @@
 use crate::page::Page;
 use std::{collections::BTreeMap, ops::Range};
 
-/// Values of ranges of pages; pages outside of all ranges have none.
+/// Maps ranges of pages to values. A page outside of all ranges has no value.
 #[derive(Clone, Debug)]
 pub(crate) struct Ranges<T> {
-    /// End and value of each range, by its start.
+    /// End and value of each range, keyed by the first page of the range.
     ranges: BTreeMap<Page, (Page, T)>,
 }
 
@@ -23,7 +23,7 @@ impl<T: Copy> Ranges<T> {
         (page < *end).then_some(*value)
     }
 
-    /// Sets the value of pages; `None` removes it.
+    /// Sets the value of pages; `None` removes the value.
     pub(crate) fn set(&mut self, pages: &Range<Page>, value: Option<T>) {
         let over = self.ranges.range(..pages.end).rev().take_while(|it| it.1.0 > pages.start);
         let over: Vec<_> = over.map(|(start, (end, value))| (*start, *end, *value)).collect();

@@ -4,7 +4,7 @@ use crate::kernel::uffd::{FaultMode, Userfault};
 use io_uring::IoUring;
 use rustix::io::Errno;
 
-/// A facility that does not work.
+/// A facility of the kernel that this user cannot use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingRight {
     /// The reason.
@@ -17,10 +17,11 @@ fn missing<T>(why: &str, hint: &str) -> Result<T, MissingRight> {
     Err(MissingRight { why: why.into(), hint: hint.into() })
 }
 
-/// Opens a `userfaultfd` that also serves faults of system calls and can move pages.
+/// Checks that this user can open a `userfaultfd` that handles faults of system calls and moves
+/// pages.
 ///
 /// # Errors
-/// When the kernel refuses, with the hint.
+/// When the kernel refuses; the error has a hint for the user.
 pub fn userfaultfd() -> Result<(), MissingRight> {
     match Userfault::open(FaultMode::Thread) {
         Ok(_) => Ok(()),
@@ -44,10 +45,10 @@ pub fn userfaultfd() -> Result<(), MissingRight> {
     }
 }
 
-/// Opens an `io_uring`.
+/// Checks that this user can open an `io_uring`.
 ///
 /// # Errors
-/// When the kernel refuses, with the hint.
+/// When the kernel refuses; the error has a hint for the user.
 pub fn io_uring() -> Result<(), MissingRight> {
     let Err(why) = IoUring::new(8) else { return Ok(()) };
     match Errno::from_io_error(&why) {

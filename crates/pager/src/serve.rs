@@ -1,4 +1,4 @@
-//! The fault server: executes the actions of the cache and reports their results back to it.
+//! The fault server: executes the actions of the cache, and reports the results to the cache.
 
 pub mod context;
 

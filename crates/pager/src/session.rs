@@ -12,8 +12,8 @@
 //! ```
 //!
 //! A folder without a keeper remains if its keeper was killed, or if processes of the session
-//! continue; a later session removes it once these processes have ended. Store files have no names,
-//! and the kernel frees them with the last process that has them open.
+//! continue; a later session removes it once these processes have ended. Store files have no names:
+//! the kernel frees a store file when no process has the file open any more.
 
 pub mod ledger;
 
@@ -43,8 +43,8 @@ use std::{
 /// The environment variable that names the folder of the session.
 pub const VARIABLE: &str = "INTERLEAF_EXTEND";
 
-/// An environment variable for programs with tcmalloc of gperftools, which otherwise takes its
-/// memory by `sbrk(2)` instead of `mmap(2)`.
+/// An environment variable for programs with tcmalloc of gperftools. Without the variable, tcmalloc
+/// takes its memory by `sbrk(2)` instead of `mmap(2)`.
 pub const SKIP_SBRK: (&str, &str) = ("TCMALLOC_SKIP_SBRK", "1");
 
 /// The format of `session.json`.
@@ -69,9 +69,10 @@ pub struct SessionSettings {
     pub nodes: Vec<NodeBudget>,
     /// Folders, files or block devices that hold the pages which are not in DRAM.
     pub stores: Vec<PathBuf>,
-    /// Smaller allocations are left to the C library and the kernel.
+    /// Allocations smaller than this are left to the C library and the kernel, unless they are
+    /// large in sum.
     pub min_alloc_bytes: u64,
-    /// The share of the budget for child processes.
+    /// The budget of child processes.
     pub children: Children,
     /// True if memory that processes share is extended too.
     pub shared: bool,
@@ -91,9 +92,9 @@ pub struct SessionSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Children {
-    /// Their share of the session's budget.
+    /// Children have a share of the session's budget.
     Inherit,
-    /// A budget of their own, as large as the first process's.
+    /// Each child has a budget of its own, as large as the budget of the first process.
     Own,
     /// Children are not extended.
     None,
@@ -159,7 +160,7 @@ impl Session {
     /// and the same settings.
     ///
     /// # Errors
-    /// When the session cannot be made, or one of this name runs with other settings.
+    /// When the session cannot be made, or a session of this name runs with other settings.
     pub fn begin(
         base: &Path,
         name: Option<&str>,
@@ -169,7 +170,7 @@ impl Session {
             Some(name) => folder_name(name),
             None => std::process::id().to_string(),
         });
-        // Between the two calls, a process that ends the session may remove the folder.
+        // Between `make_private` and `lock`, a process that ends the session may remove the folder.
         for _ in 0..100 {
             make_private(&folder)?;
             let Some(_lock) = lock(&folder)? else { continue };
@@ -222,7 +223,7 @@ impl Session {
         })
     }
 
-    /// Opens the session in a folder, which another process keeps.
+    /// Opens the session in a folder; another process keeps the session.
     ///
     /// # Errors
     /// When the folder holds no session.
@@ -303,7 +304,7 @@ impl Session {
     }
 
     /// Ends the session, unless another process keeps it. Returns the processes that still have
-    /// pages: they continue, and the next session removes the folder.
+    /// pages: these processes continue, and the next session removes the folder.
     pub fn end(mut self) -> Vec<Process> {
         let lock = lock(&self.folder);
         drop(self.keeper_lock.take());
@@ -345,8 +346,8 @@ fn make_private(folder: &Path) -> Result<(), SessionError> {
     Err(SessionError::NotPrivate(folder.into()))
 }
 
-/// Locks the session until the file is dropped: no other process can begin, join or end it. `None`
-/// when the folder was removed.
+/// Locks the session until the file is dropped: no other process can begin, join or end the
+/// session. `None` when the folder was removed.
 fn lock(folder: &Path) -> Result<Option<File>, SessionError> {
     let file = open_lock(folder, LOCK)?;
     flock(&file, FlockOperation::LockExclusive).map_err(system_error(folder))?;

@@ -1,5 +1,6 @@
-//! `madvise(2)`: the pager handles advice about pages of regions. If the kernel got it, most advice
-//! would have no effect but split the mapping of the regions, so pages move more slowly.
+//! `madvise(2)`: the pager handles advice about pages of regions. The kernel does not receive this
+//! advice: most advice would have no effect except to split the mapping of the regions, and pages
+//! would move more slowly.
 
 use crate::{
     errno,
@@ -18,7 +19,7 @@ const COLLAPSE: c_int = 25;
 /// `madvise(2)`.
 ///
 /// # Safety
-/// The conditions of the function of the C library.
+/// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn madvise(address: *mut c_void, bytes: size_t, advice: c_int) -> c_int {
     // SAFETY: other memory is handled by the kernel, under the same contract.
@@ -75,15 +76,15 @@ fn advise(pager: &Pager, pages: &Range<usize>, advice: c_int) -> c_int {
         | libc::MADV_DONTDUMP
         | libc::MADV_DODUMP
         | COLLAPSE => 0,
-        // The kernel refuses these too, for anonymous memory or in older versions.
+        // The kernel refuses this advice too, for anonymous memory or in older versions.
         _ => errno::failed(libc::EINVAL),
     }
 }
 
-/// `posix_madvise(3)`. `POSIX_MADV_DONTNEED` does not discard.
+/// `posix_madvise(3)`. `POSIX_MADV_DONTNEED` does not discard pages.
 ///
 /// # Safety
-/// The conditions of the function of the C library.
+/// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_madvise(
     address: *mut c_void,
@@ -94,7 +95,7 @@ pub unsafe extern "C" fn posix_madvise(
         return 0;
     }
     let before = errno::get();
-    // SAFETY: as of `madvise`; the other constants are equal.
+    // SAFETY: as for `madvise`; the other constants are equal.
     let outcome = unsafe { madvise(address, bytes, advice) };
     let why = errno::get();
     errno::set(before);

@@ -1,7 +1,7 @@
-//! Programs that change their user or groups (`setuid(2)`): in the kernel each thread has its own
+//! Programs that change their user or groups (`setuid(2)`). In the kernel each thread has its own
 //! credentials, and the C library changes the credentials of all threads that it knows. It does not
 //! know the pager's threads ([`crate::thread`]), which would keep rights that the program has given
-//! up. The functions here therefore also change the credentials of the pager's threads, in a
+//! up. Therefore the functions here also change the credentials of the pager's threads, in a
 //! handler of the signal that the C library uses for this purpose.
 
 use crate::{
@@ -41,14 +41,13 @@ impl Credentials {
         Self { groups, user, group }
     }
 
-    /// Changes the credentials of the calling thread, without allocation. Returns whether that
-    /// succeeded.
+    /// Changes the credentials of the calling thread, without allocation. Returns true on success.
     fn set(&self) -> bool {
         let ([real, effective, saved], [group, effective_group, saved_group]) =
             (self.user, self.group);
         // SAFETY: the calls read the groups, and change the credentials as the program did.
         unsafe {
-            // A process that may not change its groups has not changed them.
+            // The result is ignored: a process that may not change its groups has not changed them.
             libc::syscall(libc::SYS_setgroups, self.groups.len(), self.groups.as_ptr());
             libc::syscall(libc::SYS_setresgid, group, effective_group, saved_group) == 0
                 && libc::syscall(libc::SYS_setresuid, real, effective, saved) == 0
@@ -76,7 +75,8 @@ extern "C" fn on_signal(_: c_int) {
     crate::errno::set(before);
 }
 
-/// The kernel's `struct sigaction`: the C library refuses this signal.
+/// The kernel's `struct sigaction`, for a system call: `sigaction` of the C library refuses this
+/// signal.
 #[repr(C)]
 struct Action {
     handler: usize,
@@ -108,7 +108,7 @@ extern "C" fn sigreturn() {
     std::arch::naked_asm!("mov eax, 15", "syscall")
 }
 
-/// Sets the action of the signal, and returns the former one.
+/// Sets the action of the signal, and returns the former action.
 fn set_action(action: &Action) -> Action {
     let mut before = Action { handler: 0, flags: 0, restorer: 0, mask: 0 };
     // SAFETY: the call reads and writes one action, with a set of the kernel's size.
@@ -159,14 +159,14 @@ fn is_sent(number: u32, signal: c_int) -> bool {
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), number, signal) == 0 }
 }
 
-/// Defines functions in place of the C library's that change the user or the groups.
+/// Defines replacements for the functions of the C library that change the user or the groups.
 macro_rules! followed {
     ($($name:ident($($argument:ident: $type:ty),*);)*) => {
         $(
             #[doc = concat!("`", stringify!($name), "` of the C library.")]
             ///
             /// # Safety
-            /// The conditions of the function of the C library.
+            /// The caller must meet the conditions of the function in the C library.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
                 let next = lookup::$name();

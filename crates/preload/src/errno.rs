@@ -10,7 +10,7 @@ pub(crate) fn get() -> c_int {
 
 /// Sets `errno`.
 pub(crate) fn set(why: c_int) {
-    // SAFETY: as of `get`.
+    // SAFETY: as for `get`.
     unsafe { *libc::__errno_location() = why };
 }
 

@@ -1,6 +1,7 @@
-//! The allocator of this library itself. It does not use `malloc(3)`: the program may call from
-//! within its allocator (`mmap(2)` with locks of the allocator held), from a signal handler, or in
-//! a child of `_Fork(3)`, where locks of the allocator may be held by threads that do not exist.
+//! The allocator of this library itself. It does not use `malloc(3)`: the program may call this
+//! library from within its allocator (`mmap(2)` with locks of the allocator held), from a signal
+//! handler, or in a child of `_Fork(3)`, where locks of the allocator may be held by threads that
+//! do not exist in the child.
 //!
 //! Blocks of up to 32 KiB have one of 40 sizes: multiples of 16 bytes up to 128 bytes, and then
 //! four sizes for each power of two. Each size has a list of free blocks. Larger blocks are
@@ -19,10 +20,10 @@ use std::{
 /// The largest block that is not a mapping.
 const BLOCK_MAX: usize = 32 << 10;
 
-/// Bytes from which blocks of one size are cut.
+/// Bytes of a slab: a mapping from which blocks of one size are cut.
 const SLAB_BYTES: usize = 128 << 10;
 
-/// Sizes up to this differ by 16 bytes.
+/// Block sizes up to this size differ by 16 bytes.
 const LINEAR: usize = 128;
 
 const LINEAR_CLASSES: usize = LINEAR / 16;
@@ -42,7 +43,7 @@ struct Heap {
 /// Blocks of one size.
 #[derive(Clone, Copy)]
 struct List {
-    /// The first free block, which begins with the address of the next.
+    /// The first free block. A free block begins with the address of the next free block.
     free: *mut Free,
     /// The unused part of the last slab: addresses from `rest` to `end`.
     rest: usize,
@@ -62,11 +63,11 @@ static HEAP: Heap = Heap {
 // SAFETY: the lists are accessed with the lock held.
 unsafe impl Sync for Heap {}
 
-/// Holds the lock until it is dropped.
+/// Holds the lock until the guard is dropped.
 pub(crate) struct Guard(());
 
-/// Locks the heap. The calling thread must not allocate while it holds the lock. A forked child
-/// then finds the heap consistent.
+/// Locks the heap. The calling thread must not allocate while it holds the lock. A child that is
+/// forked while the lock is held finds the heap consistent.
 pub(crate) fn lock() -> Guard {
     if HEAP.lock.compare_exchange(FREE, LOCKED, Acquire, Relaxed).is_err() {
         while HEAP.lock.swap(CONTENDED, Acquire) != FREE {
@@ -80,7 +81,7 @@ pub(crate) fn lock() -> Guard {
 /// Releases a lock whose guard was forgotten.
 ///
 /// # Safety
-/// The calling thread, or the one that it was forked from, holds the lock.
+/// The calling thread holds the lock. In a child, the thread that forked held the lock.
 pub(crate) unsafe fn unlock() {
     drop(Guard(()));
 }
@@ -99,7 +100,7 @@ const fn class(bytes: usize) -> (usize, usize) {
         let class = if bytes == 0 { 0 } else { (bytes - 1) / 16 };
         return (class, (class + 1) * 16);
     }
-    // For 2^order + 1 to 2^(order + 1) bytes, in steps of a quarter.
+    // The four sizes from 2^order + 1 to 2^(order + 1) bytes differ by a quarter of 2^order.
     let order = (bytes - 1).ilog2() as usize;
     let step = (1 << order) / 4;
     let quarter = (bytes - 1 - (1 << order)) / step;
@@ -107,7 +108,8 @@ const fn class(bytes: usize) -> (usize, usize) {
     (first + quarter, (1 << order) + (quarter + 1) * step)
 }
 
-/// The block size that is looked up: blocks of a power of two are aligned to their size.
+/// The block size for a layout. An aligned block has a power of two of bytes, because such blocks
+/// are aligned to their size.
 const fn wanted(layout: Layout) -> usize {
     if layout.align() <= 16 {
         return layout.size();
@@ -116,7 +118,7 @@ const fn wanted(layout: Layout) -> usize {
     bytes.next_power_of_two()
 }
 
-/// New zero pages; null where the kernel has none.
+/// New zero pages; null if the kernel has no memory.
 fn map(bytes: usize) -> *mut u8 {
     let (protection, flags) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -151,11 +153,12 @@ fn map_aligned(bytes: usize, align: usize) -> *mut u8 {
 }
 
 impl List {
-    /// A block of this size, which all blocks of the list have; null without memory.
+    /// A block of `bytes`, the size of all blocks of the list; null if the kernel has no memory.
     fn allocate(&mut self, bytes: usize) -> *mut u8 {
         if !self.free.is_null() {
             let block = self.free;
-            // SAFETY: a free block belongs to the heap, and begins with the address of the next.
+            // SAFETY: a free block belongs to the heap, and begins with the address of the next
+            // free block.
             self.free = unsafe { (*block).next };
             return block.cast();
         }

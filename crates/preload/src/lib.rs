@@ -1,14 +1,15 @@
 //! The library that is preloaded into an unchanged program: it takes large allocations from a
-//! pager, and passes all others on.
+//! pager, and passes all other allocations on.
 //!
 //! The program is started with this library in `LD_PRELOAD`, and with the folder of the session in
-//! `INTERLEAF_EXTEND`. Other calls go to the next definition of a function ([`next`]), or to the
-//! kernel.
+//! `INTERLEAF_EXTEND`. All other calls go to the next definition of a function ([`next`]), or to
+//! the kernel.
 //!
-//! These functions may be called anywhere: under locks of the program, its allocator and the
-//! dynamic loader, in signal handlers, and in children that inherit locks of threads that do not
-//! exist. So this library never allocates by `malloc` ([`heap`]), takes no lock of the C library,
-//! and does not start threads by it ([`thread`]), except while it is loaded.
+//! The functions of this library may be called anywhere: under locks of the program, its allocator
+//! and the dynamic loader, in signal handlers, and in children that inherit locks of threads which
+//! do not exist in the child. So this library never allocates by `malloc` ([`heap`]), takes no lock
+//! of the C library, and does not use the C library to start threads ([`thread`]), except while it
+//! is loaded.
 
 #![expect(unsafe_code, reason = "it takes the place of functions of the C library")]
 

@@ -1,5 +1,6 @@
-//! `mlock(2)`: the kernel must not lock pages of regions, since it would read all of them into
-//! DRAM. The pager pins them instead, as far as enough of the budget is left for other pages.
+//! `mlock(2)`: the kernel must not lock pages of regions, because it would bring all of these pages
+//! into DRAM. The pager pins these pages instead, as far as enough of the budget is left for other
+//! pages.
 
 use crate::{
     errno, mapping, maps,
@@ -53,7 +54,7 @@ fn touch(pages: &Range<usize>) {
 /// `mlock(2)`.
 ///
 /// # Safety
-/// The conditions of the function of the C library.
+/// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlock(address: *const c_void, bytes: size_t) -> c_int {
     lock(address as usize, bytes, true, |address, bytes| {
@@ -65,12 +66,12 @@ pub unsafe extern "C" fn mlock(address: *const c_void, bytes: size_t) -> c_int {
 /// `mlock2(2)`.
 ///
 /// # Safety
-/// The conditions of the function of the C library.
+/// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlock2(address: *const c_void, bytes: size_t, flags: c_uint) -> c_int {
-    // `MLOCK_ONFAULT`: pages stay resident once they are touched.
+    // With `MLOCK_ONFAULT`, pages are not touched now. They stay resident once they are touched.
     lock(address as usize, bytes, flags & 1 == 0, |address, bytes| {
-        // SAFETY: as of `mlock`.
+        // SAFETY: as for `mlock`.
         unsafe { libc::syscall(libc::SYS_mlock2, address, bytes, flags) as c_int }
     })
 }
@@ -78,10 +79,10 @@ pub unsafe extern "C" fn mlock2(address: *const c_void, bytes: size_t, flags: c_
 /// `munlock(2)`.
 ///
 /// # Safety
-/// The conditions of the function of the C library.
+/// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munlock(address: *const c_void, bytes: size_t) -> c_int {
-    // SAFETY: as of `mlock`.
+    // SAFETY: as for `mlock`.
     let kernel = |address: usize, bytes: usize| unsafe {
         libc::syscall(libc::SYS_munlock, address, bytes) as c_int
     };
@@ -97,14 +98,14 @@ pub unsafe extern "C" fn munlock(address: *const c_void, bytes: size_t) -> c_int
     0
 }
 
-/// `mlockall(2)`: existing mappings are locked one by one, except the pager's, whose regions are
-/// pinned if they fit.
+/// `mlockall(2)`: existing mappings are locked one by one, except the pager's mappings. All regions
+/// are pinned; the call fails if they do not fit.
 ///
 /// # Safety
-/// The conditions of the function of the C library.
+/// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
-    // SAFETY: as of `mlock`.
+    // SAFETY: as for `mlock`.
     let kernel = |flags: c_int| unsafe { libc::syscall(libc::SYS_mlockall, flags) as c_int };
     let Some(pager) = pager().filter(|_| flags & libc::MCL_CURRENT != 0) else {
         return kernel(flags);
@@ -124,7 +125,7 @@ fn pin_all(pager: &Pager, touches: bool) -> bool {
     for mapping in maps::all() {
         let pages = mapping.addresses;
         let is_pagers = pager.overlaps_pager(&pages);
-        // Inaccessible mappings are reservations.
+        // Inaccessible mappings are reservations: they have no pages to lock.
         if is_pagers || mapping.protection == 0 {
             continue;
         }

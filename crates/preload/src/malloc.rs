@@ -1,8 +1,8 @@
 //! `malloc(3)` and its family, which `new` of C++ uses.
 //!
 //! A large block of the C library begins 16 bytes behind the start of a page, after its length.
-//! Blocks of regions have the same offset, so that vectorised loops add in the same order, and
-//! round, as without this library.
+//! Blocks in regions have the same offset, so that vectorised loops add in the same order, and
+//! round in the same way, as without this library.
 
 use crate::{
     errno,
@@ -48,11 +48,11 @@ fn allocate(
 
 /// The pager that a block belongs to.
 fn owner(next: &Next, memory: *mut c_void) -> Option<&'static Pager> {
-    // Blocks of another allocator may lie in regions, which it takes by `mmap(2)`.
+    // Another allocator takes regions by `mmap(2)`, so its blocks may lie in regions.
     if next.is_of_libc { pager_of(memory as usize) } else { None }
 }
 
-/// The bytes by which a block of the next definition was counted.
+/// The bytes with which a block of the next definition was counted as unextended.
 ///
 /// # Safety
 /// `memory` is a block of the next definition, or null.
@@ -69,7 +69,7 @@ fn usable_size(pager: &Pager, address: usize) -> usize {
     pager.block(address).map_or(0, |pages| pages.end - address)
 }
 
-/// Resizes a block of the pager in place. Returns whether that was possible.
+/// Resizes a block of the pager in place. Returns true on success.
 fn resize(pager: &Pager, address: usize, bytes: usize) -> bool {
     let Some(pages) = pager.block(address) else { return false };
     let Some(end) = address.checked_add(bytes) else { return false };
@@ -88,7 +88,7 @@ fn resize(pager: &Pager, address: usize, bytes: usize) -> bool {
 /// `malloc(3)`.
 ///
 /// # Safety
-/// The conditions of the function of the C library.
+/// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc(bytes: size_t) -> *mut c_void {
     let Some(next) = next() else { return early::allocate(bytes) };
@@ -99,12 +99,12 @@ pub unsafe extern "C" fn malloc(bytes: size_t) -> *mut c_void {
 /// `calloc(3)`.
 ///
 /// # Safety
-/// The conditions of the function of the C library.
+/// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn calloc(count: size_t, bytes: size_t) -> *mut c_void {
     let all = count.checked_mul(bytes);
     let Some(next) = next() else { return all.map_or(ptr::null_mut(), early::allocate) };
-    // SAFETY: as of `malloc`.
+    // SAFETY: as for `malloc`.
     let other = || unsafe { (next.calloc)(count, bytes) };
     match all {
         Some(all) => allocate(next, all, HEADER, other),
@@ -129,40 +129,40 @@ fn allocate_aligned(
 /// `memalign(3)`.
 ///
 /// # Safety
-/// The conditions of the function of the C library.
+/// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memalign(align: size_t, bytes: size_t) -> *mut c_void {
-    // SAFETY: as of `malloc`.
+    // SAFETY: as for `malloc`.
     allocate_aligned(align, bytes, |next| unsafe { (next.memalign)(align, bytes) })
 }
 
 /// `aligned_alloc(3)`.
 ///
 /// # Safety
-/// The conditions of the function of the C library.
+/// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aligned_alloc(align: size_t, bytes: size_t) -> *mut c_void {
-    // SAFETY: as of `malloc`.
+    // SAFETY: as for `malloc`.
     allocate_aligned(align, bytes, |next| unsafe { (next.aligned_alloc)(align, bytes) })
 }
 
 /// `valloc(3)`.
 ///
 /// # Safety
-/// The conditions of the function of the C library.
+/// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn valloc(bytes: size_t) -> *mut c_void {
-    // SAFETY: as of `malloc`.
+    // SAFETY: as for `malloc`.
     allocate_aligned(PAGE_BYTES, bytes, |next| unsafe { (next.valloc)(bytes) })
 }
 
 /// `pvalloc(3)`.
 ///
 /// # Safety
-/// The conditions of the function of the C library.
+/// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvalloc(bytes: size_t) -> *mut c_void {
-    // SAFETY: as of `malloc`.
+    // SAFETY: as for `malloc`.
     let other = |next: &Next| unsafe { (next.pvalloc)(bytes) };
     match bytes.checked_next_multiple_of(PAGE_BYTES) {
         Some(pages) => allocate_aligned(PAGE_BYTES, pages, other),
@@ -173,7 +173,7 @@ pub unsafe extern "C" fn pvalloc(bytes: size_t) -> *mut c_void {
 /// `posix_memalign(3)`.
 ///
 /// # Safety
-/// The conditions of the function of the C library.
+/// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_memalign(
     memory: *mut *mut c_void,
@@ -183,7 +183,7 @@ pub unsafe extern "C" fn posix_memalign(
     let mut outcome = libc::EINVAL;
     let mut other = |next: &Next| {
         let mut found = ptr::null_mut();
-        // SAFETY: as of `malloc`.
+        // SAFETY: as for `malloc`.
         outcome = unsafe { (next.posix_memalign)(&raw mut found, align, bytes) };
         found
     };
@@ -202,7 +202,7 @@ pub unsafe extern "C" fn posix_memalign(
 /// `realloc(3)`.
 ///
 /// # Safety
-/// The conditions of the function of the C library.
+/// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realloc(memory: *mut c_void, bytes: size_t) -> *mut c_void {
     let early = early::length(memory);
@@ -216,7 +216,7 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, bytes: size_t) -> *mut c_v
     }
     let pager = owner(next, memory);
     if pager.is_none() && (!next.is_of_libc || pager_for(bytes).is_none()) {
-        // SAFETY: as of `malloc`: the block belongs to the next definition.
+        // SAFETY: as for `malloc`: the block belongs to the next definition.
         return unsafe {
             let had = counted_bytes(next, memory);
             let new = (next.realloc)(memory, bytes);
@@ -242,10 +242,10 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, bytes: size_t) -> *mut c_v
     unsafe { move_block(memory, has, bytes) }
 }
 
-/// Moves a block of `has` bytes into a new one.
+/// Moves a block of `has` bytes into a new block.
 ///
 /// # Safety
-/// `memory` is a block of at least this many bytes; it is freed if the new block is allocated.
+/// `memory` is a block of at least `has` bytes. The block is freed if the new block is allocated.
 unsafe fn move_block(memory: *mut c_void, has: usize, bytes: usize) -> *mut c_void {
     // SAFETY: by the caller both blocks are as long as the copy, and they do not overlap.
     unsafe {
@@ -261,7 +261,7 @@ unsafe fn move_block(memory: *mut c_void, has: usize, bytes: usize) -> *mut c_vo
 /// `reallocarray(3)`.
 ///
 /// # Safety
-/// The conditions of the function of the C library.
+/// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reallocarray(
     memory: *mut c_void,
@@ -269,7 +269,7 @@ pub unsafe extern "C" fn reallocarray(
     bytes: size_t,
 ) -> *mut c_void {
     match count.checked_mul(bytes) {
-        // SAFETY: as of `malloc`.
+        // SAFETY: as for `malloc`.
         Some(bytes) => unsafe { realloc(memory, bytes) },
         None => {
             errno::set(libc::ENOMEM);
@@ -281,7 +281,7 @@ pub unsafe extern "C" fn reallocarray(
 /// `malloc_usable_size(3)`.
 ///
 /// # Safety
-/// The conditions of the function of the C library.
+/// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_usable_size(memory: *mut c_void) -> size_t {
     if let Some(length) = early::length(memory) {
@@ -290,7 +290,7 @@ pub unsafe extern "C" fn malloc_usable_size(memory: *mut c_void) -> size_t {
     let Some(next) = next() else { return 0 };
     match owner(next, memory) {
         Some(pager) => usable_size(pager, memory as usize),
-        // SAFETY: as of `malloc`.
+        // SAFETY: as for `malloc`.
         None => unsafe { (next.malloc_usable_size)(memory) },
     }
 }
@@ -298,7 +298,7 @@ pub unsafe extern "C" fn malloc_usable_size(memory: *mut c_void) -> size_t {
 /// `free(3)`.
 ///
 /// # Safety
-/// The conditions of the function of the C library.
+/// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(memory: *mut c_void) {
     let Some(next) = next().filter(|_| early::length(memory).is_none()) else { return };
@@ -310,7 +310,7 @@ pub unsafe extern "C" fn free(memory: *mut c_void) {
             inside(|| pager.free_block(memory as usize));
             errno::set(before);
         }
-        // SAFETY: as of `malloc`.
+        // SAFETY: as for `malloc`.
         None => unsafe {
             uncount_unextended(counted_bytes(next, memory));
             (next.free)(memory);
@@ -321,19 +321,19 @@ pub unsafe extern "C" fn free(memory: *mut c_void) {
 /// `free_sized` of C23.
 ///
 /// # Safety
-/// The conditions of the function of the C library.
+/// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_sized(memory: *mut c_void, _bytes: size_t) {
-    // SAFETY: as of `free`, which does not need the size.
+    // SAFETY: as for `free`, which does not need the size.
     unsafe { free(memory) }
 }
 
 /// `free_aligned_sized` of C23.
 ///
 /// # Safety
-/// The conditions of the function of the C library.
+/// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_aligned_sized(memory: *mut c_void, _align: size_t, _bytes: size_t) {
-    // SAFETY: as of `free`, which does not need the size.
+    // SAFETY: as for `free`, which does not need the size.
     unsafe { free(memory) }
 }

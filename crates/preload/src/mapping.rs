@@ -20,7 +20,7 @@ const NOT_EXTENDED: c_int =
 
 const FIXED: c_int = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
 
-/// Whole pages from an address on; `None` where the kernel refuses the range too.
+/// Whole pages from an address on; `None` if the kernel refuses the range, too.
 pub(crate) fn pages(address: usize, bytes: usize) -> Option<Range<usize>> {
     let end = address.checked_add(bytes.checked_next_multiple_of(PAGE_BYTES)?)?;
     (address.is_multiple_of(PAGE_BYTES) && end > address).then_some(address..end)
@@ -37,7 +37,7 @@ pub(crate) fn split(pager: &Pager, pages: &Range<usize>) -> [Range<usize>; 3] {
 /// `mmap(2)`.
 ///
 /// # Safety
-/// The conditions of the function of the C library.
+/// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmap(
     address: *mut c_void,
@@ -113,7 +113,7 @@ fn map_over(
         };
     }
     if flags & libc::MAP_FIXED_NOREPLACE != 0 {
-        // The reservation occupies addresses that the kernel would have to find free.
+        // The kernel would find the addresses occupied by the reservation.
         return errno::unmapped(libc::ENOMEM);
     }
     pager.leave_to_kernel(&within);
@@ -123,7 +123,7 @@ fn map_over(
 /// `mmap64(2)`.
 ///
 /// # Safety
-/// The conditions of the function of the C library.
+/// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmap64(
     address: *mut c_void,
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn mmap64(
 /// `munmap(2)`.
 ///
 /// # Safety
-/// The conditions of the function of the C library.
+/// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
     let found = pager_over(address as usize, bytes).zip(pages(address as usize, bytes));
@@ -189,7 +189,7 @@ fn protect(address: usize, bytes: usize, protection: c_int, key: c_int) -> c_int
 /// `mprotect(2)`.
 ///
 /// # Safety
-/// The conditions of the function of the C library.
+/// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mprotect(address: *mut c_void, bytes: size_t, protection: c_int) -> c_int {
     // A key of -1 means no key (`pkey_mprotect(2)`).
@@ -199,7 +199,7 @@ pub unsafe extern "C" fn mprotect(address: *mut c_void, bytes: size_t, protectio
 /// `pkey_mprotect(2)`.
 ///
 /// # Safety
-/// The conditions of the function of the C library.
+/// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pkey_mprotect(
     address: *mut c_void,
@@ -208,7 +208,7 @@ pub unsafe extern "C" fn pkey_mprotect(
     key: c_int,
 ) -> c_int {
     if key != -1 && pager().is_some() && pager_over(address as usize, bytes).is_some() {
-        // Pages move only to frames with the same key.
+        // Pages move only to frames with the same protection key, and frames have no key.
         return errno::failed(libc::EINVAL);
     }
     protect(address as usize, bytes, protection, key)

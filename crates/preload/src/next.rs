@@ -1,10 +1,11 @@
 //! The next definitions of the functions that this library replaces, in the order in which the
 //! dynamic loader looks for symbols: the definitions of the program's allocator (jemalloc,
-//! tcmalloc, mimalloc), linked or preloaded, or else of the C library.
+//! tcmalloc, mimalloc), linked or preloaded, or else the definitions of the C library.
 //!
-//! Blocks of an allocator other than the C library's are left to it: programs may allocate and free
-//! them by functions of that allocator (`mallocx`, `sdallocx`), which only know its own blocks. The
-//! allocator takes its large pieces by `mmap(2)`, and these are extended.
+//! If the program uses an allocator other than the C library's, all blocks are left to that
+//! allocator: the program may allocate and free blocks by functions of the allocator (`mallocx`,
+//! `sdallocx`) that know only its own blocks. The allocator takes its large pieces by `mmap(2)`,
+//! and these pieces are extended.
 
 use libc::{Dl_info, c_int, c_void, pid_t, size_t};
 use std::{
@@ -27,8 +28,8 @@ macro_rules! definitions {
             pub(crate) is_of_libc: bool,
         }
 
-        /// Looks up all functions. The first allocation of a process calls it, before a second
-        /// thread exists. The C library has all of these names.
+        /// Looks up all functions. The first allocation of a process calls this function, before a
+        /// second thread exists. The C library has all of these names.
         fn look_up_all() -> Next {
             let is_of_libc = is_of_libc();
             // SAFETY: functions of these names have these types (`malloc(3)`).
@@ -84,7 +85,7 @@ unsafe impl Sync for Table {}
 static TABLE: Table =
     Table { state: AtomicU8::new(NEW), next: UnsafeCell::new(MaybeUninit::uninit()) };
 
-/// The next definitions; `None` while they are looked up, when the loader may allocate.
+/// The next definitions; `None` while they are looked up: the loader may allocate during that time.
 pub(crate) fn next() -> Option<&'static Next> {
     if TABLE.state.load(Acquire) != READY && !look_up() {
         return None;
@@ -110,15 +111,17 @@ fn is_of_libc() -> bool {
     // Other allocators define `__libc_malloc` too, so its presence proves nothing.
     let libc = base(libc::gnu_get_libc_version as *const () as usize);
     let own = base(&raw const TABLE as usize);
-    // A program may define these functions itself: then this library's are never called.
+    // A program may define these functions itself: then this library's definitions are never
+    // called.
     let names = [c"malloc", c"calloc", c"realloc", c"memalign", c"free"];
     let is_own = |address: usize| base(address) == own || is_undefined(address);
     libc.is_some() && names.iter().all(|name| base(after(name)) == libc && is_own(first(name)))
 }
 
-/// True for an entry of a procedure linkage table: in a program with fixed addresses (not PIE) that
-/// takes the address of a function, that entry is the function's address in all objects, although
-/// the program does not define the function (System V ABI, AMD64 supplement, section 5.2.1).
+/// True if an address is an entry of a procedure linkage table. In a program with fixed addresses
+/// (not PIE) that takes the address of a function, this entry is the function's address in all
+/// objects, although the program does not define the function (System V ABI, AMD64 supplement,
+/// section 5.2.1).
 fn is_undefined(address: usize) -> bool {
     // SAFETY: all zeros is a valid value, which the call fills.
     let mut found: Dl_info = unsafe { mem::zeroed() };
@@ -136,10 +139,10 @@ type Symbol = libc::Elf64_Sym;
 #[cfg(target_pointer_width = "32")]
 type Symbol = libc::Elf32_Sym;
 
-/// The section of a symbol that its object does not define, of `elf.h`.
+/// The section number of a symbol that its object does not define (`elf.h`).
 const SHN_UNDEF: u16 = 0;
 
-/// The extra information of [`dladdr1`] is the symbol, of `dlfcn.h`.
+/// A flag of [`dladdr1`]: the extra information is the symbol (`dlfcn.h`).
 const RTLD_DL_SYMENT: c_int = 1;
 
 unsafe extern "C" {
@@ -152,7 +155,7 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// The definition of a function that comes after this library's; 0 without one.
+/// The definition of a function that comes after this library's definition; 0 if there is none.
 pub(crate) fn after(name: &CStr) -> usize {
     // SAFETY: the call only reads.
     unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) as usize }
@@ -180,8 +183,8 @@ pub(crate) fn find_fork() {
     FORK.store(after(c"_Fork"), Relaxed);
 }
 
-/// `_Fork(3)` of the C library, which updates the thread number in the child. Before 2.34 the C
-/// library has none.
+/// `_Fork(3)` of the C library, which updates the thread number in the child. The C library has no
+/// `_Fork` before version 2.34.
 pub(crate) fn fork() -> pid_t {
     if FORK.load(Relaxed) == 0 {
         find_fork();
@@ -193,8 +196,8 @@ pub(crate) fn fork() -> pid_t {
     }
 }
 
-/// Blocks for the loader while it looks up the next definitions: old loaders allocate their last
-/// error for each thread. They are never freed.
+/// Blocks for the loader while it looks up the next definitions: old loaders allocate memory for
+/// the last error of each thread. These blocks are never freed.
 pub(crate) mod early {
     use super::*;
 
@@ -227,7 +230,7 @@ pub(crate) mod early {
         }
     }
 
-    /// The size of a block, if it is one of these.
+    /// The size of a block, if [`allocate`] has returned the block.
     pub(crate) fn length(block: *const c_void) -> Option<usize> {
         let start = BLOCKS.0.get() as usize;
         let is_one = (start..start + BYTES).contains(&(block as usize));

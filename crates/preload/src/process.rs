@@ -1,6 +1,7 @@
 //! Processes that fork. `fork(3)`, `daemon(3)` and `forkpty(3)` call the handlers of
-//! `pthread_atfork(3)` ([`watch`]), and `_Fork(3)` is replaced here. `vfork(3)`, `posix_spawn(3)`
-//! and `system(3)` share the memory until a new program begins, and need nothing.
+//! `pthread_atfork(3)` ([`watch`]), and `_Fork(3)` is replaced here. A child of `vfork(3)`,
+//! `posix_spawn(3)` or `system(3)` shares the parent's memory until it executes a new program, and
+//! needs no handler.
 //!
 //! `_Fork` may be called in a signal handler. The code around it takes no lock that the interrupted
 //! thread may hold: this library's locks are held with signals blocked ([`crate::state::inside`]),
@@ -18,7 +19,7 @@ use std::{cell::Cell, io, ptr, sync::MutexGuard};
 /// A fork in progress: the locks that are held during the fork, so that the child has consistent
 /// state.
 struct Forking {
-    /// The signals that were blocked before.
+    /// The signals that were blocked before the fork began.
     mask: u64,
     pager: Option<Fork<'static>>,
     shared: Option<shared::Fork>,
@@ -45,7 +46,7 @@ extern "C" fn before() {
     let pager = pager().map(Pager::before_fork);
     let threads = thread::lock_list();
     FORKING.set(Box::into_raw(Box::new(Forking { mask, pager, shared, threads, _start })));
-    // Last: no thread waits for anything while it holds the heap's lock.
+    // The heap is locked last: no thread waits for another lock while it holds the heap's lock.
     std::mem::forget(heap::lock());
 }
 
@@ -79,7 +80,7 @@ extern "C" fn in_child() {
     let Forking { mask, pager, shared, threads, _start } = *forking;
     thread::forget(threads);
     state::shares_memory();
-    // First, while nothing else is mapped at these addresses.
+    // Shared memory is mapped first, while nothing else is mapped at its addresses.
     report("what is shared", shared.map_or(Ok(()), shared::Fork::in_child));
     report("the extended memory", pager.map_or(Ok(()), Fork::in_child));
     drop(_start);
@@ -87,7 +88,7 @@ extern "C" fn in_child() {
 }
 
 /// Reports memory that a child does not have. Most children soon call `execve(2)`, and do not need
-/// it.
+/// this memory.
 fn report(what: &str, outcome: io::Result<()>) {
     if let Err(why) = outcome {
         let pid = std::process::id();
@@ -98,7 +99,7 @@ fn report(what: &str, outcome: io::Result<()>) {
 /// `_Fork(3)`, which calls no handlers.
 ///
 /// # Safety
-/// The conditions of the function of the C library.
+/// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _Fork() -> pid_t {
     before();

@@ -15,8 +15,8 @@ use std::{ops::Range, ptr};
 /// `mremap(2)`.
 ///
 /// # Safety
-/// The conditions of the C library's function. The function has five arguments, the last of which
-/// is used according to `flags`.
+/// The caller must meet the conditions of the function in the C library. The function has five
+/// arguments; the last argument is used according to `flags`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mremap(
     address: *mut c_void,
@@ -166,7 +166,7 @@ fn adopt(pager: &Pager, old: &Range<usize>, new_bytes: usize) -> Option<*mut c_v
         return None;
     }
     let new = pager.allocate_protected(new_bytes, 1, mapping.protection)?;
-    // SAFETY: both ranges are mapped, and do not overlap; the old one is not used any more.
+    // SAFETY: both ranges are mapped, and do not overlap; the old range is not used any more.
     interruptible(|| unsafe {
         ptr::copy_nonoverlapping(old.start as *const u8, new.start as *mut u8, old.len());
         libc::syscall(libc::SYS_munmap, old.start, old.len());

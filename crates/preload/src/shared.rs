@@ -1,5 +1,5 @@
-//! Memory that this process shares with others. Changes of its addresses are made by the kernel,
-//! and reported to the server of the session.
+//! Memory that this process shares with others. The kernel changes the mappings of this memory, and
+//! this module reports the changes to the server of the session.
 
 use crate::{
     errno, maps,
@@ -58,8 +58,9 @@ pub(crate) fn overlaps(addresses: &Range<usize>) -> bool {
         && inside(|| client().as_ref().is_some_and(|client| client.overlaps(addresses)))
 }
 
-/// Runs a system call that unmaps these addresses or maps other memory at them, and reports the
-/// change to the server if the call `is_done`. The addresses are not reused before the report.
+/// Runs a system call that unmaps these addresses or maps other memory at them. Reports the change
+/// to the server if `is_done` is true for the result. The addresses are not reused before the
+/// report.
 pub(crate) fn unmapped<T>(
     addresses: &Range<usize>,
     kernel: impl FnOnce() -> T,
@@ -81,8 +82,8 @@ pub(crate) fn unmapped<T>(
 /// The result of advice about shared pages; `None` for advice that the kernel handles.
 pub(crate) fn handle_advice(addresses: &Range<usize>, advice: c_int) -> Option<c_int> {
     let is_refused = match advice {
-        // The kernel would drop pages without a message to the server, map them in a child, or join
-        // them to huge pages.
+        // The kernel would drop pages without a message to the server, map pages in a child, or
+        // join pages to huge pages.
         libc::MADV_REMOVE => true,
         libc::MADV_DOFORK | libc::MADV_HUGEPAGE | COLLAPSE => false,
         _ => return None,

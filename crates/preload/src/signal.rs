@@ -1,6 +1,6 @@
 //! Signals in programs whose faults are served in a handler of SIGBUS (`interleaf extend --faults
 //! signal`): the program's own action for SIGBUS is kept, and called for other faults. No thread
-//! and no handler may block SIGBUS, since the kernel would end the program at the next fault.
+//! and no handler may block SIGBUS, because the kernel would end the program at the next fault.
 
 use crate::state::{is_inside, serves_in_signal, set_serves_in_signal};
 use interleaf_pager::kernel::sigbus::{remove_sigbus, set_program_action};
@@ -50,7 +50,7 @@ pub(crate) fn unblock_sigbus() -> Result<(), String> {
     }
 }
 
-/// Polls of a thread that has SIGBUS blocked, and the pause between them.
+/// Maximum number of polls of a thread that has SIGBUS blocked, and the pause between two polls.
 const TRIES: u32 = 500;
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -62,8 +62,8 @@ fn is_blocked_by(thread: &str) -> bool {
     blocked >> (libc::SIGBUS - 1) & 1 == 1
 }
 
-/// A thread of this process that has SIGBUS blocked. The pager's threads, which block it, are not
-/// started yet.
+/// A thread of this process that has SIGBUS blocked. The pager's threads block SIGBUS too, but are
+/// not started yet.
 fn blocked_by() -> io::Result<Option<String>> {
     let folder = files::open(c"/proc/self/task")?;
     let mut buffer = Vec::with_capacity(32 << 10);
@@ -100,7 +100,7 @@ unsafe extern "C" {
 /// `sigaction(2)`.
 ///
 /// # Safety
-/// The conditions of the function of the C library.
+/// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigaction(
     signal: c_int,
@@ -174,7 +174,7 @@ pub extern "C" fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighand
 /// Changes the blocked signals of the calling thread. Returns an error number, or 0.
 ///
 /// # Safety
-/// The conditions of `pthread_sigmask(3)`.
+/// The caller must meet the conditions of `pthread_sigmask(3)`.
 unsafe fn mask(how: c_int, set: *const sigset_t, before: *mut sigset_t) -> c_int {
     // SAFETY: by the caller; the kernel's signals are at the start of a set.
     unsafe {
@@ -198,7 +198,7 @@ unsafe fn mask(how: c_int, set: *const sigset_t, before: *mut sigset_t) -> c_int
 /// `pthread_sigmask(3)`.
 ///
 /// # Safety
-/// The conditions of the function of the C library.
+/// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_sigmask(
     how: c_int,
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn pthread_sigmask(
 /// `sigprocmask(2)`.
 ///
 /// # Safety
-/// The conditions of the function of the C library.
+/// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigprocmask(
     how: c_int,

@@ -1,4 +1,4 @@
-//! Starts the pager of a process, by the settings of its session.
+//! Starts the pager of a process, with the settings of its session.
 
 use crate::{
     credentials, next, process, signal,
@@ -27,7 +27,7 @@ use std::{
 /// A process whose allocations total less than this is not extended: a shell, or a launcher.
 const START_BYTES: usize = 1 << 20;
 
-/// Interval of polls for another process.
+/// Interval between two polls for the PID of the session's first process.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Maximum number of polls for the PID of the session's first process.
@@ -36,8 +36,8 @@ const FIRST_PAUSES: u32 = 2000;
 /// `MADV_WIPEONFORK` of `linux/mman.h`.
 const WIPE_ON_FORK: c_int = 18;
 
-/// Initialisation: when the library is loaded, or at the first large allocation of a library that
-/// is loaded before it. Every step that takes a lock of the C library happens here.
+/// Prepares the library when it is loaded, or at the first large allocation of a library that was
+/// loaded before this library. Every step that takes a lock of the C library happens here.
 fn prepare() {
     static PREPARED: Once = Once::new();
     PREPARED.call_once(|| {
@@ -106,8 +106,8 @@ fn start_in(folder: &Path) -> Result<Option<Extended>, String> {
     Ok(Some(Extended { pager, bytes_min, shared_folder }))
 }
 
-/// True if this process was started first. The starter records its PID at once, but the process may
-/// allocate even sooner.
+/// True if this process was started first. The process that starts it records its PID at once, but
+/// this process may allocate even sooner.
 fn is_first(session: &Session) -> Result<bool, String> {
     for _ in 0..FIRST_PAUSES {
         if let Some(first) = session.ledger.first_process() {
@@ -127,7 +127,7 @@ fn name() -> String {
     name.trim_end().to_string()
 }
 
-/// The pager for an allocation of this size.
+/// The pager for an allocation of this size; `None` if the allocation is not extended.
 pub(crate) fn pager_for(bytes: usize) -> Option<&'static Pager> {
     if bytes < BYTES_MIN || is_inside() {
         return None;
@@ -141,7 +141,7 @@ pub(crate) fn pager_for(bytes: usize) -> Option<&'static Pager> {
         None => start()?,
     };
     let extended = extended.as_ref()?;
-    // Many small allocations count as a large one together.
+    // Many small allocations together count as a large one.
     (bytes.max(unextended) >= extended.bytes_min && extended.pager.is_served())
         .then_some(&extended.pager)
 }

@@ -15,8 +15,8 @@ use std::{
     },
 };
 
-/// Smaller allocations are the majority, and go to the next definition without an access to the
-/// pager or to a thread-local variable. The value is the C library's threshold for `mmap(2)`
+/// Allocations smaller than this are the majority, and go to the next definition without an access
+/// to the pager or to a thread-local variable. The value is the C library's threshold for `mmap(2)`
 /// (`M_MMAP_THRESHOLD` of `mallopt(3)`).
 pub(crate) const BYTES_MIN: usize = 128 << 10;
 
@@ -26,7 +26,8 @@ pub(crate) static UNEXTENDED: AtomicUsize = AtomicUsize::new(0);
 /// The state of an extended process.
 pub(crate) struct Extended {
     pub(crate) pager: Pager,
-    /// Smaller allocations are left to the C library.
+    /// An allocation is extended if it has at least this number of bytes, or if all unextended
+    /// allocations together have at least this number of bytes.
     pub(crate) bytes_min: usize,
     /// The folder of the session, if shared memory is extended.
     pub(crate) shared_folder: Option<PathBuf>,
@@ -42,18 +43,18 @@ thread_local! {
     /// Nesting depth of this library's own work in the thread.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 
-    /// The signals that the thread had blocked before.
+    /// The signals that the thread had blocked before this library's work began.
     static MASK: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The process that owns the address space. The page is wiped in a child of `fork(2)` and unchanged
-/// in a child of `vfork(2)`.
+/// The process that owns the address space. The variable is in a page of its own, which is wiped in
+/// a child of `fork(2)` and unchanged in a child of `vfork(2)`.
 pub(crate) static PROCESS: AtomicPtr<AtomicI32> = AtomicPtr::new(ptr::null_mut());
 
 /// True if a handler of SIGBUS handles faults; SIGBUS must then never be blocked.
 static SERVES_IN_SIGNAL: AtomicBool = AtomicBool::new(false);
 
-/// Sets whether faults are served in a handler of SIGBUS.
+/// Sets whether a handler of SIGBUS handles faults.
 pub(crate) fn set_serves_in_signal(serves: bool) {
     SERVES_IN_SIGNAL.store(serves, Relaxed);
 }
@@ -63,13 +64,13 @@ pub(crate) fn serves_in_signal() -> bool {
     SERVES_IN_SIGNAL.load(Relaxed)
 }
 
-/// Takes SIGBUS out of a set of signals to block, if it must not be blocked.
+/// Takes SIGBUS out of a set of signals to block, if SIGBUS must not be blocked.
 fn blockable(mask: u64) -> u64 {
     if serves_in_signal() { mask & !(1 << (libc::SIGBUS - 1)) } else { mask }
 }
 
-/// True if this process uses the memory of another, as a child of `vfork(2)` does until it calls
-/// `execve(2)`: a pager started here would belong to the other process.
+/// True if this process uses the memory of another process, as a child of `vfork(2)` does until it
+/// calls `execve(2)`: a pager started here would belong to the other process.
 pub(crate) fn shares_memory() -> bool {
     // SAFETY: the page is never unmapped.
     let Some(process) = (unsafe { PROCESS.load(Acquire).as_ref() }) else { return false };
@@ -80,14 +81,14 @@ pub(crate) fn shares_memory() -> bool {
     }
 }
 
-/// Prints a message. It takes no lock, unlike standard error of the standard library.
+/// Prints a message. The function takes no lock, unlike standard error of the standard library.
 pub(crate) fn print(text: fmt::Arguments<'_>) {
     // A failed write is ignored.
     let _ = rustix::io::write(rustix::stdio::stderr(), format!("interleaf: {text}\n").as_bytes());
 }
 
 /// Runs work of this library: its allocations are not extended. Signals are blocked during the
-/// work, since a handler could wait for a lock that its own thread holds; the signals of faults
+/// work, because a handler could wait for a lock that its own thread holds; the signals of faults
 /// stay unblocked.
 pub(crate) fn inside<T>(work: impl FnOnce() -> T) -> T {
     let mask = enter();
@@ -132,8 +133,8 @@ pub(crate) const SIGSETXID_BIT: u64 = 1 << (SIGSETXID - 1);
 const FAULTS: [c_int; 6] =
     [libc::SIGBUS, libc::SIGSEGV, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS];
 
-/// Blocks all signals in the calling thread except the signals of faults, including those that the
-/// C library reserves. Returns the signals that were blocked before.
+/// Blocks all signals in the calling thread, also those that the C library reserves, but not the
+/// signals of faults. Returns the signals that were blocked before.
 pub(crate) fn block_all() -> u64 {
     change_mask(!FAULTS.iter().fold(0, |all, signal| all | 1_u64 << (signal - 1)), libc::SIG_BLOCK)
 }

@@ -4,17 +4,19 @@
 //! program or of its libraries: the lock of the dynamic loader, a lock of an allocator that calls
 //! `mmap(2)`, or, in a signal handler or in a child of `_Fork(3)`, a lock that is never released.
 //! `pthread_create(3)` takes locks of the C library and allocates, so it may wait for ever there.
-//! So these threads are made by `clone(2)`, with thread-local storage that is laid out here, which
-//! needs no lock. For its C library, a single-threaded program remains single-threaded.
+//! So the pager's threads are made by `clone(2)`, with thread-local storage that this module lays
+//! out; neither needs a lock. The C library still treats a single-threaded program as
+//! single-threaded.
 //!
-//! The C library's record of the thread (`struct pthread`) is zeros, and in none of its lists. So
-//! such a thread runs Rust and system calls only, never ends by `pthread_exit`, and takes no part
-//! when a program changes its user ([`crate::credentials`] handles that).
+//! The C library's record of the thread (`struct pthread`) is zeros, and is in none of the C
+//! library's lists. So a thread of the pager runs only Rust code and system calls, never ends by
+//! `pthread_exit`, and is skipped when the C library changes the user of a program's threads
+//! ([`crate::credentials`] handles that).
 //!
 //! Thread-local storage ("ELF Handling For Thread-Local Storage", U. Drepper): a register holds the
-//! thread pointer, and around that address lies a block for each object that was loaded when the
-//! program began, at a distance that is the same in all threads. A table at the thread pointer has
-//! the block of each object, for code that does not know the distance.
+//! thread pointer. Around that address is a block for each object that was loaded when the program
+//! began. The distance of a block from the thread pointer is the same in all threads. A table at
+//! the thread pointer has the address of each block, for code that does not know the distance.
 
 use crate::{next, state};
 use interleaf_procfs::page::PAGE_BYTES;
@@ -33,10 +35,11 @@ use std::{
 /// Bytes of a stack, as in the standard library. Unused pages take no memory.
 const STACK: usize = 2 << 20;
 
-/// Bytes around the thread pointer for the C library's thread data: some 2300 with 2.36.
+/// Bytes around the thread pointer for the C library's thread data: some 2300 bytes with version
+/// 2.36.
 const CONTROL: usize = 8192;
 
-/// Blocks farther from the thread pointer belong to objects that were loaded later.
+/// Blocks farther than this from the thread pointer belong to objects that were loaded later.
 const OFFSET_MAX: usize = 64 << 20;
 
 /// Bytes of an entry in the table of blocks: the block's address, and the pointer to free.
@@ -48,7 +51,7 @@ struct Module {
     id: usize,
     /// The block's distance from the thread pointer.
     offset: isize,
-    /// The initial contents of a block, and its size in bytes.
+    /// The address and the bytes of a block's initial content, and the bytes of the whole block.
     image: usize,
     image_bytes: usize,
     bytes: usize,
@@ -151,8 +154,9 @@ impl ThreadMemory {
         let words = |address: usize| address as *mut usize;
         // SAFETY: by the caller; images are mapped for as long as the program runs.
         unsafe {
-            // Fields of the loader: the number of entries, and the generation of the objects. For
-            // an outdated generation the loader would allocate a larger table, hence the maximum.
+            // The loader's fields of the table: the number of entries, and the generation of the
+            // objects. The loader would allocate a larger table for an outdated generation, hence
+            // the large number.
             *words(table) = entries - 2;
             *words(table + ENTRY) = usize::MAX / 2;
             for module in modules {
@@ -189,7 +193,7 @@ impl ThreadMemory {
         }
     }
 
-    /// The same, where the block is the table alone.
+    /// The block at the thread pointer: here, only the address of the table.
     ///
     /// # Safety
     /// The destination is large enough.
@@ -232,7 +236,7 @@ pub(crate) fn running() -> Vec<u32> {
     numbers.into_iter().filter(|number| *number != 0).collect()
 }
 
-/// The locked list of threads: no thread is started or removed while it is locked.
+/// The locked list of threads: no thread is started or removed while the list is locked.
 pub(crate) type ThreadList = MutexGuard<'static, Vec<Arc<StartedThread>>>;
 
 /// Locks the list of threads during a fork.
@@ -242,11 +246,12 @@ pub(crate) fn lock_list() -> ThreadList {
 
 /// Empties the list in a forked child, which has none of the threads.
 pub(crate) fn forget(mut hold: ThreadList) {
-    // The memory is leaked: threads of the parent hold references, which are never dropped here.
+    // The memory is leaked: threads of the parent hold references, which are never dropped in the
+    // child.
     std::mem::forget(std::mem::take(&mut *hold));
 }
 
-/// Starts a thread in which all signals are blocked but the one of [`crate::credentials`].
+/// Starts a thread in which all signals are blocked except the signal of [`crate::credentials`].
 pub(crate) fn spawn(name: &str, work: Work) -> io::Result<Join> {
     prepare();
     let area = ThreadMemory::new(MODULES.get().map_or(&[], Vec::as_slice))?;
@@ -266,8 +271,8 @@ pub(crate) fn spawn(name: &str, work: Work) -> io::Result<Join> {
     let mut threads = started();
     threads.retain(|thread| thread.number.load(Acquire) != 0);
     let mask = state::block_all();
-    // SAFETY: the stack and the thread-local storage belong to the thread alone, and stay until it
-    // has ended: the list holds them. The thread owns its argument.
+    // SAFETY: the stack and the thread-local storage belong to the thread alone, and stay until the
+    // thread has ended, because the list holds them. The thread owns its argument.
     let outcome = unsafe {
         libc::clone(run, stack as *mut c_void, flags, begin.cast(), number, pointer, number)
     };

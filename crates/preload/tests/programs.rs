@@ -20,7 +20,7 @@ use std::{
 const LEAST: u64 = 8 << 20;
 const MEMORY: u64 = 16 << 20;
 
-/// More threads would add floating-point sums in another order.
+/// With more threads, libraries would add floating-point numbers in another order.
 const ONE_THREAD: [(&str, &str); 2] = [("OPENBLAS_NUM_THREADS", "1"), ("OMP_NUM_THREADS", "1")];
 
 /// Compiles a program into a writable folder of its own.
@@ -109,8 +109,8 @@ fn text(output: &Output) -> String {
 /// The beginnings of the lines that report thrashing.
 const THRASHING: [&str; 2] = ["interleaf: the program waits for the drive ", "hint: a budget of "];
 
-/// Runs a program with and without extended memory: it must succeed with the same output, and leave
-/// no file.
+/// Asserts that a program succeeds with the same output with and without extended memory, and
+/// leaves no file.
 fn same(name: &str, arguments: &[&str]) {
     same_by(name, arguments, FaultMode::Thread);
 }
@@ -220,7 +220,7 @@ fn not_tested(what: &str, package: &str) {
     say(&format!("{what} is not tested: {package} is not installed\n"));
 }
 
-/// Writes to stderr directly, since the test harness captures `eprintln`.
+/// Writes to stderr directly, because the test harness captures `eprintln`.
 fn say(text: &str) {
     std::io::stderr().write_all(text.as_bytes()).expect("the standard error");
 }
@@ -235,7 +235,7 @@ fn an_allocator_of_the_program() {
     }
 }
 
-/// A program whose code has fixed addresses, as Debian's Python interpreter.
+/// A program whose code has fixed addresses, like Debian's Python interpreter.
 #[test]
 fn a_program_with_fixed_addresses() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
@@ -352,7 +352,7 @@ fn a_change_of_user() {
     use std::os::unix::fs::MetadataExt as _;
     match std::fs::metadata("/proc/self").expect("this process").uid() {
         0 => same("user.c", &[]),
-        // Printed by `say`, since `not_tested` is for missing packages.
+        // Printed by `say`, because `not_tested` is for missing packages.
         _ => say("a change of the user is not tested: this is not root\n"),
     }
 }

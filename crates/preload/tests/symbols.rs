@@ -11,7 +11,8 @@ use elf::{ElfStream, abi, endian::AnyEndian};
 use library::library;
 use std::fs::File;
 
-/// Functions that allocate, or that call one that does (`fs::read_dir` calls `opendir`).
+/// Functions that allocate, or that call a function that allocates (`fs::read_dir` calls
+/// `opendir`).
 const ALLOCATING: [&str; 14] = [
     "malloc",
     "calloc",

@@ -16,7 +16,7 @@ use std::{
     sync::Arc,
 };
 
-/// The first bytes of a device that is a store: the content behind them is disposable.
+/// The first bytes of a device that is a store: all content behind these bytes is disposable.
 const MARK: &[u8] = b"interleaf: pages of a program\n";
 
 /// Offset of the pages on a device. [`MARK`] is before it; 1 MiB keeps the pages aligned to the
@@ -27,7 +27,7 @@ const DEVICE_OFFSET: u64 = 1 << 20;
 /// partitions, RAID, LVM and all common file systems lie in the first or last 128 KiB.
 const PROBED_BYTES: usize = 128 << 10;
 
-/// The length of a sparse file, which no store exceeds.
+/// The length of a sparse store file. A store uses no more of a file.
 const FILE_BYTES: u64 = 8 << 40;
 
 /// A file or device that holds pages.
@@ -167,7 +167,7 @@ impl BackingFile {
         })
     }
 
-    /// Writes the mark to a device, whose former content is lost with that.
+    /// Writes the mark to a device. The former content of the device is lost.
     pub(super) fn mark(&self) -> Result<(), StoreRefused> {
         if self.kind != BackingKind::Device {
             return Ok(());
@@ -205,7 +205,8 @@ impl BackingFile {
         }
     }
 
-    /// Opens the same file once more: it stays in use until all its descriptions are closed.
+    /// Opens the same file once more. The file stays in use until all of its open file descriptions
+    /// are closed.
     pub(super) fn reopen(&self) -> Result<Self, StoreRefused> {
         let fault = |why: io::Error| StoreRefused {
             store: self.name.to_string(),
@@ -267,7 +268,7 @@ impl Drop for BackingFile {
     }
 }
 
-/// Free bytes for a store at a path; of a device, all but the mark.
+/// Free bytes for a store at a path; for a device, all bytes but those before the pages.
 ///
 /// # Errors
 /// When the path does not exist.
@@ -285,7 +286,8 @@ pub fn free(path: &Path) -> io::Result<u64> {
 #[repr(align(4096))]
 struct Aligned([u8; PROBED_BYTES]);
 
-/// Makes a file in a folder, private to its owner and without a name; its last close removes it.
+/// Makes a file in a folder, private to its owner and without a name. The last close of the file
+/// removes it.
 fn unnamed(folder: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600);
@@ -302,7 +304,7 @@ fn unnamed(folder: &Path) -> io::Result<File> {
     }
 }
 
-/// The alignment that direct transfers need; `None` where the kernel does not report it.
+/// The alignment that direct transfers need; `None` if the kernel does not report it.
 fn alignment(file: &File) -> Option<u64> {
     let found = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
     let is_said = found.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
@@ -311,7 +313,7 @@ fn alignment(file: &File) -> Option<u64> {
 
 /// Makes a sparse file of the maximum length, and returns that length.
 fn lengthen(file: &File) -> io::Result<u64> {
-    // Exceeding the user's limit would raise SIGXFSZ.
+    // A length above the user's limit would raise SIGXFSZ.
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
     let mut bytes = FILE_BYTES.min(limit.unwrap_or(FILE_BYTES)) / BLOCK * BLOCK;
     loop {

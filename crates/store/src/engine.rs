@@ -28,11 +28,11 @@ pub trait Engine: Send {
     /// Starts a job.
     ///
     /// # Safety
-    /// Until the job is done, the file is open, and the memory is mapped and not written to; the
-    /// memory of a read is not used at all.
+    /// Until the job is done, the file is open, the memory is mapped, no other code writes to it,
+    /// and no other code uses the memory of a read.
     unsafe fn push(&mut self, token: u64, job: &Job);
 
-    /// Reports a token as done with 0 bytes after some time.
+    /// Reports a token as done, with 0 bytes, after `time`.
     fn wait(&mut self, token: u64, time: Duration);
 
     /// Submits all jobs that were started.
@@ -54,7 +54,7 @@ pub trait Engine: Send {
 /// Entries of the submission queue.
 const DEPTH: u32 = 256;
 
-/// Entries of the completion queue; beyond them the kernel allocates overflow entries.
+/// Entries of the completion queue; the kernel allocates overflow entries for further completions.
 const COMPLETIONS: u32 = 4096;
 
 /// `io_uring(7)`.
@@ -70,7 +70,7 @@ pub struct Ring {
 /// I/O vectors of a transfer, in the kernel's structure.
 struct IoVectors(Vec<libc::iovec>);
 
-// SAFETY: they are addresses, which are not dereferenced here.
+// SAFETY: the vectors contain addresses, which are not dereferenced here.
 unsafe impl Send for IoVectors {}
 
 impl IoVectors {
@@ -86,12 +86,12 @@ impl IoVectors {
 
 impl Ring {
     /// Makes a ring. The kernel completes a request in the thread that has submitted it, and
-    /// interrupts that thread wherever it runs. With `IORING_SETUP_COOP_TASKRUN` (Linux 5.19) it
-    /// waits for the thread's next system call instead. (`IORING_SETUP_DEFER_TASKRUN` would wait
-    /// for `io_uring_enter(2)`, and does not wake a thread in `poll(2)`.)
+    /// interrupts that thread wherever it runs. With `IORING_SETUP_COOP_TASKRUN` (Linux 5.19) the
+    /// kernel waits for the thread's next system call instead. (`IORING_SETUP_DEFER_TASKRUN` would
+    /// wait for `io_uring_enter(2)`, and does not wake a thread in `poll(2)`.)
     ///
     /// # Errors
-    /// When the kernel has none, or forbids it (`kernel.io_uring_disabled`, seccomp).
+    /// When the kernel has no `io_uring`, or forbids it (`kernel.io_uring_disabled`, seccomp).
     pub fn new() -> io::Result<Self> {
         let mut cooperative = IoUring::builder();
         cooperative.setup_coop_taskrun().setup_taskrun_flag().setup_cqsize(COMPLETIONS);
@@ -104,7 +104,7 @@ impl Ring {
     /// Completes finished requests that wait for a system call of this thread.
     fn run_deferred(&mut self) {
         if self.ring.submission().taskrun() {
-            // A failure leaves them for the next call.
+            // After a failure, the requests wait for the next call.
             let _ = self.ring.submit();
         }
     }
@@ -163,7 +163,7 @@ impl Engine for Ring {
             let Some(entry) = self.waiting.pop_front() else { return Ok(()) };
             let mut next = Some(entry);
             while let Some(entry) = next {
-                // SAFETY: as of `add`.
+                // SAFETY: as for `add`.
                 if unsafe { self.ring.submission().push(&entry) }.is_err() {
                     self.waiting.push_front(entry);
                     break;
@@ -215,10 +215,10 @@ impl Drop for Ring {
     }
 }
 
-/// Number of threads, and so of transfers at the same time.
+/// Number of threads, which is also the maximum number of transfers at the same time.
 const THREADS: usize = 8;
 
-/// Threads that each do one transfer after another, for a kernel without `io_uring`.
+/// Threads for a kernel without `io_uring`. Each thread does one transfer after another.
 pub struct Threads {
     jobs: Option<Sender<Task>>,
     threads: Vec<Thread>,

@@ -15,8 +15,8 @@ use std::{
     time::Duration,
 };
 
-/// The faults. Each of the fields `eio`, `again`, `short`, `torn` and `delayed` is the number of
-/// transfers of which one, on average, has the fault; 0 means none.
+/// The faults. Each of the fields `eio`, `again`, `short`, `torn` and `delayed` is a number n: on
+/// average, one in n transfers has the fault. 0 means none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultPlan {
     /// Seed of the random choices.
@@ -31,7 +31,7 @@ pub struct FaultPlan {
     pub torn: u64,
     /// Transfers that finish `delay_ms` later.
     pub delayed: u64,
-    /// The delay.
+    /// The delay, ms.
     pub delay_ms: u64,
     /// True if results that are collected together are reported in random order.
     pub reordered: bool,
@@ -75,7 +75,7 @@ enum InjectedResult {
     Held(Option<Result<usize, Errno>>),
 }
 
-/// A drive that follows a plan.
+/// A drive whose transfers fail by a plan.
 pub struct FaultyEngine {
     drive: Box<dyn Engine>,
     plan: FaultPlan,
@@ -159,7 +159,7 @@ impl Engine for FaultyEngine {
         } else if self.happens(plan.delayed) {
             self.injected.insert(token, InjectedResult::Held(None));
         }
-        // SAFETY: by the caller; the job is a part of the original one.
+        // SAFETY: by the caller; the job is a part of the original job.
         unsafe { self.drive.push(token, &job) };
     }
 

@@ -32,13 +32,13 @@ const CHECK_INTERVAL: u32 = 4096;
 /// Options of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Bytes of a stripe, where there are several files.
+    /// Bytes of a stripe, for a store with several files.
     pub stripe: u64,
-    /// True if a device is used although it holds data.
+    /// True if a device is used even if it holds data.
     pub force: bool,
-    /// True if threads carry out transfers although the kernel has `io_uring`.
+    /// True if threads carry out transfers even if the kernel has `io_uring`.
     pub threads: bool,
-    /// The retries of a failing drive.
+    /// The retries of failed transfers.
     pub retry: RetryPolicy,
     /// Injected faults, for tests.
     pub faults: Option<FaultPlan>,
@@ -61,7 +61,7 @@ type LayerFiles = BTreeMap<Layer, Vec<BackingFile>>;
 
 /// A store in one or several files or block devices.
 pub struct FileStore {
-    /// Dropped first: it waits for outstanding transfers.
+    /// The engine is dropped first: its drop waits for outstanding transfers.
     engine: Box<dyn Engine>,
     options: Options,
     stripes: Stripes,
@@ -87,7 +87,7 @@ struct PendingTransfer {
     lost: Option<(Arc<str>, Errno)>,
 }
 
-/// A part of a transfer, in one file. Without `tried` it only reports the transfer as done.
+/// A part of a transfer, in one file. A part without `tried` only reports the transfer as done.
 #[derive(Debug)]
 struct TransferPart {
     token: u64,
@@ -100,7 +100,7 @@ impl FileStore {
     /// Opens an unnamed file in the folder `path`, or the block device `path`.
     ///
     /// # Errors
-    /// When it cannot be opened.
+    /// When the folder or the device cannot be opened.
     pub fn open(path: &Path) -> Result<Self, StoreRefused> {
         Self::open_all(&[path], Options::default())
     }
@@ -115,7 +115,7 @@ impl FileStore {
         Ok(store)
     }
 
-    /// Checks whether several folders or devices could be opened as one store. It decides as
+    /// Checks whether several folders or devices could be opened as one store. The check decides as
     /// [`FileStore::open_all`] does, and changes nothing on a device.
     ///
     /// # Errors
@@ -184,19 +184,20 @@ impl FileStore {
         })
     }
 
-    /// The error of `io_uring`, if threads do its work, which is slower.
+    /// The error of `io_uring`, if threads carry out transfers instead (threads are slower).
     pub const fn no_ring(&self) -> Option<&io::Error> {
         self.no_ring.as_ref()
     }
 
-    /// Bytes that all files can hold; pages beyond have no space.
+    /// Bytes that all files can hold. Pages beyond this capacity have no space.
     pub fn capacity(&self) -> u64 {
         let files = self.files.values().next();
         let least = files.and_then(|files| files.iter().map(|file| file.bytes).min());
         least.unwrap_or(0).saturating_mul(self.stripes.files)
     }
 
-    /// Passes the files of this store, and those made later for forked children, to a releaser.
+    /// Passes the files of this store, and the files that are made later for forked children, to a
+    /// releaser.
     #[must_use]
     pub fn released_by(mut self, releaser: Option<Releaser>) -> Self {
         if let Some(releaser) = &releaser {
@@ -257,7 +258,7 @@ impl FileStore {
         begun
     }
 
-    /// Handles the result of a part. Returns the transfer if it is finished.
+    /// Handles the result of a part. Returns the transfer if the transfer is finished.
     fn on_result(&mut self, at: u64, result: Result<usize, Errno>) -> Option<Completed> {
         let part = self.parts.get_mut(at as usize)?.as_mut()?;
         let next = match &mut part.tried {
@@ -335,8 +336,8 @@ impl FileStore {
         }
     }
 
-    /// Freezes all stored pages. Returns the layers and files of the child, with a layer of its
-    /// own.
+    /// Freezes all stored pages. Returns the layers and files of the child, with a new layer for
+    /// the child's writes.
     fn share(&mut self) -> io::Result<(Layers, LayerFiles)> {
         if self.pending.values().any(|transfer| transfer.is_write) {
             return Err(io::ErrorKind::ResourceBusy.into());
@@ -403,7 +404,7 @@ impl Store for FileStore {
             let mut units = vec![];
             let runs = self.layers.write(pages, &mut units);
             for unit in units {
-                // Without space, the transfer fails.
+                // If no space is left, the transfer fails.
                 self.each_file(unit, |file, range| {
                     drop(file.allocate(range.start, range.end - range.start));
                 });
@@ -455,7 +456,7 @@ impl Store for FileStore {
         self.engine.done(&mut outcomes);
         let done =
             outcomes.into_iter().filter_map(|(at, result)| self.on_result(at, result)).collect();
-        // Submits retries at once: no other call would.
+        // Submit retries at once: no other call would submit them.
         let _ = self.engine.submit();
         done
     }

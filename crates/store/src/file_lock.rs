@@ -1,10 +1,10 @@
-//! Locks of open file descriptions: a store file is in use as long as a description holds one.
+//! Locks of open file descriptions: a store file is in use as long as a description holds a lock.
 
 #![expect(unsafe_code, reason = "locks of open files have no wrapper")]
 
 use std::{fs::File, io, os::fd::AsRawFd};
 
-/// Takes a lock of an open file description: a shared one, or with `is_alone` an exclusive one.
+/// Takes a shared lock of an open file description, or an exclusive lock if `is_alone` is true.
 pub(super) fn lock(file: &File, is_alone: bool) -> io::Result<()> {
     set_lock(file, libc::F_OFD_SETLK, is_alone)
 }

@@ -41,9 +41,9 @@ const BLOCK: u64 = interleaf_procfs::page::PAGE_BYTES as u64;
 /// A piece of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Its address.
+    /// The address of the piece.
     pub address: usize,
-    /// Its length.
+    /// The length of the piece.
     pub bytes: usize,
 }
 
@@ -105,19 +105,20 @@ impl From<StoreRefused> for io::Error {
 /// Makes the store of a child, in the child.
 pub type ChildStore = Box<dyn FnOnce() -> io::Result<Box<dyn Store>> + Send>;
 
-/// A store of pages. A page that was never written is zeros.
+/// A store of pages. A page that was never written reads as zeros.
 pub trait Store: Send {
     /// Starts a transfer.
     ///
     /// # Safety
-    /// Until the transfer is done, the memory stays mapped and is not written to; the memory of a
-    /// read is not used at all.
+    /// Until the transfer is done, the memory stays mapped, no other code writes to it, and no
+    /// other code uses the memory of a read.
     ///
     /// # Errors
     /// When the transfer cannot be started: it counts as failed.
     unsafe fn begin(&mut self, transfer: Transfer<'_>) -> io::Result<()>;
 
-    /// Makes a range zeros. The store may skip ranges whose content is never read again.
+    /// Erases a range, so that it reads as zeros. The store may skip ranges that are never read
+    /// again.
     fn erase(&mut self, offset: u64, bytes: u64);
 
     /// Submits all transfers that were started.
@@ -133,7 +134,7 @@ pub trait Store: Send {
     fn ready(&self) -> BorrowedFd<'_>;
 
     /// Prepares the store for a child that is forked now. The child has the same pages, and neither
-    /// sees what the other writes from now on. The returned function is called once in the child,
+    /// process sees later writes of the other. The returned function is called once in the child,
     /// and dropped in the parent as soon as the child runs. The child neither uses nor drops its
     /// copy of this store.
     ///

@@ -1,18 +1,19 @@
 //! Frees the blocks of store files in the background.
 //!
 //! A store file has no name, so its last close frees its blocks, in the process that closes it:
-//! mostly in `do_exit`, where the shell waits for the program. On ext4 without a journal, mounted
+//! mostly in `do_exit`, while the shell waits for the program. On ext4 without a journal, mounted
 //! with `discard`, the kernel issues one synchronous discard for each extent (`ext4_free_blocks`,
 //! fs/ext4/mballoc.c), and random writes into preallocated space make an extent of nearly each
 //! page. 128 MiB took 25 s on a virtual drive.
 //!
-//! - [`merge_extents`] makes few extents of many before they are freed. `FALLOC_FL_ZERO_RANGE`
-//!   marks written extents as unwritten, and adjacent unwritten extents are merged; no data is
-//!   transferred. 64 MiB took 13 ms, and their release 0.3 s in place of 14 s.
+//! - [`merge_extents`] merges many extents into few before their blocks are freed.
+//!   `FALLOC_FL_ZERO_RANGE` marks written extents as unwritten, and adjacent unwritten extents are
+//!   merged; no data is transferred. The merge of 64 MiB took 13 ms, and their release 0.3 s
+//!   instead of 14 s.
 //! - A *releaser* process ([`serve`]) holds a descriptor of each store file, waits until no pager
-//!   has the file open, and closes it then. So the program's own exit frees no block, even when the
-//!   program is killed. When the releaser is killed, the last process that has a file open frees
-//!   it.
+//!   has the file open, and then closes the file. So the program's own exit frees no block, even
+//!   when the program is killed. When the releaser is killed, the last process that has a file open
+//!   frees its blocks.
 
 use super::{extents::merge_extents, file_lock::wait_until_alone};
 use interleaf_poll_server::{
@@ -32,7 +33,8 @@ use std::{
     thread,
 };
 
-/// The name of a releaser's socket in the folder of a session, followed by its process number.
+/// The name of a releaser's socket in the folder of a session; the releaser's process number
+/// follows.
 const SOCKET_PREFIX: &str = "release.";
 
 /// The message that requests to release a store file; the file is attached.
@@ -76,9 +78,9 @@ impl Releaser {
     }
 }
 
-/// Runs a releaser: holds the files that it is sent until no pager has them open. It writes a byte
-/// to the keeper of the session when it listens, accepts files until the keeper has closed its end
-/// of the connection, and returns when all files are released.
+/// Runs a releaser, which holds the files that it receives until no pager has them open. The
+/// releaser writes a byte to the keeper of the session when it listens. It accepts files until the
+/// keeper has closed its end of the connection, and returns when all files are released.
 ///
 /// # Errors
 /// When the socket cannot be made in `folder`, or connections cannot be accepted.

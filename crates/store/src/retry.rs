@@ -1,8 +1,8 @@
 //! Retries of a transfer that a drive does not carry out completely.
 //!
-//! A drive may do only a part, be interrupted, be busy, or fail once and then work again: a path to
-//! the drive was switched, or a command timed out. A failed transfer is retried a few times, after
-//! increasing waits, before it counts as lost.
+//! A drive may transfer only a part, be interrupted, be busy, or fail once and then work again, for
+//! example because a path to the drive was switched, or a command timed out. A failed transfer is
+//! retried a few times, after increasing waits, before it counts as lost.
 
 use super::Piece;
 use rustix::io::Errno;
@@ -37,8 +37,8 @@ pub struct RetryPolicy {
 }
 
 impl Default for RetryPolicy {
-    /// 10 ms, 100 ms and 1 s: longer than a path takes to be switched, and shorter than a user
-    /// waits before taking the program for dead.
+    /// Waits of 10 ms, 100 ms and 1 s: longer than the switch of a path takes, and shorter than a
+    /// user waits before assuming that the program hangs.
     fn default() -> Self {
         Self { tries: 4, first: Duration::from_millis(10) }
     }
@@ -47,13 +47,13 @@ impl Default for RetryPolicy {
 /// The next step of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextStep {
-    /// None: the job is done.
+    /// The job is done.
     Done,
     /// Submit the rest now.
     Go,
     /// Submit the rest after a wait.
     Later(Duration),
-    /// None: the job has failed.
+    /// The job has failed.
     Lost(Errno),
 }
 
@@ -66,7 +66,7 @@ pub struct RetriedJob {
     waits: u32,
 }
 
-/// Retries of a busy drive, 1 ms apart.
+/// Maximum number of retries of a busy drive, 1 ms apart.
 const BUSY_MAX: u32 = 30_000;
 
 impl RetriedJob {

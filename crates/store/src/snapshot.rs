@@ -1,7 +1,7 @@
 //! Copy-on-write snapshots: the layer that holds each page of a program and of its children.
 //!
 //! A child begins with its parent's pages, which are not copied: all stored pages are *frozen* for
-//! both, and each process writes to a layer of its own from then on, page by page.
+//! both processes. From then on, each process writes to a layer of its own, page by page.
 //!
 //! ```text
 //!            parent          child
@@ -26,7 +26,7 @@ const NOWHERE: Layer = 0;
 /// The layer of each page.
 #[derive(Clone, Debug)]
 pub struct Layers {
-    /// By page.
+    /// The layer of each page, indexed by page.
     of: Vec<Layer>,
     layers: Vec<LayerUse>,
     unit_pages: u64,
@@ -50,7 +50,8 @@ pub struct LayerRun {
     pub pages: Range<Page>,
 }
 
-/// An allocation unit of a layer whose first page was written, or whose last page was erased.
+/// An allocation unit of a layer. Units are reported when their first page is written, and when
+/// their last page is erased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocationUnit {
     /// The layer.
@@ -95,8 +96,8 @@ impl Layers {
         }
     }
 
-    /// Freezes all layers that have pages, for a child; `None` when there are too many layers.
-    /// Returns the number of the new layer, if one was added.
+    /// Freezes all layers that have pages, for a child. Returns the number of the new layer, if a
+    /// layer was added; `None` when there are too many layers.
     pub fn fork(&mut self) -> Option<Option<Layer>> {
         let is_empty = |layer: &LayerUse| layer.is_in_use && !layer.is_frozen && layer.pages == 0;
         let new = if !self.layers.iter().any(is_empty) {
@@ -118,7 +119,7 @@ impl Layers {
     }
 
     /// The child's copy, right after [`Layers::fork`]: the frozen layers, and the returned layer
-    /// for its own writes.
+    /// for the child's own writes.
     pub fn child(&self) -> (Self, Layer) {
         let mut child = self.clone();
         for layer in child.layers.iter_mut().filter(|layer| !layer.is_frozen) {

@@ -15,10 +15,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Bytes of a transfer of streams; larger transfers are no faster.
+/// Bytes of a sequential transfer; larger transfers are no faster.
 const LARGE: usize = 1 << 20;
 
-/// Large transfers at the same time.
+/// Number of large transfers in flight.
 const LARGE_DEPTH: usize = 16;
 
 /// Bytes of a random read.
@@ -32,9 +32,9 @@ const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 pub struct StoreSpeed {
     /// Bytes that were written and read.
     pub bytes: u64,
-    /// Bandwidth of reading 1 MiB transfers in sequence, 16 at a time, GB/s.
+    /// Bandwidth of sequential reads of 1 MiB, 16 at a time, GB/s.
     pub read_gbps: f64,
-    /// Bandwidth of writing 1 MiB transfers in sequence, 16 at a time, GB/s.
+    /// Bandwidth of sequential writes of 1 MiB, 16 at a time, GB/s.
     pub write_gbps: f64,
     /// Random reads of single pages, by queue depth.
     pub random: Vec<RandomReads>,
@@ -43,9 +43,9 @@ pub struct StoreSpeed {
 /// Random reads of 4 KiB pages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RandomReads {
-    /// Reads at the same time.
+    /// Reads in flight.
     pub depth: usize,
-    /// Reads a second.
+    /// Reads per second.
     pub iops: f64,
     /// Mean latency.
     pub latency_us: f64,
@@ -57,13 +57,13 @@ pub enum SpeedError {
     /// A system call failed.
     #[error(transparent)]
     System(#[from] io::Error),
-    /// The store lost data.
+    /// A transfer failed.
     #[error(transparent)]
     Transfer(#[from] TransferError),
 }
 
-/// Measures `bytes` of a store: writes, reads, and random reads at each of `depths`, each for at
-/// most `limit`. The former content of the store is lost.
+/// Measures `bytes` of a store: writes, reads, and random reads at each of `depths`. Each of these
+/// takes at most `limit`. The former content of the store is lost.
 ///
 /// # Errors
 /// When a transfer fails.
@@ -115,8 +115,8 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Keeps `depth` transfers outstanding for `limit`, or until `most` were begun. Returns the
-    /// number of transfers and their time.
+    /// Keeps `depth` transfers outstanding for `limit`, or until `most` transfers were started.
+    /// Returns the number of transfers and their time.
     fn run(
         &mut self,
         is_write: bool,

@@ -18,7 +18,7 @@ pub struct StripePart {
     pub file: usize,
     /// Offset of the part in the file.
     pub offset: u64,
-    /// The pieces of the range, in order. In the file they follow each other without gaps.
+    /// The pieces of the range, in order. In the file, the pieces follow each other without gaps.
     pub of: Vec<Range<u64>>,
 }
 
@@ -77,7 +77,8 @@ mod tests {
         #[test]
         fn each_byte_is_in_one_place(files in 1_u64..5, start in 0_u64..64, bytes in 1_u64..200) {
             let stripes = Stripes { files, bytes: 8 };
-            // The location of each byte, by one transfer for each byte and by one for all.
+            // The location of each byte, by one transfer for each byte and by one transfer for all
+            // bytes.
             let place = |whole: Range<u64>| -> Vec<(u64, usize, u64)> {
                 let flat = |part: StripePart| {
                     let bytes = part.of.into_iter().flatten().enumerate();

@@ -14,15 +14,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Shorter mappings are not scanned.
+/// Mappings shorter than this are not scanned.
 const MAPPING_BYTES_MIN: u64 = 1 << 20;
 
 /// The pause between two scans: a minimum, and a multiple of the scan's duration.
 const SCAN_PAUSE: Duration = Duration::from_millis(2);
 const SCAN_PAUSE_FACTOR: u32 = 4;
 
-/// Pages behind sweeps are paged out until the budget divided by this number is free, for pages
-/// that are read ahead or still being paged out.
+/// Pages behind sweeps are paged out until the budget divided by this number is free. The free
+/// memory is for pages that are read ahead or still being paged out.
 const FREE_DIVISOR: u64 = 4;
 
 /// Streams are read ahead by at most the budget divided by this number.
@@ -40,7 +40,7 @@ pub struct HintedGroup {
 }
 
 impl HintedGroup {
-    /// The group with the processes in `processes_file` (`cgroup.procs`), whose memory limit is
+    /// The group with the processes in `processes_file` (`cgroup.procs`) and the memory limit
     /// `dram_bytes`.
     pub const fn new(processes_file: PathBuf, dram_bytes: u64) -> Self {
         Self { processes_file, dram_bytes, processes: BTreeMap::new(), hinted: (0, 0) }

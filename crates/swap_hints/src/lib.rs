@@ -1,14 +1,14 @@
 //! Swap hints for statically linked programs, which cannot load the preloaded library.
 //!
-//! Their pages go to a swap file, within the budget of a control group, and the kernel chooses
-//! victims. `process_madvise(2)` gives hints to the kernel: read ahead the pages that a stream of
-//! the program will touch next (`MADV_WILLNEED`), and page out the pages that a stream has passed,
-//! before memory is short (`MADV_PAGEOUT`).
+//! The pages of these programs go to a swap file, within the budget of a control group, and the
+//! kernel chooses victims. `process_madvise(2)` gives hints to the kernel: read ahead the pages
+//! that a stream of the program will touch next (`MADV_WILLNEED`), and page out the pages that a
+//! stream has passed, before memory is short (`MADV_PAGEOUT`).
 //!
 //! Swap with hints is far slower than a pager: the kernel reads pages one by one at each major
-//! fault, and even perfect hints give a factor of 2 over default swap, where a pager gives 10. The
-//! only evidence of the program's accesses is the set of pages that became resident since the last
-//! scan.
+//! fault, and even perfect hints give a factor of 2 over default swap, where a pager gives a factor
+//! of 10. The only evidence of the program's accesses is the set of pages that became resident
+//! since the last scan.
 
 pub mod scan;
 
@@ -55,7 +55,8 @@ impl HintPolicy {
         count(&self.resident)
     }
 
-    /// Computes hints from the resident pages, in order, of which at most `most` should stay.
+    /// Computes hints. `resident` are the resident pages, in order; at most `most` of them should
+    /// stay.
     pub fn update(&mut self, resident: Vec<Range<Page>>, most: u64) -> Hints {
         let mut hints = Hints::default();
         for pages in without(&resident, &self.resident) {
@@ -102,7 +103,7 @@ fn one(range: &Range<Page>) -> [Range<Page>; 1] {
     [range.clone()]
 }
 
-/// Sorts ranges, and joins those that touch or overlap.
+/// Sorts ranges, and joins ranges that touch or overlap.
 fn joined(mut ranges: Vec<Range<Page>>) -> Vec<Range<Page>> {
     ranges.sort_unstable_by_key(|range| range.start);
     let mut joined: Vec<Range<Page>> = vec![];
@@ -115,7 +116,7 @@ fn joined(mut ranges: Vec<Range<Page>>) -> Vec<Range<Page>> {
     joined
 }
 
-/// The pages of one list that are not in the other; both lists are in order.
+/// The pages of one list that are not in the other list; both lists are in order.
 fn without(all: &[Range<Page>], but: &[Range<Page>]) -> Vec<Range<Page>> {
     let (mut left, mut but) = (vec![], but.iter().peekable());
     for range in all {

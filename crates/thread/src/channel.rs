@@ -1,6 +1,6 @@
-//! Channels without thread-local variables. Channels of the standard library register a destructor
-//! for the waiting thread, for which the C library takes the lock of the dynamic loader
-//! ([`crate::spawn`]).
+//! Channels without thread-local variables. Channels of the standard library register a
+//! thread-local destructor for the waiting thread, and the C library takes the lock of the dynamic
+//! loader to register it ([`crate::spawn`]).
 
 use crate::lock;
 use std::{

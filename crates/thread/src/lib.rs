@@ -1,13 +1,13 @@
 //! Threads and channels without thread-local destructors, for code that runs in unchanged programs.
 //!
-//! As a rule these are threads of the standard library. A program whose memory is extended without
-//! its knowledge may make its first large allocation anywhere: while it holds the lock of the
-//! dynamic loader (a constructor of a plug-in), a lock of its own allocator, or within a signal
+//! Usually the standard library starts these threads. But a program whose memory is extended
+//! without its knowledge may make its first large allocation anywhere: while it holds the lock of
+//! the dynamic loader (a constructor of a plug-in), a lock of its own allocator, or within a signal
 //! handler. A thread of the standard library registers a thread-local destructor, for which the C
 //! library takes the loader's lock, and `pthread_create(3)` allocates. The preloaded library
-//! therefore starts the pager's threads in another way ([`set_spawn`]). Their code uses no
-//! thread-local variable that has a destructor, and so neither `std::sync::mpsc` ([`channel`])
-//! nor thread handles.
+//! therefore starts the pager's threads in another way ([`set_spawn`]). The code of these threads
+//! uses no thread-local variable that has a destructor, and so neither `std::sync::mpsc`
+//! ([`channel`]) nor thread handles.
 
 #![expect(unsafe_code, reason = "signals are blocked by number")]
 
@@ -32,7 +32,7 @@ static SPAWN: OnceLock<Spawn> = OnceLock::new();
 
 /// Sets the function that starts all threads of pagers in this process from now on.
 pub fn set_spawn(spawn: Spawn) {
-    // Set once, before the first thread starts.
+    // The function is set once, before the first thread starts.
     let _ = SPAWN.set(spawn);
 }
 
@@ -55,7 +55,7 @@ impl std::fmt::Debug for Thread {
 /// Starts a thread that handles no signal of the program.
 ///
 /// # Errors
-/// When the system gives no thread.
+/// When the system cannot start a thread.
 pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<Thread> {
     let spawn = SPAWN.get().copied().unwrap_or(spawn_std);
     spawn(name, Box::new(work)).map(Thread)

@@ -7,7 +7,7 @@ use std::ops::Range;
 /// One frame in this many may be pinned.
 const PINNED_DIVISOR: u32 = 2;
 
-/// Frames that may be pinned.
+/// Maximum number of pinned frames.
 pub(crate) fn pinned_max(settings: Settings) -> u32 {
     settings.frames / PINNED_DIVISOR
 }
@@ -15,7 +15,7 @@ pub(crate) fn pinned_max(settings: Settings) -> u32 {
 /// Standing advice about pages, and pins.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ProgramAdvice {
-    /// [`Advice::Random`] and [`Advice::Sequential`].
+    /// Pages with [`Advice::Random`] or [`Advice::Sequential`].
     advised: Ranges<Advice>,
     /// Pages that the program pins.
     pinned: Ranges<()>,
@@ -49,7 +49,7 @@ impl ProgramAdvice {
         self.pinned_frames -= frames;
     }
 
-    /// Advice as a forked child inherits it; pins are not inherited (mlock(2)).
+    /// The advice for a forked child, without pins: pins are not inherited (mlock(2)).
     pub(super) fn for_child(&self) -> Self {
         Self { advised: self.advised.clone(), ..Self::default() }
     }

@@ -7,11 +7,11 @@ use super::{
 };
 use crate::prefetch::Limits;
 
-/// Maximum number of frames that are reclaimed for other processes at the same time: the drive has
-/// to write back their dirty pages.
+/// Maximum number of frames that a node reclaims at the same time in order to release them: the
+/// drive has to write back the dirty pages in these frames.
 const BACKLOG_MAX: u32 = 4096;
 
-/// Frames released to other processes or nodes, by node.
+/// For each node, the frames that are released to other processes or nodes.
 #[derive(Clone, Debug)]
 pub(super) struct Released {
     nodes: Vec<ReleasedOfNode>,
@@ -20,7 +20,7 @@ pub(super) struct Released {
 /// Frames of a node that are released to other processes or nodes.
 #[derive(Clone, Debug, Default)]
 struct ReleasedOfNode {
-    /// Blocks taken from the pool.
+    /// Blocks taken from the pool: first frame and order.
     blocks: Vec<(Frame, u8)>,
     /// Frames of all blocks.
     frames: u32,
@@ -67,7 +67,7 @@ impl Cache {
         }
     }
 
-    /// Sets the target of each node: it must release the frames above its share.
+    /// Sets the release target of each node: the frames above its share.
     pub(super) fn apply_shares(&mut self) {
         for node in self.nodes() {
             let target = self.division().max(node) - self.shares.share(node);
@@ -75,7 +75,7 @@ impl Cache {
         }
     }
 
-    /// Frames of a node that this process may use at any moment: all except the released ones.
+    /// Frames of a node that this process may use at any moment: all except the released frames.
     pub(super) fn used_frames_of(&self, node: Node) -> u32 {
         self.division().max(node) - self.released.frames(node)
     }
@@ -83,7 +83,8 @@ impl Cache {
     /// Frames that this process may use at any moment.
     pub fn used_frames(&self) -> u32 {
         let used: u32 = self.nodes().map(|node| self.used_frames_of(node)).sum();
-        // While a share moves from one node to another, its frames still belong to this process.
+        // While a share moves from one node to another, the frames of the share still belong to
+        // this process.
         used.max(self.budget())
     }
 
@@ -118,7 +119,8 @@ impl Cache {
         new
     }
 
-    /// Releases free frames up to the target of each node, then takes frames back.
+    /// Releases free frames up to the target of each node. Then takes frames back for nodes that
+    /// have released more than their target.
     pub(super) fn release_frames(&mut self) {
         for node in self.nodes() {
             self.release_frames_of(node);
@@ -148,7 +150,8 @@ impl Cache {
         }
     }
 
-    /// Takes back frames of a node, as far as other nodes have released theirs.
+    /// Takes back frames of a node above its target, as far as the budget allows: other nodes may
+    /// have to release their frames first.
     fn take_back(&mut self, node: Node) {
         let used: u32 = self.nodes().map(|node| self.used_frames_of(node)).sum();
         let free = self.budget().saturating_sub(used);
@@ -163,7 +166,8 @@ impl Cache {
                 self.residency.deallocate(frame, order);
                 continue;
             }
-            // Half of the block is reported twice, which is harmless.
+            // The part of the block that stays released is reported twice, which is harmless: the
+            // memory of this part is given back to the kernel once more.
             let order = order - 1;
             released.blocks.extend([(frame + (1 << order), order), (frame, order)]);
         }

@@ -14,11 +14,11 @@ use super::{
 /// Minimum order for which compaction is worth evictions: 2^7 frames, 512 KiB.
 pub(super) const CONTIGUOUS_ORDER_MIN: u8 = 7;
 
-/// A block is compacted if at least 1 / this number of its frames is free: a fuller block would
-/// need too many evictions.
+/// A block is compacted if its free frames are at least its frames divided by this number: a fuller
+/// block would need too many evictions.
 const FREE_DIVISOR: u32 = 4;
 
-/// No extent begins with the frame.
+/// Marks a frame with which no extent begins.
 const NO_OWNER: ExtentId = ExtentId::MAX;
 
 /// The extent that begins with each frame.
@@ -50,7 +50,8 @@ impl FrameOwners {
 }
 
 impl Cache {
-    /// Empties the block of a node's frames with the fewest in use.
+    /// Of the huge pages of a node, empties the one with the fewest frames in use, if enough of its
+    /// frames are free.
     pub(super) fn compact(&mut self, node: Node, actions: &mut Vec<Action>) {
         let Some((block, free)) = self.residency.emptiest(node) else { return };
         let frames = 1 << ORDER_MAX;
@@ -71,7 +72,7 @@ impl Cache {
                     extent.is_evicting = true;
                     self.unmap(id, actions);
                 }
-                // In transition, prefetched, or pinned.
+                // Extents in transition, prefetched extents and pinned extents stay.
                 _ => {}
             }
         }

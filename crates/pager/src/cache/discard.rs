@@ -1,4 +1,5 @@
-//! Discarded pages: their content is of no use any more, and their next touch reads zeros.
+//! Discarded pages: the program does not need their content any more, and the next touch reads
+//! zeros.
 
 use super::{Action, Cache, Extent, ExtentState, index::ExtentId};
 use crate::page::Page;
@@ -19,8 +20,8 @@ impl Cache {
         }
     }
 
-    /// Drops the ready extents of these pages, and unmaps the mapped ones. Returns true if extents
-    /// are left.
+    /// Drops the ready extents of these pages, and unmaps the mapped extents. Returns true if
+    /// extents are left.
     fn discard_extents(&mut self, pages: &Range<Page>, actions: &mut Vec<Action>) -> bool {
         let mut is_left = false;
         let mut rest = pages.clone();

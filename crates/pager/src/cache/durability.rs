@@ -5,8 +5,8 @@ use crate::page::Page;
 use std::{collections::BTreeSet, ops::Range};
 
 /// The store counts as failed for writes when the consecutive failed writes exceed the number of
-/// extents by this number. On a store that fails many but not all writes, a write succeeds before
-/// that.
+/// extents by this number. A store that fails many but not all writes does not reach this limit,
+/// because a successful write resets the count.
 const FAILED_WRITES_MIN: usize = 256;
 
 /// The content of pages outside DRAM.
@@ -91,12 +91,12 @@ impl Durability {
         self.discards.push(pages);
     }
 
-    /// True if a discarded range waits.
+    /// True if a discarded range waits to be erased.
     pub(super) const fn has_discards(&self) -> bool {
         !self.discards.is_empty()
     }
 
-    /// Takes all discarded ranges that wait.
+    /// Takes all discarded ranges that wait to be erased.
     pub(super) fn take_discards(&mut self) -> Vec<Range<Page>> {
         std::mem::take(&mut self.discards)
     }
@@ -122,7 +122,7 @@ impl Durability {
         all.any(|other| other.start < pages.end && pages.start < other.end)
     }
 
-    /// True if a discard covers all of an extent, which then needs no write-back.
+    /// True if a discarded range covers the whole extent: then the extent needs no write-back.
     pub(super) fn is_fully_discarded(&self, span: Span) -> bool {
         let covers =
             |pages: &Range<Page>| pages.start <= span.page && span.pages().end <= pages.end;
@@ -134,7 +134,7 @@ impl Durability {
         self.is_poisoned(page) || self.is_discarding(&(page..page + 1))
     }
 
-    /// Pages are zeros from now on: neither stored nor poisoned.
+    /// Pages read as zeros from now on: they are neither stored nor poisoned.
     pub(super) fn reset_to_zeros(&mut self, pages: &Range<Page>) {
         let words = pages.start / 64..pages.end.div_ceil(64).min(self.stored.len() as u64);
         for word in words {

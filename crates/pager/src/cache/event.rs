@@ -14,11 +14,11 @@ use std::ops::Range;
 /// A touch of a page that is not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageFault {
-    /// The thread.
+    /// The thread that touched the page.
     pub thread: u32,
-    /// The page.
+    /// The touched page.
     pub page: Page,
-    /// Byte within the page.
+    /// Offset of the touched byte in the page.
     pub offset: u16,
     /// True if the access was a write.
     pub is_write: bool,
@@ -31,25 +31,25 @@ pub struct PageFault {
 pub enum Event {
     /// A thread touched a page that is not mapped, and waits.
     Fault(PageFault),
-    /// An extent has its content, or its read failed.
+    /// The frames of an extent have their content, or the read failed.
     Filled(ExtentId, Result<(), Failed>),
     /// An extent is mapped, and the threads that waited for its pages run again.
     MovedIn(ExtentId),
     /// An extent is unmapped, and these of its pages are dirty.
     MovedOut(ExtentId, DirtyPages),
-    /// An extent is written back, or its write failed.
+    /// An extent was written back, or the write failed.
     Wrote(ExtentId, Result<(), Failed>),
-    /// The program discards pages: they are zeros at their next touch.
+    /// The program discards pages: these pages read as zeros at the next touch.
     Discarded(Range<Page>),
-    /// The discarded pages that begin with this one are zeros in the store.
+    /// The store has erased the discarded range that begins with this page.
     Erased(Page),
-    /// A device or a system call pins pages of an extent, which therefore stays mapped.
+    /// A device or a system call pins pages of an extent: the extent stays mapped.
     Pinned(ExtentId),
-    /// Time to retry the eviction of pinned extents.
+    /// It is time to retry the eviction of pinned extents.
     RetryPinned,
     /// A thread that runs on this node gives advice about pages.
     Advised(Range<Page>, Advice, Node),
-    /// The process is about to fork: unmap all pages and write back the dirty ones, until
+    /// The process is about to fork: unmap all pages and write back dirty pages, until
     /// [`Event::Thaw`].
     Freeze,
     /// The process has forked.
@@ -139,7 +139,7 @@ impl Span {
     }
 }
 
-/// An action that the cache requests; most are answered by an [`Event`].
+/// An action that the cache requests. The caller answers most actions by an [`Event`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Fill frames with zeros.
@@ -148,7 +148,7 @@ pub enum Action {
     Read(ExtentId, Span),
     /// Map: move frames to the pages, and wake the threads that wait for these pages.
     MoveIn(ExtentId, Span),
-    /// Unmap: move pages to the frames, and report which are dirty.
+    /// Unmap: move pages to the frames, and report the dirty pages.
     MoveOut {
         /// The extent.
         id: ExtentId,
@@ -158,7 +158,7 @@ pub enum Action {
         /// device or a system call, or its dirty pages were not written back.
         is_dirty: bool,
     },
-    /// Unmap pinned pages without their content, which the program has discarded.
+    /// Unmap pinned pages and drop their content, which the program has discarded.
     Drop(ExtentId, Span),
     /// Write dirty frames back to the store.
     Write(ExtentId, Span, DirtyPages),
@@ -167,6 +167,7 @@ pub enum Action {
     Wake(Page, u64),
     /// Raise SIGBUS at a touch of this page: its content is lost.
     Poison(Page),
-    /// Make `.1` pages from `.0` on zeros in the store; the answer is [`Event::Erased`].
+    /// Erase `.1` pages from `.0` on in the store, so that they read as zeros; the answer is
+    /// [`Event::Erased`].
     Erase(Page, u64),
 }

@@ -1,13 +1,13 @@
 //! Eviction: the choice of the victim among mapped extents, and the reserve of free frames.
 //!
-//! Touches of mapped pages cannot be seen, hence the order of replacement is first in, first out
-//! with a second chance: the oldest mapped extent is unmapped, written back if dirty, and stays
-//! resident as *inactive* until its frames are needed. A fault on it before that is a *refault*,
-//! which shows that the extent is in use.
+//! The pager cannot see touches of mapped pages. Therefore the order of replacement is first in,
+//! first out with a second chance: the oldest mapped extent is unmapped, written back if dirty, and
+//! stays resident as *inactive* until its frames are needed. A fault on an inactive extent is a
+//! *refault*, which shows that the extent is in use.
 //!
 //! In a loop over more pages than the budget (see [`super::loop_detector`]), this order evicts each
-//! page before its next use. Then a part of the loop is *protected*, and each pass evicts the pages
-//! that it has just mapped, which are *probationary* (segmented LRU).
+//! page before its next use. In such a loop, a part of the pages is *protected*. Each pass evicts
+//! the other pages soon after it has mapped them: these are *probationary* (segmented LRU).
 
 use super::{
     Action, Cache, Extent, ExtentState, Span,
@@ -20,14 +20,14 @@ use super::{
 use crate::{page::Page, prefetch::is_history_stream};
 use std::ops::Range;
 
-/// The maximum of the reserve of free and inactive frames: the budget divided by this number, but
-/// at most 64 MiB, enough for the loads until the drive has completed further write-backs.
+/// The maximum of the reserve of free and inactive frames is the budget divided by this number, but
+/// at most 64 MiB: enough for the loads until the drive has completed further write-backs.
 const RESERVE_DIVISOR: u32 = 16;
 const RESERVE_MAX: u32 = 1 << 14;
 
 /// The maximum of the reserve grows by up to the budget divided by this number, in proportion to
-/// the share of early evictions. Touches of mapped pages cannot be seen, but refaults on inactive
-/// pages can, and they keep the pages in use resident (GEMM by rows).
+/// the share of early evictions. The pager cannot see touches of mapped pages, but it sees refaults
+/// on inactive pages, and refaults keep these pages resident. (GEMM by rows needs this.)
 const INACTIVE_DIVISOR: u32 = 4;
 
 /// The reserve grows by this number of frames for each allocated frame, and shrinks by one for each
@@ -38,27 +38,29 @@ const RESERVE_GROWTH: u32 = 2;
 /// fragmentation.
 const FRAGMENTED_FACTOR: u32 = 4;
 
-/// In a long loop (`loop_detector.rs`), each frame that is not protected costs a read in each pass:
-/// the maximum of the reserve is only the budget divided by this number.
+/// In a long loop (`loop_detector.rs`), the maximum of the reserve is the budget divided by this
+/// number. The maximum is small, because each frame that is not protected costs a read in each
+/// pass.
 const LONG_RESERVE_DIVISOR: u32 = 256;
 
-/// In a loop, the probationary share is the larger of two sizes: the budget divided by this number
-/// (by the second number in a long loop), and one extent of maximum length for each active stream
-/// plus one more, since the streams may still use their newest pages.
+/// In a loop, the probationary share is the larger of two sizes. The first size is the budget
+/// divided by this number (by the second number in a long loop). The second size is one extent of
+/// maximum length for each active stream plus one more, because the streams may still use their
+/// newest pages.
 const PROBATIONARY_DIVISOR: u32 = 32;
 const LONG_PROBATIONARY_DIVISOR: u32 = 256;
 
-/// Upper bound of the second size: the budget divided by this number (by the second number in a
-/// long loop).
+/// Upper bound of the second size of the probationary share: the budget divided by this number (by
+/// the second number in a long loop).
 const PROBATIONARY_MAX_DIVISOR: u32 = 8;
 const LONG_PROBATIONARY_MAX_DIVISOR: u32 = 32;
 
-/// In a long loop, an extent becomes protected if this multiple of its size fits into the rest of
-/// the protected share.
+/// In a long loop, an extent becomes protected if this multiple of its size fits into the free part
+/// of the protected share.
 const PROTECT_SLACK: u32 = 2;
 
-/// In a loop, an extent displaces a protected extent if its reuse distance is at most the reuse
-/// distance of the protected extent divided by this number.
+/// In a loop, a new extent displaces a protected extent if the reuse distance of the new extent is
+/// at most the reuse distance of the protected extent divided by this number.
 const DISPLACE_DIVISOR: u32 = 2;
 
 /// Maximum number of protected extents that are examined to make room for one extent.
@@ -69,7 +71,8 @@ const DISPLACE_EXAMINED: u32 = 32;
 /// High Performance Caching", ISCA 2007).
 const BIMODAL_ONE_IN: u64 = 16;
 
-/// The same in a long loop, where samples show sooner that protected pages are not used.
+/// In a long loop, one huge page in this many becomes protected: samples show sooner than in other
+/// loops that protected pages are not used.
 const LONG_BIMODAL_ONE_IN: u64 = 64;
 
 /// Bimodal insertion selects other huge pages whenever this multiple of all frames has been mapped
@@ -77,7 +80,7 @@ const LONG_BIMODAL_ONE_IN: u64 = 64;
 const BIMODAL_ROUND: u64 = 4;
 
 /// True if bimodal insertion protects a page of a loop in this round. All pages of a huge page have
-/// the same result: if some of them were protected, the gaps between these would be too short for
+/// the same result: if only some pages were protected, the gaps between them would be too short for
 /// long transfers.
 const fn is_bimodal_sample(page: Page, round: u64, one_in: u64) -> bool {
     hash(page >> ORDER_MAX, round).is_multiple_of(one_in)
@@ -102,8 +105,8 @@ pub(super) struct Reclaim {
 /// State of eviction on a node.
 #[derive(Clone, Copy, Debug, Default)]
 struct ReclaimOfNode {
-    /// Frames that became protected by bimodal insertion: as many of the oldest protected frames
-    /// are to be evicted for them.
+    /// Frames that became protected by bimodal insertion. The same number of the oldest protected
+    /// frames is to be evicted for them.
     inserted_frames: u32,
     /// Frames to keep free or inactive.
     reserve: u32,
@@ -131,8 +134,8 @@ impl Reclaim {
     }
 
     /// Notes that an extent with frames of a node is mapped, in a cache of `frames` frames. Returns
-    /// true if it belongs in the probationary queue. `has_room` is true if the extent fits into the
-    /// protected share.
+    /// true if the extent belongs in the probationary queue. `has_room` is true if the extent fits
+    /// into the protected share.
     pub(super) fn on_map(
         &mut self,
         extent: &Extent,
@@ -147,7 +150,7 @@ impl Reclaim {
         let loop_frames = u64::from(extent.frames()) * u64::from(is_of_loop);
         self.loop_frames = self.loop_frames.wrapping_add(loop_frames);
         let round = self.loop_frames / (BIMODAL_ROUND * u64::from(frames));
-        // A refault on a probationary extent keeps it probationary.
+        // A refault on a probationary extent keeps the extent probationary.
         let is_probationary = is_of_loop || extent.is_probationary && is_loop;
         if !is_probationary || has_room {
             return false;
@@ -223,16 +226,16 @@ impl Cache {
         (reserve + inactive as u32).max(2 << self.settings.order) + self.release_backlog(node)
     }
 
-    /// Frames of a node are allocated: its reserve grows.
+    /// Grows the reserve of a node for frames that are being allocated.
     fn grow_reserve(&mut self, node: Node, frames: u32) {
         let max = self.reserve_max(node);
         let of_node = self.reclaim.node_mut(node);
         of_node.reserve = (of_node.reserve + frames * RESERVE_GROWTH).min(max);
     }
 
-    /// Allocates 2^`order_max` contiguous frames of a node, and drops inactive extents for them;
-    /// allocates fewer frames if many are free but fragmented. `None` if evictions in progress will
-    /// free enough frames, or if no frame can be freed now.
+    /// Allocates 2^`order_max` contiguous frames of a node, and drops inactive extents to free
+    /// them. Allocates fewer frames if many are free but fragmented. `None` if evictions in
+    /// progress will free enough frames, or if no frame can be freed now.
     pub(super) fn allocate(&mut self, node: Node, order_max: u8) -> Option<(Frame, u8)> {
         self.grow_reserve(node, 1 << order_max);
         for order in (0..=order_max).rev() {
@@ -259,14 +262,14 @@ impl Cache {
         None
     }
 
-    /// Frames of a node that protected extents may fill in a loop; the others are the reserve,
-    /// prefetched pages, and probationary extents.
+    /// Frames of a node that protected extents may fill in a loop; the other frames are for the
+    /// reserve, prefetched pages, and probationary extents.
     fn protected_max(&self, node: Node, reserve: u32) -> u32 {
         let frames = self.budget_of(node);
         let of_streams = (self.prefetch.active_streams() + 1) << self.prefetch_order_max();
         let (divisor, max_divisor, prefetched) = match self.reclaim.loop_detector.is_long_loop() {
-            // Subtract the limit of prefetched frames, not their number: the number varies, and
-            // protected pages that are evicted for its peaks are read again.
+            // Subtract the limit of prefetched frames, not their present number: that number
+            // varies, and protected pages that are evicted for its peaks are read again.
             true => {
                 let prefetched = self.prefetched_frames_max(node);
                 (LONG_PROBATIONARY_DIVISOR, LONG_PROBATIONARY_MAX_DIVISOR, prefetched)
@@ -293,8 +296,8 @@ impl Cache {
             && !self.reclaim.loop_detector.is_releasing_protected()
     }
 
-    /// Protected pages to evict as a sample, if a sample is due: as many as the longest extent has,
-    /// since smaller samples would leave gaps in which no long transfer fits.
+    /// Protected pages to evict as a sample, if a sample is due. A sample has as many pages as the
+    /// longest extent, because smaller samples would leave gaps in which no long transfer fits.
     fn protected_sample(&self, node: Node, reserve: u32) -> Option<Range<Page>> {
         let oldest = self.residency.oldest_protected(node);
         let oldest = oldest.filter(|_| self.is_protected_within_share(node, reserve))?;
@@ -305,10 +308,12 @@ impl Cache {
         is_time.then_some(start..start + (1 << order))
     }
 
-    /// Chooses the victim among mapped extents of a node. Among protected extents the victim is the
-    /// oldest; in a long loop it is the newest, since its next use is the farthest away, except
-    /// that bimodal insertion replaces the oldest. A victim that turns out to be pinned is mapped
-    /// again and becomes the newest: then the oldest is the next victim.
+    /// Chooses the victim among the mapped extents of a node. The victim is a probationary extent
+    /// while the protected extents are within their share. Else the victim is the oldest protected
+    /// extent, or in a long loop the newest, because its next use is the farthest away. A long loop
+    /// also evicts the oldest in two cases: after bimodal insertion has protected other pages, and
+    /// after a victim turned out to be pinned, because the pinned victim was mapped again and is
+    /// now the newest.
     fn victim(&mut self, node: Node, reserve: u32) -> Option<ExtentId> {
         let probationary = self.residency.oldest_probationary(node);
         let is_long = self.reclaim.loop_detector.is_long_loop();
@@ -331,8 +336,9 @@ impl Cache {
         Some(victim)
     }
 
-    /// Evicts a mapped extent, and all others in the block of frames around it that has the length
-    /// of the largest fault-around. Single evictions would never free such a block.
+    /// Evicts a mapped extent, and all other mapped extents in the aligned block of frames around
+    /// it. The block has the length of the largest fault-around; single evictions would never free
+    /// such a block.
     fn evict_block(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
         let Span { frame, order, .. } = self.residency.extent(id).span();
         let block_order = self.fault_around.order_max();
@@ -363,10 +369,10 @@ impl Cache {
         self.unmap(id, actions);
     }
 
-    /// Makes room in the protected share of a node for an extent of a loop, `frames` frames from
+    /// Makes room in the protected share of a node for an extent of a loop, `frames` pages from
     /// `page` on: protected extents with much longer reuse distances become probationary. Returns
     /// false if too few of the oldest protected extents have such distances, and always in a long
-    /// loop, where all distances are the length of a pass.
+    /// loop, in which all distances are the length of a pass.
     pub(super) fn displace_protected(&mut self, page: Page, node: Node, frames: u32) -> bool {
         let detector = &self.reclaim.loop_detector;
         let distance = detector.reuse_distance(page).filter(|_| !detector.is_long_loop());

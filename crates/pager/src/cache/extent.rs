@@ -1,4 +1,4 @@
-//! The state of one extent. The structure is small, since there may be an extent for each frame.
+//! The state of one extent. The structure is small, because there may be an extent for each frame.
 
 use super::Span;
 use crate::{
@@ -17,7 +17,7 @@ pub(super) enum ExtentState {
     Writing,
 }
 
-/// A page that a thread waits for.
+/// A fault for which a thread waits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WaitingFault {
     pub(super) page: Page,
@@ -26,17 +26,17 @@ pub(super) struct WaitingFault {
     pub(super) node: Node,
 }
 
-/// No thread waits for the extent.
+/// The value of `waiting_page` if no thread waits for the extent.
 const NO_WAITER: u16 = u16::MAX;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
-    /// First page: 2^32 pages are 16 TiB.
+    /// First page. 32 bits are enough for 16 TiB.
     page: u32,
     frame: Frame,
     /// The stream that prefetched the extent, until its first touch; 0 for none.
     pub(super) stream: u32,
-    /// The page that a thread waits for, counted from the first.
+    /// The page that a thread waits for, counted from the first page of the extent.
     waiting_page: u16,
     /// Time of the prefetch, by the prefetch clock.
     pub(super) prefetched_at: u16,
@@ -48,15 +48,15 @@ pub(super) struct Extent {
     waiting_node: Node,
     /// The content in DRAM may differ from the store.
     pub(super) is_dirty: bool,
-    /// Mapped by a scan of a loop: in the probationary queue, not in the protected one.
+    /// A loop mapped the extent: it is in the probationary queue, not in the protected queue.
     pub(super) is_probationary: bool,
-    /// Mapped, and exempt from eviction.
+    /// The extent is mapped, and exempt from eviction.
     pub(super) is_pinned: bool,
     /// Compaction needs the frames: drop the extent once it is unmapped and clean, if no thread
     /// waits for it.
     pub(super) is_evicting: bool,
-    /// A probe of the fault-around size: map only the page that faults, so that touches of the
-    /// other pages fault.
+    /// The extent is a probe of the fault-around size: map only the page that faults, so that
+    /// touches of the other pages fault.
     pub(super) is_probe: bool,
     /// A thread is mapping the extent on the fast path.
     pub(super) is_claimed: bool,
@@ -105,7 +105,7 @@ impl Extent {
     pub(super) const fn add_waiter(&mut self, fault: WaitingFault) {
         let WaitingFault { page, is_write, node } = fault;
         let waiting_page = (page - self.page as Page) as u16;
-        // A probe maps one page: it ends when a thread waits for a second page.
+        // A probe maps one page. The probe ends when a thread waits for a second page.
         self.is_probe &= self.waiting_page == NO_WAITER || self.waiting_page == waiting_page;
         self.waiting_page = waiting_page;
         self.is_wait_for_write |= is_write;

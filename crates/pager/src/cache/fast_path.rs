@@ -8,7 +8,7 @@ use crate::page::Page;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapAttempt {
     /// Move the frames to the pages, then report the fault by [`Cache::commit_mapped`] before any
-    /// other event. The extent is claimed: no other thread gets this answer for it.
+    /// other event. The extent is claimed: no other thread gets this answer for the extent.
     Move {
         /// The extent.
         id: ExtentId,
@@ -41,9 +41,9 @@ impl Cache {
         }
     }
 
-    /// Processes the faults that threads have served without the pager's thread since the last
-    /// call, in order. `actions` contains their moves, which the caller must answer like any other
-    /// move.
+    /// Processes, in order, the faults that threads have served without the pager's thread since
+    /// the last call. The moves of these faults are appended to `actions`; the caller must answer
+    /// these moves like any other move.
     pub fn commit_mapped(
         &mut self,
         faults: impl Iterator<Item = PageFault> + Clone,

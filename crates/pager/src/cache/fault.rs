@@ -23,7 +23,7 @@ impl Cache {
     fn serve_fault(&mut self, fault: WaitingFault, actions: &mut Vec<Action>) {
         let WaitingFault { page, is_write, .. } = fault;
         if self.durability.is_poisoned(page) {
-            // Poisoned after the thread had faulted, or in the parent of this process.
+            // The page was poisoned after the thread had faulted, or in the parent of this process.
             actions.extend([Action::Poison(page), Action::Wake(page, 1)]);
             return;
         }
@@ -72,11 +72,11 @@ impl Cache {
         self.shares.count_demand(node, frames);
     }
 
-    /// Loads the pages of waiting faults, as far as frames of their nodes are free. With
-    /// `may_fall_back` also into frames of other nodes, and a page for which no frame will become
-    /// free is poisoned.
+    /// Loads the pages of waiting faults, as far as frames of their nodes are free. If
+    /// `may_fall_back` is true, a page may also be loaded into a frame of another node, and a page
+    /// for which no frame will become free is poisoned.
     pub(super) fn serve_waiting(&mut self, may_fall_back: bool, actions: &mut Vec<Action>) {
-        // Faults that wait for a frame of a node do not delay those of other nodes.
+        // Faults that wait for a frame of one node do not delay faults on other nodes.
         for node in self.nodes() {
             self.serve_waiting_of(node, may_fall_back, actions);
         }
@@ -91,13 +91,13 @@ impl Cache {
                 self.waiting.insert(at, fault);
                 return;
             } else if self.residency.find(page).is_some() || self.durability.is_poisoned(page) {
-                // Another fault has loaded the page since this fault was queued.
+                // The page was loaded or poisoned since this fault was queued.
                 self.serve_fault(fault, actions);
                 continue;
             }
             let (order, is_probe) = self.order_for_fault(page, node);
             let mut loaded = self.load(page, order, 0, node, actions);
-            // Load on another node, if the node of the thread has no page to evict.
+            // Load on another node if the node of the thread has no page to evict.
             if loaded.is_none()
                 && may_fall_back
                 && let Some(other) = self.fallback_node(node)
@@ -137,7 +137,7 @@ impl Cache {
         (size.order(), size.is_next_a_probe())
     }
 
-    /// The order of the largest extent around a page that could be loaded, `max` at most.
+    /// The order of the largest extent that contains a page and could be loaded; at most `max`.
     pub(super) fn largest_loadable_order(&self, page: Page, max: u8) -> u8 {
         let region = self.regions.containing(page);
         let fits = |order: &u8| {
@@ -158,7 +158,7 @@ impl Cache {
         actions.push(Action::Poison(page));
     }
 
-    /// True if no eviction can succeed, since the store accepts no writes.
+    /// True if no eviction can succeed, because the store accepts no writes.
     pub(super) const fn is_store_stuck(&self) -> bool {
         self.durability.is_store_stuck(self.residency.count())
     }

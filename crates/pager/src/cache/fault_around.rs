@@ -1,35 +1,35 @@
 //! Fault-around: the number of pages that are read with a faulting page that belongs to no stream.
 //!
-//! Each region learns an order: the pages of an aligned block of 2^order pages are loaded together,
-//! if faults on such blocks are usually followed by touches of the other pages. Touches of mapped
-//! pages cannot be seen. One extent in [`PROBE_ONE_IN`] is therefore a *probe*: only the faulting
-//! page is mapped, so that touches of the other pages fault.
+//! Each region learns an order: the pages of an aligned block of 2^order pages are loaded together
+//! if faults on such blocks are usually followed by touches of the other pages. The pager cannot
+//! see touches of mapped pages. Therefore one extent in [`PROBE_ONE_IN`] is a *probe*: only the
+//! faulting page is mapped, so that touches of the other pages fault.
 
 use super::{Cache, Extent, ExtentState, index::ExtentId, regions::Regions};
 use crate::page::Page;
 use std::{collections::BTreeMap, mem, ops::Range};
 
-/// One extent in this many is a probe: a prime, else probes would fall on the same page of each
-/// block.
+/// One extent in this many is a probe. The number is prime, because otherwise probes would fall on
+/// the same page of each block.
 const PROBE_ONE_IN: u32 = 7;
 
-/// A probe is judged after this number of faults in its region.
+/// A probe is judged after this number of faults in the region of the probe.
 const JUDGED_AFTER: u32 = 64;
 
 /// *Late use* is the use of a probe's pages after [`JUDGED_AFTER`] faults. If late use counts, a
-/// probe is judged after as many pages as the budget divided by this number have been loaded: pages
-/// that are used while they are resident can be read together as well.
+/// probe is judged only after the budget divided by this number has been loaded: pages that are all
+/// used while they are resident can be read together as well.
 const RESIDENT_DIVISOR: u64 = 4;
 
-/// Late use counts while `patience` is above zero. Each probe with late use adds 1 to it, up to
-/// this maximum.
+/// Late use counts while `patience` is above zero. Each probe with late use adds 1 to `patience`,
+/// up to this maximum.
 const PATIENCE_MAX: i32 = 8;
 
-/// Minimum and initial `patience`. It is far below zero, since late use is seen earlier than its
-/// absence: otherwise the first probes alone would decide.
+/// Minimum and initial value of `patience`. The value is far below zero, because late use is seen
+/// earlier than its absence: otherwise the first probes alone would decide.
 const PATIENCE_MIN: i32 = -24;
 
-/// A probe without late use weighs as much as this number of probes with late use, since random
+/// A probe without late use weighs as much as this number of probes with late use, because random
 /// accesses also use many pages late.
 const DISUSE_WEIGHT: i32 = 6;
 
@@ -43,7 +43,7 @@ const VOTES: i32 = 4;
 /// Maximum order: 2^6 pages, 256 KiB. Longer accesses are streams.
 const ORDER_MAX: u8 = 6;
 
-/// Pages loaded so far, and frames of the budget.
+/// The time by which probes are judged: pages loaded so far, and frames of the budget.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LoadClock {
     pub(super) loaded: u64,
@@ -55,7 +55,7 @@ pub(super) struct LoadClock {
 pub(super) struct FaultAround {
     /// The order of a region before its first judged probe.
     initial_order: u8,
-    /// By the first page of the region.
+    /// The size of each region, keyed by the first page of the region.
     sizes: BTreeMap<Page, FaultAroundSize>,
 }
 
@@ -100,7 +100,7 @@ impl FaultAround {
 }
 
 impl Cache {
-    /// The time by which probes are judged.
+    /// The present time by which probes are judged.
     pub(super) fn load_clock(&self) -> LoadClock {
         LoadClock { loaded: self.residency.loaded_pages(), budget: self.budget() }
     }
@@ -134,8 +134,8 @@ impl Cache {
         }
     }
 
-    /// True if no page around `page` is mapped, except pages of the extent `id`: touches of them
-    /// would fault.
+    /// True if no page of the block around `page` is mapped, except pages of the extent `id`: then
+    /// touches of the block fault.
     fn is_probe_visible(&self, id: ExtentId, page: Page) -> bool {
         let state = |page: Page| {
             let other = self.residency.find(page).filter(|other| *other != id);
@@ -152,7 +152,7 @@ pub(super) struct FaultAroundSize {
     order: u8,
     /// Votes for a larger order, minus votes for a smaller order.
     votes: i32,
-    /// Above zero, late use counts.
+    /// Late use counts while this number is above zero.
     patience: i32,
     loads: u32,
     faults: u32,
@@ -168,15 +168,15 @@ struct Probe {
     /// A bit for each page that was touched.
     touched: u64,
     is_neighbour_touched: bool,
-    /// Faults before the probe, and pages loaded before it.
+    /// Faults in the region before the probe, and pages loaded before the probe.
     first_fault: u32,
     first_loaded: u64,
-    /// Watched for longer than [`JUDGED_AFTER`].
+    /// The probe has been watched for longer than [`JUDGED_AFTER`].
     is_late: bool,
 }
 
 impl Probe {
-    /// True if most pages were touched.
+    /// True if at least three quarters of the pages were touched.
     fn is_used(&self) -> bool {
         self.touched.count_ones() * 4 >= 3 << self.order
     }
@@ -218,7 +218,7 @@ impl FaultAroundSize {
         }
     }
 
-    /// Counts a load; true if the loaded extent should be a probe.
+    /// Counts a load. Returns true if the loaded extent should be a probe.
     pub(super) fn is_next_a_probe(&mut self) -> bool {
         self.loads = self.loads.wrapping_add(1);
         self.loads.is_multiple_of(PROBE_ONE_IN) && self.watched(false) < WATCHED_MAX
@@ -251,8 +251,8 @@ impl FaultAroundSize {
         if probe.is_too_small() {
             self.patience = (self.patience + i32::from(probe.is_late)).min(PATIENCE_MAX);
             if !probe.is_late {
-                // Of two neighbouring blocks, only the block touched first can show the use of its
-                // neighbour this early: its vote counts for both.
+                // Of two neighbouring blocks, only the block touched first can show this early that
+                // its neighbour is used: the vote of its probe counts for both.
                 self.vote(2);
             } else if self.patience > 0 {
                 self.vote(1);
@@ -275,8 +275,8 @@ impl FaultAroundSize {
         }
     }
 
-    /// Votes for a smaller order if most pages of a probe were not touched, else for the order as
-    /// it is.
+    /// Votes for a smaller order if fewer than three quarters of a probe's pages were touched, else
+    /// for the present order.
     fn judge(&mut self, probe: &Probe) {
         self.vote(if probe.is_used() { -self.votes.signum() } else { -1 });
     }
@@ -299,7 +299,7 @@ mod tests {
     };
     use std::collections::BTreeSet;
 
-    /// Touches pages: pages that were loaded recently are mapped, except pages of a probe.
+    /// Touches pages. Pages that were loaded recently are mapped, except pages of a probe.
     fn run(size: &mut FaultAroundSize, pages: impl IntoIterator<Item = Page>) {
         let (mut mapped, mut ready) = (BTreeSet::new(), BTreeSet::new());
         let mut loaded = 0;
@@ -354,7 +354,7 @@ mod tests {
     #[test]
     fn pages_used_while_they_are_resident_are_read_at_once() {
         let mut size = FaultAroundSize::new(2);
-        // A cube by planes: one page of each of 100 rows, then the next page of each.
+        // A cube by planes: one page of each of 100 rows, then the next page of each row.
         run(&mut size, (0..400).flat_map(|page| (0..100).map(move |row| row * 1000 + page)));
         assert!(size.order() >= 2, "{size:?}");
         let mut random = Pcg64Mcg::seed_from_u64(1);

@@ -1,5 +1,5 @@
-//! Forks: before a process forks, all of its pages are unmapped and the dirty ones written back, so
-//! that parent and child load their pages from a common store.
+//! Forks: before a process forks, all of its pages are unmapped, and dirty pages are written back,
+//! so that parent and child load their pages from a common store.
 
 use super::{Action, Cache, ExtentState};
 use crate::page::Page;
@@ -45,7 +45,7 @@ impl Cache {
         })
     }
 
-    /// Makes pages zeros, in a child that has not loaded any of them yet.
+    /// Makes pages read as zeros, in a child that has not loaded any of these pages yet.
     pub fn reset_to_zeros(&mut self, pages: &Range<Page>) {
         self.durability.reset_to_zeros(pages);
     }

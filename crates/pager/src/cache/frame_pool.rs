@@ -1,5 +1,5 @@
 //! The free frames of the budget: a buddy allocator (Knuth, The Art of Computer Programming vol. 1,
-//! section 2.5). Blocks are powers of two of frames, aligned to their size, so that a block of 512
+//! section 2.5). A block has 2^n frames and is aligned to its size, so that a block of 512 frames
 //! can be a huge page.
 
 /// The order of the largest block: a huge page, 2^9 frames of 4 KiB.
@@ -8,13 +8,13 @@ pub const ORDER_MAX: u8 = 9;
 /// A frame, by its number.
 pub type Frame = u32;
 
-/// The frame is not the first of a free block.
+/// The order of a frame that is not the first of a free block.
 const NONE: u8 = u8::MAX;
 
 /// The free frames of a budget.
 #[derive(Clone, Debug)]
 pub struct FramePool {
-    /// The order of the free block that begins with each frame.
+    /// The order of the free block that begins with each frame; [`NONE`] for other frames.
     order: Vec<u8>,
     /// Free blocks by order. An entry is valid as long as `order` agrees: a block that was merged
     /// with its buddy leaves a stale entry.
@@ -67,8 +67,8 @@ impl FramePool {
         Some(frame)
     }
 
-    /// The aligned huge page with the most free frames, but not all free: its first frame, and the
-    /// number of free ones.
+    /// Of the aligned huge pages that are not completely free, the one with the most free frames:
+    /// its first frame, and the number of its free frames.
     pub fn emptiest(&self) -> Option<(Frame, u32)> {
         let whole = self.order.len() >> ORDER_MAX;
         let blocks = self.free_in_huge_page.iter().take(whole).enumerate();
@@ -96,7 +96,7 @@ impl FramePool {
     fn add_free_block(&mut self, frame: Frame, order: u8) {
         self.order[frame as usize] = order;
         let blocks = &mut self.blocks[usize::from(order)];
-        // More entries than such blocks exist: most are stale.
+        // There are more entries than blocks of this order: most entries are stale.
         if blocks.len() > (self.order.len() >> order) * 2 + 16 {
             blocks.sort_unstable();
             blocks.dedup();

@@ -3,16 +3,16 @@
 use crate::{cache::frame_pool::ORDER_MAX, page::Page};
 use std::ops::Range;
 
-/// The number of an extent while it exists.
+/// The number of an extent. The number is reused after the extent was removed.
 pub type ExtentId = u32;
 
-/// The page has no extent.
+/// Marks a page without an extent.
 const NONE: ExtentId = ExtentId::MAX;
 
 /// Pages of a huge page.
 const PAGES_PER_HUGE_PAGE: usize = 1 << ORDER_MAX;
 
-/// The extents of the pages of an aligned huge page: mostly one or none.
+/// The extents of the pages of an aligned huge page: mostly one extent or none.
 #[derive(Clone, Debug)]
 enum HugePage {
     Whole(ExtentId),
@@ -35,7 +35,7 @@ impl Index {
         (id != NONE).then_some(id)
     }
 
-    /// The first of these pages that belongs to an extent, and its extent.
+    /// The first of these pages that belongs to an extent, and that extent.
     pub fn first_extent(&self, pages: Range<Page>) -> Option<(Page, ExtentId)> {
         let mut page = pages.start;
         let end = pages.end.min((self.huge_pages.len() * PAGES_PER_HUGE_PAGE) as Page);
@@ -52,7 +52,7 @@ impl Index {
         None
     }
 
-    /// Sets the extent of 2^`order` pages from `page` on; `None` removes it.
+    /// Sets the extent of 2^`order` pages from `page` on; `None` removes the extent.
     pub fn set(&mut self, page: Page, order: u8, id: Option<ExtentId>) {
         let block = (page >> ORDER_MAX) as usize;
         if block >= self.huge_pages.len() {
@@ -73,7 +73,7 @@ impl Index {
         }
     }
 
-    /// The order of the largest aligned block around `page` without an extent, `max` at most.
+    /// The order of the largest aligned block that contains `page` and no extent; at most `max`.
     pub fn largest_free_order(&self, page: Page, max: u8) -> u8 {
         let is_free = |order: &u8| {
             let start = page >> order << order;

@@ -1,18 +1,19 @@
 //! Detects loops over more pages than the budget holds.
 //!
 //! In a loop over twice the budget, LRU never hits: it evicts each page just before its next use.
-//! Protecting pages of the last pass, and evicting those that the current pass has just used, gives
-//! hits. Reads show such a loop: most of them are prefetches of recently evicted pages.
+//! Hits become possible by protecting pages of the last pass, and evicting the pages that the
+//! current pass has just used. Reads show such a loop: most reads are prefetches of recently
+//! evicted pages.
 //!
-//! A loop over less than the budget has the same reads while pages of an earlier phase fill the
-//! rest of the budget. Then protected pages may belong to the earlier phase. Therefore some
-//! protected pages are evicted and watched as *samples*: if the loop touches none of them in its
-//! next passes, all protected pages are released.
+//! A loop over less than the budget causes the same reads while pages of an earlier phase fill the
+//! rest of the budget. Then the protected pages may belong to the earlier phase. Therefore some
+//! protected pages are evicted and watched as *samples*: if the loop touches none of the samples in
+//! its next passes, all protected pages are released.
 //!
 //! Pages with a short reuse distance must not be treated as part of a loop, even within a large
 //! loop: in a blocked matrix product the rows of a block are used again long before all other
-//! pages, and LRU keeps them. Refaults, and faults on pages that were evicted a short time ago,
-//! show that protection has evicted such pages too early.
+//! pages, and LRU keeps these rows. Refaults, and faults on pages that were evicted a short time
+//! ago, show that protection has evicted such pages too early.
 
 use super::reuse_distance::ReuseDistances;
 use crate::page::Page;
@@ -22,10 +23,11 @@ use std::{collections::VecDeque, ops::Range};
 /// longer loop, protection could keep only a small part of the pages.
 const REMEMBERED_BUDGETS: u32 = 4;
 
-/// A loop begins at this share of reads that belong to a loop.
+/// A loop begins when the share of reads that belong to a loop exceeds this value.
 const BEGIN_SHARE: f64 = 0.5;
 
-/// A loop ends below this share: the phase has ended, and its pages must not stay protected.
+/// A loop ends when the share of reads that belong to a loop falls below this value: the phase has
+/// ended, and its pages must not stay protected.
 const END_SHARE: f64 = 0.25;
 
 /// An eviction was too early if the page is read again before the budget divided by this number has
@@ -39,18 +41,17 @@ const EARLY_BEGIN_MAX: f64 = 0.15;
 /// weaker sign.
 const EARLY_END_MAX: f64 = 0.25;
 
-/// Reuse distances count in passes that evict at least the budget divided by this number.
+/// Reuse distances are used only if a pass evicts at least the budget divided by this number.
 const PASS_DIVISOR: u32 = 2;
 
-/// In the estimate of the length of a pass, a shorter distance between two uses has its weight
-/// divided by this number: it is the distance within a part of the loop.
+/// In the estimate of the length of a pass, the weight of a distance that is shorter than the
+/// estimate is divided by this number: the page was read again within a part of the loop.
 const SHORTER_WEIGHT_DIVISOR: f64 = 4.0;
 
 /// Maximum number of samples that are watched at the same time.
 const SAMPLES_MAX: usize = 16;
 
-/// Protected pages are useless when the samples without a touch exceed those with a touch by this
-/// number.
+/// Protected pages are useless when untouched samples exceed touched samples by this number.
 const UNUSED_SAMPLES: u32 = 4;
 
 /// The maximum cost of samples: the cost of reading probationary pages divided by this number, and
@@ -58,9 +59,9 @@ const UNUSED_SAMPLES: u32 = 4;
 const SAMPLE_COST_DIVISOR: u32 = 64;
 const LONG_SAMPLE_COST_DIVISOR: u32 = 256;
 
-/// The shares of long extents (at least 2^3 pages) among prefetched pages at which a long loop
-/// begins and ends. A long loop walks through arrays in order; other loops jump, and need more
-/// prefetches at the same time.
+/// The shares of long extents (at least 2^3 pages) among prefetched pages above which a long loop
+/// begins, and below which it ends. A long loop walks through arrays in order; other loops jump,
+/// and need more prefetches at the same time.
 const LONG_BEGIN_SHARE: f64 = 0.95;
 const LONG_END_SHARE: f64 = 0.75;
 const LONG_EXTENT: u32 = 8;
@@ -70,18 +71,18 @@ const LONG_EXTENT: u32 = 8;
 const EARLY_LONG_BEGIN_MAX: f64 = 0.02;
 const EARLY_LONG_END_MAX: f64 = 0.1;
 
-/// Evictions are remembered for groups of 2^n pages.
+/// An eviction is remembered for a group of 2^n pages; this is n.
 const GROUP_ORDER: u8 = 2;
 
-/// The state of the detector: shares decay over about a quarter of the budget.
+/// The state of the detector. Its shares decay over reads of about a quarter of the budget.
 #[derive(Clone, Debug)]
 pub struct LoopDetector {
-    /// The budget.
+    /// The budget, frames.
     frames: u32,
-    /// The time of the last eviction of each group; 0 for never.
+    /// The time of the last eviction of each group, by `now`; 0 for never.
     evicted_at: Vec<u32>,
     reuse_distances: ReuseDistances,
-    /// Pages evicted so far.
+    /// Pages evicted so far: the clock of the detector.
     now: u32,
     /// Recent share of reads that belong to a loop: prefetches of recently evicted pages.
     loop_share: f64,
@@ -92,16 +93,16 @@ pub struct LoopDetector {
     /// Recent share, among reads and refaults, of pages that were evicted too early and not
     /// prefetched.
     early_share: f64,
-    /// Length of a pass: evictions from one use of a page to the next, for the pages with the
-    /// longest distance.
+    /// Length of a pass: pages evicted from one use of a page to the next use, for the pages with
+    /// the longest distance.
     pass_length: f64,
     /// Cost of reading the probationary pages evicted since the last sample.
     cost_since_sample: u32,
-    /// Samples, and the time of their eviction.
+    /// Samples, and the time of their eviction by `now`.
     samples: VecDeque<(Range<Page>, u32)>,
-    /// Samples that were not touched in time, minus those that were.
+    /// Samples that were not touched in time, minus samples that were touched.
     unused_samples: u32,
-    /// Pages to be evicted until all protected ones are released.
+    /// Pages still to be evicted until all protected pages are released.
     releasing: u32,
 }
 
@@ -146,7 +147,7 @@ impl LoopDetector {
         self.early_share
     }
 
-    /// True while protected pages are to be evicted.
+    /// True while the protected pages are being released.
     pub const fn is_releasing_protected(&self) -> bool {
         self.releasing > 0
     }
@@ -163,7 +164,7 @@ impl LoopDetector {
         self.cost_since_sample = self.cost_since_sample.saturating_add(read_cost(pages));
     }
 
-    /// Protected pages are being unmapped: a sample.
+    /// Protected pages are being unmapped: in a loop they become a sample.
     pub fn on_unmap_protected(&mut self, pages: Range<Page>) {
         self.cost_since_sample = 0;
         self.on_late_eviction(&pages);
@@ -179,8 +180,8 @@ impl LoopDetector {
         }
     }
 
-    /// The reuse distances of a page, in evicted pages. `None` if a pass evicts little: then a
-    /// protected page that is displaced is soon read again.
+    /// The range of the reuse distances of a page, in evicted pages. `None` if a pass evicts
+    /// little: then a displaced protected page is soon read again.
     pub(super) fn reuse_distance(&self, page: Page) -> Option<Range<u32>> {
         let is_of_use = self.pass_length as u32 >= self.frames / PASS_DIVISOR;
         self.reuse_distances.get(page).filter(|_| is_of_use)
@@ -194,7 +195,8 @@ impl LoopDetector {
         self.unused_samples = self.unused_samples.saturating_sub(touched);
     }
 
-    /// Judges samples that were watched for longer than a pass takes.
+    /// Ends samples that were watched for longer than two passes, and releases all protected pages
+    /// if too many samples were not touched.
     fn judge_samples(&mut self) {
         let longest = self.pass_length as u32 * 2 + self.frames / 8;
         while let Some((_, since)) = self.samples.front()
@@ -212,7 +214,7 @@ impl LoopDetector {
     /// `pages` pages from `page` on are evicted: their frames are free.
     pub fn on_evict(&mut self, page: Page, pages: u32) {
         // The time wraps after evictions of 16 TiB; then an old eviction may be taken for a recent
-        // one.
+        // eviction.
         self.now = self.now.wrapping_add(pages).max(1);
         let groups = (page >> GROUP_ORDER) as usize
             ..=((page + u64::from(pages) - 1) >> GROUP_ORDER) as usize;
@@ -224,15 +226,16 @@ impl LoopDetector {
         self.judge_samples();
     }
 
-    /// A refault on `pages` resident pages. It is not a sign of early eviction in a loop, where
-    /// such pages are samples.
+    /// A refault on `pages` resident pages. In a loop, a refault is no sign of early eviction,
+    /// because the refaulted pages are samples.
     pub fn on_refault(&mut self, pages: u32) {
         if !self.is_loop() {
             self.early_share += (1.0 - self.early_share) * self.weight(pages);
         }
     }
 
-    /// The weight of pages in the shares: with it, a share decays over a quarter of the budget.
+    /// The weight of a read of `pages` pages in the shares: a share decays over a quarter of the
+    /// budget.
     fn weight(&self, pages: u32) -> f64 {
         (f64::from(pages) * 4.0 / f64::from(self.frames)).min(1.0)
     }
@@ -243,7 +246,7 @@ impl LoopDetector {
         let evicted_at = self.evicted_at.get(group).copied().unwrap_or(0);
         let age = self.now.wrapping_sub(evicted_at);
         let is_again = evicted_at > 0 && age <= self.frames.saturating_mul(REMEMBERED_BUDGETS);
-        // Shorter distances come from a short burst of accesses, and are not those of a pass.
+        // A shorter distance comes from a short burst of accesses, and says nothing about a pass.
         if evicted_at > 0 && age >= self.frames / EARLY_DIVISOR {
             self.reuse_distances.on_read(&(page..page + u64::from(pages)), age);
         }
@@ -275,8 +278,8 @@ impl LoopDetector {
     }
 }
 
-/// The cost of a read, in units of the fixed cost of any read. By measurement (70 us, and 1.4
-/// GB/s), the transfer of 24 pages costs one unit.
+/// The cost of a read, in units of the fixed cost of any read. A transfer of 24 pages costs one
+/// unit, by measurement (fixed cost 70 us, bandwidth 1.4 GB/s).
 const fn read_cost(pages: u32) -> u32 {
     1 + pages / 24
 }

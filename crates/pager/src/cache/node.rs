@@ -1,14 +1,15 @@
 //! NUMA nodes: the division of the frames among them, and their shares of the budget.
 //!
-//! Each node has a part of the frames, which is bound to its memory. A page is loaded into a frame
-//! of the node of the thread that faults, or of the thread whose stream prefetches it. A resident
-//! page that threads of another node use keeps its frame; after its eviction it is loaded into a
-//! frame of that node.
+//! Each node has a part of the frames, whose memory is bound to the node. A fault loads its page
+//! into a frame of the node that the faulting thread runs on. A prefetch uses the node of the
+//! thread that caused the prefetch. A resident page keeps its frame while threads of another node
+//! use it; after an eviction, the page is loaded into a frame of the other node.
 //!
-//! Each node evicts for itself: its replacement queues and its reserve of free frames are its own.
-//! The shares of a budget are either fixed, or follow the *demand* of each node: the pages that are
-//! loaded for the node, and its refaults. Frames that a node does not use go first to a node that
-//! needs them; then a node with more demand takes frames from a node with less.
+//! Each node evicts independently, with its own replacement queues and its own reserve of free
+//! frames. The shares of a budget are fixed, or follow the *demand* of each node: the pages that
+//! are loaded for the node, and its refaults. A node that needs frames first gets frames that
+//! another node does not use. After that, a node with more demand takes frames from a node with
+//! less demand.
 //!
 //! A machine with one node is the special case of one part with all frames.
 
@@ -24,12 +25,12 @@ pub type Node = u8;
 /// Maximum number of nodes of a budget.
 pub const NODES_MAX: usize = 16;
 
-/// A share changes in steps of a huge page, or in a small budget of the even share of a node
-/// divided by this number, rounded down to a power of two.
+/// A share changes in steps. A step is the even share of a node divided by this number, rounded
+/// down to a power of two, and at most a huge page.
 const STEPS: u32 = 16;
 
-/// The demand is halved whenever the budget divided by this number has been loaded, so that shares
-/// follow a change within loads of half the budget.
+/// The demand is halved whenever loads and refaults reach the budget divided by this number. So the
+/// shares follow a change of the demand within loads of half the budget.
 const DEMAND_DIVISOR: u32 = 8;
 
 /// A node with demand keeps at least its even share divided by this number.
@@ -40,7 +41,7 @@ const SHARE_MIN_DIVISOR: u32 = 8;
 pub struct Division {
     /// Maximum number of frames that each node may use.
     max: Vec<u32>,
-    /// Shares follow the demand.
+    /// True if the shares follow the demand.
     is_by_use: bool,
 }
 
@@ -50,8 +51,8 @@ impl Division {
         Self { max: vec![frames], is_by_use: false }
     }
 
-    /// Each node may use all frames of the budget, limited by its memory; the shares follow the
-    /// demand.
+    /// Each node may use all frames of the budget, as far as its available memory allows; the
+    /// shares follow the demand.
     pub fn by_use(frames: u32, available: &[u32]) -> Self {
         let available = &available[..available.len().min(NODES_MAX)];
         // The frame numbers of all nodes must fit `u32`.
@@ -86,8 +87,8 @@ impl Division {
         self.max[usize::from(node)]
     }
 
-    /// Frames from the first of a node to the first of the next: whole huge pages, so that no huge
-    /// page belongs to two nodes.
+    /// Frames from the first frame of a node to the first frame of the next node: whole huge pages,
+    /// so that no huge page belongs to two nodes.
     fn stride(&self) -> u32 {
         let max = self.max.iter().copied().max().unwrap_or(0);
         if self.max.len() > 1 { max.next_multiple_of(1 << ORDER_MAX) } else { max }
@@ -103,7 +104,8 @@ impl Division {
         if self.max.len() > 1 { (frame / self.stride()) as Node } else { 0 }
     }
 
-    /// Count of the frame numbers of all nodes; some of these numbers have no frame.
+    /// Count of the frame numbers of all nodes. Some of these numbers have no frame, because the
+    /// stride is rounded up.
     pub fn frames(&self) -> u32 {
         self.stride() * self.max.len() as u32
     }
@@ -113,11 +115,11 @@ impl Division {
 #[derive(Clone, Debug)]
 pub(super) struct Shares {
     division: Division,
-    /// The share of each node; their sum is the budget.
+    /// The share of each node. The sum of all shares is the budget.
     shares: Vec<u32>,
     /// Recent loads and refaults of each node, frames.
     demand: Vec<u64>,
-    /// Loads since the demand was halved.
+    /// Frames loaded or refaulted since the demand was halved.
     loads: u64,
 }
 
@@ -183,13 +185,13 @@ impl Shares {
         }
     }
 
-    /// Frames by which shares change.
+    /// The number of frames by which a share changes in one step.
     fn step(&self) -> u32 {
         let even = self.budget() / self.shares.len() as u32;
         (1 << (even / STEPS).max(1).ilog2()).min(1 << ORDER_MAX)
     }
 
-    /// The share that the demand calls for.
+    /// The share of a node in proportion to its demand, at least [`Shares::min`]; 0 without demand.
     fn desired(&self, node: Node) -> u32 {
         let all: u64 = self.demand.iter().sum();
         let demand = self.demand[usize::from(node)];
@@ -203,10 +205,11 @@ impl Shares {
         self.budget() / self.shares.len() as u32 / SHARE_MIN_DIVISOR
     }
 
-    /// Moves one step of frames from the share of another node to this node: from the node with the
-    /// most spare frames (`spare`, by node), else from the node whose share exceeds its demand
-    /// most, else, if this node is below its minimum share, from the node with the largest share.
-    /// Returns true if any moved.
+    /// Moves one step of frames to the share of this node. The frames come from the node with the
+    /// most spare frames (`spare`, by node). If no node has spare frames, they come from the node
+    /// whose share exceeds its desired share most, provided that this node's demand calls for more.
+    /// Else, if this node is below its minimum share, they come from the node with the largest
+    /// share. Returns true if frames moved.
     fn take_for(&mut self, node: Node, spare: &[u32]) -> bool {
         let step = self.step();
         if self.share(node) + step > self.division.max(node) {
@@ -240,12 +243,12 @@ impl Cache {
         &self.shares.division
     }
 
-    /// The node of an extent's frames.
+    /// The node of a frame.
     pub(super) fn node_of(&self, frame: Frame) -> Node {
         self.shares.division.node_of(frame)
     }
 
-    /// Moves shares between nodes by use, before a node evicts.
+    /// Moves shares that follow the demand to nodes that are about to evict.
     pub(super) fn move_shares(&mut self) {
         if !self.shares.division.is_by_use {
             return;
@@ -263,7 +266,7 @@ impl Cache {
         }
     }
 
-    /// Free frames that a node needs neither for its reserve nor for other processes.
+    /// Free frames that a node needs neither for its reserve nor for its release target.
     fn spare(&self, node: Node) -> u32 {
         let needed = self.reclaim.reserve(node) + self.release_backlog(node);
         self.residency.free_frames(node).saturating_sub(needed)
@@ -274,7 +277,8 @@ impl Cache {
         self.residency.reclaimable_frames(node) < self.reclaim.reserve(node)
     }
 
-    /// The node on which a fault is served if its own has no page that could be evicted.
+    /// The node whose frames serve a fault if the node of the thread has no page that could be
+    /// evicted. `None` if the node of the thread has such a page, or if no other node has a budget.
     pub(super) fn fallback_node(&self, node: Node) -> Option<Node> {
         if self.residency.has_victims(node) {
             return None;

@@ -1,8 +1,8 @@
 //! The prefetch queue: pages that the prefetcher has requested and that are not loaded yet, and the
 //! limit of the frames that prefetched pages may hold.
 //!
-//! Prefetched pages may hold a part of the budget, of which each stream has an equal share: a
-//! stream that has its share waits until an eighth of it is used. The streams take turns.
+//! Prefetched pages may hold a part of the budget. Each stream has an equal share of this part. A
+//! stream that holds its share waits until an eighth of the share is used. The streams take turns.
 //! ([`crate::prefetch`] decides the prefetch depth of a stream, and the confidence from which it
 //! prefetches.)
 
@@ -18,21 +18,22 @@ use std::{
 };
 
 /// Maximum number of frames that hold prefetched, untouched pages: the budget divided by this
-/// number, within the next two limits.
+/// number, but between [`PREFETCHED_MIN`] and [`PREFETCHED_MAX`].
 const PREFETCHED_DIVISOR: u32 = 16;
 
-/// Upper limit: 128 MiB keep several drives busy.
+/// Upper limit of the number of frames that hold prefetched, untouched pages: 128 MiB, which keep
+/// several drives busy.
 const PREFETCHED_MAX: u32 = 1 << 15;
 
-/// Lower limit: 16 MiB bridge late completions of a drive, but at most the budget divided by this
-/// number.
+/// Lower limit of the number of frames that hold prefetched, untouched pages: 16 MiB, which bridge
+/// late completions of a drive, but at most the budget divided by the second number.
 const PREFETCHED_MIN: u32 = 1 << 12;
 const PREFETCHED_MIN_DIVISOR: u32 = 8;
 
-/// The maximum in a long loop over more than the budget: the budget divided by this number, but at
-/// least 3 MiB, at which a drive gives most of its bandwidth, or the budget divided by
-/// [`PREFETCHED_MIN_DIVISOR`] if that is less. It is small, since each frame without a page of the
-/// loop costs a read in each pass.
+/// Maximum number of frames that hold prefetched, untouched pages in a long loop: the budget
+/// divided by this number. The lower limit is 3 MiB, at which a drive gives most of its bandwidth,
+/// but at most the budget divided by [`PREFETCHED_MIN_DIVISOR`]. The maximum is small, because each
+/// frame without a page of the loop costs a read in each pass.
 const LOOP_PREFETCHED_DIVISOR: u32 = 128;
 const LOOP_PREFETCHED_MIN: u32 = 3 << 8;
 
@@ -40,7 +41,7 @@ const LOOP_PREFETCHED_MIN: u32 = 3 << 8;
 /// is evicted as a whole, so the share of protected pages has this granularity.
 const LOOP_EXTENT_DIVISOR: u32 = 512;
 
-/// That maximum length is at least this number of pages.
+/// The maximum length of an extent in a long loop is at least this number of pages.
 const LOOP_EXTENT_MIN: u32 = 8;
 
 /// A stream that holds its share of frames has to use the share divided by this number before it
@@ -48,37 +49,38 @@ const LOOP_EXTENT_MIN: u32 = 8;
 const USED_DIVISOR: u32 = 8;
 
 /// A fault on a queued page loads at most 2^7 pages of the queue, 512 KiB: the thread waits for all
-/// of it, and a drive gives most of its bandwidth at that length.
+/// of these pages, and a drive gives most of its bandwidth at that length.
 const FAULT_ORDER_MAX: u8 = 7;
 
-/// A stream waits for the rest of a huge page only if its prefetches are this number of huge pages
-/// ahead.
+/// A stream waits for the rest of a huge page only if it holds prefetched pages of at least this
+/// number of huge pages.
 const HUGE_PAGES_AHEAD: u64 = 2;
 
-/// The prefetch clock makes this many ticks while as many pages as the budget has are loaded; a
-/// prefetched extent is stale after this many ticks without a touch.
+/// The prefetch clock makes this number of ticks while pages of one budget are loaded. A prefetched
+/// extent is stale after the second number of ticks without a touch.
 const BUDGET_TICKS: u32 = 1024;
 const STALE_AFTER: u16 = 512;
 
-/// Ranges of a queued prefetch that are searched for a page that faults.
+/// Maximum number of ranges of a queued prefetch that are searched for a faulting page.
 const SEARCHED_RANGES: usize = 64;
 
 /// Pages that a stream has requested and that are not loaded yet.
 #[derive(Clone, Debug)]
 struct QueuedPrefetch {
     stream: u32,
-    /// In the order of their use.
+    /// The requested pages, in the order of their use.
     ranges: VecDeque<Range<Page>>,
     /// The rest of the fault-around of a single page that the stream has requested.
     fault_around: Range<Page>,
     /// True if this fault-around is a probe; `None` until that is decided.
     is_probe: Option<bool>,
-    /// The stream goes from higher pages to lower ones.
+    /// The stream goes from higher pages to lower pages.
     is_descending: bool,
-    /// The stream has its share of frames: it waits until a part is used, else each touched page
-    /// would start a transfer of its own.
+    /// The stream has its share of frames and waits until a part of the share is used. Otherwise
+    /// each touched page would start a transfer of its own.
     is_at_share: bool,
-    /// The node of the thread that caused the prefetch, whose frames are loaded.
+    /// The node of the thread that caused the prefetch. The pages are loaded into frames of this
+    /// node.
     node: Node,
 }
 
@@ -96,7 +98,7 @@ impl QueuedPrefetch {
         }
     }
 
-    /// Ascending pages.
+    /// A queue with one range of ascending pages.
     fn ascending(stream: u32, pages: Range<Page>, node: Node) -> Self {
         Self { ranges: [pages].into(), ..Self::new(stream, false, node) }
     }
@@ -117,8 +119,9 @@ impl QueuedPrefetch {
         }
     }
 
-    /// The order of the largest block around a page within a queued range, if the page is near the
-    /// beginning of the range: a fault far into a range does not belong to the stream.
+    /// The order of the largest aligned block that contains a page and lies within a queued range.
+    /// `None` if the page is not near the beginning of the range: a fault far into a range does not
+    /// belong to the stream.
     fn order_around(&self, page: Page) -> Option<u8> {
         let is_near = |range: &&Range<Page>| {
             let far = if self.is_descending { range.end - page } else { page - range.start };
@@ -141,7 +144,7 @@ pub(super) struct PrefetchQueue {
     queued: VecDeque<QueuedPrefetch>,
     /// Frames of prefetched pages, loaded or being loaded, that were not touched yet, by node.
     frames: Vec<u32>,
-    /// The same by stream; a stream without frames has no entry.
+    /// The same frames by stream; a stream without frames has no entry.
     frames_by_stream: BTreeMap<u32, u32>,
 }
 
@@ -155,7 +158,7 @@ impl PrefetchQueue {
         }
     }
 
-    /// Sets the pages of all regions, which bound the memory of the history.
+    /// Sets the number of pages of all regions. This number bounds the memory of the history.
     pub(super) fn set_footprint(&mut self, pages: u64) {
         self.prefetcher.set_footprint(pages);
     }
@@ -199,7 +202,7 @@ impl PrefetchQueue {
         self.queued.push_back(QueuedPrefetch::ascending(ADVISED_STREAM, pages, node));
     }
 
-    /// Queues the pages of a prefetch that follows from a fault on `page`, for frames of a node.
+    /// Queues the pages of a prefetch that follows from a fault on `page`, to be loaded on a node.
     fn enqueue(&mut self, prefetch: &Prefetch, page: Page, node: Node) {
         let stream = prefetch.stream;
         let ranges = prefetch.pages.iter().cloned();
@@ -226,8 +229,8 @@ impl PrefetchQueue {
     }
 
     /// Queues again the pages that the stream of the last fault expects next. The faulting page was
-    /// skipped when it was queued, since it was resident, and was evicted later: other skipped
-    /// pages may have been evicted too.
+    /// skipped in the queue because it was resident, and was evicted later. Other skipped pages may
+    /// have been evicted too.
     fn enqueue_skipped(&mut self, page: Page, node: Node) {
         let Some(Prefetch { stream, pages, .. }) = self.prefetcher.next_expected() else { return };
         let Some(first) = pages.first() else { return };
@@ -251,7 +254,8 @@ impl PrefetchQueue {
         }
     }
 
-    /// The order to load for a fault on a queued page; `None` if it is not queued.
+    /// The order to load for a fault on a queued page; `None` if the page is not queued, or its
+    /// stream no longer expects it.
     pub(super) fn order_for_fault(&self, page: Page) -> Option<u8> {
         self.queued.iter().find_map(|queued| {
             let order = queued.order_around(page)?;
@@ -385,8 +389,8 @@ impl Cache {
     }
 
     /// Notes that an extent is being loaded for the last queued prefetch, as fault-around of a
-    /// single page. The queue forgets its pages: if they are evicted untouched, they are not loaded
-    /// again.
+    /// single page. The queue forgets the pages of the extent: pages that are evicted untouched are
+    /// not loaded again.
     fn note_fault_around(&mut self, id: ExtentId) {
         let Range { start, end } = self.residency.extent(id).span().pages();
         let region = self.regions.containing(start).start;
@@ -427,7 +431,7 @@ impl Cache {
     }
 
     /// The first page of the range that can be loaded (the last, for a descending stream). The
-    /// pages that the stream would touch before it are removed from the range.
+    /// pages that the stream would touch before this page are removed from the range.
     fn skip_resident(&self, range: &mut Range<Page>, is_descending: bool) -> Option<Page> {
         while !range.is_empty() {
             let page = if is_descending { range.end - 1 } else { range.start };
@@ -461,9 +465,9 @@ impl Cache {
         is_part && u64::from(has) >= HUGE_PAGES_AHEAD * HUGE
     }
 
-    /// Drops the oldest prefetched extent of a node, so that `stream` gets its frames, if the
-    /// extent's own stream no longer expects it, or if it was prefetched by advice and such extents
-    /// hold more than their share. Returns whether the extent was dropped.
+    /// Drops the oldest prefetched extent of a node, so that `stream` gets its frames. The extent
+    /// is dropped only if its own stream no longer expects it, or if advice prefetched it and the
+    /// announced pages hold more than their share. Returns true if the extent was dropped.
     fn drop_for_stream(&mut self, stream: u32, node: Node, max: u32) -> bool {
         let Some(id) = self.residency.oldest_prefetched(node) else { return false };
         let holder = self.residency.extent(id).stream;
@@ -475,8 +479,8 @@ impl Cache {
         may_drop
     }
 
-    /// True if pages that the program announced hold more than their share, and another stream
-    /// waits.
+    /// True if `holder` is the stream of announced pages, the announced pages hold more than their
+    /// share, and another stream waits.
     fn is_over_share(&self, holder: u32, waiting: u32, max: u32) -> bool {
         holder == ADVISED_STREAM
             && waiting != ADVISED_STREAM
@@ -491,8 +495,8 @@ impl Cache {
         (!self.prefetch.prefetcher.expects(extent.stream, &pages)).then_some(id)
     }
 
-    /// The oldest prefetched extent of a node, if its stream no longer expects it and it was
-    /// prefetched long ago: a slow thread may still touch a recent one.
+    /// The oldest prefetched extent of a node, if it was prefetched long ago and its stream no
+    /// longer expects it. A slow thread may still touch an extent that was prefetched recently.
     pub(super) fn stale_prefetch(&self, node: Node) -> Option<ExtentId> {
         let since = self.residency.extent(self.residency.oldest_prefetched(node)?).prefetched_at;
         let is_stale = self.prefetch_time().wrapping_sub(since) > STALE_AFTER;
@@ -506,8 +510,8 @@ impl Cache {
     }
 }
 
-/// The order of the largest aligned block with which loading of a range begins: at its start, or at
-/// its end for a descending stream.
+/// The order of the largest aligned block with which the loading of a range begins: at the start of
+/// the range, or at its end for a descending stream.
 fn aligned_order(page: Page, range: &Range<Page>, is_descending: bool, max: u8) -> u8 {
     let fits = |order: &u8| {
         let start = page >> order << order;

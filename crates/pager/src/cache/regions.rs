@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, ops::Range};
 /// All regions of a process. Prefetch never crosses the end of a region.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Regions {
-    /// The end of each region, by its start.
+    /// The end of each region, keyed by its first page.
     ends: BTreeMap<Page, Page>,
 }
 
@@ -41,7 +41,7 @@ impl Regions {
         }
     }
 
-    /// The region of a page; of a page in no region, the page alone.
+    /// The region of a page, or only the page itself if it is in no region.
     pub(super) fn containing(&self, page: Page) -> Range<Page> {
         let region = self.ends.range(..=page).next_back().filter(|it| *it.1 > page);
         region.map_or(page..page + 1, |(start, end)| *start..*end)

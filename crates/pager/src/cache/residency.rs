@@ -1,10 +1,10 @@
 //! Residency: which pages are in DRAM, in which frames, and in which replacement queue.
 //!
-//! A mapped extent is in the *protected* or the *probationary* queue, or pinned and in none. A
-//! ready extent is in the queue of *inactive* extents, which were unmapped or are the untouched
-//! rest of a probe, or in the queue of *prefetched* extents, which were never touched. Each queue
-//! begins with its oldest extent. Each NUMA node has queues of its own, of the extents in its
-//! frames.
+//! A mapped extent is in the *protected* or the *probationary* queue; a pinned extent is in no
+//! queue. A ready extent is in the *inactive* or the *prefetched* queue. Inactive extents were
+//! unmapped, or are the untouched rest of a probe (`fault_around.rs`). Prefetched extents were
+//! never touched. Each queue begins with its oldest extent. Each NUMA node has its own queues, for
+//! the extents in its frames.
 
 use super::{
     Extent, ExtentState, Span,
@@ -23,14 +23,14 @@ const MAPPED_AROUND_MAX: u32 = 64;
 /// Frames and queues of a node.
 #[derive(Clone, Debug)]
 struct NodeFrames {
-    /// Free frames, counted from the first of the node.
+    /// Free frames, numbered from the first frame of the node.
     pool: FramePool,
     /// Mapped extents that are not probationary.
     protected: ExtentQueue,
     protected_frames: u32,
-    /// Mapped extents of a scan over more than the budget: the first victims.
+    /// Mapped extents of a loop over more than the budget: the first victims.
     probationary: ExtentQueue,
-    /// Unmapped, clean and resident: a fault on these is minor (second chance).
+    /// Unmapped, clean and resident extents: a fault on such an extent is minor (second chance).
     inactive: ExtentQueue,
     inactive_frames: u32,
     /// Prefetched extents that are ready and were never touched.
@@ -122,12 +122,12 @@ impl Residency {
         self.extents.is_empty()
     }
 
-    /// The first of these pages that belongs to an extent, and that extent.
+    /// The first extent that contains one of these pages.
     pub(super) fn first_in(&self, pages: Range<Page>) -> Option<ExtentId> {
         self.index.first_extent(pages).map(|(_, id)| id)
     }
 
-    /// The extents with one of these pages.
+    /// The extents that contain at least one of these pages.
     pub(super) fn all_in(&self, pages: &Range<Page>) -> Vec<ExtentId> {
         let mut found = vec![];
         let mut rest = pages.clone();
@@ -138,17 +138,17 @@ impl Residency {
         found
     }
 
-    /// The extents whose first frame is one of `count` frames.
+    /// The extents whose first frame is one of the `count` frames from `frame` on.
     pub(super) fn in_frames(&self, frame: Frame, count: u32) -> Vec<ExtentId> {
         self.owners.within(frame, count).collect()
     }
 
-    /// The extent whose first frame is this one.
+    /// The extent that begins with this frame.
     pub(super) fn owner(&self, frame: Frame) -> Option<ExtentId> {
         self.owners.get(frame)
     }
 
-    /// The order of the largest aligned block around `page` without an extent, `max` at most.
+    /// The order of the largest aligned block that contains `page` and no extent; at most `max`.
     pub(super) fn largest_absent_order(&self, page: Page, max: u8) -> u8 {
         self.index.largest_free_order(page, max)
     }
@@ -184,7 +184,7 @@ impl Residency {
         id
     }
 
-    /// Replaces an extent by one that begins with the same page.
+    /// Replaces an extent by an extent that begins with the same page.
     pub(super) fn replace(&mut self, id: ExtentId, extent: Extent) {
         self.owners.set(extent.span().frame, id);
         self.extents[id as usize] = extent;
@@ -217,7 +217,8 @@ impl Residency {
         self.node(node).pool.free_frames()
     }
 
-    /// The aligned huge page of a node with the most free frames, but not all free.
+    /// Of the aligned huge pages of a node that are not completely free, the one with the most free
+    /// frames: its first frame, and the number of its free frames.
     pub(super) fn emptiest(&self, node: Node) -> Option<(Frame, u32)> {
         let (frame, free) = self.node(node).pool.emptiest()?;
         Some((self.division.first(node) + frame, free))
@@ -316,8 +317,8 @@ impl Residency {
         self.nodes.iter().any(|node| node.evicting_frames > 0)
     }
 
-    /// True if an extent on a node can be evicted, or may be once the evictions, loads and moves in
-    /// progress have ended.
+    /// True if an extent on a node can be evicted now, or perhaps after the evictions, loads and
+    /// moves in progress.
     pub(super) fn has_victims(&self, node: Node) -> bool {
         let NodeFrames { protected, probationary, inactive, prefetched, .. } = self.node(node);
         let mut queues = [protected, probationary, inactive, prefetched].into_iter();

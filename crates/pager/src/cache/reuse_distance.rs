@@ -1,8 +1,8 @@
 //! Reuse distances: how many pages are evicted between an eviction of a page and its next read.
 //!
-//! In a loop, pages with a short distance are worth more than others: protected, they save a read
-//! sooner. A blocked matrix product reads one matrix once for each row of blocks, and another
-//! matrix only once.
+//! In a loop, pages with a short distance are worth more than others: protecting these pages saves
+//! a read sooner. For example, a blocked matrix product reads one matrix once for each row of
+//! blocks, and another matrix only once.
 
 use crate::page::Page;
 use std::ops::Range;
@@ -10,9 +10,9 @@ use std::ops::Range;
 /// A distance is kept for blocks of 2^n pages.
 const BLOCK_ORDER: u8 = 6;
 
-/// The weight of a read of a whole block in the means of its distances and of their deviations. A
-/// single distance says little: a loop that turns back, or crosses an array in another direction,
-/// has short and long distances in turn.
+/// The weight of a read of a whole block in the mean of the block's distances and in the mean of
+/// their deviations. A single distance says little: a loop that turns back, or crosses an array in
+/// another direction, has short and long distances in turn.
 const WEIGHT: f64 = 0.1;
 
 /// The distances of each block.
@@ -27,7 +27,7 @@ struct BlockReuse {
     mean: u32,
     /// The mean absolute deviation from the mean.
     deviation: u32,
-    /// The last use was long before the eviction: the next distance does not count.
+    /// The last use of a page was long before its eviction: the next distance does not count.
     is_late_eviction: bool,
 }
 
@@ -41,7 +41,7 @@ impl ReuseDistances {
         &mut self.blocks[first..end]
     }
 
-    /// Pages are read `distance` evicted pages after their eviction.
+    /// Pages are read. Since they were evicted, `distance` pages were evicted.
     pub(super) fn on_read(&mut self, pages: &Range<Page>, distance: u32) {
         let part = (pages.end - pages.start) as f64 / f64::from(1 << BLOCK_ORDER);
         let weight = WEIGHT * part.min(1.0);
@@ -57,13 +57,14 @@ impl ReuseDistances {
         }
     }
 
-    /// Pages are evicted long after their last use: the distance of their next read is too short.
+    /// Pages are evicted long after their last use: the distance of their next read is too short,
+    /// and does not count.
     pub(super) fn on_late_eviction(&mut self, pages: &Range<Page>) {
         self.blocks_mut(pages).iter_mut().for_each(|block| block.is_late_eviction = true);
     }
 
-    /// The distances of a page's block, in evicted pages: half of their mean deviation on each side
-    /// of the mean. `None` before an evicted page of the block has been read again.
+    /// The range of the distances of a page's block, in evicted pages: the mean, minus and plus
+    /// half of the mean deviation. `None` before an evicted page of the block has been read again.
     pub(super) fn get(&self, page: Page) -> Option<Range<u32>> {
         let BlockReuse { mean, deviation, .. } =
             *self.blocks.get((page >> BLOCK_ORDER) as usize)?;

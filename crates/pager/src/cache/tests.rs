@@ -27,21 +27,21 @@ struct Simulation {
     /// The content of frames.
     frames: Vec<Option<u32>>,
     drive: Vec<u32>,
-    /// The content of each page when it was last written back or read: dirty pages differ.
+    /// The content of each page when it was last written back or read. Dirty pages differ from it.
     clean: Vec<u32>,
     /// Actions to carry out, in any order.
     todo: Vec<Action>,
-    /// Threads: the page that each waits for, and whether to write.
+    /// For each thread, the page that it waits for, and true if it waits to write.
     waits: Vec<Option<(Page, bool)>>,
     poisoned: Vec<bool>,
-    /// Pages that are being discarded: no thread touches these until the discard is done.
+    /// Pages that are being discarded: no thread touches these pages until the discard is done.
     discarding: Option<Range<Page>>,
     writes: u32,
     /// One transfer in this many fails; 0 for none.
     fails_one_in: u64,
-    /// Pages that fit on the drive.
+    /// Maximum number of pages on the drive.
     drive_pages: usize,
-    /// Threads sometimes write the content that the page had before its last change.
+    /// True if threads sometimes write the content that the page had before its last change.
     reverts: bool,
     /// Pages on the drive.
     on_drive: BTreeSet<Page>,
@@ -53,10 +53,10 @@ struct Simulation {
     fast_path: Option<fast_path::FastPath>,
 }
 
-/// The content on the drive is not known.
+/// Marks unknown content.
 const UNKNOWN: u32 = u32::MAX;
 
-/// A torn write: parts of two contents.
+/// Marks the content of a torn write: parts of two contents.
 const TORN: u32 = u32::MAX - 1;
 
 impl Simulation {
@@ -112,7 +112,7 @@ impl Simulation {
         self.fails_one_in > 0 && self.random.next_u64().is_multiple_of(self.fails_one_in)
     }
 
-    /// True if a write fails; it may leave torn pages.
+    /// True if a write fails. A failed write may leave torn pages.
     fn fails_to_write(&mut self, span: Span, dirty: &DirtyPages) -> bool {
         let pages: Vec<_> =
             span.pages().enumerate().filter(|(at, _)| dirty.contains(*at)).collect();
@@ -133,7 +133,7 @@ impl Simulation {
         true
     }
 
-    /// The content that a thread writes: a new one, or the one before the last change.
+    /// The content that a thread writes: new content, or the content before the last change.
     fn content(&mut self, page: Page) -> u32 {
         let before = self.clean[page as usize];
         if self.reverts && before < TORN && self.below(4) == 0 {
@@ -572,8 +572,8 @@ fn a_sweep_is_prefetched() {
     assert!(prefetch_wasted * 20 < prefetched, "{prefetch_wasted} of {prefetched}");
 }
 
-/// A loop over twice the budget keeps about half resident, which is optimal (Belady), and these
-/// pages do not slow down the next phase.
+/// A loop over twice the budget keeps about half of its pages resident, which is optimal (Belady).
+/// After the loop, these pages do not slow down the next phase.
 #[test]
 fn a_loop_keeps_a_share_resident_until_it_ends() {
     let settings = Settings { frames: 2048, ..SETTINGS };
@@ -596,8 +596,8 @@ fn a_loop_keeps_a_share_resident_until_it_ends() {
     assert!(read < 0.01, "{read} of all touches are reads");
 }
 
-/// Arrays that are walked together are each in a huge page of their own, which must not be evicted
-/// for the others.
+/// A loop walks through several arrays together, and is in a different huge page of each array.
+/// None of these huge pages may be evicted for pages of another array.
 #[test]
 fn a_loop_over_several_arrays_keeps_a_share_resident() {
     let settings =
@@ -648,7 +648,7 @@ fn stale_prefetches_are_dropped() {
 }
 
 /// Loops over a part of the budget, after a sweep over much more. Returns the minor faults and the
-/// reads of the loop, once it has run for a while.
+/// reads of the loop, after the loop has run for a while.
 fn rounds(frames: u32, count: Page, stride: Page) -> (u64, u64) {
     let sweep = 2 * Page::from(frames);
     let settings = Settings { frames, order: 2, prefetch: Limits { initial: 16, max: 256 } };

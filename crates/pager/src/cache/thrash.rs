@@ -1,12 +1,14 @@
 //! Thrash detection: threads wait for the drive for most of their time, for pages that were evicted
-//! and that no stream predicts. Only a larger budget helps, and the user is told its size.
+//! and that no stream predicts. Only a larger budget helps, and the user is told the size of this
+//! budget.
 //!
-//! The size is the number of pages that the threads use. It follows from the number of reads since
-//! the threads began to wait, and from the number of distinct pages among them. The latter is
-//! estimated from a sample, the pages with the smallest hashes: among `n` uniform hashes in 0..1
-//! the k-th smallest is k / n in the mean (Bar-Yossef et al., "Counting Distinct Elements in a Data
-//! Stream", RANDOM 2002; SHARDS samples pages in the same way: Waldspurger et al., "Efficient MRC
-//! Construction with SHARDS", FAST 2015). With 1024 hashes the standard error is 3 %.
+//! The size is the number of pages that the threads use. This number follows from the number of
+//! loads since the threads began to wait, and from the number of distinct pages among these loads.
+//! The number of distinct pages is estimated from a sample, the pages with the smallest hashes:
+//! among `n` uniform hashes in 0..1 the k-th smallest is k / n in the mean (Bar-Yossef et al.,
+//! "Counting Distinct Elements in a Data Stream", RANDOM 2002; SHARDS samples pages in the same
+//! way: Waldspurger et al., "Efficient MRC Construction with SHARDS", FAST 2015). With 1024 hashes
+//! the standard error is 3 %.
 
 use super::Cache;
 use crate::page::Page;
@@ -15,11 +17,11 @@ use std::{collections::BTreeSet, ops::Range};
 /// Maximum number of hashes in the sample.
 const SAMPLE_MAX: usize = 1024;
 
-/// Threads thrash while the stall time of all threads is at least this fraction of the elapsed
+/// Threads thrash only while the stall time of all threads is at least this fraction of the elapsed
 /// time.
 const STALL_SHARE_MIN: f64 = 0.5;
 
-/// Threads thrash while at least this share of the pages that are loaded is read for faults.
+/// Threads thrash only while at least this share of the pages that are loaded is read for faults.
 const DEMAND_SHARE_MIN: f64 = 0.5;
 
 /// The user is told after this many thrashing periods in a row.
@@ -28,7 +30,7 @@ const PERIODS: u32 = 5;
 /// Minimum number of loads per distinct page for an estimate of the pages that were not loaded yet.
 const LOADS_MIN: f64 = 1.3;
 
-/// After this number of thrashing periods the user is told also without such an estimate: the
+/// After this number of thrashing periods the user is told also without an estimate: the
 /// recommended budget then holds all allocations.
 const PERIODS_MAX: u32 = 9;
 
@@ -43,19 +45,20 @@ const RESERVE_DIVISOR: u64 = 16;
 /// State of the detector.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ThrashDetector {
-    /// Pages loaded in this period, and how many of them were read for a fault.
+    /// Pages loaded in this period, and the number of these pages that were read for a fault.
     loaded: u64,
     demanded: u64,
     /// Periods in a row in which threads thrash, and the pages loaded in them.
     periods: u32,
     loaded_thrashing: u64,
-    /// The smallest hashes of the pages that were loaded in these periods.
+    /// The smallest hashes of the pages that were loaded in the thrashing periods.
     sample: BTreeSet<u32>,
     is_reported: bool,
 }
 
 impl ThrashDetector {
-    /// Pages are read or filled with zeros; `is_demanded` if a thread waits for a read of them.
+    /// Pages are read or filled with zeros; `is_demanded` is true if a thread waits for a read of
+    /// these pages.
     pub(super) fn on_load(&mut self, pages: Range<Page>, is_demanded: bool) {
         let count = pages.end - pages.start;
         self.loaded += count;
@@ -75,8 +78,8 @@ impl ThrashDetector {
         }
     }
 
-    /// A period ends, in which threads waited for this share of the time. Returns the budget in
-    /// frames that would end the thrashing, once.
+    /// Ends a period in which threads waited for `stall_share` of the time. Returns the budget in
+    /// frames that would end the thrashing, only once.
     fn end_period(&mut self, stall_share: f64) -> Option<u64> {
         let share = self.demanded as f64 / self.loaded.max(1) as f64;
         let is_thrashing = stall_share >= STALL_SHARE_MIN
@@ -144,11 +147,11 @@ const fn hash(page: Page) -> u32 {
 }
 
 impl Cache {
-    /// A period of a second ends, in which threads waited for this share of the time. Returns the
-    /// budget in frames that would end their thrashing, once in the life of the cache.
+    /// Ends a period of a second in which threads waited for `stall_share` of the time. Returns the
+    /// budget in frames that would end the thrashing, once in the life of the cache.
     pub fn end_period(&mut self, stall_share: f64) -> Option<u64> {
         let enough = self.thrash.end_period(stall_share)?;
-        // More than all regions is never needed.
+        // A budget for more pages than all regions have is never needed.
         let most = self.regions.pages();
         let enough = enough.min(most + most / (RESERVE_DIVISOR - 1));
         (enough > u64::from(self.budget())).then_some(enough)
@@ -194,7 +197,7 @@ mod tests {
         let expected = pages as f64 * 16.0 / 15.0;
         assert!((found as f64 / expected - 1.0).abs() < 0.2, "{found} after {loads} loads");
         assert_eq!(used_pages(99, 100), None, "nearly all were different");
-        // 1 - exp(-2) of the pages after two draws a page.
+        // Two draws per page hit 1 - exp(-2) of all pages.
         assert_eq!(used_pages(86_466, 200_000).map(|pages| pages / 100), Some(999));
         let [unknown] = reported(100_000_000, true, 0.9)[..] else { panic!("one report") };
         assert!(unknown > 100_000_000, "the cache limits it to all regions");

@@ -73,7 +73,7 @@ impl Cache {
         self.remove(id);
         let Some(fault) = extent.waiting_fault() else { return };
         if span.order > 0 {
-            // Wakes threads that wait for other pages of the extent: they fault again.
+            // Wakes threads that wait for other pages of the extent: these threads fault again.
             actions.push(Action::Wake(span.page, 1 << span.order));
         }
         if span.order == 0 {
@@ -91,7 +91,7 @@ impl Cache {
         extent.state = ExtentState::Ready;
         let fault = extent.waiting_fault();
         extent.clear_waiter();
-        // A dirty extent that could not be written back must not be inactive, since inactive
+        // A dirty extent that could not be written back must not be inactive, because inactive
         // extents are dropped.
         let may_map = !self.is_frozen || extent.is_dirty;
         let is_evicting = std::mem::take(&mut extent.is_evicting) && !extent.is_dirty;
@@ -177,7 +177,7 @@ impl Cache {
         }
     }
 
-    /// Counts the first touch of a prefetched extent, which then belongs to no stream.
+    /// Counts the first touch of a prefetched extent. After that, the extent belongs to no stream.
     pub(super) fn count_prefetch_hit(&mut self, id: ExtentId) {
         let extent = self.residency.extent_mut(id);
         let (frames, stream) = (u64::from(extent.frames()), std::mem::take(&mut extent.stream));
@@ -185,9 +185,9 @@ impl Cache {
         self.counts.history.hits += if is_history_stream(stream) { frames } else { 0 };
     }
 
-    /// Maps the ready neighbours of an extent that the same stream prefetched, up to the length of
-    /// the longest extent: with fragmented frames, extents are small, and each would cause a
-    /// separate fault.
+    /// Maps the ready neighbours of an extent if the same stream prefetched them, up to the length
+    /// of the longest extent. While free frames are fragmented, extents are small, and each would
+    /// cause a separate fault.
     pub(super) fn map_neighbours(&mut self, span: Span, stream: u32, actions: &mut Vec<Action>) {
         if stream == 0 {
             return;
@@ -211,8 +211,8 @@ impl Cache {
         }
     }
 
-    /// Maps the ready extents of these pages that this stream prefetched, and inactive ones, before
-    /// the program touches them.
+    /// Maps ready extents of these pages before the program touches them: extents that this stream
+    /// prefetched, and inactive extents.
     pub(super) fn map_early(
         &mut self,
         stream: u32,

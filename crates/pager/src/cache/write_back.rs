@@ -5,7 +5,7 @@ use super::{Action, Cache, DirtyPages, ExtentState, Failed, WaitingFault, index:
 
 impl Cache {
     /// Unmapping to Writing if the extent is dirty, else to Ready. If a thread waits for the extent
-    /// again, it is mapped without a write.
+    /// again, the extent is mapped without write-back.
     pub(super) fn on_moved_out(
         &mut self,
         id: ExtentId,
@@ -29,7 +29,7 @@ impl Cache {
     }
 
     /// Writing to Ready. If the write failed, the only copy is in DRAM: the extent is mapped again,
-    /// and written back when it is a victim again.
+    /// and written back at its next eviction.
     pub(super) fn on_wrote(
         &mut self,
         id: ExtentId,

@@ -1,4 +1,4 @@
-//! The address space that is served: pages are mapped into it and unmapped from it.
+//! The address space into which pages are mapped, and from which pages are unmapped.
 
 use crate::{
     kernel::{
@@ -31,10 +31,11 @@ pub(crate) trait AddressSpace: Send {
     /// True if the faulting threads belong to this process.
     fn has_threads_here(&self) -> bool;
 
-    /// Maps frames at the pages from an address on, and wakes the threads that wait for them.
+    /// Maps frames at the pages from an address on, and wakes the threads that wait for these
+    /// pages.
     fn map_in(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize);
 
-    /// Unmaps pages, whose content returns to their frames. Returns whether some pages were
+    /// Unmaps pages; their content returns to their frames. Returns true if some pages were
     /// missing; the frames of missing pages are then zeros.
     fn unmap_out(
         &mut self,
@@ -46,7 +47,7 @@ pub(crate) trait AddressSpace: Send {
     /// Drops pinned pages whose content is not needed any more.
     fn drop_pinned(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize);
 
-    /// Wakes the threads that wait for pages; they repeat the access.
+    /// Wakes the threads that wait for pages; these threads repeat the access.
     fn wake(&mut self, pages: &Range<usize>);
 
     /// Poisons pages: each access to them raises SIGBUS, also in threads that wait for them.
@@ -56,7 +57,7 @@ pub(crate) trait AddressSpace: Send {
     fn clear(&mut self, pages: &Range<usize>);
 }
 
-/// Private anonymous memory of this process, whose pages are the frames themselves.
+/// Private anonymous memory of this process. The pages of this memory are the frames themselves.
 #[derive(Debug)]
 pub(crate) struct PrivateSpace {
     handle: Arc<FaultHandle>,
@@ -86,7 +87,7 @@ impl AddressSpace for PrivateSpace {
     fn map_in(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize) {
         if part.len() == HUGE_BYTES {
             // The fault has allocated a page table, and a huge page moves only to an address
-            // without one. Since Linux 6.14 `MADV_DONTNEED` frees an empty page table.
+            // without a page table. Since Linux 6.14 `MADV_DONTNEED` frees an empty page table.
             self.relocator.clear(&(page..page + HUGE_BYTES));
         }
         frames.note_move(part);

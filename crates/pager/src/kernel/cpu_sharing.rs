@@ -1,14 +1,14 @@
-//! Runs the pager's thread on the CPU of the faulting thread, which saves two inter-processor
+//! Runs the pager's thread on the CPU of the faulting thread. This saves two inter-processor
 //! interrupts for each fault.
 //!
 //! A thread that waits for a page leaves its CPU idle. If the thread waits for most of its time,
 //! the pager's thread can run on that CPU without loss: one thread sleeps while the other runs. On
-//! two CPUs each fault takes two interrupts, each to a CPU that sleeps; in a virtual machine these
-//! cost more than a read from a fast drive (benches/README.md).
+//! two CPUs each fault takes two interrupts, each to a CPU that sleeps; in a virtual machine, these
+//! interrupts cost more than a read from a fast drive (benches/README.md).
 //!
-//! The scheduler prefers an idle CPU for a thread that wakes up, and would separate the two at each
-//! wake-up. So the waiting thread is pinned to the shared CPU while it waits, and its former
-//! affinity mask is restored as soon as the page is mapped.
+//! The scheduler prefers an idle CPU for a thread that wakes up, and would separate the two threads
+//! at each wake-up. So the waiting thread is pinned to the shared CPU while it waits, and its
+//! former affinity mask is restored as soon as the page is mapped.
 
 use crate::page::Page;
 use interleaf_procfs::{files::Files, stat::Stat};
@@ -34,11 +34,11 @@ const WAIT_FRACTION_MIN: f64 = 0.5;
 /// A `sched_yield(2)` that returns later than this has let another thread run.
 const YIELD_MAX: Duration = Duration::from_micros(200);
 
-/// Sharing ends when other threads needed the CPU this number of times between two decisions.
+/// Sharing ends when other threads have run on the CPU this number of times between two decisions.
 const PREEMPTED_MAX: u32 = 2;
 
 /// Number of faults for which the CPU is not shared after other threads have preempted the two
-/// threads; each further time doubles it, up to the second number.
+/// threads. Each further preemption doubles the number, up to the second constant.
 const PAUSE_MIN: u32 = 1 << 10;
 const PAUSE_MAX: u32 = 1 << 20;
 
@@ -65,7 +65,7 @@ pub(crate) struct CpuSharing {
     preempted: u32,
     /// Faults left until the CPU may be shared again.
     paused: u32,
-    /// The length of the last such pause, in faults.
+    /// The length of the last pause, in faults.
     pause: u32,
 }
 
@@ -88,7 +88,7 @@ impl CpuSharing {
     pub(crate) fn yield_cpu(&mut self) {
         let began = self.pinned_thread.is_some().then(Instant::now);
         thread::yield_now();
-        // Neither the pinned thread nor the pager's thread runs that long, so another thread had
+        // Neither the pinned thread nor the pager's thread runs this long, so another thread had
         // the CPU.
         self.preempted += u32::from(began.is_some_and(|began| began.elapsed() > YIELD_MAX));
     }
@@ -136,7 +136,7 @@ impl CpuSharing {
         }
     }
 
-    /// Unpins the thread if it waited for one of these pages.
+    /// Unpins the waiting thread if its page is one of these pages.
     pub(crate) fn end_wait(&mut self, pages: &Range<Page>) {
         if self.waiting.take_if(|(_, page)| pages.contains(page)).is_some() {
             self.has_served = true;

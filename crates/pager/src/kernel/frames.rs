@@ -1,5 +1,6 @@
-//! The frames of a process: the DRAM for the pages that it holds. Frames are anonymous memory in
-//! huge pages, which are allocated at their first use; plain frames are in single pages.
+//! The frames of a process: the DRAM for its resident pages. Frames are anonymous memory in huge
+//! pages, which are allocated at their first use. Plain frames, whose pages are copied instead of
+//! moved, are in single pages.
 
 #![expect(unsafe_code, reason = "memory is mapped")]
 
@@ -15,8 +16,8 @@ use rustix::{io, mm::Advice};
 use std::{mem, ops::Range};
 
 /// A split huge page is collapsed again at its n-th use as a whole since the split. The kernel
-/// copies 2 MiB for a collapse, which takes about as long as moving 512 single pages in and out
-/// four times (benches/README.md); pages of a stream are used only once.
+/// copies 2 MiB for a collapse. The copy takes about as long as moving 512 single pages in and out
+/// four times (benches/README.md). Pages of a stream are used only once.
 const COLLAPSED_AT_USE: u8 = 4;
 
 /// All frames of a budget. The page of a frame is either in the frame or has moved to a region.
@@ -25,8 +26,8 @@ pub(crate) struct Frames {
     memory: Memory,
     /// Huge pages that were allocated.
     allocated: Vec<bool>,
-    /// By huge page: 0 if it was never split. After a part of it was moved, for which the kernel
-    /// may have split it: 1 plus the number of its uses as a whole since then.
+    /// For each huge page, 0 if it is not split. The kernel may split it for a move of a part: then
+    /// 1 plus the number of uses as a whole since that move.
     split: Vec<u8>,
     /// Frames that were never used, and are still the zeros that the kernel allocated.
     untouched: Vec<bool>,
@@ -38,8 +39,8 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// The frames of a division. The frames of each node are bound to the node of the machine with
-    /// its number in `numbers`.
+    /// The frames of a division. The frames of each node of the division are bound to a node of the
+    /// machine; `numbers` has the numbers of these nodes.
     ///
     /// # Errors
     /// When memory cannot be mapped, or this process may not use a node.
@@ -121,15 +122,16 @@ impl Frames {
         Ok(())
     }
 
-    /// Notes that a part moves to a region or back; bytes from the first frame.
+    /// Notes that a part moves to a region or back; the part is given as bytes from the first
+    /// frame.
     pub(crate) fn note_move(&mut self, part: &Range<usize>) {
         if part.len() < HUGE_BYTES {
             self.split[part.start / HUGE_BYTES] = 1;
         }
     }
 
-    /// Gives the pages of a part back to the kernel; `make` allocates them again. Bytes from the
-    /// first frame.
+    /// Gives the pages of a part back to the kernel; `make` allocates them again. The part is given
+    /// as bytes from the first frame.
     pub(crate) fn release(&mut self, part: &Range<usize>) {
         for page in part.clone().step_by(PAGE_BYTES) {
             self.given_back[page / PAGE_BYTES] |= self.allocated[page / HUGE_BYTES];
@@ -161,20 +163,20 @@ impl Frames {
         self.untouched[part.start / PAGE_BYTES..part.end / PAGE_BYTES].fill(false);
     }
 
-    /// The bytes of a part that no other code uses, to write.
+    /// The bytes of a part, to write. No other code uses the part.
     pub(crate) fn part_mut(&mut self, part: Range<usize>) -> &mut [u8] {
         // SAFETY: the kernel allocates pages of plain frames at a touch. The part belongs to one
         // extent, and the borrow of `self` excludes other users.
         unsafe { self.memory.part_mut(part) }
     }
 
-    /// The bytes of one page, `at` bytes from the first frame. The page is not written to while
-    /// they are borrowed.
+    /// The bytes of one page, `at` bytes from the first frame. The page is not written to while its
+    /// bytes are borrowed.
     pub(crate) fn page(&self, at: usize) -> &[u8] {
         self.part(at..at + PAGE_BYTES)
     }
 
-    /// The bytes of a part, like `page`.
+    /// The bytes of a part, borrowed as by [`Frames::page`].
     pub(crate) fn part(&self, part: Range<usize>) -> &[u8] {
         // SAFETY: only frames of mapped extents have no page, and their content is not read; frames
         // are not written to while `self` is borrowed.

@@ -12,7 +12,7 @@ use std::{io, ops::Range, os::fd::OwnedFd};
 pub(crate) struct FaultHandle {
     pub(crate) userfault: Userfault,
     pub(crate) frames: Range<usize>,
-    /// An eventfd, which is readable when a request must be handled before the next fault.
+    /// An eventfd: a write to it wakes the fault server.
     pub(crate) doorbell: OwnedFd,
 }
 

@@ -26,12 +26,12 @@ impl Memory {
         Self::new(bytes, READ_WRITE, Advice::LinuxHugepage)
     }
 
-    /// The same without huge pages.
+    /// Maps frames like [`Memory::frames`], but in single pages.
     pub(crate) fn plain(bytes: usize) -> io::Result<Self> {
         Self::new(bytes, READ_WRITE, Advice::LinuxNoHugepage)
     }
 
-    /// Reserves addresses, which are inaccessible until they are protected otherwise.
+    /// Reserves addresses. They are inaccessible until their protection is changed.
     pub(crate) fn reserve(bytes: usize) -> io::Result<Self> {
         Self::new(bytes, ProtFlags::empty(), Advice::LinuxNoHugepage)
     }
@@ -40,7 +40,7 @@ impl Memory {
         let bytes = bytes.max(1).checked_next_multiple_of(HUGE_BYTES).ok_or(io::Errno::NOMEM)?;
         let length = bytes.checked_add(HUGE_BYTES).ok_or(io::Errno::NOMEM)?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a new mapping at an address that the kernel chooses overlaps no other.
+        // SAFETY: a new mapping at an address that the kernel chooses overlaps no other mapping.
         let address = unsafe { mm::mmap_anonymous(ptr::null_mut(), length, protection, flags) }?;
         let mapped = address as usize..address as usize + length;
         let start = mapped.start.next_multiple_of(HUGE_BYTES);
@@ -145,14 +145,14 @@ pub(crate) fn is_resident(page: usize) -> bool {
     outcome == 0 && status & 1 == 1
 }
 
-/// Allocates the pages of a huge page from an address on, which the kernel fills with zeros (Linux
+/// Allocates the pages of the huge page at an address; the kernel fills them with zeros (Linux
 /// 5.14).
 pub(crate) fn populate(address: usize) -> io::Result<()> {
     // SAFETY: the content stays the same.
     unsafe { mm::madvise(address as *mut _, HUGE_BYTES, Advice::LinuxPopulateWrite) }
 }
 
-/// Binds pages that are allocated at these addresses from now on to a node.
+/// Binds addresses to a node: pages that are allocated there from now on are on this node.
 ///
 /// # Errors
 /// When this process may not use the node, or the kernel lacks NUMA.
@@ -194,7 +194,7 @@ fn set_policy(pages: &Range<usize>, mode: c_int, mask: &[c_ulong]) -> io::Result
     if outcome == 0 { Ok(()) } else { Err(errno()) }
 }
 
-/// True if the calling thread has a memory policy, which it inherited from its parent.
+/// True if the calling thread has a memory policy; a thread inherits the policy of its parent.
 pub(crate) fn has_policy() -> bool {
     let mut mode: c_int = libc::MPOL_DEFAULT;
     let none = ptr::null::<c_ulong>();
@@ -209,10 +209,10 @@ fn errno() -> io::Errno {
     io::Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(io::Errno::INVAL)
 }
 
-/// `MADV_COLLAPSE` of `asm-generic/mman-common.h`, since 6.1.
+/// `MADV_COLLAPSE` of `asm-generic/mman-common.h`, since Linux 6.1.
 const COLLAPSE: libc::c_int = 25;
 
-/// Makes one huge page of the pages from an address on, if the kernel can.
+/// Collapses the pages of an aligned huge page into one huge page, if the kernel can.
 pub(crate) fn collapse(address: usize) {
     // SAFETY: the content stays the same.
     let _ = unsafe { libc::madvise(address as *mut _, HUGE_BYTES, COLLAPSE) };

@@ -29,7 +29,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Retries for a frame that a finished transfer still holds: some hundred ms.
+/// Retries for a frame that a finished transfer still holds: together some hundred ms.
 const FRAME_TRIES: u32 = 100_000;
 
 /// Retries for a page that the kernel has pinned for the program, possibly for a long time; see
@@ -41,8 +41,8 @@ const PAGE_TRIES: u32 = 100;
 /// ranks with 24 MiB took a minute instead of 4 s.
 const PINNED_RECENTLY: Duration = Duration::from_millis(50);
 
-/// The kernel has pinned pages of the program, for example for a transfer in flight: they stay
-/// mapped.
+/// The kernel has pinned pages of the program, for example for a transfer in flight: these pages
+/// stay mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pinned;
 
@@ -66,7 +66,7 @@ impl Relocator {
         })
     }
 
-    /// Moves frames to pages, and wakes the threads that wait for them.
+    /// Moves frames to pages, and wakes the threads that wait for these pages.
     pub(crate) fn map_in(&self, faults: &Userfault, page: usize, frame: usize, bytes: usize) {
         // SAFETY: by the state machine the content is in the frames, and the pages belong to
         // regions.
@@ -92,8 +92,8 @@ impl Relocator {
         empty(frame);
     }
 
-    /// Handles a page that the program has mapped already. The program sees only that page, which
-    /// is correct if it has the content of the frame, or if the frame is all zeros.
+    /// Handles a page that the program has already mapped. The program sees only its own page. This
+    /// is correct if that page has the content of the frame, or if the frame is all zeros.
     fn reconcile(&self, faults: &Userfault, page: usize, frame: usize) {
         // SAFETY: the frame was not moved, so it has its page, and no other code uses it.
         let new = unsafe { std::slice::from_raw_parts(frame as *const u8, PAGE_BYTES) };
@@ -106,7 +106,7 @@ impl Relocator {
         let _ = faults.wake(&(page..page + PAGE_BYTES));
     }
 
-    /// Moves pages to frames. Returns whether some were missing; their frames are filled with
+    /// Moves pages to frames. Returns true if some pages were missing; their frames are filled with
     /// zeros.
     pub(crate) fn unmap_out(
         &self,

@@ -4,7 +4,7 @@
 //! thread queues a request for the pager's thread, and waits.
 //!
 //! This mode is an option because it has two limits: a system call that accesses a missing page
-//! fails with `EFAULT`, since the kernel raises no signal for its own faults; and a fault of a
+//! fails with `EFAULT`, because the kernel raises no signal for its own faults; and a fault of a
 //! thread that has SIGBUS blocked ends the program.
 //!
 //! A handler interrupts a thread anywhere, with any lock held, even one of the allocator. This code
@@ -46,8 +46,8 @@ use std::{
 /// Maximum number of pagers of a process that serve faults in a signal handler.
 const PAGERS: usize = 16;
 
-/// Tries to lock the fault server before the thread queues its fault. The lock is usually held for
-/// a moment only: all tries take some ten microseconds, less than to sleep and be woken.
+/// Number of tries to lock the fault server before the thread queues its fault. The lock is usually
+/// held only for a moment. All tries take some ten microseconds, less than to sleep and be woken.
 const TRIES: u32 = 1000;
 
 /// `BUS_ADRERR` of `asm-generic/siginfo.h`, the code of a missing page. A poisoned page has another
@@ -101,8 +101,8 @@ pub(crate) fn register(served: Served) -> io::Result<Registration> {
 /// Replaces the parent's entry in a forked child.
 pub(crate) fn replace(registration: &Registration, served: Served) {
     let entry = &ENTRIES[registration.0];
-    // Threads of the parent that were in a handler do not exist here. The parent's value may be
-    // locked, and is leaked.
+    // Threads of the parent that were in a handler do not exist in the child. The parent's value
+    // may be locked, and is leaked.
     entry.served.store(Box::into_raw(Box::new(served)), SeqCst);
     entry.users.store(0, SeqCst);
 }
@@ -124,7 +124,7 @@ pub(crate) fn unregister(registration: &Registration) {
     }
 }
 
-/// Serves a fault; `false` when no pager has its address.
+/// Serves a fault; `false` when no pager has the address.
 fn serve(address: usize, is_write: bool) -> bool {
     ENTRIES.iter().any(|entry| {
         if entry.served.load(Relaxed).is_null() {
@@ -208,8 +208,8 @@ fn install() -> io::Result<()> {
     Ok(())
 }
 
-/// Sets the program's own action for SIGBUS, which handles signals that are not caused by a fault
-/// in a region. Returns the former action.
+/// Sets the program's own action for SIGBUS. This action handles signals that are not caused by a
+/// fault in a region. Returns the former action.
 pub fn set_program_action(action: Option<&libc::sigaction>) -> libc::sigaction {
     // SAFETY: all zeros is a valid action, and sets of signals begin with the kernel's signals.
     let mut before: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -224,7 +224,7 @@ pub fn set_program_action(action: Option<&libc::sigaction>) -> libc::sigaction {
     before
 }
 
-/// Removes SIGBUS from a set of signals; `true` if the set contained it.
+/// Removes SIGBUS from a set of signals. Returns true if the set contained SIGBUS.
 pub const fn remove_sigbus(set: &mut libc::sigset_t) -> bool {
     let all = mask(set);
     set_mask(set, all & !SIGBUS_BIT);
@@ -269,8 +269,8 @@ extern "C" fn on_sigbus(
     }
 }
 
-/// True if the interrupted access was a write. If the processor state does not tell, `false`: the
-/// pager then finds out by a comparison of the content if the page is dirty.
+/// True if the interrupted access was a write. `false` if the processor state does not tell: the
+/// pager then compares the content to find whether the page is dirty.
 ///
 /// # Safety
 /// The kernel passed the context.
@@ -294,7 +294,8 @@ unsafe fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut
     let (handler, flags) = (PROGRAM_ACTION.handler.load(SeqCst), PROGRAM_ACTION.flags.load(SeqCst));
     // SAFETY: by the caller; the handler is the program's.
     unsafe {
-        // Sent by `kill(2)` and the like, and not caused by an access of the thread.
+        // The signal was sent by `kill(2)` or a similar call, not caused by an access of the
+        // thread.
         let is_sent = (*info).si_code <= 0;
         match handler {
             libc::SIG_IGN if is_sent => {}
@@ -302,7 +303,8 @@ unsafe fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut
                 // The kernel's own structure: all zeros are the default action.
                 let (action, none) = ([0_u64; 4], ptr::null_mut::<u64>());
                 libc::syscall(libc::SYS_rt_sigaction, signal, &raw const action, none, 8);
-                // A fault repeats at the return, and ends the process; a sent signal is sent again.
+                // A fault repeats at the return, and ends the process. A sent signal does not
+                // repeat, and is sent again here.
                 if is_sent {
                     libc::raise(signal);
                 }

@@ -30,7 +30,7 @@ const SIGBUS: u64 = 1 << 7;
 /// `UFFD_FEATURE_MOVE` (6.8).
 const FEATURES: u64 = 1 << 8 | 1 << 11 | 1 << 14 | 1 << 16;
 
-/// The same for memory that processes share: `UFFD_FEATURE_PAGEFAULT_FLAG_WP`,
+/// The features for memory that processes share: additionally `UFFD_FEATURE_PAGEFAULT_FLAG_WP`,
 /// `UFFD_FEATURE_MISSING_SHMEM`, `UFFD_FEATURE_MINOR_SHMEM` (5.14) and
 /// `UFFD_FEATURE_WP_HUGETLBFS_SHMEM` (5.19).
 const SHARED_FEATURES: u64 = FEATURES | 1 | 1 << 5 | 1 << 10 | 1 << 12;
@@ -153,16 +153,17 @@ pub enum FaultMode {
     /// The pager's thread, for faults of all threads and of the kernel.
     #[default]
     Thread,
-    /// The faulting thread, in a handler of SIGBUS. System calls fail with `EFAULT`.
+    /// The faulting thread, in a handler of SIGBUS. A system call that accesses a missing page
+    /// fails with `EFAULT`.
     Signal,
 }
 
 /// A fault on a missing page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The address, rounded down to its page.
+    /// The address of the page.
     pub address: usize,
-    /// Offset within that page, bytes; in a signal handler precise to 2 bytes.
+    /// Offset of the access within the page, bytes; in a signal handler precise to 2 bytes.
     pub offset: u16,
     /// True if the access was a write.
     pub is_write: bool,
@@ -220,7 +221,7 @@ impl Userfault {
     /// Registers these addresses for faults on missing pages.
     ///
     /// # Errors
-    /// When they are not anonymous memory of this process.
+    /// When the addresses are not anonymous memory of this process.
     pub fn register(&self, addresses: &Range<usize>) -> io::Result<()> {
         let mut register = Register { range: to_range(addresses), mode: MISSING, ioctls: 0 };
         self.call::<REGISTER, _>(&mut register)
@@ -230,14 +231,14 @@ impl Userfault {
     /// that are in the file and not mapped), and for writes to protected pages.
     ///
     /// # Errors
-    /// When they are not such memory of this process.
+    /// When the addresses are not such memory of this process.
     pub(crate) fn register_shared(&self, addresses: &Range<usize>) -> io::Result<()> {
         let mut register = Register { range: to_range(addresses), mode: ALL_MODES, ioctls: 0 };
         self.call::<REGISTER, _>(&mut register)
     }
 
     /// Maps pages that are in the page cache of their file, and wakes the threads that wait for
-    /// them.
+    /// these pages.
     ///
     /// # Errors
     /// When a page is mapped already (`EXIST`), a page is missing in the file (`FAULT`), or the
@@ -275,12 +276,12 @@ impl Userfault {
     /// Unregisters addresses, and wakes the threads that wait there.
     ///
     /// # Errors
-    /// When they were not registered.
+    /// When the addresses were not registered.
     pub fn unregister(&self, addresses: &Range<usize>) -> io::Result<()> {
         self.call::<UNREGISTER, _>(&mut to_range(addresses))
     }
 
-    /// Wakes the threads that wait for pages at these addresses; they repeat the access.
+    /// Wakes the threads that wait for pages at these addresses; these threads repeat the access.
     ///
     /// # Errors
     /// When the addresses are not registered.
@@ -288,12 +289,12 @@ impl Userfault {
         self.call::<WAKE, _>(&mut to_range(addresses))
     }
 
-    /// Moves `len` bytes of pages from `src` to `dst`, where no pages are, and wakes the threads
-    /// that wait for them. A busy page is retried `tries_max` times.
+    /// Moves the pages of `len` bytes from `src` to `dst`, and wakes the threads that wait for
+    /// pages at `dst`. No page may be mapped at `dst`. A busy page is retried `tries_max` times.
     ///
     /// # Safety
     /// Both ranges are memory of this process that only the pager manages: no Rust object lies at
-    /// `src`, and the moved content is the one that the program expects at `dst`.
+    /// `src`, and the moved content is the content that the program expects at `dst`.
     ///
     /// # Errors
     /// The number of bytes that were moved before the error, and the error.
@@ -331,11 +332,11 @@ impl Userfault {
         Ok(())
     }
 
-    /// Copies `len` bytes from `src` to pages at `dst`, where no pages are, whatever their
-    /// protection, and wakes the threads that wait for them.
+    /// Copies `len` bytes from `src` to new pages at `dst`, regardless of the protection there, and
+    /// wakes the threads that wait for these pages. No page may be mapped at `dst`.
     ///
     /// # Errors
-    /// When a page is mapped there, or the addresses are not registered.
+    /// When a page is mapped at `dst`, or the addresses are not registered.
     pub(crate) fn copy_pages(&self, dst: usize, src: usize, len: usize) -> io::Result<()> {
         let at = |start: usize, done: usize| (start + done) as u64;
         let mut done = 0;
@@ -369,8 +370,8 @@ impl Userfault {
         messages: &'a mut Messages,
     ) -> io::Result<impl Iterator<Item = Fault> + use<'a>> {
         let read = {
-            // SAFETY: messages are plain numbers without padding, so they are bytes, and any bytes
-            // are messages.
+            // SAFETY: messages are numbers without padding: their bytes are initialized, and any
+            // bytes are valid messages.
             let bytes = unsafe {
                 std::slice::from_raw_parts_mut(
                     messages.0.as_mut_ptr().cast::<u8>(),
@@ -393,7 +394,7 @@ impl Userfault {
 
     fn call<const OPCODE: Opcode, T>(&self, argument: &mut T) -> io::Result<()> {
         // SAFETY: each call reads and writes the structure that its number was made with. Only a
-        // move changes memory that is in use, and its function is unsafe.
+        // move changes memory that is in use, and `move_pages` is unsafe for this reason.
         unsafe { ioctl(&self.fd, Updater::<OPCODE, T>::new(argument)) }
     }
 }

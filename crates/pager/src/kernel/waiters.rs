@@ -13,7 +13,7 @@ use std::{
     thread,
 };
 
-/// Threads that wait at the same time; others retry until a slot is free.
+/// Maximum number of threads that wait at the same time; other threads retry until a slot is free.
 const SLOTS: usize = 512;
 
 /// Maps resident pages in the thread that takes the fault.
@@ -48,7 +48,7 @@ pub(crate) struct Waiters {
 struct WaiterSlot {
     state: AtomicU32,
     thread: AtomicU32,
-    /// The address of the fault; its lowest bit is set for a write.
+    /// The address of the fault; the lowest bit is set for a write.
     address: AtomicUsize,
 }
 

@@ -1,14 +1,14 @@
 //! History: irregular accesses that repeat in the same order.
 //!
 //! A sweep over a graph or a gather through a list of indices has no stride, but a solver repeats
-//! it in the same order. Therefore the order of faults is recorded: a *log* of the pages that each
-//! thread faulted on, and an *index* of the last entry of each page. When a page faults again, the
-//! log is replayed from its last entry: if the entries that follow predict the next faults, the
-//! pages ahead of the program are prefetched (temporal streaming: Wenisch et al., "Practical
-//! Off-chip Meta-data for Temporal Memory Streaming", HPCA 2009).
+//! the same order. Therefore the order of faults is recorded: a *log* has the pages that each
+//! thread faulted on, and an *index* has the last entry of each page. When a page faults again, the
+//! log is replayed from the last entry of that page. If the entries that follow predict the next
+//! faults, the pages ahead of the program are prefetched (temporal streaming: Wenisch et al.,
+//! "Practical Off-chip Meta-data for Temporal Memory Streaming", HPCA 2009).
 //!
-//! Pages that stayed mapped do not fault. A replay therefore skips entries, and the skipped ones
-//! are recorded again with the others: the newest round in the log is always complete.
+//! Pages that stayed mapped do not fault. A replay therefore skips their entries, and records the
+//! skipped entries again with the others, so that the newest round in the log is always complete.
 //!
 //! ```text
 //! log       ... 7 90 31 4 66 12 5 |                     round 1
@@ -16,9 +16,9 @@
 //! log       ... 7 90 31 4 66 12 5 | 7 90 31 4 66 12 5   round 2, with the predicted entries
 //! ```
 //!
-//! Pages that are touched once among others that repeat would be wasted prefetches one round later.
-//! An entry is *confirmed* once it predicted a fault; unconfirmed entries are prefetched only while
-//! enough of them predict correctly.
+//! A page that is touched only once, among pages that repeat, would be a wasted prefetch one round
+//! later. Therefore an entry is *confirmed* once it has predicted a fault. Unconfirmed entries are
+//! prefetched only while enough of them predict correctly.
 
 use super::{
     FaultContext, HISTORY_BIT, Limits, Prefetch,
@@ -27,52 +27,56 @@ use super::{
 use crate::page::Page;
 use std::{collections::VecDeque, ops::Range};
 
-/// Entries of a block of the log: one thread writes them, and they are overwritten together.
+/// Number of entries of a block of the log. One thread writes the entries of a block, and a block
+/// is overwritten as a whole.
 const BLOCK_ENTRIES: u32 = 256;
 
 /// The log has five entries for every four pages: room for a round in which each page faults alone,
-/// and for the prefetches of the next round. It grows as it is written.
+/// and for the prefetches of the next round. The log grows as entries are written.
 const ENTRIES_PER_PAGES: [u64; 2] = [5, 4];
 
-/// Maximum number of log entries per slot of the index; the minimum is half of it. A page that is
-/// not found costs only a late prediction. With 4 bytes for an entry and for a slot, the history
-/// has at most 7.5 bytes (0.18 %) for each page if all pages fault alone, and a quarter of that
-/// with extents of 4.
+/// Maximum number of log entries per slot of the index; the minimum is half of this number. If
+/// another page has taken the slot of a page, the cost is only a late prediction. With 4 bytes for
+/// an entry and for a slot, the history has at most 7.5 bytes (0.18 %) for each page if all pages
+/// fault alone, and a quarter of this number with extents of 4 pages.
 const ENTRIES_PER_SLOT: usize = 4;
 
-/// Threads that are followed: a new thread replaces the thread that has not faulted for the longest
-/// time.
+/// Maximum number of threads that are followed. A new thread replaces the thread that has not
+/// faulted for the longest time.
 const THREADS_MAX: usize = 64;
 
-/// Replays of a thread: a new replay replaces the least confident.
+/// Maximum number of replays of a thread. A new replay replaces the least confident replay.
 const REPLAYS_MAX: usize = 4;
 
-/// Entries of a replay that are searched for the next fault: pages before it are mapped, or are not
-/// used any more.
+/// Number of entries of a replay that are searched for the next fault. Pages of the entries before
+/// the match are mapped, or are not used any more.
 const LOOKAHEAD: usize = 32;
 
-/// Correct predictions, minus wrong ones, after which pages of a replay are prefetched.
+/// The number of correct predictions, minus wrong predictions, after which pages of a replay are
+/// prefetched.
 const CONFIDENCE_MIN: u32 = 2;
 
-/// Unconfirmed entries are prefetched while at least this share of them predicts correctly.
+/// Unconfirmed entries are prefetched while at least this share of unconfirmed entries predicts
+/// correctly.
 const UNCONFIRMED_SHARE_MIN: f32 = 0.25;
 
-/// The weight of one entry in that share: the share decays over some 32 entries.
+/// The weight of one entry in the share of unconfirmed entries that predict correctly: the share
+/// decays over some 32 entries.
 const SHARE_WEIGHT: f32 = 1.0 / 32.0;
 
-/// In the log an entry without a page, in the index a slot without an entry.
+/// Marks an entry of the log without a page, and a slot of the index without an entry.
 const NONE: u32 = u32::MAX;
 
-/// An entry that was not written yet.
+/// Marks an entry of the log that was not written yet.
 const EMPTY: u32 = NONE - 1;
 
-/// A bit of an entry that predicted a fault.
+/// This bit marks an entry that predicted a fault.
 const CONFIRMED: u32 = 1 << 31;
 
 /// The position of an entry in the log.
 type LogPosition = u32;
 
-/// The faults of all threads of a process, and the replays that predict the next ones.
+/// The faults of all threads of a process, and the replays that predict the next faults.
 #[derive(Clone, Debug)]
 pub struct History {
     limits: Limits,
@@ -89,9 +93,9 @@ pub struct History {
 #[derive(Clone, Debug)]
 struct ThreadHistory {
     thread: u32,
-    /// Time of its last fault.
+    /// Time of the last fault of the thread.
     last_fault: u64,
-    /// Position of its last entry.
+    /// Position of the last entry of the thread.
     last_entry: Option<LogPosition>,
     replays: Vec<Replay>,
 }
@@ -100,18 +104,18 @@ struct ThreadHistory {
 #[derive(Clone, Debug)]
 struct Replay {
     id: u32,
-    /// Time of its last correct prediction.
+    /// Time of the last correct prediction.
     last_hit: u64,
-    /// Correct predictions, minus wrong ones.
+    /// Correct predictions, minus wrong predictions.
     confidence: u32,
     /// Prefetch depth, pages.
     depth: u64,
     /// The next entries of the log.
     expected: VecDeque<ExpectedPage>,
-    /// Number of these that were prefetched.
+    /// Number of expected pages that were prefetched.
     prefetched: usize,
-    /// Position of the last entry that was read from the log; `None` after its block was
-    /// overwritten.
+    /// Position of the last entry that was read from the log; `None` after the block of this entry
+    /// was overwritten.
     read: Option<LogPosition>,
 }
 
@@ -136,7 +140,7 @@ impl History {
         }
     }
 
-    /// Sets the pages of all regions, which bound the log.
+    /// Sets the number of pages of all regions. This number limits the length of the log.
     pub fn set_footprint(&mut self, pages: u64) {
         let [entries, per_pages] = ENTRIES_PER_PAGES;
         self.log.set_entries_max((pages / per_pages).saturating_mul(entries));
@@ -179,7 +183,7 @@ impl History {
         found.is_some_and(|(thread, index)| thread.replays[index].confidence >= confidence_min)
     }
 
-    /// True if a replay still expects touches of some of these pages.
+    /// True if a replay still expects touches of some of these pages, and has prefetched them.
     pub(super) fn expects(&self, id: u32, pages: &Range<Page>) -> bool {
         let mut all = self.threads.iter().flat_map(|thread| &thread.replays);
         let Some(replay) = all.find(|replay| replay.id == id) else { return false };
@@ -187,7 +191,8 @@ impl History {
         expected.any(|it| it.is_prefetched && pages.contains(&it.page.into()))
     }
 
-    /// Prefetched pages of a replay were dropped untouched: their entries are removed.
+    /// Prefetched pages of a replay were dropped untouched: the log entries of these pages are
+    /// removed.
     pub fn on_wasted(&mut self, id: u32, pages: &Range<Page>) {
         self.throttle.on_wasted(pages.end - pages.start);
         for page in pages.clone() {
@@ -324,10 +329,10 @@ impl Replay {
         }
     }
 
-    /// The pages to prefetch now, to be `depth` faults ahead.
+    /// The pages to prefetch now, so that the prefetched pages reach `depth` faults ahead.
     fn prefetch(&mut self, log: &Log, depth: u64, with_unconfirmed: bool) -> Vec<Range<Page>> {
         let depth = usize::try_from(depth).unwrap_or(usize::MAX);
-        // Prefetch in large pieces, as streams do: only after half of the depth is used.
+        // Prefetch in large pieces, as streams do: wait until half of the depth is used.
         if self.prefetched * 2 > depth {
             return vec![];
         }
@@ -349,8 +354,8 @@ impl Replay {
 #[derive(Clone, Debug)]
 struct Log {
     blocks: Vec<LogBlock>,
-    /// The position of the last entry of a page, by the low bits of the page's hash; the entry at
-    /// that position shows whether the slot belongs to the page.
+    /// The position of the last entry of a page, indexed by the low bits of the page's hash. The
+    /// entry at that position shows whether the slot belongs to the page.
     index: Vec<LogPosition>,
     blocks_max: usize,
     /// The oldest block, once all blocks exist.
@@ -359,7 +364,7 @@ struct Log {
 
 #[derive(Clone, Debug)]
 struct LogBlock {
-    /// Pages, with [`CONFIRMED`].
+    /// Page numbers, with the bit [`CONFIRMED`].
     entries: Box<[u32; BLOCK_ENTRIES as usize]>,
     /// The next block of the thread.
     next: u32,
@@ -391,7 +396,7 @@ impl Log {
         block.entries[(position % BLOCK_ENTRIES) as usize] = entry;
     }
 
-    /// The next position of the same thread, if it is written.
+    /// The next position of the same thread, if an entry was written there.
     fn next(&self, position: LogPosition) -> Option<LogPosition> {
         let mut next = position + 1;
         if next.is_multiple_of(BLOCK_ENTRIES) {
@@ -417,8 +422,9 @@ impl Log {
         (hash as usize) & (self.index.len().wrapping_sub(1))
     }
 
-    /// Writes an entry behind the last one of a thread, or into a new block; returns its position
-    /// and the block that was overwritten for it. `None` if the log may hold no block at all.
+    /// Writes an entry after the last entry of a thread, or into a new block. Returns the position
+    /// of the entry, and the block that was overwritten for the entry. `None` if the log may hold
+    /// no block at all.
     fn push(
         &mut self,
         last: Option<LogPosition>,
@@ -442,7 +448,7 @@ impl Log {
         Some((position, overwritten))
     }
 
-    /// An empty block, and true if it was overwritten.
+    /// An empty block, and true if its former entries were overwritten.
     fn empty_block(&mut self) -> Option<(u32, bool)> {
         let blocks = self.blocks.len();
         if blocks < self.blocks_max {
@@ -462,7 +468,8 @@ impl Log {
         Some((oldest as u32, true))
     }
 
-    /// Doubles the index. Of two entries of a page, the one in the later block is newer.
+    /// Doubles the index. If a page has two entries, the index keeps the entry in the later block,
+    /// which is usually newer.
     fn grow_index(&mut self) {
         self.index = vec![NONE; (self.index.len() * 2).max(BLOCK_ENTRIES as usize / 2)];
         for position in 0..self.blocks.len() as u32 * BLOCK_ENTRIES {

@@ -1,10 +1,10 @@
 //! Blocks of matrices whose rows are not a whole number of pages long.
 //!
-//! In a matrix with rows of 26,728 bytes, the touched parts of rows are 6 or 7 pages apart and 1 or
-//! 2 pages long, in no order that page numbers show. In bytes the order is plain: the kernel
-//! reports the byte that faulted, and faults at the beginning of rows are exactly one *pitch*
-//! apart. Once the pitch is known, each fault has a row and a column, and a *block* shows:
-//! consecutive rows, with the same columns of each.
+//! For example, in a matrix with rows of 26,728 bytes, the touched parts of rows are 6 or 7 pages
+//! apart and 1 or 2 pages long: page numbers show no stride. Byte addresses show a stride: the
+//! kernel reports the byte that faulted, and faults at the beginning of rows are exactly one
+//! *pitch* apart. Once the pitch is known, each fault has a row and a column. Faults in the same
+//! columns of consecutive rows form a *block*:
 //!
 //! ```text
 //!             base           width
@@ -14,8 +14,9 @@
 //!  row 3                                        rows are prefetched
 //! ```
 //!
-//! The program may access the block by rows, by columns, or a few rows at a time, as when panels
-//! are packed: rows are accessed in order, and columns are learned from their faults.
+//! The program may access the block by rows, by columns, or a few rows at a time (for example to
+//! pack panels). In each case the rows are accessed in order, and the columns are learned from
+//! faults.
 
 use super::{FaultContext, KIND_BITS, Limits, MATRIX_BIT, Prefetch};
 use crate::page::{PAGE_BYTES, Page};
@@ -27,15 +28,15 @@ use std::{
 /// Bytes of a page, signed.
 const PAGE_LENGTH: i64 = PAGE_BYTES as i64;
 
-/// Blocks followed at the same time: a few for each of several threads. A new block replaces the
-/// block that has not faulted for the longest time.
+/// Maximum number of blocks that are followed at the same time: a few for each of several threads.
+/// A new block replaces the block that has not faulted for the longest time.
 const BLOCKS_MAX: usize = 32;
 
-/// Unexplained faults of a thread that are remembered.
+/// Maximum number of unexplained faults that are remembered for a thread.
 const UNEXPLAINED_MAX: usize = 16;
 
-/// Threads with unexplained faults, and regions with a known pitch: beyond this many, all are
-/// forgotten.
+/// Maximum number of threads with unexplained faults, and of regions with a known pitch. When one
+/// of these tables is full, all of its entries are forgotten.
 const KNOWN_MAX: usize = 256;
 
 /// Possible pitches, bytes. Accesses to shorter rows touch all pages; longer distances are assumed
@@ -55,11 +56,11 @@ const RECENT_ROWS: i64 = 256;
 const RECENT_FAULTS_MIN: u32 = 32;
 
 /// In one row of this many, no page is mapped early, so that faults show which columns are touched.
-/// In all other rows, ready pages are mapped before they fault.
+/// In all other rows, ready pages are mapped before they are touched.
 const SHOWN_ONE_IN: i64 = 16;
 
-/// A block is suspended after this number of faults outside of it; a new block that would begin
-/// within it resumes it instead.
+/// A block is suspended after this number of faults outside of the block. A new block that would
+/// begin within a suspended block resumes the suspended block.
 const EXPIRES_AFTER: u64 = 512;
 
 /// The blocks of all threads of a process.
@@ -72,7 +73,7 @@ pub struct Matrices {
     last_id: u32,
     /// The pitch of the matrix in a region, by the start of the region.
     pitches: BTreeMap<Page, i64>,
-    /// Bytes of unexplained faults by thread, the last one first.
+    /// Bytes of the unexplained faults of each thread, the latest fault first.
     unexplained: HashMap<u32, VecDeque<i64>>,
 }
 
@@ -80,7 +81,7 @@ pub struct Matrices {
 struct MatrixBlock {
     id: u32,
     thread: u32,
-    /// Time of its last fault.
+    /// Time of the last fault of the block.
     last_fault: u64,
     region: Range<Page>,
     /// First byte of row 0.
@@ -93,9 +94,9 @@ struct MatrixBlock {
     rows: Range<i64>,
     /// The last touched row of this pass.
     row: i64,
-    /// Rows before this one were prefetched.
+    /// The rows before this row were prefetched.
     prefetched_to: i64,
-    /// The largest distance of a fault behind the last row: the height of panels.
+    /// The largest number of rows by which a fault was behind the last row: the height of panels.
     rows_behind: i64,
     recent: RecentColumns,
     /// Prefetch depth, pages.
@@ -104,14 +105,14 @@ struct MatrixBlock {
     confidence: i64,
 }
 
-/// The columns of a block that were touched since some row.
+/// The columns of a block that were touched since row `since`.
 #[derive(Clone, Copy, Debug, Default)]
 struct RecentColumns {
     since: i64,
     faults: u32,
-    /// The first column, and the end of the last.
+    /// The first touched column, and the end of the last touched column.
     columns: (i64, i64),
-    /// The largest distance of a fault behind the last row.
+    /// The largest number of rows by which a fault was behind the last row.
     rows_behind: i64,
 }
 
@@ -130,8 +131,8 @@ impl Matrices {
         Self { limits, blocks: vec![], now: 0, last_id: 0, pitches, unexplained }
     }
 
-    /// Follows the block of a fault, and returns pages to prefetch that were not requested before,
-    /// possibly none; `None` if the fault is in no block.
+    /// Follows the block of a fault, and returns pages to prefetch that were not requested before;
+    /// the list of pages may be empty. `None` if the fault is in no block.
     pub fn on_fault(&mut self, fault: &FaultContext) -> Option<Prefetch> {
         self.now += 1;
         let byte = fault.byte()?;
@@ -152,8 +153,8 @@ impl Matrices {
         Some(Prefetch { stream: id, pages, map_early })
     }
 
-    /// Learns from a fault that no stream explains, and returns pages to prefetch if a block begins
-    /// with it.
+    /// Learns from a fault that no stream explains, and returns pages to prefetch if the fault
+    /// begins or resumes a block.
     pub fn learn(&mut self, fault: &FaultContext) -> Option<Prefetch> {
         let byte = fault.byte()?;
         if self.unexplained.len() >= KNOWN_MAX && !self.unexplained.contains_key(&fault.thread) {
@@ -174,7 +175,7 @@ impl Matrices {
     }
 
     /// Learns a pitch from three faults at equal distances. A fault on the first byte of a page
-    /// says nothing, since the access may have begun on the page before.
+    /// says nothing, because the access may have begun on the page before.
     fn learn_pitch(&mut self, fault: &FaultContext, byte: i64, before: &VecDeque<i64>) {
         if fault.offset == 0 {
             return;
@@ -197,7 +198,7 @@ impl Matrices {
         }
     }
 
-    /// Adds a new block, or resumes a known one that contains the fault.
+    /// Adds a new block, or resumes a known block that contains the fault.
     fn begin_or_resume(&mut self, byte: i64, new: MatrixBlock) -> Prefetch {
         let known = self.blocks.iter_mut().find(|block| {
             let is_same = block.thread == new.thread && block.pitch == new.pitch;
@@ -240,7 +241,8 @@ impl Matrices {
         })
     }
 
-    /// Prefetched pages of a block were dropped untouched: its depth is halved, or it is removed.
+    /// Prefetched pages of a block were dropped untouched: the depth of the block is halved, or the
+    /// block is removed.
     pub fn on_wasted(&mut self, id: u32, pages: &Range<Page>) {
         let Some(index) = self.blocks.iter().position(|block| block.id == id) else { return };
         let block = &mut self.blocks[index];
@@ -253,8 +255,8 @@ impl Matrices {
 }
 
 impl MatrixBlock {
-    /// Begins a block with a fault and two earlier faults, if these are in the rows shortly before
-    /// and all three are in columns of one page.
+    /// Begins a block with a fault and two earlier faults, if the earlier faults are in the rows
+    /// shortly before this row, and the columns of all three faults are within one page.
     fn begin(byte: i64, before: &VecDeque<i64>, pitch: i64, fault: &FaultContext) -> Option<Self> {
         let mut block = Self {
             id: 0,
@@ -363,14 +365,15 @@ impl MatrixBlock {
         new
     }
 
-    /// Pages of the rows after this one that are to be mapped before they fault.
+    /// Pages to map early: the pages of the rows after `row`, up to the next row that shows its
+    /// faults ([`SHOWN_ONE_IN`]).
     fn pages_to_map_early(&self, row: i64) -> Vec<Range<Page>> {
         let next = (row.div_euclid(SHOWN_ONE_IN) + 1) * SHOWN_ONE_IN;
         (row + 1..next.min(self.prefetched_to)).map(|row| self.pages(row)).collect()
     }
 
-    /// Notes the column of a fault, some rows behind the last one. Columns without a recent fault
-    /// are removed from the block.
+    /// Notes the column of a fault that is `rows_behind` rows behind the last row. Columns without
+    /// a recent fault are removed from the block.
     fn note_recent(&mut self, column: i64, rows_behind: i64) {
         let RecentColumns { since, faults, columns: (first, end), rows_behind: max } = self.recent;
         let (first, end) = if faults == 0 { (column, column + 1) } else { (first, end) };
@@ -393,7 +396,7 @@ impl MatrixBlock {
         self.depth = self.depth.clamp(limits.initial, limits.max);
         let pages_per_row = (self.width / PAGE_LENGTH + 1) as u64;
         let rows = (self.depth / pages_per_row).max(1) as i64;
-        // Prefetch in large pieces: only after half of the depth is used.
+        // Prefetch in large pieces: wait until half of the depth is used.
         if (self.prefetched_to - self.row) * 2 > rows {
             return vec![];
         }
@@ -418,11 +421,11 @@ mod tests {
 
     const LIMITS: Limits = Limits { initial: 16, max: 512 };
 
-    /// Bytes of a row: 3341 numbers.
+    /// Bytes of a row: 3341 numbers of 8 bytes.
     const ROW: u64 = 26_728;
 
-    /// Memory without eviction: prefetched pages stay resident, and are mapped when they are
-    /// touched or mapped early.
+    /// Memory without eviction: prefetched pages stay resident, and are mapped at their first
+    /// touch, or early by request.
     struct MatrixWorld {
         matrices: Matrices,
         prefetched: BTreeSet<Page>,
@@ -470,8 +473,8 @@ mod tests {
         }
     }
 
-    /// While `walk` walks a block, few faults are major, few pages fault, and few prefetches are
-    /// wasted.
+    /// Asserts that while `walk` walks a block, few faults are major, few pages fault, and few
+    /// prefetched pages are wasted.
     fn is_prefetched(name: &str, walk: impl Fn(&mut MatrixWorld)) {
         let (mut world, mut all) = (MatrixWorld::new(), MatrixWorld::new());
         walk(&mut world);

@@ -10,8 +10,9 @@ use super::{
 use crate::{advice::Advice, page::Page};
 use std::ops::Range;
 
-/// Streams followed at the same time: a few arrays for each of several threads. A new stream
-/// replaces the stream that has not faulted for the longest time, but see [`SURE_CONFIDENCE`].
+/// Maximum number of streams that are followed at the same time: a few arrays for each of several
+/// threads. A new stream replaces the stream that has not faulted for the longest time, but see
+/// [`SURE_CONFIDENCE`].
 const STREAMS_MAX: usize = 64;
 
 /// Minimum confidence (correct predictions) for a prefetch.
@@ -20,23 +21,24 @@ const CONFIDENCE_MIN: u32 = 2;
 /// A stream expires after this number of faults of the process outside of the stream.
 const EXPIRES_AFTER: u64 = 512;
 
-/// Equal gaps in a run, after the first, that make it a stride.
+/// A gap in a run counts as a stride after the gap has repeated this number of times.
 const EQUAL_GAPS: u32 = 2;
 
 /// The number of candidate strides of a new run: the shortest distances from older runs.
 const STRIDES_MAX: usize = 3;
 
-/// Number of untouched ranges that are queued again after a fault on a page that was skipped, since
-/// it was resident, and evicted later.
+/// Number of untouched ranges that are queued again after a fault on a skipped page: the page was
+/// resident when the queue skipped it, and was evicted later.
 const NEXT_EXPECTED: usize = 4;
 
 /// Confidence that random accesses do not reach. A stream with at least this confidence and a fault
-/// among the last [`PROTECTED_FAULTS`] is replaced only if all streams in the table are like it.
+/// among the last [`PROTECTED_FAULTS`] is replaced only if the same is true of all streams in the
+/// table.
 pub(super) const SURE_CONFIDENCE: u32 = 8;
 const PROTECTED_FAULTS: u64 = 1 << 14;
 
-/// The largest gap, in pages, over which a confident run continues: these pages do not fault if
-/// they are still mapped.
+/// The largest gap, in pages, over which a confident run continues: the pages of the gap do not
+/// fault if they are still mapped.
 const GAP_MAX: u64 = 16;
 
 /// The streams of all threads of a process.
@@ -83,7 +85,7 @@ struct TileStride {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cursor {
     run: TileRun,
-    /// Pages into the run.
+    /// Pages of the run that were requested.
     offset: u64,
 }
 
@@ -91,7 +93,7 @@ struct Cursor {
 struct Stream {
     id: u32,
     thread: u32,
-    /// Time of its last fault.
+    /// Time of the last fault of the stream.
     last_fault: u64,
     /// The current run.
     run: Range<Page>,
@@ -101,16 +103,16 @@ struct Stream {
     segment: Range<Page>,
     /// The stride from the segment before, and how often it has repeated.
     gap: Option<(Stride, u32)>,
-    /// The start of the current tile, and the number of the current run in it.
+    /// The start of the current tile, and the number of the current run in the tile.
     tile_start: Page,
     run_number: u64,
-    /// Candidates for the stride to the next run: the strides from older runs to this one. The
-    /// first is followed.
+    /// Candidates for the stride to the next run: the strides from older runs to this run. The
+    /// first candidate is followed.
     strides: Vec<Stride>,
     tiles: Option<TileStride>,
     /// The stream whose next tile this stream may be.
     resembles: Option<u32>,
-    /// Correct predictions since the last wrong one.
+    /// Correct predictions since the last wrong prediction.
     confidence: u32,
     /// Prefetch depth, pages.
     depth: u64,
@@ -128,7 +130,7 @@ impl Streams {
     }
 
     /// Learns from a fault, and returns pages to prefetch that were not requested before; `None` if
-    /// there are none.
+    /// the stream of the fault has no such pages.
     pub fn on_fault(&mut self, fault: &FaultContext) -> Option<Prefetch> {
         self.now += 1;
         let index = self.match_stream(fault).unwrap_or_else(|| self.add_stream(fault));
@@ -155,7 +157,8 @@ impl Streams {
         })
     }
 
-    /// The next untouched pages of the stream of the last fault, if its confidence suffices.
+    /// The next untouched pages of the stream of the last fault, if the confidence of the stream
+    /// suffices.
     pub(super) fn next_expected(&self) -> Option<Prefetch> {
         self.confidence?;
         let stream = self.table.iter().find(|stream| stream.last_fault == self.now)?;
@@ -163,7 +166,7 @@ impl Streams {
         Some(Prefetch { stream: stream.id, pages: next.collect(), map_early: vec![] })
     }
 
-    /// Prefetched pages of a stream were dropped untouched: its depth is halved.
+    /// Prefetched pages of a stream were dropped untouched: the depth of the stream is halved.
     pub fn on_wasted(&mut self, id: u32, pages: &Range<Page>) {
         let initial = self.limits.initial;
         self.throttle.on_wasted(pages.end - pages.start);
@@ -177,8 +180,9 @@ impl Streams {
     }
 
     /// The stream that a fault belongs to, by the first rule that matches: a stream that predicted
-    /// the page, a confident stream whose stride leads to it, a stream whose run it continues, a
-    /// stream with a candidate stride. Among several streams, the most confident.
+    /// the page, a confident stream whose stride leads to the page, a stream whose run continues
+    /// with the page, a stream with a candidate stride that leads to the page. If several streams
+    /// match a rule, the most confident stream.
     fn match_stream(&mut self, fault: &FaultContext) -> Option<usize> {
         let at = &fault.pages;
         let best = |fits: &dyn Fn(&Stream) -> bool| {
@@ -207,9 +211,10 @@ impl Streams {
         Some(self.merge_next_tile(index))
     }
 
-    /// Adds a stream that begins with a fault. Candidates for its stride are the distances from the
-    /// nearest runs of the thread: arrays that are walked together are farther apart than the steps
-    /// within one array. The stream may also be the next tile of a stream that has a stride.
+    /// Adds a stream that begins with a fault. Candidates for the stride of the stream are the
+    /// distances from the nearest runs of the thread: arrays that are walked together are farther
+    /// apart than the steps within one array. The new stream may also be the next tile of a stream
+    /// that has a stride.
     fn add_stream(&mut self, fault: &FaultContext) -> usize {
         self.last_id = self.last_id.wrapping_add(1) & !super::KIND_BITS;
         let at = &fault.pages;
@@ -265,7 +270,8 @@ impl Streams {
         index
     }
 
-    /// Merges a stream with the stream whose next tile it is.
+    /// Merges a stream with an older stream, if the new stream is the next tile of the older
+    /// stream.
     fn merge_next_tile(&mut self, index: usize) -> usize {
         let Some(tiled) = self.table[index].resembles.take() else { return index };
         let id = self.table[index].id;
@@ -288,7 +294,7 @@ impl Stream {
         self.direction == Some(Direction::Down)
     }
 
-    /// The page at which the run began.
+    /// Where the run began: its first page, or the page after its highest page if the run descends.
     fn run_start(&self) -> Page {
         if self.is_descending() { self.run.end } else { self.run.start }
     }
@@ -303,13 +309,13 @@ impl Stream {
         start.wrapping_sub(self.run_start()) as i64
     }
 
-    /// The shorter of the distances from the start of the run and from the start of its tile.
+    /// The shorter of two distances: from the start of the run, and from the start of its tile.
     fn distance_from_tile(&self, at: &Range<Page>) -> u64 {
         self.distance_to(at).unsigned_abs().min(at.start.abs_diff(self.tile_start))
     }
 
     /// Notes a touch of pages that the stream has requested: the stream no longer expects the pages
-    /// before them.
+    /// before the touched pages.
     fn on_hit(&mut self, at: &Range<Page>) {
         let Some(UntouchedRange { pages, run }) = self.untouched.take_through(at) else {
             return;
@@ -333,7 +339,7 @@ impl Stream {
         self.depth = self.depth.saturating_mul(2);
     }
 
-    /// True if the run continues with `at`, directly or over mapped pages.
+    /// True if the run continues with the pages of a fault, directly or over mapped pages.
     fn continues_with(&self, fault: &FaultContext) -> bool {
         let FaultContext { pages: at, mapped_around: mapped, .. } = fault;
         // Without confidence, pages that happen to be close to each other are not a run.
@@ -370,8 +376,8 @@ impl Stream {
             mapped.start <= range.pages.start && range.pages.end <= mapped.end
         };
         if self.untouched.iter().all(is_mapped) {
-            // A correct prediction: the expected pages were mapped before the stream came to them.
-            // The next prefetch begins after the run.
+            // A correct prediction: all expected pages were mapped before the stream came to them.
+            // If pages were expected, the next prefetch begins after the run.
             self.cursor = self.cursor.filter(|_| self.untouched.is_empty());
             self.untouched.clear();
             self.confidence = self.confidence.saturating_add(1);
@@ -388,7 +394,7 @@ impl Stream {
         self.strides.iter().position(|it| *it == stride)
     }
 
-    /// A run begins, one stride after the last.
+    /// A run begins, one stride after the last run.
     fn begin_run(&mut self, at: &Range<Page>) {
         let index = self.stride_to(at).unwrap_or(0);
         self.strides = vec![self.strides[index]];
@@ -435,7 +441,8 @@ impl Stream {
         self.untouched.clear();
     }
 
-    /// Restarts the stream at the last page, after prefetched pages of the current run were wasted.
+    /// Restarts the stream at the last page of the run, after prefetched pages of the run were
+    /// wasted.
     fn abandon_run(&mut self) {
         self.run = if self.is_descending() {
             self.run.start..self.run.start + 1
@@ -471,7 +478,7 @@ impl Stream {
     fn prefetch(&mut self, limits: Limits, region: &Range<Page>) -> Vec<Range<Page>> {
         self.depth = self.depth.clamp(limits.initial, limits.max);
         let untouched = self.untouched.pages();
-        // Prefetch in large pieces: only after half of the depth is used.
+        // Prefetch in large pieces: wait until half of the depth is used.
         if untouched * 2 > self.depth {
             return vec![];
         }
@@ -542,7 +549,7 @@ mod tests {
 
     const LIMITS: Limits = Limits { initial: 4, max: 64 };
 
-    /// Touches of a trace, touches of prefetched pages, and wasted prefetches.
+    /// Touches of a trace, touches of prefetched pages, and wasted pages.
     #[derive(Debug)]
     struct StreamOutcome {
         touched: usize,
@@ -568,8 +575,8 @@ mod tests {
         outcome
     }
 
-    /// All but the first touches of each stream are prefetch hits, and only prefetches ahead of its
-    /// end are wasted.
+    /// Asserts that all but the first touches of each stream are prefetch hits, and that only pages
+    /// past the end of a stream are wasted.
     fn check_outcome(name: &str, streams: usize, trace: Vec<(u32, Page)>) {
         let outcome = run(trace);
         assert!(outcome.touched - outcome.hits <= 5 * streams, "{name}: {outcome:?}");

@@ -82,8 +82,8 @@ impl TestMemory {
         (self.frames / 8).max(4 * LIMITS.max as usize)
     }
 
-    /// If prefetched pages have used up their share, drops the oldest ones that are stale:
-    /// prefetched at least twice that number of faults ago.
+    /// If prefetched pages have used up their share, drops the oldest stale pages: those that were
+    /// prefetched at least twice as many faults ago as the share has pages.
     fn drop_stale(&mut self) {
         let now = self.outcome.faults;
         while self.ready.len() >= self.ready_max()
@@ -232,8 +232,8 @@ fn a_gather_beside_a_sweep_is_prefetched() {
     }
 }
 
-/// Tiles of `rows` rows of `width` pages, of a matrix whose rows are `pitch` pages apart. A row of
-/// tiles is followed by the next row of tiles; there are `down` of them.
+/// Tiles of `rows` rows of `width` pages, in a matrix whose rows are `pitch` pages apart. There are
+/// `down` rows of tiles, one after the other.
 fn tiles(pitch: u64, width: u64, rows: u64, down: u64) -> impl Iterator<Item = Page> {
     let tiles = (0..down).flat_map(move |y| (0..pitch / width).map(move |x| (y, x)));
     tiles.flat_map(move |(y, x)| {

@@ -5,7 +5,8 @@
 //! stream has to predict more faults before its pages are prefetched, so that random accesses cost
 //! little.
 
-/// This number of wasted pages raises the confidence threshold by one correct prediction.
+/// Each time this number of pages is wasted, the confidence threshold rises by one correct
+/// prediction.
 const PAGES_PER_STEP: u64 = 8;
 
 /// This number of prefetch hits compensates for one wasted page.
@@ -14,10 +15,10 @@ const HITS_PER_WASTED: u64 = 16;
 /// The largest rise of the threshold.
 pub(super) const CONFIDENCE_MAX: u32 = 64;
 
-/// Wasted pages, minus those that hits have compensated.
+/// Wasted pages, minus the pages that prefetch hits have compensated.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AccuracyThrottle {
-    /// Pages times [`HITS_PER_WASTED`].
+    /// Wasted pages times [`HITS_PER_WASTED`].
     wasted: u64,
 }
 

@@ -5,7 +5,8 @@ use crate::page::Page;
 /// A run, by its position in its tile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TileRun {
-    /// The page of the run that is touched first: the last one of a descending run.
+    /// Where the run begins: its first page, or the page after its highest page if the run
+    /// descends.
     pub(super) start: Page,
     /// The start of the first run of the tile.
     pub(super) tile_start: Page,

@@ -1,5 +1,6 @@
 //! Ranges of pages that a stream has requested and that were not touched yet. A stream of single
-//! pages can have thousands of ranges, which are searched at each fault and for each free frame.
+//! pages can have thousands of ranges, and they are searched at each fault and for each free frame.
+//! Therefore an index finds the ranges that contain a page.
 
 use super::tile_run::TileRun;
 use crate::page::Page;
@@ -8,7 +9,7 @@ use std::{
     ops::Range,
 };
 
-/// An untouched range of pages, and the run of the stream that it belongs to.
+/// An untouched range of pages, and the run to which it belongs.
 #[derive(Clone, Debug)]
 pub(super) struct UntouchedRange {
     pub(super) pages: Range<Page>,
@@ -63,7 +64,8 @@ impl UntouchedRanges {
         self.order.push_front(range);
     }
 
-    /// Removes the first range with some of these pages, and all before it.
+    /// Removes the first range that has some of these pages, and all ranges before it. Returns the
+    /// first range with such a page.
     pub(super) fn take_through(&mut self, pages: &Range<Page>) -> Option<UntouchedRange> {
         if !self.overlaps(pages) {
             return None;

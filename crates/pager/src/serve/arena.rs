@@ -1,7 +1,7 @@
 //! Addresses of regions: one reservation, from which regions are allocated.
 //!
-//! Small regions are contiguous in *slabs*. Allocators make thousands of them, each a part of the
-//! same heap, and the kernel limits the mappings of a process
+//! Small regions are contiguous in *slabs*. Allocators make thousands of small regions as parts of
+//! one heap, and the kernel limits the number of mappings of a process
 //! ([`vm.max_map_count`](https://docs.kernel.org/admin-guide/sysctl/vm.html)).
 
 use crate::page::{HUGE_BYTES, PAGE_BYTES};
@@ -32,8 +32,8 @@ pub enum Owner {
 #[derive(Clone, Debug)]
 pub struct Arena {
     addresses: Range<usize>,
-    /// End and owner of each piece that is not free, by its start. Neighbours of one owner are one
-    /// piece.
+    /// End and owner of each piece that is not free, keyed by its start. Adjacent pieces of one
+    /// owner are one piece.
     used: BTreeMap<usize, (usize, Owner)>,
     /// The start of each slab.
     slabs: BTreeSet<usize>,
@@ -79,7 +79,7 @@ impl Arena {
     }
 
     fn find_in_slab(&self, slab: usize, bytes: usize, align: usize) -> Option<usize> {
-        // The region before the slab may have grown into it.
+        // The region before the slab may have grown into the slab.
         let before = self.used.range(..slab).next_back().map_or(slab, |(_, (end, _))| *end);
         let mut free = before.max(slab);
         for (start, (end, _)) in self.used.range(slab..slab + SLAB) {
@@ -106,8 +106,8 @@ impl Arena {
         occupied
     }
 
-    /// The address of a free range for a region. With `grows`, the region and the one before it can
-    /// double their length.
+    /// The address of a free range for a region. If `grows` is true, the region and the region
+    /// before it can both double their length.
     fn find(&self, bytes: usize, align: usize, grows: bool) -> Option<usize> {
         let behind = |length: usize| if grows { length.max(SPACING) } else { SPACING };
         let mut free = self.addresses.start;
@@ -149,7 +149,7 @@ impl Arena {
         }
     }
 
-    /// The pieces that pages belong to, in order.
+    /// The pieces of a range of addresses, each with one owner, in order.
     pub fn pieces(&self, pages: Range<usize>) -> Vec<(Range<usize>, Owner)> {
         let mut pieces = vec![];
         let mut at = pages.start;
@@ -192,7 +192,7 @@ impl Arena {
         self.blocks.get(&address).cloned()
     }
 
-    /// Records the region of an allocated block; with `None`, removes a freed block.
+    /// Records the region of an allocated block; `None` removes the entry of a freed block.
     pub fn set_block(&mut self, address: usize, region: Option<Range<usize>>) {
         match region {
             Some(region) => self.blocks.insert(address, region),

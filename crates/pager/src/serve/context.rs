@@ -40,9 +40,9 @@ pub(crate) struct Context {
     /// The slot of this process in the ledger of the session.
     pub(crate) slot: Mutex<Option<Arc<SlotGuard>>>,
     pub(crate) inherit: Mutex<Ranges<Inherit>>,
-    /// Pages that the program has locked in memory.
+    /// Pages that the program has pinned (`mlock(2)`).
     pub(crate) pinned: Mutex<Ranges<()>>,
-    /// Maximum number of pages that may be locked.
+    /// Maximum number of pages that may be pinned.
     pub(crate) pinned_max: u64,
     /// The process that the memory belongs to.
     pub(crate) process: AtomicI32,
@@ -56,9 +56,9 @@ pub(crate) struct Context {
 pub(crate) enum Request {
     /// Adds pages of a new region, or at the end of a region.
     Add(Range<Page>),
-    /// Frees pages of a region that are not used any more: they return to the arena.
+    /// Frees pages of a region that are not used any more: the pages return to the arena.
     Free(Range<Page>),
-    /// Makes pages zeros, and replies when they are.
+    /// Discards pages, and replies when they read as zeros.
     Discard(Range<Page>, Sender<()>),
     /// Removes discarded pages from their region.
     Remove(Range<Page>),
@@ -75,7 +75,7 @@ pub(crate) enum Request {
 /// A fork that the fault server prepares.
 #[derive(Debug)]
 pub(crate) struct Freeze {
-    /// Receives the child's state when no page is mapped any more.
+    /// The fault server sends the child's state here when no page is mapped any more.
     pub(crate) frozen: Sender<io::Result<Child>>,
     /// The fault server continues when it receives a value, or the channel is closed.
     pub(crate) thaw: Receiver<()>,
@@ -159,7 +159,8 @@ impl Context {
 
     /// Releases pages of a region that the program does not use any more.
     pub(crate) fn release(&self, pages: &Range<usize>) {
-        // With too many mappings the call fails, and the pages stay accessible and zero.
+        // The call fails if the process has too many mappings. Then the pages stay accessible, and
+        // zero.
         let _ = self.protect(pages, 0);
         lock(&self.arena).set(pages.clone(), Owner::Free);
     }

@@ -1,9 +1,9 @@
 //! Finds dirty pages by hashes of their content.
 //!
 //! The kernel reports writes only to write-protected pages, and write-protected pages cannot be
-//! moved. So the content is compared, by 64 bits of XXH3. Two contents of a page have the same hash
-//! with a probability of 2^-64: at a million dirty pages a second that happens once in half a
-//! million years.
+//! moved. So the pager compares the content of pages, by 64-bit hashes (XXH3). Two different
+//! contents of a page have the same hash with a probability of 2^-64: at a million dirty pages a
+//! second, this happens once in half a million years.
 
 use crate::{
     cache::{DirtyPages, Span},
@@ -23,8 +23,8 @@ const UNKNOWN: u64 = 0;
 #[derive(Debug)]
 pub(crate) struct DirtyTracker {
     stored: Vec<u64>,
-    /// Hashes of dirty extents by their first frame: the store holds this content once it is
-    /// written back.
+    /// Hashes of the pages of dirty extents, keyed by the first frame: the hashes of the stored
+    /// content once the extent is written back.
     unsaved: HashMap<u32, Vec<u64>>,
     hash_of_zeros: u64,
 }
@@ -64,8 +64,8 @@ impl DirtyTracker {
         self.stored[frames(span)].fill(UNKNOWN);
     }
 
-    /// The dirty pages of a span. With `is_dirty`, the program is known to have written to the
-    /// span.
+    /// The dirty pages of a span. If `is_dirty` is true, the program is known to have written to
+    /// the span.
     pub(crate) fn find(&mut self, memory: &Frames, span: Span, is_dirty: bool) -> DirtyPages {
         let unsaved: Vec<u64> = frames(span).map(|frame| hash(memory, frame)).collect();
         let is_known = is_dirty && span.order <= COARSE_ORDER;

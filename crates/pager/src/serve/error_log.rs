@@ -14,7 +14,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(crate) struct ErrorLog {
     last_message: Option<Instant>,
-    /// Failures since the last message: their number, and the last one.
+    /// Failures since the last message: their number, and the text of the last failure.
     pending: Option<(u64, String)>,
 }
 
@@ -39,7 +39,7 @@ impl ErrorLog {
         print(&format!("the page at {address:#x} is lost: an access to it raises SIGBUS"));
     }
 
-    /// Logs that the program thrashes, and the budget that would end it, in frames.
+    /// Logs that the program thrashes, and the budget in frames that would end the thrashing.
     pub(crate) fn thrashing(stall_share: f64, budget: u64, enough: u64) {
         print(&format!(
             "the program waits for the drive {:.0} % of the time, for pages that it accesses in no \
@@ -67,7 +67,7 @@ fn mebibytes(frames: u64) -> String {
 }
 
 fn print(text: &str) {
-    // Without standard error the message is lost.
+    // If standard error is closed, the message is lost.
     let text = format!("interleaf: {text}\n");
     let _ = rustix::io::write(rustix::stdio::stderr(), text.as_bytes());
 }

@@ -6,8 +6,8 @@
 //!   page moved     ->  Event::MovedIn    Action::MoveOut, Write  ->  address space, store
 //! ```
 //!
-//! All decisions are the cache's ([`crate::cache`]); this file executes them, and owns everything
-//! that touches the kernel.
+//! The cache ([`crate::cache`]) makes all decisions. This file executes the decisions, and owns
+//! everything that touches the kernel.
 
 #![expect(unsafe_code, reason = "pages are moved under the program")]
 
@@ -59,16 +59,17 @@ const SPIN: Duration = Duration::from_micros(50);
 /// The time to spin while transfers are in flight: a fast drive reads a page within this time.
 const SPIN_FOR_DRIVE: Duration = Duration::from_micros(200);
 
-/// New faults are read each time that this number of pages was unmapped: 64 pages take some 30
-/// microseconds to unmap and to hash.
+/// The fault server reads new faults each time it has unmapped this number of pages: 64 pages take
+/// some 30 microseconds to unmap and to hash.
 const MOVED_OUT_AT_ONCE: u64 = 64;
 
-/// Capacity of the log of extents that faulting threads have mapped, and the length at which they
-/// wake the fault server to drain it.
+/// Capacity of the log of extents that faulting threads have mapped, and the length at which these
+/// threads wake the fault server to drain the log.
 const MAPPED_MAX: usize = 128;
 const MAPPED_NOTIFY: usize = 64;
 
-/// Retries of a faulting thread for a pinned page, before it defers to the fault server.
+/// Maximum number of retries of a faulting thread for a pinned page. After these, the thread defers
+/// to the fault server.
 const TRY_MAP_TRIES: u32 = 10;
 
 thread_local! {
@@ -76,14 +77,14 @@ thread_local! {
 }
 
 /// True if the calling thread is the pager's own. This thread must not allocate from regions,
-/// because it would wait for itself.
+/// because the thread would wait for itself.
 pub fn is_fault_server() -> bool {
     IS_FAULT_SERVER.get()
 }
 
 /// Starts the thread of a fault server, with all signals blocked: the handlers of the program may
-/// touch pages that only this thread maps. If the thread fails, it ends the program, whose threads
-/// would wait for ever.
+/// touch pages that only this thread maps. If this thread fails, it ends the program, because the
+/// program's threads would wait for ever.
 pub(crate) fn start(server: Arc<Mutex<FaultServer>>) -> io::Result<Thread> {
     spawn("pager", move || {
         let outcome = panic::catch_unwind(AssertUnwindSafe(|| run(&server)));
@@ -163,9 +164,9 @@ pub(crate) struct FaultServer {
 /// Discards that are in progress.
 #[derive(Debug, Default)]
 struct Discards {
-    /// Threads that wait until pages from this one on are zeros.
+    /// Threads that wait for a discard, each with the first page of the discard.
     waiting: Vec<(Page, Sender<()>)>,
-    /// Pages that return to the arena once they are zeros.
+    /// Pages that return to the arena once they read as zeros.
     frees: Vec<Range<Page>>,
 }
 
@@ -227,7 +228,7 @@ impl FaultServer {
         Ok(Self::with_space(space, context, handle, frames, cache, store))
     }
 
-    /// A fault server for pages of another address space than this process's private memory.
+    /// A fault server that maps pages into `space`.
     pub(crate) fn with_space(
         space: Box<dyn AddressSpace>,
         context: Arc<Context>,
@@ -300,7 +301,7 @@ impl FaultServer {
         }
     }
 
-    /// Handles finished transfers, requests and faults. Returns whether there were any; `None`
+    /// Handles finished transfers, requests and faults. Returns true if there were any; `None`
     /// after a request to stop.
     fn step(&mut self, actions: &mut Vec<Action>) -> io::Result<Option<bool>> {
         let mut is_busy = self.drain_mapped(actions)?;
@@ -326,8 +327,8 @@ impl FaultServer {
             (None, None) if skips_faults => vec![],
             (None, None) => self.space.faults()?,
         };
-        // Requests are handled after the faults were read: then the region of each fault has been
-        // added.
+        // Requests are handled after the faults were read, so that the region of each fault has
+        // been added.
         if self.handle_requests(actions) {
             return Ok(None);
         }
@@ -357,7 +358,7 @@ impl FaultServer {
         is_busy |= self.start_transfers(actions)?;
         self.cpu_sharing.pin_waiting();
         // Prefetch and evict while the drive reads the pages that threads wait for, and while other
-        // threads use the pages that they have.
+        // threads use mapped pages.
         is_busy |= self.progress(actions)? | self.start_transfers(actions)?;
         self.yield_if_served();
         is_busy |= self.evict(actions)?;
@@ -379,7 +380,7 @@ impl FaultServer {
     }
 
     /// Executes the actions that no thread waits for, but only when no extent is left to unmap:
-    /// prefetches into all freed frames together become longer transfers. Returns whether there is
+    /// then prefetches into all freed frames become longer transfers. Returns true if there is
     /// work.
     fn progress(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
         let mut is_busy = !self.moving_out.is_empty();
@@ -390,9 +391,9 @@ impl FaultServer {
         Ok(is_busy)
     }
 
-    /// Unmaps some of the extents that are to be evicted. While no page is pinned, their number is
-    /// limited, so that a fault that arrives during the call waits for less time than a fast drive
-    /// takes to read a page. Returns whether any extent was unmapped.
+    /// Unmaps some of the extents that are to be evicted. While no page is pinned, the number of
+    /// pages is limited, so that a fault that arrives during the call waits for less time than a
+    /// fast drive takes to read a page. Returns true if any extent was unmapped.
     fn evict(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
         let mut pages = 0;
         while let Some((id, span, is_dirty)) = self.moving_out.pop_front() {
@@ -415,7 +416,8 @@ impl FaultServer {
         }
     }
 
-    /// Adopts this process's new share of the budget, as far as other processes have released it.
+    /// Adopts this process's new share of the budget, as far as other processes have released
+    /// frames.
     fn rebalance(&mut self, actions: &mut Vec<Action>) {
         let Some(slot) = lock(&self.context.slot).clone() else { return };
         let target = slot.target().max(PAGES_MIN);
@@ -424,7 +426,8 @@ impl FaultServer {
         self.cache.react(Event::Budget(frames), actions);
     }
 
-    /// Gives the memory of released frames back to the kernel, and their pages to the ledger.
+    /// Gives the memory of released frames back to the kernel, and lowers the number of held pages
+    /// in the ledger.
     fn release_frames(&mut self) {
         let mut has_released = false;
         for (frame, order) in self.cache.newly_released() {
@@ -437,7 +440,7 @@ impl FaultServer {
         }
     }
 
-    /// Submits all queued transfers. Returns whether there were any.
+    /// Submits all queued transfers. Returns true if there were any.
     fn start_transfers(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
         if self.transfers.are_started() {
             return Ok(false);
@@ -465,8 +468,9 @@ impl FaultServer {
         }
     }
 
-    /// True if the program has mapped other memory at an address. `try_lock`: a signal handler may
-    /// fault while its thread holds the arena lock. A wrong `false` makes the thread fault again.
+    /// True if the program has mapped other memory at an address. The arena lock is only tried,
+    /// because a signal handler may fault while its thread holds the lock. A wrong `false` makes
+    /// the thread fault again.
     fn is_foreign(&self, address: usize) -> bool {
         let is_foreign = |arena: MutexGuard<'_, Arena>| {
             let pieces = arena.pieces(address..address + PAGE_BYTES);
@@ -495,7 +499,7 @@ impl FaultServer {
         Ok(true)
     }
 
-    /// Handles all requests. Returns whether one was to stop.
+    /// Handles all requests. Returns true after a request to stop.
     fn handle_requests(&mut self, actions: &mut Vec<Action>) -> bool {
         let requests = mem::take(&mut *lock(&self.context.requests));
         if requests.is_empty() {
@@ -521,7 +525,7 @@ impl FaultServer {
                     self.freeze = Some(freeze);
                     self.cache.react(Event::Freeze, actions);
                 }
-                // One fork at a time.
+                // Another fork is in progress: this request is handled after that fork.
                 Request::Freeze(freeze) => self.context.send(Request::Freeze(freeze)),
                 Request::Stop => {
                     self.error_log.flush();
@@ -533,15 +537,14 @@ impl FaultServer {
         false
     }
 
-    /// Publishes the number of pages of all regions, which is the maximum that this process can
-    /// use.
+    /// Publishes the number of pages of all regions: the maximum that this process can use.
     fn publish_wanted(&self) {
         if let Some(slot) = &*lock(&self.context.slot) {
             slot.set_wanted(self.cache.region_pages());
         }
     }
 
-    /// Completes a discard: pages from this one on are zeros in DRAM and in the store.
+    /// Completes a discard: the pages from `page` on read as zeros, in DRAM and in the store.
     fn finish_discard(&mut self, page: Page, actions: &mut Vec<Action>) {
         if let Some(at) = self.discards.frees.iter().position(|pages| pages.start == page) {
             let pages = self.discards.frees.swap_remove(at);
@@ -628,7 +631,7 @@ impl FaultServer {
         self.stalls.end(pages);
     }
 
-    /// Maps an extent, or the rest of one that a faulting thread has begun to map.
+    /// Maps an extent, or the rest of an extent that a faulting thread has begun to map.
     fn move_in(&mut self, id: ExtentId, span: Span) {
         let (part, page) = (bytes(span), self.context.address(span.page));
         let mapped = self.draining.iter().position(|mapped| mapped.id == id);
@@ -642,7 +645,7 @@ impl FaultServer {
     fn move_out(&mut self, id: ExtentId, span: Span, is_dirty: bool, to: &mut Vec<Action>) {
         let page = self.context.address(span.page);
         let event = match self.space.unmap_out(&mut self.frames, &bytes(span), page) {
-            // The missing pages are unknown, so all count as dirty.
+            // The missing pages are unknown, so all pages of the extent count as dirty.
             Ok(true) => {
                 self.dirty.forget(span);
                 Event::MovedOut(id, DirtyPages::all(1 << span.order))
@@ -663,7 +666,7 @@ impl FaultServer {
         }
     }
 
-    /// Handles the end of a transfer, which may complete the reads or writes of some extents.
+    /// Handles the end of a transfer. The end may complete the reads or writes of some extents.
     fn finish_transfer(&mut self, token: u64, is_done: bool, actions: &mut Vec<Action>) {
         for Finished { id, span, is_write, is_done } in self.transfers.finish(token, is_done) {
             let result = if is_done { Ok(()) } else { Err(Failed) };

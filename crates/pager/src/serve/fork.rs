@@ -1,9 +1,10 @@
 //! Forks: a child has the memory content of its parent at the time of the fork, and a pager of its
 //! own.
 //!
-//! The page of a frame belongs to one process. So before a fork all pages are unmapped, and dirty
-//! pages are written back; parent and child then map the pages that they touch, each from its own
-//! frames, and write changed pages to layers of their own ([`interleaf_store::Store::fork`]).
+//! A frame belongs to one process. So before a fork all pages are unmapped, and dirty pages are
+//! written back. After the fork, parent and child map the pages that they touch, each from its own
+//! frames, and write changed pages to their own layers of the store
+//! ([`interleaf_store::Store::fork`]).
 
 #![expect(unsafe_code, reason = "descriptors of a parent are closed by number")]
 
@@ -32,6 +33,9 @@ use std::{
     sync::{Arc, MutexGuard, PoisonError, RwLockWriteGuard, atomic::Ordering},
 };
 
+/// `PROT_NONE`.
+const NO_ACCESS: u32 = 0;
+
 /// A process that is ready to fork. Holds all locks of the pager, so that the child finds them
 /// free.
 #[derive(Debug)]
@@ -51,19 +55,20 @@ pub struct Fork<'a> {
 }
 
 impl Pager {
-    /// True if the memory belongs to this process; false in a child that was made by a system call
-    /// without the library, whose parent still owns the memory.
+    /// True if this process owns the memory. False in a child that a system call made without the
+    /// library: the parent still owns the memory.
     pub fn is_served(&self) -> bool {
         self.context.process.load(Ordering::Relaxed) == getpid().as_raw_nonzero().get()
     }
 
-    /// Sets the treatment of pages in a child; `None` copies them, which is the default.
+    /// Sets the treatment of pages in a child; `None` means that the pages are copied, which is the
+    /// default.
     pub fn set_inherit(&self, pages: &Range<usize>, inherit: Option<Inherit>) {
         lock(&self.context.inherit).set(&self.context.pages(pages), inherit);
     }
 
-    /// Prepares a fork, which must follow at once. No thread touches regions until `in_parent` or
-    /// `in_child` was called.
+    /// Prepares a fork; the caller must fork at once. No thread touches regions until `in_parent`
+    /// or `in_child` was called.
     pub fn before_fork(&self) -> Fork<'_> {
         let (frozen, is_frozen) = channel::channel();
         let (thaw, is_thawed) = channel::channel();
@@ -116,8 +121,21 @@ impl Fork<'_> {
     /// Continues in the child, with a fault server of its own.
     ///
     /// # Errors
-    /// When the child's pager cannot be set up. Its extended memory is then not mapped.
+    /// When the child's pager cannot be set up. The child then has no access to the extended
+    /// memory: no thread would serve its faults, and the kernel would map zeros.
     pub fn in_child(mut self) -> io::Result<()> {
+        let outcome = self.serve_in_child();
+        if outcome.is_err() {
+            for addresses in reserved(&self.arena, &self.pager.context) {
+                // SAFETY: the child has no pager, so no Rust object of it lies there. If the fork
+                // could not be prepared, nothing is mapped there and the call fails.
+                let _ = unsafe { memory::protect(&addresses, NO_ACCESS) };
+            }
+        }
+        outcome
+    }
+
+    fn serve_in_child(&mut self) -> io::Result<()> {
         let context = &self.pager.context;
         let fds = [self.handle.userfault.as_fd().as_raw_fd(), self.handle.doorbell.as_raw_fd()];
         for request in &mut *self.requests {

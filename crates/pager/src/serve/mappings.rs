@@ -27,7 +27,7 @@ impl Pager {
         lock(&self.context.arena).regions().collect()
     }
 
-    /// The owners of pages, in order.
+    /// The pieces of a range of pages, each with one owner, in order.
     pub fn pieces(&self, pages: &Range<usize>) -> Vec<(Range<usize>, Owner)> {
         lock(&self.context.arena).pieces(pages.clone())
     }
@@ -37,7 +37,7 @@ impl Pager {
         self.pieces(pages).iter().all(|(_, owner)| *owner == Owner::Region)
     }
 
-    /// Unmaps pages of any owner, and waits until that is done.
+    /// Unmaps pages of any owner, and waits until they are unmapped.
     pub fn unmap(&self, pages: &Range<usize>) {
         for (piece, owner) in self.pieces(pages) {
             match owner {
@@ -81,7 +81,7 @@ impl Pager {
         lock(&self.context.arena).set(pages.clone(), Owner::Foreign);
     }
 
-    /// Extends the region that ends at `end` in place. Returns whether that was possible.
+    /// Extends the region that ends at `end` in place. Returns true on success.
     pub fn grow(&self, end: usize, bytes: usize, protection: u32) -> bool {
         let Some(bytes) = bytes.checked_next_multiple_of(PAGE_BYTES) else { return false };
         if !lock(&self.context.arena).grow(end, bytes) {
@@ -113,8 +113,8 @@ impl Pager {
         ));
     }
 
-    /// Pins pages of regions in memory: all of these ranges, or none of them (`false`) when too
-    /// many pages would be pinned.
+    /// Pins pages of regions in memory: all of these ranges, or none of them if too many pages
+    /// would be pinned. Returns true if they are pinned.
     pub fn pin(&self, ranges: &[Range<usize>]) -> bool {
         {
             let mut pinned = lock(&self.context.pinned);
@@ -138,7 +138,7 @@ impl Pager {
         self.advise(pages, Advice::Unpin);
     }
 
-    /// Records that a region, or a part of one, is the block at an address.
+    /// Records that a region, or a part of a region, is the block at an address.
     pub fn set_block(&self, address: usize, region: Range<usize>) {
         lock(&self.context.arena).set_block(address, Some(region));
     }

@@ -13,7 +13,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// Threads that wait, and the total stall time.
 #[derive(Debug, Default)]
 pub(crate) struct Stalls {
-    /// The start of each thread's wait, by the page that it waits for.
+    /// The start of each thread's wait, keyed by the page that the thread waits for.
     waiting: BTreeMap<Page, Vec<Instant>>,
     total: Duration,
     /// Start of the period, and the stall time until then.
@@ -42,8 +42,8 @@ impl Stalls {
         self.total
     }
 
-    /// Ends a period if it has lasted for a second. Returns the stall time in it, including waits
-    /// that have not ended, relative to its length: 1 for a thread that always waits.
+    /// Ends a period if it has lasted for a second. Returns the stall time of the period divided by
+    /// its length: 1 for one thread that always waits. Waits that have not ended count, too.
     pub(crate) fn end_period(&mut self, now: Instant) -> Option<f64> {
         let (began, before) = *self.period.get_or_insert((now, self.total));
         let time = now.saturating_duration_since(began);

@@ -94,8 +94,8 @@ impl Transfers {
     /// transfers that could not be started.
     ///
     /// # Safety
-    /// Until the transfers are done, the frames are not written to, and frames that are read into
-    /// are not used.
+    /// Until the transfers are done, no code writes to the frames, and no code uses frames that a
+    /// transfer reads into.
     #[expect(unsafe_code, reason = "frames are handed to the store")]
     pub(crate) unsafe fn start(&mut self, frames: usize, store: &mut dyn Store) -> Vec<u64> {
         let mut failed = vec![];
@@ -121,7 +121,7 @@ impl Transfers {
         failed
     }
 
-    /// Ends a transfer. Returns the extents that have no other transfer in flight.
+    /// Ends a transfer. Returns the extents of this transfer that have no other transfer in flight.
     pub(crate) fn finish(&mut self, token: u64, is_done: bool) -> Vec<Finished> {
         let ids = self.in_flight.remove(&token).unwrap_or_default();
         let mut parts = vec![];
@@ -139,7 +139,7 @@ impl Transfers {
     }
 }
 
-/// True if one run ends where the other begins.
+/// True if one run ends in the store where the other begins.
 fn follows(before: &PageRun, behind: &PageRun) -> bool {
     before.first + (before.bytes.len() / PAGE_BYTES) as u64 == behind.first
 }

@@ -32,7 +32,7 @@ impl WakeSources {
     /// Blocks in poll(2).
     ///
     /// # Safety
-    /// The store and the address space that the descriptors belong to exist.
+    /// The store and the address space that the descriptors belong to still exist.
     pub(crate) unsafe fn wait(&self) -> io::Result<()> {
         // SAFETY: by the caller.
         let store = unsafe { BorrowedFd::borrow_raw(self.store) };

@@ -1,9 +1,9 @@
 //! Divides a budget among processes: evenly, except that a process gets no more than it can use
-//! while others can use the rest.
+//! while other processes can use the rest.
 
-/// Pages of `budget` for each process, which can use `wanted` pages at most. The rest of a process
-/// that needs less is divided among the others (max-min fairness: Bertsekas and Gallager, Data
-/// Networks, section 6.5.2); pages that no process needs are divided evenly.
+/// Pages of `budget` for each process, which can use `wanted` pages at most. The unneeded part of a
+/// process's share is divided among the other processes (max-min fairness: Bertsekas and Gallager,
+/// Data Networks, section 6.5.2). Pages that no process needs are divided evenly.
 pub fn share(budget: u64, wanted: &[u64]) -> Vec<u64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by_key(|at| wanted[*at]);

@@ -11,7 +11,7 @@ pub(crate) const CLEARING: u64 = u64::MAX;
 pub struct Identity {
     /// The process number.
     pub pid: u32,
-    /// The lower 32 bits of its start time, in ticks after boot.
+    /// The lower 32 bits of the process's start time, in ticks after boot.
     pub start: u32,
 }
 

@@ -54,8 +54,8 @@ impl Session {
         Nodes::new(&self.settings.nodes)
     }
 
-    /// The settings of the process's cache. It has frames for the whole budget; the ledger limits
-    /// how many it may use.
+    /// The settings of the process's cache. The cache has frames for the whole budget; the ledger
+    /// limits the number of frames that it may use.
     ///
     /// # Errors
     /// When the budget is too large.

@@ -14,11 +14,11 @@
 //! counts   counters of its pager
 //! ```
 //!
-//! The ledger has no lock, since the holder of a lock may be killed. A process that wants more
-//! pages first writes the new number of held pages into its slot, and then sums `held` over all
-//! slots; it lowers its number by the excess over the budget, and uses the pages only after this
-//! check. Of two processes that claim pages at the same time, at least one sees the claim of the
-//! other, so the pages claimed in this way never exceed the budget.
+//! The ledger has no lock, because the holder of a lock may be killed. A process that wants more
+//! pages first writes the new number of held pages into its slot. It then sums `held` over all
+//! slots, lowers its number by the excess over the budget, and only then uses the pages. Of two
+//! processes that claim pages at the same time, at least one sees the claim of the other, so the
+//! pages claimed in this way never exceed the budget.
 
 #![expect(unsafe_code, reason = "memory is shared with other processes")]
 
@@ -48,7 +48,7 @@ use std::{
     time::Duration,
 };
 
-/// Processes that have a slot at the same time.
+/// Maximum number of processes that have a slot at the same time.
 pub const SLOTS: usize = 256;
 
 /// Number of words for the counters of [`Counts`]; a few are spare.
@@ -65,7 +65,7 @@ pub const OUTSIDE_BUDGET: u64 = u64::MAX;
 /// end.
 const POLLS_MAX: u32 = 200;
 
-/// The version of the layout below.
+/// The version of [`Layout`].
 const VERSION: u32 = 3;
 
 /// The layout of the file.
@@ -126,7 +126,7 @@ pub struct Process {
     pub unextended_bytes: u64,
     /// Counters of the process's pager.
     pub counts: Counts,
-    /// Resident pages of each node of the budget, in their order.
+    /// Resident pages of each node of the budget, in the order of the nodes.
     pub by_node: [u64; NODES_MAX],
 }
 
@@ -173,7 +173,7 @@ impl BudgetLedger {
     fn map(file: &File) -> io::Result<Self> {
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
         let length = size_of::<Layout>();
-        // SAFETY: a new mapping at an address that the kernel chooses overlaps no other.
+        // SAFETY: a new mapping at an address that the kernel chooses overlaps no other mapping.
         let address = unsafe { mm::mmap(ptr::null_mut(), length, protection, flags, file, 0) }?;
         Ok(Self { layout: NonNull::new(address.cast()).ok_or(io::ErrorKind::OutOfMemory)? })
     }
@@ -210,7 +210,7 @@ impl BudgetLedger {
         let found = |slot: &Slot| {
             let owner = slot.owner.load(SeqCst);
             let process = slot.process(Identity::from_word(owner)?);
-            // While it was read, the slot may have been given to another process.
+            // The slot may have been given to another process while it was read.
             (slot.owner.load(SeqCst) == owner).then_some(process)
         };
         self.layout().slots.iter().filter_map(found).collect()
@@ -235,7 +235,7 @@ impl BudgetLedger {
         gone
     }
 
-    /// Clears a slot of this owner; one of several concurrent callers succeeds.
+    /// Clears the slot of an owner; only one of several concurrent callers succeeds.
     fn clear(&self, slot: &Slot, identity: Identity) -> Option<Process> {
         slot.owner.compare_exchange(identity.word(), CLEARING, SeqCst, SeqCst).ok()?;
         let process = slot.process(identity);
@@ -251,8 +251,8 @@ impl BudgetLedger {
         Some(process)
     }
 
-    /// Takes a slot for this process; `None` when all are taken. `wanted` is the number of pages
-    /// that it can use.
+    /// Takes a slot for this process; `None` when all slots are taken. `wanted` is the number of
+    /// pages that the process can use.
     pub fn join(self: Arc<Self>, identity: Identity, name: &str, wanted: u64) -> Option<SlotGuard> {
         for slot in &self.layout().slots {
             // After `execve(2)` the process has the same number and start time, but its pages are
@@ -387,8 +387,8 @@ impl SlotGuard {
     }
 
     /// Takes the first pages of a new process: `part` pages, or fewer if less of the budget is
-    /// free, but at least [`PAGES_MIN`]. If less than that is free, waits for a short time for
-    /// processes that have just ended or are about to end.
+    /// free, but at least [`PAGES_MIN`]. If fewer than [`PAGES_MIN`] are free, waits for a short
+    /// time for processes that have just ended or are about to end.
     pub fn take_first(&self, part: u64) -> u64 {
         let mut has = self.grow(part);
         for _ in 0..POLLS_MAX {
@@ -402,8 +402,8 @@ impl SlotGuard {
         self.hold(has.max(PAGES_MIN))
     }
 
-    /// Takes a slot for the child that this process was just forked into. Returns the slot and the
-    /// pages that the child begins with.
+    /// Takes a slot for the calling process, a child that was just forked from the process of this
+    /// slot. Returns the slot and the pages that the child begins with.
     ///
     /// # Errors
     /// When all slots are taken.
@@ -465,9 +465,9 @@ impl SlotGuard {
         self.ledger.layout().changes.load(SeqCst)
     }
 
-    /// Waits until the number of changes differs from `since`.
+    /// Waits until the number of changes differs from `since`; may return early.
     pub fn wait(&self, since: u32) {
-        // The call may return early: the caller checks again.
+        // The caller checks again after an early return.
         let _ = futex::wait(&self.ledger.layout().changes, futex::Flags::empty(), since, None);
     }
 }
@@ -630,7 +630,7 @@ mod tests {
     fn a_full_ledger_refuses_one_more_process() {
         let (_folder, ledger) = ledger(1000);
         let own = Identity::own().unwrap();
-        // All slots belong to this process, which lives; else they would be cleared.
+        // All slots belong to this process, which runs: otherwise they would be cleared.
         for slot in &ledger.layout().slots {
             slot.owner.store(own.word(), SeqCst);
         }

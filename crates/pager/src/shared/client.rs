@@ -32,7 +32,7 @@ use std::{
 pub struct Client {
     path: PathBuf,
     wire: Arc<Wire>,
-    /// Kept open as long as a region is mapped: without it, missing pages would be zeros.
+    /// Kept open as long as a region is mapped: otherwise missing pages would read as zeros.
     faults: Userfault,
     pieces: MappedPieces,
 }
@@ -61,7 +61,7 @@ impl Client {
         let bytes = bytes.checked_next_multiple_of(PAGE_BYTES).ok_or(io::ErrorKind::OutOfMemory)?;
         let (page, fd) = request(&self.wire, Message::Allocate { bytes: bytes as u64 }, None)?;
         let fd = fd.ok_or(Errno::NOMEM)?;
-        // SAFETY: a new mapping at an address that the kernel chooses overlaps no other.
+        // SAFETY: a new mapping at an address that the kernel chooses overlaps no other mapping.
         let address = unsafe {
             mm::mmap(ptr::null_mut(), bytes, ProtFlags::empty(), MapFlags::SHARED, fd, 0)
         }?;
@@ -83,7 +83,8 @@ impl Client {
         let _ = request(&self.wire, Message::Unmap { address, bytes }, None);
     }
 
-    /// The addresses that a child forked now is to share, with their protection from `protections`.
+    /// The addresses that a child will share if it is forked now, with their protection from
+    /// `protections`.
     pub fn shared_ranges(
         &self,
         protections: impl Iterator<Item = (Range<usize>, u32)>,
@@ -98,12 +99,13 @@ impl Client {
     /// Maps in a child the memory that its parent shared at the fork.
     ///
     /// # Errors
-    /// When a region cannot be served: it is not mapped then.
+    /// When a region cannot be served: then the region is not mapped.
     pub fn in_child(&mut self, shares: &SharedRanges) -> io::Result<()> {
         let pieces = std::mem::take(&mut self.pieces);
         let (wire, faults) = connect(&self.path)?;
         // The server keeps the files of the parent while the parent's connection is open, even if
-        // the parent has exited. So it is closed only after the child has mapped the files.
+        // the parent has exited. So this connection is closed only after the child has mapped the
+        // files.
         let parents = std::mem::replace(&mut self.wire, wire);
         self.faults = faults;
         for (addresses, protection) in shares {
@@ -117,18 +119,20 @@ impl Client {
             self.serve(addresses, page, *protection)?;
         }
         let fd = parents.as_fd().as_raw_fd();
-        // A thread of the parent holds a reference too, which is never dropped in the child.
+        // A thread of the parent holds a reference too. In the child, this reference is never
+        // dropped.
         std::mem::forget(parents);
         // SAFETY: the descriptor was the parent's, and no code here uses it any more.
         unsafe { rustix::io::close(fd) };
         self.watch_server()
     }
 
-    /// Has the server serve a new mapping, and makes it accessible; on failure removes it.
+    /// Registers a new mapping with the server, and makes it accessible. Removes the mapping on
+    /// failure.
     fn serve(&mut self, addresses: &Range<usize>, page: usize, protection: u32) -> io::Result<()> {
         let served = self.start_serving(addresses, page, protection);
         if served.is_err() {
-            // SAFETY: the mapping was just made, and no other code knows of it.
+            // SAFETY: the mapping was just made, and no other code knows the mapping.
             let _ = unsafe { mm::munmap(addresses.start as *mut _, addresses.len()) };
             self.unmapped(addresses);
         }
@@ -157,8 +161,8 @@ impl Client {
         Ok(unsafe { memory::protect(addresses, protection) }?)
     }
 
-    /// Starts a thread that ends the process when the server has ended: other threads would wait
-    /// for ever.
+    /// Starts a thread that ends the process when the server has ended, because other threads would
+    /// wait for ever.
     fn watch_server(&self) -> io::Result<()> {
         let wire = Arc::clone(&self.wire);
         interleaf_thread::spawn("pager-shared", move || {

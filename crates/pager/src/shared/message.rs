@@ -7,18 +7,18 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 /// A message of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// From a new client; its userfaultfd is attached.
+    /// A new client greets the server; the client's userfaultfd is attached.
     Hello,
     /// Requests a new file of `bytes`.
     Allocate { bytes: u64 },
-    /// Requests the file of a page again.
+    /// Requests the existing file that contains a page.
     Get { page: u64 },
-    /// A part of a file is mapped from `page` on.
+    /// The client has mapped a part of a file, from `page` on, at an address.
     Map { page: u64, address: u64, bytes: u64 },
-    /// These addresses are unmapped.
+    /// The client has unmapped these addresses.
     Unmap { address: u64, bytes: u64 },
-    /// The request was carried out. For a request of a file, `page` is its first page, and the file
-    /// is attached.
+    /// The request was carried out. If it was for a file, `page` is the first page of the file, and
+    /// the file is attached.
     Done { page: u64 },
     /// The request was refused.
     Refused,

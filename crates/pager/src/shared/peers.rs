@@ -1,4 +1,5 @@
-//! The address spaces that share memory files: pages are mapped into them and unmapped from them.
+//! The address spaces that share memory files: pages are mapped into these spaces, and unmapped
+//! from them.
 
 use super::pieces::MappedPieces;
 use crate::{
@@ -34,15 +35,15 @@ use std::{
 const EVENTS: usize = 16;
 
 /// The address at which [`Peers::has_ended`] removes write protection to test whether an address
-/// space still exists. It need not be mapped; a thread that waits for a page there repeats its
-/// access.
+/// space still exists. No memory needs to be mapped at this address; a thread that waits for a page
+/// there repeats its access.
 const PROBE_ADDRESS: usize = 1 << 30;
 
-/// Resident pages behind a faulting one that are mapped with it: 64 KiB, as the kernel does for
-/// files (`fault_around_bytes`).
+/// Bytes of resident pages behind a faulting page that are mapped with that page: 64 KiB in all, as
+/// the kernel does for files (`fault_around_bytes`).
 const FAULT_AROUND: usize = 15 * PAGE_BYTES;
 
-/// Poll without waiting.
+/// The timeout of a poll that does not wait.
 const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// The memory files and the processes that map them.
@@ -54,7 +55,7 @@ pub(super) struct Peers {
 
 #[derive(Debug, Default)]
 struct Table {
-    /// Files, by the first of their addresses in the reservation.
+    /// Files, keyed by the first of their addresses in the reservation.
     files: BTreeMap<usize, MemoryFile>,
     /// Address spaces, by an identifier.
     spaces: BTreeMap<u64, PeerSpace>,
@@ -80,7 +81,7 @@ impl Peers {
         Ok(Arc::new(Self { table: Mutex::default(), epoll }))
     }
 
-    /// Adds an address space, whose faults are read from this descriptor.
+    /// Adds an address space. The faults of the space are read from `faults`.
     pub(super) fn add_space(&self, faults: Userfault) -> io::Result<u64> {
         let mut table = self.table();
         table.last_id += 1;
@@ -145,12 +146,14 @@ impl Peers {
     /// Removes an address space that has ended.
     pub(super) fn remove_space(&self, space: u64) {
         if let Some(space) = self.table().spaces.remove(&space) {
-            // The process may still have the descriptor, which would stay in the epoll set.
+            // The process may still have the descriptor: then the descriptor would stay in the
+            // epoll set.
             let _ = epoll::delete(&self.epoll, &space.faults);
         }
     }
 
-    /// Removes files that are mapped nowhere, except for `but`, and returns their pages.
+    /// Removes files that are mapped nowhere, except for the files with the first pages `but`, and
+    /// returns the pages of the removed files.
     pub(super) fn sweep(&self, but: &[usize]) -> Vec<Range<usize>> {
         let mut table = self.table();
         let Table { files, spaces, .. } = &mut *table;
@@ -183,8 +186,8 @@ impl PeerSpace {
             Ok(()) => Ok(()),
             // The process has ended.
             Err(Errno::SRCH) => Ok(()),
-            // The process has unmapped a part, and its message has not arrived yet: protect page by
-            // page.
+            // The process has unmapped a part, and the message about it has not arrived yet:
+            // protect page by page.
             Err(Errno::NOENT | Errno::INVAL) if addresses.len() > PAGE_BYTES => addresses
                 .clone()
                 .step_by(PAGE_BYTES)
@@ -329,8 +332,8 @@ impl AddressSpace for SharedSpace {
     }
 
     fn drop_pinned(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize) {
-        // Write protection had failed, so the pages counted as pinned. Pages are discarded only
-        // once no process maps their file.
+        // The pages counted as pinned because write protection had failed. No process maps them any
+        // more: pages are discarded only once no process maps their file.
         if self.unmap_out(frames, part, page).is_err() {
             frames.part_mut(part.clone()).fill(0);
         }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, ops::Range};
 
 /// Mapped pieces of an address space. Pages are named by addresses in the reservation of the
-/// server, which are the same for all processes.
+/// server; these addresses are the same for all processes.
 #[derive(Debug, Default)]
 pub(super) struct MappedPieces(BTreeMap<usize, MappedPiece>);
 

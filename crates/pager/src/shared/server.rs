@@ -26,13 +26,13 @@ use std::{
     time::Duration,
 };
 
-/// The name of the server's row in tables.
+/// The name of the server in the ledger, and in tables.
 const NAME: &str = "shared memory";
 
 /// Interval at which the server checks whether processes without a connection have ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// A process that shares memory, or is about to.
+/// A process that shares memory, or is about to share memory.
 struct Connection {
     /// `None` after the process has closed its end: then the server polls for the end of the
     /// process.
@@ -45,15 +45,15 @@ struct Connection {
 struct Server<'a> {
     session: &'a Session,
     peers: Arc<Peers>,
-    /// Made at the first request, since it takes a share of the budget.
+    /// Started at the first allocation, because a pager takes a share of the budget.
     pager: Option<Pager>,
     connections: Vec<Connection>,
 }
 
 /// Serves the processes of a session until the keeper has closed its end of a connection and all
-/// processes that share memory have ended. Writes one byte to the keeper when the server is ready,
-/// and calls `stays` and writes a second byte when processes remain after the keeper's end. Without
-/// the first byte, another server runs already.
+/// processes that share memory have ended. Writes one byte to the keeper when the server is ready.
+/// If processes remain after the keeper has closed its end, calls `stays` and writes a second byte.
+/// If another server runs already, returns without the first byte.
 ///
 /// # Errors
 /// When the socket cannot be polled.
@@ -62,7 +62,7 @@ pub fn serve(session: &Session, mut keeper: UnixStream, stays: impl FnOnce()) ->
     if Wire::connect(&path).is_ok() {
         return Ok(());
     }
-    // The socket of a server that was killed.
+    // Remove the socket of a server that was killed.
     drop(fs::remove_file(&path));
     let listener = listener(&path)?;
     keeper.write_all(&[1])?;
@@ -82,7 +82,7 @@ pub fn serve(session: &Session, mut keeper: UnixStream, stays: impl FnOnce()) ->
 }
 
 impl Server<'_> {
-    /// Waits for messages, and answers them. Returns whether the keeper has closed its end.
+    /// Waits for messages, and answers them. Returns true if the keeper has closed its end.
     fn step(&mut self, listener: &OwnedFd, keeper: Option<&UnixStream>) -> io::Result<bool> {
         let connected: Vec<usize> =
             (0..self.connections.len()).filter(|at| self.connections[*at].wire.is_some()).collect();
@@ -184,7 +184,8 @@ impl Server<'_> {
             }
         }
         let pager = self.pager.as_ref()?;
-        // Small files would be adjacent, and one extent could belong to several files.
+        // Files have at least this length: shorter files would be adjacent, and one extent could
+        // belong to several files.
         let pages = pager.allocate_protected(bytes.max(SPACING), 1, 0)?;
         let file = self.peers.add_file(&pages);
         if file.is_err() {

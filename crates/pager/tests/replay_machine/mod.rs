@@ -89,7 +89,8 @@ struct ReplayMachine {
 }
 
 impl ReplayMachine {
-    /// A budget of `frames`, and `arrays` of equal length with `pages` in all.
+    /// A machine with a budget of `frames` frames, and `arrays` arrays of equal length with `pages`
+    /// pages in all.
     fn new(frames: u32, pages: usize, arrays: usize) -> Self {
         let mut cache = Cache::new(Settings::for_budget(frames));
         let array = pages.div_ceil(arrays) as Page;
@@ -106,7 +107,7 @@ impl ReplayMachine {
         self.todo.extend(actions);
     }
 
-    /// Touches a page, which waits until the page is mapped.
+    /// Touches a page: the thread waits until the page is mapped.
     fn touch(&mut self, page: usize, offset: u16, is_write: bool) {
         if !self.is_mapped[page] {
             let fault = PageFault { thread: 1, page: page as Page, offset, is_write, node: 0 };

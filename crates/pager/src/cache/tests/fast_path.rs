@@ -5,7 +5,7 @@ use super::*;
 /// Extents that threads have mapped themselves.
 #[derive(Default)]
 pub(super) struct FastPath {
-    /// Faults that were not committed to the cache yet, and their largest number.
+    /// Faults that were not committed to the cache yet, and their maximum number.
     log: Vec<(PageFault, ExtentId)>,
     log_max: usize,
     /// Extents whose `MoveIn` has not been carried out yet.
@@ -14,7 +14,8 @@ pub(super) struct FastPath {
 }
 
 impl Simulation {
-    /// A thread maps the extent itself, if it may.
+    /// Lets a thread map the extent of a page itself, if the cache allows it. Returns true if the
+    /// thread has mapped the extent.
     pub(super) fn try_map(&mut self, thread: usize, page: Page, is_write: bool) -> bool {
         let Some(fast_path) = &mut self.fast_path else { return false };
         if fast_path.log.len() == fast_path.log_max {

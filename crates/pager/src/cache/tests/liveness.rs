@@ -3,7 +3,8 @@
 use super::*;
 
 /// Once the program has touched all inactive pages again, a fault may find no free frame and no
-/// eviction in progress: it must be served with the frames of prefetches that are dropped for it.
+/// eviction in progress. The fault must then be served with frames of prefetched pages, which are
+/// dropped for the fault.
 #[test]
 fn dropped_prefetches_serve_waiting_faults() {
     for seed in 8..12 {

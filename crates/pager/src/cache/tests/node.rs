@@ -31,7 +31,7 @@ impl Simulation {
         found
     }
 
-    /// Each thread sweeps its own array some times.
+    /// Each thread sweeps its own array `rounds` times.
     fn sweep(&mut self, rounds: usize) {
         let mut next = [0; 2];
         let steps = rounds * 2 * ARRAY;
