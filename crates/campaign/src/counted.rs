@@ -1,7 +1,7 @@
-//! Bandwidth counted by the hardware, recorded beside that of the program.
+//! Bandwidth that the hardware counts, recorded beside the bandwidth of the program.
 //!
-//! The counters cover the whole machine, so they include the traffic of other programs, and the
-//! lines that the controller reads for prefetches and for ownership before a store.
+//! The counters cover the whole machine. They therefore include the traffic of other programs, and
+//! the lines that the controller reads for prefetches, or for ownership before a store.
 
 use interleaf_console::Failure;
 use interleaf_linux::{machine::topology::Machine, root::Root};
@@ -50,8 +50,8 @@ impl TrafficCounters {
         })
     }
 
-    /// Runs `work` and returns the bandwidth counted during it, GB/s of all memory; `None` if the
-    /// counters are absent or failed.
+    /// Runs `work`, and returns the bandwidth of all memory that was counted meanwhile, GB/s;
+    /// `None` if the counters are absent or failed.
     pub(crate) fn during<T>(&self, work: impl FnOnce() -> T) -> (T, Option<f64>) {
         let mut source = self.0.borrow_mut();
         let mut read = || source.as_mut().and_then(|source| source.read().ok());

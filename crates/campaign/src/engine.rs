@@ -1,5 +1,5 @@
-//! Measures one point after the other. Each point is saved before the next one starts, with the
-//! interference during its measurement.
+//! Measures one point after the other. Each point is saved, with the interference during its
+//! measurement, before the next point starts.
 
 mod curve;
 mod histogram;
@@ -340,7 +340,7 @@ impl<'a> Bench<'a> {
         self.add(document, last)
     }
 
-    /// Returns the kernel for a mix.
+    /// Returns the fastest known kernel for a mix.
     fn kernel(&self, traffic: &Traffic) -> Option<Kernel> {
         match self.setup.isa {
             Some(isa) => Kernel::best(isa, traffic),
@@ -348,7 +348,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Describes threads that load memory, one on each of these CPUs.
+    /// Describes the load of threads, one on each of these CPUs.
     fn load(&self, cpus: &[u32], traffic: &Traffic) -> Load {
         let setup = self.setup;
         let kernel = self.kernel(traffic);

@@ -1,5 +1,5 @@
-//! Measurement campaigns: plans the points of a measurement on a machine, measures them in order,
-//! and records them.
+//! Measurement campaigns. A campaign plans the points of a measurement on a machine, measures them
+//! in order, and records them.
 //!
 //! ```text
 //! Options, machine -> Setup -> tasks -> engine -> points -> record, saved after each point
@@ -33,7 +33,8 @@ use interleaf_measure::interleave::Method;
 use interleaf_record::measure::{MeasureDocument, MeasureStop};
 use setup::Setup;
 
-/// Measures on the machine of `root`; returns the record, and the end of the measurement.
+/// Measures on the machine of `root`; returns the record, and the reason for the end of the
+/// measurement.
 ///
 /// # Errors
 /// When the options do not fit the machine. An error after the first point is an end

@@ -55,11 +55,11 @@ pub struct Options {
     pub load: LoadOptions,
     /// Options of [`Measurement::Interleave`].
     pub interleave: Option<InterleaveOptions>,
-    /// The CPUs that measure, as a list of numactl.
+    /// The CPUs that measure, in the list format of numactl.
     pub cpus: Option<String>,
     /// The node whose CPUs measure.
     pub cpu_node: Option<u32>,
-    /// The nodes whose memory is measured, as a list of numactl.
+    /// The nodes whose memory is measured, in the list format of numactl.
     pub nodes: Option<String>,
     /// The instruction set of the kernels.
     pub isa: Option<Isa>,
@@ -71,13 +71,13 @@ pub struct Options {
     pub repeat: Option<u32>,
     /// The seed of all random orders.
     pub seed: u64,
-    /// Measure everything in half a minute, with less accuracy.
+    /// True to measure everything in half a minute, with less accuracy.
     pub quick: bool,
     /// A recording of counters that replaces the machine's counters.
     pub replay: Option<PathBuf>,
-    /// Measure nothing.
+    /// True to measure nothing.
     pub dry_run: bool,
-    /// Print errors only.
+    /// True to print errors only.
     pub quiet: bool,
     /// The file of the record, written after each point. stdout (`-`) gets only the final record.
     pub output: Option<PathBuf>,
@@ -88,7 +88,7 @@ pub struct Options {
 pub struct ChaseOptions {
     /// The size of the memory of the chase.
     pub bytes: Option<Bytes>,
-    /// The distance of the accesses before their order is shuffled.
+    /// The distance between accesses in memory, before their order is shuffled.
     pub stride: Option<Bytes>,
 }
 
@@ -99,13 +99,13 @@ pub struct TrafficOptions {
     pub threads: Option<u32>,
     /// The mixes.
     pub mixes: Option<Vec<Traffic>>,
-    /// Access lines in random order.
+    /// True to access lines in random order.
     pub random: bool,
-    /// The size of each buffer of a thread; a mix has one or several.
+    /// The size of a buffer of a thread; a mix has one or several buffers.
     pub buffer: Option<Bytes>,
 }
 
-/// The loads of a curve; without a list, the bends of the curve determine them.
+/// The loads of a curve. Without a list, loads are chosen during the measurement to show the knee.
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
     /// Pauses of the loading threads.
@@ -121,6 +121,6 @@ pub struct InterleaveOptions {
     pub weights: Option<Vec<Weights>>,
     /// The mechanism that places pages.
     pub method: Option<Method>,
-    /// Also measure the loaded latency with each of the weights.
+    /// True to measure the loaded latency, too, with each of the weights.
     pub loads: bool,
 }

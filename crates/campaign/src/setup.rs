@@ -1,4 +1,4 @@
-//! CPUs, memory, sizes and times of a measurement: its options, resolved on this machine.
+//! CPUs, memory, sizes and times of a measurement: the options, resolved on this machine.
 
 use crate::options::{Measurement, Options};
 use interleaf_console::{Failure, system};
@@ -33,10 +33,10 @@ use std::time::Duration;
 const CHASE_BYTES: u64 = 200_000_000;
 const BUFFER_BYTES: u64 = 100_000_000;
 const STRIDE_BYTES: u64 = 64;
-/// Both sizes with --quick. All sizes are increased for a large last-level cache.
+/// Both sizes with --quick. A large last-level cache raises all default sizes.
 const QUICK_BYTES: u64 = 40_000_000;
 
-/// The reciprocal of the largest fraction of the free memory that default sizes take.
+/// Default sizes take at most the free memory divided by this number.
 const FREE_DIVISOR: u64 = 2;
 
 /// The CPUs of a node that measure.
@@ -46,8 +46,7 @@ pub(crate) struct NodeCpus {
     pub(crate) cpus: Vec<u32>,
 }
 
-/// The setup of a measurement: the fields are the options of the campaign, resolved on this
-/// machine.
+/// The setup of a measurement: the options of the campaign, resolved on this machine.
 #[derive(Debug)]
 pub(crate) struct Setup<'a> {
     pub(crate) measurement: Measurement,
@@ -74,11 +73,11 @@ pub(crate) struct Setup<'a> {
     pub(crate) seed: u64,
     pub(crate) quick: bool,
     pub(crate) clock: Clock,
-    /// Size of the last-level cache of the chasing CPU, and the share of a cache for each loading
-    /// thread; `None` if the kernel does not report caches.
+    /// Size of the last-level cache of the chasing CPU, and for each loading thread its share of a
+    /// last-level cache; `None` if the kernel does not report caches.
     last_level: Option<u64>,
     last_level_per_thread: Option<u64>,
-    /// Deviations from the options.
+    /// Warnings of deviations from the options.
     pub(crate) warnings: Vec<Warning>,
 }
 
@@ -171,8 +170,8 @@ impl<'a> Setup<'a> {
         }
     }
 
-    /// Returns the CPUs that load memory: all for `bandwidth`, else all except the first, which
-    /// chases.
+    /// Returns the CPUs that load memory: all CPUs for `bandwidth`, else all except the first CPU,
+    /// which runs the chase.
     fn loading<'c>(&self, from: &'c NodeCpus) -> &'c [u32] {
         match &from.cpus[..] {
             [_, load @ ..] if self.measurement != Measurement::Bandwidth && !load.is_empty() => {
@@ -194,7 +193,7 @@ impl<'a> Setup<'a> {
         Some((share as f64 / self.buffer as f64).min(1.0))
     }
 
-    /// Notes sizes that are too small for the last-level caches.
+    /// Adds warnings of sizes that are too small for the last-level caches.
     fn note_small_sizes(&mut self) {
         let is_chased =
             ![Measurement::Bandwidth, Measurement::Interleave].contains(&self.measurement);
@@ -216,7 +215,7 @@ impl<'a> Setup<'a> {
         }
     }
 
-    /// Refuses sizes that exceed the free memory, and reduces default ones to fit.
+    /// Refuses requested sizes that exceed the free memory, and reduces default sizes to fit.
     fn fit(&mut self, options: &Options) -> Result<(), Failure> {
         let threads = self.from.iter().map(|from| from.cpus.len()).max().unwrap_or(1) as u64;
         let mut least = u64::MAX;
@@ -362,7 +361,7 @@ impl<'a> Setup<'a> {
 }
 
 /// Returns the memory of a node that is available to this process; unlimited if the kernel does not
-/// report it.
+/// report the available memory.
 pub(crate) fn available_on(root: &Root, node: u32) -> Result<Available, Failure> {
     let nodes = [node].into_iter().collect();
     let found = available(root, Some(&nodes)).map_err(system::read_failure)?;
@@ -415,7 +414,7 @@ fn from(
     Ok(taken)
 }
 
-/// Returns the nodes whose memory is measured, and the list that named them.
+/// Returns the nodes whose memory is measured, and the option's list if it named them.
 fn memory(
     machine: &Machine,
     options: &Options,

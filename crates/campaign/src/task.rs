@@ -25,7 +25,7 @@ pub(crate) enum Task {
 /// The loads of a curve.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Loads {
-    /// Loads near the bends of the curve, found while measuring.
+    /// Loads that show the curve and its knee, chosen during the measurement.
     Found,
     /// Pauses of the loading threads.
     Delays(Vec<Duration>),
@@ -34,7 +34,7 @@ pub(crate) enum Loads {
 }
 
 impl Task {
-    /// Returns the steps of the progress bar: about the time of the task in units of a point.
+    /// Returns the steps of the progress bar: the approximate time of the task in units of a point.
     pub(crate) fn steps(&self) -> u64 {
         match self {
             Self::Idle { .. } => 2,

@@ -9,7 +9,7 @@ use crate::{
 use interleaf_console::Failure;
 use interleaf_measure::traffic::Traffic;
 
-/// Mixes of the published matrix of weights (the white paper's section IV.A).
+/// Mixes of the published matrix of weights (CXL white paper CCM004-676576390-11778, section IV.A).
 const OF_WEIGHTS: [&str; 4] = ["R", "W2", "W5", "W10"];
 
 /// Default weights, from the largest share of the first tier to the smallest.
@@ -79,7 +79,7 @@ pub(crate) fn plan(setup: &Setup<'_>, options: &Options) -> Result<Vec<Task>, Fa
     Ok(tasks)
 }
 
-/// Returns the tasks from the CPUs of each node to the memory of each node.
+/// Returns the tasks of a matrix: from the CPUs of each node to the memory of each node.
 fn matrix(setup: &Setup<'_>, mixes: &[Traffic]) -> Vec<Task> {
     let mut tasks = vec![];
     for from in 0..setup.from.len() {

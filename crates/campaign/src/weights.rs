@@ -1,4 +1,4 @@
-//! The weights of a measurement, and the kernel settings for each.
+//! The weights of a measurement, and the kernel settings for them.
 
 use crate::{options::Options, setup::Setup, task::Task};
 use interleaf_console::{Failure, system};
@@ -44,7 +44,7 @@ pub(crate) fn placement(setup: &Setup<'_>, weights: &Weights) -> Result<Placemen
         .map_err(|why: PlacementError| Failure::new(why.to_string(), why.hint()))
 }
 
-/// Returns the mechanism that places pages, with a warning about a fallback to single pages.
+/// Returns the mechanism that places pages, with a warning if it falls back to single pages.
 pub(crate) fn method(
     setup: &Setup<'_>,
     requested: Option<Method>,
@@ -70,7 +70,7 @@ pub(crate) fn method(
 }
 
 /// Runs `work` while the kernel has the weights of a placement, then restores the old weights, also
-/// after an error. If the process is killed, `interleaf run --restore` restores them.
+/// after an error. If the process is killed, `interleaf run --restore` restores the old weights.
 pub(crate) fn with_weights<T, E: From<Failure>>(
     setup: &Setup<'_>,
     placement: &Placement,
@@ -92,7 +92,7 @@ pub(crate) fn with_weights<T, E: From<Failure>>(
     done
 }
 
-/// Keeps each outcome of a setting once.
+/// Adds the outcomes of restored settings, without repetitions.
 fn remember(put_back: &mut Vec<PutBackDocument>, undone: impl Iterator<Item = PutBackDocument>) {
     for undone in undone {
         put_back.retain(|known| known.path != undone.path || known.outcome != undone.outcome);

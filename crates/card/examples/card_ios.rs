@@ -5,7 +5,8 @@
 //! perf stat -e instructions:u target/release/examples/card_ios all-mram randwrite 256 1000000
 //! ```
 //!
-//! The difference between runs with two numbers of I/Os belongs to the I/Os alone.
+//! Run it with two numbers of I/Os: the difference of the instruction counts is the cost of the
+//! I/Os, without the start-up.
 
 use interleaf_card::{
     card::Card,

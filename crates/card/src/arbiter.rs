@@ -1,14 +1,14 @@
-//! Arbitration among submission queues (NVMe 1.1, 4.11), of the simulated card and of the
+//! Arbitration among submission queues (NVMe 1.1, 4.11), for the simulated card and for the
 //! controller that a driver sees.
 
 use crate::settings::{Arbitration, Priority};
 
-/// The order in which the controller takes commands from queues.
+/// Decides the order in which the controller takes commands from queues.
 #[derive(Clone, Debug)]
 pub(crate) struct Arbiter {
     /// The queues of each class, by descending priority: urgent, high, medium, low.
     classes: [Vec<u16>; 4],
-    /// The next queue of each class.
+    /// For each class, the index of the queue that is asked first.
     next: [usize; 4],
     weights: [u32; 3],
     /// Commands that each weighted class may still send in this round.
@@ -34,8 +34,8 @@ impl Arbiter {
         Self { classes, next: [0; 4], weights, left: weights }
     }
 
-    /// The next queue with commands, and the maximum number of commands to take from it; `pending`
-    /// has the number of commands of a queue, and `burst` is the arbitration burst.
+    /// Chooses the next queue with commands. Returns it with the number of commands to take, at
+    /// most `burst` (the arbitration burst). `pending` returns the number of commands of a queue.
     #[inline]
     pub(crate) fn next(
         &mut self,
@@ -48,7 +48,8 @@ impl Arbiter {
         if self.classes[1..].iter().all(Vec::is_empty) {
             return None;
         }
-        // If each class with commands has used up its weight, a second pass has new weights.
+        // A second pass with fresh weights, in case each class with commands has used up its
+        // weight.
         for _ in 0..2 {
             for class in 1..4 {
                 let left = self.left[class - 1];

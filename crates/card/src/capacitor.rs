@@ -18,10 +18,10 @@
 //! # Ageing
 //!
 //! At the end of its life a super-capacitor has lost 30 % of its capacitance, and its ESR has
-//! doubled. By the Arrhenius rule of thumb of data sheets, the life doubles for each 10 degrees
-//! below the temperature at which it is given. Both change linearly with the time in use: the loss
-//! is faster at first in tests of makers, so a linear loss is optimistic in the middle of the life
-//! and exact at its end.
+//! doubled. Data sheets give the life at one temperature. Each 10 degrees below this temperature
+//! double the life, by the Arrhenius rule of thumb of data sheets. In the model, capacitance and
+//! ESR change linearly with the time in use. In makers' tests the capacitance falls faster at
+//! first, so the model is optimistic in the middle of the life and exact at its end.
 
 /// A super-capacitor with its converter: the fields of section `[capacitor]` of a card's file.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -63,7 +63,7 @@ impl CapacitorSpec {
         self.life_years * libm::exp2((self.life_celsius - self.celsius) / 10.0)
     }
 
-    /// The capacitor after `years`: capacitance and ESR of that age.
+    /// The capacitor at an age of `years`: it has less capacitance and more ESR.
     pub fn aged(&self, years: f64) -> Self {
         let part = years / self.life_in_use();
         Self {
@@ -78,7 +78,7 @@ impl CapacitorSpec {
         Self { farads: self.farads * part, ..*self }
     }
 
-    /// The energy between both voltages inside the capacitor, J.
+    /// The energy that the capacitor stores between its charged and its cut-off voltage, J.
     pub fn stored_j(&self) -> f64 {
         0.5 * self.farads * (self.charged_v * self.charged_v - self.cut_off_v * self.cut_off_v)
     }

@@ -19,11 +19,11 @@ pub struct Card {
     pub link: LinkSpec,
     /// The NVMe front end.
     pub nvme: NvmeSpec,
-    /// The controller behind it.
+    /// The controller behind the front end.
     pub controller: ControllerSpec,
     /// The memory.
     pub memory: MemorySpec,
-    /// The memory as a BAR, if the card has this mode.
+    /// The BAR that maps the memory, if the card has one.
     pub bar: Option<BarSpec>,
     /// The host.
     pub host: HostSpec,
@@ -60,7 +60,7 @@ pub struct LinkSpec {
     pub max_read_request: u32,
     /// Read completion boundary (RCB), bytes: 64 or 128.
     pub read_completion_boundary: u32,
-    /// Delay from one end to the other, without the time of transmission.
+    /// Delay of a packet from one end to the other, without its transmission time.
     pub delay_fs: u64,
     /// ACK DLLPs per TLP.
     pub acknowledgements: f64,
@@ -89,9 +89,10 @@ pub struct NvmeSpec {
     pub vectors: u32,
     /// Commands that arbitration takes from a queue at once.
     pub arbitration_burst: u32,
-    /// Completions of a queue that wait for one interrupt.
+    /// Completions of a queue that share one interrupt.
     pub coalescing_threshold: u32,
-    /// The longest wait for that number of completions; 0 for no coalescing.
+    /// The longest time for which a completion waits for that number of completions; 0 for no
+    /// coalescing.
     pub coalescing_time_fs: u64,
     /// Atomic write unit at power failure (AWUPF), bytes.
     pub atomic_write: u32,
@@ -108,9 +109,9 @@ pub struct ControllerSpec {
     pub command_fs: u64,
     /// Time of a core after the transfer of each command.
     pub completion_fs: u64,
-    /// Commands that the controller holds.
+    /// Maximum number of commands in the controller.
     pub commands: u32,
-    /// Outstanding reads of submission queues.
+    /// Maximum number of outstanding reads of submission queue entries.
     pub fetches: u32,
     /// DMA engines: each transfers the data of one command at a time.
     pub dma_engines: u32,
@@ -123,7 +124,7 @@ pub struct ControllerSpec {
 /// When a written byte survives a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durable {
-    /// In DRAM: its content is saved to NAND on the energy of the capacitor.
+    /// In DRAM. A power failure saves the DRAM to NAND on the energy of the capacitor.
     Save,
     /// In STT-MRAM, once the precharge of its row is complete.
     Precharge,

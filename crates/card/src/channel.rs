@@ -1,4 +1,5 @@
-//! The memory channels of a card: addresses to row segments, and femtoseconds to clocks.
+//! The memory channels of a card, with the conversion of addresses to row segments and of
+//! femtoseconds to clocks.
 
 use crate::card::{Durable, MemorySpec, SEGMENT_BYTES};
 use interleaf_sim::dimm::{
@@ -8,7 +9,8 @@ use interleaf_sim::dimm::{
     row_channel::{RowAccess, RowChannel, RowCounts},
 };
 
-/// Neighbouring segments are in different banks of a rank, then in the next rank.
+/// Neighbouring segments are in different banks of a rank; after the last bank follows the next
+/// rank.
 const fn layout(burst_bytes: u32) -> Layout {
     Layout { neighbours_log2: (SEGMENT_BYTES / burst_bytes).trailing_zeros(), banks_first: true }
 }
@@ -16,14 +18,14 @@ const fn layout(burst_bytes: u32) -> Layout {
 /// The times of a transfer, fs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Transfer {
-    /// Read data are at the controller; written data are in the row buffers or cells.
+    /// When read data are at the controller, or written data in the row buffers or cells.
     pub(crate) data: u64,
-    /// The row is precharged.
+    /// When the row is precharged.
     pub(crate) closed: u64,
 }
 
 impl Transfer {
-    /// Written data survive a power failure from this time on.
+    /// The time from which written data survive a power failure.
     #[inline]
     pub(crate) const fn safe(self, durable: Durable) -> u64 {
         match durable {
@@ -33,27 +35,29 @@ impl Transfer {
     }
 }
 
-/// Converts between femtoseconds and clocks by multiplication with a fixed-point factor: one clock
-/// in 10^5 seconds is rounded wrongly.
+/// Converts between femtoseconds and clocks by multiplication with a fixed-point factor. The error
+/// is less than one clock, because 64 bits of femtoseconds are at most 5 hours.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
-    /// Clocks of a femtosecond, times 2^80.
+    /// Clocks per femtosecond, times 2^80.
     clocks: u128,
-    /// Femtoseconds of a clock, times 2^32.
+    /// Femtoseconds per clock, times 2^32.
     fs: u128,
 }
 
 impl Clock {
     fn new(device: &Device) -> Self {
-        // Two transfers each clock: 2e12 / kilotransfers fs.
+        // A clock has two transfers, so it takes 2e12 / kilotransfers fs.
         let rate = u128::from(device.kilotransfers);
         Self { clocks: (rate << 80) / 2_000_000_000_000, fs: (2_000_000_000_000 << 32) / rate }
     }
 
-    /// The first clock at or after a time.
+    /// The first clock after a time. A time on a clock edge may give this edge, because the factor
+    /// is rounded down.
     #[inline]
     fn clock_at(self, fs: u64) -> u64 {
-        // Without 16 low bits of the factor, the product of a time of 5 hours fits 128 bits.
+        // Without its 16 low bits the factor is clocks per femtosecond, times 2^64. The product of
+        // this factor and a time of 64 bits fits 128 bits.
         ((u128::from(fs) * (self.clocks >> 16)) >> 64) as u64 + 1
     }
 
@@ -124,7 +128,7 @@ impl Memory {
         }
     }
 
-    /// The counts of all channels together.
+    /// The sum of the counts of all channels.
     pub(crate) fn counts(&self) -> RowCounts {
         let mut sum = RowCounts::default();
         for counts in self.channels.iter().map(RowChannel::counts) {
@@ -144,7 +148,7 @@ impl Memory {
         self.clock.to_fs(self.counts().occupied_clocks) / self.channels.len() as u64
     }
 
-    /// Gives the observer the last commands.
+    /// Passes the last commands of each channel to the observer.
     pub(crate) fn finish<O: Observer>(&mut self, observer: &mut O) {
         self.channels.iter_mut().for_each(|channel| channel.finish(observer));
     }

@@ -13,9 +13,9 @@
 //! The engine reports for each write when its data were in the controller's buffer, in the memory
 //! array, and durable. The model stores no data: the content of a block is the number of the write
 //! that wrote it, 0 before the first write. The content that a power failure leaves is a step
-//! function of the time of the failure; one pass over a run therefore finds *all* times at which a
-//! block would be lost or torn ([`TimelineBuilder::finish`]). The faults at a given time are then
-//! found by binary search.
+//! function of the time of the failure. One pass over a run therefore finds *all* times at which a
+//! block would be lost or torn ([`TimelineBuilder::finish`]). A binary search then finds the damage
+//! at a given time.
 //!
 //! # Terms
 //!
@@ -23,12 +23,12 @@
 //!   larger than the atomic write unit, else each aligned unit of it. NVMe promises this only for
 //!   writes up to the unit (section 6.4.2, AWUPF); the rule for larger writes is stricter than
 //!   NVMe.
-//! - *block*: an aligned range whose size is the largest power of two, at most the atomic write
-//!   unit, to which the start and the end of every piece of a run are aligned.
+//! - *block*: an aligned range of the medium. Its size is the largest power of two, at most the
+//!   atomic write unit, to which the start and the end of every piece of a run are aligned.
 //! - *lost*: an acknowledged write whose block contains older data. A completed FLUSH or FUA is a
 //!   stronger promise, which a card with a volatile write cache must keep as well (sections 6.8 and
 //!   6.15).
-//! - *torn*: a piece of which a part is new and a part is old or undefined.
+//! - *torn*: a piece that is partly new, and partly old or undefined.
 //!
 //! Two outstanding writes of the same block have no order: the block may contain either.
 
@@ -44,10 +44,10 @@ pub enum Survival {
     /// Data in the controller's buffer and in the memory are saved on the energy of a capacitor.
     Buffered,
     /// Data survive once the row that contains them has been precharged. The controller works for
-    /// `hold_up` femtoseconds after the failure: it completes the pieces of which a part is in the
-    /// memory, and begins no others, so data in its buffers only are lost.
+    /// `hold_up` femtoseconds after the failure. In this time it completes the pieces that are
+    /// partly in the memory and begins no others, so data that are only in its buffers are lost.
     Precharged {
-        /// fs
+        /// Time from the power failure to the stop of the controller, fs.
         hold_up: u64,
     },
 }
@@ -72,7 +72,7 @@ pub struct WriteTimes {
     pub force_unit_access: bool,
     /// When the host wrote the doorbell.
     pub submitted: u64,
-    /// When the completion entry was in host memory; `u64::MAX` without one.
+    /// When the completion entry was in host memory; `u64::MAX` without a completion.
     pub acknowledged: u64,
 }
 
@@ -83,7 +83,7 @@ pub struct SegmentTimes {
     pub offset: u64,
     /// The length, bytes.
     pub bytes: u32,
-    /// When the whole data were in the controller's buffer.
+    /// When all data were in the controller's buffer.
     pub received: u64,
     /// When the data were in the memory array or its row buffer.
     pub in_array: u64,
@@ -96,7 +96,7 @@ pub struct SegmentTimes {
 pub struct FlushTimes {
     /// When the host wrote the doorbell.
     pub submitted: u64,
-    /// When the completion entry was in host memory; `u64::MAX` without one.
+    /// When the completion entry was in host memory; `u64::MAX` without a completion.
     pub acknowledged: u64,
 }
 
@@ -116,12 +116,13 @@ pub struct Timeline {
     rules: Rules,
     writes: Vec<WriteTimes>,
     pieces: Vec<Piece>,
-    /// One entry for each block of each piece, by block, then in the order of application.
+    /// One entry for each block of each piece, sorted by block, then by the order in which pieces
+    /// reach the memory.
     entries: Vec<Entry>,
     block_bytes: u64,
-    /// Sorted by the first moment.
+    /// All damage, sorted by its first moment.
     intervals: Vec<DamageInterval>,
-    /// The latest end of each interval and all before it.
+    /// For each interval, the latest end of this interval and all before it.
     latest_ends: Vec<u64>,
     /// For each write the moment from which FLUSH or FUA promises its durability.
     promised: Vec<u64>,
@@ -140,7 +141,7 @@ pub struct WriteCounts {
 }
 
 impl TimelineBuilder {
-    /// A run without writes yet.
+    /// Begins a run without writes.
     ///
     /// # Panics
     /// If the atomic write unit is not a power of two; the reader of card files refuses it.
@@ -171,7 +172,7 @@ impl TimelineBuilder {
         self.flushes.push(times);
     }
 
-    /// Ends the run at `limit` fs: the writes are not known beyond.
+    /// Ends the run at `limit` fs: no write is known beyond this time.
     pub fn end_at(&mut self, limit: u64) {
         self.limit = self.limit.min(limit);
     }
@@ -265,12 +266,13 @@ impl Timeline {
         self.block_bytes
     }
 
-    /// The writes by number, which begin at 1.
+    /// The writes in the order of their numbers; the first has number 1.
     pub fn writes(&self) -> &[WriteTimes] {
         &self.writes
     }
 
-    /// All blocks that a power failure during the run would lose or tear, by the first moment.
+    /// All blocks that a power failure during the run would lose or tear, sorted by the first
+    /// moment of the damage.
     pub fn damage(&self) -> &[DamageInterval] {
         &self.intervals
     }
@@ -278,7 +280,7 @@ impl Timeline {
     /// The damage of a power failure at `moment`.
     pub fn damage_at(&self, moment: u64) -> Vec<DamageInterval> {
         let begun = self.intervals.partition_point(|interval| interval.from <= moment);
-        // `latest_ends` rises: all intervals before `first` have ended by `moment`.
+        // `latest_ends` never falls, so all intervals before `first` have ended by `moment`.
         let first = self.latest_ends.partition_point(|end| *end <= moment).min(begun);
         self.intervals[first..begun]
             .iter()
@@ -292,7 +294,7 @@ impl Timeline {
         self.promised[write as usize - 1] <= moment
     }
 
-    /// The writes up to `moment`.
+    /// The number of writes up to `moment`.
     pub fn counts(&self, moment: u64) -> WriteCounts {
         let up_to = |times: &[u64]| times.partition_point(|time| *time <= moment) as u64;
         let acknowledged = up_to(&self.acknowledgements);
@@ -300,7 +302,7 @@ impl Timeline {
     }
 
     /// The moment from which each range of `bytes` has data of this run in the memory: pairs of
-    /// range number and moment, by range.
+    /// range number and moment, sorted by range.
     pub fn first_writes(&self, bytes: u64) -> Vec<(u64, u64)> {
         let mut firsts = std::collections::BTreeMap::new();
         for piece in &self.pieces {
@@ -313,8 +315,9 @@ impl Timeline {
         firsts.into_iter().collect()
     }
 
-    /// The acknowledged writes with a block in the range: pairs of block number and the number of
-    /// the write that was submitted last among those acknowledged up to `moment`.
+    /// The last acknowledged write of each block in the range: pairs of a block number and the
+    /// number of the write. Of the writes acknowledged up to `moment`, it is the one that was
+    /// submitted last.
     pub fn acknowledged_in(&self, range: core::ops::Range<u64>, moment: u64) -> Vec<(u64, u32)> {
         let first = self
             .entries

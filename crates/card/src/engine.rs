@@ -9,11 +9,12 @@
 //! completion ◀── host processor ◀── interrupt ◀── link ◀── completion queue entry, MSI-X
 //! ```
 //!
-//! Link, cores and memory channels are servers: each computes the end of its work when the work
-//! arrives. Buffers, tags, DMA engines and credits are pools. A write is acknowledged when all its
-//! data are safe: in DRAM that is saved on a power failure, or in STT-MRAM with its row precharged.
+//! Link, cores and memory channels are servers: a server computes the end of a piece of work as
+//! soon as the work arrives. Buffers, tags, DMA engines and credits are pools. A write is
+//! acknowledged when all its data are safe: in DRAM that is saved on a power failure, or in
+//! STT-MRAM whose row is precharged.
 //!
-//! Units in names: `at` and `now` are femtoseconds since the start, `bytes` are bytes.
+//! Units in names: `at` and `now` are femtoseconds since the start.
 
 mod controller;
 mod host;
@@ -44,44 +45,45 @@ pub struct WrittenSegment {
     pub offset: u64,
     /// The length, bytes.
     pub bytes: u32,
-    /// The data are in a buffer of the controller.
+    /// When the data are in a buffer of the controller.
     pub buffered: u64,
-    /// The data are in the DRAM, or in the row buffers of the STT-MRAM.
+    /// When the data are in the DRAM, or in the row buffers of the STT-MRAM.
     pub in_array: u64,
-    /// The row is precharged: STT-MRAM keeps the data without power.
+    /// When the row is precharged: STT-MRAM then keeps the data without power.
     pub durable: u64,
 }
 
-/// An observer of writes, for models of power failure and energy. `()` ignores all at no cost.
+/// An observer of writes, for models of power failure and energy. `()` ignores all writes at no
+/// cost.
 pub trait WriteObserver {
-    /// A segment of a write got its position in the order of the memory channel. The times may be
-    /// in the future.
+    /// A segment of a write got its position in the order of the memory channel. The times of the
+    /// segment may be in the future.
     fn segment(&mut self, segment: &WrittenSegment) {
         let _ = segment;
     }
 
     /// The controller decided at `at` to complete a command; a core has yet to build the
-    /// completion. The data of the command were safe at `safe`: not after `at`, unless the card
-    /// acknowledges early. A card must not rely on the time of the core: with a faster core it
-    /// would acknowledge writes before they are safe.
+    /// completion. The data of the command were safe at `safe`, which is not after `at` unless the
+    /// card acknowledges early. A card must not rely on the time that the core takes: with a faster
+    /// core it would acknowledge writes before they are safe.
     fn completing(&mut self, command: &IoCommand, safe: u64, at: u64) {
         let _ = (command, safe, at);
     }
 
-    /// The controller sent the completion of a command of any operation. The command was submitted
-    /// at `submitted`, and its data were safe at `safe`: not after `at`, unless the card
-    /// acknowledges early.
+    /// At `at` the controller sent the completion of a command of any operation. The command was
+    /// submitted at `submitted`, and its data were safe at `safe`, which is not after `at` unless
+    /// the card acknowledges early.
     fn acknowledged(&mut self, command: &IoCommand, submitted: u64, safe: u64, at: u64) {
         let _ = (command, submitted, safe, at);
     }
 
-    /// A command of the memory channels, if [`observes_memory`](Self::observes_memory).
+    /// A memory channel got a command. Called only if [`observes_memory`](Self::observes_memory).
     fn memory(&mut self, command: &command::Command) {
         let _ = command;
     }
 
-    /// Returns true if [`memory`](Self::memory) is to be called. Commands of several channels are
-    /// mixed.
+    /// Returns true if [`memory`](Self::memory) is to be called. The calls do not say which channel
+    /// a command is for.
     fn observes_memory(&self) -> bool {
         false
     }
@@ -111,7 +113,7 @@ impl<O: WriteObserver> WriteObserver for &mut O {
     }
 }
 
-/// Passes commands of the memory channels on.
+/// Passes the commands of the memory channels to an observer of writes.
 struct MemoryObserver<'a, O>(&'a mut O);
 
 impl<O: WriteObserver> command::Observer for MemoryObserver<'_, O> {
@@ -132,7 +134,7 @@ pub enum SubmitError {
     Queue,
     /// The submission queue is full.
     Full,
-    /// The command is empty, or no whole number of blocks.
+    /// The length is 0, or the offset or the length is not a whole number of blocks.
     Length,
     /// The command transfers more than the card allows.
     Transfer,
@@ -157,8 +159,8 @@ impl fmt::Display for SubmitError {
 
 impl std::error::Error for SubmitError {}
 
-// The kinds of events, one lane each. The payload is a slot or a queue, for some kinds together
-// with a number of bytes or entries.
+// Each kind of event has a lane. The payload is a slot or a queue. Some kinds add a number of bytes
+// or entries.
 const DOORBELL_WRITTEN: usize = 0;
 const DOORBELL_ARRIVED: usize = 1;
 const ENTRIES_READ: usize = 2;
@@ -189,9 +191,9 @@ struct InFlight {
     sent: u32,
     /// Bytes of a write that arrived in buffers.
     arrived: u32,
-    /// Bytes that arrived in the memory channel, or on the way to the host.
+    /// Bytes that the memory channel has received, or that are on the way to the host.
     moved: u32,
-    /// The time at which all data that moved are safe.
+    /// The time at which all bytes of `moved` are safe.
     safe: u64,
 }
 
@@ -200,15 +202,15 @@ struct InFlight {
 struct Queue {
     /// Commands in the submission queue that the card has not fetched.
     submitted: VecDeque<u32>,
-    /// Entries whose doorbell has arrived, and whose fetch the card has not requested.
+    /// Entries whose doorbell has arrived, and whose fetch the card has not yet requested.
     visible: u32,
     /// The next entry that the card fetches.
     head: u32,
     /// Commands between submission and completion.
     outstanding: u32,
-    /// Completion queue entries in host memory or on the way, with their arrival.
+    /// Completion queue entries in host memory or on the way: arrival time and slot.
     entries: VecDeque<(u64, u32)>,
-    /// Entries without an interrupt.
+    /// Completion queue entries for which no interrupt has been sent.
     coalesced: u32,
     /// The number of interrupts so far.
     interrupts: u64,
@@ -239,16 +241,16 @@ pub struct Engine {
     commands: Pool,
     dma: Pool,
     waiting_dma: VecDeque<u32>,
-    /// Commands with chunks that their DMA engines have not requested, in round robin: first reads
-    /// and writes of zeroes, which need no read tags; then writes.
+    /// Commands whose DMA engines have chunks left to request, in round robin. The first queue has
+    /// reads and writes of zeroes, which need no read tags; the second has writes.
     active: [VecDeque<u32>; 2],
-    /// The kind of `active` that is served first.
+    /// The index in `active` that had priority last; the other index has priority next.
     turn: usize,
     buffers: Pool,
     tags: Pool,
-    /// Chunks that a DMA engine asks for at once.
+    /// Chunks that a DMA engine requests at once.
     burst: u32,
-    /// The time of the scheduled retry, at which a buffer returns; `u64::MAX` without one.
+    /// The time of the scheduled retry, at which a buffer returns; `u64::MAX` if none is scheduled.
     retry: u64,
     memory: Memory,
 }
@@ -422,7 +424,7 @@ impl Engine {
         self.now = self.now.max(until);
     }
 
-    /// Gives the observer the last commands of the memory channels, at the end of a run.
+    /// Passes the last commands of the memory channels to the observer, at the end of a run.
     pub fn finish<O: WriteObserver>(&mut self, observer: &mut O) {
         self.memory.finish(&mut MemoryObserver(observer));
     }
@@ -453,7 +455,7 @@ impl Engine {
     }
 }
 
-/// The payload of an event about a slot or queue, and a number.
+/// Packs a slot or a queue, and a number, into the payload of an event.
 #[inline]
 fn payload(slot: u32, more: u32) -> u64 {
     u64::from(slot) | u64::from(more) << 32

@@ -1,10 +1,10 @@
 //! The events of the engine, in order of time.
 //!
-//! Most events follow from an earlier one after a constant delay, or after a server that works in
-//! order of arrival. Events of one kind therefore are created almost in order of time, and each
+//! Most events follow from an earlier event after a constant delay, or after a server that works in
+//! order of arrival. Therefore the events of one kind are created almost in order of time. Each
 //! kind has a *lane*: a queue in order of time, in which a rare early event moves the entries
 //! behind it. A tournament tree over the lanes has the lane with the earliest event at its root. An
-//! event costs some tens of instructions, however many are pending.
+//! event costs some tens of instructions, however many events are pending.
 
 use crate::ring::Ring;
 
@@ -14,7 +14,7 @@ pub(crate) const LANES: usize = 16;
 /// The time of an empty lane.
 const NEVER: u64 = u64::MAX;
 
-/// An event: its time, and what the engine stored with it.
+/// An event: its time, its lane, and the payload that the engine stored with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Event {
     pub(crate) at: u64,

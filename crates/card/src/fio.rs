@@ -5,8 +5,8 @@
 //! (`iodepth`), started `numjobs` times. [`FioOptions`] holds the options that are set, [`Job`] a
 //! complete job with fio's defaults, [`file::parse`] reads a job file.
 //!
-//! An option is modelled, has no effect on a simulated card ([`WITHOUT_EFFECT`]), or is an error:
-//! none is ignored. Jobs are time-based: they run for `runtime`, however large `size` is.
+//! An option is modelled, or has no effect on a simulated card ([`WITHOUT_EFFECT`]); any other
+//! option is an error. Jobs are time-based: they run for `runtime`, however large `size` is.
 
 pub mod file;
 pub mod load;
@@ -16,9 +16,9 @@ pub mod value;
 use crate::load::Access;
 use value::{Size, ValueError, in_range};
 
-/// Options of a job file that are accepted and change nothing, and the reason.
+/// Options of a job file that are accepted and change nothing, with the reason.
 ///
-/// `ioengine` and `direct` are checked: see [`FioOptions::set`].
+/// `ioengine` and `direct` are not among them: [`FioOptions::set`] checks their values.
 pub const WITHOUT_EFFECT: [(&str, &str); 12] = [
     ("allow_mounted_write", "no file system is simulated"),
     ("allrandrepeat", "all randomness has a seed"),
@@ -67,14 +67,14 @@ const SYNCHRONOUS: [&str; 6] = ["mmap", "psync", "pvsync", "pvsync2", "sync", "v
 pub const BLOCK_BYTES: [u64; 2] = [512, 1 << 20];
 
 /// Maximum number of outstanding requests of a job: the entries of the largest NVMe queue (NVMe
-/// 1.4, 3.1.1, CAP.MQES) less the one that stays empty.
+/// 1.4, 3.1.1, CAP.MQES) less the entry that stays empty.
 pub const DEPTH_MAX: u32 = 65_535;
 
-/// Maximum number of jobs of a group: that of the I/O queues of an NVMe controller (NVMe 1.4,
-/// 5.21.1.7).
+/// Maximum number of jobs of a group: the maximum number of I/O queues of an NVMe controller (NVMe
+/// 1.4, 5.21.1.7).
 pub const JOBS_MAX: u32 = 65_535;
 
-/// The highest rate that can be asked of a job, I/Os per second.
+/// The highest rate that a job can have, I/Os per second.
 pub const RATE_MAX: u64 = 1_000_000_000;
 
 impl core::str::FromStr for Access {
@@ -95,7 +95,7 @@ impl core::str::FromStr for Access {
     }
 }
 
-/// Options of fio that are set: of a command line, of `[global]`, or of a section.
+/// The options of fio that a command line, `[global]` or a section sets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FioOptions {
     /// Direction and order.
@@ -106,7 +106,7 @@ pub struct FioOptions {
     pub iodepth: Option<u32>,
     /// Equal jobs, each with an I/O queue of its own.
     pub numjobs: Option<u32>,
-    /// The rate of each job, I/Os per second; without it a job is limited by its depth alone.
+    /// The rate of each job, I/Os per second; without a rate, the depth alone limits a job.
     pub rate_iops: Option<u64>,
     /// The percentage of reads of a mixed pattern.
     pub rwmixread: Option<u32>,
@@ -116,7 +116,8 @@ pub struct FioOptions {
     pub runtime_ns: Option<u64>,
     /// The part of the card that a job covers, from its first byte.
     pub size: Option<Size>,
-    /// Random offsets without the map that gives every block once before any block twice.
+    /// Random offsets without fio's map of used blocks. With the map, every block is used once
+    /// before any block is used twice.
     pub norandommap: Option<bool>,
     /// Seed of all randomness.
     pub seed: Option<u64>,
@@ -125,7 +126,7 @@ pub struct FioOptions {
 }
 
 impl FioOptions {
-    /// Sets the option `name`, `value` as it is written in a job file; "" for an option without a
+    /// Sets the option `name` to `value`, a text as in a job file; "" for an option without a
     /// value. Returns false for an option that this function does not know.
     ///
     /// # Errors
@@ -169,7 +170,7 @@ impl FioOptions {
         }
     }
 
-    /// The job with these options; the other ones have fio's defaults.
+    /// The job with these options; options that are not set have fio's defaults.
     ///
     /// # Errors
     /// When `rw` is missing, or two options contradict each other.
@@ -221,7 +222,7 @@ impl FioOptions {
     }
 }
 
-/// Options that make no job together.
+/// An option that a job lacks, or that contradicts another option or the card.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{option}: {problem}")]
 pub struct OptionError {
@@ -236,7 +237,7 @@ pub struct OptionError {
 /// A complete job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
-    /// Its name: the name of its section.
+    /// The name of the job's section.
     pub name: String,
     /// Direction and order.
     pub rw: Access,

@@ -14,14 +14,14 @@ pub enum Operation {
     Flush,
     /// A range becomes zero without data from the host.
     WriteZeroes,
-    /// Dataset management: a range has no content any more.
+    /// Dataset management: a range has no content afterwards.
     Deallocate,
 }
 
 /// A command in a submission queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IoCommand {
-    /// The number by which the source knows the command.
+    /// The number by which the source of the I/O identifies the command.
     pub tag: u32,
     /// Index of the I/O queue pair, 0-based.
     pub queue: u16,
@@ -42,10 +42,10 @@ pub struct IoCompletion {
     pub tag: u32,
     /// The queue pair of the command.
     pub queue: u16,
-    /// The host wrote the doorbell.
+    /// When the host wrote the doorbell.
     pub submitted: u64,
-    /// The command arrived at the controller.
+    /// When the command arrived at the controller.
     pub fetched: u64,
-    /// The host's driver saw the completion.
+    /// When the host's driver saw the completion.
     pub completed: u64,
 }

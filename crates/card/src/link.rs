@@ -9,29 +9,29 @@
 //! | header | 12 with an address of 32 bits and for completions, 16 with an address of 64 bits |
 //! | LCRC | 4 |
 //!
-//! Data link layer packets (ACK, UpdateFC) have 8 bytes with their framing. They answer packets of
-//! the other direction, and take the time of this one.
+//! Data link layer packets (ACK, UpdateFC) have 8 bytes with their framing. A DLLP answers packets
+//! of the other direction, and takes time in its own direction.
 //!
 //! Example: 8 lanes at 8 GT/s with 128b/130b encoding carry 7.877 GB/s, less one SKP ordered set in
 //! 371 blocks. A completion with 256 bytes of data has 276 bytes: 92.8 % of it is data.
 
 use crate::card::LinkSpec;
 
-/// Framing, sequence number and LCRC of a TLP.
+/// Bytes of framing, sequence number and LCRC of a TLP.
 const AROUND: u64 = 8;
 /// Bytes of a DLLP.
 const DLLP: u64 = 8;
-/// A read request with an address of 64 bits.
+/// Bytes of a read request with an address of 64 bits.
 pub(crate) const READ_REQUEST: u64 = 16 + AROUND;
-/// A write request with an address of 64 bits, without its data.
+/// Bytes of a write request with an address of 64 bits, without its data.
 pub(crate) const WRITE_REQUEST: u64 = 16 + AROUND;
-/// A completion, without its data.
+/// Bytes of a completion, without its data.
 pub(crate) const COMPLETION: u64 = 12 + AROUND;
-/// A write of an MSI-X message: its address has 32 bits.
+/// Bytes of a write of an MSI-X message: its address has 32 bits.
 pub(crate) const MESSAGE: u64 = 12 + AROUND + 4;
-/// A write of a doorbell: the BAR has an address of 64 bits.
+/// Bytes of a write of a doorbell: the BAR has an address of 64 bits.
 pub(crate) const DOORBELL: u64 = WRITE_REQUEST + 4;
-/// A completion queue entry.
+/// Bytes of the write of a completion queue entry.
 pub(crate) const COMPLETION_ENTRY: u64 = WRITE_REQUEST + 16;
 /// Bytes of a submission queue entry.
 pub(crate) const SUBMISSION_ENTRY: u64 = 64;
@@ -41,10 +41,10 @@ pub(crate) const CREDIT_BYTES: u32 = 16;
 /// The time of a byte on the link, fs.
 pub(crate) fn byte_fs(link: &LinkSpec) -> f64 {
     let (gigatransfers, encoding, skip) = match link.generation {
-        // One SKP ordered set of 4 symbols each 1180 symbols (4.2.7.3).
+        // One SKP ordered set of 4 symbols after 1180 symbols (4.2.7.3).
         1 => (2.5, 8.0 / 10.0, 1180.0 / 1184.0),
         2 => (5.0, 8.0 / 10.0, 1180.0 / 1184.0),
-        // One SKP ordered set of a block each 370 blocks (4.2.7.3).
+        // One SKP ordered set of one block after 370 blocks (4.2.7.3).
         3 => (8.0, 128.0 / 130.0, 370.0 / 371.0),
         4 => (16.0, 128.0 / 130.0, 370.0 / 371.0),
         _ => (32.0, 128.0 / 130.0, 370.0 / 371.0),
@@ -72,14 +72,15 @@ impl Packets {
         }
     }
 
-    /// Write requests of `bytes` from an address that is a multiple of the maximum payload.
+    /// The number of write requests for `bytes` from an address that is a multiple of the maximum
+    /// payload.
     #[inline]
     pub(crate) fn writes(&self, bytes: u32) -> u32 {
         bytes.div_ceil(self.max_payload)
     }
 
-    /// Completions of a read of `bytes` from `address`: the first ends at a read completion
-    /// boundary, the others have the maximum payload.
+    /// The number of completions for a read of `bytes` from `address`: the first ends at a read
+    /// completion boundary, the others have the maximum payload.
     #[inline]
     pub(crate) fn completions(&self, address: u32, bytes: u32) -> u32 {
         let head = (self.boundary - address % self.boundary) % self.boundary;
@@ -105,7 +106,7 @@ impl Direction {
         Self { free: 0, byte_fs, busy: 0, bytes: 0, packets: 0 }
     }
 
-    /// The time at which a packet that waits at `at` may start.
+    /// The time at which a packet that is ready at `at` may start.
     #[inline]
     pub(crate) fn starts(&self, at: u64) -> u64 {
         self.free.max(at)
@@ -117,7 +118,8 @@ impl Direction {
         bytes * self.byte_fs
     }
 
-    /// Sends `bytes` in some packets from `at`, and returns the time at which the last byte is out.
+    /// Sends `packets` packets, which have `bytes` bytes together, from `at`. Returns the time at
+    /// which the last byte is out.
     #[inline]
     pub(crate) fn send(&mut self, at: u64, bytes: u64, packets: u32) -> u64 {
         let time = self.time_of(bytes);

@@ -1,8 +1,8 @@
-//! A load on a card in fio's words, and what it measures.
+//! A load on a card in fio's terms, and the measurements of its run.
 //!
 //! A group is a job section of fio: `numjobs` equal threads, each with its own queue pair if the
-//! card has enough, and with `iodepth` I/Os outstanding. A thread submits an I/O as soon as one
-//! completes, or at a given rate. Several groups run at once.
+//! card has enough, and with `iodepth` I/Os outstanding. A thread submits an I/O as soon as one of
+//! its I/Os completes, or at a given rate. Several groups run at once.
 //!
 //! Times as fio defines them: *slat* from the thread's decision to the doorbell, *clat* from the
 //! doorbell to the completion in the host, *lat* their sum. I/Os that complete in the ramp time are
@@ -92,8 +92,8 @@ pub struct Group {
     pub offset: u64,
     /// `size`: bytes that the group uses. Default: up to the end of the card.
     pub size: Option<u64>,
-    /// `norandommap`: random offsets with repetition. Without it, each block is used once before
-    /// any is used again. Default: false.
+    /// `norandommap`: random offsets with repetition. Without this option each block is used once
+    /// before any block is used again. Default: false.
     pub repeats: bool,
     /// Writes with force unit access. Default: false.
     pub force_unit_access: bool,
@@ -176,7 +176,7 @@ pub(crate) const fn too_long(ramp_fs: u64, stop: Stop) -> Option<&'static str> {
 }
 
 impl Load {
-    /// One group, up to a number of I/Os, after a ramp that fills the queues.
+    /// A load of one group that ends after `ios` I/Os. Before, a ramp of 100 us fills the queues.
     pub fn single(group: Group, ios: u64) -> Self {
         Self { groups: vec![group], ramp_fs: 100_000_000_000, stop: Stop::Ios(ios), seed: 1 }
     }

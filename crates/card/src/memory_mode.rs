@@ -8,19 +8,19 @@
 //!
 //! A load is a non-posted read: it costs a round trip. Stores are posted, 64 bytes at a time from a
 //! write-combining buffer, and the processor does not wait for them; credits of the card stop them
-//! when the memory is slower than the link. A store is persistent when it has reached the memory
-//! by the card's rule, and the processor knows it by reading back: a read does not pass posted
+//! when the memory is slower than the link. A store is persistent when its data are durable by the
+//! card's rule. The processor learns this by reading back, because a read does not pass posted
 //! writes (PCI Express Base Specification 3.1, 2.4.1). A peer device does the same with larger
 //! packets, through the root complex or a switch.
 //!
 //! An access is 8 to 4096 bytes. A processor issues it as lines of 64 bytes, a peer as packets up
 //! to the maximum payload, all at once. The memory serves a row segment (512 bytes) of an access at
-//! once, when all its packets have arrived. Segments of different accesses are not merged: each
-//! opens its row, and waits for the cycle of its bank. All requests pass one direction of the link,
-//! so their order on the link is the order at the memory channel.
+//! once, when all packets of the segment have arrived. Segments of different accesses are not
+//! merged: each segment opens its row, and waits for the cycle of its bank. All requests pass one
+//! direction of the link, so their order on the link is the order at the memory channel.
 //!
-//! Not modelled: the 10 to 16 line fill buffers of a core. No processor can run a load that has
-//! more outstanding lines than that in each thread (`outstanding * bytes / 64`).
+//! Not modelled: the 10 to 16 line fill buffers of a core. No processor can run a load with more
+//! outstanding lines in each thread (`outstanding * bytes / 64`).
 
 mod run;
 
@@ -70,15 +70,16 @@ pub struct MemoryLoad {
     pub read_percent: u32,
     /// Bytes of an access: a power of two from 8 to 4096.
     pub bytes: u32,
-    /// Accesses that each thread keeps outstanding: buffers of loads and of write combining.
+    /// Accesses that each thread keeps outstanding: load buffers, and write-combining buffers.
     pub outstanding: u32,
     /// Threads of the processor, or DMA streams of the peer.
     pub threads: u32,
-    /// Random addresses; otherwise one after the other.
+    /// True for random addresses, false for addresses one after the other.
     pub random: bool,
-    /// Random addresses with repetition; otherwise each is used once before any is used again.
+    /// True for random addresses with repetition. If false, each address is used once before any
+    /// address is used again.
     pub repeats: bool,
-    /// Bytes from the start of the range that are used; `None` for all.
+    /// The number of bytes that are used, from the start of the range; `None` for all.
     pub size: Option<u64>,
     /// Stores of a thread between two reads that make them persistent; 0 for never.
     pub persist_every: u32,
@@ -109,7 +110,7 @@ impl Default for MemoryLoad {
     }
 }
 
-/// An access to memory that the card does not allow.
+/// A load that the card does not allow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryLoadError {
     /// The option, named as in fio.
@@ -208,7 +209,7 @@ impl MemoryLoad {
         }
     }
 
-    /// Runs the load on `card`. Only the components without limits are taken from `settings`.
+    /// Runs the load on `card`. Of `settings`, only the components without limits are used.
     ///
     /// # Errors
     /// If the card does not allow the load.

@@ -1,15 +1,16 @@
 //! The memory test of a card's board: algorithms, a memory with faults, and a report.
 //!
-//! The slides of the MRAM card show a program with the fields type of test, number of cycles, start
-//! and stop address, pattern, debug mode, and "init". Their test writes `BADC0FFE` at `0x80`, cuts
-//! the power, and reads back. [`run()`] does this test, and the algorithms of the literature, on a
-//! memory of 32-bit words into which faults can be injected.
+//! The slides of the MRAM card show a test program with the fields type of test, number of cycles,
+//! start and stop address, pattern, debug mode, and "init". The program writes `BADC0FFE` at
+//! `0x80`, cuts the power, and reads back. [`run()`] does this test, and the algorithms of the
+//! literature, on a memory of 32-bit words into which faults can be injected.
 //!
 //! # March tests
 //!
-//! A march test is a sequence of elements; each walks over all addresses in one direction and does
-//! the same operations at each. In van de Goor's notation (Testing Semiconductor Memories, 1991,
-//! chapter 4) `w0` writes the background, `w1` its inverse, `r0` and `r1` read and compare:
+//! A march test is a sequence of elements. An element walks over all addresses in one direction and
+//! does the same operations at each address. In van de Goor's notation (Testing Semiconductor
+//! Memories, 1991, chapter 4) `w0` writes the background and `w1` its inverse; `r0` and `r1` read
+//! and compare:
 //!
 //! ```text
 //! MATS+     {any(w0); up(r0,w1); down(r1,w0)}
@@ -19,7 +20,7 @@
 //! # Which test finds which fault
 //!
 //! [`Algorithm::detects`] is the table, for a single fault whose cells are in different words. An
-//! algorithm finds *all* faults of a class, *some*, or *none*:
+//! algorithm finds *all* faults of a class ([`FaultClass`]), *some*, or *none*:
 //!
 //! | | SAF | TF | AF | CFin | CFid | CFst | retention |
 //! | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -31,9 +32,10 @@
 //! | checkerboard | all | some | some | some | some | some | none |
 //! | random, one cycle | some | some | all | some | some | some | none |
 //!
-//! MATS+ and March C-: van de Goor, chapter 4, as remembered. Walking ones and address in
-//! address: Barr, Software-Based Memory Testing (2000): the first tests data lines, the second
-//! address lines. A random background tells two addresses apart with a probability above 0.999.
+//! MATS+ and March C-: van de Goor, chapter 4, as remembered. Walking ones and address in address:
+//! Barr, Software-Based Memory Testing (2000); walking ones tests data lines, address in address
+//! tests address lines. A random background tells two addresses apart with a probability above
+//! 0.999.
 
 mod algorithm;
 mod array;

@@ -5,7 +5,7 @@
 
 use crate::ring::Ring;
 
-/// Femtoseconds of a tick, as a power of two: the sums do not overflow within hours.
+/// A tick is 2^10 femtoseconds: the sums do not overflow within hours.
 const TICK: u32 = 10;
 
 #[derive(Clone, Debug)]
@@ -14,10 +14,10 @@ pub(crate) struct Pool {
     free: u32,
     /// Future returns, in order of time.
     returns: Ring,
-    /// Units times the time for which they were taken, summed: return times are added, take times
-    /// subtracted; in ticks and modulo 2^64.
+    /// The sum of units times the ticks for which they were taken, modulo 2^64: the time of a
+    /// return is added, and the time of a take is subtracted.
     held: u64,
-    /// The total time for which requests waited for units, and the time since which one waits.
+    /// The total time for which requests waited for units, and the start of the present wait.
     waited: u64,
     waits_since: Option<u64>,
     limited: bool,
@@ -61,7 +61,7 @@ impl Pool {
         true
     }
 
-    /// Units return now.
+    /// Returns units now.
     #[inline]
     pub(crate) fn give_now(&mut self, now: u64, units: u32) {
         if self.limited {
@@ -81,7 +81,7 @@ impl Pool {
         at
     }
 
-    /// Units return at `at`.
+    /// Returns units at the time `at`.
     #[inline]
     pub(crate) fn give(&mut self, at: u64, units: u32) {
         if !self.limited {
@@ -107,7 +107,7 @@ impl Pool {
         self.waited + self.waits_since.map_or(0, |since| now.saturating_sub(since))
     }
 
-    /// Units times femtoseconds in use up to `now`, divided by the number of units.
+    /// The time for which units were in use up to `now`, fs: the mean over all units.
     pub(crate) fn busy(&self, now: u64) -> u64 {
         let future = |(at, units): (u64, u64)| units * (at.saturating_sub(now) >> TICK);
         let returning: u64 = self.returns.iter().map(|(_, units)| units).sum();
@@ -135,10 +135,10 @@ mod tests {
         assert_eq!(pool.take_from(at(15), 4), at(30));
         assert_eq!(pool.in_use(at(30)), 4);
         pool.give(at(40), 4);
-        // 2 units for 10, 1 for 20, and 4 for 5 or 10, of 4 units.
+        // Of 4 units, 2 are in use for 10, 1 for 20, and 4 for 5 or 10.
         assert_eq!(pool.busy(at(35)), at((20 + 20 + 20) / 4));
         assert_eq!(pool.busy(at(40)), at((20 + 20 + 40) / 4));
-        // From 11, and again from 15, to 30.
+        // A request waits from 11, and again from 15, to 30.
         assert_eq!(pool.waited(at(40)), at(30 - 11));
         assert_eq!((pool.in_use(at(39)), pool.in_use(at(40))), (4, 0));
         assert_eq!(pool.busy(at(40)), at((20 + 20 + 40) / 4));

@@ -11,15 +11,16 @@
 //! # Cards of STT-MRAM
 //!
 //! A row is durable once it is precharged. For a hold-up of some microseconds after the failure the
-//! controller completes the atomic units that it has begun to write; data that are in its buffers
-//! only are lost, and their writes have not been acknowledged.
+//! controller completes the atomic units that it has begun to write. Data that are only in its
+//! buffers are lost; their writes have not been acknowledged.
 //!
 //! # Evaluation
 //!
-//! [`PowerFailures`] evaluates moments of one observed run ([`crate::durability`]): the
-//! acknowledged writes, those lost or torn with their blocks, energy and time of the save. The
-//! [`Cause`] tells losses that the card reports itself (energy exhausted, no good block,
-//! uncorrectable page) from those that only the comparison with the acknowledged writes shows.
+//! [`PowerFailures`] evaluates moments of one observed run ([`crate::durability`]). A result has
+//! the number of acknowledged writes, the lost and torn writes with their blocks, and the energy
+//! and time of the save. The [`Cause`] tells losses that the card itself reports (energy exhausted,
+//! no good block, uncorrectable page) from losses that only a comparison with the acknowledged
+//! writes shows.
 
 mod failure;
 mod file;

@@ -1,7 +1,7 @@
 //! Runs of the engine, observed for power failures.
 //!
-//! [`WriteRecorder`] observes the writes of an engine, whatever its source of commands. [`observe`]
-//! runs a load, and [`power_failures`] evaluates moments of it:
+//! [`WriteRecorder`] observes the writes of an engine, with any source of commands. [`observe`]
+//! runs a load, and [`power_failures`] evaluates moments of the run:
 //!
 //! ```
 //! use interleaf_card::{
@@ -49,7 +49,7 @@ pub struct ObservedRun {
 }
 
 impl WriteRecorder {
-    /// A recorder without writes yet.
+    /// A recorder that has not yet seen a write.
     pub fn new(card: &Card) -> Self {
         let survival = card.power.survival();
         let rules = Rules { survival, atomic_bytes: card.nvme.atomic_write };
@@ -105,7 +105,7 @@ pub fn observe(load: &Load, card: &Card, settings: &Settings) -> Result<Observed
     Ok(ObservedRun { outcome, timeline: recorder.finish() })
 }
 
-/// The power failures of a run of this card. Bad blocks of NAND come by `seed`.
+/// The power failures of a run of this card; `seed` decides which NAND blocks are bad.
 pub fn power_failures<'a>(card: &Card, timeline: &'a Timeline, seed: u64) -> PowerFailures<'a> {
     PowerFailures::new(timeline, &card.power, card.memory.capacity, seed)
 }

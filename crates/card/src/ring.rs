@@ -1,12 +1,12 @@
-//! A queue of timed entries in a ring, almost in order of time.
+//! A queue in a ring, for timed entries that are added almost in order of time.
 //!
-//! The standard queue has no cheap insertion in order near its end. Here an insertion moves only
-//! the entries with a later time, usually none.
+//! The queue of the standard library has no cheap insertion in order near its end. Here an
+//! insertion moves only the entries with a later time, usually none.
 
 /// Entries with a time and a value of 64 bits.
 #[derive(Clone, Debug)]
 pub(crate) struct Ring {
-    /// A power of two of entries.
+    /// The number of entries is a power of two.
     entries: Vec<(u64, u64)>,
     head: usize,
     count: usize,
@@ -39,7 +39,8 @@ impl Ring {
         }
     }
 
-    /// Adds an entry behind all that are not later. Returns true if it is the first one now.
+    /// Adds an entry behind all entries that are not later. Returns true if the new entry is the
+    /// first.
     #[inline]
     pub(crate) fn push(&mut self, time: u64, value: u64) -> bool {
         if self.count == self.entries.len() {

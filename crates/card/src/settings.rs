@@ -1,6 +1,6 @@
 //! Choices of a run that are not properties of the card.
 
-/// Detection of completions by the host (interrupts or polling), and the driver costs that count.
+/// Detection of completions by the host, and the driver costs that the engine adds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostMode {
     /// The processor of each queue waits for interrupts.
@@ -42,7 +42,7 @@ pub enum Arbitration {
     },
 }
 
-/// A component that may bind the throughput.
+/// A component that may be the bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Component {
     /// The host's processors.
@@ -105,7 +105,7 @@ impl Ideal {
         Self(1 << component as u16)
     }
 
-    /// This component too.
+    /// Also this component.
     #[must_use]
     pub const fn and(self, component: Component) -> Self {
         Self(self.0 | 1 << component as u16)

@@ -42,7 +42,7 @@ pub struct ConfigSpace {
 pub enum ConfigEffect {
     /// None.
     None,
-    /// The host asked for a function level reset.
+    /// The host requested a function level reset.
     FunctionReset,
 }
 
@@ -133,7 +133,7 @@ impl ConfigSpace {
         }
     }
 
-    /// Writes bytes: changes the writable bits of registers, ignores the rest.
+    /// Writes bytes: changes the writable bits of registers, and ignores all other bits.
     pub fn write(&mut self, offset: u64, data: &[u8]) -> ConfigEffect {
         let mut effect = ConfigEffect::None;
         for (byte, at) in data.iter().zip(byte_offsets(offset)) {

@@ -99,8 +99,8 @@ impl WriteBack {
         self.cached.len() as u64 * self.unit
     }
 
-    /// The power fails: each cached unit is lost unless `survives` returns true, since a cache that
-    /// writes back in any order may have written any of its units.
+    /// Applies a power failure. Each cached unit is lost unless `survives` returns true: a cache
+    /// that writes back in any order may have written any of its units.
     ///
     /// # Errors
     ///
@@ -111,8 +111,8 @@ impl WriteBack {
         written
     }
 
-    /// Empties the cache; writes the units for which `is_written` returns true. A unit that cannot
-    /// be written stays in the cache, with all later ones.
+    /// Empties the cache, and writes the units for which `is_written` returns true. A unit that
+    /// cannot be written stays in the cache, with all later units.
     fn write_back(&mut self, mut is_written: impl FnMut() -> bool) -> Result<(), ContentsFault> {
         while let Some(unit) = self.cached.first_entry() {
             if is_written() {
@@ -123,7 +123,7 @@ impl WriteBack {
         Ok(())
     }
 
-    /// Removes the units of a range from the cache: the range is durable.
+    /// Removes the units of a range from the cache, because the range is already durable.
     fn drop_range(&mut self, offset: u64, bytes: u64) {
         let units = offset / self.unit..(offset + bytes) / self.unit;
         if bytes / self.unit < self.cached.len() as u64 {
@@ -159,7 +159,7 @@ impl Contents for WriteBack {
         Ok(())
     }
 
-    /// Zeroed ranges are durable at once, since a discarded range can be larger than the cache.
+    /// Zeroed ranges are durable at once, because a discarded range can be larger than the cache.
     fn zero(&mut self, offset: u64, bytes: u64, _: bool) -> Result<(), ContentsFault> {
         self.durable.zero(offset, bytes, true)?;
         self.drop_range(offset, bytes);

@@ -29,7 +29,7 @@ use crate::{
     pacer::{Clock, Pacer},
 };
 
-/// An event that the user of the server should know.
+/// An event that the server reports to its user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// QEMU has connected.
@@ -42,7 +42,7 @@ pub enum Event {
     /// The power of the card failed, with this many bytes in the volatile write cache.
     PowerLost(u64),
     /// A cached unit that survives the power failure could not be written to the contents, at this
-    /// byte: it and all later units are lost.
+    /// byte. This unit and all later units are lost.
     WriteFailed(u64),
     /// The guest has rung a doorbell, and no plugin reports the guest's clock: QEMU needs
     /// `-plugin`.
@@ -53,7 +53,7 @@ pub enum Event {
 
 /// A failure of the power. Commands without completion are lost, and so is each unit of the
 /// volatile write cache for which `survives` returns false: a cache that writes back in any order
-/// may have written any of them. The card does not answer until the next connection.
+/// may have written any of its units. The card does not answer until the next connection.
 pub struct PowerCut {
     /// The power fails after this number of commands has completed.
     pub after: u64,
@@ -137,7 +137,7 @@ impl Device {
         self.lose_power_if_due();
     }
 
-    /// The power is on, or will be with the next connection.
+    /// True if the power is on. A failure switches it off until the wait for the next connection.
     #[must_use]
     pub fn has_power(&self) -> bool {
         self.has_power
@@ -280,10 +280,10 @@ const REGISTERS_END: u64 = 0x2000;
 /// The largest access to a region that is answered; a guest's accesses have 8 bytes at most.
 const ACCESS_MAX: usize = 4096;
 
-/// A device, and the thread that completes its commands.
+/// A device, shared with the thread that completes its commands.
 pub(crate) struct Shared {
     device: Mutex<Device>,
-    /// A command was submitted.
+    /// Signalled when a command was submitted.
     submitted: Condvar,
     clock: Arc<GuestClock>,
 }
@@ -340,19 +340,19 @@ impl Shared {
     }
 }
 
-/// The last part of a wait, which is spent polling: by default Linux wakes a thread up to 50 us
-/// late (prctl(2), PR_SET_TIMERSLACK).
+/// A wait ends with polling for this time, because Linux by default wakes a thread up to 50 us late
+/// (prctl(2), PR_SET_TIMERSLACK).
 const SPIN: Duration = Duration::from_micros(60);
 
 /// The backend of a connection.
 pub(crate) struct Connection {
     pub(crate) shared: Arc<Shared>,
-    /// QEMU has sent a request.
+    /// True if QEMU has sent a request.
     pub(crate) connected: bool,
 }
 
 impl Connection {
-    /// The device, for a request; the first request is reported.
+    /// Locks the device for a request, and reports the first request of the connection.
     fn device(&mut self) -> MutexGuard<'_, Device> {
         let device = self.shared.lock();
         if !std::mem::replace(&mut self.connected, true) {
@@ -408,8 +408,8 @@ impl ServerBackend for Connection {
         size: u64,
         file: Option<File>,
     ) -> io::Result<()> {
-        // Ranges of firmware and devices have no file or are read-only: they are no memory for
-        // queues or data.
+        // Ranges of firmware and devices have no file or are read-only: they cannot hold queues or
+        // data.
         if let Some(file) = file.filter(|_| flags.contains(DmaMapFlags::READ_WRITE)) {
             self.device().memory.map(address, size, file, offset);
         }

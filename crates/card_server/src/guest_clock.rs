@@ -95,7 +95,7 @@ impl GuestClock {
             }
             let Ok(mut stream) = stream else { continue };
             let mut kind = [0];
-            // A connection that sends nothing must not delay another.
+            // A connection that sends nothing must not delay other connections.
             let limited = stream.set_read_timeout(Some(KIND_LIMIT));
             if limited.is_err() || stream.read_exact(&mut kind).is_err() {
                 continue;

@@ -21,7 +21,7 @@ pub struct GuestMemory {
 }
 
 impl GuestMemory {
-    /// Adds a range. Parts of older ranges at the same addresses are replaced.
+    /// Adds a range. Removes older ranges that share a byte with the new range.
     pub fn map(&mut self, address: u64, bytes: u64, file: File, offset: u64) {
         if bytes == 0 || address.checked_add(bytes).is_none() || offset.checked_add(bytes).is_none()
         {
@@ -32,7 +32,7 @@ impl GuestMemory {
         self.mappings.insert(at, Mapping { address, bytes, file, offset });
     }
 
-    /// Removes all ranges that share a byte with a range.
+    /// Removes all ranges that share a byte with this range.
     pub fn unmap(&mut self, address: u64, bytes: u64) {
         let end = address.saturating_add(bytes);
         self.mappings
@@ -44,8 +44,8 @@ impl GuestMemory {
         self.mappings.clear();
     }
 
-    /// Calls a function for each part of a range with the file, the offset in the file, and the
-    /// part's range in the data.
+    /// Splits a range into parts that are each in one file. Calls `access` for each part with the
+    /// file, the offset in the file, and the part's range in the data.
     fn for_each(
         &self,
         address: u64,

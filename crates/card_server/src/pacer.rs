@@ -1,14 +1,14 @@
 //! Delays completions until the simulated card has completed the commands.
 //!
 //! The engine of `interleaf_card` runs beside the guest. A command is submitted to the engine when
-//! the guest rings the doorbell, and completes for the guest when the clock that the card follows
+//! the guest rings the doorbell. It completes for the guest when the clock that the card follows
 //! ([`Clock`]) reaches the completion time.
 //!
 //! An emulated guest executes 10 to 100 times slower than a server, so a card at full speed is too
 //! fast relative to the guest. With a slow-down of 100, the card takes 100 us for each microsecond
-//! of the model: relative to the card, the costs of the emulation and the delays of this machine's
-//! scheduler are a hundredth, and the latencies that a guest measures, divided by 100, are those of
-//! the model.
+//! of the model. Relative to the card, the costs of the emulation and the delays of this machine's
+//! scheduler are then a hundredth; the latencies that a guest measures, divided by 100, are the
+//! latencies of the model.
 
 use std::time::{Duration, Instant};
 
@@ -47,11 +47,11 @@ pub enum Clock {
 /// Femtoseconds of a nanosecond.
 const NANOSECOND: u128 = 1_000_000;
 
-/// The engine counts femtoseconds, 5 hours at most. An idle pacer is reset after one hour; a pacer
-/// that is never idle completes all commands after four hours, and is reset.
+/// The engine counts femtoseconds, at most 5 hours. An idle pacer is reset after one hour. A pacer
+/// that is never idle completes all commands after four hours, and is then reset.
 const HOUR: u64 = 3_600_000_000_000_000_000;
 
-/// A clock with the time at which the engine's time was 0.
+/// A clock, with its time at which the engine's time was 0.
 enum Time {
     Host(Instant),
     Guest {
@@ -90,7 +90,7 @@ pub(crate) struct Pacer {
 
 impl Pacer {
     pub(crate) fn new(card: &Card, slow_down: u32, clock: Clock) -> Self {
-        // The guest's driver adds the host's costs, so the engine has none.
+        // The guest's driver has the host's costs, so the engine adds none.
         let settings = Settings { host: HostMode::External, ..Settings::default() };
         let engine = Engine::new(card, &settings);
         let time = match clock {
@@ -123,14 +123,15 @@ impl Pacer {
         }
     }
 
-    /// Forgets all commands.
+    /// Drops all commands.
     pub(crate) fn reset(&mut self) {
         self.engine = Engine::new(&self.card, &self.settings);
         self.time.restart();
         self.outstanding.clear();
     }
 
-    /// The engine's time, femtoseconds; it never falls behind the engine.
+    /// The engine's time for the present time of the clock, femtoseconds; never before the last
+    /// event.
     fn now(&self) -> u64 {
         let real = self.time.elapsed().as_nanos() * NANOSECOND / u128::from(self.slow_down);
         u64::try_from(real).unwrap_or(u64::MAX).max(self.engine.now())
@@ -170,13 +171,14 @@ impl Pacer {
         if self.outstanding.is_empty() {
             return None;
         }
-        // A later command may change the completions: only a copy of the engine runs ahead.
+        // A further command may change the next completion, so only a copy of the engine runs
+        // ahead.
         let mut ahead = self.engine.clone();
         ahead.next_completion(u64::MAX, &mut ())?;
         Some(start + self.of_clock(ahead.now()))
     }
 
-    /// The time of the clock at a time of the engine, rounded up to nanoseconds.
+    /// The time on the clock for a time of the engine, rounded up to nanoseconds.
     fn of_clock(&self, engine: u64) -> Duration {
         let nanos = (u128::from(engine) * u128::from(self.slow_down)).div_ceil(NANOSECOND);
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))

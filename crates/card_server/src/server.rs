@@ -66,8 +66,8 @@ pub struct ServeOptions {
 impl ServeOptions {
     /// Options for a card, with contents in memory and events ignored.
     ///
-    /// The serial number is made from the name of the socket, so that two cards of a guest have
-    /// different numbers.
+    /// The serial number is made from the name of the socket, so two cards of a guest have
+    /// different serial numbers.
     #[must_use]
     pub fn of(card: &Card, socket: &Path) -> Self {
         let name = socket.file_name().unwrap_or_default().to_string_lossy();
@@ -87,7 +87,7 @@ impl ServeOptions {
     }
 }
 
-/// A server cannot start.
+/// The reason why a server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The socket exists.
@@ -112,8 +112,8 @@ pub enum ServeError {
     Io(#[from] io::Error),
 }
 
-/// A running server. When dropped, it removes its socket and accepts no new connection; a present
-/// connection remains until QEMU or this process ends.
+/// A running server. When dropped, it removes its socket and accepts no new connection; an existing
+/// connection lasts until QEMU or this process ends.
 pub struct CardServer {
     shared: Arc<Shared>,
     socket: PathBuf,
@@ -151,7 +151,7 @@ impl CardServer {
         let clock_listener = match clock {
             Some(Clock::Guest) => {
                 let bound = bind(&clock_socket);
-                // Without the socket of the clock the card is not served.
+                // If the socket of the clock cannot be made, the card is not served.
                 Some(bound.inspect_err(|_| drop(fs::remove_file(&options.socket)))?)
             }
             _ => None,
@@ -201,8 +201,8 @@ impl Drop for CardServer {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::SeqCst);
         self.shared.wake();
-        // The connection wakes a thread that waits for one, so that the thread ends. Both calls
-        // fail if another process has removed the socket.
+        // A connection to the socket wakes the thread that waits for connections, so that the
+        // thread ends. Both calls fail if another process has removed the socket.
         for socket in [Some(&self.socket), self.clock.as_ref()].into_iter().flatten() {
             let _ = UnixStream::connect(socket);
             let _ = fs::remove_file(socket);
@@ -236,7 +236,8 @@ fn connections(server: &Server, shared: &Arc<Shared>, ends: &AtomicBool, report:
     while !ends.load(Ordering::SeqCst) {
         shared.lock().power_on();
         let mut backend = Connection { shared: shared.clone(), connected: false };
-        // The crate panics on some malformed messages: that ends the connection, not the server.
+        // The crate `vfio_user` panics on some malformed messages: a panic ends the connection, not
+        // the server.
         let served = catch_unwind(AssertUnwindSafe(|| server.run(&mut backend)));
         shared.lock().disconnect();
         if ends.load(Ordering::SeqCst) {

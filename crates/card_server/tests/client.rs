@@ -73,7 +73,7 @@ fn options(folder: &Path, latency: Latency, sender: Sender<Event>) -> ServeOptio
         settings: NvmeSettings { write_cache: true, ..served.settings },
         storage: Storage::File(folder.join("contents")),
         latency,
-        // The end of the test ends the listening.
+        // After the end of the test no receiver is left, and sending fails.
         listener: Arc::new(move |event| drop(sender.send(event))),
         ..served
     }
@@ -152,7 +152,7 @@ impl Driver {
         word(14) >> 1
     }
 
-    /// Writes a block of one value, or reads a block.
+    /// Writes a block whose bytes all have this value.
     fn write(&mut self, block: u32, value: u8) -> u16 {
         self.memory.write_all_at(&[value; 512], DATA).unwrap();
         self.execute(1, entry(1, MEMORY + DATA, [block, 0, 0]))
@@ -248,8 +248,8 @@ fn a_paced_card_completes_all_commands() {
     assert_eq!(driver.block(39), 7);
 }
 
-/// The plugin of QEMU, and the guest's clock: it stands still but for 1 us before each doorbell,
-/// and skips the time to the next completion.
+/// The plugin of QEMU with the guest's clock. The clock advances by 1 us at each doorbell, and
+/// skips the time to the next completion.
 struct Plugin {
     doorbells: UnixStream,
     clock: UnixStream,
@@ -364,7 +364,7 @@ fn faults_of_the_guest_are_reported() {
     driver.register(0x1008, 1);
     assert_eq!(bench.event(), Event::ControllerFailed);
     assert_eq!(driver.read(BAR, 0x1c), 3);
-    // The memory is back: a reset of the device, and it works.
+    // The memory exists again: after a reset the device works.
     driver.memory.set_len(BYTES).unwrap();
     driver.client.reset().unwrap();
     driver.commands = [0; 2];

@@ -1,6 +1,7 @@
 //! Accesses to blocks of memory, and the text form of a trace.
 //!
-//! A trace is one pass of a program that repeats. Its text has a header and a line for each access:
+//! A trace has the accesses of one pass of a program that repeats this pass. Its text has a header
+//! line, and a line for each access:
 //!
 //! ```text
 //! interleaf.trace/1 block_bytes=65536
@@ -8,14 +9,14 @@
 //! w 17
 //! ```
 //!
-//! Lines that begin with `#` are comments. Consecutive accesses to a block may be merged.
+//! Lines that begin with `#` are comments. One line may stand for consecutive accesses to a block.
 
 use std::fmt::Write as _;
 
 /// The first word of a trace.
 pub const SCHEMA: &str = "interleaf.trace/1";
 
-/// The smallest and the largest block, bytes: a page, and 1 GiB.
+/// The allowed block sizes, bytes: a page (4 KiB) to 1 GiB.
 const BLOCK: std::ops::RangeInclusive<u64> = 4096..=1 << 30;
 
 /// An access to a block.
@@ -44,7 +45,7 @@ pub struct Trace {
     pub touches: Vec<Touch>,
 }
 
-/// The text is not a trace.
+/// An error in the text of a trace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name}:{line}: {problem}")]
 pub struct TraceError {
@@ -52,12 +53,12 @@ pub struct TraceError {
     pub name: String,
     /// The 1-based line.
     pub line: usize,
-    /// The value that is wrong, and what is allowed.
+    /// The wrong value, and the allowed values.
     pub problem: String,
 }
 
 impl Trace {
-    /// Parses the text form. `name` is the name of the file, for errors.
+    /// Parses the text of a trace. Errors name the file `name`.
     ///
     /// # Errors
     /// The first line that is not in the form of a trace.
@@ -97,7 +98,7 @@ impl Trace {
         }
     }
 
-    /// The text form.
+    /// The text of the trace, which [`Self::parse`] reads.
     pub fn text(&self) -> String {
         let mut text = format!("{SCHEMA} block_bytes={}\n", self.block_bytes);
         for touch in &self.touches {

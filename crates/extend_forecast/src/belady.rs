@@ -1,8 +1,9 @@
 //! Optimal replacement: the minimum traffic of a drive for a trace of accesses.
 //!
 //! Belady (IBM Systems Journal 1966): a cache reads the fewest blocks when it evicts the block
-//! whose next use is furthest away. That needs the future, so no prefetcher or replacement policy
-//! can do better; the blocks written back are the evicted dirty ones.
+//! whose next use is furthest away. This choice needs knowledge of the future, so its traffic is a
+//! lower bound for every prefetcher and replacement policy. A dirty block is written back when it
+//! is evicted.
 
 use crate::access::{Carried, Touch};
 use std::collections::{BTreeMap, HashMap};
@@ -14,8 +15,8 @@ struct Kept {
     is_changed: bool,
 }
 
-/// The traffic of one pass through a trace that repeats for ever; a first pass, not counted, fills
-/// the cache. A cache of 0 blocks is treated as one of 1 block.
+/// The traffic of one pass through a trace that repeats for ever, with a cache of `blocks` blocks
+/// (at least 1). A first pass fills the cache and is not counted.
 pub fn carried(trace: &[Touch], blocks: usize) -> Carried {
     let mut cache = Cache { most: blocks.max(1), kept: HashMap::new(), by_next: BTreeMap::new() };
     let length = trace.len();
@@ -30,12 +31,13 @@ pub fn carried(trace: &[Touch], blocks: usize) -> Carried {
     carried
 }
 
-/// For each access the time of the next access to its block, in a trace that repeats.
+/// For each access of a trace that repeats, the index of the next access to the same block. An
+/// index beyond the trace is in the next pass.
 fn nexts(trace: &[Touch]) -> Vec<usize> {
     let mut nexts = vec![0; trace.len()];
     let mut seen = HashMap::new();
-    // Two passes, from the end: the second pass provides the next accesses beyond the end of the
-    // first.
+    // The loop goes through two passes from the end, because the next access to a block may be in
+    // the second pass.
     for at in (0..2 * trace.len()).rev() {
         let next = seen.insert(trace[at % trace.len()].block, at);
         if at < trace.len() {
@@ -48,7 +50,7 @@ fn nexts(trace: &[Touch]) -> Vec<usize> {
 struct Cache {
     most: usize,
     kept: HashMap<u32, Kept>,
-    /// The blocks by the time of their next access, which is unique.
+    /// The blocks by the index of their next access. No two blocks have the same index.
     by_next: BTreeMap<usize, u32>,
 }
 
@@ -141,8 +143,8 @@ mod tests {
             for (at, touch) in touches.iter().enumerate() {
                 cache.touch(*touch, nexts[at], &mut first);
             }
-            // In the second pass the cache is optimal for a trace that continues, so the two passes
-            // may read more than the optimum of a trace of two passes, but never less.
+            // `carried` minimizes the reads of a trace that continues after the second pass. Its
+            // two passes may read more than the optimum of a trace that ends there, but never less.
             prop_assert!(first.read + carried(&touches, most).read >= whole);
         }
     }

@@ -1,6 +1,6 @@
 //! Drives as data: bandwidth of large transfers, and latency of single pages by queue depth.
 //!
-//! A file of `devices/drives` has each figure as a pair of its value and its source:
+//! A file of `devices/drives` gives each figure with its source:
 //!
 //! ```toml
 //! schema = "interleaf.drive/1"
@@ -12,9 +12,9 @@
 //! pages = [[1, 60.0, "data sheet"], [32, 75.0, "data sheet"]]
 //! ```
 //!
-//! `pages` has queue depths with the mean latency of a read of 4 KiB in microseconds. Between
-//! depths latency is interpolated over the logarithm of the depth; above the deepest, requests per
-//! second stay constant.
+//! `pages` is a list of queue depths, each with the mean latency of a 4 KiB read in microseconds.
+//! Between two depths the latency is interpolated over the logarithm of the depth. Above the
+//! greatest depth the requests per second stay constant.
 
 use crate::miss_curve::Traffic;
 use serde::Deserialize;
@@ -25,7 +25,7 @@ pub const SCHEMA: &str = "interleaf.drive/1";
 /// Bytes of a page, the unit of [`Drive::pages`].
 pub const PAGE_BYTES: f64 = 4096.0;
 
-/// The largest figure that is believed: GB/s, and microseconds.
+/// The largest allowed figure of a drive file: GB/s, microseconds, or queue depth.
 const MOST: f64 = 1e6;
 
 /// The mean latency of page reads at a queue depth.
@@ -37,7 +37,7 @@ pub struct PageLatency {
     pub seconds: f64,
 }
 
-/// A drive, or several that are striped.
+/// A drive, or several striped drives.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Drive {
     pub name: String,
@@ -48,21 +48,22 @@ pub struct Drive {
     pub write_rate: f64,
     /// Maximum bandwidth of reads and writes together, bytes per second.
     pub both_rate: f64,
-    /// In order of the depth, at least one.
+    /// The latencies in order of the queue depth; at least one.
     pub pages: Vec<PageLatency>,
-    /// The figures are for a run as a whole, including the time of its faults.
+    /// True if the figures were measured in a run of the program: they include the time of its page
+    /// faults.
     pub is_of_run: bool,
     /// The name of each figure with its source.
     pub sources: Vec<(String, String)>,
 }
 
-/// The file is not a drive.
+/// An error in a drive file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}: {problem}")]
 pub struct DriveError {
     /// The name of the file.
     pub file: String,
-    /// The line or field, its value and what is allowed.
+    /// The line or field, its value, and the allowed values.
     pub problem: String,
 }
 
@@ -83,7 +84,7 @@ struct DriveFile {
 }
 
 impl Drive {
-    /// Parses a drive. `file` is the name of the file, for errors.
+    /// Parses a drive file. Errors name the file `file`.
     ///
     /// # Errors
     /// The field that is missing, unknown, or out of range.
@@ -141,13 +142,14 @@ impl Drive {
                     libm::log(outstanding / before.depth) / libm::log(after.depth / before.depth);
                 before.seconds + share * (after.seconds - before.seconds)
             }
-            // Little's law: at the deepest queue requests per second are at their maximum.
+            // Above the greatest measured depth the requests per second stay constant, so latency
+            // is proportional to the outstanding requests (Little's law).
             (Some(last), None) => last.seconds * outstanding / last.depth,
             (None, first) => first.map_or(0.0, |first| first.seconds),
         }
     }
 
-    /// Seconds for page reads that threads wait for, each thread for one at a time.
+    /// Seconds for `pages` page reads. Each thread waits for one read at a time.
     pub fn demand_s(&self, pages: f64, threads: u32) -> f64 {
         let threads = f64::from(threads.max(1));
         pages * self.page_s(threads) / threads

@@ -1,16 +1,17 @@
-//! Runtime and efficiency at a budget, from one run.
+//! Predicts runtime and efficiency at a budget of DRAM from one run.
 //!
 //! ```text
 //! T = C + X - h min(C, X)        X = D + o (read + written)
 //!
+//! T  runtime                            X  transfer time
 //! C  compute time: the run in DRAM      D  time of the drive for the traffic of the budget
-//! h  overlap of the two, 0 to 1         o  software time for a byte that nothing overlaps
+//! h  overlap of C and X, 0 to 1         o  software time for a byte; 0 if h > 0
 //! ```
 //!
 //! `h = 1` is perfect prefetching, `T = max(C, X)`; `h = 0` is a program that waits for each
 //! transfer. One run with a known `C` gives `h` if it took less than `C + D`, and `o` if it took
-//! more. If `C` is unknown, the elapsed time without the stalls that the pager counted takes its
-//! place. On a machine with few CPUs this time still includes the pager's work for other pages.
+//! more. If `C` is unknown, the model uses the elapsed time minus the stalls that the pager
+//! counted. On a machine with few CPUs this time still includes the pager's work for other pages.
 //! That work is system time, so system time is subtracted too; the result is at least the user
 //! time.
 //!
@@ -22,25 +23,25 @@
 //! exponent is 0.5 if all reads were prefetched, and 0 if all were demand reads.
 //!
 //! Traffic of the run above the miss curve has three causes: the replacement policy, unused
-//! prefetched pages, and write-back of earlier data. It is proportional to the bytes of the
-//! footprint that exceed the budget. If the run had less traffic than the curve, one factor for
-//! reads and one for writes scale the curve at all budgets.
+//! prefetched pages, and write-back of earlier data. The model assumes that this extra traffic is
+//! proportional to the bytes of the footprint that exceed the budget. If the run had less traffic
+//! than the curve, one factor for reads and one for writes scale the curve at all budgets.
 //!
-//! A worked example: C = 1 s, D = 3 s at half of the footprint, T = 3.2 s. Then h = 0.8, and with
-//! three quarters in DRAM D = 1.5 s and T = 1 + 1.5 - 0.8 = 1.7 s: an efficiency of 0.59.
+//! A worked example: C = 1 s, D = 3 s with half of the footprint in DRAM, T = 3.2 s. Then h = 0.8.
+//! With three quarters in DRAM, D = 1.5 s and T = 1 + 1.5 - 0.8 = 1.7 s: an efficiency of 0.59.
 
 use crate::{
     drive::{Drive, PAGE_BYTES},
     miss_curve::{MissCurve, Traffic},
 };
 
-/// The exponent of faults for a byte over the bytes read, if all reads are prefetched.
+/// Faults for a byte are proportional to this power of the bytes read, if all reads are prefetched.
 const FAULTS_EXPONENT: f64 = 0.5;
 
-/// Budgets are searched down to this fraction of the footprint.
+/// [`Model::enough`] searches budgets in steps of the footprint divided by this number.
 const PARTS: u64 = 1024;
 
-/// A run that has been measured.
+/// A measured run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Run {
     pub budget_bytes: u64,
@@ -67,8 +68,9 @@ pub struct CpuTime {
 }
 
 impl Run {
-    /// Seconds with all data in DRAM: measured, or the elapsed time without the mean stall of a
-    /// thread, and without system time if it is known; at least the user time.
+    /// Seconds with all data in DRAM. If they were not measured, they are estimated as the elapsed
+    /// time minus the mean stall of a thread. If the CPU time is known, system time is subtracted
+    /// too; the estimate is then at least the user time.
     pub fn compute_s(&self) -> f64 {
         let stalled = self.stall_s / f64::from(self.threads.max(1));
         let active_s = self.seconds - stalled;
@@ -79,7 +81,7 @@ impl Run {
     }
 }
 
-/// A program whose runtime can be computed at any budget and drive.
+/// A model that predicts the runtime of a program at any budget and on any drive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Model {
     /// Seconds with all data in DRAM.
@@ -88,19 +90,20 @@ pub struct Model {
     pub overlap: f64,
     /// Software time for a byte of traffic, seconds.
     pub overhead_s: f64,
-    /// Traffic of the run divided by the traffic of the miss curve, if the run had less (else 1):
-    /// reads, and writes.
+    /// Reads and writes of the run divided by the reads and writes of the miss curve; 1 if the run
+    /// had more.
     pub factors: [f64; 2],
-    /// Traffic of the run above the miss curve, for each byte of the footprint that does not fit
-    /// into the budget: reads, and writes.
+    /// Reads and writes of the run above the miss curve, for each byte of the footprint that
+    /// exceeds the budget.
     pub extra: [f64; 2],
-    /// Part of the read bytes that threads wait for, page by page, in the run.
+    /// Fraction of the bytes read that were demand reads in the run: threads waited for these
+    /// pages.
     pub demand_share: f64,
-    /// Bytes that the run has read for a byte of its footprint.
+    /// Bytes read in the run divided by the footprint.
     pub read_share: f64,
     pub threads: u32,
-    /// Elapsed time of the run divided by the time that the figures of the drive give for its
-    /// traffic, if the run was faster than these figures; else 1.
+    /// Elapsed time of the run divided by the transfer time that the drive's figures give for its
+    /// traffic, if the run took less than this transfer time; else 1.
     pub drive_scale: f64,
 }
 
@@ -112,17 +115,17 @@ pub struct Forecast {
     pub seconds: f64,
     /// Speed divided by the speed in DRAM, above 0, at most 1.
     pub efficiency: f64,
-    /// True if the drive needs more time than the program computes.
+    /// True if the transfer time is longer than the compute time.
     pub is_drive_bound: bool,
 }
 
-/// Bytes that do not fit into a budget.
+/// Bytes of the footprint that do not fit into a budget.
 fn missing(curve: &MissCurve, budget_bytes: u64) -> f64 {
     curve.footprint_bytes().saturating_sub(budget_bytes) as f64
 }
 
 impl Model {
-    /// A program that overlaps all transfers with its work.
+    /// A model of a program that overlaps all transfers with its computation.
     pub fn overlapped(compute_s: f64, threads: u32) -> Self {
         Self {
             compute_s,
@@ -137,7 +140,7 @@ impl Model {
         }
     }
 
-    /// The model that agrees with a run on a drive.
+    /// Fits the model to a run on a drive.
     pub fn of_run(run: &Run, curve: &MissCurve, drive: &Drive) -> Self {
         let threads = run.threads.max(1);
         let compute_s = run.compute_s();
@@ -195,7 +198,7 @@ impl Model {
         }
     }
 
-    /// Seconds of the drive alone, with `faults` from [`Self::faults`].
+    /// Transfer time of the drive alone, seconds. `faults` is the result of [`Self::faults`].
     fn drive_s(&self, traffic: Traffic, faults: f64, drive: &Drive) -> f64 {
         let demand = (self.demand_share * faults).min(1.0) * traffic.read_bytes;
         let read_bytes = traffic.read_bytes - demand;
@@ -215,7 +218,8 @@ impl Model {
         }
     }
 
-    /// Runtime and efficiency at a budget. `is_same_drive`: the drive is the one of the run.
+    /// Predicts runtime and efficiency at a budget. `is_same_drive` is true if the run used
+    /// `drive`.
     pub fn forecast(
         &self,
         curve: &MissCurve,
@@ -234,7 +238,7 @@ impl Model {
         Forecast { budget_bytes, traffic, seconds, efficiency, is_drive_bound }
     }
 
-    /// Minimum budget whose efficiency is at least `efficiency`, in steps of a 1024th of the
+    /// Minimum budget with an efficiency of at least `efficiency`, in steps of a 1024th of the
     /// footprint.
     pub fn enough(
         &self,
@@ -244,7 +248,7 @@ impl Model {
         efficiency: f64,
     ) -> u64 {
         let budget = |part: u64| curve.footprint_bytes().div_ceil(PARTS) * part;
-        // Efficiency never falls with the budget.
+        // A binary search is possible because efficiency never falls as the budget grows.
         let is_enough = |part: u64| {
             self.forecast(curve, drive, is_same_drive, budget(part)).efficiency >= efficiency
         };
@@ -281,7 +285,7 @@ mod tests {
         }
     }
 
-    /// A line: 3 GB at half of a footprint of 6 GB.
+    /// A linear miss curve: 3 GB of reads at a budget of half of the 6 GB footprint.
     fn line() -> MissCurve {
         let traffic = Traffic { read_bytes: 3.0 * GB, written_bytes: 0.0 };
         MissCurve::of_points(6_000_000_000, vec![Point { budget_bytes: 3_000_000_000, traffic }])
@@ -307,7 +311,7 @@ mod tests {
         assert!((model.overlap - 0.8).abs() < 1e-9 && model.overhead_s == 0.0);
         let found = model.forecast(&curve, &drive, true, 4_500_000_000);
         assert!((found.seconds - 1.7).abs() < 1e-9 && found.is_drive_bound);
-        // 10 % more than 1 s: 0.2 of the shorter time is not shared, so X = 0.5 s.
+        // The runtime 1.1 s = 1 s + X - 0.8 X gives X = 0.5 s.
         let enough = model.enough(&curve, &drive, true, 1.0 / 1.1) as f64 / GB;
         assert!((enough - 5.5).abs() < 0.01, "{enough}");
     }
@@ -354,7 +358,8 @@ mod tests {
     #[test]
     fn faults_for_a_byte_fall_with_the_bytes_read_where_pages_are_prefetched() {
         let (curve, of_run) = (line(), Drive { is_of_run: true, ..drive(1.0) });
-        // Nothing is overlapped: 1 s of work and 3 s of transfers, then half of the bytes.
+        // The run has no overlap: 1 s of computation and 3 s of transfers. The forecast is for half
+        // of the bytes.
         let model = Model::of_run(&run(4.0), &curve, &of_run);
         let found = model.forecast(&curve, &of_run, true, 4_500_000_000).seconds;
         assert!((found - (1.0 + 1.5 * 0.5_f64.sqrt())).abs() < 1e-9, "{found}");
@@ -376,7 +381,8 @@ mod tests {
             let run = Run { demand_reads: demand, ..run(seconds) };
             let model = Model::of_run(&run, &curve, &drive);
             let found = model.forecast(&curve, &drive, true, run.budget_bytes).seconds;
-            // A run that is faster than its compute time or its drive allows is not believed.
+            // The model cannot reproduce a run that is faster than its compute time or its drive
+            // allows: it predicts at least the run's time.
             let limit = model.drive_scale < 1.0 || model.overlap >= 1.0;
             prop_assert!((found / seconds - 1.0).abs() < 1e-9 || limit && found >= seconds);
         }

@@ -1,5 +1,6 @@
-//! The planner of extended memory: the efficiency at other budgets of DRAM and on other drives,
-//! from the statistics of one run or from a trace, without running the program again.
+//! The planner of extended memory. It predicts the efficiency of a program at other budgets of DRAM
+//! and on other drives. Its input is a trace, or the statistics of one run; the program does not
+//! run again.
 //!
 //! ```text
 //! trace ──▶ miss curve: bytes read and written in a pass, by budget   [`miss_curve`]
@@ -11,11 +12,11 @@
 //!        ──▶ seconds, efficiency, budget that is enough for 90 %
 //! ```
 //!
-//! A worked example: a sweep over 512 MiB, of which 256 MiB fit, reads 256 MiB in a pass with
-//! optimal replacement and all 512 MiB with LRU. A drive of 1.5 GB/s reads them in 0.18 s or 0.36
-//! s; a pass in DRAM takes 0.05 s, so the efficiency is at most 0.28 or 0.14.
+//! A worked example: a program sweeps over 512 MiB with a budget of 256 MiB. Optimal replacement
+//! reads 256 MiB in a pass, LRU reads all 512 MiB. A drive of 1.5 GB/s takes 0.18 s or 0.36 s for
+//! these reads. A pass in DRAM takes 0.05 s, so the efficiency is at most 0.28 or 0.14.
 //!
-//! The crate is pure: no file, no clock, and randomness with a fixed seed.
+//! The crate is pure: it reads no file and no clock, and its randomness has a fixed seed.
 
 #![forbid(unsafe_code)]
 

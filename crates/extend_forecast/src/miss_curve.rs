@@ -1,9 +1,9 @@
 //! Traffic of a drive in a pass, by the budget of DRAM: the miss ratio curve in bytes.
 //!
-//! A curve comes from a trace, with the blocks of a sample in a scaled-down cache
-//! ([`crate::shards`]); or from the traffic of measured runs; or from both
-//! ([`crate::pager_curve`]). Traffic never rises with the budget, and is 0 once the footprint fits.
-//! Between points it is interpolated linearly.
+//! A curve comes from a trace, whose sampled blocks are simulated in a scaled-down cache
+//! ([`crate::shards`]); from the traffic of measured runs; or from both ([`crate::pager_curve`]).
+//! Traffic never rises with the budget, and is 0 once the footprint fits. Traffic between two
+//! points is interpolated linearly.
 
 use crate::{
     access::{Carried, Trace},
@@ -44,12 +44,13 @@ pub struct Point {
 #[derive(Clone, Debug, PartialEq)]
 pub struct MissCurve {
     footprint_bytes: u64,
-    /// In order of the budget; the last is the footprint with no traffic.
+    /// Points in order of the budget. The last point is at the footprint and has no traffic.
     points: Vec<Point>,
 }
 
 impl MissCurve {
-    /// Simulates a pass at `steps` budgets up to the footprint, with at most `sample` blocks.
+    /// Simulates a pass at `steps` budgets up to the footprint, with a sample of about `sample`
+    /// blocks.
     pub fn of_trace(trace: &Trace, policy: Replacement, steps: u32, sample: usize) -> Self {
         let distinct = trace.distinct_blocks();
         let footprint_bytes = distinct as u64 * trace.block_bytes;

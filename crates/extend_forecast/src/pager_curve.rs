@@ -1,17 +1,18 @@
 //! The traffic of the pager at every budget, from a trace and one run.
 //!
-//! The pager's traffic is between the traffic of two policies. For a detected loop it reads hardly
-//! more than optimal replacement with nearly the whole budget. For other accesses it reads as much
-//! as random replacement with the part of the budget that holds used pages. The traffic of one run
-//! gives the share of each policy, which is assumed to be the same at other budgets:
+//! The pager's traffic is between the traffic of two policies. For a detected loop the pager reads
+//! hardly more than optimal replacement with nearly the whole budget. For other accesses the pager
+//! reads as much as random replacement with the part of the budget that holds used pages. The
+//! traffic of one run gives the share of each policy. The model assumes the same share at other
+//! budgets:
 //!
 //! ```text
 //! traffic(b) = (1 - share) optimal(b) + share random(7/8 b)
 //! ```
 //!
-//! A worked example: a pass reads 73 MiB with optimal and 126 MiB with random replacement at a
-//! budget of 24 MiB, and the run has read 114 MiB: a share of 0.77. At 36 MiB these are 38 and 85
-//! MiB, hence 74 MiB.
+//! A worked example: at a budget of 24 MiB a pass reads 73 MiB with optimal and 126 MiB with random
+//! replacement. The run has read 114 MiB, so the share is 0.77. At 36 MiB the two policies read 38
+//! and 85 MiB, hence the pager reads 74 MiB.
 
 use crate::{
     access::Trace,
@@ -19,9 +20,10 @@ use crate::{
     replacement::Replacement,
 };
 
-/// The part of a budget that holds used pages, outside of long loops and below the footprint: the
-/// pager keeps a sixteenth of the frames free for reads, and prefetched pages that are not used yet
-/// have a sixteenth (`cache/evict.rs` and `cache/prefetch_queue.rs` of the pager).
+/// The part of a budget that holds used pages, if the footprint does not fit and the accesses are
+/// not a long loop. The pager keeps a sixteenth of the frames free for reads; another sixteenth
+/// holds prefetched pages that are not used yet (`cache/evict.rs` and `cache/prefetch_queue.rs` of
+/// the pager).
 const fn used_part(budget_bytes: u64) -> u64 {
     budget_bytes / 8 * 7
 }
@@ -34,7 +36,7 @@ pub struct RandomShare {
     pub writes: f64,
 }
 
-/// The two curves between which the pager is.
+/// The miss curves of the two policies that bound the pager's traffic.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PagerCurves {
     optimal: MissCurve,
@@ -42,13 +44,14 @@ pub struct PagerCurves {
 }
 
 impl PagerCurves {
-    /// Simulates a pass at `steps` budgets up to the footprint, with at most `sample` blocks.
+    /// Simulates a pass at `steps` budgets up to the footprint, with a sample of about `sample`
+    /// blocks.
     pub fn of_trace(trace: &Trace, steps: u32, sample: usize) -> Self {
         let curve = |policy| MissCurve::of_trace(trace, policy, steps, sample);
         Self { optimal: curve(Replacement::Optimal), random: curve(Replacement::Random) }
     }
 
-    /// The curves of one round of a trace of several rounds.
+    /// Converts the curves of a trace of `rounds` rounds to the curves of one round.
     #[must_use]
     pub fn per_round(self, rounds: u32) -> Self {
         let share = 1.0 / f64::from(rounds.max(1));
@@ -58,7 +61,8 @@ impl PagerCurves {
         }
     }
 
-    /// The share at which the traffic equals the traffic of a run of one pass, within 0 to 1.
+    /// The share at which the two curves give the traffic of `run`, a run of one pass. The share is
+    /// clamped to 0 and 1.
     pub fn share_of(&self, run: &Point) -> RandomShare {
         let optimal = self.optimal.at(run.budget_bytes);
         let random = self.random.at(used_part(run.budget_bytes));
@@ -75,8 +79,8 @@ impl PagerCurves {
         }
     }
 
-    /// The curve of the pager with this share. Once the footprint fits, the pager uses the whole
-    /// budget, so the traffic falls to 0 in a step.
+    /// The miss curve of the pager with this share. Once the footprint fits, the pager uses the
+    /// whole budget, so the traffic falls to 0 in a step.
     pub fn curve(&self, share: RandomShare) -> MissCurve {
         let mix = |share: f64, optimal: f64, random: f64| optimal + share * (random - optimal);
         let footprint = self.optimal.footprint_bytes();

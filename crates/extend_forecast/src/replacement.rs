@@ -1,8 +1,9 @@
 //! Caches with a replacement policy: the traffic of a trace that repeats for ever.
 //!
 //! Optimal replacement is a bound, and the pager comes near to it on loops. LRU is the worst case
-//! on loops: it evicts each block shortly before its next use. Random replacement is in between: of
-//! a loop over twice the cache it reads 80 %, optimal replacement 50 %, and LRU 100 %.
+//! on loops: it evicts each block shortly before its next use. Random replacement is in between: in
+//! a loop over twice the cache size it reads 80 % of the blocks, optimal replacement 50 %, and LRU
+//! 100 %.
 
 use crate::{
     access::{Carried, Touch, hash},
@@ -26,8 +27,8 @@ impl Replacement {
     pub const ALL: [(&'static str, Self); 3] =
         [("optimal", Self::Optimal), ("random", Self::Random), ("LRU", Self::Lru)];
 
-    /// The traffic of one pass in the long run, with a cache of `blocks` blocks. A first pass, not
-    /// counted, fills the cache. A cache of 0 blocks is treated as one of 1 block.
+    /// The traffic of one pass through a trace that repeats for ever, with a cache of `blocks`
+    /// blocks (at least 1). A first pass fills the cache and is not counted.
     pub fn carried(self, trace: &[Touch], blocks: usize) -> Carried {
         match self {
             Self::Optimal => belady::carried(trace, blocks),
@@ -39,7 +40,7 @@ impl Replacement {
 
 /// A cache that does not know the future.
 trait BlockCache {
-    /// Accesses a block; the transfers that it causes.
+    /// Accesses a block, and returns the transfers that this access causes.
     fn touch(&mut self, block: u32, is_write: bool) -> Carried;
 }
 
@@ -144,7 +145,7 @@ mod tests {
         assert_eq!(of(Replacement::Lru), Carried { read: 2000, written: 2000 });
         assert!((1000..=1002).contains(&of(Replacement::Optimal).read));
         // The hit ratio h of random replacement solves h = exp(-2 (1 - h)): 0.203. The second pass
-        // is not yet in the long run, but within a tenth.
+        // is not the long run yet, but its reads are within a tenth.
         let read = of(Replacement::Random).read as f64 / 2000.0;
         assert!((0.72..0.87).contains(&read), "{read}");
     }

@@ -3,12 +3,12 @@
 //! Waldspurger, Park, Garthwaite and Ahmad (FAST 2015): a block is in the sample if its hash is
 //! below a threshold, so all accesses to a block are sampled or none. Distances of the sample are
 //! divided by the sampling rate R. Their SHARDS-adj adds the difference between the expected and
-//! the sampled number of accesses to the shortest distance. With some thousand blocks in the sample
-//! the paper reports a mean error of the miss ratio of about 0.01.
+//! the sampled number of accesses to the shortest distance. With several thousand blocks in the
+//! sample the paper reports a mean error of the miss ratio of about 0.01.
 //!
-//! The same sample scales any other policy down: a cache of R c blocks is simulated with the
-//! sampled accesses (Waldspurger, Saemundsson, Ahmad and Park, miniature simulations, USENIX ATC
-//! 2017).
+//! The same sample simulates any other policy: a cache of R c blocks with the sampled accesses
+//! stands for a cache of c blocks with all accesses (Waldspurger, Saemundsson, Ahmad and Park,
+//! miniature simulations, USENIX ATC 2017).
 
 use crate::{
     access::{Touch, hash},
@@ -18,7 +18,7 @@ use crate::{
 /// Blocks in the sample for an error of about 0.01 (FAST 2015, figure 5: 8192 samples).
 pub const SAMPLE_BLOCKS: usize = 8192;
 
-/// The number of hashes, 2^64.
+/// The number of hash values, 2^64.
 const HASHES: f64 = 18_446_744_073_709_551_616.0;
 
 /// A sample of the blocks of a trace.
@@ -26,7 +26,8 @@ const HASHES: f64 = 18_446_744_073_709_551_616.0;
 pub struct Sample {
     /// Accesses to the sampled blocks.
     pub touches: Vec<Touch>,
-    /// Sampled blocks divided by all blocks; 1 if all are in the sample.
+    /// The sampling rate: the expected number of sampled blocks divided by all blocks; 1 if all
+    /// blocks are in the sample.
     pub rate: f64,
     /// Accesses of the whole trace.
     pub accesses: usize,
@@ -56,7 +57,7 @@ impl Sample {
             histogram.add(scaled, weight);
         }
         if self.rate < 1.0 {
-            // SHARDS-adj.
+            // SHARDS-adj: accesses that the sample misses count at the shortest distance.
             let missing = self.accesses as f64 - self.touches.len() as f64 * weight;
             histogram.add(Some(0), missing);
         }

@@ -18,7 +18,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Adds an access; `None` is the first access to its block.
+    /// Adds an access with a weight. `None` is the distance of the first access to a block.
     pub(crate) fn add(&mut self, distance: Option<usize>, weight: f64) {
         let Some(distance) = distance else {
             self.first += weight;
@@ -31,7 +31,7 @@ impl Histogram {
     }
 
     /// The fraction of accesses that LRU with this number of blocks misses. It never rises with the
-    /// number of blocks. 0 without accesses.
+    /// number of blocks, and is 0 if there are no accesses.
     pub fn miss_ratio(&self, blocks: usize) -> f64 {
         let hits: f64 = self.by_distance.iter().take(blocks).sum();
         let all = self.by_distance.iter().sum::<f64>() + self.first;
@@ -39,7 +39,7 @@ impl Histogram {
     }
 }
 
-/// Stack distances of the accesses to some blocks, in order.
+/// The stack distance of each access, in order; `None` for the first access to a block.
 pub fn distances(blocks: &[u32]) -> impl Iterator<Item = Option<usize>> + '_ {
     let mut marks = Marks::new(blocks.len());
     let mut last: HashMap<u32, usize> = HashMap::new();

@@ -115,7 +115,7 @@ pub(crate) fn open_below(folder: &Path, path: &str) -> io::Result<File> {
     regular(|flags| below(folder, path, flags))
 }
 
-/// Lists a folder below `folder`; no symlink on the way may leave it.
+/// Lists a folder below `folder`; no symlink on the way may leave `folder`.
 pub(crate) fn names_below(folder: &Path, path: &str) -> io::Result<Vec<String>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let entries = rustix::fs::Dir::read_from(below(folder, path, flags)?)?;
@@ -182,8 +182,8 @@ fn below(folder: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
 }
 
 /// Like [`below`], but without `openat2`: symlinks are resolved first, and the components of the
-/// result are opened one by one with `O_NOFOLLOW`, in case one was replaced by a symlink after it
-/// was resolved.
+/// result are opened one by one with `O_NOFOLLOW`, in case a component was replaced by a symlink
+/// after the resolution.
 fn open_by_components(folder: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
     let top = fs::canonicalize(folder)?;
     let target = fs::canonicalize(top.join(path))?;
@@ -250,7 +250,7 @@ mod tests {
         assert!(bytes(&b"123456"[..], 5).is_err());
     }
 
-    /// Holds with `openat2` and without.
+    /// Both functions that open a file are tested: the one with `openat2`, and the one without it.
     #[test]
     fn no_symlink_leaves_the_folder() {
         let folder = tempfile::tempdir().unwrap();

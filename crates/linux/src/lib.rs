@@ -1,8 +1,8 @@
 //! Linux: the memory tiers of a machine, its settings, and the placement of pages.
 //!
-//! Everything is read below a [`root::Root`], which is `/` on a live machine and a folder with the
-//! same files for a captured one. Missing features are values, not errors: an old kernel, a machine
-//! with one node, a file that only root may read.
+//! Everything is read below a [`root::Root`], which is `/` for a live machine, and a folder with
+//! the same files for a captured machine. Missing features are values, not errors: an old kernel, a
+//! machine with one node, a file that only root may read.
 //!
 //! ```text
 //! launch    commands, swap files, drives, Unix sockets
@@ -12,8 +12,8 @@
 //! root      the files of the kernel
 //! ```
 //!
-//! A folder uses only those below it in this list. `interleaf-observe` stands above all of them
-//! and counts traffic.
+//! A folder uses only the folders below it in this list. The crate `interleaf-observe`, which
+//! counts traffic, uses all of them.
 
 #![allow(missing_docs, reason = "the crate is private: comments only where they add something")]
 

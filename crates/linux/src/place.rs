@@ -1,4 +1,4 @@
-//! Placement of pages: policies for new pages, migration of existing ones, and the journal from
+//! Placement of pages: policies for new pages, migration of resident pages, and the journal from
 //! which every changed setting is restored.
 
 pub mod scope;

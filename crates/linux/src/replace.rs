@@ -1,11 +1,11 @@
 //! Replaces files atomically, and opens the folders of files that a privileged process keeps.
 //!
-//! New contents are written to a temporary file beside the target, which is renamed over it once it
-//! is complete. Readers therefore see the old contents or the new ones, never a part, also after a
-//! crash or on a full file system. The temporary file has a random name and is created with
-//! `O_EXCL`, and every step names files relative to an open folder (`openat`, `renameat`), so no
-//! other user of a shared folder can redirect the write with a symbolic link or by renaming a
-//! parent.
+//! New contents are written to a temporary file beside the target. Once the temporary file is
+//! complete, it is renamed to the target. Readers therefore see the old or the new contents, never
+//! a part, also after a crash or on a full file system. The temporary file has a random name and is
+//! created with `O_EXCL`, and every step names files relative to an open folder (`openat`,
+//! `renameat`). Therefore no other user of a shared folder can redirect the write with a symbolic
+//! link or by renaming a parent.
 //!
 //! Two kinds of targets:
 //!
@@ -40,10 +40,10 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// Symbolic links on the way to a file, at most: the kernel's own limit (`MAXSYMLINKS`).
+/// Maximum number of symbolic links on the way to a file: the kernel's own limit (`MAXSYMLINKS`).
 const LINKS_MAX: u32 = 40;
 
-/// Random names that are tried for a temporary file.
+/// Maximum number of random names that are tried for a temporary file.
 const NAMES_MAX: u32 = 100;
 
 /// `PROC_SUPER_MAGIC` of statfs(2).
@@ -58,7 +58,7 @@ const WRITABLE_BY_ALL: u32 = 0o002;
 pub enum Durability {
     /// Contents are on the drive before the target is replaced (`fsync`).
     Synced,
-    /// The kernel writes them back later: for files that are soon replaced again.
+    /// The kernel writes the contents back later: for files that are soon replaced again.
     Cached,
 }
 
@@ -78,19 +78,21 @@ pub struct FileId {
     inode: u64,
 }
 
-/// An open folder. Files in it are named relative to it, so renaming a parent does not lead
-/// elsewhere.
+/// An open folder. Files in it are named relative to its descriptor, so renaming a parent does not
+/// redirect them.
 #[derive(Debug)]
 pub struct Folder(OwnedFd);
 
 /// Replaces the file that a user named as an output.
 ///
-/// A file that cannot be replaced, since its folder is read-only or it is a mount point, is
-/// overwritten in place; its space is reserved first, so a full file system leaves it unchanged.
+/// If the file cannot be replaced, for example because its folder is read-only or the file is a
+/// mount point, it is overwritten in place. Its space is reserved first, so a full file system
+/// leaves the file unchanged.
 ///
 /// # Errors
-/// When the system refuses, or for root when the target belongs to another user, who could choose
-/// the file that is overwritten.
+/// When the system refuses, or the target is a block device. Also when another user may have
+/// planted the target: in a sticky folder that all users can write, or, for root, by a symbolic
+/// link.
 pub fn named(target: &Path, contents: &[u8], durability: Durability) -> io::Result<()> {
     match resolve(target)? {
         Output::Stream(mut file) => file.write_all(contents),
@@ -154,12 +156,12 @@ pub fn check_named(target: &Path) -> io::Result<()> {
     }
 }
 
-/// Replaces a file of the program's own state, such as a journal, with this mode regardless of the
-/// umask.
+/// Replaces a file of the program's own state, such as a journal. The new file has `mode`,
+/// regardless of the umask.
 ///
 /// # Errors
-/// When the system refuses, the path has something other than a regular file, or it leads through a
-/// symbolic link of another user.
+/// When the system refuses, the path names something other than a regular file, or the path leads
+/// through a symbolic link of another user.
 pub fn kept(path: &Path, contents: &[u8], mode: u32) -> io::Result<FileId> {
     let (folder, name) = Folder::of_file(path)?;
     folder.keep(&name, contents, mode)
@@ -189,7 +191,7 @@ pub fn remove_kept(path: &Path, id: FileId) -> io::Result<()> {
 enum Output {
     /// A device, a FIFO or an inherited descriptor: written in place.
     Stream(File),
-    /// A regular file; `existing` is `None` for a new one.
+    /// A regular file; `existing` is `None` for a new file.
     File { folder: Folder, name: OsString, existing: Option<Stat> },
 }
 
@@ -230,8 +232,8 @@ fn resolve(target: &Path) -> io::Result<Output> {
     Err(Errno::LOOP.into())
 }
 
-/// Opens a device, a FIFO or an inherited descriptor. Earlier contents of a redirected descriptor
-/// stay.
+/// Opens a device, a FIFO or an inherited descriptor. If stdout is redirected to a file, the
+/// earlier contents of that file stay.
 fn stream(path: &Path) -> io::Result<Output> {
     let is_file = std::fs::metadata(path).is_ok_and(|found| found.is_file());
     let mut options = File::options();
@@ -246,7 +248,7 @@ fn refuse_device(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Gives a new file the owner and mode of the one that it replaces.
+/// Gives a new file the owner and mode of the file that it replaces.
 fn inherit(file: &File, existing: &Stat) -> io::Result<()> {
     let now = fstat(file)?;
     if (now.st_uid, now.st_gid) != (existing.st_uid, existing.st_gid) {
@@ -257,7 +259,7 @@ fn inherit(file: &File, existing: &Stat) -> io::Result<()> {
 }
 
 /// True when a file cannot be replaced but may still be writable: its folder is read-only or
-/// sticky, its owner cannot be kept, or it is a mount point.
+/// sticky, its owner cannot be kept, or the file is a mount point.
 fn is_irreplaceable(why: &io::Error) -> bool {
     let reasons = [Errno::ACCESS, Errno::PERM, Errno::ROFS, Errno::BUSY, Errno::XDEV];
     Errno::from_io_error(why).is_some_and(|why| reasons.contains(&why))
@@ -348,7 +350,7 @@ impl Folder {
     /// The names in the folder, in order.
     ///
     /// # Errors
-    /// When it cannot be listed.
+    /// When the folder cannot be listed.
     pub fn names(&self) -> io::Result<Vec<String>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let mut names = vec![];
@@ -375,7 +377,7 @@ impl Folder {
     /// exist.
     ///
     /// # Errors
-    /// When it is another type of file, another user can change it, or it is longer than
+    /// When the file is not a regular file, another user can change it, or it is longer than
     /// `bytes_max`.
     pub fn private_text(&self, name: &str, bytes_max: u64) -> io::Result<Option<String>> {
         // `O_NONBLOCK`: opening a FIFO would block.
@@ -446,7 +448,7 @@ impl Folder {
         }
     }
 
-    /// Removes a file if it is this one.
+    /// Removes the file `name` if its identity is `id`.
     ///
     /// # Errors
     /// When the system refuses.
@@ -460,7 +462,7 @@ impl Folder {
         }
     }
 
-    /// An unguessable name for a file that becomes `name` once it is complete.
+    /// An unguessable name for the temporary file that is renamed to `name` once it is complete.
     pub fn random_name(name: &OsStr) -> io::Result<OsString> {
         let mut bytes = [0; 8];
         getrandom(&mut bytes, GetRandomFlags::empty())?;
@@ -503,7 +505,8 @@ impl Folder {
         match &done {
             Ok(_) if durability == Durability::Synced => self.sync(),
             Ok(_) => {}
-            // A partial file would only take space, which may be the cause of the failure.
+            // A partial file only occupies space, and a lack of space may be the cause of the
+            // failure.
             Err(_) => drop(unlinkat(self, &temporary, AtFlags::empty())),
         }
         done
@@ -525,8 +528,8 @@ impl Folder {
         if durability == Durability::Synced { file.sync_all() } else { Ok(()) }
     }
 
-    /// Flushes the folder's entries to the drive. A failure is ignored: the file was flushed
-    /// before.
+    /// Flushes the folder's entries to the drive. A failure is ignored: the contents of the file
+    /// are on the drive already.
     fn sync(&self) {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         if let Ok(folder) = openat(self, ".", flags, Mode::empty()) {
@@ -590,7 +593,7 @@ fn components(path: &Path) -> VecDeque<OsString> {
     names.collect()
 }
 
-/// True when the owner is root or this user, who could change the file anyway.
+/// True when the owner is root or this user: both could change the file anyway.
 fn is_ours(uid: u32) -> bool {
     uid == 0 || uid == geteuid().as_raw()
 }

@@ -1,4 +1,5 @@
-//! The root below which a machine is read, and the one function that writes.
+//! The root below which the files of a machine are read, and the functions that write to the
+//! kernel's files.
 
 use crate::input;
 use std::{
@@ -23,8 +24,8 @@ const CAPTURED_FILE_MAX: u64 = 64 << 20;
 #[derive(Debug)]
 pub struct Root {
     path: PathBuf,
-    /// True when symlinks may not lead out of the root: for captured machines, which others may
-    /// have made.
+    /// True when symlinks may not lead out of the root: for captured machines, whose files another
+    /// user may have made.
     is_confined: bool,
     writes: Writes,
     /// Everything that was read, for a capture: the text of files, and the names in folders.
@@ -45,7 +46,7 @@ enum PathContent {
 enum Writes {
     /// Writes are carried out.
     Done,
-    /// A test answers in the kernel's place.
+    /// A function of a test answers in the kernel's place.
     Simulated(Box<Answer>),
     /// Writes are recorded, and nothing changes.
     Noted(RefCell<Vec<Write>>),
@@ -108,15 +109,15 @@ impl RootError {
         }
     }
 
-    /// True for a file of a captured machine that is never read: not a regular file, too large, or
-    /// outside the root.
+    /// True for a file that is never read: it is not a regular file, too large, or outside the root
+    /// of a captured machine.
     pub fn is_refused(&self) -> bool {
         let Self::Read { why, .. } = self else { return false };
         why.get_ref().is_some_and(|why| why.is::<input::Refused>())
     }
 
-    /// True when the kernel knows the file but not the written value (`EINVAL`): its answer to
-    /// keywords of later versions.
+    /// True when the kernel knows the file but not the written value (`EINVAL`): the answer of a
+    /// kernel to keywords of later versions.
     pub fn is_not_taken(&self) -> bool {
         matches!(self, Self::Write { why, .. } if why.kind() == io::ErrorKind::InvalidInput)
     }
@@ -160,12 +161,12 @@ impl Root {
         !matches!(self.writes, Writes::Noted(_))
     }
 
-    /// Files and folders read so far, by which tests bound the cost of a scan.
+    /// The number of files and folders read so far, with which tests bound the cost of a scan.
     pub fn reads(&self) -> u64 {
         self.reads.get()
     }
 
-    /// The path of a machine's file on this system.
+    /// The path, on this system, of a file of the machine.
     pub fn at(&self, path: &str) -> PathBuf {
         self.path.join(path.trim_start_matches('/'))
     }
@@ -182,10 +183,11 @@ impl Root {
         is_present
     }
 
-    /// The text of a file without its last newline; `None` when it does not exist. Captured.
+    /// The text of a file without its last newline; `None` when the file does not exist.
+    /// [`Self::capture`] copies the file.
     ///
     /// # Errors
-    /// When it exists and cannot be read.
+    /// When the file exists and cannot be read.
     pub fn text(&self, path: &str) -> Result<Option<String>, RootError> {
         let Some(text) = self.read_text(path)? else { return Ok(None) };
         self.found.borrow_mut().insert(path.into(), PathContent::File(text.clone()));
@@ -195,7 +197,7 @@ impl Root {
     /// Like [`Self::text`], but also `None` for a file that this user may not read.
     ///
     /// # Errors
-    /// When it cannot be read for another reason.
+    /// When the file cannot be read for another reason.
     pub fn text_if_allowed(&self, path: &str) -> Result<Option<String>, RootError> {
         match self.text(path) {
             Err(why) if why.is_permission() => Ok(None),
@@ -203,10 +205,11 @@ impl Root {
         }
     }
 
-    /// Like [`Self::text`], but not captured: for files that are numerous, or private to users.
+    /// Like [`Self::text`], but [`Self::capture`] does not copy the file: for files that are
+    /// numerous, or private to users.
     ///
     /// # Errors
-    /// When it exists and cannot be read.
+    /// When the file exists and cannot be read.
     pub fn peek(&self, path: &str) -> Result<Option<String>, RootError> {
         Ok(self.read_text(path)?.map(without_last_newline))
     }
@@ -215,10 +218,11 @@ impl Root {
         Ok(self.bytes(path)?.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
-    /// The bytes of a binary file; `None` when it does not exist. Not captured.
+    /// The bytes of a binary file; `None` when the file does not exist. [`Self::capture`] does not
+    /// copy the file.
     ///
     /// # Errors
-    /// When it exists and cannot be read.
+    /// When the file exists and cannot be read.
     pub fn bytes(&self, path: &str) -> Result<Option<Vec<u8>>, RootError> {
         self.reads.update(|reads| reads + 1);
         let read = || match self.is_confined {
@@ -232,10 +236,11 @@ impl Root {
         }
     }
 
-    /// Fills `bytes` from `offset` of a file, such as the file of a CPU's MSRs. Not captured.
+    /// Fills `bytes` from `offset` of a file, such as the file of a CPU's MSRs. [`Self::capture`]
+    /// does not copy the file.
     ///
     /// # Errors
-    /// When it cannot be read, or ends earlier.
+    /// When the file cannot be read, or ends earlier.
     pub fn read_at(&self, path: &str, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
         let file = match self.is_confined {
             true => input::open_below(&self.path, path)?,
@@ -247,7 +252,7 @@ impl Root {
     /// The value in a file, parsed by `parse`; `None` when the file does not exist.
     ///
     /// # Errors
-    /// When it cannot be read, or `parse` gives `None`.
+    /// When the file cannot be read, or `parse` returns `None`.
     pub fn value<T>(
         &self,
         path: &str,
@@ -269,17 +274,18 @@ impl Root {
         self.value(path, "a whole number", |text| text.parse().ok())
     }
 
-    /// The names in a folder, in order; empty when it does not exist. Captured.
+    /// The names in a folder, in order; empty when the folder does not exist. [`Self::capture`]
+    /// copies the names.
     ///
     /// # Errors
-    /// When it exists and cannot be listed.
+    /// When the folder exists and cannot be listed.
     pub fn names(&self, path: &str) -> Result<Vec<String>, RootError> {
         let Some(names) = self.list(path)? else { return Ok(vec![]) };
         self.found.borrow_mut().insert(path.into(), PathContent::Folder(names.clone()));
         Ok(names)
     }
 
-    /// Like [`Self::names`], but not captured.
+    /// Like [`Self::names`], but [`Self::capture`] does not copy the names.
     ///
     /// # Errors
     /// When the folder exists and cannot be listed.
@@ -338,8 +344,8 @@ impl Root {
         Ok(())
     }
 
-    /// Writes `text` to a file of the machine. Together with the two functions below, the only
-    /// place where this crate changes a machine's settings.
+    /// Writes `text` to a file of the machine. Only this function, [`Self::make_folder`] and
+    /// [`Self::remove_folder`] change the kernel's files in this crate.
     ///
     /// # Errors
     /// When the system refuses.
@@ -401,7 +407,8 @@ impl Root {
     }
 }
 
-/// Creates an empty file or folder in `to` for the entry `name` of `from`, whose name was read.
+/// Creates an empty file or folder in `to` for the entry `name` of `from`, of which only the name
+/// was read.
 fn create_placeholder(from: &Path, to: &Path, name: &str) -> io::Result<()> {
     let at = to.join(name);
     match at.exists() {
@@ -432,8 +439,8 @@ fn without_last_newline(mut text: String) -> String {
 }
 
 /// Attempts on a busy file (`EBUSY`). DAMON's sysfs files do not wait for DAMON's lock
-/// (`mutex_trylock` in `mm/damon/sysfs.c`): they fail while a reader of another file or an update
-/// of the statistics holds the lock for a moment.
+/// (`mutex_trylock` in `mm/damon/sysfs.c`): a read or write fails while a reader of another file or
+/// an update of the statistics holds the lock for a moment.
 const TRIES_MAX: u32 = 200;
 
 /// The pause between attempts.
@@ -458,8 +465,8 @@ fn is_busy(why: &io::Error) -> bool {
 /// group or device was removed (`ENODEV`).
 const GONE: [i32; 2] = [libc::ESRCH, libc::ENODEV];
 
-/// True when a file does not exist. A file in place of a folder on the path, or a process or device
-/// that is gone by the time of the read, counts as absence.
+/// True when the error means that the file does not exist: there is no such path, a component of
+/// the path is not a folder, or the process or device is gone by the time of the read.
 fn is_absent(why: &io::Error) -> bool {
     matches!(why.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
         || why.raw_os_error().is_some_and(|number| GONE.contains(&number))

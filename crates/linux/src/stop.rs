@@ -1,11 +1,11 @@
-//! A request to stop, which long work polls.
+//! A request to stop, which long operations poll.
 
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
 };
 
-/// A flag that any thread can set once. Clones share it.
+/// A flag that any thread can set once. Clones share the flag.
 #[derive(Clone, Debug, Default)]
 pub struct StopFlag(Arc<AtomicBool>);
 

@@ -12,14 +12,14 @@ use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-/// `MPOL_MF_MOVE` of `linux/mempolicy.h`: pages that no other process maps.
+/// `MPOL_MF_MOVE` of `linux/mempolicy.h`: move only pages that no other process maps.
 const MPOL_MF_MOVE: libc::c_int = 1 << 1;
 
 /// Bits of a word of a node mask.
 const WORD_BITS: usize = libc::c_ulong::BITS as usize;
 
-/// `set_mempolicy(2)`: the policy of the calling thread and of its future threads and children. An
-/// empty mask means no mask.
+/// `set_mempolicy(2)`: sets the policy of the calling thread and of its future threads and
+/// children. An empty mask means no mask.
 pub(crate) fn set_mempolicy(mode: libc::c_int, mask: &[libc::c_ulong]) -> io::Result<()> {
     let (pointer, bits) = bits_of(mask);
     // SAFETY: the kernel reads `bits - 1` bits from `pointer`, all in `mask`, and writes no memory
@@ -30,7 +30,7 @@ pub(crate) fn set_mempolicy(mode: libc::c_int, mask: &[libc::c_ulong]) -> io::Re
     done(result).map(drop)
 }
 
-/// `mbind(2)`: the policy of memory of this process. Resident pages stay on their nodes.
+/// `mbind(2)`: sets the policy of `memory`. Resident pages stay on their nodes.
 pub(crate) fn mbind(
     memory: &mut [u8],
     mode: libc::c_int,
@@ -72,7 +72,7 @@ pub(crate) fn get_mempolicy() -> io::Result<libc::c_int> {
 
 /// `move_pages(2)`: moves the pages at `addresses` of a process, or without `nodes` only locates
 /// them. Each entry of `status` becomes the page's node or a negative error; entries of pages that
-/// the kernel did not try are unchanged. Gives the number of pages that it did not try.
+/// the kernel did not try are unchanged. Returns the number of pages that the kernel did not try.
 ///
 /// # Panics
 /// When the lengths differ, which is a bug of the caller.
@@ -85,11 +85,10 @@ pub(crate) fn move_pages(
     assert_eq!(addresses.len(), status.len());
     assert!(nodes.is_none_or(|nodes| nodes.len() == addresses.len()));
     let nodes = nodes.map_or(ptr::null(), <[i32]>::as_ptr);
-    // SAFETY: the kernel reads as many addresses and, where they are given, nodes as `status` is
-    // long, and writes that many entries of `status`; the lengths were compared above. An address
-    // is 8 bytes wide on every system with NUMA that Linux and this crate are built for. The kernel
-    // never accesses the memory at the addresses through this process: it belongs to the other
-    // process.
+    // SAFETY: the kernel reads `status.len()` addresses and, if nodes are given, as many nodes, and
+    // writes `status.len()` entries of `status`. The lengths were compared above. An address is 8
+    // bytes wide on every NUMA system that Linux and this crate support. The addresses are of the
+    // other process: the kernel accesses no memory of this process through them.
     let result = unsafe {
         libc::syscall(
             libc::SYS_move_pages,
@@ -107,7 +106,7 @@ pub(crate) fn move_pages(
 /// The highest signal number on Linux.
 const SIGNAL_MAX: libc::c_int = 64;
 
-/// Starts `command` with the default disposition of every signal and none blocked.
+/// Makes `command` start with the default disposition of every signal and no blocked signals.
 pub(crate) fn with_default_signals(command: &mut Command) -> &mut Command {
     let reset = || {
         for signal in 1..=SIGNAL_MAX {
@@ -128,9 +127,10 @@ pub(crate) fn with_default_signals(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(reset) }
 }
 
-/// Starts `command` with a signal ignored.
+/// Makes `command` start with `signal` ignored.
 pub(crate) fn with_ignored_signal(command: &mut Command, signal: libc::c_int) -> &mut Command {
-    // SAFETY: as above.
+    // SAFETY: signal(2) is safe between fork and exec (signal-safety(7)), and no memory is
+    // allocated.
     unsafe { command.pre_exec(move || set_disposition(signal, libc::SIG_IGN)) }
 }
 
@@ -147,15 +147,15 @@ pub(crate) fn set_disposition(
     }
 }
 
-/// The system call `waitid`, with the `rusage` argument that the C library's waitid(2) lacks. Gives
-/// the resources used by an ended process and by its descendants that were waited for. The process
-/// is not reaped (`WNOWAIT`).
+/// The system call `waitid`, with the `rusage` argument that the C library's waitid(2) lacks.
+/// Returns the resources used by an ended process and by its descendants that were waited for. The
+/// process is not reaped (`WNOWAIT`).
 pub(crate) fn resources_of_ended(pid: u32) -> io::Result<libc::rusage> {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     let none = ptr::null_mut::<libc::siginfo_t>();
     let options = libc::WEXITED | libc::WNOWAIT | libc::WNOHANG;
-    // SAFETY: the kernel writes one `rusage` to where the last pointer leads; with a null pointer
-    // it writes no `siginfo_t`.
+    // SAFETY: the kernel writes one `rusage` through the last pointer. It writes no `siginfo_t`,
+    // because that pointer is null.
     let result = unsafe {
         libc::syscall(
             libc::SYS_waitid,
@@ -167,7 +167,7 @@ pub(crate) fn resources_of_ended(pid: u32) -> io::Result<libc::rusage> {
         )
     };
     done(result)?;
-    // SAFETY: all bytes were set to 0 before the call, of which each field is valid.
+    // SAFETY: all bytes were 0 before the call, and 0 is a valid value of each field.
     Ok(unsafe { usage.assume_init() })
 }
 
@@ -181,8 +181,8 @@ static SIGPIPE_IGNORED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn note_sigpipe() {
     let mut found = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: without a new action the kernel only writes the present one to `found`, for which a
-    // structure of zeros is a valid value.
+    // SAFETY: without a new action the kernel only writes the present action to `found`. If the
+    // call fails, `found` is all zeros, which is a valid value.
     let found = unsafe {
         libc::sigaction(libc::SIGPIPE, ptr::null(), found.as_mut_ptr());
         found.assume_init()
@@ -191,8 +191,8 @@ extern "C" fn note_sigpipe() {
 }
 
 /// The loader calls the functions in this section before `main` and before Rust's runtime.
-// SAFETY: the section holds addresses of functions of this type, which use or ignore their
-// arguments.
+// SAFETY: the section holds addresses of functions of this type. The loader passes arguments, which
+// a function may ignore.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static NOTE_SIGPIPE: extern "C" fn() = note_sigpipe;

@@ -100,7 +100,7 @@ fn goal(order: Order, rate_mib: Option<u64>) -> Goal {
     Goal { nodes: GOAL.to_vec(), order, demotions: vec![(0, 1)], rate_limit_bytes_per_s }
 }
 
-/// The writes of an actuator, with paths relative to DAMON's folder of kdamonds.
+/// The writes of an actuator, with paths relative to DAMON's folder `kdamonds`.
 fn planned(kind: ActuatorKind, kernel: &Probed, scope: Scope, goals: &[Goal]) -> Vec<String> {
     let folder = machine(&[("sys/module/damon_stat/parameters/enabled", "Y\n")]);
     let root = Root::captured(folder.path());
@@ -117,7 +117,7 @@ fn schemes(lines: &[String]) -> Vec<&str> {
     lines.iter().filter_map(|line| line.strip_prefix("0/contexts/0/schemes/")).collect()
 }
 
-/// The available actuators from best to worst, and the unavailable ones.
+/// The available actuators from best to worst, and the unavailable actuators.
 fn kinds(release: &str, scope: &Scope, order: Order) -> String {
     let ranked = choose(kernel(release).as_ref(), scope, &[], order);
     let names = |all: &[interleaf_linux::place::actuator::Choice]| {
@@ -192,7 +192,7 @@ nr_kdamonds 1
 }
 
 /// While a context runs, an actuator writes only changed values. A new number of destinations
-/// creates new folders, so these are written in full.
+/// creates new folders, so all files in these folders are written.
 #[test]
 fn a_changed_goal_is_committed() {
     let change = |nodes: &[(u32, u32)]| {
@@ -341,8 +341,8 @@ fn the_protected_are_left_alone() {
     assert!(!lines.iter().any(|line| line.contains("memcg")), "{lines:?}");
 }
 
-/// A control group is steered with its children: a filter allows each group, if the kernel supports
-/// this.
+/// A control group is steered with its children: one filter for each group allows its pages, if the
+/// kernel supports filters that allow pages.
 #[test]
 fn a_group_is_steered_with_those_below_it() {
     let folder = machine(&GROUPS);
@@ -378,8 +378,8 @@ fn names_are_not_protected_in_physical_memory() {
 
 const BALANCER: &str = "proc/sys/kernel/numa_balancing";
 
-/// The actuator `pages` switches NUMA balancing off, with leave, and restores it in every case,
-/// even after a panic. Without leave it reports once that NUMA balancing is on.
+/// With permission, the actuator `pages` switches NUMA balancing off, and restores it in every
+/// case, even after a panic. Without permission, it reports once that NUMA balancing is on.
 #[test]
 fn the_balancer_is_switched_off_and_on_again() {
     let folder = machine(&[(BALANCER, "1\n")]);
@@ -471,7 +471,7 @@ fn settings_that_other_processes_hold_are_refused() {
     let (holder, hint) = refused(&[module], false);
     assert_eq!(holder, "the kernel's damon_stat holds DAMON");
     assert!(hint.contains("leave"), "{hint}");
-    // Leave covers the kernel's own modules only.
+    // The permission covers only the kernel's own modules.
     let (holder, _) = refused(&thread, true);
     assert_eq!(holder, "another program has set up 1 DAMON thread(s) (on: paddr)");
 }
@@ -557,8 +557,8 @@ fn exit(folder: &Path, pid: u32) {
     fs::remove_dir_all(folder.join(format!("proc/{pid}"))).unwrap();
 }
 
-/// Processes that exit after the scan, more often than the retry limit: each is dropped, and the
-/// rest is steered.
+/// More processes exit after the scan than the retry limit: each of them is dropped, and the
+/// remaining process is steered.
 #[test]
 fn processes_that_exit_during_setup_are_dropped() {
     let folder = machine(&[]);

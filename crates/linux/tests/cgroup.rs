@@ -339,7 +339,7 @@ fn not_tested(why: &str) {
     let text = format!("not tested: the group of this process: {why}");
     let required = std::env::var_os("INTERLEAF_CGROUPS").is_some_and(|it| it == "required");
     assert!(!required, "{text}");
-    // Written directly, since the test harness captures `eprintln`.
+    // The text is written directly, because the test harness captures `eprintln`.
     let mut stderr = std::io::stderr();
     writeln!(stderr, "{text}").unwrap();
 }

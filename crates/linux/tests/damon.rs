@@ -28,7 +28,7 @@ fn write(folder: &Path, path: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// A machine with these files, by path relative to DAMON's folder of kdamonds.
+/// A machine with these files, by path relative to DAMON's folder `kdamonds`.
 fn machine(files: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (path, text) in files {
@@ -79,8 +79,8 @@ fn files_for_root_alone_are_hidden() {
     }
 }
 
-/// DAMON's folder with all files from the start, which the kernel would create one after the other.
-/// Every value is accepted.
+/// DAMON's folder with all files from the start; the kernel would create them one after the other.
+/// Every written value is accepted.
 const READY: [(&str, &str); 12] = [
     ("nr_kdamonds", "0\n"),
     ("0/contexts/nr_contexts", "0\n"),

@@ -86,10 +86,10 @@ impl AvailabilityError {
     }
 }
 
-/// Checks that `bytes` in `pages` are available on the nodes of `policy`.
+/// Checks that `bytes` in pages of the kind `pages` are available on the nodes of `policy`.
 ///
 /// # Errors
-/// When they are not available, or `/proc` and `/sys` cannot be read.
+/// When the memory is not available, or `/proc` and `/sys` cannot be read.
 pub fn check(
     root: &Root,
     bytes: u64,
@@ -111,7 +111,7 @@ pub fn check(
             Err(AvailabilityError::Reserved { needed, available, nodes })
         };
     }
-    // Without MemAvailable the mapping itself is the test.
+    // If the kernel does not report MemAvailable, the mapping itself is the test.
     let Some(found) = available(root, nodes.as_ref())? else { return Ok(()) };
     let available = found.usable_bytes();
     if bytes <= available {
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// A machine of two nodes, the second with 64 MiB of page cache and 3 huge pages free.
+    /// Two nodes, each with 64 MiB free and 32 MiB of page cache; 3 huge pages are free on node 1.
     fn machine() -> (tempfile::TempDir, Root) {
         let folder = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {

@@ -18,8 +18,9 @@ pub struct Backing {
 }
 
 impl Backing {
-    /// Reads the backing of `ranges` of this process. The kernel counts by mapping, and
-    /// neighbouring mappings may be merged: a range of a merged mapping has its proportional share.
+    /// Reads the backing of `ranges` of this process. The kernel counts pages by mapping, and may
+    /// merge neighbouring mappings. A range in a merged mapping gets its proportional share of the
+    /// counts.
     ///
     /// # Errors
     /// When the kernel's files cannot be read.
@@ -42,8 +43,9 @@ impl Backing {
     }
 }
 
-/// Bytes in huge pages among those from `start` on, transparent and hugetlbfs. `None` without
-/// `/proc/self/smaps`. Does not read `numa_maps`, for which the kernel would walk all pages.
+/// Bytes in huge pages, transparent and hugetlbfs, among the `bytes` from `start` on. `None`
+/// without `/proc/self/smaps`. Does not read `numa_maps`, for which the kernel would walk all
+/// pages.
 ///
 /// # Errors
 /// When `smaps` cannot be read.
@@ -59,7 +61,7 @@ fn huge_in(mappings: &[Mapping], range: &Range<u64>) -> u64 {
     ours.map_or(0, |mapping| part(bytes, mapping.huge_bytes, mapping.resident_bytes))
 }
 
-/// `bytes * part / whole`; 0 of an empty mapping.
+/// `bytes * part / whole`; 0 for an empty mapping.
 fn part(bytes: u64, part: u64, whole: u64) -> u64 {
     let exact = u128::from(bytes) * u128::from(part) / u128::from(whole.max(1));
     u64::try_from(exact).unwrap_or(bytes)

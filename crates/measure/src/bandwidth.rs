@@ -18,8 +18,8 @@ use std::{
 pub struct Windows {
     /// The time before the first window: caches fill, and cores reach their frequency.
     pub warm_up: Duration,
-    /// The length of a window: long against the interval between two updates of a thread's counter
-    /// (some 10 us) and against a timer tick, short against typical disturbances.
+    /// The length of a window. It is long against the interval between two updates of a thread's
+    /// counter (some 10 us) and against a timer tick, and short against typical disturbances.
     pub window: Duration,
     /// The number of windows.
     pub count: usize,
@@ -43,9 +43,9 @@ pub struct Bandwidth {
     pub sums: Vec<Checksums>,
 }
 
-/// Every pair of a node with CPUs and a node with memory, with the CPUs of the first that are among
-/// `allowed` ([`crate::team::allowed_cpus`]): the points of a matrix of nodes. Nodes without CPUs
-/// are included as memory.
+/// The points of a matrix of nodes: every pair of a node with CPUs and a node with memory. A pair
+/// has the CPUs of its first node that are in `allowed` ([`crate::team::allowed_cpus`]). A node
+/// without CPUs occurs only as the node with memory.
 pub fn pairs(nodes: &[Node], allowed: &[u32]) -> Vec<(Vec<u32>, Binding)> {
     let cpus_of = |node: &Node| -> Vec<u32> {
         node.cpus.iter().filter(|cpu| allowed.contains(cpu)).collect()
@@ -86,11 +86,12 @@ pub fn watch(team: &Team, windows: &Windows) -> Vec<f64> {
     (0..windows.count).map(|_| next()).collect()
 }
 
-/// Retries of a reading that took too long.
+/// Maximum number of readings of the progress.
 const READS_MAX: u32 = 8;
 
-/// The number of completed groups of a team, and the time. The calling thread may be preempted
-/// between the two readings: it repeats them until they are at most `slack` apart.
+/// The bytes that a team has loaded and stored so far, and the time. The calling thread may be
+/// preempted in between. It therefore reads the clock before and after the bytes, and repeats the
+/// reading until the two times are at most `slack` apart.
 fn read_progress(team: &Team, slack: Duration) -> (u64, Instant) {
     let mut reads = 1;
     loop {
@@ -163,7 +164,7 @@ mod tests {
         assert_eq!(found.rate.program_gbps.count, 10);
         let best_gbps = found.windows_gbps.iter().copied().fold(0.0, f64::max);
         assert!(best_gbps >= found.rate.program_gbps.median);
-        // The windows cover only a part of the work.
+        // The windows cover only a part of the work of the team.
         let seen: f64 = found.windows_gbps.iter().map(|gbps| gbps * 5e6).sum();
         assert!(seen > 0.0 && found.sums[0].loaded as f64 * 64.0 >= seen);
     }

@@ -6,13 +6,13 @@
 //! of a block of 256 KiB, in random order, before the next block: the translations of the block
 //! stay in the TLB, and only the latency of memory remains.
 //!
-//! Prefetchers that fetch the other line of a pair of 128 bytes, or the line that comes next, would
-//! make every second load of a block a hit. Lines that are less than 128 bytes apart are therefore
+//! Some prefetchers fetch the other line of a pair of 128 bytes, or the next line; they would make
+//! every second load of a block a hit. Lines that are less than 128 bytes apart are therefore
 //! visited in separate passes over the whole memory: a line that such a prefetcher fetches is half
 //! a lap too early, and is evicted from the caches before the chase reaches it.
 //!
-//! The path of the chase is verified: after each slice it must be at the line to which this number
-//! of steps leads.
+//! The path of the chase is verified: after each slice the chase must be at the line to which its
+//! number of steps leads.
 
 use crate::{
     clock::{Clock, ticks},
@@ -29,8 +29,8 @@ use std::time::Duration;
 /// every current processor.
 pub const BLOCK_BYTES: usize = 256 << 10;
 
-/// Lines that are less than this number of bytes apart are visited in separate passes: the pair of
-/// lines that a spatial prefetcher completes.
+/// Lines that are less than this number of bytes apart are visited in separate passes, because a
+/// spatial prefetcher completes pairs of lines of this size.
 const NEIGHBOURS_BYTES: usize = 128;
 
 /// Length of a slice: long against the two readings of the clock, short against disturbances (a
@@ -51,7 +51,7 @@ pub enum Order {
         /// Bytes of a block.
         block_bytes: usize,
     },
-    /// Any line after any other.
+    /// Any line may follow any other line.
     Random,
 }
 
@@ -79,7 +79,7 @@ pub enum ChaseError {
     Block {
         /// Bytes of a block.
         block: usize,
-        /// Between lines, bytes.
+        /// The distance between lines, bytes.
         stride: usize,
     },
     /// Too little memory, or too much.
@@ -87,7 +87,7 @@ pub enum ChaseError {
     Bytes {
         /// Requested, bytes.
         bytes: usize,
-        /// Between lines, bytes.
+        /// The distance between lines, bytes.
         stride: usize,
     },
     /// The region is smaller than the memory to visit.
@@ -107,7 +107,7 @@ pub enum ChaseError {
         loads: u64,
         /// The line reached.
         is: u32,
-        /// The right line.
+        /// The expected line.
         should: u32,
     },
 }
@@ -248,7 +248,8 @@ impl Chase {
         if is == should { Ok(()) } else { Err(ChaseError::Lost { loads, is, should }) }
     }
 
-    /// With `new_laps`: links the order of the next lap if `loads` more would go beyond this lap.
+    /// If `new_laps` is true, and `loads` more loads would go beyond this lap: links the order of
+    /// the next lap.
     pub(crate) fn begin_lap_if_due(&mut self, loads: u64) {
         if self.shape.new_laps && self.gone > 0 && self.gone + loads > self.visits.len() as u64 {
             self.lap += 1;
@@ -256,10 +257,10 @@ impl Chase {
         }
     }
 
-    /// Makes at least `loads` loads; returns their number and their ticks. The ticks may be 0 if
-    /// the counter steps more rarely than the loads take (an emulated counter: once a microsecond),
-    /// and are meaningless if the thread moved between the two readings to a CPU whose counter is
-    /// behind.
+    /// Makes at least `loads` loads. Returns the number of loads and the ticks that they took. The
+    /// ticks may be 0 if the loads take less time than a step of the counter (an emulated counter
+    /// steps once a microsecond). The ticks are meaningless if the thread moved between the two
+    /// readings to a CPU whose counter is behind.
     ///
     /// # Errors
     /// When the chase ends at a wrong line.
@@ -295,7 +296,8 @@ impl Chase {
         Ok(Slices::of(&all))
     }
 
-    /// Adds slices of [`SLICE`] to `all` for `span`, and then until enough are undisturbed.
+    /// Adds slices of [`SLICE`] to `all` for `span`, and then until enough slices are undisturbed
+    /// or [`TRIES_MAX`] slices are measured.
     pub(crate) fn slice(
         &mut self,
         clock: Clock,
@@ -330,8 +332,8 @@ pub(crate) struct Slice {
 
 /// Latency over slices, ns.
 ///
-/// Slices in which another thread ran on the CPU measure that thread as well. They are left out,
-/// unless too few others remain.
+/// If another thread ran on the CPU during a slice, the slice measures that thread as well. Such
+/// slices are left out, unless too few other slices remain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slices {
     /// Half of the slices were faster.
@@ -421,7 +423,7 @@ mod tests {
             let (went, _) = chase.run(loads).unwrap();
             assert!(went >= loads, "{went} of {loads} loads");
         }
-        // Longer than the step of any counter.
+        // These loads take longer than the step of any counter.
         let (went, took) = chase.run(1 << 20).unwrap();
         assert!(took > 0, "{went} loads took no tick");
         let is = chase.visits[chase.step];

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The time between two comparisons of the counter with the kernel's clock. Each comparison has an
+/// The time between two comparisons of the counter with the kernel's clock. A comparison has an
 /// error below a microsecond, so the error of the rate is below 20 ppm.
 const CALIBRATION: Duration = Duration::from_millis(100);
 

@@ -5,14 +5,15 @@
 //! subtracted:
 //!
 //! ```text
-//! a load of memory, as read       150 ns
-//! a load that hits, as read        20 ns, of which the hit is 1 ns
-//! the load                        150 - (20 - 1) = 131 ns
+//! a load from memory, with the readings            150 ns
+//! a load that hits the cache, with the readings     20 ns, of which the hit takes 1 ns
+//! latency of the load from memory                  150 - (20 - 1) = 131 ns
 //! ```
 //!
 //! The far tail, beyond one access in ten thousand, is not caused by memory: interrupts, other
-//! threads and a hypervisor stop the thread between the two readings. Such samples are tagged with
-//! the cause if it is known, and kept: *raw* has all samples, *filtered* those without a tag.
+//! threads and a hypervisor stop the thread between the two readings. Such samples are kept, and
+//! tagged with the cause if the cause is known. The *raw* distribution has all samples, the
+//! *filtered* distribution the samples without a tag.
 //!
 //! | tag | evidence |
 //! | --- | --- |
@@ -38,28 +39,28 @@ use interleaf_model::statistics::{quantile, sorted};
 use stamp::{Spin, Stamp};
 use std::time::{Duration, Instant};
 
-/// An upper bound of memory latency, ns: the slowest accesses of published expanders are several
-/// times faster ("Melody", ASPLOS 2025: a few µs at one of 10 000).
+/// An upper bound of memory latency, ns. The slowest accesses of published expanders take a
+/// fraction of it ("Melody", ASPLOS 2025: a few µs at one of 10 000).
 pub const GAP_NS: f64 = 10_000.0;
 
 /// Loads between two readings of the context switches: about a ms, in 32 KiB of stamps.
 const BATCH: usize = 8192;
 
-/// The time between two readings of stolen time, which the kernel counts in ticks of 10 ms. In each
-/// window, slices of the chase are measured too, for comparison.
+/// The time between two readings of stolen time, which the kernel counts in ticks of 10 ms. Each
+/// window also has slices of the chase, for comparison.
 const WINDOW: Duration = Duration::from_millis(50);
 
 /// The time of the chase in each window.
 const CHASE_SPAN: Duration = Duration::from_millis(6);
 
 /// Memory of the loads that calibrate the timer, bytes: at most half of the first-level cache of
-/// every current processor, as the stamps need some of the cache.
+/// every current processor, because the stamps also need a part of the cache.
 const CALIBRATION_BYTES: usize = 16 << 10;
 
-/// Batches of these loads.
+/// The number of batches of loads that calibrate the timer.
 const CALIBRATION_BATCHES: usize = 32;
 
-/// The quantile of the batches' means that counts as undisturbed.
+/// The quantile of the batches' means that is taken as the undisturbed mean.
 const UNDISTURBED: f64 = 0.1;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -88,7 +89,7 @@ pub struct Delay {
 /// The cost of reading the counter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timer {
-    /// Subtracted from each sample, ns.
+    /// The cost that is subtracted from each sample, ns.
     pub overhead_ns: f64,
     /// The step of the counter, ns.
     pub resolution_ns: f64,
@@ -103,7 +104,7 @@ pub struct Tagged {
     pub moved: u64,
     /// Another thread ran.
     pub switched: u64,
-    /// Another machine ran.
+    /// A hypervisor ran another guest.
     pub stolen: u64,
     /// Long gaps of unknown cause.
     pub gaps: u64,
@@ -126,11 +127,12 @@ pub struct Histogram {
     pub tagged: Tagged,
     /// The cost of reading the counter, which is subtracted from all samples.
     pub timer: Timer,
-    /// The latency by chase in the same memory, measured in turn with the samples.
+    /// The latency by the chase in the same memory, measured alternately with the samples.
     pub chase: Slices,
     /// Switches of the thread while it sampled.
     pub switches: u64,
-    /// Ticks of the kernel that a hypervisor took from the CPU; `None` where it is not counted.
+    /// Ticks of the kernel that a hypervisor took from the CPU; `None` if the kernel does not count
+    /// them.
     pub stolen_ticks: Option<u64>,
     /// Duration of the measurement.
     pub took: Duration,
@@ -160,7 +162,8 @@ impl Timer {
             all.append(&mut batch);
         }
         all.sort_unstable();
-        // Like the chase, undisturbed: a thread on the other half of the core delays the timer.
+        // The undisturbed mean, as for the chase: a thread on the sibling CPU of the core delays
+        // the timer.
         let mean_ns = quantile(&sorted(means), UNDISTURBED);
         Ok(Self {
             overhead_ns: (mean_ns - hit_ns).max(0.0),
@@ -169,7 +172,7 @@ impl Timer {
     }
 }
 
-/// The mean of sorted samples, since a counter with steps of 10 ns is inaccurate in single samples.
+/// The mean of sorted samples: a single sample is inaccurate if the counter has steps of 10 ns.
 /// Samples above four medians were interrupted, and are left out.
 fn sound_mean(batch: &[u32]) -> f64 {
     let most = 4 * batch[batch.len() / 2];
@@ -177,8 +180,8 @@ fn sound_mean(batch: &[u32]) -> f64 {
     sound.iter().map(|ticks| f64::from(*ticks)).sum::<f64>() / sound.len() as f64
 }
 
-/// The step of the counter, from sorted values: the greatest common divisor of the distances
-/// between neighbours in the lower nine tenths, where values are dense.
+/// The step of the counter, from sorted samples: the greatest common divisor of the distances
+/// between neighbours. Only the lower nine tenths are used, where samples are dense.
 fn step(sorted: &[u32]) -> u32 {
     let near = &sorted[..sorted.len() * 9 / 10];
     let distances = near.windows(2).map(|pair| pair[1] - pair[0]).filter(|distance| *distance > 0);
@@ -305,8 +308,8 @@ impl Sampling {
     }
 }
 
-/// The ticks that a hypervisor took from the CPU of the calling thread since the start; `None`
-/// where it is not counted.
+/// The ticks that a hypervisor took from the CPU of the calling thread since the machine started;
+/// `None` if the kernel does not count them.
 fn stolen_ticks(root: &Root) -> Option<u64> {
     let text = root.peek("/proc/stat").ok()??;
     stolen_of(&text, rustix::thread::sched_getcpu())
@@ -343,9 +346,9 @@ mod tests {
         assert!(found.timer.resolution_ns > 0.0 && found.timer.overhead_ns < 1000.0);
     }
 
-    /// The median of five runs, each compared with the chase in the same memory at the same time,
-    /// as other programs may run on this machine. The samples take several windows, so that samples
-    /// and slices meet the same disturbances.
+    /// Five runs are made, and their median counts, because other programs may run on this machine.
+    /// Each run is compared with the chase in the same memory at the same time. The samples take
+    /// several windows, so that samples and slices meet the same disturbances.
     #[test]
     fn the_mean_is_the_latency_of_the_chase() {
         let options = HistogramOptions { samples: 1_500_000, delay: None };
@@ -358,8 +361,8 @@ mod tests {
         assert!(middle.abs() < 0.05, "{all:?}");
     }
 
-    /// Accesses hit the second-level cache, so only injected delays are slow. The median of three
-    /// runs counts, as above.
+    /// Accesses hit the second-level cache, so only injected delays are slow. Three runs are made,
+    /// and their median counts, because other programs may run on this machine.
     #[test]
     fn a_delay_in_one_of_a_hundred_shows_as_one_percent_in_its_bins() {
         let share = |delay: Option<Delay>| {

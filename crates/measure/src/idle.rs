@@ -16,7 +16,7 @@ use crate::{
 use interleaf_linux::{place::mempolicy::Policy, root::Root};
 use std::time::{Duration, Instant};
 
-/// Sizes of the sweep per octave.
+/// Sizes of the sweep for each doubling of the size.
 const SIZES_PER_OCTAVE: u32 = 4;
 
 /// The smallest size of the sweep: a page, which fits into every first-level cache.
@@ -100,9 +100,9 @@ impl ChaseOptions {
 /// The latency in one order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Latency {
-    /// Each repeat.
+    /// The slices of each repetition.
     pub repeats: Vec<Slices>,
-    /// Their medians.
+    /// The medians of the repetitions.
     pub ns: Spread,
 }
 
@@ -115,7 +115,7 @@ pub struct Idle {
     pub random: Latency,
     /// Bytes of the memory in huge pages; `None` if the kernel does not report them.
     pub huge_bytes: Option<usize>,
-    /// Bytes visited.
+    /// Bytes that the chase visited.
     pub bytes: usize,
     /// Duration of the measurement.
     pub took: Duration,
@@ -137,7 +137,7 @@ impl Idle {
 }
 
 /// Measures from the calling thread, which should stay on its CPU ([`crate::pin`]). `progress` is
-/// called with the completed part, 0 to 1.
+/// called with the completed fraction, 0 to 1.
 ///
 /// # Errors
 /// When the memory cannot be mapped, or a chase ends at a wrong line.
@@ -150,7 +150,8 @@ pub fn idle(
     let began = Instant::now();
     let mut chase = Chase::new(options.region()?, options.local())?;
     let region = chase.region();
-    // Huge pages are informative only: without the list of mappings, the count is unknown.
+    // Huge pages are only information: if the list of mappings cannot be read, the count is
+    // unknown.
     let huge = huge_bytes(root, region.start() as usize, region.bytes()).ok().flatten();
     let local = latency(&mut chase, clock, options, &mut |done| progress(done / 2.0))?;
     chase.reshape(options.random())?;
@@ -186,7 +187,7 @@ pub fn latency(
 pub struct SizeSweep {
     /// Each size with its latency.
     pub visited: Vec<Visited>,
-    /// The levels among them.
+    /// The cache levels that the latencies show.
     pub levels: Levels,
 }
 
@@ -209,7 +210,7 @@ pub fn sweep(
         chase.reshape(shape(bytes))?;
         chase.warm()?;
         let slices = chase.slices(clock, SIZE_SPAN)?;
-        // The fastest slices: in them, other threads evicted least of the cache.
+        // The fastest slices: during these slices other threads evicted the least of the cache.
         visited.push(Visited { bytes: bytes as f64, latency_ns: slices.p5_ns });
         // A larger size takes longer to link and to visit.
         progress((bytes as f64 / largest as f64).min(1.0));

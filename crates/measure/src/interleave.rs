@@ -1,13 +1,13 @@
 //! Weighted interleaving: places the pages of a buffer on several nodes in a ratio, and checks the
 //! placement.
 //!
-//! The published tables of interleaving (a mix in each row, weights in each column, and on each
-//! curve the best weights for its load) are measured with such buffers. There are two methods:
+//! Published tables of interleaving are measured with such buffers: a mix in each row, weights in
+//! each column, and on each curve the best weights for the load. There are two methods:
 //!
 //! - the kernel's weighted interleaving, since 6.9, which unmodified programs use. Its weights are
-//!   global settings; the caller sets them before, and restores them.
-//! - page by page at the first touch: the pages of each node, in the same round robin, are touched
-//!   by a thread whose memory policy binds to the node. This method needs no root and works on any
+//!   global settings: the caller sets them before the measurement, and restores them afterwards.
+//! - page by page at the first touch: a thread whose memory policy binds to a node touches the
+//!   pages of this node, in the same round robin. This method needs no root and works on any
 //!   kernel.
 //!
 //! With both methods, the nodes of the pages are then read from the kernel:
@@ -24,12 +24,12 @@ use interleaf_linux::{
 };
 use std::{collections::BTreeMap, panic::resume_unwind, thread};
 
-/// The method that places pages by weights.
+/// The method that places pages according to weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// By the kernel's weighted interleaving, with its weights set.
     Kernel,
-    /// Page by page, as they are touched.
+    /// Page by page, at the first touch.
     Pages,
 }
 
@@ -52,7 +52,7 @@ pub fn region(
     }
 }
 
-/// One region for each loading thread, made in parallel.
+/// One region for each loading thread; the regions are made in parallel.
 ///
 /// # Errors
 ///

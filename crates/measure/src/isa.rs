@@ -54,7 +54,7 @@ impl Isa {
     ///
     /// # Errors
     ///
-    /// A machine without it.
+    /// A machine without this set.
     pub fn here(self) -> Result<Self, IsaError> {
         if self.is_here() { Ok(self) } else { Err(IsaError::Absent(self)) }
     }

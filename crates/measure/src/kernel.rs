@@ -1,10 +1,10 @@
-//! The timed loops, written in assembly for each instruction set so that they do not depend on the
-//! compiler.
+//! The timed loops. They are written in assembly for each instruction set, so they do not depend on
+//! the compiler.
 //!
-//! A kernel accesses its buffers in *units*: in each group it loads one or more units, from its
-//! read buffers in turn, and then stores one or more units; the traffic gives both numbers. A unit
-//! has consecutive lines of one page, or of several pages in parallel. Prefetchers stop at the end
-//! of a page, so several pages keep more prefetchers busy:
+//! A kernel accesses its buffers in *units*. A *group* loads one or more units, from the read
+//! buffers in turn, and then stores one or more units; the traffic gives both numbers. A unit has
+//! consecutive lines of one page, or of several pages in parallel. Prefetchers stop at the end of a
+//! page, so several pages keep more prefetchers busy:
 //!
 //! ```text
 //! 1 page  x 4 lines    page 0: 0 1 2 3 | 4 5 6 7 | ...
@@ -14,8 +14,8 @@
 //!                      page 3: 6 7     | ...
 //! ```
 //!
-//! Every loaded word is added to a sum, which is compared with the sum of the contents; every store
-//! writes the word of its pass, which is verified afterwards ([`Walk`]).
+//! Every loaded word is added to a sum, which is compared with the sum of the contents. Every store
+//! writes the word of its pass, and the stored words are verified afterwards ([`Walk`]).
 
 mod contents;
 
@@ -181,7 +181,7 @@ impl Kernel {
         if self.shape.pages == 1 { self.shape.lines } else { self.shape.pages * PAGE_BYTES / LINE }
     }
 
-    /// Groups of a block of a buffer.
+    /// The number of units in a block, which is the number of groups in a round.
     const fn groups_in_round(&self) -> usize {
         self.block_lines() / self.unit_lines()
     }

@@ -1,4 +1,4 @@
-//! Finds the knee of a latency curve: chooses the next load to measure so that few measurements
+//! Finds the knee of a latency curve. The next load to measure is chosen so that few measurements
 //! give the curve.
 //!
 //! The *knee* is the load beyond which 1 % more bandwidth costs more than 1 % more latency: the
@@ -10,14 +10,15 @@
 //! power = load (1 - load) / L,   largest at load = 1/2
 //! ```
 //!
-//! The pause of the threads sets the load. Their bandwidth is about `1 / (a + b x pause)`, so the
-//! pause for a bandwidth is interpolated linearly in its reciprocal.
+//! The pause of the threads sets the load. The bandwidth of the threads is about
+//! `1 / (a + b x pause)`, so the pause for a bandwidth is interpolated linearly in the reciprocal
+//! of the bandwidth.
 
 /// The relative fall of power beyond the knee that confirms the knee.
 const POWER_FALLS: f64 = 0.05;
 
-/// Differences of pauses below this are not measurable: some ns, as a group takes 100 ns and more,
-/// or the fraction [`PAUSE_STEP`] of the pause.
+/// Two pauses whose difference is below this cannot be told apart: some ns, because a group takes
+/// 100 ns and more, or the fraction [`PAUSE_STEP`] of the pause.
 const PAUSE_STEP_NS: f64 = 4.0;
 
 /// See [`PAUSE_STEP_NS`].
@@ -28,7 +29,7 @@ const PAUSE_STEP: f64 = 0.05;
 pub struct Loaded {
     /// The pause of threads after each group of lines, ns.
     pub pause_ns: f64,
-    /// Their bandwidth, GB/s.
+    /// The bandwidth of the threads, GB/s.
     pub bandwidth_gbps: f64,
     /// Latency under this load, ns.
     pub latency_ns: f64,
@@ -83,16 +84,16 @@ pub enum Knee {
     At {
         /// Bandwidth, GB/s.
         bandwidth_gbps: f64,
-        /// Latency there, ns.
+        /// Latency at the knee, ns.
         latency_ns: f64,
-        /// The bandwidths of its neighbours, GB/s: it lies between them.
+        /// The bandwidths of the neighbouring points, GB/s: the knee lies between them.
         between_gbps: (f64, f64),
     },
-    /// No knee up to the largest load: the memory carries more than these threads ask for.
+    /// No knee up to the largest load: these threads do not saturate the memory.
     Beyond {
         /// The largest bandwidth, GB/s.
         bandwidth_gbps: f64,
-        /// Latency there, ns.
+        /// Latency at the largest bandwidth, ns.
         latency_ns: f64,
     },
 }
@@ -140,9 +141,9 @@ pub fn knee(points: &[Loaded]) -> Option<Knee> {
     Some(Knee::At { bandwidth_gbps, latency_ns, between_gbps })
 }
 
-/// The pause for a bandwidth of `target_gbps`, ns, interpolated between the points on both sides,
-/// or extrapolated from the two nearest; `None` if no pause gives this bandwidth, or without
-/// points.
+/// The pause for a bandwidth of `target_gbps`, ns. It is interpolated between the points on both
+/// sides, or extrapolated from the two nearest points. `None` if no pause gives this bandwidth, or
+/// without points.
 pub fn pause_for(points: &[Loaded], target_gbps: f64) -> Option<f64> {
     let rising: Vec<Loaded> =
         by_load(points).into_iter().filter(|point| point.bandwidth_gbps > 0.0).collect();
@@ -153,8 +154,8 @@ pub fn pause_for(points: &[Loaded], target_gbps: f64) -> Option<f64> {
 }
 
 /// The points of a monotone curve, in the order of their load, after an idle point at `idle_ns`:
-/// latency does not fall, and bandwidth does not fall before its maximum. Neighbours that violate
-/// this get their mean.
+/// the latency does not fall, and the bandwidth does not fall before its maximum. Neighbouring
+/// points that violate this rule get their mean.
 pub fn monotone(idle_ns: f64, points: &[Loaded]) -> Vec<Loaded> {
     let idle = Loaded { pause_ns: f64::MAX, bandwidth_gbps: 0.0, latency_ns: idle_ns };
     let mut all = vec![idle];
@@ -210,12 +211,12 @@ fn can_part(a: Loaded, b: Loaded) -> bool {
     a.pause_ns - b.pause_ns > PAUSE_STEP_NS.max(PAUSE_STEP * a.pause_ns)
 }
 
-/// The pause to measure between two points: for the mean of their bandwidths, or the mean of their
-/// pauses if the bandwidths are equal.
+/// The pause to measure between two points: the pause for the mean of their bandwidths, or the
+/// geometric mean of their pauses if the bandwidth does not rise.
 fn middle(a: Loaded, b: Loaded) -> f64 {
     let half = f64::midpoint(a.bandwidth_gbps, b.bandwidth_gbps);
     let (longest, shortest) = (a.pause_ns, b.pause_ns);
-    // Keep a distance from both, beyond the noise.
+    // Keep a distance from both pauses, beyond the noise.
     let margin = 0.1 * (longest - shortest);
     let by_bandwidth = pause_between(a, b, half);
     let by_pause = ((longest + 1.0) * (shortest + 1.0)).sqrt() - 1.0;
@@ -241,11 +242,11 @@ mod tests {
     };
     use proptest::prelude::*;
 
-    /// Bytes of all threads' groups: 64 threads with 32 lines each.
+    /// Bytes of the groups of all threads: 64 threads with 32 lines each.
     const GROUPS_BYTES: f64 = 64.0 * 32.0 * 64.0;
 
-    /// A simulated measurement on a tier with this curve: groups circulate, each requested again
-    /// after the pause.
+    /// A simulated measurement on a tier with this curve: a group of lines is requested, returns,
+    /// and is requested again after the pause.
     fn of_curve(curve: &Curve) -> impl Fn(f64) -> Loaded + '_ {
         |pause_ns| {
             let flow = curve.response().with_pause(GROUPS_BYTES, pause_ns);
@@ -284,8 +285,9 @@ mod tests {
 
     #[test]
     fn queues_bend_where_theory_says() {
-        // Arrivals at random: one server at random (M/M/1), and one that always takes as long
-        // (M/D/1, latency 1 + load / 2(1 - load)), whose power is largest at 2 - sqrt 2.
+        // Queues with random arrivals: a server with random service times (M/M/1), and a server
+        // with a constant service time (M/D/1, latency 1 + load / 2(1 - load)), whose power is
+        // largest at 2 - sqrt 2.
         let random = formula(100.0, |load| 100.0 / (1.0 - load));
         let even = formula(100.0, |load| 100.0 * (1.0 + load / 2.0 / (1.0 - load)));
         for (curve, at) in [(random, 50.0), (even, 100.0 * (2.0 - 2_f64.sqrt()))] {

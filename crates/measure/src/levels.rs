@@ -1,6 +1,6 @@
 //! The levels of a memory hierarchy, from a sweep of latency over the size of the visited memory.
 //!
-//! In a virtual machine, sysfs has the caches that the hypervisor claims, and the last level is
+//! In a virtual machine, sysfs shows the caches that the hypervisor claims, and the last level is
 //! shared with other virtual machines. The levels are therefore measured:
 //!
 //! ```text
@@ -14,8 +14,8 @@
 //!
 //! A level is a plateau of the sweep: about an octave or more of sizes with nearly constant
 //! latency. A level ends at the size at which nine in ten accesses hit: there, the latency has
-//! risen by a tenth of the step to the latency of the next level. A slope without a plateau (a
-//! cache whose other users vary) is not a level.
+//! risen by a tenth of the step to the latency of the next level. A slope without a plateau is not
+//! a level; it comes from a cache that other programs use to a varying degree.
 
 /// The largest ratio of latencies within a level: unevenly filled sets and TLB misses prevent a
 /// flat plateau.
@@ -78,7 +78,7 @@ pub fn levels(sweep: &[Visited]) -> Levels {
     let miss_ns = flat.last().filter(|run| run.1 + 1 == rising.len());
     let miss_ns = miss_ns.map(|run| latency(&rising[run.0..=run.1]));
     if let (None, Some(&run)) = (miss_ns, flat.last()) {
-        // The next level was not reached: this one extends to the end of the sweep.
+        // The next level was not reached: the last plateau extends to the end of the sweep.
         let latency_ns = latency(&rising[run.0..=run.1]);
         caches.push(Level { latency_ns, reaches_bytes: rising[run.1].bytes });
     }
@@ -97,8 +97,8 @@ fn rising(points: &[Visited]) -> Vec<Visited> {
     rising
 }
 
-/// The plateaus of a rising sweep, each with the index of its first and last point: first the
-/// longest, then recursively the longest on both sides.
+/// The plateaus of a rising sweep, each with the indices of its first and last point. The longest
+/// plateau is found first, then recursively the longest plateau on both sides of it.
 fn plateaus(points: &[Visited]) -> Vec<(usize, usize)> {
     let mut found = vec![];
     let mut open = vec![(0, points.len())];
@@ -139,8 +139,8 @@ fn longest(points: &[Visited]) -> Option<(usize, usize)> {
         }
     }
     let (first, mut last) = best?.1;
-    // The run may begin on the slope before the level: extend the level to all points within the
-    // limit of its median latency.
+    // The plateau may begin on the slope before the level: extend it to all points within the limit
+    // of its median latency.
     let middle_ns = latency(&points[first..=last]);
     while last + 1 < points.len() && points[last + 1].latency_ns <= RISE_MAX * middle_ns {
         last += 1;
@@ -148,13 +148,13 @@ fn longest(points: &[Visited]) -> Option<(usize, usize)> {
     Some((first, last))
 }
 
-/// The latency in the middle of a run that is not empty.
+/// The latency in the middle of a plateau that is not empty.
 fn latency(run: &[Visited]) -> f64 {
     run[run.len() / 2].latency_ns
 }
 
-/// The size at which the latency crosses `bound`, from the middle of `run` on, interpolated between
-/// two points.
+/// The size at which the latency crosses `bound`, from the middle of the plateau `run` on,
+/// interpolated between two points.
 fn reach(points: &[Visited], run: (usize, usize), bound: f64) -> f64 {
     let middle = run.0 + (run.1 + 1 - run.0) / 2;
     let over = (middle..points.len()).find(|at| points[*at].latency_ns > bound);
@@ -175,8 +175,8 @@ mod tests {
     use proptest::prelude::*;
 
     /// Latencies at four sizes per octave, from 4 KiB to 128 MiB, on a hierarchy of `caches` with
-    /// sizes and latencies. The hit rate of a cache that is too small is the fourth power of its
-    /// size divided by the size of the sweep.
+    /// sizes and latencies. If a cache is smaller than the visited memory, its hit rate is the
+    /// fourth power of the ratio of the two sizes.
     fn sweep(caches: &[(f64, f64)], memory_ns: f64, noise: impl Fn(usize) -> f64) -> Vec<Visited> {
         let point = |step: i32| {
             let bytes = 4096.0 * 2_f64.powf(f64::from(step) / 4.0);
@@ -195,7 +195,7 @@ mod tests {
     const KIB: f64 = 1024.0;
     const MIB: f64 = 1024.0 * 1024.0;
 
-    /// True if the sweep shows these caches, sizes within a third and latencies within 15 %.
+    /// True if the sweep shows these caches, with sizes within a third and latencies within 15 %.
     fn shows(found: &Levels, caches: &[(f64, f64)], memory_ns: f64) -> bool {
         let near = |a: f64, b: f64, part: f64| (a / b - 1.0).abs() <= part;
         found.caches.len() == caches.len()
@@ -236,8 +236,8 @@ mod tests {
         assert_eq!(levels(&[nothing; 3]), Levels::default());
     }
 
-    /// Recorded on a virtual machine with 2 CPUs of an EPYC 9R14 beside other load; its sysfs
-    /// claims 32 KiB, 1 MiB and 32 MiB.
+    /// Recorded on a virtual machine with 2 CPUs of an EPYC 9R14, beside other load. Sysfs of the
+    /// virtual machine claims caches of 32 KiB, 1 MiB and 32 MiB.
     const RECORDED: &str = include_str!("levels/virtual-machine.csv");
 
     #[test]

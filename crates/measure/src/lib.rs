@@ -1,10 +1,11 @@
-//! Measures memory: bandwidth by mix, idle and loaded latency, and the distribution of latencies,
-//! at the limit of the hardware, with or without its counters.
+//! Measures memory at the limit of the hardware: bandwidth by mix, idle and loaded latency, and the
+//! distribution of latencies. Hardware counters are not required.
 //!
-//! The timed loops are written in assembly for each instruction set so that they do not depend on
-//! the compiler. They compute a checksum: every run verifies its reads and writes. Three quantities
-//! are always separate: bytes of the program's loads and stores, the bytes at the memory controller
-//! that follow from them by a table ([`traffic`]), and bytes counted by the memory controller.
+//! The timed loops are written in assembly for each instruction set, so they do not depend on the
+//! compiler. They compute a checksum, by which every run verifies its reads and writes. Three
+//! quantities are always separate: bytes of the program's loads and stores; bytes at the memory
+//! controller that follow from them by a table ([`traffic`]); bytes that the memory controller
+//! counted.
 
 pub mod isa;
 

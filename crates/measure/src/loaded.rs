@@ -1,11 +1,11 @@
-//! Latency under load: a chase on one CPU, while threads on others load the same memory.
+//! Latency under load: a chase on one CPU, while threads on other CPUs load the same memory.
 //!
 //! The threads run all the time; only their pause after each group of lines changes from point to
 //! point. There are three plans for the pauses: a list, such as MLC's injection delays; bandwidths
 //! to reach; or an adaptive choice that shows the curve and its knee with few points.
 //!
-//! Bandwidth is that of the controller by the table of [`Traffic`], plus one line for each load of
-//! the chase; the bandwidth of the program is reported as well.
+//! The bandwidth is that of the controller by the table of [`Traffic`], plus one line for each load
+//! of the chase. The bandwidth of the program is reported as well.
 
 use crate::{
     chase::{Chase, ChaseError, Slices},
@@ -29,13 +29,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// MLC's injection delays, in cycles: its list of `--loaded_latency`. MLC's work between two delays
-/// is not public; here a delay is that many ticks of the counter after each group of lines.
+/// MLC's injection delays: the list of its `--loaded_latency`, in cycles. MLC's work between two
+/// delays is not public. Here a delay is this number of ticks of the counter after each group of
+/// lines.
 pub const MLC_DELAYS: [u64; 19] = [
     0, 2, 8, 15, 50, 100, 200, 300, 400, 500, 700, 1000, 1300, 1700, 2500, 3500, 5000, 9000, 20000,
 ];
 
-/// A window of the bandwidth: some slices of the chase.
+/// A window of the bandwidth lasts for some slices of the chase.
 const WINDOW: Duration = Duration::from_millis(10);
 
 /// The tolerance of a requested bandwidth.
@@ -50,7 +51,7 @@ pub struct LoadedOptions {
     pub chase: idle::ChaseOptions,
     /// The threads that load the memory.
     pub load: Load,
-    /// The time that a load runs before the measurement.
+    /// The time for which a load runs before its measurement.
     pub settle: Duration,
     /// The length of the measurement of each point.
     pub span: Duration,
@@ -69,10 +70,10 @@ pub enum Plan {
 
 #[derive(Debug, thiserror::Error)]
 pub enum LoadedError {
-    /// The chase.
+    /// An error of the chase.
     #[error(transparent)]
     Chase(#[from] ChaseError),
-    /// The threads.
+    /// An error of the threads.
     #[error(transparent)]
     Team(#[from] TeamError),
     /// A bandwidth that these threads do not reach.
@@ -144,7 +145,7 @@ impl Step {
 pub struct LoadSweep {
     /// Latency before the threads started.
     pub idle: Slices,
-    /// Each load, in the order in which they were measured.
+    /// The measured loads, in the order of their measurement.
     pub steps: Vec<Step>,
     /// The knee of the curve.
     pub knee: Option<Knee>,
@@ -154,7 +155,7 @@ pub struct LoadSweep {
 
 impl LoadSweep {
     /// The curve through the steps, made monotone, and the number of steps that noise had moved off
-    /// it; the steps are unchanged.
+    /// the curve. The steps themselves are unchanged.
     ///
     /// # Errors
     /// When a step is out of range of curves.
@@ -170,7 +171,7 @@ impl LoadSweep {
     }
 }
 
-/// A chase, and the threads that load its memory.
+/// A chase, and the threads that load the memory meanwhile.
 #[derive(Debug)]
 pub struct LoadedChase {
     clock: Clock,
@@ -263,7 +264,7 @@ impl LoadedChase {
 /// [`LoadedChase::new`].
 ///
 /// # Errors
-/// When it cannot be measured, or a bandwidth cannot be reached.
+/// When the curve cannot be measured, or a bandwidth cannot be reached.
 pub fn sweep(
     clock: Clock,
     options: LoadedOptions,
@@ -340,8 +341,8 @@ fn nanoseconds(pause: f64) -> Duration {
     Duration::from_nanos(pause.clamp(0.0, 1e9).round() as u64)
 }
 
-/// The load of reads in order by these CPUs with the best instruction set, each with as much memory
-/// as MLC's threads.
+/// Reads in order by these CPUs, with the widest instruction set. Each CPU has as much memory as a
+/// thread of MLC.
 pub fn reads(cpus: Vec<u32>, options: &idle::ChaseOptions) -> Option<Load> {
     let isa = crate::isa::Isa::available().pop()?;
     Some(Load {
@@ -405,7 +406,7 @@ mod tests {
         chase.end().unwrap();
         let plan = Plan::Targets(vec![most / 4.0]);
         let Ok(sweep) = sweep(clock, options(), &plan, &mut |_| ()) else {
-            // Other programs may take three fourths of a shared machine from one run to the next.
+            // Other programs may take three quarters of a shared machine from one run to the next.
             return;
         };
         let near = |step: &&Step| (0.1..0.6).contains(&(step.controller_gbps / most));
@@ -422,14 +423,14 @@ mod tests {
         assert!(sums[0].loaded > 0);
     }
 
-    /// Traffic with read shares from 100 % down, in steps of `step` percent: to 50 % with ordinary
-    /// stores, to 0 % with non-temporal stores.
+    /// Traffic with read shares from 100 % down, in steps of `step` percent. Ordinary stores allow
+    /// shares down to 50 %, non-temporal stores down to 0 %.
     fn by_read_share(step: u32, nontemporal: bool) -> Vec<Traffic> {
         let percents = (0..=100).rev().step_by(step.max(1) as usize);
         percents.map_while(|percent| Traffic::of_read_share(percent, nontemporal).ok()).collect()
     }
 
-    /// The pauses of MLC's list on a machine with this clock.
+    /// The pauses of MLC's list, on a machine with this clock.
     fn mlc_pauses(clock: Clock) -> Vec<Duration> {
         MLC_DELAYS.iter().map(|ticks| Duration::from_nanos(clock.ns(*ticks) as u64)).collect()
     }

@@ -1,9 +1,9 @@
-//! The page sizes that a mapping may ask for.
+//! The page sizes that a mapping may request.
 
 /// Bytes of a huge page of x86-64, and of AArch64 with base pages of 4 KiB.
 pub const HUGE_BYTES: usize = 2 << 20;
 
-/// The pages that a mapping asks for.
+/// The pages that a mapping requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
     /// Base pages (`MADV_NOHUGEPAGE`).

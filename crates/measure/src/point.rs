@@ -56,7 +56,7 @@ pub struct Rate {
     pub program_gbps: Spread,
     /// Bytes at the controller for each byte of the program, by the table of [`Traffic`].
     pub controller_factor: f64,
-    /// Counted by the memory controller, GB/s; `None` without counters.
+    /// Bandwidth that the memory controller counted, GB/s; `None` without counters.
     pub measured_gbps: Option<f64>,
 }
 
@@ -65,11 +65,11 @@ pub struct Rate {
 pub struct Point {
     pub kind: Kind,
     pub binding: Binding,
-    /// The traffic of the loading threads; `None` without any.
+    /// The traffic of the loading threads; `None` without loading threads.
     pub traffic: Option<(Traffic, Pattern)>,
     /// The number of loading threads.
     pub threads: u32,
-    /// Their bandwidth.
+    /// The bandwidth of the loading threads.
     pub rate: Option<Rate>,
     /// Latency of a dependent access, ns.
     pub latency_ns: Option<Spread>,

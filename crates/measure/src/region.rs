@@ -72,13 +72,13 @@ pub struct Region {
 
 // SAFETY: the mapping belongs to the value alone, and has no tie to the thread that made it.
 unsafe impl Send for Region {}
-// SAFETY: a shared reference gives no access to the bytes but by `words`, which only reads.
+// SAFETY: a shared reference gives access to the bytes only by `words`, which only reads.
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Maps `bytes`, rounded up to whole huge pages and aligned to one, places it by `policy` and
-    /// touches every page from the calling thread. All words are 1: some processors do not write
-    /// zero lines to memory.
+    /// Maps `bytes`, rounded up to whole huge pages and aligned to a huge page. Places the memory
+    /// by `policy`, and touches every page from the calling thread. All words are 1, because some
+    /// processors do not write zero lines to memory.
     ///
     /// # Errors
     /// When the memory is not available, the kernel has no such pages, or this process may not use
@@ -101,9 +101,9 @@ impl Region {
         }
     }
 
-    /// Maps memory with its pages interleaved on nodes: in each round, each node has the given
-    /// number of pages. The pages of each node are touched by a thread whose memory policy binds to
-    /// the node, so neither a setting of the kernel nor a mapping for each page is needed.
+    /// Maps memory with its pages interleaved on nodes: in each round, a node has the given number
+    /// of pages. A thread whose memory policy binds to a node touches the pages of this node, so
+    /// neither a setting of the kernel nor a mapping for each page is needed.
     ///
     /// # Errors
     ///
@@ -151,13 +151,14 @@ impl Region {
         Ok(region)
     }
 
-    /// Maps `bytes`, rounded up to whole huge pages and aligned to one. No page is resident yet.
+    /// Maps `bytes`, rounded up to whole huge pages and aligned to a huge page. No page is resident
+    /// yet.
     fn mapped(bytes: usize, pages: Pages) -> Result<Self, RegionError> {
         let bytes = bytes.max(1).next_multiple_of(HUGE_BYTES);
         let failed = |why: Errno| RegionError::Map { bytes, pages, why: why.into() };
         let mut flags = MapFlags::PRIVATE;
-        // Reserve hugetlbfs pages at mmap(2): without a reservation, a touch when none is free
-        // kills the process.
+        // Reserve hugetlbfs pages at mmap(2): without a reservation, the process is killed if it
+        // touches a page when none is free.
         flags |= match pages {
             Pages::Reserved => MapFlags::HUGETLB | MapFlags::HUGE_2MB,
             Pages::Small | Pages::Huge => MapFlags::NORESERVE,
@@ -219,15 +220,15 @@ impl Region {
         if self.mapped == self.bytes { self.address } else { self.address.wrapping_add(offset) }
     }
 
-    /// The addresses of its bytes.
+    /// The addresses of the region's bytes.
     pub fn addresses(&self) -> Range<u64> {
         let start = self.start() as u64;
         start..start + self.bytes as u64
     }
 
     pub fn words(&self) -> &[u64] {
-        // SAFETY: `bytes` from `start` on are mapped and initialised for as long as the value is,
-        // aligned for any word, and writing needs a unique reference.
+        // SAFETY: `bytes` from `start` on are mapped and initialised for as long as the value
+        // lives, and are aligned for any word; writing needs a unique reference.
         unsafe { slice::from_raw_parts(self.start().cast(), self.bytes / 8) }
     }
 
@@ -238,7 +239,7 @@ impl Region {
 
     /// The whole mapping, including the bytes around the aligned part: a policy is for whole pages.
     fn whole(&mut self) -> &mut [u8] {
-        // SAFETY: all of it is mapped, and anonymous memory is initialised.
+        // SAFETY: the slice is the whole mapping, and anonymous memory is initialised.
         unsafe { slice::from_raw_parts_mut(self.address, self.mapped) }
     }
 }
@@ -253,8 +254,8 @@ fn is_all(policy: &Policy) -> bool {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: the mapping is the value's own, and nothing refers to it any more. It fails only
-        // for arguments that `mmap` did not return.
+        // SAFETY: the mapping is the value's own, and nothing refers to it any more. `munmap` fails
+        // only for arguments that `mmap` did not return.
         let _ = unsafe { mm::munmap(self.address.cast(), self.mapped) };
     }
 }

@@ -1,12 +1,12 @@
-//! A ring of pointers in memory: each linked word holds the address of the next. A pointer chase
-//! follows the ring.
+//! A ring of pointers in memory: a linked word holds the address of the next linked word. A pointer
+//! chase follows the ring.
 
 #![expect(unsafe_code, reason = "a pointer that was loaded is followed, in a timed loop")]
 
 use crate::region::Region;
 use std::{arch::asm, marker::PhantomData};
 
-/// Loads in one iteration of the loop: the branch costs about 1 % of hits in the first-level cache,
+/// Loads in one iteration of the loop. The branch adds about 1 % to hits in the first-level cache,
 /// and is negligible for memory.
 pub const UNROLL: u64 = 128;
 
@@ -55,7 +55,7 @@ impl Ring {
         &self.region
     }
 
-    /// Links the slots, which are `stride` bytes apart, in the order given, and the last to the
+    /// Links the slots, which are `stride` bytes apart, in this order, and the last slot to the
     /// first. Earlier links are removed.
     ///
     /// # Panics
@@ -65,7 +65,7 @@ impl Ring {
         self.stride = stride;
         let start = self.region.start() as usize;
         let words = self.region.words_mut();
-        // Words of earlier links become invalid, so no cursor can be made of them.
+        // Words of earlier links become invalid, so no cursor can be made from them.
         words[..self.extent].fill(1);
         self.extent = 0;
         let Some(&first) = order.first() else { return };

@@ -13,7 +13,7 @@ pub struct Spread {
     pub count: usize,
 }
 
-/// The median and the spread of `values`; `None` without values, or if one is not finite.
+/// The median and the spread of `values`; `None` without values, or if a value is not finite.
 pub fn spread(values: &[f64]) -> Option<Spread> {
     if values.is_empty() || values.iter().any(|value| !value.is_finite()) {
         return None;

@@ -31,10 +31,10 @@ use std::{
 /// pause grows in proportion.
 pub const GROUP_LINES: u64 = 32;
 
-/// The shortest pause. To stop and read the clock takes about 50 ns.
+/// The shortest pause: stopping a kernel and reading the clock takes about 50 ns.
 const PAUSE: Duration = Duration::from_micros(1);
 
-/// The maximum number of groups before a pause: 256 KiB, as without pauses.
+/// The maximum number of groups before a pause: 256 KiB, the chunk of a walk without pauses.
 const GROUPS_MAX: u64 = 128;
 
 /// The work of the threads.
@@ -131,8 +131,7 @@ pub struct Team {
     memory: Vec<Range<u64>>,
 }
 
-/// State shared by all threads. Each counter that its thread writes often has a cache line of its
-/// own.
+/// State shared by all threads. A counter that its thread writes often has a cache line of its own.
 #[derive(Debug)]
 struct Shared {
     stop: AtomicBool,
@@ -142,7 +141,7 @@ struct Shared {
     done: Vec<Count>,
 }
 
-/// A counter in two cache lines of its own, since some processors fetch pairs of lines.
+/// A counter in two cache lines of its own, because some processors fetch pairs of lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Count(AtomicU64);
@@ -159,8 +158,8 @@ impl Team {
         Self::start_in(load, vec![])
     }
 
-    /// Like [`Team::start`], but in memory that [`Team::release`] returned. It must have the
-    /// length, pages and policy of the load, which is not checked.
+    /// Like [`Team::start`], but in memory that [`Team::release`] returned. The memory must have
+    /// the length, pages and policy of the load; this is not checked.
     ///
     /// # Errors
     ///
@@ -237,7 +236,7 @@ impl Team {
         self.members.iter().all(|(_, thread)| !thread.is_finished())
     }
 
-    /// Stops the threads and verifies the memory of each.
+    /// Stops the threads, and verifies the memory of each thread.
     ///
     /// # Errors
     /// The wrong word or sum, and its position.
@@ -341,9 +340,9 @@ impl Member {
     }
 }
 
-/// Accesses some groups of lines, and then pauses. As it takes time to stop and read the clock,
-/// short pauses are merged into longer ones: the overhead of the shortest would cost a third of the
-/// bandwidth.
+/// Accesses some groups of lines, and then pauses. Stopping and reading the clock takes time: with
+/// the shortest pauses it would cost a third of the bandwidth. Short pauses are therefore merged
+/// into longer ones.
 fn delayed(walk: &mut Walk, delay: u64, shared: &Shared) -> Result<u64, Fault> {
     let groups = (shared.pause_ticks / delay).clamp(1, GROUPS_MAX);
     let lines = walk.advance((groups * GROUP_LINES) as usize)?;
@@ -357,7 +356,7 @@ fn delayed(walk: &mut Walk, delay: u64, shared: &Shared) -> Result<u64, Fault> {
 /// The CPUs that the calling thread may run on, in order.
 ///
 /// # Errors
-/// When the kernel does not say.
+/// When the kernel does not report them.
 pub fn allowed_cpus() -> io::Result<Vec<u32>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).map(|cpu| cpu as u32).collect())
@@ -397,7 +396,7 @@ mod tests {
         }
     }
 
-    /// Waits until a team has accessed another `lines` lines.
+    /// Waits until a team has accessed `lines` more lines.
     fn lines_later(team: &Team, lines: u64) {
         let (from, began) = (team.lines(), Instant::now());
         while team.lines() - from < lines {
@@ -440,7 +439,7 @@ mod tests {
     fn a_delay_reduces_the_rate() {
         let during = |delay: Duration| {
             let team = Team::start(&Load { delay, ..load(&[0]) }).unwrap();
-            // The fastest of several spans: in the others, another program may have used the CPU.
+            // The fastest of several spans: in other spans, another program may have used the CPU.
             let rates = [(); 5].map(|()| {
                 let from = (team.lines(), Instant::now());
                 thread::sleep(Duration::from_millis(50));

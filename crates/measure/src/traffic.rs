@@ -2,8 +2,8 @@
 //! follows from them.
 //!
 //! The mixes are those of Intel's Memory Latency Checker (`-W` of its public help), which names
-//! them by the traffic "observed on the memory controller": an ordinary store reads its line first
-//! and writes it back later, so it counts twice, and a non-temporal store once.
+//! them by the traffic "observed on the memory controller". An ordinary store counts twice, because
+//! it reads its line first and writes it back later; a non-temporal store counts once.
 //!
 //! ```text
 //! W2, 2R:1W     1 load + 1 store:                 lines read 1 + 1, written 1
@@ -25,7 +25,7 @@ pub struct Traffic {
     pub name: Name,
     /// Lines that are loaded.
     pub loads: u32,
-    /// Buffers of the loads, used in turn; 0 without loads.
+    /// Buffers that the loads use in turn; 0 without loads.
     pub read_buffers: u32,
     /// Lines that are stored.
     pub stores: u32,
@@ -76,7 +76,7 @@ const TABLE: [(&str, u32, u32, u32); 13] = [
 ];
 
 impl Traffic {
-    /// All traffics in order of their numbers.
+    /// The traffics of all mixes, in the order of MLC's numbers.
     pub fn all() -> Vec<Self> {
         let stores_pass =
             |name: &str| NAMED.iter().any(|(known, _, nontemporal)| *known == name && *nontemporal);
@@ -116,7 +116,7 @@ impl Traffic {
         self.loads + self.stores
     }
 
-    /// Lines that a controller reads for a group, those for ownership too.
+    /// Lines that a controller reads for a group, including reads for ownership.
     pub const fn controller_reads(&self) -> u32 {
         self.loads + if self.nontemporal { 0 } else { self.stores }
     }

@@ -26,8 +26,8 @@ fn platform(name: &str) -> Platform {
     platform_toml::parse(name, &read(&format!("platforms/{name}.toml")), &curves).unwrap()
 }
 
-/// Bandwidth and latency of the first tier with `threads` threads of STREAM; the pause is the one
-/// that gives the same load with all `most` threads.
+/// Bandwidth and latency of the first tier with `threads` threads of STREAM. The pause of the
+/// result is the pause that gives the same load with all `most` threads.
 fn at(platform: &Platform, threads: u32, most: u32, noise: f64) -> Loaded {
     let demand = demand_toml::parse("stream", &read("workloads/stream.toml")).unwrap();
     let task = Task::new(platform, platform, &demand, threads);
@@ -66,7 +66,7 @@ fn few_loads_find_the_same_knee_as_many() {
         while let Some(pause) = knee::next(&points, &resolution) {
             let threads = f64::from(most) / (1.0 + pause / HALF_NS);
             let found = at(&platform, threads.round().max(1.0) as u32, most, noise);
-            // The number of threads is rounded; the load of the point is the requested pause.
+            // The number of threads is rounded, but the point has the requested pause.
             points.push(Loaded { pause_ns: pause, ..found });
         }
         let found = knee::knee(&points);

@@ -3,13 +3,13 @@
 //! The result of a run shows the speed, not its cause. Three causes can give the same bandwidth:
 //! threads with few outstanding lines and no compute time; threads that compute while many lines
 //! are outstanding; an access pattern that gets less bandwidth from the DIMMs than the curves have.
-//! Each would gain differently from a second tier. Runs with several thread counts separate these
-//! causes (a saturated run shows the limit of the pattern, an unsaturated run the demand of the
-//! threads); a single run does not.
+//! The gain from a second tier differs between these causes. Runs with several thread counts
+//! separate the causes: a saturated run shows the limit of the pattern, an unsaturated run the
+//! demand of the threads. A single run does not separate them.
 //!
 //! Therefore no single behaviour is fitted. [`infer`] returns a set of [`Behaviour`]s of equal
-//! weight that agree with the runs. A prediction is made with each of them, and its spread shows
-//! the uncertainty that the runs leave.
+//! weight that agree with the runs. Each behaviour gives a prediction, and the spread of the
+//! predictions shows the uncertainty that the runs leave.
 
 mod posterior;
 mod prior;
@@ -26,7 +26,7 @@ use crate::{equilibrium::Load, mix::Mix, platform::Platform, tier::TierKind};
 pub struct Behaviour {
     /// Lines that a thread keeps outstanding: its memory-level parallelism.
     pub lines_per_thread: f64,
-    /// Compute time for each line of a thread that runs alone, ns.
+    /// Compute time of a thread for each line, ns, if the thread runs alone.
     pub line_compute_ns: f64,
     /// Contention: the compute time that each further thread adds to the compute time of all
     /// threads, as a fraction of the compute time of a single thread. Causes are locks, shared
@@ -47,18 +47,19 @@ pub struct Behaviour {
 }
 
 impl Behaviour {
-    /// Compute time for a line of each of `threads` threads, ns.
+    /// Compute time of a thread for each line, ns, if `threads` threads run.
     pub fn compute_ns(&self, threads: f64) -> f64 {
         self.line_compute_ns * (1.0 + self.contention * (threads - 1.0).max(0.0))
     }
 
-    /// The fraction of a tier's bandwidth that such threads can reach, 0 to 1.
+    /// The fraction of the bandwidth of a tier of this kind that the threads can reach, 0 to 1.
     pub fn bandwidth_factor(&self, kind: TierKind) -> f64 {
         if kind == TierKind::Dram { self.pattern_factor } else { 1.0 }
     }
 
-    /// The load of `threads` such threads on `platform`, spread over its domains, with `shares` of
-    /// their traffic on each tier. Threads beyond the cores share the outstanding lines of a core.
+    /// The load of `threads` threads with this behaviour on `platform`. The threads are spread over
+    /// the domains, and have `shares` of their traffic on each tier. Threads beyond the number of
+    /// cores add no outstanding lines.
     pub fn load(&self, platform: &Platform, mix: Mix, threads: f64, shares: Vec<f64>) -> Load {
         let mix = mix.with_read_share(self.read_share).unwrap_or(mix);
         Load {

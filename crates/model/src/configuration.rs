@@ -11,7 +11,7 @@ use crate::{
     units::Bytes,
 };
 
-/// A part of a whole: channels that have a module, or expanders in a server.
+/// The number of populated channels or of expanders, and the number that the platform describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
     /// The number in the configuration.
@@ -26,14 +26,14 @@ impl Count {
     }
 }
 
-/// Expanders as they are in another platform.
+/// Expanders that another platform describes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expanders {
-    /// The platform that has them.
+    /// The platform that describes the expanders.
     pub platform: String,
-    /// The name of their tier there.
+    /// The name of the expanders' tier in that platform.
     pub tier: String,
-    /// Their number.
+    /// The number of expanders.
     pub count: Count,
 }
 
@@ -42,11 +42,11 @@ pub struct Expanders {
 pub struct CacheDrive {
     /// The name of the drive, or its file.
     pub drive: String,
-    /// Its capacity.
+    /// The capacity of the drive.
     pub capacity: Bytes,
 }
 
-/// Parts of one name.
+/// A number of equal parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartCount {
     /// The name of the part in the file of prices.
@@ -58,7 +58,7 @@ pub struct PartCount {
 /// A configuration of a server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Configuration {
-    /// Its name.
+    /// The name of the configuration.
     pub name: String,
     /// A description for tables.
     pub does: String,
@@ -66,7 +66,7 @@ pub struct Configuration {
     pub is_future: bool,
     /// The platform: a name, or a file.
     pub platform: String,
-    /// Populated channels; `None` for the platform's channels.
+    /// Populated channels; `None` for all channels of the platform.
     pub channels: Option<Count>,
     /// The capacity of the first tier; `None` for the capacity of the platform's modules.
     pub capacity: Option<Bytes>,
@@ -104,8 +104,8 @@ pub enum ConfigurationError {
 }
 
 impl Configuration {
-    /// The machine: `platform` with the populated channels, and the expanders of `other`, their
-    /// platform.
+    /// The platform of the configuration: `platform` with the populated channels, and with the
+    /// expanders that `other` describes.
     ///
     /// # Errors
     /// Expanders that `other` does not have, or curves out of range.
@@ -129,7 +129,8 @@ impl Configuration {
     }
 }
 
-/// Adds the expanders, with their coupling to the first tier and the constants of interleaving.
+/// Adds expanders of `other`, with their coupling to the first tier and the constants of
+/// interleaving.
 fn add(
     machine: &mut Platform,
     expanders: &Expanders,
@@ -153,7 +154,7 @@ fn add(
     Ok(())
 }
 
-/// A tier with a part of its channels or expanders.
+/// Scales a tier to a part of its channels or expanders.
 fn scaled(tier: &Tier, count: Count) -> Result<Tier, ConfigurationError> {
     let share = count.share();
     let curves = tier.curves.scaled(share);

@@ -15,9 +15,9 @@
 //! policy                          ^ decides               ^ decides
 //! ```
 //!
-//! One policy serves each domain, and observes the tiers near it. Before a decision is applied it
-//! passes the guards ([`guard`]): pages must fit, an overloaded tier gets no more pages, and a
-//! change that lowered the bandwidth is rolled back ([`rollback`]).
+//! Each domain has its own policy, which observes the tiers near the domain. Each decision passes
+//! the guards ([`guard`]) before it is applied: pages must fit, an overloaded tier gets no more
+//! pages, and a change that lowered the bandwidth is rolled back ([`rollback`]).
 //!
 //! The same loop drives a simulated machine and a real one. The loop reads no clock: each sample
 //! has its duration.
@@ -35,10 +35,11 @@ use guard::Guards;
 use window::Window;
 
 /// Maximum number of periods to wait for a migration to begin. DAMON begins within two seconds, or
-/// later on busy CPUs; pages that cannot be moved are not worth a longer wait.
+/// later if the CPUs are busy. The wait has a limit, because pages that cannot be moved never
+/// begin.
 const BEGIN_MAX: usize = 3;
 
-/// The rhythm of the loop, and its limits.
+/// The intervals and limits of the control loop.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// The span of a sample. Default: 200 ms (DMI slides).
@@ -49,11 +50,11 @@ pub struct Settings {
     /// (DMI slides).
     pub percentile: f64,
     /// Minimum number of quiet samples for a decision. Fewer samples are enough if together they
-    /// span the same time, because a sample takes longer on a busy machine. Default: 5, a second's
-    /// worth.
+    /// span the same time, because a sample takes longer on a busy machine. Default: 5, which span
+    /// one second.
     pub quiet_min: usize,
     /// Periods after which the loop no longer waits for the end of migration, and uses all samples.
-    /// Default: 20; two minutes, in which 400 GB move at 3.5 GB/s.
+    /// Default: 20, which is two minutes: 400 GB migrate in this time at 3.5 GB/s.
     pub hold_off_max: usize,
     /// A sample is quiet if migration is below this fraction of its traffic, 0 to 1. Default:
     /// 0.002.
@@ -154,14 +155,14 @@ impl Controller {
         Self { domains: domains.collect(), settings, elapsed: Duration::ZERO }
     }
 
-    /// The shares before the first observation, for the scopes of `domain`, for each of the `tiers`
-    /// tiers of the machine.
+    /// The shares of the scopes of `domain` before the first observation, for each of the machine's
+    /// `tiers` tiers.
     pub fn start(&self, domain: usize, tiers: usize) -> Vec<f64> {
         let control = &self.domains[domain];
         control.of_machine(&control.target, tiers)
     }
 
-    /// Runs one period on `machine`, of at most `at_most`.
+    /// Runs one period of at most `at_most` on `machine`.
     ///
     /// # Errors
     /// If the machine cannot be observed or steered.
@@ -218,7 +219,7 @@ impl Controller {
 }
 
 impl DomainControl {
-    /// Asks the policy if there are enough samples, and applies the guards to its verdict.
+    /// If there are enough samples, asks the policy for a verdict and applies the guards to it.
     fn decide(&mut self, time_s: f64, settings: &Settings) -> DomainPeriod {
         let stand = !self.window.has_begun(settings) && self.held_off < BEGIN_MAX;
         let stirred = !self.window.is_quiet(settings) && self.held_off < settings.hold_off_max;

@@ -2,8 +2,8 @@
 //!
 //! The points of a curve are in the order of the offered load, not of the reached bandwidth: past
 //! saturation a controller may have *less* bandwidth while the latency still rises, and the curve
-//! bends back. The number of bytes in flight always rises with the load. By Little's law it is
-//! bandwidth times latency (1 GB/s times 1 ns is 1 byte):
+//! bends back. The number of bytes in flight always rises with the load. By Little's law this
+//! number is bandwidth times latency (1 GB/s times 1 ns is 1 byte):
 //!
 //! ```text
 //! latency        .                 bandwidth
@@ -32,8 +32,8 @@ pub const BANDWIDTH_LIMIT_GBPS: f64 = 1e6;
 /// The highest latency of a point, ns (1 s).
 pub const LATENCY_LIMIT_NS: f64 = 1e9;
 
-/// Maximum bandwidth of background traffic, as a fraction of the maximum: programs slow down beside
-/// it, but do not stop.
+/// Maximum bandwidth of background traffic, as a fraction of the maximum of the curve. The
+/// remaining bandwidth keeps programs from stopping.
 pub const BACKGROUND_MAX: f64 = 0.95;
 
 /// A point of a curve.
@@ -69,10 +69,10 @@ pub struct Curve {
 /// An invalid curve. Indices of points are 0-based.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CurveError {
-    /// No point at all.
+    /// The curve has no points.
     #[error("a curve has at least one point")]
     Empty,
-    /// A bandwidth that no memory has.
+    /// A bandwidth is out of range.
     #[error("a bandwidth of {value:?} GB/s is not between 0 and {BANDWIDTH_LIMIT_GBPS}")]
     Bandwidth {
         /// The point.
@@ -80,7 +80,7 @@ pub enum CurveError {
         /// The bandwidth of the point, GB/s.
         value: f64,
     },
-    /// A latency that no memory has.
+    /// A latency is out of range.
     #[error("a latency of {value:?} ns is not above 0 and at most {LATENCY_LIMIT_NS}")]
     Latency {
         /// The point.
@@ -88,10 +88,10 @@ pub enum CurveError {
         /// The latency of the point, ns.
         value: f64,
     },
-    /// Only the idle point, without a bandwidth.
+    /// No point has a bandwidth above 0.
     #[error("no point has a bandwidth above 0, so nothing says how much the tier carries")]
     NoBandwidth,
-    /// Bytes in flight that do not rise with the load.
+    /// The bytes in flight do not rise from a point to the next.
     #[error(
         "between {from} and {to} the bytes in flight (bandwidth x latency) do not rise, which \
          cannot be when the load does"
@@ -168,8 +168,8 @@ impl Curve {
         Ok(Self { points, response })
     }
 
-    /// Builds a curve through measured points in any order, which may be noisy: sorts them by the
-    /// bytes in flight, and leaves out outliers, so that as many points as possible stay
+    /// Builds a curve through measured points, which may be noisy and in any order. Sorts the
+    /// points by the bytes in flight, and leaves out as few points as possible as outliers
     /// ([`rising_subset`]). Returns the curve and the number of points left out.
     ///
     /// # Errors
@@ -241,7 +241,8 @@ impl Curve {
 }
 
 /// True if the bytes in flight rise all the way from `a` to `b` along a straight line in bandwidth
-/// and latency. The product is a parabola with a linear slope, so both ends suffice.
+/// and latency. The bytes in flight are a parabola along this line, and their slope is linear, so a
+/// check of the slope at both ends suffices.
 fn load_rises(a: Flow, b: Flow) -> bool {
     let bandwidth = b.bandwidth_gbps - a.bandwidth_gbps;
     let latency = b.latency_ns - a.latency_ns;
@@ -249,13 +250,13 @@ fn load_rises(a: Flow, b: Flow) -> bool {
     b.in_flight_bytes() > a.in_flight_bytes() && slope(a) >= 0.0 && slope(b) >= 0.0
 }
 
-/// The largest gap, in points, between two neighbours of [`rising_subset`]: limits the time for
-/// files with very many points.
+/// The largest gap, in points, between two neighbours in the result of [`rising_subset`]. It limits
+/// the time for files with very many points.
 const OUTLIERS_IN_A_ROW_MAX: usize = 512;
 
-/// The largest subset of `flows`, which are sorted by their bytes in flight, that is a curve: the
-/// load rises between neighbours. Of subsets of the same size, the one with the least latency,
-/// since any disturbance of a measurement raises the latency.
+/// The largest subset of `flows` that is a curve: the load rises between neighbours. `flows` are
+/// sorted by their bytes in flight. Among subsets of the same size, the subset with the lowest sum
+/// of latencies is taken, because any disturbance of a measurement raises the latency.
 ///
 /// The first point has no priority. A pointer chase alone has one line in flight at any latency, so
 /// it always sorts first: if a disturbed chase (441 ns at 0.15 GB/s) had priority, all good points
@@ -328,8 +329,8 @@ impl Response {
         Self { points, max_bandwidth_gbps }
     }
 
-    /// The response to traffic of which the fraction `share` (0 to 1) has the response `self` and
-    /// the rest `other`, at the same bytes in flight.
+    /// The response to traffic of two kinds at the same bytes in flight: the fraction `share` (0 to
+    /// 1) of the traffic has the response `self`, the rest `other`.
     pub fn blend(&self, share: f64, other: &Self) -> Self {
         if share >= 1.0 {
             return self.clone();
@@ -353,9 +354,9 @@ impl Response {
         Self::through(in_flight.into_iter().map(point))
     }
 
-    /// The response beside `background_gbps` of other traffic, whose bandwidth does not depend on
-    /// latency, as for a device: the curve is shifted to lower bandwidth. The background takes at
-    /// most [`BACKGROUND_MAX`] of the maximum.
+    /// The response beside `background_gbps` of other traffic. The bandwidth of the other traffic
+    /// does not depend on latency, as for a device, so the curve is shifted to lower bandwidth. The
+    /// background takes at most [`BACKGROUND_MAX`] of the maximum.
     pub fn beside(&self, background_gbps: f64) -> Self {
         if background_gbps <= 0.0 {
             return self.clone();
@@ -407,8 +408,8 @@ impl Response {
     }
 
     /// [`Self::with_pause`] with a search for `bytes` that begins at the point with index `next`
-    /// (at least 1). Sets `next` to the point at which the search ended: with the same pause, a
-    /// search for more bytes ends there or later.
+    /// (at least 1). Sets `next` to the point at which the search ended. With the same pause, a
+    /// search for more bytes ends at this point or later.
     fn with_pause_from(&self, next: &mut usize, bytes: f64, pause_ns: f64) -> Flow {
         let circulating = |point: (f64, f64)| point.0 * (point.1 + pause_ns);
         let mut a = self.points[*next - 1];
@@ -429,13 +430,14 @@ impl Response {
     /// The flow of threads with `bytes` of outstanding lines, which compute for `compute_ns` on
     /// each `bytes` that arrive.
     ///
-    /// `overlap` is the hidden fraction of the shorter of compute time and latency: 0 is one after
-    /// the other, 1 perfect overlap. A round takes `max + (1 - overlap) x min`.
+    /// `overlap` is the hidden fraction of the shorter of compute time and latency: 0 is no
+    /// overlap, 1 is perfect overlap. A round takes `max + (1 - overlap) x min`.
     pub fn closed_loop(&self, bytes: f64, compute_ns: f64, overlap: f64) -> Flow {
         self.closed_loops(compute_ns, overlap)(bytes)
     }
 
-    /// [`Self::closed_loop`] for a series of bytes in rising order: faster than one by one.
+    /// [`Self::closed_loop`] for a series of bytes in rising order. It is faster than single calls,
+    /// because each search begins at the end of the last search.
     pub fn closed_loops(&self, compute_ns: f64, overlap: f64) -> impl FnMut(f64) -> Flow {
         let exposed = 1.0 - overlap;
         let (mut next, mut next_computing) = (1, 1);

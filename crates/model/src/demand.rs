@@ -18,8 +18,8 @@ pub struct Demand {
     pub read_share_range: (f64, f64),
     /// Memory that the workload touches.
     pub footprint: Option<Bytes>,
-    /// The median of a thread's outstanding lines, if better known than from the platform's cores:
-    /// fewer if loads depend on each other.
+    /// The median of a thread's outstanding lines; `None` for the outstanding lines of a core. A
+    /// program whose loads depend on each other has fewer.
     pub outstanding_lines_per_thread: Option<f64>,
     /// The unit of the results.
     pub metric: Metric,
@@ -79,7 +79,7 @@ pub struct InterleavedRun {
 /// The distribution of accesses over the footprint.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Hotness {
-    /// Equal accesses to every page.
+    /// Every page gets the same number of accesses.
     Uniform,
     /// Accesses to the page of rank k are proportional to k to the power of minus `exponent`.
     Zipf {
@@ -119,12 +119,14 @@ impl Demand {
         self.performance(performance)
     }
 
-    /// The speed of a run with this `result` relative to one with the result `reference`.
+    /// The speed of a run with this `result` divided by the speed of a run with the result
+    /// `reference`.
     pub fn speedup(&self, result: f64, reference: f64) -> f64 {
         self.performance(result) / self.performance(reference)
     }
 
-    /// Runs with a counted bandwidth, of the series of the first such run, in order of threads.
+    /// Runs with a counted bandwidth, in order of threads. All of them are of the series of the
+    /// first run with a counted bandwidth.
     pub fn counted_runs(&self) -> Vec<(&LocalRun, f64)> {
         let mut runs: Vec<_> =
             self.local.iter().filter_map(|run| Some((run, run.bandwidth_gbps?))).collect();
@@ -141,8 +143,8 @@ impl Demand {
         self.local.iter().map(|run| run.threads).max().unwrap_or(1)
     }
 
-    /// The local run with the nearest number of threads, from the series with counted bandwidths if
-    /// any.
+    /// The local run with the nearest number of threads. It is from the series with counted
+    /// bandwidths, if there is such a series, else from the series of the first run.
     pub fn nearest_run(&self, threads: f64) -> &LocalRun {
         let distance = |run: &&LocalRun| {
             let steps = f64::from(run.threads) / threads;

@@ -35,12 +35,12 @@ pub struct FileError {
 }
 
 impl FileError {
-    /// The key that is missing, if that is the problem.
+    /// The missing key, if the problem is a missing key.
     pub fn missing_key(&self) -> Option<&str> {
         self.problem.strip_prefix("missing field `")?.strip_suffix('`')
     }
 
-    /// This error with the hint of `hints` for the key that is missing, if it has one.
+    /// This error with the hint that `hints` has for the missing key, if any.
     #[must_use]
     pub fn with_hint_of_missing(self, hints: &[(&str, &str)]) -> Self {
         let hint = hints.iter().find(|(key, _)| self.missing_key() == Some(*key));

@@ -1,8 +1,8 @@
 //! The interface to memory that can be observed and steered.
 //!
-//! All decisions use [`Machine`]. Its three implementations are the running kernel, the simulator,
-//! and a fake in tests. No page lists pass through it: a decision has the share of a scope's pages
-//! for each tier, and the machine picks the pages.
+//! Decisions are carried out through [`Machine`]. Its three implementations are the running kernel,
+//! the simulator, and a fake in tests. The interface has no page lists: a decision has the share of
+//! a scope's pages for each tier, and the machine picks the pages.
 //!
 //! Every counter of a [`Sample`] is an `Option`: a counter that a machine lacks is absent, not
 //! zero.
@@ -34,7 +34,8 @@ pub trait Machine {
     /// If a counter that was available before cannot be read.
     fn observe(&mut self, span: Duration) -> Result<Sample, Self::Error>;
 
-    /// Sets a goal and returns; later samples show the progress.
+    /// Sets the placement of `decision` as the goal, and returns at once. Later samples show the
+    /// progress of the migration.
     ///
     /// # Errors
     /// If the goal cannot be set.
@@ -63,7 +64,7 @@ pub struct DomainLayout {
     pub tiers: Vec<usize>,
 }
 
-/// A pool of memory as the firmware describes it: rated figures, not measured ones.
+/// A pool of memory as the firmware describes it: rated figures, not measured figures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TierLayout {
     /// The name of the tier.
@@ -189,9 +190,9 @@ pub struct Target {
 /// The assignment of pages to tiers, at given shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Hot pages in the ratio of the shares, evenly over the addresses.
+    /// Hot pages are spread over the tiers in the ratio of the shares, evenly over the addresses.
     Interleave,
-    /// The hottest pages on the first tier until its share is full, the next hottest on the next
-    /// tier.
+    /// The hottest pages are on the first tier until its share is full, the next hottest on the
+    /// next tier.
     HottestFirst,
 }

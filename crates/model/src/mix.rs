@@ -1,13 +1,13 @@
 //! Traffic mixes: reads, writes and kind of stores of the lines that cross the memory controller.
 //!
-//! The names are those of Intel's Memory Latency Checker (`-W` in its public help), and count
-//! traffic as it is seen at the memory controller: an ordinary store reads its line first (read
-//! for ownership) and writes it back later, so a loop that only stores is `W5`, half reads and
-//! half writes. A non-temporal store writes without reading.
+//! The names are the names of Intel's Memory Latency Checker (`-W` in its public help). They count
+//! traffic at the memory controller: an ordinary store reads its line first (read for ownership)
+//! and writes it back later, so a loop that only stores is `W5`, half reads and half writes. A
+//! non-temporal store writes without reading.
 
 use std::{fmt, str::FromStr};
 
-/// Read share, kind of stores, and order of some traffic.
+/// Read share, kind of stores, and order of accesses of some traffic.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mix {
     read_share: f64,
@@ -18,7 +18,7 @@ pub struct Mix {
 /// The named mixes: name, read share of the bytes, and true for non-temporal stores.
 ///
 /// If two names have the same traffic (`W2` and `W7` differ only in the stores, `W3` and `W11` only
-/// in the number of buffers), the first is printed.
+/// in the number of buffers), the first name is printed.
 pub const NAMED: [(&str, f64, bool); 13] = [
     ("R", 1.0, false),
     ("W2", 2.0 / 3.0, false),
@@ -84,7 +84,7 @@ impl Mix {
         self.read_share
     }
 
-    /// True if stores bypass the caches. No meaning without writes.
+    /// True if stores bypass the caches. The value has no meaning for a mix without writes.
     pub const fn nontemporal(self) -> bool {
         self.nontemporal
     }
@@ -94,8 +94,8 @@ impl Mix {
         self.random
     }
 
-    /// True if curves may be interpolated between the two mixes: both have the same order, and the
-    /// same kind of stores unless one is read-only.
+    /// True if curves may be interpolated between the two mixes: both mixes have the same order of
+    /// accesses, and the same kind of stores unless a mix is read-only.
     pub fn is_of_family(self, other: Self) -> bool {
         let writes = self.read_share < 1.0 && other.read_share < 1.0;
         (!writes || self.nontemporal == other.nontemporal) && self.random == other.random

@@ -8,14 +8,14 @@
 //! pair, and cancels. With all runs of A before all runs of B (AABB) the drift counts as a
 //! difference.
 //!
-//! Repeated looks at growing data find a difference that is not there more often than one look
-//! does: with an interval of 95 % and ten looks about 19 % of the time (Armitage, McPherson and
-//! Rowe, "Repeated Significance Tests on Accumulating Data", 1969). Therefore looks are few and
-//! fixed beforehand, and divide the error among them (Bonferroni). The first look, for large
-//! differences only, has a tenth of it, the second four tenths, the others the rest: with 0.95 and
-//! looks after 6, 10, 20 and 40 rounds, the looks have intervals of 0.995, 0.98, 0.9875 and 0.9875.
-//! The sum of the errors is at most 0.05, however the looks are correlated. An evaluation between
-//! two looks replaces the next look.
+//! A comparison that looks at growing data repeatedly reports a false difference more often than a
+//! single look does: with an interval of 95 % and ten looks about 19 % of the time (Armitage,
+//! McPherson and Rowe, "Repeated Significance Tests on Accumulating Data", 1969). Therefore looks
+//! are few and fixed beforehand, and divide the error among them (Bonferroni). The first look, for
+//! large differences only, has a tenth of the error, the second four tenths, and the other looks
+//! share the rest: with 0.95 and looks after 6, 10, 20 and 40 rounds, the looks have intervals of
+//! 0.995, 0.98, 0.9875 and 0.9875. The sum of the errors is at most 0.05, however the looks are
+//! correlated. An evaluation between two looks replaces the next look.
 //!
 //! ```text
 //! interval of the speed-up, min_difference 2 %        answer
@@ -25,9 +25,9 @@
 //! 0.985 to 1.030                                      uncertain: another look, if one is left
 //! ```
 //!
-//! An interval covers the true ratio at all looks with the probability `confidence`. With a
-//! probability of at most `1 - confidence`, therefore, a true ratio of 1 is reported as a
-//! difference, or a true difference of `min_difference` or more as no difference.
+//! The intervals of all looks cover the true ratio with the probability `confidence`. Therefore,
+//! with a probability of at most `1 - confidence`, a true ratio of 1 is reported as a difference,
+//! or a true difference of `min_difference` or more as no difference.
 
 pub mod interval;
 
@@ -44,14 +44,14 @@ const FIRST_LOOKS: [usize; 2] = [6, 10];
 /// The fractions of the error for the first looks; later looks share the rest evenly.
 const PARTS: [f64; 2] = [0.1, 0.4];
 
-/// Minimum number of rounds: a standard deviation of two is too uncertain.
+/// Minimum number of rounds: the standard deviation of two values is too uncertain.
 pub const ROUNDS_MIN: usize = 3;
 
 /// Values with a larger modified z-score are outliers (Iglewicz and Hoaglin, "How to Detect and
 /// Handle Outliers", 1993, section 3.3).
 const OUTLIER_SCORE: f64 = 3.5;
 
-/// The median absolute deviation of a normal distribution, over its standard deviation.
+/// The median absolute deviation of a normal distribution divided by its standard deviation.
 const DEVIATION_OF_NORMAL: f64 = 0.6745;
 
 /// Minimum number of values among which outliers can be found.
@@ -65,28 +65,28 @@ pub struct Design {
     pub looks: Vec<usize>,
     /// The probability that the intervals of all looks cover the true ratio.
     pub confidence: f64,
-    /// Ratios that differ from 1 by less do not matter: 0.02.
+    /// A ratio that differs from 1 by less than this, such as 0.02, does not matter.
     pub min_difference: f64,
     /// The seed of the orders and of the resamples.
     pub seed: u64,
 }
 
-/// A configuration compared with the first.
+/// The result of the comparison of a configuration with the first configuration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Judgement {
-    /// The speed-up over the first configuration: the cost of the first divided by the cost of this
-    /// one.
+    /// The speed-up over the first configuration: the cost of the first configuration divided by
+    /// the cost of this configuration.
     pub speedup: Interval,
     /// The effect of the change.
     pub effect: Effect,
 }
 
-/// The effect of B against A.
+/// The effect of a configuration compared with the first configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// The interval is above 1.
+    /// The interval is above 1, and not [`Self::Same`].
     Faster,
-    /// The interval is below 1.
+    /// The interval is below 1, and not [`Self::Same`].
     Slower,
     /// The whole interval is within `min_difference` of 1.
     Same,
@@ -140,9 +140,9 @@ impl Design {
         1.0 - (1.0 - self.confidence) * part(look) / sum
     }
 
-    /// Compares a configuration with the first. Each stratum, a workload, has the logarithm of the
-    /// speed-up of each of its rounds; the speed-up is the geometric mean over the strata. `None`
-    /// before [`ROUNDS_MIN`] rounds.
+    /// Compares a configuration with the first. A stratum is a workload, with the logarithm of the
+    /// speed-up of each of its rounds. The speed-up is the geometric mean over the strata; `None`
+    /// if a stratum has fewer than [`ROUNDS_MIN`] rounds.
     pub fn judge(&self, strata: &[Vec<f64>]) -> Option<Judgement> {
         let least = strata.iter().map(Vec::len).min()?;
         if least < ROUNDS_MIN {
@@ -164,17 +164,17 @@ impl Design {
     }
 }
 
-/// Random numbers of a seed; streams are independent.
+/// Random numbers of a seed. Streams of different numbers are independent.
 fn stream(seed: u64, stream: u64) -> Pcg64Mcg {
     let mut random =
         Pcg64Mcg::seed_from_u64(seed ^ stream.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-    // Similar seeds have similar first values.
+    // The first value is skipped, because similar seeds have similar first values.
     random.next_u64();
     random
 }
 
 /// The logarithms of the speed-up of each round: the cost of the first configuration divided by the
-/// cost of another, both above 0 and by rounds.
+/// cost of another. Both costs are above 0, one for each round.
 pub fn log_speedups(first: &[f64], other: &[f64]) -> Vec<f64> {
     first.iter().zip(other).map(|(first, other)| libm::log(first / other)).collect()
 }
@@ -185,8 +185,8 @@ pub fn geometric_mean(values: &[f64]) -> f64 {
     libm::exp(statistics::mean(&logs))
 }
 
-/// The standard deviation of the logarithms of values above 0: nearly the relative one of the
-/// values. `None` with one value.
+/// The standard deviation of the logarithms of values above 0. It is nearly the relative standard
+/// deviation of the values. `None` if there is only one value.
 pub fn noise(values: &[f64]) -> Option<f64> {
     let logs: Vec<f64> = values.iter().map(|value| libm::log(*value)).collect();
     let mean = statistics::mean(&logs);

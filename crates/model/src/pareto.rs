@@ -1,10 +1,10 @@
-//! Choices between alternatives with several merits, none of which is converted into another.
+//! Choices between alternatives with several merits. No merit is converted into another merit.
 //!
 //! One alternative *dominates* another if it is at least as good in every merit and better in one.
-//! The Pareto front has all alternatives that none dominates: a buyer with any preference finds the
-//! best one there.
+//! The Pareto front has all alternatives that no other alternative dominates. For each preference
+//! of a buyer, the best alternative is on the front.
 
-/// The merits of an alternative, each the better the lower.
+/// The merits of an alternative as losses: a lower value is better.
 pub type Losses = Vec<f64>;
 
 /// True if `a` is at least as good as `b` in each merit, and better in one.
@@ -19,8 +19,8 @@ pub fn front(alternatives: &[Losses]) -> Vec<usize> {
     (0..alternatives.len()).filter(is_free).collect()
 }
 
-/// The alternative with the least `loss`, and among equals one that no other dominates; `None`
-/// without alternatives. `loss` must not fall if a merit worsens.
+/// The alternative with the least `loss`; among alternatives of equal loss, one that no other
+/// alternative dominates; `None` without alternatives. `loss` must not fall if a merit worsens.
 pub fn best(alternatives: &[Losses], loss: impl Fn(usize) -> f64) -> Option<usize> {
     // A dominating alternative has at most the same loss, so the least loss is on the front.
     front(alternatives).into_iter().min_by(|a, b| loss(*a).total_cmp(&loss(*b)))
@@ -47,7 +47,7 @@ mod tests {
         ) {
             let all: Vec<Losses> =
                 all.into_iter().map(|one| one.into_iter().map(f64::from).collect()).collect();
-            // A merit of no weight has no part in the loss, so equal losses are frequent.
+            // A merit of weight 0 does not change the loss, so equal losses are frequent.
             let loss = |at: usize| -> f64 {
                 all[at].iter().zip(&weights).map(|(own, weight)| own * f64::from(*weight)).sum()
             };

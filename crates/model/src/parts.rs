@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 pub struct PricedPart {
     /// The price of a piece.
     pub price: f64,
-    /// Power of a piece, such as a drive, that no platform file counts, W.
+    /// Power of a piece that no platform file counts, such as a drive, W.
     pub power_w: f64,
     /// The source of price and power.
     pub source: String,

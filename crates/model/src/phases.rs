@@ -2,11 +2,11 @@
 //!
 //! A run is partitioned into stretches of even bandwidth so that the sum of squared differences
 //! within them, plus a price for each cut, is minimal: the optimal partition of Jackson et al.
-//! (2005), by dynamic programming. The price is that of Schwarz's criterion for a change with free
-//! position and level, `3 s^2 ln n`, where `s` is the noise between samples, taken from the median
-//! of the differences of neighbours: a few jumps between phases do not change that. Stretches that
-//! differ by less than a tenth are one phase at any noise, and a run that alternates faster than
-//! the sampling is even.
+//! (2005), by dynamic programming. The price is the price of Schwarz's criterion for a change with
+//! free position and level, `3 s^2 ln n`, where `s` is the noise between samples. The noise is
+//! computed from the median of the differences between neighbours, because a few jumps between
+//! phases do not change the median. Stretches that differ by less than a tenth are one phase at any
+//! noise. A run that alternates faster than the sampling is even.
 //!
 //! Example: ten samples of 100 GB/s and ten of 20 GB/s are two stretches; with 5 GB/s of noise in
 //! each sample, still two; 100 and 105 GB/s are one.
@@ -14,10 +14,11 @@
 use crate::{demand::Phase, statistics};
 use std::ops::Range;
 
-/// Maximum number of stretches; in runs with more, the most similar neighbours are merged.
+/// Maximum number of stretches. If a run has more, the most similar neighbours are merged.
 pub const INTERVALS_MAX: usize = 16;
 
-/// Neighbours with a smaller difference, as a fraction of the larger one, are merged.
+/// Neighbours whose bandwidths differ by less than this fraction of the larger bandwidth are
+/// merged.
 const ALIKE: f64 = 0.1;
 
 /// Minimum noise between samples, as a fraction of the mean: counters vary by that much under an
@@ -50,7 +51,8 @@ pub struct SteadyInterval {
     pub gbps: f64,
 }
 
-/// Sums over the first readings: the sum over a stretch is the difference of two of them.
+/// Sums over the first n readings, for each n. The sum over a stretch is the difference of two
+/// sums.
 struct Sums {
     span: Vec<f64>,
     bytes: Vec<f64>,
@@ -74,7 +76,7 @@ impl Sums {
         SteadyInterval { span_s, gbps: gigabytes / span_s, readings }
     }
 
-    /// Squared differences from the mean within readings, weighted by time.
+    /// Squared differences between the readings and their mean, weighted by time.
     fn cost(&self, readings: &Range<usize>) -> f64 {
         let of = |sums: &[f64]| sums[readings.end] - sums[readings.start];
         let (span, gigabytes, squares) = (of(&self.span), of(&self.bytes), of(&self.squares));
@@ -112,7 +114,7 @@ fn price(sums: &Sums, readings: &[BandwidthReading]) -> f64 {
     let count = readings.len();
     let all = sums.interval(0..count);
     let differences = readings.windows(2).map(|pair| (pair[1].gbps - pair[0].gbps).abs()).collect();
-    // The lower median: the upper one may be a jump.
+    // Of two middle differences the lower is taken: the upper one may be a jump between phases.
     let median = statistics::nearest_rank(&statistics::sorted(differences), 0.5).unwrap_or(0.0);
     let noise = (median / MEDIAN_DIFFERENCE).max(NOISE_LEAST * all.gbps);
     PRICE * noise * noise * libm::log(count.max(2) as f64) * all.span_s / count as f64
@@ -139,8 +141,8 @@ fn partition(sums: &Sums, price: f64) -> Vec<Range<usize>> {
     ranges
 }
 
-/// Merges similar neighbours, and then those with the least cost, until few enough stretches
-/// remain.
+/// Merges similar neighbours. While there are too many stretches, merges the neighbours that add
+/// the least cost.
 fn merge(sums: &Sums, ranges: &mut Vec<Range<usize>>) {
     loop {
         let joined = |pair: &[Range<usize>]| pair[0].start..pair[1].end;

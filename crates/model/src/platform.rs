@@ -63,7 +63,7 @@ pub struct Domain {
     pub cores: u32,
 }
 
-/// A link on the way of all traffic to some tiers.
+/// A link that traffic to some tiers crosses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
     /// The name of the link.
@@ -72,7 +72,7 @@ pub struct Link {
     pub bandwidth_gbps: f64,
     /// The tiers behind the link, as indices into [`Platform::tiers`]. No tier is behind two links.
     pub tiers: Vec<usize>,
-    /// The domains whose traffic crosses the link, as indices; all of them when empty.
+    /// The domains whose traffic crosses the link, as indices; empty for all domains.
     pub domains: Vec<usize>,
     /// The source of the figure.
     pub figure: Figure,
@@ -109,14 +109,15 @@ pub struct Interleaving {
     ///
     /// A thread walks some pages on one tier, then some on another, and all lines of a page come
     /// from one tier. With perfectly spread threads, the tiers would always be loaded in the ratio
-    /// of the weights; with few streams, one tier is sometimes idle while the other has a queue.
+    /// of the weights. With few streams, one tier is sometimes idle while another tier has a queue.
     /// See [`crate::equilibrium`].
     pub page_streams: u32,
     /// The source of the figure.
     pub figure: Figure,
 }
 
-/// Maximum number of page streams of a platform; with more the tiers are loaded evenly anyway.
+/// Maximum number of page streams of a platform: with more streams the tiers are loaded evenly
+/// anyway.
 pub const PAGE_STREAMS_MAX: u32 = 256;
 
 impl Default for Interleaving {
@@ -174,7 +175,8 @@ impl Platform {
         Some(self.power.as_ref()?.idle_w + tiers.map(|tier| tier.static_w).sum::<f64>())
     }
 
-    /// The power of traffic on each tier, W, without the static power.
+    /// The power of traffic on all tiers, W, without the static power. `tier_gbps` has the traffic
+    /// of each tier.
     pub fn traffic_w(&self, tier_gbps: &[f64]) -> f64 {
         let tiers = self.tiers.iter().zip(tier_gbps);
         tiers

@@ -1,11 +1,11 @@
 //! Policies: pure functions from observations to target shares.
 //!
-//! A policy decides from its earlier observations alone. Each policy serves one domain; its tiers
-//! are those near that domain, the fastest first. The same code decides on a simulated machine and
-//! on a real one; [`crate::control`] is the loop around it.
+//! A policy decides from its earlier observations alone. Each policy serves one domain, and its
+//! tiers are the tiers near this domain, the fastest first. The same code decides on a simulated
+//! machine and on a real machine; [`crate::control`] is the loop around it.
 //!
-//! For policies that step, the unit of shares is a *point* of a hundred, as in the kernel's weights
-//! `65:35`.
+//! Policies that change shares in steps count in *points*: a point is a hundredth of the pages, as
+//! in the kernel's weights `65:35`.
 
 mod colloid;
 mod dmi;
@@ -25,8 +25,8 @@ use crate::machine::{Order, TierLayout};
 
 /// Decides, at the end of each period, the share of pages on each tier.
 pub trait Policy {
-    /// The shares before the first observation, with which a program finds its pages placed. One
-    /// for each tier, summing to 1.
+    /// The shares before the first observation: the placement of a program's pages at its start.
+    /// One share for each tier, summing to 1.
     fn start(&self) -> Vec<f64>;
 
     /// Receives each sample.
@@ -62,7 +62,7 @@ pub struct TierReading {
     pub occupancy: Option<f64>,
 }
 
-/// The observation of a period, from its quiet samples (those without migration). If the load
+/// The observation of a period, from its quiet samples (samples without migration). If the load
 /// varies within the period, only samples with load count.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observation {
@@ -70,7 +70,7 @@ pub struct Observation {
     pub time_s: f64,
     /// The number of samples behind this observation; above 0.
     pub quiet: usize,
-    /// The 90th percentile of the samples' total bandwidth, GB/s.
+    /// A percentile of the samples' total bandwidth, GB/s: the 90th by default.
     pub bandwidth_gbps: f64,
     /// The mean of the samples' total bandwidth, GB/s.
     pub mean_gbps: f64,

@@ -14,10 +14,10 @@ pub use workload::{Forecast, ForecastAt, SpeedupLimits};
 
 use crate::{platform::Platform, provenance::Provenance, statistics, weights::Weights};
 
-/// The probability of an interval.
+/// The probability that an interval contains the true value.
 pub const INTERVAL: f64 = 0.9;
 
-/// Half of the width of this interval of a normal distribution, in standard deviations.
+/// Half of the width of such an interval of a normal distribution, in standard deviations.
 pub const Z_OF_INTERVAL: f64 = 1.645;
 
 /// Standard deviation of the error of the model: the root mean square error of the speed-ups in
@@ -26,8 +26,8 @@ pub const Z_OF_INTERVAL: f64 = 1.645;
 /// workload in turn, and reports the fraction of that workload's rows within the interval.
 pub const MODEL_SPREAD: f64 = 0.025;
 
-/// The cause of a limit is considered unknown if the interval of the speed-up begins at this value
-/// (next to no gain) or below, and ends at [`GAIN`] or above.
+/// The runs leave open whether DRAM limits the workload if the interval of the speed-up begins at
+/// this value (next to no gain) or below, and ends at [`GAIN`] or above.
 const NO_GAIN: f64 = 1.03;
 /// See [`NO_GAIN`].
 const GAIN: f64 = 1.15;
@@ -89,11 +89,11 @@ pub struct Row {
     pub latency_ns: f64,
     /// The result in the workload's metric; `None` for a mix.
     pub result: Option<Estimate>,
-    /// Performance divided by that with all pages on the first tier.
+    /// Performance divided by the performance with all pages on the first tier.
     pub speedup: Estimate,
     /// The first tier that cannot hold its share of the footprint, as an index.
     pub too_small: Option<usize>,
-    /// The reasons why the prediction is an extrapolation; empty if it is not one.
+    /// The reasons why the prediction is an extrapolation; empty if it is not an extrapolation.
     pub extrapolated: Vec<String>,
 }
 
@@ -102,7 +102,7 @@ pub struct Row {
 pub struct Prediction {
     /// The number of threads.
     pub threads: f64,
-    /// One row for each requested weights, in that order.
+    /// One row for each of the requested weights, in their order.
     pub rows: Vec<Row>,
     /// The best weights whose pages fit, as an index into `rows`; `None` when none fit.
     pub best: Option<usize>,
@@ -110,7 +110,7 @@ pub struct Prediction {
     pub inputs: Vec<(String, Provenance)>,
     /// Set if the measured runs leave open whether DRAM limits the workload: the index into `rows`
     /// of the row with the highest possible speed-up. In this row, no speed-up and a speed-up of
-    /// 15 % or more both agree with the runs; a run with its weights would decide.
+    /// 15 % or more both agree with the runs; a run with the weights of this row would decide.
     pub undecided: Option<usize>,
 }
 

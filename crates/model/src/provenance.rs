@@ -1,14 +1,14 @@
 //! The provenance of a figure.
 //!
 //! Every figure that enters a prediction carries its provenance, and the prediction carries the
-//! weakest of them.
+//! weakest provenance of its figures.
 
 use std::{fmt, str::FromStr};
 
 /// The origin of a figure, from the strongest to the weakest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Provenance {
-    /// Measured on the machine in question.
+    /// Measured on the machine that is described.
     Measured,
     /// Published for this machine or device.
     Published,
@@ -60,7 +60,7 @@ impl FromStr for Provenance {
 pub struct Figure {
     /// The origin.
     pub provenance: Provenance,
-    /// The paper, record or reason, with the place in it.
+    /// The paper, record or reason, and the place in the paper or record.
     pub source: String,
 }
 

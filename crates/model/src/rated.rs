@@ -1,7 +1,7 @@
 //! A platform from ratings alone: the figures of firmware tables, with the shape of loaded latency
 //! measured on other machines.
 //!
-//! This platform serves policies that need curves on a machine without measured ones. Each figure
+//! This platform serves policies that need curves on a machine without measured curves. Each figure
 //! is `assumed`: the rated bandwidth of a tier is used as its maximum for every mix.
 
 use crate::{
@@ -15,8 +15,8 @@ use crate::{
 };
 use core::ops::RangeInclusive;
 
-/// Latency over idle latency, at fractions of the bandwidth: reads of DRAM (`xeon6-cz122`,
-/// dram.csv).
+/// Latency divided by idle latency, at fractions of the maximum bandwidth: reads of DRAM
+/// (`xeon6-cz122`, dram.csv).
 const DRAM: [(f64, f64); 8] = [
     (0.0, 1.0),
     (0.25, 1.1),
@@ -39,7 +39,7 @@ const OUTSTANDING_LINES: f64 = 48.0;
 const UNCORE_NS: f64 = 60.0;
 
 /// The valid range of a rated read bandwidth, GB/s. Firmware with a wrong base unit in its HMAT
-/// gives figures far outside.
+/// gives figures far outside of this range.
 pub const BANDWIDTH_GBPS: RangeInclusive<f64> = 1e-3..=1e5;
 
 /// The valid range of a rated idle latency, ns: up to 1 ms.

@@ -3,16 +3,16 @@
 /// Step sizes of the first search, in percentage points, the finest first.
 const COARSE: [u16; 5] = [5, 10, 20, 25, 50];
 
-/// Maximum number of divisions that the first search tries; it uses the finest step within this
-/// limit.
+/// Maximum number of divisions that the first search tries. The first search uses the finest step
+/// within this limit.
 const TRIES_MAX: u64 = 60_000;
 
-/// The shares of `tiers` tiers with the highest score, in percent: the search tries all divisions
-/// in steps of five percentage points (coarser with more than six tiers), and climbs from the best
-/// of them in steps of one. `score` is `None` for invalid points; the result is `None` if no points
-/// are valid.
+/// Returns the shares of `tiers` tiers with the highest score, in percent. The search tries all
+/// divisions in steps of five percentage points (coarser with more than six tiers), and climbs from
+/// the best division in steps of one point. `score` is `None` for invalid points; the result is
+/// `None` if no points are valid.
 ///
-/// Among divisions with the same score, the one with the largest share of the first tier wins.
+/// Among divisions with the same score, the division with the largest share of the first tier wins.
 pub fn best_points(
     tiers: usize,
     mut score: impl FnMut(&[u16]) -> Option<f64>,

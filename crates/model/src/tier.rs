@@ -67,8 +67,8 @@ pub struct Tier {
 /// A limit of the counters that observe the queue of a tier.
 ///
 /// Reads beyond the limit wait before the queue and are not counted. The latency that Little's law
-/// gives is then lower than a thread's: 500 GB/s of reads are 7.8 lines/ns, so 1,150 counted reads
-/// are 147 ns, however long the threads wait.
+/// gives is then lower than the latency of a thread: 500 GB/s of reads are 7.8 lines/ns, so 1,150
+/// counted reads are 147 ns, however long the threads wait.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueCounters {
     /// Maximum number of outstanding reads that are counted.
@@ -118,7 +118,7 @@ pub struct Curves(Vec<MixCurve>);
 /// Invalid curves of a tier.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CurvesError {
-    /// No curve that is valid for every domain.
+    /// There is no curve.
     #[error("there is no curve")]
     Empty,
     /// Two curves of the same mix for one domain.
@@ -164,7 +164,7 @@ impl Curves {
         self.scaled_by(|_| factor)
     }
 
-    /// The curves with the bandwidths of each mix multiplied by its `factor`.
+    /// The curves with the bandwidths of each mix multiplied by `factor` of the mix.
     ///
     /// # Errors
     ///
@@ -235,8 +235,8 @@ impl Curves {
     }
 }
 
-/// The answer for `read_share` between its two neighbours in `curves` (not empty), and true if it
-/// is outside of all of them.
+/// The answer for `read_share` between its two neighbours in `curves` (not empty), and true if no
+/// neighbour exists on one side.
 fn interpolate(curves: &[&MixCurve], read_share: f64) -> (Answer, bool) {
     let share = |curve: &MixCurve| curve.mix.read_share();
     let below = curves

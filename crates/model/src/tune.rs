@@ -3,9 +3,9 @@
 //!
 //! The proposal may be wrong, so runs decide: first with all pages on the first tier (the
 //! reference), then with the proposed weights (from rated bandwidths or curves), then with weights
-//! that may be better still. Lower bounds on the run time exclude the other weights; they hold for
-//! every curve of the run time over the share on the first tier ([`curve`]). For an optimum of 3:1
-//! on a machine that is rated 22:9:
+//! that may be better still. Lower bounds on the run time exclude the other weights. The bounds
+//! hold for every curve of the run time over the share on the first tier that satisfies the
+//! assumptions of [`curve`]. Example: the optimum is 3:1, and the machine is rated 22:9:
 //!
 //! ```text
 //! run  weights  time    conclusion
@@ -35,20 +35,20 @@ use crate::{
 use curve::TimeCurve;
 use noise::Noise;
 
-/// Shares between 0 and 1 at which the bound is evaluated.
+/// The number of steps between the shares 0 and 1 at which the bound is evaluated.
 const STEPS: u32 = 1000;
 
-/// Weights within this distance of a share, at least, count as equal to the share.
+/// Minimum distance from a share within which simpler weights count as equal to the share.
 const NEAR_LEAST: f64 = 1e-3;
 
-/// The largest round of weights that is tried as a simpler equivalent.
+/// Maximum number of pages in a round of simpler weights.
 const ROUND_MAX: u16 = 100;
 
 /// Minimum share of the next run, as a fraction of the smallest share so far: a run that takes ten
 /// times as long is not worth its information.
 const REACH: f64 = 0.5;
 
-/// Below this share the next run may have any share, down to 0.
+/// If the smallest share so far is at most this, the next run may have any share, down to 0.
 const LEAST_SHARE: f64 = 0.2;
 
 /// Logarithms of values with a smaller difference are equal.
@@ -83,7 +83,7 @@ pub struct Run {
 pub enum Step {
     /// Make a run with these weights.
     Run(Weights, Why),
-    /// The end, with the result.
+    /// The search ends with this result.
     Done(Finding),
 }
 
@@ -94,7 +94,7 @@ pub enum Why {
     First,
     /// The proposal.
     Proposed,
-    /// Listed by the user.
+    /// The user listed the weights.
     Listed,
     /// The weights may be better than the best so far by this fraction.
     Promising(f64),
@@ -171,7 +171,7 @@ impl Search {
                 return Step::Run(self.proposal.clone(), Why::Proposed);
             }
             None => {
-                // The last run repeats the best weights so far.
+                // The last run is kept for a repetition of the best weights.
                 if runs.len() + 1 < self.runs
                     && let Some((weights, part)) = judged.promising()
                 {
@@ -203,8 +203,9 @@ impl Search {
         let part = |of: &f64| if rest > 0.0 { of / rest } else { even };
         let mut shares = vec![share];
         shares.extend(proposed.iter().map(|of| (1.0 - share) * part(of)));
-        // Near a share the value changes at most in proportion to the distance, by the bounds of a
-        // curve; this tolerance would be zero at a share of 0 or 1.
+        // By the bounds of the curve the value changes at most in proportion to the distance from 0
+        // or 1, so the tolerance is proportional too. At 0 and 1 it would be zero, so it has a
+        // minimum.
         let near = (self.min_gain / 2.0 * share.min(1.0 - share)).max(NEAR_LEAST);
         let simple = |round: u16| {
             let parts = shares.iter().map(|share| libm::round(share * f64::from(round)) as u16);
@@ -331,7 +332,7 @@ impl<'a> Judged<'a> {
         }
     }
 
-    /// The logarithm of the ratio to the best value.
+    /// The logarithm of the value of point `at` divided by the best value.
     fn behind(&self, at: usize) -> f64 {
         self.points[at].mean() - self.points[self.best].mean()
     }

@@ -166,20 +166,20 @@ impl fmt::Display for Time {
         // Seconds are the largest unit: 90 s is clearer than 1.5 min.
         let (unit, scale) =
             TIME_UNITS[..4].iter().find(|(_, scale)| self.0 >= *scale).unwrap_or(&TIME_UNITS[0]);
-        // Rounds, since 30 x 1e-9 is not exactly 3e-8.
+        // The value is rounded, because 30 x 1e-9 is not exactly 3e-8.
         let value = (self.0 / scale * 1e6).round() / 1e6;
         write!(f, "{value} {unit}")
     }
 }
 
-/// A percentage. May be negative.
+/// A percentage, which may be negative.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Percent(f64);
 
 const PERCENT_UNITS: [(&str, f64); 1] = [("%", 1.0)];
 
 impl Percent {
-    /// Zero.
+    /// 0 %.
     pub const ZERO: Self = Self(0.0);
 
     /// The fraction: 5 % is 0.05.
@@ -202,7 +202,7 @@ impl fmt::Display for Percent {
     }
 }
 
-/// Like [`signed_quantity`], but never negative.
+/// Like [`signed_quantity`], but refuses negative numbers.
 fn quantity(text: &str, kind: &'static str, units: &[(&str, f64)]) -> Result<f64, UnitError> {
     let value = signed_quantity(text, kind, units)?;
     if value < 0.0 {

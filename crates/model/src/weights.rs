@@ -6,8 +6,9 @@ use std::{fmt, str::FromStr};
 /// Maximum number of pages of one tier in a round, as in the kernel.
 pub const WEIGHT_MAX: u16 = 255;
 
-/// Pages on each tier in one round, such as `3:1`. Kept as given, not reduced; at least one is not
-/// zero. A tier with weight zero gets no pages; the kernel excludes it by a node mask.
+/// Pages on each tier in one round, such as `3:1`. The weights are kept as given, not reduced, and
+/// at least one weight is not zero. A tier with weight zero gets no pages; the kernel excludes it
+/// by a node mask.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Weights(Vec<u16>);
 

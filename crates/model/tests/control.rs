@@ -28,8 +28,8 @@ const MS: fn(u64) -> Duration = Duration::from_millis;
 
 // --- A synthetic machine -------------------------------------------------------------------------
 
-/// A machine with DRAM tiers, then CXL tiers, one of each for each domain. The bandwidth of a
-/// domain follows from its tiers and the shares of its pages.
+/// A machine with a DRAM tier and a CXL tier for each domain: first all DRAM tiers, then all CXL
+/// tiers. The bandwidth of a domain follows from its tiers and the shares of its pages.
 struct Fake {
     layout: Layout,
     /// The placement of each scope, and its target.
@@ -37,7 +37,8 @@ struct Fake {
     goals: Vec<Vec<f64>>,
     /// The demand of the threads of each domain, GB/s.
     demand_gbps: Vec<f64>,
-    /// The delay before pages move after a decision, and the time that they take.
+    /// The time between a decision and the start of the migration, and the duration of the
+    /// migration.
     lag: Duration,
     delay: Duration,
     now: Duration,
@@ -47,7 +48,7 @@ struct Fake {
     useless: f64,
     counts_bytes: bool,
     counts_latency: bool,
-    /// The number of the observation and of the decision that fail.
+    /// The numbers of the observation and of the decision that fail; `None` for no failure.
     fails_at: (Option<usize>, Option<usize>),
     spans: Vec<Duration>,
     applied: Vec<Decision>,
@@ -209,7 +210,7 @@ impl Machine for Fake {
 /// The observations that a [`Script`] received.
 type Shown = Rc<RefCell<Vec<Observation>>>;
 
-/// Steps through shares of the first tier, and records its observations.
+/// A policy that steps through shares of the first tier, and records its observations.
 struct Script {
     firsts: Vec<f64>,
     enough: usize,
@@ -236,7 +237,7 @@ impl Policy for Script {
     }
 }
 
-/// A loop over `machine` with a [`Script`] for each domain.
+/// A control loop over `machine` with a [`Script`] for each domain.
 fn scripted(machine: &Fake, settings: Settings, scripts: &[&[f64]]) -> (Controller, Vec<Shown>) {
     paced(machine, settings, scripts, usize::MAX)
 }
@@ -309,8 +310,8 @@ fn samples_with_migration_are_not_judged() {
 
 #[test]
 fn decisions_use_the_actual_placement() {
-    // Pages begin to move in the middle of a period: quiet samples before that show another
-    // placement.
+    // Pages begin to move in the middle of a period. Quiet samples before the migration show
+    // another placement.
     let mut machine = Fake::new(1, &[(0, true)]);
     (machine.lag, machine.delay) = (MS(3000), MS(1000));
     let script = [0.9, 0.8, 0.7, 0.8];
@@ -331,7 +332,8 @@ fn decisions_wait_for_migration_up_to_a_limit() {
     let (mut controller, shown) = scripted(&machine, settings, &[&[0.8, 0.6]]);
     let periods = periods(&mut controller, &mut machine, 10);
     let judged: Vec<bool> = periods.iter().map(|period| period.domains[0].seen.is_some()).collect();
-    // The first decision precedes any migration; then one after each three periods of waiting.
+    // The first decision precedes any migration; then each decision follows three periods of
+    // waiting.
     let expected = [true, false, false, false, true, false, false, false, true, false];
     assert_eq!(judged, expected);
     assert_eq!(shown[0].borrow()[1].quiet, 30, "then all samples count");
@@ -404,7 +406,7 @@ fn errors_pass_through() {
     let broken = controller.period(&mut machine, Duration::MAX);
     assert_eq!(broken, Err(Broken::Counter(33)));
     assert_eq!(machine.applied.len(), 1, "nothing is decided on half a period");
-    // The loop continues if the machine does.
+    // The loop continues when the machine works again.
     assert!(controller.period(&mut machine, Duration::MAX).is_ok());
 
     machine.fails_at = (None, Some(3));
@@ -429,7 +431,7 @@ fn each_domain_decides_for_its_own_scopes() {
             assert_eq!(target.shares, [0.0, other, 0.0, 1.0 - other]);
         }
     }
-    // Each policy observes its own traffic, on the tiers near it.
+    // Each policy observes the traffic of its own domain, on the tiers near this domain.
     let shown = shown.iter().map(|shown| shown.borrow()[0].mean_gbps);
     let means: Vec<f64> = shown.collect();
     assert!((means[0] - 500.0).abs() < 1e-9 && (means[1] - 300.0).abs() < 1e-9, "{means:?}");
@@ -547,7 +549,7 @@ fn observations(length: usize) -> impl Strategy<Value = Vec<Observation>> {
         .prop_flat_map(move |tiers| prop::collection::vec(any_observation(tiers), 1..=length))
 }
 
-/// The samples that correspond to `seen`.
+/// The reading that corresponds to `seen`.
 fn reading(seen: &Observation) -> Reading {
     let tier = |tier: &TierObservation| {
         let inserts_per_ns = tier.bandwidth_gbps / 64.0;
@@ -611,7 +613,7 @@ proptest! {
     }
 }
 
-/// A loop over `machine` with the policy `kind` for each domain.
+/// A control loop over `machine` with the policy `kind` for each domain.
 fn under(kind: PolicyKind, machine: &Fake, settings: Settings) -> Controller {
     let believed = platform(2);
     Controller::new(&machine.layout, settings, |_, tiers| {
@@ -657,8 +659,9 @@ fn policies_use_bandwidth_if_latency_is_not_counted() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Policies settle on a machine that responds with a delay, except Colloid's: the closed form
-    /// overshoots with both tiers nearly saturated, and averages lag behind the pages.
+    /// Policies settle on a machine that responds with a delay. Colloid's policies need not settle:
+    /// the closed form overshoots if both tiers are nearly saturated, and averages lag behind the
+    /// pages.
     #[test]
     fn policies_settle_on_a_responding_machine(demand in 20.0..1200.0f64, delay_ms in 0..5000u64) {
         for (kind, ..) in PolicyKind::ALL {
@@ -679,7 +682,8 @@ proptest! {
         }
     }
 
-    /// Below saturation the other tiers gain nothing: in the end all pages are on the first tier.
+    /// Below saturation, pages on the other tiers gain nothing: in the end all pages are on the
+    /// first tier.
     #[test]
     fn unsaturated_stays_local(demand in 20.0..210.0f64) {
         for kind in [PolicyKind::Dmi, PolicyKind::DmiPrototype, PolicyKind::Guided] {

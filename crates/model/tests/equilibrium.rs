@@ -17,7 +17,7 @@ fn figure() -> Figure {
     Figure::assumed("test")
 }
 
-/// Curves from random steps. With `bend` the last point has a little less bandwidth than the one
+/// Curves from random steps. With `bend` the last point has a little less bandwidth than the point
 /// before.
 fn curve(bend: bool) -> impl Strategy<Value = Curve> {
     let steps = prop::collection::vec((1.0..200.0f64, 0.0..200.0f64), 1..6);
@@ -35,8 +35,8 @@ fn curve(bend: bool) -> impl Strategy<Value = Curve> {
             points.push(point(bandwidth, latency));
         }
         if bend {
-            // Down to 0.59, the rise of latency outweighs the loss of bandwidth all the way: 4 -
-            // back - 2 / back > 0.
+            // For `back` above 0.59 the bytes in flight rise all the way to this point: the rise of
+            // latency outweighs the loss of bandwidth, because 4 - back - 2 / back > 0.
             points.push(point(bandwidth * back, latency * 2.0 / back));
         }
         Curve::new(points).unwrap()
@@ -190,7 +190,7 @@ proptest! {
         assert_little(&platform, &shares, threads)?;
     }
 
-    /// Bytes queued at a link are in flight, and not counted again at their tier.
+    /// Bytes queued at a link are in flight, and they are not counted again at their tier.
     #[test]
     fn littles_law_holds_behind_a_link(
         (mut platform, shares) in platform_and_shares(8, true), threads in 0.1..1e4f64,

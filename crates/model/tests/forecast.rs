@@ -72,8 +72,8 @@ fn the_runs_are_met_where_they_were_made() {
     }
 }
 
-/// A forecast agrees exactly with the runs that have a counted bandwidth; it may differ from runs
-/// without one.
+/// A forecast agrees exactly with the runs that have a counted bandwidth. It may differ from runs
+/// without a counted bandwidth.
 #[test]
 fn runs_without_a_counted_bandwidth_may_be_missed() {
     let platform = platform("gnr120-cz122");
@@ -235,7 +235,8 @@ fn threads_are_spread_over_the_domains() {
     };
     let (alone, both) = (at(&one, 120.0, "7:3"), at(&two, 240.0, "7:7:3:3"));
     let gain = both.bandwidth_gbps.mean / alone.bandwidth_gbps.mean;
-    // Less than twice: the page streams of one socket are divided among twice as many tiers.
+    // The gain is hardly above two: the page streams of one socket are divided among twice as many
+    // tiers.
     assert!((1.7..2.02).contains(&gain), "{gain}");
     for (near, far) in [(0, 1), (2, 3)] {
         let [near, far] = [near, far].map(|tier| both.tier_latency_ns[tier]);
@@ -262,7 +263,7 @@ fn a_link_between_sockets_carries_the_part_of_the_traffic_that_crosses_it() {
     }
 }
 
-/// A row is the same computed alone as computed together with other rows.
+/// A row that is computed alone equals the row that is computed together with other rows.
 #[test]
 fn rows_are_computed_one_by_one_as_together() {
     let platform = platform("gnr120-cz122");
@@ -275,8 +276,9 @@ fn rows_are_computed_one_by_one_as_together() {
     assert_eq!(at.prediction(rows), forecast.predict(119.0, &weights));
 }
 
-/// The limits that spare a search most of its predictions hold at each choice of weights, with few
-/// threads (latency limits them) and many (bandwidth does), with phases and without.
+/// The upper bounds, which spare a search most of its predictions, hold at each choice of weights:
+/// with few threads, which latency limits, and with many, which bandwidth limits; with phases and
+/// without.
 #[test]
 fn no_speedup_exceeds_its_limit() {
     let measured_on = platform("gnr120-cz122");

@@ -143,7 +143,7 @@ fn mutate(text: &str, mutation: &Mutation) -> String {
     }
 }
 
-/// The ranges of the numbers in a text, except those in comments.
+/// The ranges of the numbers in a text, except numbers in comments.
 fn numbers(text: &str) -> Vec<(usize, usize)> {
     let mut found: Vec<(usize, usize)> = vec![];
     let mut comment = false;

@@ -16,7 +16,7 @@ use interleaf_linux::{
 };
 use rights::Rights;
 
-/// A feature that the tool can use, or a rival that interferes.
+/// A feature that Interleaf can use, or a rival that interferes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capability {
     pub name: &'static str,

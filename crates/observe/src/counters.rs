@@ -1,4 +1,4 @@
-//! Hardware counters of the processor: the available ones, their events, and their readings.
+//! Hardware counters of the processor: the available counters, their events, and their readings.
 //!
 //! A unit outside the cores (a memory controller, a CXL port, a home agent) has a PMU, which the
 //! kernel lists in `/sys/bus/event_source/devices`. Its events are numbers that differ between CPU
@@ -11,10 +11,11 @@
 //!
 //! By Little's law the latency of a tier is the total waiting time of requests divided by their
 //! number. In each of its cycles, a home agent (CHA) adds the number of waiting requests of a kind
-//! to a counter, its occupancy. Only counter 0 can do this, so an agent cannot count two tiers at
-//! once. Addresses are spread evenly over the agents, so each tier is counted by a sample of the
-//! agents, and the counts are scaled up: of 96 agents with two tiers, 8 count each tier, and each
-//! of their counts is multiplied by 12. The ticks of the same agent convert cycles to nanoseconds.
+//! to a counter, its occupancy. Only counter 0 of an agent can do this, so an agent cannot count
+//! two tiers at once. Addresses are spread evenly over the agents, so each tier is counted by a
+//! sample of the agents, and the counts are scaled up. For example, of 96 agents with two tiers, 8
+//! count each tier, and each count is multiplied by 12. The ticks of the same agent convert cycles
+//! to nanoseconds.
 //!
 //! # What the kernel's own names miss
 //!

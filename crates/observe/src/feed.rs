@@ -1,5 +1,5 @@
 //! A source that programs feed through a Unix socket: for a machine without counters, or if a
-//! simulator or another tool has better ones.
+//! simulator or another tool has better counts.
 //!
 //! A program connects and writes lines of JSON, each with the traffic since its last line:
 //!
@@ -11,12 +11,12 @@
 //! programs is summed. A wrong line is ignored and reported in [`Feed::state`].
 //!
 //! A line has the traffic up to its end. A reading therefore begins at the end of the previous
-//! reading, and ends at the end of the last line that arrived; without a line its span is zero.
-//! Programs should write at least one line in each sample.
+//! reading, and ends at the end of the last line that arrived. If no line arrived, the span of the
+//! reading is zero. Programs should write at least one line in each sample.
 //!
-//! A line ends at its `"time_ns"`, a time of the clock `CLOCK_MONOTONIC`; without this field it
-//! ends at its arrival, which is sometimes late on a busy machine. If a program's first line has
-//! `"time_ns"`, the beginning of its traffic is not known, so all lines with that time are not
+//! A line ends at its `"time_ns"`, a time of the clock `CLOCK_MONOTONIC`; without this field the
+//! line ends at its arrival, which is sometimes late on a busy machine. If a program's first line
+//! has `"time_ns"`, the beginning of the line's traffic is not known, so no line with that time is
 //! counted.
 
 use crate::source::{Reading, Source, SourceError, add, nothing};
@@ -34,10 +34,10 @@ use std::{
     time::Duration,
 };
 
-/// The longest line, bytes. A line with the longest numbers has some 200.
+/// The longest line, bytes. A line with the longest numbers has some 200 bytes.
 const LINE_MAX: usize = 4096;
 
-/// Programs that may be connected at once; further ones wait.
+/// Maximum number of programs that are connected at once; further programs wait.
 const CLIENTS_MAX: usize = 64;
 
 /// The part of a wrong line that is reported, characters.
@@ -73,7 +73,8 @@ struct Shared {
     since: Duration,
     /// The end of the last line; `None` without a line.
     until: Option<Duration>,
-    /// True when `since` is the time of a connection without a line yet.
+    /// True until a line is counted: `since` is then the time of a connection, and a first
+    /// `time_ns` replaces it.
     is_new: bool,
     state: State,
 }
@@ -96,7 +97,7 @@ impl Feed {
     /// listens any more is replaced. The socket is removed when the feed is dropped.
     ///
     /// # Errors
-    /// When another process listens there, the path is not a socket, or the system refuses.
+    /// When another process listens at `path`, the path is not a socket, or the system refuses.
     pub fn listen(
         path: &Path,
         access: Access,
@@ -172,7 +173,7 @@ struct Client {
     begun: Vec<u8>,
     /// True while the rest of a line that is too long is skipped.
     skipping: bool,
-    /// The end of its first line.
+    /// The end of the first line of the program.
     first: Option<Duration>,
 }
 
@@ -265,7 +266,8 @@ fn count_line(line: &[u8], first: &mut Option<Duration>, shared: &mut Shared) {
         return note_wrong_line(line, &why, shared);
     };
     shared.state.lines += 1;
-    // A time in the future or before the feed, from another machine or clock, is ignored.
+    // A time in the future is from another clock and is ignored. So is a time before the end of the
+    // last line, below.
     let came = now();
     let time = parsed.time_ns.map(Duration::from_nanos).filter(|time| *time <= came);
     let (first, is_new) = (*first.get_or_insert(time.unwrap_or(came)), shared.is_new);

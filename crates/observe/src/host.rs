@@ -2,8 +2,8 @@
 //! placement, and carries out decisions.
 //!
 //! A sample covers the time that its source counted, which can differ from the span that was waited
-//! for: the actuators take time, and the system may be busy. For a recording it is the recorded
-//! time.
+//! for: the actuators take time, and the system may be busy. A sample of a recording covers the
+//! recorded time.
 
 use crate::source::{Source, SourceError};
 use interleaf_linux::{
@@ -38,7 +38,7 @@ pub struct Host<'a> {
     host: HostLayout,
     source: Box<dyn Source + 'a>,
     clock: Box<dyn Clock + 'a>,
-    /// An actuator for each scope of the layout; `None` where nothing is to be changed.
+    /// An actuator for each scope of the layout; `None` if no page is to be migrated.
     actuators: Vec<Option<Box<dyn Actuator + 'a>>>,
     goals: Vec<Option<Goal>>,
     states: Vec<ActuatorState>,
@@ -53,7 +53,7 @@ pub struct Host<'a> {
 /// The reason why a machine cannot be observed or steered any more.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// A stop was requested: no error.
+    /// A stop was requested, which is no error.
     #[error("stopped")]
     Stopped,
     #[error(transparent)]
@@ -140,8 +140,8 @@ impl<'a> Host<'a> {
                     self.notes.push(note.clone());
                 }
             }
-            // A scope that was not sampled this time keeps its last placement; one without
-            // processes has none.
+            // A scope that was not sampled this time keeps its last placement; a scope without
+            // processes has no placement.
             let last = state.on.take().filter(|_| new.processes != Some(0));
             let on = new.on.clone().or(last);
             *state = ActuatorState { on, ..new };
@@ -151,8 +151,8 @@ impl<'a> Host<'a> {
     }
 
     /// Used and free bytes of each tier. All migrated pages are attributed to the first tier of
-    /// each domain: the kernel counts them for the whole machine, and they may have disturbed any
-    /// tier.
+    /// each domain, because the kernel counts them only for the whole machine, and their migration
+    /// may have disturbed any tier.
     fn tier_memory(&mut self) -> Result<Vec<TierMemory>, HostError> {
         let now = vmstat::of_machine(self.root)?;
         let moved = match (&now, &self.counters) {
@@ -206,8 +206,8 @@ impl Machine for Host<'_> {
         let reading = self.source.read()?;
         let now = Instant::now();
         let waited = now - mem::replace(&mut self.last_sample, now);
-        // A recording has recorded spans. A reading with a span of zero has no traffic, so the
-        // waited time serves as the divisor of its rates.
+        // A reading of a recording has its recorded span. A reading with a span of zero has no
+        // traffic, so the waited time serves as the divisor of its rates.
         let span = if reading.span.is_zero() { waited } else { reading.span };
         let tier_memory = self.tier_memory()?;
         Ok(Sample { span, traffic: reading.traffic, tier_memory, scopes: self.residency() })

@@ -14,7 +14,7 @@ const CPUS: &str = "/sys/devices/system/cpu";
 pub struct CpuCounters {
     /// Time in which CPUs worked for any process.
     pub worked: u64,
-    /// Time in which they worked for this process.
+    /// Time in which CPUs worked for this process.
     pub own: u64,
     /// Time that the hypervisor took.
     pub stolen: u64,
@@ -39,7 +39,7 @@ impl CpuCounters {
     /// # Errors
     /// When a file is malformed.
     pub fn read(root: &Root) -> Result<Self, RootError> {
-        // Not captured: it changes all the time.
+        // The file is not captured, because a single reading of counters has no meaning.
         let text = root.peek(STAT)?.unwrap_or_default();
         let (worked, stolen) = machine(&text).unwrap_or_default();
         let own = own(&root.peek(OWN)?.unwrap_or_default()).unwrap_or(0);
@@ -72,7 +72,8 @@ impl CpuCounters {
 fn machine(text: &str) -> Option<(u64, u64)> {
     let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let ticks: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
-    // User, nice, system, idle, iowait, irq, softirq, steal; guests are in the first two already.
+    // User, nice, system, idle, iowait, irq, softirq, steal; the first two include the time of
+    // guests.
     let at = |index: usize| ticks.get(index).copied().unwrap_or(0);
     Some((at(0) + at(1) + at(2) + at(5) + at(6), at(7)))
 }

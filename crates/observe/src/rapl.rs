@@ -1,8 +1,9 @@
 //! Energy, as metered by RAPL: zones of `/sys/class/powercap`.
 //!
-//! A package's zone has the energy of its cores and caches, its child zone `dram` the energy of the
-//! DIMMs; memory behind CXL is in neither. Counters are in µJ and wrap at the zone's range, after
-//! an hour or so at full load (Documentation/power/powercap/powercap.rst of Linux).
+//! A package's zone has the energy of its cores and caches, and its child zone `dram` has the
+//! energy of the DIMMs; memory behind CXL is in neither zone. Counters are in µJ and wrap at the
+//! zone's range, after an hour or so at full load (Documentation/power/powercap/powercap.rst of
+//! Linux).
 
 use crate::source::{Reading, Source, SourceError};
 use interleaf_linux::root::{Root, RootError};
@@ -28,8 +29,8 @@ struct Zone {
 }
 
 impl Meter {
-    /// The meters below `root` that this user may read; `None` where there are none. (Since 5.10
-    /// only root may: the counters are a side channel, CVE-2020-8694.)
+    /// The meters below `root` that this user may read; `None` where there are none. (Since Linux
+    /// 5.10 only root may read them, because the counters are a side channel, CVE-2020-8694.)
     ///
     /// # Errors
     /// When an existing meter cannot be read for another reason, or is not a number.
@@ -52,8 +53,9 @@ impl Meter {
         Ok(metered(root)?.into_iter().map(|(name, _)| name).collect())
     }
 
-    /// Energy since the last reading or, at first, since the meters were opened, J. Read it at
-    /// least once an hour: if a counter wraps twice between readings, its energy is underestimated.
+    /// Energy since the last reading or, at first, since the meters were opened, J. Read the meters
+    /// at least once an hour: if a counter wraps twice between readings, its energy is
+    /// underestimated.
     ///
     /// # Errors
     /// When a counter cannot be read any more.
@@ -79,7 +81,7 @@ impl Meter {
         Ok(joules)
     }
 
-    /// The zones: packages as `package-0`, a part of one as `package-0 dram`.
+    /// The names of the zones: `package-0` for a package, `package-0 dram` for a part of a package.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.zones.iter().map(|zone| zone.name.as_str())
     }
@@ -108,7 +110,7 @@ fn metered(root: &Root) -> Result<Vec<(String, String)>, RootError> {
 
 fn energy(root: &Root, zone: &str) -> Result<Option<u64>, RootError> {
     let path = format!("{zone}/energy_uj");
-    // Not captured: a single reading has no meaning.
+    // The file is not captured, because a single reading has no meaning.
     match root.peek(&path) {
         Err(why) if why.is_permission() => Ok(None),
         Err(why) => Err(why),

@@ -1,17 +1,18 @@
 //! Recordings of a source, and a source that replays them.
 //!
-//! A CSV file that begins with `# interleaf.counters/1` and a line of its columns:
+//! A recording is a CSV file that begins with `# interleaf.counters/1` and a line with the names of
+//! its columns:
 //!
-//! | column | what |
+//! | column | content |
 //! | --- | --- |
-//! | `time_s` | when the period ended, s since the recording began |
-//! | `domain`, `tier` | which traffic, counted from 0 |
+//! | `time_s` | end of the period, s since the recording began |
+//! | `domain`, `tier` | the numbers of the domain and the tier, counted from 0 |
 //! | `read_bytes`, `written_bytes` | bytes in the period |
-//! | `inserts` | requests that began to wait in it |
-//! | `occupancy_ns` | time that requests waited in it, summed over them, ns |
+//! | `inserts` | requests that began to wait in the period |
+//! | `occupancy_ns` | time that requests waited in the period, summed over the requests, ns |
 //!
-//! An empty field is unknown, not 0. Lines of the same time form one reading. Files that were not
-//! recorded here may lack the first line.
+//! An empty field is unknown, not 0. Lines of the same time form one reading. Files from other
+//! programs may lack the first line.
 
 use crate::source::{Reading, Source, SourceError, nothing};
 use interleaf_linux::input;
@@ -25,10 +26,10 @@ use std::{
 const SCHEMA: &str = "# interleaf.counters/1";
 const COLUMNS: &str = "time_s,domain,tier,read_bytes,written_bytes,inserts,occupancy_ns";
 
-/// Limit on a recording, bytes: days of ten readings a second.
+/// Maximum size of a recording, bytes: enough for days with ten readings per second.
 const RECORDING_MAX: u64 = 256 << 20;
 
-/// Maximum number of domains or tiers of a file; far above any machine's.
+/// The highest number of a domain or tier in a file: more than any machine has.
 const INDEX_MAX: usize = 255;
 
 /// A recording that is replayed.
@@ -71,7 +72,7 @@ impl Replay {
     /// Opens the recording at `path`.
     ///
     /// # Errors
-    /// When it cannot be read, or a line is malformed.
+    /// When the file cannot be read, or a line is malformed.
     pub fn open(path: &Path) -> Result<Self, ReplayError> {
         let read = input::read_file(path, RECORDING_MAX);
         let bytes = read.map_err(|why| ReplayError::Read { path: path.into(), why })?;
@@ -174,7 +175,7 @@ fn readings(rows: &[Row]) -> Vec<Reading> {
         .collect()
 }
 
-/// A source whose readings are recorded while they are read, without extras.
+/// A source whose traffic is recorded while it is read. [`Reading::domain_counts`] is not recorded.
 #[derive(Debug)]
 pub struct Recorder<S, W> {
     source: S,
@@ -184,7 +185,7 @@ pub struct Recorder<S, W> {
 
 impl<S: Source, W: io::Write> Recorder<S, W> {
     /// Records the readings of `source` to a writer. Each reading is written at once, so an
-    /// interruption loses none.
+    /// interruption loses no reading.
     ///
     /// # Errors
     /// When the header cannot be written.

@@ -1,13 +1,13 @@
-//! Traffic of one command. The last-level caches count traffic by groups of processes, which the
-//! kernel's resource control exposes (Documentation/filesystems/resctrl.rst of Linux).
+//! Traffic of one command. The last-level caches count traffic by groups of processes, and the
+//! kernel's resource control exposes the counts (Documentation/filesystems/resctrl.rst of Linux).
 //!
 //! A monitoring group is a folder; processes whose IDs are written to its `tasks`, and their later
-//! children, are counted together: `mon_data/mon_L3_*/mbm_total_bytes` are the bytes between the
-//! last-level cache of a socket and memory of any tier, reads and writes together. They give the
-//! bandwidth of the command even on a machine without counters for the traffic of a tier.
+//! children, are counted together. `mon_data/mon_L3_*/mbm_total_bytes` are the bytes between the
+//! last-level cache of a socket and memory of any tier, reads and writes together. These bytes give
+//! the bandwidth of the command even on a machine without counters for the traffic of a tier.
 //!
 //! The folder is removed when the command has ended. Its name has the process ID of its creator, so
-//! a later process finds and removes the folder of a killed one.
+//! a later process finds and removes the folder of a killed process.
 
 use interleaf_linux::{
     process::process,
@@ -17,7 +17,7 @@ use interleaf_linux::{
 const MOUNT: &str = "/sys/fs/resctrl";
 const GROUPS: &str = "/sys/fs/resctrl/mon_groups";
 
-/// The prefix of our groups' names, before the process ID and start time.
+/// The prefix of the names of Interleaf's groups; the creator's process ID and start time follow.
 const PREFIX: &str = "interleaf-";
 
 const TOTAL: &str = "mbm_total_bytes";
@@ -33,7 +33,7 @@ pub enum ResctrlError {
     Root(#[from] RootError),
 }
 
-/// A monitored group of processes, which is removed when this is dropped.
+/// A monitored group of processes, which is removed when this value is dropped.
 #[derive(Debug)]
 pub struct Monitor<'a> {
     root: &'a Root,
@@ -45,7 +45,7 @@ pub struct Monitor<'a> {
 /// Checks whether a command's traffic could be counted, without changing anything.
 ///
 /// # Errors
-/// When it could not be.
+/// When the traffic could not be counted.
 pub fn probe(root: &Root) -> Result<(), ResctrlError> {
     if !root.has(&format!("{MOUNT}/info")) {
         return Err(ResctrlError::NotMounted);
@@ -60,7 +60,7 @@ pub fn probe(root: &Root) -> Result<(), ResctrlError> {
 /// Removes the groups of killed processes; returns their number.
 ///
 /// # Errors
-/// When they cannot be listed or removed.
+/// When the groups cannot be listed or removed.
 pub fn remove_leftovers(root: &Root) -> Result<usize, RootError> {
     let mut removed = 0;
     for name in root.peek_names(GROUPS)? {
@@ -78,7 +78,7 @@ pub fn remove_leftovers(root: &Root) -> Result<usize, RootError> {
 }
 
 impl<'a> Monitor<'a> {
-    /// Creates a group for process `own`, the calling one.
+    /// Creates a group for process `own`, the calling process.
     ///
     /// # Errors
     /// When the CPU cannot count, or this user may not create groups.
@@ -123,7 +123,7 @@ impl<'a> Monitor<'a> {
 
 impl Drop for Monitor<'_> {
     fn drop(&mut self) {
-        // If it fails, the next process tries again.
+        // If the removal fails, the next process tries again.
         drop(self.root.remove_folder(&self.folder));
     }
 }
@@ -168,7 +168,7 @@ mod tests {
             move |path: &str, text: &str| fs::write(top.join(path.trim_start_matches('/')), text);
         let root = Root::live_simulated(folder.path(), write);
         let groups = folder.path().join("sys/fs/resctrl/mon_groups");
-        // A group of a killed process, one of another program, and one of a running process.
+        // Groups of a killed process, of another program, and of a running process.
         for name in ["interleaf-8-1", "theirs", "interleaf-7-9876", "interleaf-x"] {
             fs::create_dir(groups.join(name)).unwrap();
         }

@@ -33,7 +33,7 @@ impl<S: Source + ?Sized> Source for Box<S> {
 /// Counts since the previous reading.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reading {
-    /// The time that it covers.
+    /// The time that the reading covers.
     pub span: Duration,
     /// Traffic by domain (socket), then by tier, in the order of
     /// [`interleaf_model::machine::Layout`].
@@ -108,7 +108,7 @@ impl Source for Uncounted {
     }
 }
 
-/// Adds `more` to `sum`; unknown when both are.
+/// Adds `more` to `sum`. The sum is unknown only when both are unknown.
 pub(crate) fn add(sum: &mut Option<f64>, more: Option<f64>) {
     if let Some(more) = more {
         *sum = Some(sum.unwrap_or(0.0) + more);

@@ -10,10 +10,10 @@ use std::{
 };
 
 /// `perf_event_open(2)`: counts an event of the PMU with type number `kind` on one CPU for all
-/// processes, from now on; in the group of `leader` if given, so that both are counted at the same
-/// time and read together. A read of the leader gives 64-bit numbers in native byte order: the
-/// number of events in the group, the time for which the group was enabled and the time for which
-/// it was counted, ns, and the count of each event.
+/// processes, from now on; in the group of `leader` if it is given, so that both events are counted
+/// at the same time and read together. A read of the leader returns 64-bit numbers in native byte
+/// order: the number of events in the group, the time for which the group was enabled and the time
+/// for which it was counted, ns, and the count of each event.
 pub(crate) fn perf_event_open(
     kind: u32,
     config: [u64; 3],
@@ -25,9 +25,9 @@ pub(crate) fn perf_event_open(
 }
 
 /// `perf_event_open(2)`: counts an event of the PMU with type number `kind` in all programs that
-/// this thread starts from now on, and in their descendants, on any CPU; not in this thread. Groups
-/// and reads are as of [`perf_event_open`]. `user_only` excludes kernel mode, which requires fewer
-/// rights.
+/// this thread starts from now on, and in their descendants, on any CPU. This thread is not
+/// counted. Groups and reads work as with [`perf_event_open`]. `user_only` excludes kernel mode,
+/// which requires fewer rights.
 pub(crate) fn perf_event_open_for_children(
     kind: u32,
     config: [u64; 3],
@@ -53,11 +53,11 @@ pub(crate) fn resident_max() -> io::Result<[u64; 2]> {
 
 fn usage(whose: libc::c_int) -> io::Result<u64> {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the kernel writes one `rusage` to where the pointer leads, and reads nothing.
+    // SAFETY: the kernel writes one `rusage` through the pointer, and reads nothing.
     if unsafe { libc::getrusage(whose, usage.as_mut_ptr()) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: all bytes were set to 0 before the call, of which each field is valid.
+    // SAFETY: all bytes were 0 before the call, and 0 is a valid value of each field.
     let usage = unsafe { usage.assume_init() };
     Ok(u64::try_from(usage.ru_maxrss).unwrap_or(0).saturating_mul(1024))
 }

@@ -2,11 +2,12 @@
 //! from `/proc/PID/stat` and `/proc/PID/io`.
 //!
 //! The kernel adds the usage of an ended process to the parent that waits for it, so sums over
-//! living processes are complete as long as parents wait for their children: a process whose parent
-//! ended first is counted only while it runs. A zombie still shows its usage, except memory.
+//! living processes are complete as long as parents wait for their children. A process whose parent
+//! ended first is counted only while the process runs. A zombie still shows its usage, except
+//! memory.
 //!
-//! Resident memory is the kernel's figure in `stat`, which on machines with many CPUs is some MiB
-//! off; shared memory counts for each process.
+//! Resident memory is the kernel's figure in `stat`, which has an error of some MiB on machines
+//! with many CPUs. Shared memory counts for each process.
 
 use crate::syscall;
 use interleaf_linux::{
@@ -40,8 +41,8 @@ pub struct Usage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Storage {
     pub read_bytes: u64,
-    /// Bytes dirtied in the page cache, less those that were cancelled (a file removed before
-    /// write-back).
+    /// Bytes dirtied in the page cache, minus bytes whose write-back was cancelled (the file was
+    /// removed before).
     pub written_bytes: u64,
 }
 
@@ -102,11 +103,11 @@ impl Usage {
 pub struct MachineTime {
     /// Time in programs and in the kernel.
     pub busy: Duration,
-    /// Steal time: taken by the hypervisor while there was work.
+    /// Steal time: CPU time that the hypervisor took while CPUs had work.
     pub stolen: Duration,
 }
 
-/// CPU time of the machine; `None` where the kernel does not tell.
+/// CPU time of the machine; `None` without `/proc/stat`.
 ///
 /// # Errors
 /// When `/proc/stat` is malformed.
@@ -130,18 +131,18 @@ pub fn machine_time(root: &Root) -> Result<Option<MachineTime>, RootError> {
     Ok(Some(MachineTime { busy, stolen: time(*stolen) }))
 }
 
-/// The highest peak memory of a process among the descendants of this one that were waited for,
-/// bytes. `None` if it does not exceed the peak of this process: until exec a child has its
-/// parent's peak (exec_mmap of Linux), so the figure may be the parent's.
+/// The highest peak memory of a process among the descendants of this process that were waited for,
+/// bytes. `None` if this figure does not exceed the peak of this process: until exec a child has
+/// its parent's peak (exec_mmap of Linux), so the figure may be the parent's.
 ///
 /// # Errors
-/// When the system does not say.
+/// When getrusage(2) fails.
 pub fn children_resident_max() -> io::Result<Option<u64>> {
     let [own, of_children] = syscall::resident_max()?;
     Ok((of_children > own).then_some(of_children))
 }
 
-/// True when the kernel accounts for storage, as far as this process may read its own account.
+/// True when the kernel accounts for the storage traffic of processes.
 pub fn accounts_for_storage(root: &Root) -> bool {
     root.peek("/proc/self/io").is_ok_and(|text| text.is_some())
 }
@@ -233,7 +234,7 @@ mod tests {
         written(at, "proc/20/stat", child);
         let io = "read_bytes: 1\nwrite_bytes: 100\ncancelled_write_bytes: 60\n";
         written(at, "proc/20/io", io);
-        // A zombie: no memory, but its usage still shows.
+        // A zombie has no memory, but `stat` still shows its usage.
         let zombie = "21 (d) Z 20 7 7 0 -1 0 0 0 2 0 5 0 0 0 20 0 1 0 9999 0 0";
         written(at, "proc/21/stat", zombie);
         written(at, "proc/30/stat", "30 (e) R 1 1 1 0 -1 0 0 0 9 9 9 9 9 9 20 0 1 0 1 1 999");

@@ -1,7 +1,7 @@
 //! Counter plans for captured machines, compared with goldens and with values computed by hand; and
 //! energy meters.
 //!
-//! `PLANS=overwrite cargo test -p interleaf-observe --test counters` writes the goldens anew.
+//! `PLANS=overwrite cargo test -p interleaf-observe --test counters` overwrites the goldens.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -96,7 +96,7 @@ fn odd_values_do_not_panic() {
         assert!(all.len() > 20, "{name}");
         let mut alike: BTreeMap<String, u32> = BTreeMap::new();
         for path in all {
-            // Two files of those that differ only in numbers, such as the files of CPUs, are
+            // Of files whose paths differ only in numbers, such as the files of CPUs, two are
             // enough.
             let shape = path.to_string_lossy().replace(|c: char| c.is_ascii_digit(), "");
             let seen = alike.entry(shape).or_default();
@@ -117,7 +117,7 @@ fn odd_values_do_not_panic() {
     }
 }
 
-/// Two ratings that once crashed `balance`, and two similar ones.
+/// Two ratings that once crashed `balance`, and two similar ratings.
 #[test]
 fn ratings_that_no_memory_has_count_as_unrated() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The process of a policy: its lines, its time limit, its end.
+//! The process of a policy: its messages, the time limit of its answers, and its end.
 
 use crate::{PolicyProcessError, message::Answer};
 use interleaf_linux::stop::StopFlag;
@@ -23,15 +23,15 @@ const LINE_MAX: u64 = 64 << 10;
 /// Interval of the checks of the stop flag while an answer is awaited.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The time that a process has to end after the end of its stdin.
+/// The time for a process to end after its stdin was closed.
 const END_LIMIT: Duration = Duration::from_millis(500);
 
-/// A running process. It leads a process group of its own: its children end with it, and Ctrl-C in
-/// a terminal reaches only the process that started it.
+/// A running process, in a process group of its own: its children are killed with it, and Ctrl-C in
+/// a terminal reaches Interleaf but not the policy.
 pub(crate) struct Child {
     program: String,
     process: process::Child,
-    /// `None` once it was closed.
+    /// `None` once stdin was closed.
     stdin: Option<ChildStdin>,
     lines: Receiver<io::Result<Vec<u8>>>,
     /// The number of lines read.
@@ -147,7 +147,8 @@ impl Child {
         PolicyProcessError::Ended { program: self.program.clone(), status, line: self.answers + 1 }
     }
 
-    /// Waits for the end of the process without reaping it. `None` if it runs after `limit`.
+    /// Waits for the end of the process without reaping it. `None` if the process still runs after
+    /// `limit`.
     fn wait(&self, limit: Duration) -> Option<WaitIdStatus> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         let until = Instant::now() + limit;
@@ -170,7 +171,7 @@ impl Child {
 }
 
 impl Drop for Child {
-    /// Ends the process and its children: by the end of its stdin, then by SIGKILL.
+    /// Ends the process and its children: closes its stdin, waits, then sends SIGKILL.
     fn drop(&mut self) {
         self.stdin = None;
         if !self.is_failed {
@@ -199,7 +200,7 @@ fn read(stdout: ChildStdout, lines: &SyncSender<io::Result<Vec<u8>>>) {
                 }
             }
             Err(why) => {
-                // Fails when the receiver is gone.
+                // The send fails when the receiver is gone.
                 let _ = lines.send(Err(why));
                 return;
             }

@@ -1,8 +1,8 @@
 //! Policies as processes.
 //!
 //! A policy in any language is a command that reads lines of JSON from its stdin and answers each
-//! with a line on its stdout (docs/policies.md). The first line describes the tiers, each later one
-//! has the observation of a period:
+//! line with a line on its stdout (docs/policies.md). The first line describes the tiers; each
+//! later line has the observation of a period:
 //!
 //! ```text
 //! {"schema":"interleaf.policy/1","message":"start","domain":0,"tiers":[{"name":"dram",...},...]}
@@ -11,9 +11,9 @@
 //! {"weights":[65,35],"reason":"the latency of dram is higher"}
 //! ```
 //!
-//! Each domain has a process of its own. A process that ends, answers late or answers with an
-//! invalid line is an error ([`PolicyProcessError`]). Its policy then keeps the current target; the
-//! caller takes the error from [`PolicyProcesses::failure`].
+//! Each domain has a process of its own. A process fails if it ends, answers late or answers with
+//! an invalid line ([`PolicyProcessError`]). Its policy then keeps the current target; the caller
+//! takes the error from [`PolicyProcesses::failure`].
 
 #![forbid(unsafe_code)]
 
@@ -67,8 +67,8 @@ pub struct PolicyProcesses {
 }
 
 impl PolicyProcesses {
-    /// Processes of `command` with the time limit `limit` for each answer. After `stop` is set they
-    /// get no more observations.
+    /// Processes of `command` with the time limit `limit` for each answer. After `stop` is set, the
+    /// processes get no more observations.
     pub fn new(command: PolicyCommand, limit: Duration, stop: StopFlag) -> Self {
         Self { command, limit, stop, failure: Arc::default() }
     }

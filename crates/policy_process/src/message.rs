@@ -1,4 +1,4 @@
-//! The lines that a policy's process reads and writes.
+//! The messages that a policy's process reads and writes, one per line.
 
 use interleaf_model::{
     machine::TierLayout,
@@ -31,7 +31,7 @@ struct TierMessage<'a> {
     rated_latency_ns: f64,
 }
 
-/// The line of a period.
+/// A later line of a process's stdin: the observation of a period.
 #[derive(Debug, Serialize)]
 pub(crate) struct PeriodMessage<'a> {
     message: &'static str,

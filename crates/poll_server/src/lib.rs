@@ -1,9 +1,9 @@
 //! The poll(2) loop of a server with a few clients.
 //!
-//! Every server of Interleaf has the same shape: one thread waits for a descriptor that ends it,
-//! for a listener, and for some tens of clients, and never blocks on one of them. [`wait`] is one
-//! turn of such a loop; [`Worker`] is the thread with the descriptor that wakes and ends it. The
-//! type of a client and the way it is served stay with the caller:
+//! Every server of Interleaf has the same shape: one thread polls a control descriptor, a listener
+//! and some tens of clients, and never blocks on a single descriptor. [`wait`] is one turn of such
+//! a loop; [`Worker`] is the thread, and its control descriptor wakes or ends the thread. The
+//! caller defines the type of a client and serves the clients:
 //!
 //! ```text
 //! loop {
@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Interrupted calls (`EINTR`) are repeated. A client whose connection has an error or was closed
-//! counts as ready: reading from it tells which.
+//! counts as ready: the next read returns the error or the end of the stream.
 
 #![forbid(unsafe_code)]
 
@@ -42,7 +42,7 @@ pub enum Interest {
     Read,
     /// Room to write; the end of the connection counts too.
     Write,
-    /// Either.
+    /// Bytes to read, or room to write.
     ReadWrite,
 }
 
@@ -74,7 +74,7 @@ pub struct Ready {
     pub control: bool,
     /// The listener.
     pub listener: bool,
-    /// Each client, in the order in which they were given.
+    /// The clients, in the order of [`PollSet::clients`].
     pub clients: Vec<bool>,
 }
 
@@ -87,7 +87,7 @@ impl Ready {
     }
 }
 
-/// Waits until a descriptor is ready, or `timeout` has passed; without one, for ever.
+/// Waits until a descriptor is ready or `timeout` has passed; `None` sets no time limit.
 ///
 /// # Errors
 /// The errors of poll(2), except `EINTR`.
@@ -116,7 +116,7 @@ pub fn is_retry(why: &io::Error) -> bool {
     matches!(why.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// The thread of a server. Dropping it closes the control descriptor and joins the thread.
+/// The thread of a server. Dropping this value closes the control descriptor and joins the thread.
 #[derive(Debug)]
 pub struct Worker {
     control: Option<UnixStream>,
@@ -124,9 +124,9 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts `serve` in a thread. `serve` gets the other end of the control descriptor, which does
-    /// not block: each call of [`Self::wake`] sends a byte, and the end of the stream requests the
-    /// server to return.
+    /// Starts `serve` in a thread. `serve` gets the other end of the control descriptor, in
+    /// non-blocking mode. Each call of [`Self::wake`] sends a byte to it; at the end of the stream,
+    /// `serve` has to return.
     ///
     /// # Errors
     /// When the system gives no thread or no descriptors.
@@ -138,13 +138,14 @@ impl Worker {
         Ok(Self { control: Some(control), thread: Some(thread) })
     }
 
-    /// True when the thread has returned although this value was not dropped: the server could not
-    /// continue.
+    /// True when the thread has returned although this value was not dropped, because the server
+    /// could not continue.
     pub fn has_stopped(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Wakes the thread by a byte in its control descriptor, without waiting for it.
+    /// Sends a byte to the control descriptor, which wakes the thread; does not wait for the
+    /// thread.
     pub fn wake(&self) {
         if let Some(mut control) = self.control.as_ref() {
             // If the byte does not fit, unread bytes wake the thread already.

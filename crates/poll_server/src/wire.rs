@@ -1,7 +1,7 @@
 //! Connections whose messages are a few numbers and a descriptor (`SCM_RIGHTS`, `unix(7)`).
 //!
 //! The socket keeps the boundaries of messages (`SOCK_SEQPACKET`), so a message arrives complete or
-//! not at all. The meaning of the numbers stays with the caller.
+//! not at all. The caller defines the meaning of the numbers.
 
 use rustix::{
     io::{self, Errno},
@@ -54,7 +54,7 @@ impl Wire {
         }
     }
 
-    /// Sends a message, with a descriptor.
+    /// Sends a message, and `fd` with it if it is given.
     ///
     /// # Errors
     /// The errors of sendmsg(2): `EPIPE` when the other end is closed.

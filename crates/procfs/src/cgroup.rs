@@ -1,6 +1,6 @@
 //! Control groups: `/proc/PID/cgroup` (cgroups(7)), and the files of the memory controller.
 //!
-//! Version 1 has a tree of groups for each controller, version 2 one tree for all:
+//! Version 1 has a tree of groups for each controller; version 2 has one tree for all controllers:
 //!
 //! ```text
 //! 4:memory:/jobs/one     version 1: hierarchy, controllers, path
@@ -12,12 +12,13 @@
 pub enum Version {
     /// A tree for each controller.
     One,
-    /// One tree for all.
+    /// One tree for all controllers.
     Two,
 }
 
 impl Version {
-    /// The file of the limit at which the kernel kills processes of a group.
+    /// The file with the hard limit: the kernel kills processes of a group that reclaim cannot keep
+    /// below it.
     pub const fn limit_file(self) -> &'static str {
         match self {
             Self::One => "memory.limit_in_bytes",
@@ -25,7 +26,8 @@ impl Version {
         }
     }
 
-    /// The files of all limits. Above `memory.high` the kernel reclaims and throttles.
+    /// The files with limits. Above `memory.high` the kernel reclaims memory of the group and
+    /// throttles its processes.
     pub const fn limit_files(self) -> &'static [&'static str] {
         match self {
             Self::One => &["memory.limit_in_bytes"],
@@ -33,7 +35,7 @@ impl Version {
         }
     }
 
-    /// The file of the memory that a group is charged with.
+    /// The file with the memory that is charged to a group, bytes.
     pub const fn usage_file(self) -> &'static str {
         match self {
             Self::One => "memory.usage_in_bytes",
@@ -41,7 +43,7 @@ impl Version {
         }
     }
 
-    /// The file of the highest charge so far.
+    /// The file with the most memory that was ever charged to a group, bytes.
     pub const fn peak_file(self) -> &'static str {
         match self {
             Self::One => "memory.max_usage_in_bytes",
@@ -55,14 +57,15 @@ impl Version {
 pub const PROCESSES_FILE: &str = "cgroup.procs";
 
 /// The file with the controllers that groups of version 2 enable for their children: writing
-/// `+memory` enables one.
+/// `+memory` enables the memory controller.
 pub const SUBTREE_CONTROL_FILE: &str = "cgroup.subtree_control";
 
 /// The file with the controllers of a group of version 2.
 pub const CONTROLLERS_FILE: &str = "cgroup.controllers";
 
-/// A limit of version 1 from this value on means no limit: the kernel rounds the largest signed
-/// number down to whole pages, of 4 KiB to 64 KiB.
+/// A limit of version 1 that is this value or more means no limit. The kernel writes the largest
+/// signed number rounded down to whole pages of 4 KiB to 64 KiB; this value is rounded down to 1
+/// MiB.
 const NO_LIMIT_BYTES: u64 = i64::MAX as u64 & !0xF_FFFF;
 
 /// A limit as the kernel writes it.
@@ -95,8 +98,8 @@ impl Limit {
 pub struct Membership<'a> {
     /// The controllers of the tree, separated by commas; empty for version 2.
     pub controllers: &'a str,
-    /// The group below the top of the tree. It begins with `/..` when the group is outside the
-    /// reader's cgroup namespace.
+    /// The path of the group from the root of the tree. It begins with `/..` when the group is
+    /// outside the reader's cgroup namespace.
     pub path: &'a str,
 }
 
@@ -121,8 +124,8 @@ impl<'a> Membership<'a> {
     }
 }
 
-/// True when a list of names with spaces between them, such as `cgroup.controllers`, has a
-/// controller.
+/// True when `controllers`, a list separated by spaces such as the content of `cgroup.controllers`,
+/// has `controller`.
 pub fn lists(controllers: &str, controller: &str) -> bool {
     controllers.split_ascii_whitespace().any(|name| name == controller)
 }

@@ -14,7 +14,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The files of a machine: `/` on a live one, or a folder with the same tree.
+/// The files of a machine: below `/` for the running machine, or below a folder with the same tree.
 #[derive(Clone, Debug)]
 pub struct Files {
     root: Cow<'static, Path>,
@@ -52,7 +52,7 @@ impl Files {
     /// Writes to a file of the kernel. Allocates.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// When the kernel refuses the write.
     pub fn write(&self, path: &str, text: &str) -> io::Result<()> {
         fs::write(self.at(path), text)
     }
@@ -75,8 +75,8 @@ impl Files {
     }
 }
 
-/// Errors of a file whose process, control group or device has gone, also when it was open
-/// already (`ESRCH`, `ENODEV`).
+/// True for the errors of a file that does not exist, and of an open file whose process (`ESRCH`)
+/// or control group or device (`ENODEV`) is gone.
 pub fn is_absent(why: &io::Error) -> bool {
     matches!(why.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
         || why.raw_os_error().is_some_and(|number| [libc::ESRCH, libc::ENODEV].contains(&number))
@@ -146,7 +146,7 @@ pub fn each_line(
 }
 
 /// Calls `name` with the name of each entry of a folder, except `.` and `..`, until `name` returns
-/// `false`: by getdents64(2) into `buffer`, since opendir(3) allocates.
+/// `false`. Uses getdents64(2) with `buffer`, because opendir(3) allocates.
 ///
 /// # Errors
 /// When the folder cannot be read.
@@ -169,7 +169,7 @@ pub fn names(
 /// Opens a file of the kernel for reading. Allocates nothing.
 ///
 /// # Errors
-/// When it cannot be opened.
+/// When the file cannot be opened.
 pub fn open(path: &CStr) -> io::Result<File> {
     Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?.into())
 }

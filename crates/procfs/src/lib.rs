@@ -1,9 +1,9 @@
-//! Readers of `/proc` and of control groups, shared by every crate that asks the kernel about a
-//! process.
+//! Readers of `/proc` and of control groups, shared by every crate that reads data of processes
+//! from the kernel.
 //!
 //! Parsing and reading are separate. A parser borrows its text and allocates nothing, so captured
-//! machines, tests and a library under `LD_PRELOAD` use the same parser. [`files::Files`] reads the
-//! files of the kernel below a root; [`files::read_into`] and [`files::names`] do so into a buffer
+//! machines, tests and a library under `LD_PRELOAD` use the same parser. [`files::Files`] reads
+//! files below a root and allocates; [`files::read_into`] and [`files::names`] read into a buffer
 //! of the caller.
 //!
 //! ```text
@@ -12,8 +12,8 @@
 //! ```
 //!
 //! A library under `LD_PRELOAD` may call neither the `malloc` of the program nor a function of the
-//! C library that does (`opendir`). No function of this crate calls `opendir`; functions that
-//! allocate use Rust's global allocator, and document it.
+//! C library that calls it (`opendir`). No function of this crate calls `opendir`. Functions that
+//! allocate say so, and use Rust's global allocator.
 
 pub mod page;
 

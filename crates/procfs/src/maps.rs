@@ -9,17 +9,17 @@
 use crate::words::{decimal, hexadecimal, split_once, words};
 use std::ops::Range;
 
-/// A mapping. The first lines of a mapping in `smaps` have the same form.
+/// A mapping. The first line of each mapping in `smaps` has the same form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping<'a> {
-    /// Its addresses, page-aligned.
+    /// The address range, page-aligned.
     pub addresses: Range<u64>,
     /// `rwxp`, with `-` for a missing right and `s` for shared memory.
     pub rights: [u8; 4],
-    /// The inode of its file; 0 of anonymous memory.
+    /// The inode of the mapped file; 0 for anonymous memory.
     pub inode: u64,
-    /// The file of the mapping, or a name of the kernel such as `[heap]`, up to the first space;
-    /// empty without a name.
+    /// The mapped file, or the kernel's name for the memory, such as `[heap]`, up to the first
+    /// space; empty for memory without a name.
     pub name: &'a [u8],
 }
 
@@ -35,7 +35,7 @@ impl<'a> Mapping<'a> {
         Some(Self { addresses: hexadecimal(start)?..hexadecimal(end)?, rights, inode, name })
     }
 
-    /// `PROT_READ`, `PROT_WRITE` and `PROT_EXEC` as mmap(2) takes them.
+    /// The access rights as the bits `PROT_READ`, `PROT_WRITE` and `PROT_EXEC` of mmap(2).
     pub fn protection(&self) -> u32 {
         let [read, write, execute, _] = self.rights;
         u32::from(read == b'r') | u32::from(write == b'w') << 1 | u32::from(execute == b'x') << 2

@@ -23,7 +23,7 @@ impl<'a> Mount<'a> {
         let (top, at) = (place.next()?, place.next()?);
         let mut system = system.split(' ');
         let kind = system.next()?;
-        // A file system without options and without a source may leave both empty.
+        // The source and the options of a file system may both be empty.
         Some(Self { kind, at, top, options: system.nth(1).unwrap_or_default() })
     }
 
@@ -34,7 +34,7 @@ impl<'a> Mount<'a> {
     }
 }
 
-/// A path without the octal escapes of spaces and backslashes: `\040` is a space. Allocates.
+/// Replaces the octal escapes in a path, such as `\040` for a space. Allocates.
 pub fn unescaped(path: &str) -> String {
     let mut parts = path.split('\\');
     let mut plain = parts.next().unwrap_or_default().to_string();

@@ -1,6 +1,6 @@
 //! Sizes of pages.
 //!
-//! Extended memory has pages of 4 KiB on every supported kernel; code that supports other page
+//! Extended memory has pages of 4 KiB on every supported kernel. Code that supports other page
 //! sizes reads the size from the kernel (`sysconf(_SC_PAGESIZE)`).
 
 /// Bytes of a page.

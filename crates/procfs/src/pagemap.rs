@@ -1,10 +1,11 @@
 //! Pages of a process: `/proc/PID/pagemap`, 8 bytes a page
 //! (Documentation/admin-guide/mm/pagemap.rst), and its ioctl `PAGEMAP_SCAN`.
 //!
-//! A mapping can be terabytes of addresses of which few were ever touched. A query of an address by
-//! `move_pages` takes 150 to 200 ns, also without a page (Linux 6.18 in a virtual machine). An
-//! entry of the pagemap takes 3 ns without a page and 40 ns with one, and shows shared pages before
-//! a move is tried. `PAGEMAP_SCAN` (since 6.7) skips empty page tables.
+//! A mapping can have terabytes of addresses, of which few were ever touched. `move_pages` takes
+//! 150 to 200 ns for each address that it locates, even if the address has no page (Linux 6.18 in a
+//! virtual machine). Reading an entry of the pagemap takes 3 ns without a page and 40 ns with a
+//! page, and shows whether the page is shared before a move is tried. `PAGEMAP_SCAN` (since 6.7)
+//! skips empty page tables.
 
 #![expect(unsafe_code, reason = "no crate wraps PAGEMAP_SCAN")]
 
@@ -18,13 +19,13 @@ use std::{
 /// Bytes of an entry.
 pub const ENTRY_BYTES: u64 = 8;
 
-/// The page is in memory.
+/// Set if the page is in memory.
 const PRESENT: u64 = 1 << 63;
 
-/// The page belongs to a file or to shared memory.
+/// Set if the page belongs to a file or to shared memory.
 const FILE: u64 = 1 << 61;
 
-/// No other process maps the page.
+/// Set if no other process maps the page.
 const EXCLUSIVE: u64 = 1 << 56;
 
 /// The entry of a page.
@@ -32,17 +33,17 @@ const EXCLUSIVE: u64 = 1 << 56;
 pub struct Entry(pub u64);
 
 impl Entry {
-    /// The page is in memory.
+    /// True if the page is in memory.
     pub fn is_resident(self) -> bool {
         self.0 & PRESENT != 0
     }
 
-    /// The page belongs to a file or to shared memory.
+    /// True if the page belongs to a file or to shared memory.
     pub fn is_of_file(self) -> bool {
         self.0 & FILE != 0
     }
 
-    /// No other process maps the page.
+    /// True if no other process maps the page.
     pub fn is_exclusive(self) -> bool {
         self.0 & EXCLUSIVE != 0
     }
@@ -51,9 +52,10 @@ impl Entry {
 /// A page in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResidentPage {
-    /// Its address.
+    /// The address of the page.
     pub address: u64,
-    /// True when other processes map it too: the kernel does not move such pages.
+    /// True when other processes map the page too: `move_pages` with `MPOL_MF_MOVE` does not move
+    /// it.
     pub is_shared: bool,
 }
 
@@ -62,7 +64,7 @@ pub fn entry_offset(address: u64, page_bytes: u64) -> u64 {
     address / page_bytes * ENTRY_BYTES
 }
 
-/// The entries in bytes of the file; an incomplete entry at the end is left out.
+/// The entries in `bytes` of the file; an incomplete entry at the end is left out.
 pub fn entries(bytes: &[u8]) -> impl Iterator<Item = Entry> {
     let entries = bytes.chunks_exact(ENTRY_BYTES as usize);
     entries.filter_map(|entry| Some(Entry(u64::from_ne_bytes(entry.try_into().ok()?))))
@@ -120,8 +122,8 @@ const PAGEMAP_SCAN: Opcode = opcode::read_write::<ScanArguments>(b'f', 16);
 const PAGE_IS_PRESENT: u64 = 1 << 3;
 
 /// Calls `found` with the address ranges of resident pages among `addresses`, in order, by
-/// `PAGEMAP_SCAN` on an open `/proc/PID/pagemap`. `buffer` takes the regions of one call; 1024 are
-/// plenty. Nothing is allocated.
+/// `PAGEMAP_SCAN` on an open `/proc/PID/pagemap`. `buffer` holds the regions of one system call: a
+/// full buffer costs another call, and 1024 regions are enough. Nothing is allocated.
 ///
 /// # Errors
 /// When the process has ended, or the kernel is older than 6.7 (`ENOTTY`).
@@ -143,8 +145,8 @@ pub fn scan_resident(
             return_mask: PAGE_IS_PRESENT,
             ..ScanArguments::default()
         };
-        // SAFETY: the structure is the one of this opcode, and the kernel writes at most `vec_len`
-        // regions to `vec`, which is the buffer of that length.
+        // SAFETY: `arguments` is the structure of this opcode. The kernel writes at most `vec_len`
+        // regions to `vec`, the buffer of that length.
         let count =
             unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN as _, &raw mut arguments) };
         let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;

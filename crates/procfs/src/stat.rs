@@ -5,8 +5,8 @@
 //! 1    2              3 4 5    6                      numbers of the fields in the manual
 //! ```
 //!
-//! The name may hold spaces and parentheses, so the fields after it begin behind the last
-//! parenthesis of the line.
+//! The name may contain spaces and parentheses, so the next field begins after the last parenthesis
+//! of the line.
 
 use crate::words::{decimal, words};
 
@@ -17,7 +17,7 @@ pub struct Stat<'a> {
     pub pid: u32,
     /// The command name, without the parentheses; the kernel cuts it to 15 bytes.
     pub name: &'a [u8],
-    /// The fields from the third one on.
+    /// The fields from the third field on.
     fields: &'a [u8],
 }
 
@@ -41,7 +41,7 @@ impl<'a> Stat<'a> {
         words(self.fields).next()?.first().copied()
     }
 
-    /// True for a process that has ended and was not waited for yet.
+    /// True for a process that has ended and whose parent has not yet waited for it.
     pub fn is_zombie(&self) -> bool {
         matches!(self.state(), Some(b'Z' | b'X'))
     }
@@ -51,12 +51,13 @@ impl<'a> Stat<'a> {
         self.state() == Some(b'R')
     }
 
-    /// The parent process.
+    /// The process ID of the parent.
     pub fn parent(&self) -> Option<u32> {
         self.field(4)?.try_into().ok()
     }
 
-    /// The session, by its leader; 0 when the leader is in another PID namespace.
+    /// The session ID, which is the process ID of the session leader; 0 when the leader is in
+    /// another PID namespace.
     pub fn session(&self) -> Option<u32> {
         self.field(6)?.try_into().ok()
     }
@@ -86,8 +87,8 @@ impl<'a> Stat<'a> {
         self.field(20)
     }
 
-    /// Start time, clock ticks after boot. Together with the process ID it identifies a process:
-    /// IDs are reused.
+    /// Start time, clock ticks after boot. The process ID alone does not identify a process,
+    /// because IDs are reused; the ID and the start time do.
     pub fn start_ticks(&self) -> Option<u64> {
         self.field(22)
     }

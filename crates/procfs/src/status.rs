@@ -1,4 +1,4 @@
-//! `/proc/PID/status` (proc_pid_status(5)): one `Name: value` a line.
+//! `/proc/PID/status` (proc_pid_status(5)): one `Name: value` per line.
 
 use crate::words::{decimal, hexadecimal};
 

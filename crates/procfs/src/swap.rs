@@ -4,7 +4,8 @@
 
 use std::{ffi::CStr, io};
 
-/// `SWAP_FLAG_PREFER` of `linux/swap.h` with the highest priority: before all other swap.
+/// `SWAP_FLAG_PREFER` of `linux/swap.h` with the highest priority: the kernel fills this swap
+/// before all other swap.
 pub const HIGHEST_PRIORITY: libc::c_int = 0x8000 | 0x7fff;
 
 /// True when a text of `/proc/swaps` has a file of this name, in any folder. The kernel escapes
@@ -14,7 +15,7 @@ pub fn is_in_use(swaps: &str, file_name: &str) -> bool {
     swaps.lines().any(|line| name(line) == Some(true))
 }
 
-/// swapon(2): swaps to a file that mkswap(8) has prepared. Requires `CAP_SYS_ADMIN`.
+/// swapon(2): lets the kernel swap to a file that mkswap(8) has prepared. Requires `CAP_SYS_ADMIN`.
 ///
 /// # Errors
 /// The errors of swapon(2).

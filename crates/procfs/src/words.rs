@@ -5,12 +5,12 @@ pub(crate) fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty())
 }
 
-/// A decimal number without a sign.
+/// Parses a decimal number without a sign.
 pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
     number(digits, 10)
 }
 
-/// A hexadecimal number without a prefix.
+/// Parses a hexadecimal number without a prefix.
 pub(crate) fn hexadecimal(digits: &[u8]) -> Option<u64> {
     number(digits, 16)
 }
@@ -21,7 +21,7 @@ fn number(digits: &[u8], radix: u32) -> Option<u64> {
     if text.starts_with('+') { None } else { u64::from_str_radix(text, radix).ok() }
 }
 
-/// The halves of a text around the first byte of a kind.
+/// The parts of a text before and after the first `divider`; `None` without a divider.
 pub(crate) fn split_once(text: &[u8], divider: u8) -> Option<(&[u8], &[u8])> {
     let at = text.iter().position(|byte| *byte == divider)?;
     Some((&text[..at], &text[at + 1..]))

@@ -64,7 +64,7 @@ impl Options {
     }
 }
 
-/// QEMU calls this when it loads the plugin. A value other than 0 ends QEMU.
+/// QEMU calls this function when it loads the plugin. A value other than 0 ends QEMU.
 ///
 /// # Safety
 ///

@@ -1,5 +1,5 @@
-//! QEMU's functions. QEMU exports them to its modules, so the loader resolves them, or refuses the
-//! plugin with the name of the function that is missing.
+//! QEMU's functions. QEMU exports them to its modules, so the loader resolves them. If a function
+//! is missing, the loader refuses the plugin and names the function.
 //!
 //! The plugin interface proper has no timer and no interrupt. The functions for them are internal
 //! to QEMU; their declarations are those of `include/qemu/timer.h`, `include/hw/pci/pci.h` and
@@ -73,7 +73,7 @@ pub(crate) unsafe fn strings(argc: c_int, argv: *const *const c_char) -> Vec<Str
     (0..count).map(string).collect()
 }
 
-/// Prints a message on stderr, since QEMU prints a plugin's output only with `-d plugin`.
+/// Prints a message on stderr, because QEMU prints a plugin's output only with `-d plugin`.
 pub(crate) fn report(message: &str) {
     // A failure to write to stderr cannot be reported.
     let _ = writeln!(io::stderr(), "{message}");
@@ -92,8 +92,8 @@ impl DeviceId {
     }
 }
 
-/// A function that a timer calls while QEMU's lock is held. Gets the guest's time, ns, and returns
-/// the time at which the timer is due again.
+/// A function that a timer calls while QEMU's lock is held. The function gets the guest's time, ns,
+/// and returns the time at which the timer is due again.
 pub(crate) type OnTimer = Box<dyn FnMut(u64, &Locked) -> Option<u64> + Send>;
 
 /// A proof that this thread holds QEMU's lock, which functions of devices require.
@@ -124,8 +124,8 @@ struct Expiry {
 }
 
 impl Timer {
-    /// A timer that is not set. `on_timer` gets the guest's time in ns when the timer is due, and
-    /// returns the time at which it is due again.
+    /// A timer that is not set. When it is due, `on_timer` gets the guest's time in ns, and returns
+    /// the time at which the timer is due again.
     ///
     /// QEMU must have created its clocks, which happens after it loads plugins.
     pub(crate) fn new(on_timer: OnTimer) -> Self {
@@ -148,7 +148,7 @@ impl Timer {
 
 extern "C" fn expired(opaque: *mut c_void) {
     // SAFETY: `opaque` is the argument that was given to the timer. QEMU's lock is held, so no
-    // other thread uses it.
+    // other thread uses the argument.
     let (expiry, now) =
         unsafe { (&mut *opaque.cast::<Expiry>(), qemu_clock_get_ns(CLOCK_VIRTUAL)) };
     let now = u64::try_from(now).unwrap_or(0);

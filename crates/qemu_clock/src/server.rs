@@ -1,6 +1,6 @@
 //! The messages to and from the card server, on two connections to its clock socket. The first byte
-//! of a connection is its kind, and each connection has one request at a time. Numbers are
-//! little-endian. `crates/card_server/src/guest_clock.rs` is the other side.
+//! of a connection is its kind, and a connection has one request at a time. Numbers are
+//! little-endian. The other side is `crates/card_server/src/guest_clock.rs`.
 
 use std::{
     io::{self, Read, Write},
@@ -15,7 +15,7 @@ impl Doorbells {
         connect(socket, b'D').map(Self)
     }
 
-    /// Calls `arm` for each doorbell that the guest has rung, until the server ends.
+    /// Calls `arm` for each doorbell of the guest, until the server ends.
     pub(crate) fn hear(mut self, mut arm: impl FnMut()) {
         let mut byte = [0];
         while self.0.read_exact(&mut byte).is_ok() {

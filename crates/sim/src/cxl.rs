@@ -49,7 +49,7 @@ pub struct ExpanderOutcome {
 }
 
 impl Expander {
-    /// Simulates `accesses`, after a warm-up that fills the queues.
+    /// Simulates `accesses` accesses, after a warm-up that fills the queues.
     pub fn run<O: Observer>(
         &self,
         load: &ExpanderLoad,
@@ -58,8 +58,8 @@ impl Expander {
     ) -> ExpanderOutcome {
         let mut port = Port::new(self, load);
         let parts = self.parts();
-        // The DRAM is soldered beside the controller: no margin between ranks, and time to open
-        // rows before a turnaround (assumed).
+        // The DRAM is soldered beside the controller, so there is no margin between ranks. The time
+        // to open rows before a turnaround is assumed.
         let controller =
             Controller { rank_margin: 0, preparation_ps: 16_250, ..Controller::default() };
         let mut channels: Vec<SubChannel> = (0..u64::from(parts))
@@ -68,8 +68,8 @@ impl Expander {
         let mut step = |port: &mut Port, accesses: u64| {
             let mut left = accesses;
             while left > 0 {
-                // The sub-channel with the earliest clock is next, so all use the link in order of
-                // time.
+                // The sub-channel with the earliest clock is next, so all sub-channels use the link
+                // in order of time.
                 let next = (0..channels.len())
                     .filter_map(|number| {
                         Some((port.next(number, channels[number].clock())?, number))

@@ -27,7 +27,7 @@ const FS_PER_NS: f64 = 1e6;
 pub struct FigureReader<'a> {
     /// The file.
     pub text: &'a TomlText<'a>,
-    /// Its sources, by key.
+    /// The sources of the file, by key.
     pub sources: &'a BTreeMap<String, String>,
 }
 
@@ -68,7 +68,7 @@ impl FigureReader<'_> {
     /// Reads a whole number of `unit` within `range`.
     ///
     /// # Errors
-    /// The errors of [`number`](Self::number), and for a number with decimals.
+    /// The errors of [`number`](Self::number), and a number with decimals.
     pub fn whole(
         &self,
         field: &str,

@@ -1,10 +1,10 @@
 //! Simulators of memory.
 //!
-//! [`machine`] is a server with page migration. Its type implements the trait of a real machine, so
+//! [`machine`] is a server with page migration. It implements the trait of a real machine, so
 //! simulations run the policies and the control loop of production.
 //!
 //! [`dimm`] simulates memory command by command, [`cxl`] an expander with such memory behind a
-//! link. [`figures`] reads the numbers of their files, each with its source.
+//! link. [`figures`] reads the figures of device files, each with its source.
 //!
 //! This crate reads no file and no clock. Randomness has a seed: the same input gives the same
 //! output, bit for bit.

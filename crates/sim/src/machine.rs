@@ -2,10 +2,10 @@
 //!
 //! Time advances in steps of at most one sample (200 ms); a step ends earlier when a workload
 //! starts or ends, a phase begins, or a device begins to read. Within a step, bandwidth and latency
-//! are those of the equilibrium of all running tasks ([`interleaf_model::equilibrium`]) at the
-//! current placement of their pages. Pages migrate between steps, at a limited bandwidth; their
-//! bytes are read traffic on the source tier and write traffic on the target tier, and threads that
-//! touch a moving page stall.
+//! follow from the equilibrium of all running tasks ([`interleaf_model::equilibrium`]) at the
+//! current placement of their pages. Pages migrate between steps, at a limited bandwidth. The bytes
+//! of migrated pages are read traffic on the source tier and write traffic on the target tier, and
+//! threads that touch a moving page stall.
 //!
 //! ```text
 //! scenario -> tasks (threads, pages in groups, hotness) --shares--> equilibrium -> traffic, speed
@@ -13,11 +13,11 @@
 //!             migrator <- decision <- policy <- control loop <- sample <- counters (with noise)
 //! ```
 //!
-//! A policy observes the counters of a real machine, with their noise, and hotness as DAMON samples
-//! it, but never the exact state of the simulation.
+//! A policy observes the counters that a real machine has, with their noise, and hotness as DAMON
+//! samples it, but never the exact state of the simulation.
 //!
-//! Example: 48 GiB go from all on DRAM to 65:35. 18 GB move at 4 GB/s in 4.5 s; meanwhile DRAM
-//! carries 4 GB/s more reads and CXL 4 GB/s more writes.
+//! Example: the pages of 48 GiB are all on DRAM, and the target is 65:35. 18 GB move at 4 GB/s in
+//! 4.5 s; meanwhile DRAM carries 4 GB/s more reads and CXL 4 GB/s more writes.
 
 mod heat;
 mod layout;
@@ -73,7 +73,7 @@ pub struct SimMachine<'a> {
     targets: Vec<Option<(Vec<f64>, Order)>>,
     rate_limit_gbps: f64,
     queue: MoveQueue,
-    /// Migration bandwidth not yet used, bytes: less than a page group.
+    /// Bytes that migration may still move in the time so far: less than a page group.
     carried_bytes: f64,
     /// Bytes of each tier that programs may use, and bytes in use.
     limit_bytes: Vec<u64>,
@@ -99,7 +99,7 @@ struct Solved<'a> {
     beside: Option<System<'a>>,
     flows: LoadTraffic,
     loads: Vec<Load>,
-    /// Indexed as `running`.
+    /// The equilibrium of each entry of `running`.
     reached: Vec<LoadEquilibrium>,
 }
 
@@ -165,7 +165,7 @@ impl<'a> SimMachine<'a> {
         machine
     }
 
-    /// Bytes of migrated pages.
+    /// Bytes of migrated pages so far.
     pub const fn moved_bytes(&self) -> u64 {
         self.moved_bytes
     }
@@ -175,12 +175,13 @@ impl<'a> SimMachine<'a> {
         self.energy_j
     }
 
-    /// The share of each tier in the traffic of the steered tasks. `None` while none runs.
+    /// The share of each tier in the traffic of the steered tasks; `None` while no such task runs.
     pub fn reached_shares(&self) -> Option<Vec<f64>> {
         self.reached_shares_of(|_| true)
     }
 
-    /// The share of each tier in the traffic of one domain's tasks. `None` while none runs.
+    /// The share of each tier in the traffic of one domain's steered tasks; `None` while no such
+    /// task runs.
     pub fn reached_shares_in(&self, domain: usize) -> Option<Vec<f64>> {
         self.reached_shares_of(|task| task.domain == domain)
     }
@@ -249,8 +250,8 @@ impl<'a> SimMachine<'a> {
         }
     }
 
-    /// First touch: allocates by `shares`; if a tier is full, on the next near tier with free
-    /// memory, then on any tier.
+    /// Allocates the pages of a task by `shares`, as on first touch. If a tier is full, a group
+    /// goes to the next near tier with free memory, then to any tier.
     fn allocate(&mut self, at: usize, groups: usize, shares: &[f64]) -> Pages {
         let task = &self.scenario.tasks[at];
         let tiers = self.layout.tiers.len();
@@ -312,7 +313,7 @@ impl<'a> SimMachine<'a> {
         solved.loads = loads;
     }
 
-    /// Traffic that is not the tasks', GB/s by tier: devices, and migration.
+    /// The traffic of devices and of migration, GB/s by tier.
     fn background_gbps(&self) -> Vec<f64> {
         let mut gbps = vec![0.0; self.layout.tiers.len()];
         for device in self.devices() {
@@ -325,7 +326,7 @@ impl<'a> SimMachine<'a> {
         gbps
     }
 
-    /// Active devices.
+    /// The devices that are active now.
     fn devices(&self) -> impl Iterator<Item = &'a TrafficDevice> {
         let now_ns = self.now_ns;
         let active =
@@ -355,7 +356,7 @@ impl<'a> SimMachine<'a> {
         (pages_per_ns * migration.stall_ns / threads.max(1.0)).min(STALL_MAX)
     }
 
-    /// The speed of an entry of `running` relative to the first tier alone.
+    /// The speed of entry `entry` of `running`, divided by its speed on the first tier alone.
     fn speed(&self, entry: usize) -> f64 {
         let (at, phase) = self.equilibrium.running[entry];
         let program = &self.scenario.tasks[at].program;
@@ -421,7 +422,7 @@ impl<'a> SimMachine<'a> {
         self.count_energy(step_ns);
     }
 
-    /// By tier: the fraction of the outstanding reads that its queue counters see.
+    /// By tier: the fraction of the outstanding reads that the tier's queue counters count.
     fn counted_part(&self) -> Vec<f64> {
         let tiers = &self.scenario.platform.tiers;
         let mut reads = vec![0.0; tiers.len()];
@@ -501,7 +502,7 @@ impl<'a> SimMachine<'a> {
         }
     }
 
-    /// Ends an aggregation interval, and plans migration by its hotness samples.
+    /// Ends an aggregation interval, and plans migration by the hotness samples of the interval.
     fn aggregate(&mut self) {
         let damon = &self.scenario.damon;
         self.next_aggregation_ns += damon.aggregation_ns;
@@ -631,8 +632,8 @@ fn bands(pages: &Pages, heat: &Heat, damon: &Damon) -> Vec<HeatBand> {
     bands
 }
 
-/// Bytes of `tier` that migration leaves free: a tier from which cold pages are demoted keeps them
-/// free for allocations. The last tier cannot demote.
+/// Bytes of `tier` that migration leaves free for allocations: the free memory up to which cold
+/// pages are demoted. The last tier cannot demote, so it has no reserve.
 fn reserve(layout: &Layout, tier: usize) -> u64 {
     let last = tier + 1 == layout.tiers.len();
     let part = if last { 0.0 } else { migrator::DEMOTE_UP_TO };

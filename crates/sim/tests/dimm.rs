@@ -62,7 +62,7 @@ impl Source for Script {
     }
 }
 
-/// Open pages and no refresh: only commands of the requests are issued.
+/// Rows stay open and are not refreshed: only commands of the requests are issued.
 fn plain() -> Controller {
     Controller {
         row_policy: RowPolicy::Open,
@@ -95,7 +95,7 @@ fn kinds(commands: &[Command]) -> Vec<&'static str> {
     commands.iter().map(|command| command.kind.name()).collect()
 }
 
-/// The clocks from the first command of one kind to the last of another.
+/// The clocks from the first command of one kind to the last command of another kind.
 fn gap(commands: &[Command], from: Kind, to: Kind) -> u64 {
     let first = commands.iter().find(|command| command.kind == from).unwrap().at;
     commands.iter().rev().find(|command| command.kind == to).unwrap().at - first
@@ -107,8 +107,8 @@ fn gap(commands: &[Command], from: Kind, to: Kind) -> u64 {
 fn two_accesses_are_as_close_as_the_tables_allow() {
     let device = device("rdimm-6400-2r");
     let t = device.timing;
-    // Rows have been open for long: banks 0 and 1 are in one group, 4 in another, 32 in another
-    // rank.
+    // Rows have been open for a long time. Banks 0 and 1 are in one group, bank 4 in another group,
+    // bank 32 in another rank.
     let pair = |first: (bool, u8), second: (bool, u8)| {
         let open = [(10, false, first.1, 7, 0), (10, false, second.1, 7, 1)];
         let then = [(5000, first.0, first.1, 7, 2), (5000, second.0, second.1, 7, 3)];
@@ -263,7 +263,8 @@ fn reads_reach_the_peak_less_refresh() {
     for name in ["rdimm-4800-1r", "rdimm-6400-2r", "mrdimm-8800-2r", "mrdimm-12800-4r"] {
         for density in ["16Gb", "32Gb"] {
             let mut setup = Setup::new(of_density(name, density), 1);
-            // Enough for the fastest module: with the default of 144, MRDIMM-12800 reaches 89 %.
+            // Enough for the fastest module: with the default of 144 lines, MRDIMM-12800 reaches
+            // 89 %.
             setup.outstanding = 240;
             let t = setup.device.timing;
             let peak = setup.peak_gbps() / f64::from(setup.device.sub_channels);
@@ -323,8 +324,8 @@ fn twelve_channels_have_the_bandwidth_of_a_server() {
     assert!((0.06..0.11).contains(&((read - few) / 614.4)), "{few} of {read}");
 }
 
-/// A server with two ranks loses 8 % of the peak with the first 5 % of writes, then little more;
-/// one with a single rank has less bandwidth.
+/// A server with two ranks loses 8 % of the peak with the first 5 % of writes, then little more. A
+/// server with a single rank has less bandwidth.
 #[test]
 fn the_first_writes_cost_most_with_one_rank_and_with_two() {
     let part = |name: &str, mix: &str| maximum(device(name), mix) / (12.0 * 38.4);

@@ -1,8 +1,9 @@
 //! The scheduler of the DIMM simulation against the independent checker.
 //!
-//! Every module with densities, widths, mixes, patterns, layouts, policies and queues drawn at
-//! random: no command violates a rule. Then tables are changed one field at a time: the scheduler
-//! uses the changed table, and the checker, which has the correct one, reports a violation.
+//! Every module is run with densities, widths, mixes, patterns, layouts, policies and queues drawn
+//! at random: no command violates a rule. Then tables are changed one field at a time: the
+//! scheduler uses the changed table, and the checker, which has the correct table, reports a
+//! violation.
 //!
 //! The number of commands is bounded, so these are ordinary tests. The bench `dimm_check` does the
 //! same with 10^8 commands.
@@ -66,8 +67,8 @@ const MODULES: [(&str, Option<&str>); 5] = [
     ("ddr3-1600", None),
 ];
 
-/// A module in which no rule hides another: otherwise tRC equals tRAS plus tRP, four activations
-/// take four tRRD_S, and a burst takes tCCD_S.
+/// A module in which no rule hides another. In the tables tRC equals tRAS plus tRP, four
+/// activations take four tRRD_S, and a burst takes tCCD_S.
 fn with_room(name: &str, width: Option<&str>) -> Device {
     let options = Options { width: width.map(Into::into), ..Options::default() };
     let mut device = Device::by_name(name, &options).expect("it comes with the tool");
@@ -78,12 +79,12 @@ fn with_room(name: &str, width: Option<&str>) -> Device {
     device
 }
 
-/// True if commands scheduled by the changed tables violate the correct ones in some run.
+/// True if commands scheduled by the changed tables violate the correct tables in some run.
 fn is_caught(good: &Device, broken: &Device) -> bool {
     (0..24).any(|seed| {
         let mut setup = Setup::random("rdimm-6400-2r", seed);
         setup.device = broken.clone();
-        // Long enough for a late refresh.
+        // The run is long enough for a late refresh.
         !run(good, &setup, 6_000).1.is_empty()
     })
 }

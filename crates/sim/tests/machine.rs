@@ -86,7 +86,7 @@ fn run(scenario: &Scenario, policy: PolicyKind, seconds: u64) -> Outcome {
     prepared.run(&Trial { policy, points: None, curve_error: 0.0, settings }).unwrap()
 }
 
-/// The outcome of fixed shares, without the search for the best ones.
+/// The outcome of fixed shares, without the search for the best shares.
 fn keep(scenario: &Scenario, shares: &[f64], seconds: u64) -> Outcome {
     let duration = Duration::from_secs(seconds);
     let mut run = Run::new(scenario, Settings::default(), duration, |_, tiers| {
@@ -301,7 +301,7 @@ fn a_task_that_is_not_steered_stays() {
     scenario.tasks.push(other);
     let outcome = run(&scenario, PolicyKind::Dmi, 120);
     assert!(outcome.moved_bytes > 0);
-    // The same loop, driven step by step.
+    // The same scenario, advanced step by step.
     let layout_scopes = SimMachine::new(&scenario, local(&scenario)).layout().scopes.clone();
     assert_eq!(layout_scopes.iter().map(|scope| scope.steered).collect::<Vec<_>>(), [true, false]);
     let mut machine = SimMachine::new(&scenario, local(&scenario));
@@ -344,7 +344,7 @@ fn demotion_makes_room() {
     (0..300).for_each(|_| drop(step(&mut machine)));
     let free = step(&mut machine).tier_memory[0].free_bytes.unwrap();
     assert!(free >= capacity / 50 - 10_000_000 && free < capacity / 40, "{free} of {capacity}");
-    // Hotness is sampled: some hot groups lie among cold ones, and move with them.
+    // Hotness is sampled: some hot groups lie among cold groups, and move with them.
     assert!(machine.reached_shares().unwrap()[0] > 0.9, "it is the cold ones that go");
 }
 

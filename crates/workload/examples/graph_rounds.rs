@@ -1,7 +1,7 @@
-//! Times single rounds of a graph kernel, and writes its graph for other programs: `graph_rounds
-//! TASK SHAPE FOOTPRINT_MIB THREADS ROUNDS [FILE]`. The file has the number of vertices and of
-//! neighbours, the offsets of the lists of neighbours (all u64), and the neighbours (u32), in the
-//! byte order of the machine.
+//! Times single rounds of a graph kernel, and writes its graph for other programs:
+//! `graph_rounds TASK SHAPE FOOTPRINT_MIB THREADS ROUNDS [FILE]`. The file has, in the byte order
+//! of the machine: the number of vertices, the number of neighbours, the offsets of the lists of
+//! neighbours (all u64), and the neighbours (u32).
 
 use interleaf_workload::{
     Kernel,

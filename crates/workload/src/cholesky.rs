@@ -1,14 +1,15 @@
 //! The Cholesky decomposition of a sparse matrix, by `faer`: the equation of Poisson on a cube of
-//! grid points, with seven points a row, as direct solvers of the study's kind factor it.
+//! grid points, with seven points a row, as direct solvers like that of Mironov et al. (MCHPC'18)
+//! factor it.
 //!
-//! The unknowns are ordered by nested dissection (George, SIAM Journal on Numerical Analysis 1973):
-//! a plane of points divides the cube, both halves are divided likewise, and the plane is
-//! eliminated last. The factor of n unknowns then has of the order of n^(4/3) elements and n^2
-//! operations. Almost all memory is the factor; it is stored by supernodes, in the order of
-//! elimination.
+//! The unknowns are ordered by nested dissection (George, SIAM Journal on Numerical Analysis 1973).
+//! A plane of points divides the cube, both halves are divided in the same way, and the plane is
+//! eliminated last. The factor of n unknowns then has of the order of n^(4/3) elements, and takes
+//! of the order of n^2 operations. Almost all memory is the factor; it is stored by supernodes, in
+//! the order of elimination.
 //!
-//! The diagonal changes from round to round, so each round changes the factor. It is verified by
-//! the solution of a system with a known result, ones and minus ones.
+//! The diagonal changes from round to round, so each round changes the factor. The factor is
+//! verified by solving a system with a known solution of ones and minus ones.
 
 use crate::{
     Kernel, SetupError, Work, Wrong, at_least,
@@ -195,7 +196,8 @@ impl Cholesky {
     }
 }
 
-/// The largest cube whose factor is at most the footprint; `None` if the smallest is larger.
+/// The largest cube whose factor is at most the footprint; `None` if even the factor of the
+/// smallest cube is larger.
 fn largest(footprint: u64) -> Option<(Pattern, SymbolicCholesky<u32>)> {
     let fits = |side: usize| {
         let pattern = Pattern::new(side);
@@ -216,9 +218,9 @@ fn largest(footprint: u64) -> Option<(Pattern, SymbolicCholesky<u32>)> {
     best
 }
 
-/// The parts of the factor that a round reads and writes, in order: ranges in bytes, and whether
-/// they are written. A supernode is written after it has been updated by each supernode before it
-/// that has rows among its columns.
+/// The parts of the factor that a round reads and writes, in order: byte ranges, each with true if
+/// it is written. A supernode is written after it has been updated by each earlier supernode that
+/// has rows among its columns.
 pub(crate) fn accesses(footprint: u64) -> Vec<(Range<usize>, bool)> {
     let Some((_, symbolic)) = largest(footprint) else { return vec![] };
     let SymbolicCholeskyRaw::Supernodal(nodes) = symbolic.raw() else { return vec![] };
@@ -251,8 +253,8 @@ pub(crate) fn work(footprint: u64) -> u64 {
     largest(footprint).map_or(0, |(_, symbolic)| flops(&symbolic))
 }
 
-/// Operations of the decomposition: w columns with r rows below their triangle cost the sum of the
-/// squares of their lengths.
+/// Operations of the decomposition. A supernode of w columns, with r rows below its triangle, costs
+/// the sum of the squares of the lengths of its columns.
 fn flops(symbolic: &SymbolicCholesky<u32>) -> u64 {
     let SymbolicCholeskyRaw::Supernodal(nodes) = symbolic.raw() else { return 0 };
     let of = |node: usize| {
@@ -300,7 +302,7 @@ impl Kernel for Cholesky {
         let unknowns = self.pattern.unknowns();
         let right = MatMut::from_column_major_slice_mut(&mut found, unknowns, 1);
         factor.solve_in_place_with_conj(faer::Conj::No, right, Par::Seq, MemStack::new(buffer));
-        // NaN fails this comparison, so it is a wrong value.
+        // NaN fails this comparison, so NaN is a wrong value.
         let is_right = |at: usize, found: f64| (found - solution(at)).abs() <= TOLERANCE;
         match found.iter().enumerate().find(|(at, found)| !is_right(*at, **found)) {
             None => Ok(()),

@@ -1,10 +1,10 @@
 //! The Fourier transform of complex numbers, by `rustfft`: one long transform, or the transform of
-//! a cube, with lines along each axis. All rounds are forward transforms: two rounds give the input
-//! times n in reverse order, and four rounds restore the order.
+//! a cube along each axis. All rounds are forward transforms: two rounds give n times the input in
+//! reverse order, and four rounds restore the order.
 //!
-//! The input is a geometric sequence (a product of three in a cube), so every value of the
-//! transform is known: the transform of r^j with n elements is (1 - r^n) / (1 - r w^k), w =
-//! e^(-2πi/n).
+//! The input is a geometric sequence (a product of three sequences in a cube), so every value of
+//! the transform is known: the transform of r^j with n elements is (1 - r^n) / (1 - r w^k), where
+//! w = e^(-2πi/n).
 
 use crate::{
     Kernel, SetupError, Work, Wrong, at_least,
@@ -20,7 +20,7 @@ pub(crate) type Number = Complex<f64>;
 /// Bytes of a number.
 const BYTES: u64 = size_of::<Number>() as u64;
 
-/// The largest error of a value, relative to the root mean square of all.
+/// The largest error of a value, relative to the root mean square of all values.
 const TOLERANCE: f64 = 1e-9;
 
 /// An axis: its length and its transform.
@@ -34,7 +34,7 @@ pub struct Transform {
     data: Array,
     scratch: Array,
     axis: Axis,
-    /// 1 or 3.
+    /// The number of axes: 1 or 3.
     axes: u32,
     threads: usize,
     rounds: u32,
@@ -61,12 +61,12 @@ impl Axis {
 
 /// A geometric sequence of `length` numbers, or its transform, at one index. The absolute value
 /// falls to a tenth along the sequence. The angle of a step is a whole number of turns divided by
-/// the length, so angles are exact for any length.
+/// the length, so the angles are exact for any length.
 pub(crate) fn geometric(length: usize, at: usize, is_transformed: bool) -> Number {
     let (steps_all, length) = (length as u64, length as f64);
     let fall = 0.1_f64.ln() / length;
     let turns = (0.3 * length) as u64;
-    // A small negative angle is kept as such, instead of nearly a whole turn.
+    // A small negative angle stays negative, instead of becoming nearly a whole turn.
     let angle = |steps: u64| {
         let steps = (steps % steps_all) as f64;
         TAU * if 2.0 * steps > length { steps - length } else { steps } / length
@@ -82,8 +82,8 @@ pub(crate) fn geometric(length: usize, at: usize, is_transformed: bool) -> Numbe
 }
 
 impl Transform {
-    /// One transform, whose numbers, scratch and factors together are as large as the footprint.
-    /// The factors are in the library's memory, from the ordinary allocator.
+    /// One transform. Its numbers, scratch and factors together are as large as the footprint. The
+    /// factors are in the library's memory, from the ordinary allocator.
     ///
     /// # Errors
     ///
@@ -100,7 +100,7 @@ impl Transform {
         Self::with(memory, axis, 1, threads, length, scratch)
     }
 
-    /// A cube, whose lines are transformed along each axis.
+    /// A cube whose lines are transformed along each axis.
     ///
     /// # Errors
     /// When the footprint is too small or too large.
@@ -167,11 +167,11 @@ impl Transform {
         });
     }
 
-    /// Transforms the lines along the axis with the largest stride. Each plane across the
-    /// contiguous planes is transposed in a buffer, as in [`Self::columns`].
+    /// Transforms the lines along the axis with the largest stride. A plane along this axis crosses
+    /// all contiguous planes; it is transposed in a buffer, as in [`Self::columns`].
     fn across(&mut self, fft: &Arc<dyn Fft<f64>>) {
         let length = self.axis.length;
-        // A plane across has one row of each plane that is contiguous in memory.
+        // A crossing plane has one row of each contiguous plane.
         let mut planes: Vec<Vec<&mut [Number]>> = (0..length).map(|_| vec![]).collect();
         for plane in self.data.of_mut::<Number>().chunks_mut(length * length) {
             let rows = plane.chunks_mut(length);
@@ -186,7 +186,7 @@ impl Transform {
     }
 }
 
-/// A buffer for the lines of a plane, each contiguous.
+/// A buffer in which the lines of a plane are contiguous.
 struct Buffer {
     lines: Vec<Number>,
     scratch: Vec<Number>,
@@ -215,7 +215,7 @@ impl Buffer {
     }
 }
 
-/// Divides `all` among `threads` threads, each of which calls `work` with its part.
+/// Divides `all` among `threads` threads. A thread calls `work` with its part.
 fn divided_among<T: Send>(all: Vec<T>, threads: usize, work: impl Fn(Vec<T>) + Sync) {
     let share = all.len().div_ceil(threads.max(1)).max(1);
     let mut all = all.into_iter();
@@ -226,7 +226,7 @@ fn divided_among<T: Send>(all: Vec<T>, threads: usize, work: impl Fn(Vec<T>) + S
     team::each(parts, work);
 }
 
-/// The largest product of one of `odd` and a power of two that is at most `most`.
+/// The largest number, at most `most`, that is the product of one of `odd` and a power of two.
 fn nice(most: u64, odd: &[u64]) -> usize {
     let of = |odd: &u64| (0..63).map(|power| odd << power).take_while(|size| *size <= most).last();
     odd.iter().filter_map(of).max().unwrap_or(1) as usize
@@ -239,7 +239,8 @@ fn divided(mut number: u64, prime: u64) -> u64 {
     number
 }
 
-/// The index of an element in the input if the order is reversed; element 0 stays in place.
+/// The index in the input of the element at `at`. If the order is reversed, element 0 stays in
+/// place.
 fn place(at: usize, length: usize, is_back: bool) -> usize {
     if is_back { (length - at) % length } else { at }
 }
@@ -291,7 +292,7 @@ impl Kernel for Transform {
         };
         let square: f64 = (0..numbers.len()).map(|at| expected(at).norm_sqr()).sum();
         let allowed = TOLERANCE * (square / numbers.len() as f64).sqrt();
-        // NaN fails this comparison, so it is a wrong value.
+        // NaN fails this comparison, so NaN is a wrong value.
         let is_right = |at: usize, number: &Number| (number - expected(at)).norm() <= allowed;
         match numbers.iter().enumerate().find(|(at, number)| !is_right(*at, number)) {
             None => Ok(()),

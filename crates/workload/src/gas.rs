@@ -1,16 +1,16 @@
 //! A step of gas dynamics on a cube of cells: the expansion of a ball of gas into near vacuum, as
-//! the study's AstroPhi computes it (Mironov et al., MCHPC'18, section 5.3.2).
+//! AstroPhi computes it in the study of Mironov et al. (MCHPC'18, section 5.3.2).
 //!
-//! The equations of Euler for density, momentum and energy are solved with finite volumes: states
+//! The equations of Euler for density, momentum and energy are solved with finite volumes. States
 //! at the faces of a cell are reconstructed linearly with the minmod limiter (van Leer, Journal of
 //! Computational Physics 1979), and the flux is that of Rusanov (USSR Computational Mathematics
-//! 1961). AstroPhi reconstructs with parabolas and has Roe's averages for the flux: the accesses
-//! are the same, with two neighbours in each direction, and the operations per byte are of the same
+//! 1961). AstroPhi reconstructs with parabolas and has Roe's averages for the flux: its accesses
+//! are the same, with two neighbours in each direction, and its operations per byte are of the same
 //! order.
 //!
-//! Boundaries are periodic, so mass and energy are conserved; the initial state is a mirror image
-//! of itself, and so is each later state, bit for bit. Both are verified. The surroundings are not
-//! uniform, so each step changes every cell.
+//! Boundaries are periodic, so mass and energy are conserved. The initial state is a mirror image
+//! of itself, and so is each later state, bit for bit. Conservation and symmetry are verified. The
+//! surroundings of the ball are not uniform, so each step changes every cell.
 
 use crate::{
     Kernel, SetupError, Work, Wrong, at_least,
@@ -25,11 +25,11 @@ const FIELDS: usize = 5;
 /// Bytes of a cell, of the old and of the new state.
 pub(crate) const BYTES: u64 = 2 * FIELDS as u64 * 8;
 
-/// The ratio of specific heats of a gas of single atoms.
+/// The ratio of specific heats of a monatomic gas.
 const GAMMA: f64 = 5.0 / 3.0;
 
-/// Part of a cell that a wave crosses in a step. The limit of the scheme in three dimensions is
-/// 1/6.
+/// The fraction of a cell that a wave crosses in a step. The limit of the scheme in three
+/// dimensions is 1/6.
 const COURANT: f64 = 0.15;
 
 /// The largest relative error of sums and of mirrored values.
@@ -41,10 +41,10 @@ pub(crate) const FLOPS: u64 = 13 * 12 + 6 * (40 + 2 * 18 + 2 * 4 + 25) + 35;
 /// Density, velocities, pressure.
 type State = [f64; FIELDS];
 
-/// Both states of the cells.
+/// The states of the cells before and after a round.
 #[derive(Debug)]
 pub struct Gas {
-    /// The states of even and of odd rounds: fields one after the other.
+    /// The states of even and of odd rounds. In a state the fields follow one another.
     states: [Array; 2],
     /// Cells along an edge, even.
     side: usize,
@@ -95,7 +95,7 @@ impl Gas {
         self.states[self.rounds as usize % 2].of()
     }
 
-    /// Sums of density and energy. The terms of mirrored cells are added in pairs.
+    /// The sums of density and energy over all cells.
     fn conserved(&self) -> [f64; 2] {
         let cells = self.side.pow(3);
         let sum = |field: usize| {
@@ -109,7 +109,7 @@ impl Gas {
 /// The fields of a cell at the start.
 fn initial(side: usize, at: usize) -> State {
     let places = [at % side, at / side % side, at / side / side];
-    // Mirrored cells have equal distances, and thereby equal bits.
+    // Mirrored cells have equal distances, bit for bit.
     let to_edge = places.map(|place| place.min(side - 1 - place));
     let to_middle = to_edge.map(|distance| side as f64 / 2.0 - distance as f64 - 0.5);
     let radius = to_middle.iter().map(|distance| distance * distance).sum::<f64>().sqrt();
@@ -138,7 +138,8 @@ fn half_slope(before: f64, here: f64, after: f64) -> f64 {
     }
 }
 
-/// The conserved fields of a state and their flux along an axis, and the speed of its fastest wave.
+/// The conserved fields of a state, their flux along an axis, and the speed of the state's fastest
+/// wave.
 fn flux(state: &State, axis: usize) -> (State, State, f64) {
     let [density, x, y, z, pressure] = *state;
     let energy = pressure / (GAMMA - 1.0) + 0.5 * density * (x * x + y * y + z * z);
@@ -218,7 +219,7 @@ impl Kernel for Gas {
     }
 
     fn verify(&mut self) -> Result<(), Wrong> {
-        // NaN fails these comparisons, so it is a wrong value.
+        // NaN fails these comparisons, so NaN is a wrong value.
         let is_near = |found: f64, expected: f64, scale: f64| {
             (found - expected).abs() <= TOLERANCE * scale.abs()
         };

@@ -1,9 +1,9 @@
-//! C = A B of square matrices, by `matrixmultiply` through `ndarray`: stored by rows and multiplied
-//! by one library call, or stored by tiles, each contiguous in memory.
+//! C = A B of square matrices, by `matrixmultiply` through `ndarray`. Matrices are stored by rows
+//! and multiplied by one library call, or stored by tiles that are contiguous in memory.
 //!
 //! Elements are small integers, so every sum is exact in any order. C x is compared with A (B x)
-//! for a vector x (Freivalds 1977), which is exact too. Every other round computes 2 A B, so each
-//! round changes the stored values.
+//! for a vector x (Freivalds 1977); this comparison is exact, too. Every other round computes 2 A
+//! B, so each round changes the stored values.
 
 use crate::{
     Kernel, PAGE, SetupError, Work, Wrong, at_least,
@@ -63,7 +63,7 @@ impl Gemm {
         self.tile < self.side
     }
 
-    /// Multiplies by rows: each thread has some rows of C, and the same rows of A.
+    /// Multiplies by rows: a thread has some rows of C, and the same rows of A.
     fn by_rows(&mut self, factor: f64) {
         let (side, b) = (self.side, self.b.of::<f64>());
         let rows = side.div_ceil(self.threads) * side;

@@ -2,9 +2,9 @@
 //! generated graphs: search, shortest paths, ranks, components, centrality, triangles.
 //!
 //! Rates count traversed edges. A search counts each undirected edge of its source's component
-//! once, as Graph500 does. Its rounds take turns over 64 sources in the component of the vertex
-//! with the most neighbours. Results are checked by the rules of the suite, against single-threaded
-//! algorithms that share only the graph with the measured ones.
+//! once, as Graph500 does. The rounds of a search take turns over 64 sources in the component of
+//! the vertex with the most neighbours. Results are checked by the rules of the suite, against
+//! single-threaded algorithms that share only the graph with the measured algorithms.
 
 mod bfs;
 
@@ -89,7 +89,7 @@ impl Task {
 
 /// A measured kernel with its arrays.
 trait Algorithm: Send + Sync {
-    /// Bytes of its arrays, without the graph.
+    /// Bytes of the kernel's arrays, without the graph.
     fn bytes(&self) -> u64;
 
     /// One round. The bytes of the work are the bytes of all arrays.
@@ -114,7 +114,7 @@ trait Algorithm: Send + Sync {
 #[derive(Clone, Debug)]
 struct Reach {
     sources: Vec<u32>,
-    /// Edges of their component.
+    /// Edges of the component of the sources.
     edges: u64,
 }
 
@@ -157,11 +157,11 @@ impl std::fmt::Debug for Graph {
 }
 
 impl Graph {
-    /// Generates the largest graph with which all arrays are at most the footprint; its vertices
-    /// are a power of two.
+    /// Generates the largest graph with which all arrays are at most the footprint. The number of
+    /// vertices is a power of two.
     ///
     /// # Errors
-    /// When the footprint is too small, or memory or threads cannot be had.
+    /// When the footprint is too small, memory cannot be allocated, or threads cannot be started.
     pub fn new(
         memory: &Memory,
         footprint: u64,
@@ -209,8 +209,8 @@ impl Graph {
         self.algorithm.sources().to_vec()
     }
 
-    /// The graph in compressed sparse rows (CSR), for other programs on the same graph: the offsets
-    /// of the first neighbours of all vertices and of the end, and the neighbours.
+    /// The graph in compressed sparse rows (CSR), for other programs on the same graph: the offset
+    /// of the first neighbour of each vertex, the end of the last list, and the neighbours.
     pub fn lists(&self) -> (&[u64], &[u32]) {
         let View { offsets, neighbours } = self.graph.view();
         (offsets, neighbours)

@@ -2,7 +2,8 @@
 //! gradients in spherical coordinates and with multigrid.
 //!
 //! Loops are divided into chunks of a fixed size, not into one chunk for each thread, and sums are
-//! added in the order of the chunks: results have the same bits for any number of threads.
+//! added in the order of the chunks. Results therefore have the same bits for any number of
+//! threads.
 
 pub mod block_tridiagonal;
 
@@ -21,7 +22,7 @@ use std::fmt::Display;
 /// Elements of a chunk of a vector.
 const PART: usize = 4096;
 
-/// The largest even side of a cube of cells that is at most the footprint, and at least `least`.
+/// The side of the largest cube of cells that is at most the footprint: even, and at least `least`.
 fn side(footprint: u64, cell_bytes: u64, least: usize) -> usize {
     let fits = |side: &usize| (*side as u64).pow(3) * cell_bytes <= footprint;
     let largest = libm::cbrt((footprint / cell_bytes) as f64) as usize + 2;
@@ -49,8 +50,8 @@ fn add(y: &mut [f64], scale: f64, x: &[f64]) {
     });
 }
 
-/// Fails unless a value is near enough to the right one. NaN fails the comparison, so it is a wrong
-/// value.
+/// Fails unless a value is near enough to the expected value. NaN fails the comparison, so NaN is a
+/// wrong value.
 fn near(
     what: impl FnOnce() -> String,
     found: f64,

@@ -105,7 +105,7 @@ impl Unit {
 /// The parameters of a workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
-    /// Bytes of all its arrays together.
+    /// Bytes of all arrays together.
     pub footprint: u64,
     /// Threads.
     pub threads: usize,
@@ -191,7 +191,7 @@ impl Kind {
     /// The workload, with its arrays filled.
     ///
     /// # Errors
-    /// When the workload does not have a setting, or memory cannot be allocated.
+    /// When a setting is not valid for the workload, or memory cannot be allocated.
     pub fn kernel(self, setting: &Setting) -> Result<Box<dyn Kernel>, SetupError> {
         let Setting { footprint, threads, ref memory, is_writing, .. } = *setting;
         let (seed, shape) = (setting.seed, setting.graph);

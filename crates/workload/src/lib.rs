@@ -1,8 +1,8 @@
 //! The workloads of published studies of memory extended by storage, as loops with known results.
 //!
-//! Each is a [`Kernel`]: arrays whose total size is the footprint, a timed round over them, and a
-//! check of every word afterwards. By default the arrays are allocated with the ordinary allocator,
-//! so `interleaf extend` extends their memory.
+//! A workload is a [`Kernel`]: arrays whose total size is the footprint, a timed round over them,
+//! and a check of the results afterwards. By default the arrays are allocated with the ordinary
+//! allocator, so `interleaf extend` extends their memory.
 
 pub mod memory;
 
@@ -45,7 +45,7 @@ pub trait Kernel {
     /// Bytes of all arrays together.
     fn footprint(&self) -> u64;
 
-    /// Restores the input of a round that overwrites it; called before each round, not timed.
+    /// Restores the input if a round overwrites it. Called before each round, and not timed.
     fn prepare(&mut self) {}
 
     /// One pass over the arrays.
@@ -56,11 +56,11 @@ pub trait Kernel {
         vec![]
     }
 
-    /// Checks every word that the rounds have read or written.
+    /// Checks the results of the rounds, so that a page with wrong content is found.
     ///
     /// # Errors
     ///
-    /// The first wrong word.
+    /// The first wrong value.
     fn verify(&mut self) -> Result<(), Wrong>;
 
     /// A checksum of the results: equal if the same rounds have bit-identical results.
@@ -103,7 +103,7 @@ pub struct Wrong {
 
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// The footprint is less than a page for each array.
+    /// The footprint is smaller than the workload needs.
     #[error("a footprint of {bytes} bytes is too small for {what}: at least {least} bytes")]
     Small {
         /// The workload.
@@ -146,7 +146,7 @@ fn word(at: usize) -> u64 {
     (at as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Adds a value to a checksum that depends on the order.
+/// Adds a value to a checksum. The checksum depends on the order of the values.
 fn mixed(sum: u64, value: u64) -> u64 {
     (sum.rotate_left(7) ^ value).wrapping_mul(0x2545_f491_4f6c_dd1d)
 }

@@ -1,14 +1,15 @@
 //! LU decomposition of a square matrix, in three forms (Mironov et al., MCHPC'18, section 5.2.1).
 //!
-//! - [`Form::Pivoting`]: the library's, with partial pivoting, on a matrix stored by columns.
-//! - [`Form::Plain`]: the blocked algorithm of LAPACK's `dgetrf` without pivots: panels of
-//!   [`PANEL`] columns, each followed by the update of all columns to its right.
-//! - [`Form::Tiled`]: the same by tiles, each contiguous in memory, without pivots.
+//! - [`Form::Pivoting`]: the algorithm of the library, with partial pivoting, on a matrix stored by
+//!   columns.
+//! - [`Form::Plain`]: the blocked algorithm of LAPACK's `dgetrf` without pivots. It factors panels
+//!   of [`PANEL`] columns; after a panel it updates all columns to the right of the panel.
+//! - [`Form::Tiled`]: the same algorithm by tiles that are contiguous in memory, without pivots.
 //!
-//! Elements are pseudo-random in -1 to 1. Without pivots the matrix is diagonally dominant, so the
-//! decomposition is stable. A round overwrites the matrix with its factors; before the next round
-//! the matrix is filled again, which is not timed. The result is verified with a vector x of ones
-//! and minus ones: L (U x) is compared with A x.
+//! Elements are pseudo-random from -1 to 1. Without pivots the matrix is diagonally dominant, so
+//! the decomposition is stable. A round overwrites the matrix with its factors. Before the next
+//! round the matrix is filled again, which is not timed. The result is verified with a vector x of
+//! ones and minus ones: L (U x) is compared with A x.
 
 use crate::{
     Kernel, PAGE, SetupError, Work, Wrong, at_least,
@@ -56,9 +57,9 @@ pub struct Lu {
     form: Form,
     threads: usize,
     rounds: u32,
-    /// The row of A in each row of the factors.
+    /// For each row of the factors, the row of A.
     rows: Vec<usize>,
-    /// True if the matrix is A, false if it is its factors.
+    /// True if the matrix holds A, false if it holds the factors of A.
     is_filled: bool,
 }
 
@@ -132,7 +133,7 @@ impl Lu {
         }
     }
 
-    /// Right-looking, tile by tile: hStreams' order (Mironov et al., reference 2).
+    /// Factors tile by tile, right-looking, in the order of hStreams (Mironov et al., reference 2).
     fn tiled(&mut self) {
         let (side, tile, threads) = (self.side, self.tile, self.threads);
         let panel = side * tile;
@@ -191,7 +192,7 @@ impl Lu {
     }
 }
 
-/// The element of A.
+/// An element of A.
 fn initial(form: Form, side: usize, row: usize, column: usize) -> f64 {
     let unit = (word(row * side + column) >> 11) as f64 / (1_u64 << 53) as f64;
     let element = 2.0 * unit - 1.0;
@@ -220,7 +221,8 @@ fn quarters(matrix: MatMut<'_, f64>, corner: usize) -> [MatMut<'_, f64>; 4] {
     [top_left, top_right, below_left, below_right]
 }
 
-/// Replaces a matrix by its factors, without pivots: by halves, and at the end column by column.
+/// Replaces a matrix by its factors, without pivots: recursively by halves, and small matrices
+/// column by column.
 fn factor(mut matrix: MatMut<'_, f64>, par: Par) {
     let side = matrix.nrows();
     if side > SMALL {
@@ -261,7 +263,7 @@ fn subtract_product(c: MatMut<'_, f64>, a: MatRef<'_, f64>, b: MatRef<'_, f64>, 
     matmul(c, Accum::Add, a, b, -1.0, par);
 }
 
-/// Calls `work` with each of `all`, divided among threads.
+/// Calls `work` with each element of `all`, divided among threads.
 fn shared<T: Send>(all: Vec<T>, threads: usize, work: impl Fn(T) + Sync) {
     let share = all.len().div_ceil(threads.max(1)).max(1);
     let mut all = all.into_iter();
@@ -313,7 +315,7 @@ impl Kernel for Lu {
             let row = if is_factored { self.rows[at] } else { at };
             let expected: f64 =
                 (0..side).map(|column| initial(form, side, row, column) * sign(column)).sum();
-            // NaN fails this comparison, so it is a wrong value.
+            // NaN fails this comparison, so NaN is a wrong value.
             let is_right = (found - expected).abs() <= TOLERANCE;
             if !is_right {
                 let what = format!("row {at} of the factors times x");

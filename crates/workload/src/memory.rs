@@ -16,7 +16,7 @@ use std::{
 pub enum Memory {
     /// The ordinary allocator, which for large arrays is a mapping of zeros.
     Heap,
-    /// A mapping of its own, with a hint for the kernel.
+    /// An anonymous mapping for each array, with a hint for the kernel.
     Anonymous(Hint),
     /// A file without a name in this folder, mapped, with a hint for the kernel.
     File(PathBuf, Hint),
@@ -93,8 +93,8 @@ impl Memory {
 
 fn heap(bytes: usize) -> Block {
     let page_words = PAGE / size_of::<u64>();
-    // `vec!` of zeros calls `calloc(3)`, which does not touch new pages: they are allocated when
-    // they are first touched.
+    // `vec!` of zeros calls `calloc(3)`, which does not touch new pages: a page is allocated at its
+    // first touch.
     let words = vec![0_u64; bytes.div_ceil(size_of::<u64>()) + page_words];
     let start = words.as_ptr().align_offset(PAGE).min(page_words);
     Block::Heap(words, start)

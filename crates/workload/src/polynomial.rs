@@ -1,9 +1,9 @@
-//! A polynomial at every element, by Horner's method: the degree sets the arithmetic intensity, 2 ·
+//! A polynomial at every element, by Horner's method. The degree sets the arithmetic intensity: 2 ·
 //! degree / 8 operations per byte (Mironov et al., MCHPC'18, equation 1). As in that paper,
-//! elements are read only, or replaced by the values of the polynomial.
+//! elements are only read, or are replaced by the values of the polynomial.
 //!
-//! Values that are written back converge to a fixed point within some rounds, and would not change
-//! any more. Two polynomials with different fixed points therefore alternate.
+//! Values that are written back converge to a fixed point within some rounds, and would then not
+//! change any more. Therefore two polynomials with different fixed points alternate.
 
 use crate::{
     Kernel, SetupError, Work, Wrong, at_least,
@@ -11,7 +11,7 @@ use crate::{
     mixed, team,
 };
 
-/// Elements that are computed side by side: independent sums hide the latency of each.
+/// Elements that are computed side by side: independent sums hide the latency of an operation.
 const LANES: usize = 32;
 
 /// The array, and the polynomial.
@@ -49,8 +49,8 @@ impl Polynomial {
     }
 }
 
-/// The values at [`LANES`] elements in a round. All coefficients are equal, and so small that
-/// values stay between -1 and 1.
+/// The values at [`LANES`] elements in a round. All coefficients are equal, and small enough for
+/// values to stay between -1 and 1.
 fn values(degree: u32, round: u32, x: [f64; LANES]) -> [f64; LANES] {
     let sum = if round.is_multiple_of(2) { 0.5 } else { 0.25 };
     let coefficient = sum / f64::from(degree.max(1));
@@ -63,8 +63,8 @@ fn values(degree: u32, round: u32, x: [f64; LANES]) -> [f64; LANES] {
     values
 }
 
-/// The initial value of an element, between -1 and 1, different for all elements of a page and of
-/// its neighbours.
+/// The initial value of an element, between -1 and 1. All elements of a page and of its
+/// neighbouring pages have different values.
 fn start(at: usize) -> f64 {
     (at % 1_000_003) as f64 / 500_002.0 - 1.0
 }
@@ -109,7 +109,8 @@ impl Kernel for Polynomial {
 
     fn verify(&mut self) -> Result<(), Wrong> {
         let elements = self.array.of::<f64>();
-        // The first elements of each page suffice: a page is restored as a whole or not at all.
+        // The first elements of each page suffice, because a pager restores a page as a whole or
+        // not at all.
         for at in (0..elements.len()).step_by(512) {
             let first: Vec<f64> = (at..at + LANES).map(start).collect();
             let mut expected = lanes(&first);

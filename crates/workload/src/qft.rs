@@ -24,7 +24,7 @@ const BYTES: u64 = size_of::<Number>() as u64;
 /// Amplitudes of a piece of work: 64 KiB, which fit into a cache.
 const PIECE: usize = 4096;
 
-/// The largest error of an amplitude, relative to the root mean square of all.
+/// The largest error of an amplitude, relative to the root mean square of all amplitudes.
 const TOLERANCE: f64 = 1e-9;
 
 /// The state vector.
@@ -36,8 +36,8 @@ pub struct Qft {
     rounds: u32,
 }
 
-/// Amplitudes in which a qubit is 0, and those in which it is 1. `low` is the index of the first
-/// ones in the lower qubits.
+/// Amplitudes in which a qubit is 0, and amplitudes in which it is 1. In the lower qubits, the
+/// first amplitude of both slices has the index `low`.
 struct Pairs<'a> {
     zero: &'a mut [Number],
     one: &'a mut [Number],
@@ -60,11 +60,12 @@ impl Qft {
         Ok(Self { state, qubits, threads, rounds: 0 })
     }
 
-    /// The Hadamard gate on a qubit with the phase shifts by the lower qubits; or their inverse.
+    /// Applies the Hadamard gate on a qubit and the phase shifts by the lower qubits; or their
+    /// inverse.
     fn gate(&mut self, qubit: u32, is_inverse: bool) {
         let distance = 1_usize << qubit;
-        // The table has the phases of the lowest qubits; the higher qubits give one factor for a
-        // piece.
+        // The table has the phases of the lowest qubits. The higher qubits give one factor for a
+        // whole piece.
         let angle = |low: usize| PI * low as f64 / distance as f64;
         let sign = if is_inverse { -1.0 } else { 1.0 };
         let phase = |low: usize| Number::from_polar(1.0, sign * angle(low));
@@ -93,7 +94,7 @@ impl Qft {
     }
 }
 
-/// The gate on one pair of amplitudes.
+/// Applies the gate to one pair of amplitudes.
 fn rotate(zero: &mut Number, one: &mut Number, phase: Number, is_inverse: bool) {
     let (a, b) = (*zero, if is_inverse { *one * phase } else { *one });
     let (sum, difference) = ((a + b) * FRAC_1_SQRT_2, (a - b) * FRAC_1_SQRT_2);
@@ -128,7 +129,8 @@ impl Kernel for Qft {
     fn verify(&mut self) -> Result<(), Wrong> {
         let is_transformed = !self.rounds.is_multiple_of(2);
         let length = 1_usize << self.qubits;
-        // Gates keep the norm; the transform of the sequence does not divide by its length.
+        // Gates keep the norm, and the known transform of the sequence is not divided by its
+        // length.
         let scale = if is_transformed { (length as f64).sqrt().recip() } else { 1.0 };
         let expected = |at: usize| {
             let place = match is_transformed {
@@ -140,7 +142,7 @@ impl Kernel for Qft {
         let state = self.state.of::<Number>();
         let square: f64 = (0..length).map(|at| geometric(length, at, false).norm_sqr()).sum();
         let allowed = TOLERANCE * (square / length as f64).sqrt();
-        // NaN fails this comparison, so it is a wrong value.
+        // NaN fails this comparison, so NaN is a wrong value.
         let is_right = |at: usize, found: &Number| (found - expected(at)).norm() <= allowed;
         match state.iter().enumerate().find(|(at, found)| !is_right(*at, found)) {
             None => Ok(()),

@@ -64,8 +64,8 @@ impl Random {
     }
 }
 
-/// The indices that a thread visits in a round among `words` words: one access for each page, on
-/// average.
+/// The indices among `words` words that a thread visits in a round: on average one access for each
+/// page.
 pub(crate) fn places(
     seed: u64,
     thread: usize,

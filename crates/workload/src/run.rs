@@ -46,15 +46,15 @@ pub fn rate(work: &Work, seconds: f64, unit: Unit) -> f64 {
     if seconds > 0.0 { amount as f64 / of / seconds } else { 0.0 }
 }
 
-/// An end of a measured round.
+/// The start or the end of a measured round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge {
     Start,
     End,
 }
 
-/// Runs whole rounds. `at_edge` is called at both ends of each measured round, outside of its time:
-/// to read counters that exclude [`Kernel::prepare`].
+/// Runs whole rounds. `at_edge` is called at the start and at the end of each measured round,
+/// outside of the measured time. It may read counters, which then exclude [`Kernel::prepare`].
 pub fn measured(
     kernel: &mut dyn Kernel,
     length: &Length,

@@ -1,15 +1,15 @@
-//! STREAM (McCalpin): copy, scale, add and triad over three arrays. Bytes are counted as in STREAM:
-//! the loads and stores of a loop, without the write-allocates of the cache.
+//! STREAM (McCalpin): copy, scale, add and triad over three arrays. As in STREAM, bytes are the
+//! loads and stores of a loop, without the write-allocates of the cache.
 //!
 //! Rounds run one of the four loops; the other three run once afterwards. Every element has a
 //! different initial value, and all results are recomputed at the end, so a page with the content
 //! of another page is detected.
 //!
-//! In STREAM the four loops alternate, so each writes new values. A single loop would write the
-//! same values to the same pages in each round, and a pager that compares dirty pages with their
-//! stored content would write nothing back. Rounds of a loop therefore differ: scale and triad use
-//! the next scalar, copy alternates its source, and add alternates its destination. Bytes and
-//! operations are those of STREAM.
+//! In STREAM the four loops alternate, so each loop writes new values. A single loop would write
+//! the same values to the same pages in each round, and a pager that compares dirty pages with
+//! their stored content would write nothing back. Therefore the rounds of a loop differ: scale and
+//! triad use the next scalar, copy alternates its source, and add alternates its destination. Bytes
+//! and operations are those of STREAM.
 
 use crate::{
     Kernel, SetupError, Work, Wrong, at_least,
@@ -58,7 +58,7 @@ fn scalar(round: u32) -> f64 {
     SCALAR + f64::from(round)
 }
 
-/// True if copy and add use the other array in this round.
+/// True if copy and add use their other array in this round.
 fn is_other(round: u32) -> bool {
     !round.is_multiple_of(2)
 }
@@ -102,8 +102,8 @@ impl Stream {
         Ok(stream)
     }
 
-    /// Calls `work` with a chunk of the three arrays in each thread, and the index of the first
-    /// element of the chunk.
+    /// Calls `work` in each thread with the index of the first element of a chunk, and the chunk of
+    /// the three arrays.
     fn each(&mut self, work: &(impl Fn(usize, &mut [f64], &mut [f64], &mut [f64]) + Sync)) {
         let share = team::share::<f64>(self.a.of::<f64>().len(), self.threads);
         let a = self.a.of_mut::<f64>().chunks_mut(share);
@@ -145,8 +145,8 @@ impl Stream {
     }
 }
 
-/// The initial values of an element: small integers, so rounds are exact; different for all
-/// elements of a page and of its neighbours.
+/// The initial values of an element. They are small integers, so rounds are exact. All elements of
+/// a page and of its neighbouring pages have different values.
 fn start(at: usize) -> [f64; 3] {
     let at = (at % 1_000_003) as f64;
     [at, at + 1.0, 2.0 * at + 1.0]
@@ -174,7 +174,7 @@ impl Kernel for Stream {
 
     fn verify(&mut self) -> Result<(), Wrong> {
         // Only add reads results of the round before. Of consecutive rounds of another loop, only
-        // the last is recomputed.
+        // the last round is recomputed.
         let mut steps: Vec<(Loop, u32)> = vec![];
         for (which, round) in &self.done {
             let is_again = steps.last().is_some_and(|(last, _)| last == which);

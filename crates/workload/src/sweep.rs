@@ -17,9 +17,9 @@ pub struct Sweep {
     /// Bytes from one access to the next; `None` to read every word.
     stride: Option<usize>,
     rounds: u64,
-    /// The sum of the results of all rounds.
+    /// The checksum of the results of all rounds.
     sum: u64,
-    /// The right sum.
+    /// The expected value of `sum`.
     right: u64,
 }
 
@@ -53,7 +53,8 @@ impl Sweep {
         self.array.of::<u64>().len().div_ceil(self.threads).next_multiple_of(step)
     }
 
-    /// Reads the array into a checksum: sums within pages, combined in the order of the pages.
+    /// Reads the array into a checksum: sums of pages, or single words, combined in the order of
+    /// the accesses.
     fn read(&self) -> u64 {
         let stride = self.stride.map(|stride| stride / size_of::<u64>());
         let parts = self.array.of::<u64>().chunks(self.share()).collect();

@@ -4,8 +4,8 @@ use crate::{PAGE, SetupError};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::{sync::mpsc, thread};
 
-/// Threads that wait for the loops of a workload whose parts differ in their work, or whose loops
-/// are too short for new threads.
+/// A pool of waiting threads, for workloads whose parts differ in their work, or whose loops are
+/// too short to start new threads.
 pub(crate) fn pool(threads: usize) -> Result<ThreadPool, SetupError> {
     let pool = ThreadPoolBuilder::new().num_threads(threads.max(1)).build();
     pool.map_err(|why| SetupError::Threads { threads, why: why.to_string() })
@@ -17,7 +17,7 @@ pub(crate) fn share<T>(elements: usize, threads: usize) -> usize {
     elements.div_ceil(threads.max(1)).next_multiple_of(of_page).max(of_page)
 }
 
-/// Calls `work` with each chunk in a separate thread; results are in the order of the chunks.
+/// Calls `work` with each chunk in a thread of its own; results are in the order of the chunks.
 pub(crate) fn each<P: Send, R: Send>(parts: Vec<P>, work: impl Fn(P) -> R + Sync) -> Vec<R> {
     if parts.len() <= 1 {
         return parts.into_iter().map(work).collect();
@@ -28,7 +28,7 @@ pub(crate) fn each<P: Send, R: Send>(parts: Vec<P>, work: impl Fn(P) -> R + Sync
         for (at, part) in parts.into_iter().enumerate() {
             let results = results.clone();
             scope.spawn(move || {
-                // The receiver lives until all threads have ended.
+                // Sending cannot fail: the receiver lives until all threads have ended.
                 let _ = results.send((at, work(part)));
             });
         }

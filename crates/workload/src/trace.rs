@@ -1,8 +1,8 @@
 //! Traces: the blocks of memory that a round of a workload touches, in order.
 //!
-//! A block has a given number of pages; consecutive touches of a block are merged into one.
-//! Libraries access memory as documented: `matrixmultiply` packs panels as in Goto and van de Geijn
-//! (ACM TOMS 2008), a long Fourier transform passes over all of its numbers once for each of its
+//! A block has a given number of pages; consecutive touches of a block are merged. Libraries access
+//! memory in their documented order: `matrixmultiply` packs panels as in Goto and van de Geijn (ACM
+//! TOMS 2008); a long Fourier transform passes over all of its numbers once for each of its
 //! radices.
 
 use crate::{
@@ -28,8 +28,8 @@ struct Trace {
     block: usize,
 }
 
-/// A part of a row-major matrix: `start`, `row` (length of a row of the matrix) and `wide` are in
-/// bytes, `rows` is a number of rows.
+/// A part of a row-major matrix. `start`, `row` (length of a row of the matrix) and `wide` are in
+/// bytes; `rows` is a number of rows.
 struct Submatrix {
     start: usize,
     row: usize,
@@ -38,7 +38,7 @@ struct Submatrix {
 }
 
 impl Trace {
-    /// Touches `bytes` bytes from `address`. The arrays are contiguous.
+    /// Touches `bytes` bytes from `address`. All arrays are in one contiguous range of addresses.
     fn touch(&mut self, address: usize, bytes: usize, is_write: bool) {
         let blocks = address / self.block..=(address + bytes.max(1) - 1) / self.block;
         for block in blocks {
@@ -51,8 +51,8 @@ impl Trace {
         }
     }
 
-    /// Touches a part of a matrix in strips of columns: in each row, only the blocks that the strip
-    /// before did not touch.
+    /// Touches a part of a matrix in strips of columns. In a row, only blocks that the strip before
+    /// did not touch are touched.
     fn columns(&mut self, part: &Submatrix, strip: usize, is_write: bool) {
         for column in (0..part.wide).step_by(strip) {
             for row in 0..part.rows {
@@ -78,7 +78,7 @@ pub struct Size {
     pub flops: f64,
 }
 
-/// The size of a workload with a given footprint, precise enough for a trace: sides are those of
+/// The size of a workload with a given footprint, precise enough for a trace. Sides are those of
 /// the workload, but smooth lengths of transforms and scales of graphs are not searched. Workloads
 /// without a trace have no operations.
 pub fn size(kind: Kind, setting: &Setting) -> Size {
@@ -122,13 +122,13 @@ pub fn size(kind: Kind, setting: &Setting) -> Size {
     }
 }
 
-/// Rounds in a trace: two where every other round accesses memory in another order.
+/// Rounds in a trace: two if every other round accesses memory in another order, else one.
 pub fn rounds(kind: Kind) -> u32 {
     if matches!(kind, Kind::Gas | Kind::Qft) { 2 } else { 1 }
 }
 
-/// The blocks that a round (or [`rounds`]) of a workload touches, in one thread; `None` if the
-/// loops are in a library without a documented order.
+/// The blocks that a workload touches in [`rounds`] rounds, in one thread; `None` if the loops are
+/// in a library without a documented order.
 pub fn trace(kind: Kind, setting: &Setting, footprint: u64, block: usize) -> Option<Vec<Touch>> {
     let mut trace = Trace { touches: vec![], block };
     let bytes = footprint as usize;
@@ -182,7 +182,7 @@ fn stream(trace: &mut Trace, array: usize) {
 fn cube(trace: &mut Trace, bytes: usize) {
     let side = ((bytes / 16) as f64).cbrt().round() as usize;
     let (row, plane) = (side * 16, side * side * 16);
-    // The first two axes visit planes in order; the third visits one row of each plane.
+    // The first two axes visit planes in order. The third axis visits one row of each plane.
     for _ in 0..2 {
         (0..side).for_each(|at| trace.touch(at * plane, plane, true));
     }
@@ -289,8 +289,8 @@ fn gates(trace: &mut Trace, bytes: usize) {
     distances.iter().for_each(|distance| qubit(*distance));
 }
 
-/// Two steps on a cube of cells: five planes of each field around a plane are read, and one is
-/// written.
+/// Two steps on a cube of cells. For each plane, a step reads five planes of each field, and writes
+/// one.
 fn cells(trace: &mut Trace, bytes: usize) {
     let side = ((bytes / 80) as f64).cbrt().round() as usize;
     let (plane, field) = (side * side * F64, side.pow(3) * F64);

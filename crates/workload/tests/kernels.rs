@@ -31,7 +31,7 @@ fn memories(folder: &std::path::Path) -> [Memory; 3] {
     [Memory::Heap, Memory::Anonymous(Hint::Normal), file]
 }
 
-/// The footprint for a kind: less where a round has many operations for each element.
+/// The footprint for a kind: smaller if a round has many operations for each element.
 fn with_size(kind: Kind, setting: &Setting) -> Setting {
     let footprint = match kind {
         Kind::Lu | Kind::LuPlain | Kind::LuTiled | Kind::Cholesky => 512 << 10,

@@ -60,7 +60,8 @@ fn a_triad_over_twice_the_cache_reads_half_of_its_arrays() {
     let Carried { read, written } = carried(&trace, blocks as usize / 2);
     let near = |found: u64, expected: u64| found.abs_diff(expected) <= blocks / 50;
     assert!(near(read, blocks / 2), "{read} of {blocks} read");
-    // A third of the blocks is modified; the optimum does not take dirty blocks into account.
+    // A third of the blocks is modified. Optimal replacement does not take dirty blocks into
+    // account.
     assert!(written > 0 && written <= blocks / 3, "{written} of {blocks} written");
 }
 

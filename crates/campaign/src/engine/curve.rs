@@ -25,18 +25,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Limit of the attempts to reach a requested bandwidth, and the accepted relative error.
+/// The maximum number of attempts to reach a requested bandwidth, and the accepted relative error.
 const TRIES: usize = 6;
 const NEAR: f64 = 0.02;
 
-/// Limits of the points of a curve with automatic loads; the second one is for --quick.
+/// The maximum number of points of a curve with automatic loads; the second constant is for
+/// --quick.
 const POINTS_MAX: usize = 20;
 const QUICK_POINTS_MAX: usize = 8;
 
 /// Longest time that a load runs before the first sample.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// The measured memory of a curve: its placement.
+/// The measured memory of a curve, with its placement.
 pub(crate) struct MeasuredMemory<'a> {
     pub(crate) placement: Placement,
     pub(crate) method: Method,
@@ -93,7 +94,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Returns a point with the fields that all points of a curve share.
+    /// Returns a point with the fields that all points of a curve have in common.
     fn base(&self, cpus: &NodeCpus, memory: &MeasuredMemory<'_>, seen: &Backing) -> MeasuredPoint {
         MeasuredPoint {
             memory_node: memory.memory_node(),
@@ -135,7 +136,7 @@ impl Bench<'_> {
             let counted = || self.counted.during(|| pinned(chases, at_load));
             let ((found, measured_gbps), contamination, took_s) = self.watched(|| Ok(counted()))?;
             let found = found?;
-            // The chase itself reads too: add its bandwidth.
+            // The chase reads memory, too: add its bandwidth.
             let chased = LINE_BYTES as f64 / found.latency_ns.median.max(1e-3);
             let median = found.program_gbps + chased;
             points.push(Loaded {
@@ -151,7 +152,7 @@ impl Bench<'_> {
             let delay_ns = team.map(|(_, delay)| delay.as_nanos() as f64);
             self.add(document, MeasuredPoint { delay_ns, modelled_gbps, measured_gbps, ..point })
         };
-        // The first point has no load but the chase.
+        // At the first point only the chase runs.
         measure(None, &mut points)?;
         let team = Team::start_in(&self.load(load, traffic), regions)?;
         let mut at = |pause: Duration, points: &mut Vec<Loaded>| {
@@ -188,7 +189,7 @@ impl Bench<'_> {
     }
 }
 
-/// Measures a point with this pause between the accesses of the loading threads, and appends it.
+/// Measures a point with this pause of the loading threads, and appends it.
 type MeasureAtPause<'a> = dyn FnMut(Duration, &mut Vec<Loaded>) -> Result<(), Stop> + 'a;
 
 /// Approaches a target bandwidth by interpolation between the measured points.
@@ -221,7 +222,7 @@ fn nanoseconds(pause: f64) -> Duration {
     Duration::from_nanos(pause.clamp(0.0, 1e9).round() as u64)
 }
 
-/// Measures the latency while a team loads, and the team's bandwidth.
+/// Measures the latency while a team loads the memory, and the team's bandwidth.
 fn at_load(
     chase: &mut Chase,
     team: Option<&Team>,

@@ -20,7 +20,7 @@ use interleaf_record::{
 };
 use std::time::{Duration, Instant};
 
-/// Accesses at each load; the second number is for --quick.
+/// The number of accesses at each load; the second constant is for --quick.
 const SAMPLES: u64 = 4_000_000;
 const QUICK_SAMPLES: u64 = 500_000;
 
@@ -28,7 +28,8 @@ const QUICK_SAMPLES: u64 = 500_000;
 const DELAYS_NS: [u64; 2] = [700, 0];
 
 impl Bench<'_> {
-    /// Samples the idle latency, and the latency at each load if CPUs are left to load.
+    /// Samples the idle latency. If CPUs are left to load the memory, also samples the latency at
+    /// each load.
     pub(crate) fn histograms(
         &self,
         cpus: &NodeCpus,

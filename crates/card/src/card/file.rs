@@ -162,7 +162,8 @@ pub fn in_file(file: &str, text: &str) -> Result<Card, DeviceError> {
     let link = reader.link(&parsed.link)?;
     let nvme = reader.nvme(&parsed.nvme)?;
     let controller = reader.controller(&parsed.controller, &parsed.link)?;
-    // Each DMA engine keeps an atomic write unit in the buffers until its last chunk arrives.
+    // Each DMA engine keeps an atomic write unit in the buffers until the unit's last chunk
+    // arrives.
     let least = u64::from(controller.dma_engines) * u64::from(nvme.atomic_write);
     if u64::from(controller.buffer_bytes) < least {
         let problem = format!(

@@ -16,9 +16,9 @@ use interleaf_sim::dimm::device::Device;
 pub struct CostInputs {
     /// The name of the card.
     pub name: String,
-    /// Its memory module, with the ranks of the card.
+    /// The memory module of the card, with the ranks of the card.
     pub device: Device,
-    /// Channels of that module.
+    /// The number of channels, each with such a module.
     pub channels: u32,
     /// The capacity, bytes.
     pub capacity: u64,
@@ -26,7 +26,7 @@ pub struct CostInputs {
     pub segment_bytes: u32,
     /// Time of a controller's core for a command and its completion, fs.
     pub command_fs: u64,
-    /// Link and controller.
+    /// Power and energy of link and controller.
     pub energy: EnergySpec,
     /// The card's behaviour at a power failure.
     pub power: PowerSpec,
@@ -46,8 +46,8 @@ pub struct CostSettings {
 }
 
 impl Default for CostSettings {
-    /// I/Os of 4 KiB; 100 MB/s of writes, of which nine tenths go to 1 MiB, as the log of a
-    /// database does; one power failure a month. Assumed: a use to compare by.
+    /// Assumed values to compare cards by: I/Os of 4 KiB; writes of 100 MB/s, of which nine tenths
+    /// go to 1 MiB, as in the log of a database; one power failure a month.
     fn default() -> Self {
         Self {
             io_bytes: 4096,
@@ -73,9 +73,9 @@ pub struct CardFigures {
     pub idle_without_refresh_w: f64,
     /// Power while the card writes at the rate of the settings, W.
     pub writing_w: f64,
-    /// Power that keeps the capacitor charged, W; `None` without one.
+    /// Power that keeps the capacitor charged, W; `None` without a capacitor.
     pub capacitor_w: Option<f64>,
-    /// Energy of a save, J; `None` without one.
+    /// Energy of a save, J; `None` if the card does not save.
     pub save_j: Option<f64>,
     /// Energy that the aged capacitor delivers, J.
     pub capacitor_j: Option<f64>,
@@ -166,7 +166,7 @@ impl CardFigures {
     }
 }
 
-/// Compares cards: their figures, and the rows of one table.
+/// Returns the figures of each card, and the rows of a table that compares the cards.
 pub fn compare(
     cards: &[CostInputs],
     settings: &CostSettings,

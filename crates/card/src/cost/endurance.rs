@@ -10,9 +10,9 @@ pub enum Locality {
     Uniform,
     /// `part` of the writes go to `bytes` of the memory, evenly.
     Hot {
-        /// A fraction, 0 to 1.
+        /// The fraction of the writes, 0 to 1.
         part: f64,
-        /// Bytes, above 0.
+        /// The size of the hot range, bytes, above 0.
         bytes: u64,
     },
 }
@@ -26,13 +26,13 @@ pub struct Wear {
     pub capacity: u64,
     /// Bytes that are written together: a row.
     pub row_bytes: u32,
-    /// The lifetime with wear levelling, divided by that with perfectly even writes.
+    /// The lifetime with wear levelling, divided by the lifetime with perfectly even writes.
     pub levelling_efficiency: f64,
 }
 
 impl Wear {
-    /// STT-MRAM with 10^9 cycles (slides, page 7). The efficiency is that of randomised Start-Gap,
-    /// 97 % (Qureshi et al., MICRO 2009, as remembered).
+    /// STT-MRAM with 10^9 cycles (Zuolo et al., FMS 2017, page 7). The levelling efficiency is that
+    /// of randomised Start-Gap, 97 % (Qureshi et al., MICRO 2009, as remembered).
     pub fn stt_mram(capacity: u64, row_bytes: u32) -> Self {
         Self { cycles: 1e9, capacity, row_bytes, levelling_efficiency: 0.97 }
     }

@@ -10,7 +10,7 @@ use interleaf_sim::dimm::{
 /// Energy of one I/O beyond the power without I/O, J.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct IoEnergy {
-    /// Link, with command, completion and interrupt.
+    /// Link: data, command, completion and interrupt.
     pub link: f64,
     /// Cores, DMA engine, buffers.
     pub controller: f64,
@@ -51,13 +51,13 @@ const TLP_PAYLOAD: f64 = 256.0;
 /// doorbells (4 B each), each in a TLP of its own, and the request of the command.
 const COMMAND_BYTES: f64 = 64.0 + 16.0 + 3.0 * 4.0 + 6.0 * TLP_OVERHEAD;
 
-/// Currents of an STT-MRAM device x8 at 1.5 V (the supply of EMD3D256M, data sheet revision 1.3,
+/// Currents of an x8 STT-MRAM device at 1.5 V (the supply of EMD3D256M, data sheet revision 1.3,
 /// table 8).
 ///
-/// Assumed, as the currents of the part are not public: standby and transfers as DDR3 has them
-/// (`ddr3.toml`), the transfers in proportion to 1066 of 1600 MT/s; 5 pJ to switch a cell, which
-/// adds 28 mA to writes of 8 bytes in 7.5 ns; 1 pJ to sense a cell, which adds 4 mA to the cycle of
-/// a row of 64 bytes.
+/// The currents of the part are not public, so they are assumed. Standby is that of DDR3
+/// (`ddr3.toml`). The current of transfers above IDD3N is that of DDR3, in proportion to 1066 of
+/// 1600 MT/s. Switching a cell takes 5 pJ, which adds 28 mA to writes of 8 bytes in 7.5 ns. Sensing
+/// a cell takes 1 pJ, which adds 4 mA to the cycle of a row of 64 bytes.
 pub const fn stt_mram_currents() -> Currents {
     Currents {
         vdd_mv: 1500,
@@ -88,9 +88,9 @@ pub const fn stt_mram_currents() -> Currents {
 }
 
 impl CardEnergy {
-    /// A card with `channels` channels of this module. A module without currents has the currents
-    /// of [`stt_mram_currents`]. `command_fs` is the time of a core for a command and its
-    /// completion; each access of `segment_bytes` activates one row.
+    /// A card with `channels` channels of this module. A module without currents gets those of
+    /// [`stt_mram_currents`]. `command_fs` is the time of a core for a command and its completion.
+    /// Each access of `segment_bytes` activates one row.
     pub fn new(
         spec: &EnergySpec,
         device: &Device,

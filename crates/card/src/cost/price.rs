@@ -90,9 +90,9 @@ pub struct CardPrice {
     pub currency: String,
     /// Each part with its price.
     pub parts: Vec<(Item, f64)>,
-    /// The sum divided by the capacity in GB.
+    /// The price of all parts together, divided by the capacity in GB.
     pub per_gb: f64,
-    /// Parts of the card that the file has no price for; the sum lacks them.
+    /// Parts of the card for which the file has no price; the sum lacks these parts.
     pub missing: Vec<Item>,
 }
 
@@ -174,7 +174,8 @@ impl Prices {
         self.prices.iter().map(|(item, price)| (*item, price))
     }
 
-    /// The price of a card with `capacity` bytes from these parts: items and their GB or pieces.
+    /// The price of a card of `capacity` bytes. `parts` are items, each with its number of GB or
+    /// pieces.
     pub fn of_card(&self, parts: &[(Item, f64)], capacity: u64) -> CardPrice {
         let mut priced = vec![];
         let mut missing = vec![];

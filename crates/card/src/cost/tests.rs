@@ -24,7 +24,7 @@ fn card(name: &str) -> Card {
 #[test]
 fn memory_energy_is_that_of_the_data_sheet_method() {
     let energy = CardEnergy::new(&card("flashtec-dram").energy, &device("ddr3-1600"), 1, 0, 512);
-    // 9 devices at 1.5 V. A burst of 5 ns: reads 109 mA, writes 80 mA above IDD3N.
+    // 9 devices at 1.5 V. In a burst of 5 ns a read draws 109 mA above IDD3N, a write 80 mA.
     let burst = |ma: f64| 9.0 * ma * 1e-3 * 1.5 * 5e-9;
     let difference = energy.of_io(4096, false).memory - energy.of_io(4096, true).memory;
     let bursts = 64.0 * (burst(109.0) - burst(80.0));
@@ -44,7 +44,7 @@ fn stt_mram_needs_no_refresh_and_more_for_writes() {
     assert_eq!(mram.refresh_w(), 0.0);
     let (read, write) = (mram.of_io(4096, false), mram.of_io(4096, true));
     assert!(write.memory > read.memory);
-    // 5 pJ for each of the 32768 bits and their ECC, at least.
+    // At least 5 pJ for each of the 32768 bits and of their ECC bits.
     assert!(write.memory > 1.125 * 32768.0 * 5e-12);
     assert_eq!(read.link, write.link);
 }
@@ -53,11 +53,11 @@ fn stt_mram_needs_no_refresh_and_more_for_writes() {
 fn wear_follows_rate_and_locality() {
     let wear = Wear { levelling_efficiency: 1.0, ..Wear::stt_mram(GIB, 512) };
     let years = |seconds: f64| seconds / (365.25 * 86_400.0);
-    // 1 GB/s over 1 GiB: each cell once in 1.07 s.
+    // 1 GB/s over 1 GiB writes each cell once in 1.07 s.
     let expected = years(1e9 * GIB as f64 / 1e9);
     assert!((wear.levelled_years(1e9) / expected - 1.0).abs() < 1e-12);
     assert!((wear.unlevelled_years(1e9, Locality::Uniform) / expected - 1.0).abs() < 1e-12);
-    // One row 10,000 times a second.
+    // One row is written 10,000 times a second.
     let hot = Locality::Hot { part: 1.0, bytes: 512 };
     let row = wear.unlevelled_years(512.0 * 10_000.0, hot);
     assert!((row / years(1e5) - 1.0).abs() < 1e-12);
@@ -88,7 +88,8 @@ fn the_table_compares_both_kinds_of_cards() {
     assert_eq!((mram.save_j, mram.capacitor_w, mram.nand_years), (None, None, None));
     assert_eq!((dram.levelled_years, dram.unlevelled_years), (None, None));
     assert_eq!(dram.nand_years, Some(250.0));
-    // 100 MB/s, of which 90 % go to 1 MiB: 97 s for each of the 10^9 writes, divided by 8192.
+    // 100 MB/s, of which 90 % go to 1 MiB, write each cell 86 times a second: 10^9 writes in 0.37
+    // years.
     let unlevelled = mram.unlevelled_years.expect("a limit");
     assert!((0.3..0.4).contains(&unlevelled), "{unlevelled}");
     assert!(mram.levelled_years.expect("a limit") > 300.0);

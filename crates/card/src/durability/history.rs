@@ -1,4 +1,4 @@
-//! The contents of one block over the moment of a power failure.
+//! The contents of one block as a function of the moment of a power failure.
 
 use super::{SegmentTimes, Survival, WriteTimes};
 
@@ -7,7 +7,7 @@ use super::{SegmentTimes, Survival, WriteTimes};
 pub enum Damage {
     /// The block contains data older than an acknowledged write.
     Lost,
-    /// Like [`Self::Lost`], and a completed FLUSH or FUA covered the write.
+    /// Like [`Self::Lost`], for a write that a completed FLUSH or FUA covered.
     LostAfterFlush,
     /// The block contains a part of a write, or undefined data.
     Torn,
@@ -16,7 +16,7 @@ pub enum Damage {
 /// A block that a power failure within a span of time would damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DamageInterval {
-    /// The first moment, fs.
+    /// The first moment with the damage, fs.
     pub from: u64,
     /// The first moment without the damage, fs.
     pub until: u64,
@@ -38,7 +38,7 @@ pub(super) struct Piece {
     pub(super) begun: u64,
     /// A power failure from this moment on leaves the whole piece.
     pub(super) whole: u64,
-    /// The piece with the larger number overwrites the other.
+    /// The position in the memory's order of writes: a later piece overwrites an earlier one.
     pub(super) order: u64,
 }
 
@@ -78,7 +78,7 @@ impl Piece {
         if covered < range.end - range.start {
             whole = u64::MAX;
         }
-        // A controller with hold-up begins nothing after the failure.
+        // A controller with hold-up begins no piece after the failure.
         if let Survival::Precharged { .. } = survival {
             whole = whole.max(begun);
         }

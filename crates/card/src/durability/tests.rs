@@ -6,7 +6,8 @@ fn rules(survival: Survival) -> Rules {
     Rules { survival, atomic_bytes: 4096 }
 }
 
-/// A write of `bytes` at `offset` with one segment of 512 bytes after the other.
+/// Adds a write of `bytes` at `offset`. It has segments of 512 bytes; `segment` returns the times
+/// of a segment by its index.
 fn timed(
     builder: &mut TimelineBuilder,
     (offset, bytes): (u64, u32),
@@ -53,7 +54,7 @@ fn without_hold_up_a_write_of_several_rows_is_torn_between_them() {
 
 #[test]
 fn an_acknowledgement_before_durability_is_a_loss_until_then() {
-    // The first block of the write is acknowledged at 20, and no data are in the array before 30.
+    // The write is acknowledged at 20, and none of its data are in the array before 30.
     let mut builder = TimelineBuilder::new(rules(Survival::Precharged { hold_up: 0 }));
     let write = timed(&mut builder, (8192, 512), (0, 20), |_| (10, 30, 50));
     let timeline = builder.finish();
@@ -112,11 +113,11 @@ fn an_older_write_applied_after_a_newer_acknowledged_one_is_a_loss() {
 #[test]
 fn a_write_larger_than_the_atomic_unit_is_judged_by_units() {
     let mut builder = TimelineBuilder::new(rules(Survival::Buffered));
-    // The second unit arrives much later: each unit is whole or absent.
+    // The second unit arrives much later, and each unit is whole or absent.
     let units = |index: u64| if index < 8 { (10, 20, 20) } else { (100, 110, 110) };
     timed(&mut builder, (0, 8192), (0, 120), units);
     assert_eq!(builder.finish().damage(), []);
-    // Within a unit, a part in the array before the other arrives is torn.
+    // A unit is torn while one part of it is in the array and another part has not arrived.
     let mut builder = TimelineBuilder::new(rules(Survival::Buffered));
     let halves = |index: u64| if index < 4 { (10, 20, 20) } else { (100, 110, 110) };
     let write = timed(&mut builder, (0, 4096), (0, 120), halves);
@@ -143,7 +144,7 @@ fn data_that_never_arrive_are_never_whole() {
     assert_eq!(timeline.damage(), [torn(0)]);
 }
 
-/// A write of the property test: block, times, and flags.
+/// A write of the property test: block, number of blocks, time of submission, four delays, and FUA.
 type Plan = (u64, u32, u64, [u64; 4], bool);
 
 fn plans() -> impl Strategy<Value = (Vec<Plan>, Vec<(u64, u64)>, Option<u64>)> {
@@ -157,7 +158,7 @@ fn plans() -> impl Strategy<Value = (Vec<Plan>, Vec<(u64, u64)>, Option<u64>)> {
     )
 }
 
-/// The damage to each block by the definitions, for one moment, without any step function.
+/// The damage to each block at one moment by the definitions, without any step function.
 fn naive(
     writes: &[(WriteTimes, SegmentTimes)],
     flushes: &[FlushTimes],

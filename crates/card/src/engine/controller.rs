@@ -1,4 +1,4 @@
-//! The controller: fetch of commands, its cores, and completion.
+//! The controller: it fetches commands, its cores decode them, and it completes them.
 
 use super::{
     COALESCED, DECODED, ENTRIES_ARRIVED, ENTRIES_READ, Engine, FINISHED, INTERRUPT, SAFE,
@@ -58,8 +58,7 @@ impl Engine {
         read - u64::from(requests.saturating_sub(1)) * self.up.time_of(READ_REQUEST)
     }
 
-    /// The host sends data that the card asked for, from the time `ready`; returns the time of
-    /// their arrival.
+    /// The host sends the requested data from the time `ready`; returns the time of their arrival.
     #[inline]
     pub(super) fn complete_read(&mut self, ready: u64, bytes: u32) -> u64 {
         let packets = self.packets.completions(0, bytes);
@@ -85,7 +84,7 @@ impl Engine {
         self.fetch();
     }
 
-    /// The core that is free first works for `time`; returns the end.
+    /// Gives work of `time` to the core that is free first; returns the end of the work.
     #[inline]
     fn core_works(&mut self, time: u64) -> u64 {
         if self.settings.ideal.has(Component::Cores) {
@@ -103,7 +102,7 @@ impl Engine {
         *core
     }
 
-    /// A core has decoded a command.
+    /// Continues a command that a core has decoded.
     pub(super) fn decoded<O: WriteObserver>(&mut self, slot: u32, observer: &mut O) {
         match self.flights[slot as usize].io.operation {
             Operation::Read | Operation::Write | Operation::WriteZeroes => {
@@ -111,12 +110,12 @@ impl Engine {
             }
             // The data of completed writes are safe already.
             Operation::Flush => self.event_queue.push(SAFE, self.now, slot.into()),
-            // The range list.
+            // The controller reads the range list.
             Operation::Deallocate => self.request_list(slot),
         }
     }
 
-    /// The data of a command are safe, or sent: a core makes the completion.
+    /// Starts the completion on a core: the data of the command are safe, or sent to the host.
     pub(super) fn safe<O: WriteObserver>(&mut self, slot: u32, observer: &mut O) {
         let flight = &self.flights[slot as usize];
         observer.completing(&flight.io, flight.safe, self.now);

@@ -41,8 +41,8 @@ impl Engine {
         sent + self.card.link.delay_fs
     }
 
-    /// An interrupt, or an entry that a polling processor sees: all entries of the queue that have
-    /// arrived are handled.
+    /// Handles all entries of the queue that have arrived, on an interrupt or when a polling
+    /// processor sees an entry.
     pub(super) fn interrupt(&mut self, number: u32) {
         let now = self.now;
         let queue = &mut self.queues[number as usize];

@@ -15,17 +15,17 @@ const PAGE: u32 = 4096;
 /// Bytes of an entry of a PRP list, and of a range of a DATASET MANAGEMENT command.
 const LIST_ENTRY: u32 = 8;
 const RANGE: u32 = 16;
-/// Chunks that a DMA engine asks for before the next engine's turn. Assumed: 4 KiB of 512 bytes.
+/// Chunks that a DMA engine requests before the next engine's turn. Assumed: 8 of 512 bytes, 4 KiB.
 pub(super) const BURST: u32 = 8;
 
 impl Engine {
-    /// A command waits for a DMA engine.
+    /// Queues a command for a DMA engine.
     pub(super) fn wait_for_engine<O: WriteObserver>(&mut self, slot: u32, observer: &mut O) {
         self.waiting_dma.push_back(slot);
         self.start_engines(observer);
     }
 
-    /// Free DMA engines take waiting commands.
+    /// Gives waiting commands to free DMA engines.
     fn start_engines<O: WriteObserver>(&mut self, observer: &mut O) {
         while !self.waiting_dma.is_empty() && self.dma.take(self.now, 1) {
             let Some(slot) = self.waiting_dma.pop_front() else { break };
@@ -43,7 +43,7 @@ impl Engine {
         }
     }
 
-    /// The DMA engine of a command is free.
+    /// Frees the DMA engine of a command.
     fn release_engine<O: WriteObserver>(&mut self, observer: &mut O) {
         self.dma.give_now(self.now, 1);
         self.start_engines(observer);
@@ -115,7 +115,7 @@ impl Engine {
             let chunks = (within + bytes).div_ceil(limit);
             let tags = if operation == Operation::Write { chunks } else { 0 };
             if !self.tags.take(self.now, tags) {
-                // The next write data to arrive return a tag, and request data again.
+                // The next write data that arrive return a tag, and trigger a new request for data.
                 return has_requested;
             }
             if !self.buffers.take(self.now, chunks) {
@@ -140,8 +140,8 @@ impl Engine {
     }
 
     /// The length of a burst of at most `bytes`. A burst of a write ends at the end of its atomic
-    /// write unit: the buffers are sure to hold one unit of each DMA engine, and a burst into a
-    /// second unit might never get its buffers. A write of at most `unit` bytes is one unit.
+    /// write unit, because only one unit of each DMA engine is certain to fit the buffers: a burst
+    /// into a second unit might never get its buffers. A write of at most `unit` bytes is one unit.
     fn burst_bytes(&self, slot: u32, bytes: u32) -> u32 {
         let (flight, unit) = (&self.flights[slot as usize], self.card.nvme.atomic_write);
         let io = &flight.io;
@@ -175,7 +175,7 @@ impl Engine {
         }
     }
 
-    /// Asks the host for bytes of a command.
+    /// Requests bytes of a command from the host.
     fn request_burst(&mut self, slot: u32, bytes: u32) {
         let request = self.card.link.max_read_request;
         let flight = &self.flights[slot as usize];
@@ -203,7 +203,7 @@ impl Engine {
         }
     }
 
-    /// The host has the data of a burst of read requests.
+    /// The host has read the data of a burst, and sends them.
     pub(super) fn data_read(&mut self, slot: u32, bytes: u32) {
         let flight = &mut self.flights[slot as usize];
         let mut offset = flight.io.offset + u64::from(flight.sent);
@@ -220,7 +220,7 @@ impl Engine {
         }
     }
 
-    /// Data of a write are in a buffer, with their ECC.
+    /// Data of a write are in a buffer, with their ECC computed.
     pub(super) fn data_arrived<O: WriteObserver>(
         &mut self,
         slot: u32,
@@ -237,8 +237,8 @@ impl Engine {
         self.request_data(observer);
     }
 
-    /// The next bytes of a command are in a buffer. They stay there until their atomic write unit
-    /// is complete, so a power failure between two chunks tears nothing.
+    /// Adds the next bytes of a command, which are in a buffer. Bytes stay there until their atomic
+    /// write unit is complete, so a power failure between two chunks tears nothing.
     #[inline]
     fn store<O: WriteObserver>(&mut self, slot: u32, bytes: u32, observer: &mut O) {
         let unit = self.card.nvme.atomic_write;
@@ -303,7 +303,7 @@ impl Engine {
         }
     }
 
-    /// Data of a read are in a buffer, checked by ECC: they go to the host.
+    /// Sends data of a read to the host: they are in a buffer, and ECC has checked them.
     pub(super) fn data_ready<O: WriteObserver>(&mut self, slot: u32, bytes: u32, observer: &mut O) {
         let packets = self.packets.writes(bytes);
         let wire = u64::from(bytes) + u64::from(packets) * WRITE_REQUEST;
@@ -318,7 +318,7 @@ impl Engine {
         self.request_data(observer);
     }
 
-    /// The DMA engine has moved all data of a command; or a buffer returned.
+    /// The DMA engine has moved all data of a command; or, for [`RETRY`], a buffer has returned.
     pub(super) fn transferred<O: WriteObserver>(&mut self, slot: u32, observer: &mut O) {
         if u64::from(slot) == RETRY {
             if self.retry != self.now {

@@ -9,12 +9,12 @@ use interleaf_sim::dimm::row_channel::RowCounts;
 pub struct Usage {
     /// The time, fs.
     pub at: u64,
-    /// The time for which each component was busy, in the order of [`Component::ALL`], fs: for
-    /// processors of the host that of the busiest; for cores, channels and pools the mean over
-    /// their units.
+    /// The time for which each component was busy, in the order of [`Component::ALL`], fs. For the
+    /// host's processors it is the time of the busiest one; for cores, channels and pools, the mean
+    /// over their units.
     pub busy: [u64; Component::ALL.len()],
     /// The time for which requests waited for a unit of a pool, fs; 0 for components that are not
-    /// pools. For credits: the time for which the link was idle while a packet waited.
+    /// pools. For credits it is the time for which the link was idle while a packet waited.
     pub waited: [u64; Component::ALL.len()],
     /// Bytes on the link with all packets, from the card and to the card.
     pub link_bytes: [u64; 2],
@@ -31,9 +31,10 @@ pub struct Utilisation {
     waited: [f64; Component::ALL.len()],
 }
 
-/// A server with this utilisation binds.
+/// A server is the bottleneck from this utilisation on.
 const BOUND: f64 = 0.97;
-/// A pool binds if no server does, and requests wait for its units for this fraction of the time.
+/// Without such a server, a pool is the bottleneck if requests wait for its units for this fraction
+/// of the time.
 const WAITED: f64 = 0.8;
 
 impl Utilisation {
@@ -54,16 +55,17 @@ impl Utilisation {
         self.busy[component as usize]
     }
 
-    /// The fraction of the time for which something waited for a unit of a pool.
+    /// The fraction of the time for which requests waited for a unit of a pool.
     pub fn waited(&self, component: Component) -> f64 {
         self.waited[component as usize]
     }
 
-    /// The component that binds; `None` if more outstanding commands would give more throughput.
+    /// The component that is the bottleneck; `None` if more outstanding commands would give more
+    /// throughput.
     ///
     /// Servers are checked first, because a saturated server also fills the pools in front of it.
-    /// Then follow pools from the last to the first on the way of the data: credits, for which
-    /// buffers of reads wait; buffers and tags, for which DMA engines wait; DMA engines.
+    /// Pools follow, from the end of the data path to its start: credits, for which buffers of
+    /// reads wait; buffers and tags, for which DMA engines wait; DMA engines.
     pub fn bound_by(&self) -> Option<Component> {
         self.bound_with_credits_of(Component::LinkUp)
     }
@@ -78,7 +80,8 @@ impl Utilisation {
         if let Some(server) = busiest.filter(|server| self.of(*server) >= BOUND) {
             return Some(server);
         }
-        // Credits bind if the link is nearly always either busy or waiting for credits.
+        // Credits are the bottleneck if the link is nearly always either busy or waiting for
+        // credits.
         if self.waited(Credits) > 1.0 - BOUND && self.of(link) + self.waited(Credits) >= BOUND {
             return Some(Credits);
         }

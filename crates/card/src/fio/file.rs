@@ -35,7 +35,7 @@ struct Section {
     name: String,
     line: usize,
     options: FioOptions,
-    /// The line of each option, for errors about several of them.
+    /// The line of each option, for errors that concern several options.
     lines: BTreeMap<String, usize>,
     stonewall: bool,
 }
@@ -135,7 +135,7 @@ impl Section {
     fn option(&mut self, file: &str, at: usize, line: &str) -> Result<(), FileError> {
         let (name, value) = line.split_once('=').unwrap_or((line, ""));
         let (name, value) = (name.trim(), value.trim());
-        // "rwmixwrite" sets the same word as "rwmixread".
+        // Aliases set the same option: "rwmixwrite" sets "rwmixread".
         let word = match name {
             "rwmixwrite" => "rwmixread",
             "blocksize" => "bs",
@@ -158,7 +158,7 @@ impl Section {
     }
 }
 
-/// The options that could be meant, or else all.
+/// The hint for an unknown option: the most similar option, or all options if none is similar.
 fn advice(name: &str) -> String {
     let without_effect = WITHOUT_EFFECT.iter().map(|(name, _)| *name);
     let known: Vec<&str> = MODELLED.into_iter().chain(without_effect).collect();

@@ -6,13 +6,14 @@ use crate::{
     load::{Group, Load, LoadError, Stop},
 };
 
-/// `ramp_time` without that option, ns: the queues fill and the first writes reach the memory.
+/// Default of `ramp_time`, ns: enough for the queues to fill, and for the first writes to reach the
+/// memory.
 pub const RAMP_NS: u64 = 1_000_000;
 
-/// `runtime` without that option, ns.
+/// Default of `runtime`, ns.
 pub const RUNTIME_NS: u64 = 100_000_000;
 
-/// The seed without `randseed`.
+/// Default of `randseed`.
 pub const SEED: u64 = 1;
 
 /// Femtoseconds of a nanosecond.
@@ -35,7 +36,7 @@ impl Job {
     }
 }
 
-/// The load of jobs that run together. They have one ramp time, one runtime and one seed.
+/// The load of jobs that run together. The jobs share one ramp time, one runtime and one seed.
 ///
 /// # Errors
 /// When times or seeds differ, or the card cannot run the load.
@@ -69,8 +70,8 @@ pub fn load(jobs: &[Job], card: &Card) -> Result<Load, OptionError> {
     Ok(load)
 }
 
-/// Checks that the card has an I/O queue for each job, as Linux gives each its own: then the depth
-/// of each queue is the `iodepth` of its job.
+/// Checks that the card has an I/O queue for each job. Linux gives each job its own queue; then the
+/// depth of a queue is the `iodepth` of its job.
 fn queues(jobs: &[Job], card: &Card) -> Result<(), OptionError> {
     let needed: u64 = jobs.iter().map(|job| u64::from(job.numjobs)).sum();
     let queues = card.nvme.queues;

@@ -20,7 +20,7 @@ pub struct MemoryOptions {
 }
 
 impl MemoryOptions {
-    /// `bs` without that option, bytes: a line of a processor; fio's default of a peer.
+    /// Default of `bs`, bytes: a cache line for a processor, fio's default for a peer.
     pub const fn block_bytes(&self) -> u32 {
         match self.initiator {
             Initiator::Processor => 64,

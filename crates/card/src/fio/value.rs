@@ -4,11 +4,11 @@ use super::{BLOCK_BYTES, DEPTH_MAX};
 use crate::memory_mode::ACCESS_BYTES;
 use core::{ops::RangeInclusive, str::FromStr};
 
-/// The longest simulated time, ns: an hour. Femtoseconds in 64 bits hold five.
+/// The longest simulated time, ns: an hour. 64 bits hold five hours of femtoseconds.
 const TIME_MAX_NS: u64 = 3_600_000_000_000;
 
-/// Powers of two behind a number. fio reads `Ki` as 1000 (`kb_base` is 1024 by default), so IEC
-/// prefixes are refused here.
+/// The units of sizes, as powers of two. With its default `kb_base` of 1024, fio reads `Ki` as
+/// 1000, so IEC prefixes are refused here.
 const SIZE_UNITS: [(&str, u64); 9] = [
     ("k", 1 << 10),
     ("kb", 1 << 10),
@@ -135,8 +135,8 @@ pub fn block(text: &str) -> Result<u32, ValueError> {
     Err(ValueError::new(problem, allowed.into()))
 }
 
-/// The bytes of an access: those of [`block`], or of a load or store: a power of two from 8 to
-/// 4096.
+/// The size of an access, bytes: a size that [`block`] accepts, or for a load or store a power of
+/// two from 8 to 4096.
 ///
 /// # Errors
 /// When `text` is neither.
@@ -167,7 +167,7 @@ pub fn time(text: &str) -> Result<u64, ValueError> {
 /// A time above 0, ns.
 ///
 /// # Errors
-/// The errors of [`time`], and for 0.
+/// The errors of [`time`], and a time of 0.
 pub fn runtime(text: &str) -> Result<u64, ValueError> {
     match time(text)? {
         0 => Err(ValueError::new(
@@ -193,7 +193,8 @@ pub fn flag(text: &str) -> Result<bool, ValueError> {
 /// A whole number in a range.
 ///
 /// # Errors
-/// When `text` is not a whole number, or outside `range`. `kind` names it: "a queue depth".
+/// When `text` is not a whole number, or outside `range`. `kind` names the number in the error: "a
+/// queue depth".
 pub fn in_range<T: FromStr + PartialOrd + core::fmt::Display>(
     text: &str,
     kind: &str,

@@ -5,7 +5,7 @@ use rand_pcg::{
     rand_core::{RngCore, SeedableRng},
 };
 
-/// The rounds of the permutation: enough for neighbours to be unrelated.
+/// The rounds of the Feistel network: enough for neighbours to be unrelated.
 const ROUNDS: usize = 3;
 
 /// The seed of the next thread: a step of a linear congruential generator (Knuth, MMIX).

@@ -8,12 +8,12 @@ use hdrhistogram::Histogram;
 
 /// Femtoseconds of a nanosecond.
 const FS_PER_NS: u64 = 1_000_000;
-/// The longest latency that is counted as it is, ns: 1000 s.
+/// The longest latency that is counted as it is, ns: 1000 s. Longer latencies count as 1000 s.
 const NS_MAX: u64 = 1_000_000_000_000;
 /// Significant decimal digits of percentiles.
 const DIGITS: u8 = 3;
 
-/// Latencies of a kind: count, mean, percentiles within 0.1 %, and the exact least and largest.
+/// Latencies of a kind: count, mean, percentiles within 0.1 %, and the exact minimum and maximum.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Latencies {
     histogram: Histogram<u64>,
@@ -76,7 +76,7 @@ impl Latencies {
         self.max_ns
     }
 
-    /// The latency that `percent` of all do not exceed, ns.
+    /// The latency that `percent` of all latencies do not exceed, ns.
     pub fn percentile_ns(&self, percent: f64) -> u64 {
         self.histogram.value_at_percentile(percent).clamp(self.min_ns(), self.max_ns)
     }

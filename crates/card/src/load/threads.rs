@@ -54,7 +54,7 @@ pub(super) struct Threads {
     outstanding_fs: u128,
     outstanding: u64,
     counted_until: u64,
-    /// A thread could not keep its rate.
+    /// True if a thread could not keep its rate.
     late: bool,
 }
 
@@ -88,7 +88,7 @@ impl Threads {
                     due: 0,
                     idle: (first..first + group.depth).rev().collect(),
                 };
-                // Threads of one rate start at random parts of an interval.
+                // Threads with a rate start at random times within their first interval.
                 thread.due = thread.interval.map_or(0, |span| thread.addresses.below(span.max(1)));
                 threads.push(thread);
             }
@@ -193,7 +193,8 @@ impl Threads {
         }
     }
 
-    /// The paced threads whose time is `due` submit an I/O each, or as soon as one completes.
+    /// Each paced thread that is due submits an I/O. A thread without a free tag submits as soon as
+    /// one of its I/Os completes.
     fn submit_due(&mut self, engine: &mut Engine, due: u64) {
         while let Some(Reverse((at, thread))) = self.paced.peek().copied() {
             if at > due {
@@ -206,7 +207,7 @@ impl Threads {
         }
     }
 
-    /// A thread submits an I/O at `at`, if it may have another one outstanding.
+    /// A thread submits an I/O at `at`. Returns false if all its I/Os are outstanding.
     fn submit(&mut self, engine: &mut Engine, at: u64, number: u32) -> bool {
         let thread = &mut self.threads[number as usize];
         let Some(tag) = thread.idle.pop() else { return false };
@@ -243,7 +244,7 @@ impl Threads {
         true
     }
 
-    /// Adds the outstanding I/Os up to `at`.
+    /// Adds the product of outstanding I/Os and time, up to `at`.
     #[inline]
     fn count_time(&mut self, at: u64) {
         let from = self.counted_until.max(self.start);

@@ -71,7 +71,7 @@ pub(super) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// A load that was checked, before its first access.
+    /// The run of a load that was checked, before the first access.
     pub(super) fn new(
         load: &'a MemoryLoad,
         card: &'a Card,
@@ -110,7 +110,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Runs to the end of the load.
+    /// Runs the load to its end.
     pub(super) fn all(mut self) -> MemoryOutcome {
         (0..self.slots.len() as u64).for_each(|slot| self.event_queue.push(ISSUED, 0, slot));
         let start = self.load.ramp_fs;
@@ -130,7 +130,7 @@ impl<'a> Run<'a> {
             }
         }
         let utilisation = Utilisation::between(&first, &self.usage(end));
-        // The credits are for the direction to the card.
+        // Stores need the credits of the direction to the card.
         let bound = utilisation.bound_with_credits_of(Component::LinkDown);
         let span_fs = end - start;
         for result in [&mut self.loads, &mut self.stores] {
@@ -230,7 +230,7 @@ impl<'a> Run<'a> {
         self.event_queue.push(DONE, sent, slot as u64);
     }
 
-    /// The data of a segment leave the card.
+    /// Sends the data of a segment from the card to the initiator.
     fn ready(&mut self, now: u64, slot: usize) {
         let bytes = self.slots[slot].segment;
         let packets = match self.load.initiator {
@@ -244,7 +244,7 @@ impl<'a> Run<'a> {
         self.event_queue.push(DONE, sent + self.card.link.delay_fs + way, slot as u64);
     }
 
-    /// A segment is complete; the last one completes the access.
+    /// Counts a segment as complete; the last segment of an access completes the access.
     fn done(&mut self, now: u64, number: usize, counted: bool) {
         let slot = &mut self.slots[number];
         slot.pending -= 1;

@@ -32,11 +32,11 @@ fn a_load_costs_a_round_trip_and_a_row() {
 fn stores_are_posted_and_no_faster_than_the_link() {
     for name in ["flashtec-dram", "all-mram"] {
         let one = load(0, 1);
-        // A store takes the way from the processor to the link, and no round trip.
+        // A store takes the time from the processor to the link, and not a round trip.
         assert!(run(name, &one).stores.lat.percentile_ns(50.0) < 120);
         let many = load(0, 64);
         let found = run(name, &many).bytes_per_s() / 1e9;
-        // 64 bytes in packets of 88.
+        // 64 bytes in packets of 88 bytes.
         let most = 7.8557 * 64.0 / 88.0;
         assert!(found <= most, "{name}: {found}");
         assert!(found > 1.0, "{name}: {found}");
@@ -72,12 +72,13 @@ fn a_larger_access_has_a_row_for_each_segment() {
         let of = |bytes, percent| MemoryLoad { bytes, ..load(percent, 1) };
         let mean = |bytes| run(name, &of(bytes, 100)).loads.lat.mean_ns();
         let (line, segment, page) = (mean(64), mean(512), mean(4096));
-        // 8 requests, and 8 completions, and 7 more bursts in the row.
+        // A segment has 8 requests, 8 completions, and 7 more bursts in the row than a line.
         assert!(
             segment - line > 448.0 / 7.8557 && segment < 1.6 * line,
             "{name}: {line} {segment}"
         );
-        // A page is no faster than its completions on the link, and faster than 8 reads in turn.
+        // A page takes at least the time of its completions on the link, and less than 8 segments
+        // that are read one after the other.
         assert!(page > 4096.0 * 84.0 / 64.0 / 7.8557 && page < 8.0 * segment, "{name}: {page}");
         // Stores of a page fill the link: 64 lines of 88 bytes.
         let found = run(name, &of(4096, 0)).bytes_per_s() / 1e9;
@@ -108,7 +109,7 @@ fn accesses_of_the_ramp_are_not_counted() {
     assert!((found.completed as f64 / counted - 2.0).abs() < 0.02, "{counted}");
 }
 
-/// The component that binds, infinitely fast, gives more; another one does not.
+/// The throughput rises if the bottleneck is infinitely fast, and not if another component is.
 #[test]
 fn the_bound_is_proved_by_an_ablation() {
     let table = [

@@ -27,7 +27,7 @@ pub enum Algorithm {
 pub enum Detection {
     /// All.
     All,
-    /// Some; it depends on the cells and their values.
+    /// Some, depending on the cells and their values.
     Some,
     /// None.
     None,
@@ -47,7 +47,7 @@ pub enum MarchOrder {
 pub enum Background {
     /// The background of the algorithm at this address: `0` of a march test.
     Direct,
-    /// Its inverse: `1` of a march test.
+    /// The inverse of the background: `1` of a march test.
     Inverse,
     /// A single bit.
     Bit(u32),
@@ -134,7 +134,8 @@ impl Algorithm {
         }
     }
 
-    /// The background at an address: of a random one by `seed` and the number of the cycle.
+    /// The background at an address. `pattern` is for [`Self::Pattern`] only; `seed` and `cycle`
+    /// are for [`Self::Random`] only.
     pub fn background(self, address: u64, pattern: u32, seed: u64, cycle: u64) -> u32 {
         match self {
             Self::Pattern => pattern,
@@ -147,7 +148,7 @@ impl Algorithm {
     }
 
     /// The fraction of the faults of the class that one cycle finds, if all words were 0 before,
-    /// each fault is the only one, and coupled cells are in different words.
+    /// the fault is the only one, and coupled cells are in different words.
     pub fn detects(self, class: FaultClass) -> Detection {
         use Detection::{All, None, Some};
         use FaultClass as Class;

@@ -42,11 +42,11 @@ const fn with(value: u32, cell: MemoryCell, is_set: bool) -> u32 {
 }
 
 impl TestArray {
-    /// Words from `start` to `stop`, both included. Their content after power-up is random by
-    /// `seed`.
+    /// Words from `start` to `stop`, both included. Their content after power-up is random; `seed`
+    /// decides it.
     ///
     /// # Panics
-    /// If an address of a fault is outside of the range, which [`super::run()`] checks.
+    /// If a fault has an address outside of the range. [`super::run()`] checks this.
     pub fn new(
         (start, stop): (u64, u64),
         faults: &[InjectedFault],
@@ -134,7 +134,7 @@ impl TestArray {
         self.words[word] = with(self.words[word], cell, value);
     }
 
-    /// Stores a value, then the effects of the cells that changed.
+    /// Stores a value, then applies the coupling faults whose aggressors changed.
     fn store(&mut self, word: usize, value: u32) {
         let old = self.words[word];
         let mut new = value;

@@ -24,7 +24,7 @@ pub enum FaultClass {
     CouplingInversion,
     /// CFid: a change of one cell forces another to a value.
     CouplingIdempotent,
-    /// CFst: one cell has a value while another is in a state.
+    /// CFst: one cell has a certain value while another cell is in a certain state.
     CouplingState,
     /// A cell loses its content without power.
     Retention,
@@ -111,7 +111,7 @@ pub enum InjectedFault {
         address: u64,
         /// The second word that it accesses.
         other: u64,
-        /// A read returns the bits of both, connected by OR; by AND otherwise.
+        /// True if a read returns the OR of both words, false if it returns the AND.
         by_or: bool,
     },
     /// `retention:ADDRESS.BIT=0|1`: the value of the cell after a power cycle.
@@ -236,7 +236,7 @@ fn bit(text: &str) -> Option<bool> {
     }
 }
 
-/// Reads the part behind the colon.
+/// Reads a fault of this kind from the part behind the colon.
 fn parsed(kind: &str, rest: &str) -> Option<InjectedFault> {
     let (place, value) = rest.split_once('=').unwrap_or((rest, ""));
     let cells = || {

@@ -11,7 +11,7 @@ use crate::{
 };
 use interleaf_sim::dimm::device::Device;
 
-/// The fields of the test program.
+/// A memory test, with the fields of the test program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemoryTest {
     /// The type of test.
@@ -94,13 +94,13 @@ pub struct MemoryTestResult {
     pub seconds: f64,
     /// Reads that returned another value than was written.
     pub mismatches: u64,
-    /// Words with such reads.
+    /// Words with at least one mismatch.
     pub failed_words: u64,
     /// The first mismatches, at most [`MemoryTest::LISTED_MAX`].
     pub first: Vec<ReadMismatch>,
     /// The log of the debug mode.
     pub log: Vec<LogEntry>,
-    /// Operations beyond the log's end.
+    /// Operations that are not in the log, because it was full.
     pub log_dropped: u64,
 }
 
@@ -117,9 +117,9 @@ pub struct MemoryTestError {
 }
 
 impl AccessTimes {
-    /// Accesses one after the other, each with activation and precharge of its row, as firmware
-    /// without queues does them; refreshes take their part. `power_cycle_s` is the time of a save
-    /// and a restore, s.
+    /// The times of accesses that follow one another, as firmware without queues issues them: each
+    /// access activates and precharges its row. Refreshes lengthen the times. `power_cycle_s` is
+    /// the time of a save and a restore, s.
     pub fn of(device: &Device, power_cycle_s: f64) -> Self {
         let t = &device.timing;
         let read = (t.t_rcd + t.cl + t.burst).max(t.t_ras).max(t.t_rcd + t.t_rtp) + t.t_rp;
@@ -132,13 +132,14 @@ impl AccessTimes {
 }
 
 impl MemoryTest {
-    /// Mismatches that a result lists.
+    /// Maximum number of mismatches that a result lists.
     pub const LISTED_MAX: usize = 1000;
-    /// Operations of the log.
+    /// Maximum number of operations in the log.
     pub const LOG_MAX: usize = 10_000;
-    /// Maximum number of words of a test, 256 MiB: limits its memory and time.
+    /// Maximum number of words of a test, 256 MiB: limits the memory and the time of the
+    /// simulation.
     pub const WORDS_MAX: u64 = 1 << 26;
-    /// Accesses of a test, for the same reason.
+    /// Maximum number of accesses of a test: limits the time of the simulation.
     pub const ACCESSES_MAX: u64 = 1 << 36;
 
     /// Checks the fields against a memory of `capacity` bytes.
@@ -198,8 +199,8 @@ impl MemoryTest {
     }
 }
 
-/// Tests the memory of a card. Its content is kept in a power cycle by STT-MRAM, and by DRAM if
-/// `is_saved` and the save and its restore are complete.
+/// Tests the memory of a card. STT-MRAM keeps its content in a power cycle. DRAM keeps its content
+/// if `is_saved` is true and the save and its restore are complete.
 ///
 /// # Errors
 /// If a field of the test is wrong.
@@ -226,7 +227,7 @@ pub fn run_on(
 }
 
 impl TestStep {
-    /// Reads and writes of the step at each address.
+    /// The number of reads and writes of the step at each address.
     fn accesses(&self) -> u64 {
         match self {
             Self::March(_, operations) => operations.len() as u64,

@@ -32,7 +32,7 @@ fn badc0ffe_at_0x80_survives_a_power_cycle_where_the_medium_keeps_it() {
         LogEntry::Read { address: 0x80, value },
     ];
     assert_eq!(kept.log, expected);
-    // DRAM without a save has lost it.
+    // DRAM without a save has lost the value.
     let lost = run(&single, CAPACITY, &[], PowerLoss::Lost, &TIMES).expect("valid");
     assert_eq!((lost.mismatches, lost.failed_words), (1, 1));
     assert_eq!((lost.first[0].address, lost.first[0].expected), (0x80, value));

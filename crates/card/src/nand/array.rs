@@ -22,7 +22,7 @@ pub struct PageAddress {
     pub page: u32,
 }
 
-/// The state of all blocks: which are bad.
+/// The NAND parts, with the bad blocks of each plane.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NandArray {
     spec: NandSpec,
@@ -39,14 +39,14 @@ pub struct ProgramFailure {
     pub position: u64,
     /// The page that failed.
     pub address: PageAddress,
-    /// False if the plane had no good block left for the page and those after it.
+    /// False if the plane had no good block left for this page and the pages after it.
     pub remapped: bool,
 }
 
-/// Blocks of the array, and those that an image needs.
+/// The good and bad blocks of an array, and the blocks that an image needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NandUse {
-    /// Good blocks of the plane that has the fewest.
+    /// Good blocks of the plane with the fewest good blocks.
     pub good_blocks: u32,
     /// Blocks that the image needs in each plane.
     pub needed_blocks: u32,
@@ -76,7 +76,7 @@ pub struct ProgrammedImage {
 /// An event below this probability never occurs: a card has fewer than 10^15 pages and blocks.
 const LEAST_PROBABILITY: f64 = 1e-18;
 
-/// Positions at which an event of this probability occurs, in `0..count`.
+/// The positions in `0..count` at which an event of this probability occurs.
 pub(super) fn occurrences(random: &mut Pcg64Mcg, probability: f64, count: u64) -> Vec<u64> {
     if probability < LEAST_PROBABILITY {
         return vec![];
@@ -107,7 +107,7 @@ pub(super) fn occurrences(random: &mut Pcg64Mcg, probability: f64, count: u64) -
 }
 
 impl NandArray {
-    /// Parts as they come from the factory, with bad blocks by `seed`.
+    /// Parts as they come from the factory; `seed` decides which blocks are bad.
     pub fn new(spec: &NandSpec, seed: u64) -> Self {
         let mut random = Pcg64Mcg::seed_from_u64(seed ^ 0x6E61_6E64);
         let planes = spec.pages_in_parallel() as usize;
@@ -130,7 +130,8 @@ impl NandArray {
         self.bad[lane].insert(address.block);
     }
 
-    /// Erases the blocks for an image of `pages`; blocks whose erase fails grow bad. Returns them.
+    /// Erases the blocks for an image of `pages`. Returns the blocks whose erase failed; they grow
+    /// bad.
     pub fn erase(&mut self, pages: u64, seed: u64) -> Vec<PageAddress> {
         let mut random = Pcg64Mcg::seed_from_u64(seed ^ 0x6572_6173);
         let per_plane = self.blocks_for(pages);
@@ -144,7 +145,7 @@ impl NandArray {
         failed
     }
 
-    /// The blocks that an image of `pages` needs and finds.
+    /// The blocks that an image of `pages` needs, and the good and bad blocks.
     pub fn usage(&self, pages: u64) -> NandUse {
         let bad = self.bad.iter().map(BTreeSet::len);
         NandUse {
@@ -154,15 +155,14 @@ impl NandArray {
         }
     }
 
-    /// Programs an image of `pages` within `limit_fs`; programs fail by `seed`.
+    /// Programs an image of `pages` within `limit_fs`; `seed` decides which programs fail.
     pub fn program(&self, pages: u64, limit_fs: u64, seed: u64) -> ProgrammedImage {
         let mut random = Pcg64Mcg::seed_from_u64(seed ^ 0x7072_6F67);
         let spec = &self.spec;
         let (lanes, planes) = (spec.pages_in_parallel(), u64::from(spec.planes));
         let per_block = u64::from(spec.pages);
-        // For each plane, the pages that were skipped because a program failed in their block: page
-        // i of the plane is page (i + skipped) % pages of its good block number (i + skipped) /
-        // pages.
+        // For each plane, the pages that were skipped because a program failed in their block. Page
+        // i of the plane is page (i + skipped) % pages of good block number (i + skipped) / pages.
         let mut skipped = vec![0_u64; lanes as usize];
         let mut retries: Vec<Vec<u64>> = vec![vec![]; spec.all_dies() as usize];
         let mut failures = vec![];
@@ -203,8 +203,8 @@ impl NandArray {
         ProgrammedImage { pages, failures, time_fs, needed_fs, lanes, planes, complete, exhausted }
     }
 
-    /// Reads an image back: the positions of uncorrectable pages among those that were saved, by
-    /// `seed`.
+    /// Reads an image back. Returns the positions of saved pages that are uncorrectable; `seed`
+    /// decides which pages are.
     pub fn read_back(&self, image: &ProgrammedImage, seed: u64) -> Vec<u64> {
         let mut random = Pcg64Mcg::seed_from_u64(seed ^ 0x7265_6164);
         let failed = occurrences(&mut random, self.uncorrectable, image.pages);
@@ -276,7 +276,7 @@ impl ProgrammedImage {
             && step < self.exhausted[lane as usize]
     }
 
-    /// True if the page at `position` had no good block left, whatever the energy.
+    /// True if the page at `position` had no good block left, even with unlimited energy.
     pub fn is_without_block(&self, position: u64) -> bool {
         position / self.lanes >= self.exhausted[(position % self.lanes) as usize]
     }

@@ -1,7 +1,7 @@
 //! The figures of the NAND parts of a card.
 
-/// The NAND parts of a card: the fields are the fields of a part's data sheet, as section `[save]`
-/// of a card's file has them.
+/// The NAND parts of a card, by the figures of a part's data sheet: the fields that section
+/// `[save]` of a card's file has.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NandSpec {
     /// Channels of the controller.
@@ -106,7 +106,8 @@ impl NandSpec {
         pages.div_ceil(self.pages_in_parallel()).saturating_mul(self.read_step_fs())
     }
 
-    /// Time to erase the blocks that `pages` need, fs: the dies work in parallel, their planes too.
+    /// Time to erase the blocks that `pages` need, fs: the dies work in parallel, and so do their
+    /// planes.
     pub fn erase_all_fs(&self, pages: u64) -> u64 {
         let blocks = pages.div_ceil(self.pages_in_parallel()).div_ceil(u64::from(self.pages));
         blocks.saturating_mul(self.erase_fs)

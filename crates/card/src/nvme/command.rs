@@ -78,7 +78,7 @@ impl SubmissionEntry {
 pub struct CompletionEntry {
     /// Dword 0, which depends on the command.
     pub result: u32,
-    /// The next entry of the submission queue that the controller will fetch.
+    /// The index of the next entry that the controller will fetch from the submission queue.
     pub submission_head: u16,
     /// The submission queue of the command.
     pub submission_queue: u16,
@@ -89,7 +89,7 @@ pub struct CompletionEntry {
 }
 
 impl CompletionEntry {
-    /// The entry with a phase bit.
+    /// The entry with a phase bit, as the controller writes it.
     #[must_use]
     pub fn bytes(&self, phase: bool) -> [u8; COMPLETION_BYTES] {
         let mut bytes = [0; COMPLETION_BYTES];

@@ -23,7 +23,7 @@ pub trait HostMemory {
     ///
     /// # Errors
     ///
-    /// Not all bytes are in memory that the device may write. Bytes may have been written.
+    /// Not all bytes are in memory that the device may write. Some bytes may have been written.
     fn write(&mut self, address: u64, data: &[u8]) -> Result<(), Outside>;
 }
 
@@ -79,7 +79,7 @@ pub struct MemoryContents {
 }
 
 impl MemoryContents {
-    /// Splits a range at the boundaries of pages: page, first byte in it, range of the data.
+    /// Splits a range at page boundaries: page, first byte in the page, start and end in the data.
     fn pieces(offset: u64, bytes: usize) -> impl Iterator<Item = (u64, usize, usize, usize)> {
         let mut done = 0;
         std::iter::from_fn(move || {

@@ -54,22 +54,22 @@ pub struct NvmeController {
     events: AsyncEvents,
     errors: ErrorLog,
     usage: HealthCounters,
-    /// Vectors that were signalled, one bit each.
+    /// Vectors signalled since the last [`Self::take_interrupts`], one bit each.
     signalled: [u64; 4],
     resets: u64,
-    /// Reused memory of transfers.
+    /// Buffers that transfers reuse.
     buffers: [Vec<u8>; 2],
 }
 
 /// A slot for a command that waits for its completion. The generation tells the command from
-/// earlier ones in the same slot, whose tags a pacer may still hold.
+/// earlier commands in the same slot, whose tags a pacer may still hold.
 #[derive(Clone, Debug, Default)]
 struct CommandSlot {
     generation: u16,
     command: Option<PendingCommand>,
 }
 
-/// Maximum number of commands in flight: the slots that a tag can name.
+/// Maximum number of outstanding commands: the slots that a tag can name.
 const PENDING_MAX: usize = 1 << 16;
 
 impl NvmeController {
@@ -107,13 +107,13 @@ impl NvmeController {
         &self.settings
     }
 
-    /// Resets so far. A pacer drops the commands that it received before the latest reset.
+    /// Resets so far. A pacer must drop the commands that it received before the latest reset.
     #[must_use]
     pub fn resets(&self) -> u64 {
         self.resets
     }
 
-    /// The host must reset the controller (`CSTS.CFS`).
+    /// True if the host must reset the controller (`CSTS.CFS`).
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.registers.status & registers::FATAL != 0
@@ -128,8 +128,8 @@ impl NvmeController {
         }
     }
 
-    /// Writes a register or doorbell. Writes of other than 4 or 8 aligned bytes, and to read-only
-    /// registers, have no effect.
+    /// Writes a register or doorbell. A write has no effect if it has neither 4 nor 8 bytes, if its
+    /// offset is not a multiple of 4, or if the register is read-only.
     pub fn register_write(&mut self, offset: u64, data: &[u8], attached: &mut Attachments<'_>) {
         let dword =
             |at: usize| u32::from_le_bytes([data[at], data[at + 1], data[at + 2], data[at + 3]]);
@@ -149,7 +149,7 @@ impl NvmeController {
     fn write_dword(&mut self, offset: u64, value: u32, attached: &mut Attachments<'_>) {
         let low = |old: u64| old & !0xffff_ffff | u64::from(value);
         let high = |old: u64| old & 0xffff_ffff | u64::from(value) << 32;
-        // The two low hexadecimal digits of an address are reserved: queues are page aligned.
+        // The 12 low bits of an address are reserved: queues are page aligned.
         let aligned = |address: u64| address & !0xfff;
         let registers = &mut self.registers;
         match offset {
@@ -183,7 +183,7 @@ impl NvmeController {
         }
     }
 
-    /// CC.EN becomes 1.
+    /// Handles a change of CC.EN to 1.
     fn enable(&mut self) {
         let (submissions, completions) = self.registers.admin_entries();
         let sizes_fit = submissions >= 2 && completions >= 2;
@@ -200,8 +200,8 @@ impl NvmeController {
         self.registers.status |= registers::READY;
     }
 
-    /// CC.EN becomes 0: queues, commands and features are lost, addresses of the admin queues and
-    /// the counters of the log pages are not (section 7.3.2).
+    /// Handles a change of CC.EN to 0. Queues, commands and features are lost; the addresses of the
+    /// admin queues and the counters of the log pages are kept (section 7.3.2).
     fn reset(&mut self) {
         self.resets += 1;
         self.registers.status = 0;
@@ -223,7 +223,7 @@ impl NvmeController {
         self.registers = Registers::default();
     }
 
-    /// CC.SHN: all data become durable.
+    /// Handles a shutdown notice (CC.SHN): makes all data durable.
     fn shut_down(&mut self, attached: &mut Attachments<'_>) {
         if attached.contents.flush().is_err() {
             self.registers.status |= registers::FATAL;
@@ -231,7 +231,7 @@ impl NvmeController {
         self.registers.status |= registers::SHUTDOWN_COMPLETE;
     }
 
-    /// Memory of a queue is not there: the host must reset the controller.
+    /// Reports that the memory of a queue does not exist: the host must reset the controller.
     fn fail(&mut self) {
         self.registers.status |= registers::FATAL;
     }
@@ -262,7 +262,7 @@ impl NvmeController {
         }
     }
 
-    /// Arbitration among the I/O queues, as the host has chosen it, from queue 1.
+    /// The arbitration among the I/O queues, as the host has chosen it; index 0 is queue 1.
     #[must_use]
     pub fn arbitration(&self) -> &Arbitration {
         &self.arbitration
@@ -286,9 +286,8 @@ impl NvmeController {
         self.turn = (0, 0);
     }
 
-    /// Fetches commands, in the order of arbitration, until an I/O command is valid,
-    /// and returns that command. Admin commands are executed, and invalid commands completed, on
-    /// the way.
+    /// Fetches commands in the order of arbitration until an I/O command is valid, and returns that
+    /// command. Executes the admin commands and completes the invalid commands before it.
     pub fn fetch(&mut self, attached: &mut Attachments<'_>) -> Option<IoCommand> {
         while self.is_ready() {
             let queue = self.next_to_fetch()?;
@@ -325,7 +324,7 @@ impl NvmeController {
         Some(self.turn.0)
     }
 
-    // --- Commands in flight ---------------------------------------------------------------------
+    // --- Outstanding commands -------------------------------------------------------------------
 
     /// Keeps a command until its completion, and returns the tag.
     fn keep(&mut self, command: PendingCommand) -> u32 {
@@ -338,7 +337,7 @@ impl NvmeController {
         u32::from(slot.generation) << 16 | u32::from(at)
     }
 
-    /// Removes the command of a tag; `None` if the command was aborted or lost by a reset.
+    /// Removes the command of a tag. Returns `None` if the command was aborted, or lost by a reset.
     fn take(&mut self, tag: u32) -> Option<PendingCommand> {
         let at = (tag & 0xffff) as usize;
         let slot = self.slots.get(at)?;
@@ -348,7 +347,7 @@ impl NvmeController {
         self.vacate(at)
     }
 
-    /// Removes all commands that a condition names.
+    /// Removes all commands for which `named` is true, and returns the last of them.
     fn remove(&mut self, named: impl Fn(&PendingCommand) -> bool) -> Option<PendingCommand> {
         let mut last = None;
         for at in 0..self.slots.len() {

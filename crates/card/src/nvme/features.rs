@@ -73,7 +73,7 @@ impl Features {
         [24, 16, 8].map(|shift| (value >> shift & 0xff) + 1)
     }
 
-    /// Writes are held in the volatile cache.
+    /// True if writes are held in the volatile cache.
     pub(super) fn write_cache_is_on(&self) -> bool {
         self.values[usize::from(VOLATILE_WRITE_CACHE)] & 1 == 1
     }
@@ -98,7 +98,8 @@ impl Features {
         }
     }
 
-    /// Set Features: dword 0 of the completion. `queues_exist`: I/O queues have been created.
+    /// Set Features: dword 0 of the completion. `queues_exist` is true if I/O queues have been
+    /// created.
     pub(super) fn set(
         &mut self,
         entry: &SubmissionEntry,

@@ -17,7 +17,7 @@ pub(super) type Page = [u8; PAGE as usize];
 /// Card Electromechanical Specification 3.0, section 4.2).
 const POWER_MAX: u16 = 2500;
 
-/// The data that a command asks for.
+/// The data structure that a command requests.
 pub(super) fn identify(
     settings: &NvmeSettings,
     entry: &SubmissionEntry,
@@ -26,11 +26,12 @@ pub(super) fn identify(
     match (entry.dword(10) & 0xff, settings.version) {
         (0x00, _) => match entry.namespace {
             1 => namespace(settings, &mut page),
-            // Properties that all namespaces have in common need namespace management.
+            // NSID FFFFFFFFh requests the properties that all namespaces have in common. A
+            // controller has them only with namespace management.
             _ => return Err(NvmeStatus::InvalidNamespace),
         },
         (0x01, _) => controller(settings, &mut page),
-        // Active namespaces with numbers above the command's NSID.
+        // The list of active namespaces with numbers above the command's NSID.
         (0x02, _) => match entry.namespace {
             0 => put(&mut *page, 0, &1_u32.to_le_bytes()),
             0xffff_fffe.. => return Err(NvmeStatus::InvalidNamespace),
@@ -125,7 +126,7 @@ fn uuid(settings: &NvmeSettings) -> [u8; 16] {
     uuid
 }
 
-/// FNV-1a, 64 bits: equal on every machine, as the hash of the standard library is not.
+/// FNV-1a, 64 bits. Unlike the hash of the standard library, it is equal on every machine.
 struct Fnv(u64);
 
 impl Default for Fnv {

@@ -1,8 +1,8 @@
 //! Physical region pages: the host's memory of a transfer (section 4.3).
 //!
-//! The first entry may point into a page. The second is a page, or a pointer to a list of pages if
-//! the transfer needs more than two. The last slot of a list's page points to the next list if more
-//! than one page is left.
+//! The first entry may point into a page. The second entry is a page, or a pointer to a list of
+//! pages if the transfer needs more than two pages. The last slot of a list's page points to the
+//! next list if more than one page is left.
 
 use super::{contents::HostMemory, status::NvmeStatus};
 

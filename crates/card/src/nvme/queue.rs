@@ -14,7 +14,7 @@ pub const QUEUES_MAX: u16 = 511;
 /// Maximum number of entries of a queue.
 pub const QUEUE_ENTRIES_MAX: u16 = 4096;
 
-/// A doorbell value that is not an entry of the queue.
+/// A doorbell value that is not valid for the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct InvalidDoorbell;
 
@@ -27,7 +27,7 @@ pub(super) struct SubmissionRing {
     tail: u16,
     /// The class of weighted arbitration.
     pub(super) priority: Priority,
-    /// The queue of its completions.
+    /// The completion queue for the commands of this queue.
     pub(super) completions: u16,
     /// Commands that were fetched and are not in the completion queue yet.
     pub(super) outstanding: u16,
@@ -52,7 +52,7 @@ impl SubmissionRing {
     }
 
     /// Commands that wait and may be fetched. A queue has at most as many outstanding commands as
-    /// entries, which bounds the outstanding commands of a host.
+    /// entries; this bounds the outstanding commands of a host.
     pub(super) fn fetchable(&self) -> u32 {
         let waiting = (self.tail + self.entries - self.head) % self.entries;
         waiting.min(self.entries.saturating_sub(self.outstanding)).into()
@@ -98,8 +98,8 @@ impl CompletionRing {
         self.waiting.retain(|entry| entry.submission_queue != queue);
     }
 
-    /// The host has consumed all entries before `head`. Valid heads are those from the old head to
-    /// the tail.
+    /// Notes that the host has consumed all entries before `head`. Valid heads are those from the
+    /// old head to the tail.
     pub(super) fn set_head(&mut self, head: u32) -> Result<(), InvalidDoorbell> {
         let entries = u32::from(self.entries);
         if head >= entries {
@@ -113,7 +113,7 @@ impl CompletionRing {
         Ok(())
     }
 
-    /// Writes waiting completions to free entries, and returns them.
+    /// Writes waiting completions to free entries, and adds these completions to `posted`.
     pub(super) fn post(
         &mut self,
         memory: &mut dyn HostMemory,

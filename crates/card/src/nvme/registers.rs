@@ -48,7 +48,7 @@ pub(super) struct Registers {
 }
 
 impl Registers {
-    /// CC.EN.
+    /// True if CC.EN is 1.
     pub(super) fn enabled(&self) -> bool {
         self.configuration & 1 == 1
     }
@@ -58,18 +58,18 @@ impl Registers {
         self.configuration >> 14 & 3
     }
 
-    /// CC.CSS, CC.MPS and CC.AMS have supported values: the NVM command set, pages of 4 KiB, round
-    /// robin (0) or weighted round robin with urgent priority class (1).
+    /// True if CC.CSS, CC.MPS and CC.AMS have supported values: the NVM command set, pages of 4
+    /// KiB, round robin (0) or weighted round robin with urgent priority class (1).
     pub(super) fn configuration_is_supported(&self) -> bool {
         self.configuration >> 4 & 0x7f == 0 && self.configuration >> 11 & 7 <= 1
     }
 
-    /// CC.AMS is weighted round robin with urgent priority class.
+    /// True if CC.AMS is weighted round robin with urgent priority class.
     pub(super) fn arbitration_is_weighted(&self) -> bool {
         self.configuration >> 11 & 7 == 1
     }
 
-    /// CC.IOSQES and CC.IOCQES are the sizes of entries, 64 and 16 bytes.
+    /// True if CC.IOSQES and CC.IOCQES are the sizes of entries, 64 and 16 bytes.
     pub(super) fn entry_sizes_are_supported(&self) -> bool {
         self.configuration >> 16 & 0xff == 0x46
     }

@@ -6,7 +6,7 @@ use crate::card::{BLOCK_BYTES, Card};
 /// The PCI vendor of the built-in cards: PMC-Sierra, whose controllers the Flashtec cards have.
 const VENDOR: u16 = 0x11f8;
 
-/// The version that the controller reports, and by which it behaves.
+/// The version of the specification that the controller reports and follows.
 ///
 /// Version 1.1 has no list of namespace identification descriptors (CNS 03h, added in 1.3), and
 /// leaves the fields of the identify data zero that 1.2 to 1.4 added (controller type, NQN).
@@ -39,8 +39,8 @@ pub struct NvmeSettings {
     pub subsystem_vendor: u16,
     /// Model number, 1 to 40 printable ASCII characters.
     pub model: String,
-    /// Serial number, 1 to 20 printable ASCII characters. It is a part of the subsystem's NQN, so
-    /// several devices of a host need different ones.
+    /// Serial number, 1 to 20 printable ASCII characters. The subsystem's NQN contains it, so each
+    /// device of a host needs a serial number of its own.
     pub serial: String,
     /// Firmware revision, 1 to 8 printable ASCII characters.
     pub firmware: String,
@@ -56,10 +56,10 @@ pub struct NvmeSettings {
     pub vectors: u16,
     /// The largest transfer of a command, bytes: a power of two from 4 KiB to 2 MiB.
     pub transfer_bytes: u32,
-    /// Writes that a power failure cannot tear, bytes: a multiple of `block_bytes`.
+    /// The largest write that a power failure cannot tear, bytes: a multiple of `block_bytes`.
     pub atomic_bytes: u32,
-    /// The card has a volatile write cache: completed writes are durable after a flush, or with
-    /// force unit access.
+    /// True if the card has a volatile write cache: completed writes are durable after a flush, or
+    /// with force unit access.
     pub write_cache: bool,
 }
 

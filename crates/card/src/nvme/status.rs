@@ -56,7 +56,8 @@ impl NvmeStatus {
         }
     }
 
-    /// A retry of the same command would fail again. Faults of a transfer and aborts may pass.
+    /// True if a retry of the same command would fail again. Faults of a transfer and aborts may
+    /// pass.
     fn do_not_retry(self) -> bool {
         !matches!(
             self,

@@ -31,7 +31,7 @@ impl HostMemory for Host {
     }
 }
 
-/// Contents that count flushes and durable writes.
+/// Contents that count flushes and durable writes, and that can fail.
 #[derive(Default)]
 struct Counting {
     contents: MemoryContents,
@@ -91,14 +91,14 @@ fn settings() -> NvmeSettings {
 
 /// Bytes of the host's memory.
 const MEMORY: usize = 1 << 20;
-/// Submission queue `n` is at this address times 1 + 2n, its completion queue behind it.
+/// Submission queue `n` is at this address times 1 + 2n; its completion queue is in the next page.
 const QUEUES_AT: u64 = 0x1000;
-/// Data of commands.
+/// The address of the data of commands.
 const DATA_AT: u64 = 0x1_0000;
 /// Entries of the driver's queues.
 const ENTRIES: u32 = 8;
 
-/// The result of a command; or its status, by type and code.
+/// The result of a command, or its status: type and code.
 type Executed = Result<u32, (u8, u8)>;
 
 /// A driver with an admin queue, and I/O queue 1.

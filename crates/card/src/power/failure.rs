@@ -12,9 +12,9 @@ use crate::{
 /// The cause of a lost or torn block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
-    /// The write was acknowledged, and not durable. The card does not notice.
+    /// The write was acknowledged before its data were durable. The card does not notice.
     NotDurable,
-    /// A part of the write is on the medium. The card does not notice.
+    /// Only a part of the write is on the medium. The card does not notice.
     Torn,
     /// The capacitor was empty before the page was saved. The restore reports it.
     CapacitorEmpty,
@@ -42,7 +42,7 @@ pub struct DamagedBlock {
     pub write: u32,
     /// The cause.
     pub cause: Cause,
-    /// A completed FLUSH or FUA covered the write.
+    /// True if a completed FLUSH or FUA covered the write.
     pub after_flush: bool,
 }
 
@@ -51,9 +51,9 @@ pub struct DamagedBlock {
 pub struct PowerFailure {
     /// The moment, fs.
     pub at: u64,
-    /// Writes acknowledged before.
+    /// Writes acknowledged before the failure.
     pub acknowledged_writes: u64,
-    /// Writes submitted and not acknowledged.
+    /// Writes submitted before the failure and not acknowledged.
     pub outstanding_writes: u64,
     /// Acknowledged writes of which a block is lost.
     pub lost_writes: u64,
@@ -85,16 +85,16 @@ impl PowerFailure {
 pub struct PowerFailures<'a> {
     timeline: &'a Timeline,
     save: Option<SaveSimulator>,
-    /// Pages of NAND with data of the run, and the moment from which they have them.
+    /// Pages with data of the run, each with the moment from which it has data.
     first_writes: Vec<(u64, u64)>,
 }
 
 impl<'a> PowerFailures<'a> {
-    /// Blocks that [`PowerFailure::blocks`] lists.
+    /// Maximum number of blocks that [`PowerFailure::blocks`] lists.
     pub const LISTED_MAX: usize = 1000;
 
-    /// The run `timeline` of a card with `capacity` bytes of memory. Bad blocks of NAND come by
-    /// `seed`.
+    /// Power failures during the run `timeline` of a card with `capacity` bytes of memory; `seed`
+    /// decides which NAND blocks are bad.
     pub fn new(timeline: &'a Timeline, power: &PowerSpec, capacity: u64, seed: u64) -> Self {
         let save = match power {
             PowerSpec::Save(spec) => Some(SaveSimulator::new(spec, capacity, seed)),
@@ -116,8 +116,9 @@ impl<'a> PowerFailures<'a> {
         self.timeline
     }
 
-    /// A power failure at `at` fs. Failed programs and bit errors come by `seed`. If `at` is after
-    /// the end of the timeline, writes that are outstanding at that end are not judged.
+    /// Evaluates a power failure at `at` fs; `seed` decides which programs fail and which bits are
+    /// wrong. If `at` is after the end of the timeline, writes that are outstanding at that end are
+    /// not judged.
     pub fn at(&self, at: u64, seed: u64) -> PowerFailure {
         let bytes = self.timeline.block_bytes();
         let mut damaged: Vec<DamagedBlock> = self
@@ -174,7 +175,7 @@ impl<'a> PowerFailures<'a> {
         }
     }
 
-    /// Acknowledged blocks in pages at the positions `absent` of the image.
+    /// The acknowledged blocks in the pages at positions `absent` of the image.
     fn lost_with_pages(
         &self,
         at: u64,

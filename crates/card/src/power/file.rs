@@ -10,7 +10,7 @@ use interleaf_sim::{
 use serde::Deserialize;
 use toml::Spanned;
 
-/// NAND, and the power of each component during a save.
+/// Section `[save]`: NAND, and the power of each component during a save.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SaveToml {
@@ -72,7 +72,7 @@ pub(crate) struct CapacitorToml {
     leakage: Sourced,
 }
 
-/// Power of link and controller in normal work, and the hold-up of STT-MRAM.
+/// Section `[power]`: power of link and controller in normal work, and the hold-up of STT-MRAM.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PowerToml {
@@ -94,7 +94,7 @@ pub(crate) struct PowerSections<'a> {
 /// The memory that the sections belong to.
 pub(crate) struct PoweredMemory<'a> {
     pub(crate) device: &'a Device,
-    /// True if a power failure saves it; else it keeps precharged rows.
+    /// True if a power failure saves the memory; false if the memory keeps precharged rows.
     pub(crate) is_saved: bool,
     pub(crate) capacity: u64,
     /// Bytes of an access to one row.
@@ -148,7 +148,7 @@ impl PowerSections<'_> {
         Ok((power, energy))
     }
 
-    /// The error at the field that it names.
+    /// The error, with the line of the field that it names.
     fn at_field(&self, reader: &FigureReader<'_>, why: &PowerError) -> FileError {
         let pair = match why.field.as_str() {
             "save.blocks" => self.save.map(|save| &save.blocks),

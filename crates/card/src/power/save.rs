@@ -73,7 +73,7 @@ pub enum RestoreState {
 /// The result of a restore.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RestoreOutcome {
-    /// The fraction of the memory that was found.
+    /// The part of the memory that was found: all, some or no pages.
     pub state: RestoreState,
     /// Pages that were read back.
     pub restored: u64,
@@ -90,12 +90,12 @@ pub struct RestoreOutcome {
     pub ready_seconds: f64,
 }
 
-/// Addresses of a report.
+/// Maximum number of page addresses in a report.
 const REPORTED_PAGES_MAX: usize = 64;
 
 impl SaveSimulator {
-    /// A card with a memory of `capacity` bytes, a capacitor of the age in `spec`, and bad blocks
-    /// by `seed`.
+    /// A card with a memory of `capacity` bytes and a capacitor of the age in `spec`; `seed`
+    /// decides which blocks are bad.
     pub fn new(spec: &SaveSpec, capacity: u64, seed: u64) -> Self {
         Self::with_array(spec, capacity, NandArray::new(&spec.nand, seed))
     }
@@ -128,7 +128,8 @@ impl SaveSimulator {
     }
 
     /// Erases the blocks of the last image after its restore, for the next save. Blocks with failed
-    /// programs, and blocks whose erase fails, by `seed`, grow bad. Returns the new bad blocks.
+    /// programs grow bad, and so do blocks whose erase fails; `seed` decides which erases fail.
+    /// Returns the new bad blocks.
     pub fn prepare(&mut self, last: Option<&ProgrammedImage>, seed: u64) -> Vec<PageAddress> {
         let mut grown: Vec<PageAddress> =
             last.iter().flat_map(|image| &image.failures).map(|failure| failure.address).collect();
@@ -137,7 +138,7 @@ impl SaveSimulator {
         grown
     }
 
-    /// Saves the memory; programs fail by `seed`.
+    /// Saves the memory; `seed` decides which programs fail.
     pub fn save(&self, seed: u64) -> (ProgrammedImage, SaveOutcome) {
         let (switch_s, switch_j) = (self.spec.draw.switch_s, self.spec.switch_j());
         let limit_s = (self.usable_j - switch_j).max(0.0) / self.save_w;
@@ -170,8 +171,8 @@ impl SaveSimulator {
         (image, outcome)
     }
 
-    /// Restores an image; also returns the positions of pages that are not there. Bit errors come
-    /// by `seed`.
+    /// Restores an image. Also returns the positions of pages that are missing or uncorrectable;
+    /// `seed` decides which bits are wrong.
     pub fn restore(&self, image: &ProgrammedImage, seed: u64) -> (Vec<u64>, RestoreOutcome) {
         let failed = self.array.read_back(image, seed);
         let mut absent: Vec<u64> = image.missing().collect();

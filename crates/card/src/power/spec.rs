@@ -1,4 +1,4 @@
-//! The behaviour of a card at a power failure, as data, and the reasons to refuse a card.
+//! The behaviour of a card at a power failure as data, and the checks that refuse a card.
 
 use crate::{capacitor::CapacitorSpec, durability::Survival, nand::NandSpec};
 
@@ -8,7 +8,7 @@ pub enum SaveOrder {
     /// By address.
     #[default]
     Address,
-    /// Pages written since the last restore first, by address; then the others.
+    /// First the pages written since the last restore, by address; then the other pages.
     DirtyFirst,
 }
 
@@ -37,7 +37,7 @@ pub struct SaveDraw {
 pub struct EnergySpec {
     /// Power of the link's transceivers in L0, with or without data, W.
     pub link_w: f64,
-    /// Energy of a bit on the link beyond that, pJ.
+    /// Energy of a bit on the link beyond `link_w`, pJ.
     pub link_pj_per_bit: f64,
     /// Power of the controller without commands, W.
     pub controller_w: f64,
@@ -67,14 +67,14 @@ pub enum PowerSpec {
     Save(Box<SaveSpec>),
     /// The memory keeps precharged rows. The controller works for `hold_up` fs after the failure.
     Precharge {
-        /// fs
+        /// Time from the failure to the stop of the controller, fs.
         hold_up: u64,
-        /// fs, from the first data of a row to the end of its precharge.
+        /// Time from the first data of a row to the end of its precharge, fs.
         row_fs: u64,
     },
 }
 
-/// A card that cannot keep its promise; refused when it is read.
+/// The reason to refuse a card: it could not keep its promise.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct PowerError {
@@ -90,10 +90,10 @@ fn refused(field: &str, problem: String, hint: String) -> PowerError {
     PowerError { field: field.into(), problem, hint }
 }
 
-/// Blocks of NAND, so that the list of bad ones is small.
+/// Maximum number of NAND blocks: keeps the list of bad blocks small.
 const BLOCKS_MAX: u64 = 1 << 20;
 
-/// Pages of an image, so that a save is computed in milliseconds.
+/// Maximum number of pages of an image: a save is computed in milliseconds.
 const PAGES_MAX: u64 = 1 << 24;
 
 impl SaveSpec {
@@ -121,7 +121,7 @@ impl SaveSpec {
         self.capacitor.aged(self.capacitor.years)
     }
 
-    /// Energy of the smallest flush, one page, J.
+    /// Energy of the smallest save, one page, J.
     pub fn least_j(&self) -> f64 {
         let first = (self.nand.transfer_fs() + self.nand.program_fs) as f64 * 1e-15;
         self.switch_j() + first * self.save_w()
@@ -137,8 +137,8 @@ impl SaveSpec {
         self.switch_j() + time * 1e-15 * self.save_w()
     }
 
-    /// Refuses a card whose capacitor is below any flush, whose NAND cannot hold the memory, or
-    /// whose capacitor is at the end of its life.
+    /// Refuses a card whose capacitor has not the energy for one page, whose NAND cannot hold the
+    /// memory, or whose capacitor is at the end of its life.
     ///
     /// # Errors
     /// The first reason.

@@ -9,7 +9,7 @@ use rand_pcg::{
 /// The moments of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SweepOptions {
-    /// Moments, evenly distributed over the run.
+    /// The number of moments, at random times of the run.
     pub moments: u64,
     /// Seed of moments and of failures of NAND.
     pub seed: u64,
@@ -18,9 +18,9 @@ pub struct SweepOptions {
 /// The consequences of power failures at many moments.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PowerSweep {
-    /// Moments.
+    /// The number of moments.
     pub moments: u64,
-    /// Moments at which nothing was lost or torn.
+    /// The number of moments at which nothing was lost or torn.
     pub harmless: u64,
     /// Acknowledged writes, summed over all moments.
     pub acknowledged_writes: u64,
@@ -48,8 +48,8 @@ pub struct PowerSweep {
 }
 
 impl SweepOptions {
-    /// The moments in fs and their seeds, in the order of time. Each is evaluated independently, on
-    /// any thread.
+    /// The moments in fs and their seeds, in the order of time. The moments are independent: any
+    /// thread may evaluate any moment.
     pub fn moments_of(&self, failures: &PowerFailures<'_>) -> Vec<(u64, u64)> {
         let mut random = Pcg64Mcg::seed_from_u64(self.seed);
         let end = u128::from(failures.timeline().end()) + 1;

@@ -21,9 +21,10 @@ fn flashtec() -> SaveSpec {
 const GIB: u64 = 1 << 30;
 const NS: u64 = 1_000_000;
 
-/// Random writes of 4 KiB, 64 outstanding, over `capacity` bytes. Data arrive after a microsecond,
-/// rows of 512 bytes are in the array 100 ns later, and durable 150 ns after that. `early`: the
-/// acknowledgement does not wait for durability.
+/// Random writes of 4 KiB over `capacity` bytes, one each 700 ns. The data of a write arrive after
+/// 1 to 1.4 us; its first row of 512 bytes is in the array 100 to 300 ns later. A row is durable
+/// 150 ns after it is in the array. If `early` is true, the acknowledgement does not wait for
+/// durability.
 fn run(survival: Survival, capacity: u64, writes: u64, early: bool) -> Timeline {
     let mut random = Pcg64Mcg::seed_from_u64(11);
     let mut builder = TimelineBuilder::new(Rules { survival, atomic_bytes: 4096 });
@@ -115,11 +116,11 @@ fn half_a_capacitor_loses_data_and_the_card_says_which() {
     assert_eq!(restore.missing, save.pages - save.programmed);
     assert!(end.lost_writes > 100, "{} writes are lost", end.lost_writes);
     assert_eq!(end.unreported_blocks, 0, "the card knows all of them");
-    // The lost blocks are those beyond the pages that were saved, in the order of addresses.
+    // In the order of addresses, the lost blocks are beyond the pages that were saved.
     let first = end.blocks[0].offset;
     assert!(end.blocks.iter().all(|block| block.cause == Cause::CapacitorEmpty));
     assert!(first.abs_diff(save.programmed * 8192) < 64 << 20, "from {first} on");
-    // Written pages first: all fit, and only unwritten pages are missing.
+    // With written pages first, all of them fit, and only unwritten pages are missing.
     spec.order = SaveOrder::DirtyFirst;
     let failures = PowerFailures::new(&timeline, &saving(spec), GIB, 3);
     let end = failures.at(timeline.end(), 1);
@@ -201,7 +202,7 @@ fn blocks_grow_bad_with_the_saves_until_a_plane_has_too_few() {
         let (image, outcome) = save.save(cycle);
         assert_eq!(outcome.programmed + image.missing().count() as u64, outcome.pages);
         if outcome.without_block > 0 {
-            // A block more may fail in the save itself.
+            // One more block may fail during the save itself.
             assert!(after.good_blocks <= after.needed_blocks + 1, "{after:?}");
             let (absent, restore) = save.restore(&image, cycle);
             assert_eq!(absent.len() as u64, outcome.without_block);

@@ -61,8 +61,8 @@ fn acknowledging_before_precharge_is_caught() {
     };
     for name in ["all-mram", "all-mram-1gb"] {
         let mut card = card(name);
-        // The time of the completion hides the bug: rows are open before the host is told, and the
-        // hold-up completes them.
+        // The completion takes a core some time, and this hides the bug: rows are still open before
+        // the host is told, and the hold-up completes them.
         assert_eq!(sweep(&card, 1, &early).lost_writes, 0, "{name}");
         card.controller.completion_fs = 0;
         for depth in [1, 64] {

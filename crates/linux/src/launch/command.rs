@@ -1,14 +1,14 @@
-//! A command that runs under a policy of memory, and the signals that are meant for it.
+//! A command that runs under a memory policy, and the signals that are meant for the command.
 //!
 //! A wrapper has to outlive its command, in order to restore the settings that were changed for it.
 //! Signals that would end the wrapper are therefore passed on to the command, and the wrapper ends
-//! when the command does. A terminal sends the signals of its keys, such as Ctrl-C, to the wrapper
+//! when the command ends. A terminal sends the signals of its keys, such as Ctrl-C, to the wrapper
 //! and to the command, so the wrapper does not pass them on. A signal to the whole process group
-//! (`kill 0`, `timeout`) cannot be distinguished from a signal to the wrapper alone: the command
-//! gets it twice.
+//! (`kill 0`, `timeout`) cannot be distinguished from a signal to the wrapper alone, so the command
+//! gets such a signal twice.
 //!
 //! A signal that was ignored when this process started stays ignored, as `nohup` and `trap '' INT`
-//! ask for, and the command starts with the dispositions and the mask that this process was started
+//! request. The command starts with the dispositions and the mask that this process was started
 //! with. The exception is SIGCHLD: the command starts with its default disposition, because wait(2)
 //! does not report how a command ended while SIGCHLD is ignored.
 
@@ -39,8 +39,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Signals that are passed on: all whose default action ends a process, except signals of faults
-/// and real-time signals. Batch systems announce the end of a job by several of them.
+/// Signals that are passed on: all signals whose default action ends a process, except SIGPIPE,
+/// signals of faults and real-time signals. Batch systems announce the end of a job by some of
+/// these signals.
 const SIGNALS: [i32; 13] = [
     SIGHUP,
     SIGINT,
@@ -93,9 +94,9 @@ pub struct Running<'a> {
 /// for.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Resources {
-    /// CPU time of the programs themselves.
+    /// CPU time in user mode.
     pub user: Duration,
-    /// CPU time of the kernel for them.
+    /// CPU time in kernel mode.
     pub system: Duration,
     /// Peak resident memory of the largest process, bytes.
     pub resident_max: u64,
@@ -107,13 +108,14 @@ pub struct Resources {
     pub written: u64,
 }
 
-/// Starts a command, by `start`, that gets no transparent huge pages, and neither do its
-/// descendants.
+/// Calls `start`, which starts a command. The command and its descendants get no transparent huge
+/// pages.
 ///
 /// # Errors
-/// When the kernel refuses to disable them, or to enable them for this process again.
+/// When the kernel refuses to disable transparent huge pages, or to enable them for this process
+/// again.
 pub fn without_huge_pages<T>(start: impl FnOnce() -> T) -> io::Result<T> {
-    // The flag of this process is set only to be inherited.
+    // The flag of this process is set only for the command to inherit it.
     disable_transparent_huge_pages(true)?;
     let started = start();
     disable_transparent_huge_pages(false)?;
@@ -124,14 +126,15 @@ impl Signals {
     /// Holds the signals back from now on.
     ///
     /// # Errors
-    /// When the system refuses to register them.
+    /// When the system refuses to register handlers of the signals.
     pub fn hold() -> io::Result<Self> {
         let (sender, events) = channel();
-        // Ignored signals stay ignored, for the command too: nohup asks for that.
+        // Ignored signals stay ignored, also by the command, because nohup requests it.
         let ignored = ignored(&Root::live());
         let is_ignored = |number: i32| ignored & (1 << (number - 1)) != 0;
         if is_ignored(SIGCHLD) {
-            // Except SIGCHLD: while it is ignored, wait(2) does not report how a command ended.
+            // SIGCHLD is the exception: while it is ignored, wait(2) does not report how a command
+            // ended.
             flag::register(SIGCHLD, Arc::default())?;
         }
         let held = SIGNALS.iter().filter(|number| !is_ignored(**number));
@@ -153,8 +156,8 @@ impl Signals {
         Ok(Self { events, sender, stop })
     }
 
-    /// A flag that is set by any signal and ends long work early; the other functions still report
-    /// the signal.
+    /// A flag that any signal sets, and that ends long operations early. The other functions still
+    /// report the signal.
     pub fn stop_flag(&self) -> StopFlag {
         self.stop.clone()
     }
@@ -230,7 +233,7 @@ impl Signals {
     ) -> Result<Running<'_>, StartError> {
         let program = command.get_program().to_os_string();
         let failed = |why| StartError::command(&program, why);
-        // Started before the command: if this fails, no command is left without a waiter.
+        // The waiter starts before the command, so no command is without a waiter if this fails.
         let waiter = self.waiter().map_err(failed)?;
         let set = |policy: &Policy| {
             policy.set().map_err(|why| StartError::Policy { policy: policy.to_string(), why })
@@ -242,10 +245,10 @@ impl Signals {
         policy.map_or(Ok(()), set)?;
         let begun = Instant::now();
         let started = command.spawn();
-        // The policy of this process was set only to be inherited.
+        // The policy of this process was set only for the command to inherit it.
         policy.map_or(Ok(()), |_| set(&Policy::Default))?;
         let child = started.map_err(failed)?;
-        // The waiter waits for the process ID.
+        // The send cannot fail, because the waiter waits for the process ID.
         let _ = waiter.send(pid(&child));
         Ok(Running { child, signals: self, started: begun, elapsed: Duration::ZERO, signal: None })
     }
@@ -255,22 +258,22 @@ impl Signals {
         let (sender, pid_of_child) = channel();
         let to = self.sender.clone();
         thread::Builder::new().name("waiter".into()).spawn(move || {
-            // No command was started.
+            // The sender is gone if no command was started.
             let Ok(pid) = pid_of_child.recv() else { return };
             // `WNOWAIT`: the owner reaps the process, so its ID is not reused while signals are
             // still sent to it.
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
             while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), options) {}
-            // Fails when the owner is gone.
+            // The send fails when the owner is gone.
             let _ = to.send(Event::Ended(Instant::now()));
         })?;
         Ok(sender)
     }
 }
 
-/// Starts `command` with the default disposition of every signal and none blocked, instead of those
-/// that this process was started with: for tests, which may run under nohup, from Python or from a
-/// job runner that ignores signals.
+/// Makes `command` start with the default disposition of every signal and no blocked signals,
+/// instead of the dispositions and the mask of this process. For tests, which may run under nohup,
+/// from Python or from a job runner that ignores signals.
 pub fn with_default_signals(command: &mut Command) -> &mut Command {
     syscall::with_default_signals(command)
 }
@@ -279,13 +282,13 @@ pub fn with_default_signals(command: &mut Command) -> &mut Command {
 fn is_for_us(number: i32, cause: Cause) -> bool {
     match number {
         _ if !matches!(cause, Cause::Kernel) => true,
-        // Keys of a terminal send these to the whole foreground process group.
+        // Keys of a terminal send these signals to the whole foreground process group.
         SIGINT | SIGQUIT => false,
         // The terminal has hung up: the kernel sends SIGHUP to the session leader, and to the
         // foreground group only when the leader has ended.
         SIGHUP => began_session(),
-        // A timer or limit of this process, possibly inherited from the program that it was before
-        // exec.
+        // A timer or resource limit of this process has expired; the program that ran before exec
+        // may have set it.
         _ => true,
     }
 }
@@ -325,8 +328,8 @@ impl Running<'_> {
         self.child.id()
     }
 
-    /// Waits for the command's end for at most `limit` and passes signals on. `None` while it still
-    /// runs.
+    /// Waits for the command's end for at most `limit` and passes signals on. `None` while the
+    /// command runs.
     ///
     /// # Errors
     /// When wait(2) fails.
@@ -337,8 +340,8 @@ impl Running<'_> {
         }
     }
 
-    /// Like [`Self::wait`], but [`Running::status`] reaps the process: until then `/proc` still has
-    /// its usage.
+    /// Like [`Self::wait`], but does not reap the process: `/proc` has its usage until
+    /// [`Running::status`] reaps it.
     pub fn has_ended(&mut self, limit: Duration) -> bool {
         let end = Instant::now() + limit;
         loop {
@@ -355,14 +358,14 @@ impl Running<'_> {
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => return false,
-                // Does not happen: this value holds a sender itself.
+                // Does not happen, because `signals` holds a sender.
                 Err(RecvTimeoutError::Disconnected) => return true,
             }
         }
     }
 
-    /// The resources that the command used, between its end ([`Running::has_ended`]) and
-    /// [`Running::status`].
+    /// The resources that the command used. They are known after the command's end
+    /// ([`Running::has_ended`]) and before [`Running::status`].
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -402,7 +405,7 @@ impl Running<'_> {
         self.elapsed
     }
 
-    /// The first signal that was delivered while the command ran, to it or to this process.
+    /// The first signal that this process received while the command ran.
     pub fn arrived_signal(&self) -> Option<i32> {
         self.signal
     }
@@ -416,7 +419,7 @@ impl Running<'_> {
 pub fn send(pid: u32, number: i32) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     if let Some((pid, signal)) = pid.zip(Signal::from_named_raw(number)) {
-        // Fails when the process has just ended.
+        // The call fails when the process has just ended.
         let _ = kill_process(pid, signal);
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! The journal records the group before it is created, and the memory controller before it is
 //! enabled. However this process ends, the next start or `--restore` moves the processes of the
-//! group back to the group that they came from and removes it.
-//! ([`crate::process::memory_cgroup`] is a group whose processes are killed with it.)
+//! group back to their former group and removes the group. ([`crate::process::memory_cgroup`] is a
+//! group whose processes are killed when it is removed.)
 
 use crate::{
     place::journal::{Journal, JournalError, controller::ENABLED, limited_group::PREFIX},
@@ -13,7 +13,7 @@ use crate::{
 use interleaf_procfs::cgroup::{PROCESSES_FILE, SUBTREE_CONTROL_FILE};
 use std::path::PathBuf;
 
-/// A control group with a memory limit. The journal that it was made with removes it.
+/// A control group with a memory limit. The journal that records the group removes it.
 #[derive(Debug)]
 pub struct LimitedGroup<'a> {
     root: &'a Root,
@@ -22,13 +22,13 @@ pub struct LimitedGroup<'a> {
     former: Group,
 }
 
-/// The reason why there is no group.
+/// The reason why a group was not created.
 #[derive(Debug, thiserror::Error)]
 pub enum LimitedGroupError {
     /// Control groups cannot limit memory here.
     #[error("no cgroup with the controller `memory`")]
     Missing,
-    /// The journal cannot be written, so a kill could leave the group.
+    /// The journal cannot be written, so the group could remain after SIGKILL.
     #[error(transparent)]
     Journal(#[from] JournalError),
     #[error(transparent)]
@@ -39,8 +39,8 @@ impl<'a> LimitedGroup<'a> {
     /// Creates a group with at most `limit` bytes of memory.
     ///
     /// # Errors
-    /// When the machine has no such groups, or this user may not create one. The journal then
-    /// undoes the steps that were done.
+    /// When the machine has no groups with a memory limit, or this user may not create a group. The
+    /// journal then undoes the steps that were done.
     pub fn new(
         root: &'a Root,
         journal: &mut Journal<'_>,
@@ -65,7 +65,7 @@ impl<'a> LimitedGroup<'a> {
         self.root.at(&procs(&self.group))
     }
 
-    /// Calls `start` within the group: the processes that it starts stay there.
+    /// Calls `start` within the group: the processes that `start` starts stay in the group.
     ///
     /// # Errors
     /// When this process cannot enter or leave the group.

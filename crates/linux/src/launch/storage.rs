@@ -1,5 +1,5 @@
-//! The storage behind a folder or device of pages: its file system, and its kind: a drive, memory
-//! or a network.
+//! The storage behind a folder or block device that holds pages: its file system, and its kind
+//! (drive, memory or network).
 
 use crate::root::{Root, RootError};
 use rustix::fs::{major, minor, statfs};
@@ -43,7 +43,7 @@ pub struct Storage {
     /// The name of a folder's file system; `None` for a block device.
     pub file_system: Option<&'static str>,
     pub kind: StorageKind,
-    /// True for a hard disk, false of a solid-state drive; `None` where the kernel does not know.
+    /// True for a hard disk, false for a solid-state drive; `None` where the kernel does not know.
     pub is_rotational: Option<bool>,
 }
 
@@ -80,7 +80,7 @@ impl Storage {
 /// True when the drive of a file system or a partition is a hard disk.
 fn is_rotational(root: &Root, device: u64) -> Result<Option<bool>, RootError> {
     let folder = format!("/sys/dev/block/{}:{}", major(device), minor(device));
-    // The attribute of a virtual drive is a default, unrelated to the host's drive.
+    // The attribute `rotational` of a virtual drive is a default, unrelated to the host's drive.
     let is_virtual = |part: &OsStr| part.to_string_lossy().starts_with("virtio");
     let path = fs::canonicalize(root.at(&folder)).unwrap_or_default();
     if path.iter().any(is_virtual) {

@@ -2,8 +2,8 @@
 //!
 //! The journal records the file before it is created. However this process ends, the next start or
 //! `--restore` switches the file off and removes it. The process that made a file holds a lock on
-//! it: a file without a lock is a leftover, even where the journal is gone and the process ID is in
-//! use again, as after a restart of a container.
+//! it. A file without a lock is therefore a leftover, even if the journal is gone and the process
+//! ID is in use again, as after a restart of a container.
 
 use crate::{
     place::journal::{
@@ -25,17 +25,17 @@ use std::{
 /// Bytes of one write while the file is filled.
 const CHUNK: usize = 1 << 20;
 
-/// The number of names that are tried.
+/// Maximum number of names that are tried.
 const NAMES: u32 = 1000;
 
-/// A swap file. The journal that it was made with switches it off and removes it.
+/// A swap file. The journal that records the file switches it off and removes it.
 #[derive(Debug)]
 pub struct SwapFile {
     /// Open, and locked, while the file is in use: other processes do not remove a locked file.
     _lock: File,
 }
 
-/// The reason why there is no swap file.
+/// The reason why a swap file is not in use.
 #[derive(Debug, thiserror::Error)]
 pub enum SwapError {
     /// The swap file of an earlier run is still in use: the kernel could swap pages of this run to
@@ -44,7 +44,7 @@ pub enum SwapError {
     Leftover { path: PathBuf, why: io::Error },
     #[error(transparent)]
     System(#[from] io::Error),
-    /// The journal cannot be written, so a kill could leave the file in use.
+    /// The journal cannot be written, so the file could stay in use after SIGKILL.
     #[error(transparent)]
     Journal(#[from] JournalError),
     #[error(transparent)]
@@ -76,9 +76,8 @@ impl SwapFile {
         Ok(Self { _lock: file })
     }
 
-    /// Creates a swap file of `bytes` in `folder`, which the kernel uses before all others, and
-    /// switches it on, after removing the swap files of processes that have ended. Its blocks are
-    /// reserved and not written.
+    /// Like [`Self::new`], but the kernel uses this swap file before all other swap, and its blocks
+    /// are reserved and not written.
     ///
     /// # Errors
     /// The errors of [`Self::new`], and when the file system cannot reserve blocks.
@@ -200,7 +199,7 @@ mod tests {
         let (folder, root) = machine("");
         let (mut journal, _) = Journal::open(&root).unwrap();
         let (held, lock) = create(&mut journal, folder.path(), PREFIX).unwrap();
-        // The ID of a running process, as after a restart of a container.
+        // The name has the ID of a running process, as after a restart of a container.
         let left = folder.path().join(format!("{PREFIX}{}-7", std::process::id()));
         fs::write(&left, "").unwrap();
         remove_leftovers(&root, folder.path()).unwrap();

@@ -21,7 +21,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The reason why a path cannot be listened at.
+/// The reason why this process cannot listen at a path.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
     #[error("{}: another program listens there", .0.display())]
@@ -32,7 +32,7 @@ pub enum SocketError {
     Refused { path: PathBuf, why: io::Error },
 }
 
-/// A listening socket, which is removed when this is dropped.
+/// A listening socket, which is removed when this value is dropped.
 #[derive(Debug)]
 pub struct Socket {
     listener: UnixListener,
@@ -48,18 +48,18 @@ pub struct Access {
 }
 
 impl Socket {
-    /// Creates a listening socket. It appears at `path` when it is ready. A socket at which no
+    /// Creates a listening socket, which appears at `path` when it is ready. A socket at which no
     /// process listens any more is replaced.
     ///
     /// # Errors
-    /// When another process listens there, the path is not a socket, or the system refuses.
+    /// When another process listens at `path`, the path is not a socket, or the system refuses.
     pub fn listen(path: &Path, access: Access) -> Result<Self, SocketError> {
         let failed = |why| SocketError::Refused { path: path.into(), why };
         let (folder, name) = Folder::of_file(path).map_err(failed)?;
         remove_stale(&folder, &name, path)?;
-        // The folder may belong to another user, who cannot guess a random name, and cannot
-        // redirect a path by the folder's descriptor. Such a path is also short: the kernel takes
-        // at most 108 bytes.
+        // The folder may belong to another user. That user cannot guess a random name, and cannot
+        // redirect a path through the folder's descriptor. A path through a descriptor is also
+        // short: the kernel accepts at most 108 bytes.
         let making = Folder::random_name(OsStr::new("")).map_err(failed)?;
         let listener = UnixListener::bind(folder.path().join(&making)).map_err(failed)?;
         let placed = place_at(&folder, &making, &name, access);
@@ -90,7 +90,7 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // Another program may have replaced the socket since.
+        // Removes only this socket: another program may have replaced it since.
         let _ = replace::remove_kept(&self.path, self.id);
     }
 }
@@ -115,7 +115,7 @@ fn remove_stale(folder: &Folder, name: &OsStr, path: &Path) -> Result<(), Socket
     }
 }
 
-/// Sets the mode and group of a socket, then gives it its name.
+/// Sets the mode and group of the socket `making`, then links the socket to `name`.
 fn place_at(folder: &Folder, making: &OsStr, name: &OsStr, access: Access) -> io::Result<FileId> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let node = openat(folder, making, flags, Mode::empty())?;
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "text");
     }
 
-    /// The kernel takes paths of 108 bytes at most.
+    /// The kernel accepts paths of at most 108 bytes.
     #[test]
     fn a_path_may_be_long() {
         let folder = tempfile::tempdir().unwrap();

@@ -2,8 +2,8 @@
 //!
 //! DAMON's sysfs files appear during a set-up: `kdamonds/N` is a thread; its `contexts/0` holds the
 //! monitored memory and the intervals; `schemes/N` of a context holds an action on regions. Most
-//! features of a kernel are visible only after a set-up: [`damon`] reads the files as they are, and
-//! [`probe::probe`] sets a thread up, reads, and removes it.
+//! features of a kernel are visible only after a set-up: [`damon`] reads the files as they are;
+//! [`probe::probe`] sets a thread up, reads its files, and removes the thread.
 
 pub mod probe;
 
@@ -15,7 +15,7 @@ pub const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds";
 /// The file with the number of threads. The process whose journal holds this setting owns DAMON.
 pub const COUNT: &str = "/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
 
-/// DAMON's own modules, each with the file that enables it.
+/// The kernel's own DAMON modules, each with the file that enables it.
 pub(crate) const MODULES: [(&str, &str); 3] = [
     ("damon_stat", "/sys/module/damon_stat/parameters/enabled"),
     ("damon_reclaim", "/sys/module/damon_reclaim/parameters/enabled"),
@@ -27,13 +27,14 @@ pub(crate) const MODULES: [(&str, &str); 3] = [
 pub struct Damon {
     /// Threads that are set up.
     pub kdamonds: Vec<KdamondSettings>,
-    /// DAMON's own modules that are enabled: they and our thread exclude each other.
+    /// The kernel's own DAMON modules that are enabled. Such a module and a thread of Interleaf
+    /// exclude each other.
     pub modules: Vec<String>,
     /// Operations that the kernel offers, where a context is set up: `vaddr`, `paddr`, ...
     pub operations: Vec<String>,
     /// True when schemes have destinations; `None` where no scheme is set up.
     pub destinations: Option<bool>,
-    /// True when this user may not read some file: the rest may then be incomplete.
+    /// True when this user may not read some file: the other fields may then be incomplete.
     pub hidden: bool,
 }
 

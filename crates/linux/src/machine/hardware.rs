@@ -1,6 +1,6 @@
 //! The hardware of a machine as far as it can be read: caches, DIMMs, frequency settings,
-//! prefetchers, and the hypervisor of a guest. Every record of a measurement has these data:
-//! figures depend on the machine and on its settings.
+//! prefetchers, and the hypervisor of a guest. Every record of a measurement has these data,
+//! because the figures depend on the machine and on its settings.
 
 mod dimms;
 
@@ -35,7 +35,7 @@ pub struct Hardware {
     pub dimms: Known<Vec<Dimm>>,
     /// The governor of the cores' frequency.
     pub governor: Known<String>,
-    /// True when cores may exceed their rated frequency.
+    /// True when cores may exceed their base frequency.
     pub turbo: Known<bool>,
     pub prefetchers: Known<Vec<Prefetcher>>,
     /// The hypervisor of a guest; `None` on a machine that reports none.
@@ -44,7 +44,7 @@ pub struct Hardware {
     pub product: Option<String>,
 }
 
-/// A cache as the kernel lists it. In a guest, these are the claims of the hypervisor.
+/// A cache as the kernel lists it. In a guest, the hypervisor chooses these values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cache {
     /// 1 is the level nearest to the core.
@@ -88,8 +88,8 @@ impl Hardware {
         self.last_level.iter().find(|cache| cache.cpus.has(cpu))
     }
 
-    /// The part of a last-level cache that each of `cpus` has if they share the cache evenly,
-    /// bytes; the largest part over all caches. `None` if the kernel lists no caches.
+    /// The part of a last-level cache that each of `cpus` has if they share each cache evenly,
+    /// bytes: the largest such part of all caches. `None` if the kernel lists no caches.
     pub fn last_level_share(&self, cpus: &[u32]) -> Option<u64> {
         let share = |cache: &Cache| {
             let sharing = cpus.iter().filter(|cpu| cache.cpus.has(**cpu)).count() as u64;
@@ -240,7 +240,7 @@ mod tests {
     fn last_level_caches_are_those_that_cpus_share() {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path();
-        // Eight CPUs: two chiplets of three with 96 MiB each, and two CPUs of 32 MiB of their own.
+        // Eight CPUs: two chiplets with three CPUs and 96 MiB each, and two CPUs with 32 MiB each.
         for (cpu, size, shared) in [
             (0, "98304K", "0-2"),
             (1, "98304K", "0-2"),

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, fmt};
 
-/// The highest ID of a CPU or node that is accepted; far above any machine's.
+/// The highest ID of a CPU or node that is accepted: more than any machine has.
 const NUMBER_MAX: u32 = 65_535;
 
 /// IDs of CPUs or nodes.
@@ -47,10 +47,10 @@ impl IdList {
 
     /// Parses a user's list in numactl's grammar, with the IDs that the machine `has`: `all`,
     /// `0-3,8`, `!2` (all but 2), `0-3,!2`, and with a leading `+` relative to the machine's IDs
-    /// (`+0` is the first). Gives each ID once, in the order of the text.
+    /// (`+0` is the first). The result has each ID once, in the order of the text.
     ///
     /// # Errors
-    /// When the text is malformed, names missing IDs, or names none.
+    /// When the text is malformed, names an ID that the machine does not have, or names no ID.
     pub fn of_user(text: &str, has: &Self) -> Result<Vec<u32>, IdListError> {
         let trimmed = text.trim();
         if trimmed == "all" {

@@ -17,7 +17,7 @@ pub const GBPS_OF_MIBPS: f64 = 1.048_576e-3;
 pub struct Node {
     /// The node ID.
     pub id: u32,
-    /// Its CPUs; none of a memory-only node.
+    /// The CPUs of the node; empty for a memory-only node.
     pub cpus: IdList,
     pub total_bytes: u64,
     pub free_bytes: u64,
@@ -59,10 +59,10 @@ pub struct HugePages {
     pub free: u64,
 }
 
-/// The IDs of online nodes.
+/// The IDs of online nodes. A kernel without NUMA has node 0.
 ///
 /// # Errors
-/// When the list cannot be parsed. A kernel without NUMA has node 0.
+/// When the list cannot be parsed.
 pub fn online(root: &Root) -> Result<IdList, RootError> {
     let path = format!("{NODES}/online");
     let list = root.value(&path, "a list of nodes", |text| IdList::of_kernel(text).ok())?;
@@ -100,7 +100,7 @@ fn node(root: &Root, id: u32) -> Result<Node, RootError> {
     })
 }
 
-/// Total and free memory of a node, bytes; 0 of a missing node.
+/// Total and free memory of a node, bytes; 0 for a missing node.
 ///
 /// # Errors
 /// When `meminfo` cannot be read or lacks these lines.
@@ -119,8 +119,8 @@ pub fn memory(root: &Root, id: u32) -> Result<(u64, u64), RootError> {
     Ok((bytes("MemTotal")?, bytes("MemFree")?))
 }
 
-/// Memory of a node that a program can have, bytes: free memory, and the page cache, which the
-/// kernel evicts for the program.
+/// Memory of a node that is available to a program, bytes: free memory, and the page cache, which
+/// the kernel evicts for the program.
 ///
 /// # Errors
 /// When `meminfo` cannot be read.

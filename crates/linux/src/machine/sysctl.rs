@@ -9,7 +9,7 @@ pub const NUMA_BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 /// True when reclaim demotes pages to a slower tier instead of swapping them out.
 pub const DEMOTION: &str = "/sys/kernel/mm/numa/demotion_enabled";
 
-/// Above 0, the kernel reclaims on a full node before it allocates on another one.
+/// Above 0, the kernel reclaims on a full node before it allocates on another node.
 const ZONE_RECLAIM: &str = "/proc/sys/vm/zone_reclaim_mode";
 
 /// Transparent huge pages.
@@ -21,7 +21,7 @@ pub struct Sysctls {
     pub numa_balancing: Option<u64>,
     /// `None` on kernels without demotion.
     pub demotion: Option<bool>,
-    /// Above 0, the kernel reclaims on a full node before it allocates on another one; `None`
+    /// Above 0, the kernel reclaims on a full node before it allocates on another node; `None`
     /// without the setting.
     pub zone_reclaim: Option<u64>,
     /// `always`, `madvise` or `never`; `None` without transparent huge pages.

@@ -68,7 +68,7 @@ impl Machine {
     }
 
     /// Nodes in order of their speed for the machine's CPUs: by the kernel's tiers where it has
-    /// several, else nodes with CPUs first; equals by ID.
+    /// several, else nodes with CPUs first. Nodes of equal speed are in order of their IDs.
     pub fn by_speed(&self) -> Vec<&Node> {
         let mut nodes: Vec<&Node> = self.nodes.iter().collect();
         nodes.sort_by_key(|node| (self.rank(node), node.id));
@@ -114,7 +114,7 @@ fn total(root: &Root) -> Result<Option<u64>, RootError> {
     root.value("/proc/meminfo", "a meminfo with MemTotal in kB", total)
 }
 
-/// The CPU model, as x86 (`model name`) or other firmware (`Model`) names it.
+/// The CPU model: the line `model name` (x86), or else the line `Model`.
 fn cpu(root: &Root) -> Result<Option<String>, RootError> {
     let text = root.text("/proc/cpuinfo")?.unwrap_or_default();
     let value = |key: &str| {
@@ -131,7 +131,7 @@ fn sockets(root: &Root) -> Result<Vec<(u32, IdList)>, RootError> {
             continue;
         };
         let path = format!("{CPUS}/{name}/topology/physical_package_id");
-        // An offline CPU has no such file; a guest may have -1.
+        // An offline CPU has no such file; in a guest the number may be -1.
         let socket =
             root.value(&path, "the number of a socket", |text| text.parse::<i64>().ok())?;
         let Some(socket) = socket.map(|socket| socket.max(0) as u32) else { continue };

@@ -1,6 +1,6 @@
-//! The kernel's counters of placement: pages allocated, allocated on other nodes than wanted,
-//! migrated, demoted and promoted, of the machine (`/proc/vmstat`) and of each node (its `vmstat`
-//! and `numastat`).
+//! The kernel's counters of placement: pages that were allocated, allocated on another node than
+//! intended, migrated, demoted and promoted; of the machine (`/proc/vmstat`) and of each node (its
+//! `vmstat` and `numastat`).
 //!
 //! All counters grow from boot on; the growth over a span of time is the difference of two samples.
 //! A counter that the kernel does not have, or does not keep by node, is `None` and never 0: a
@@ -30,8 +30,9 @@ macro_rules! counters {
                 vec![$((stringify!($name), self.$name),)*]
             }
 
-            /// The growth since `earlier`: 0 where a counter fell (a node that was removed and
-            /// added begins anew), `None` where one of the two samples lacks the counter.
+            /// The growth since `earlier`: 0 where a counter fell (the counters of a node begin at
+            /// 0 when the node is added again), `None` where one of the two samples lacks the
+            /// counter.
             pub fn since(&self, earlier: &Self) -> Self {
                 let grown = |now: Option<u64>, then: Option<u64>| {
                     Some(now?.saturating_sub(then?))
@@ -84,9 +85,9 @@ counters! {
     pgpromote_candidate_nrl,
     /// Pages allocated on the intended node.
     numa_hit,
-    /// Pages allocated here although another node was intended, which was full.
+    /// Pages allocated on this node because the intended node was full.
     numa_miss,
-    /// Pages intended for this node and allocated elsewhere.
+    /// Pages intended for this node and allocated on another node.
     numa_foreign,
     /// Pages that interleaving allocated on the intended node.
     numa_interleave,

@@ -1,32 +1,34 @@
-//! Actuators: they migrate the pages of a scope to the nodes of a goal, and keep them there while
-//! processes come and go.
+//! Actuators migrate the pages of a scope to the nodes of a goal, and keep the pages there while
+//! processes start and end.
 //!
-//! [`mod@choose`] ranks the four kinds that a kernel and a scope may support:
+//! [`mod@choose`] ranks the four kinds of actuators that a kernel and a scope may support:
 //!
 //! | kind | since | pages are found by | the ratio is kept by |
 //! | --- | --- | --- | --- |
-//! | [`vaddr`] | 6.17 | DAMON, in processes | each page's address: exact, and at rest |
-//! | [`physical`]: `paddr` | 7.2 | DAMON, in physical memory | a goal, reduced after each sample |
+//! | [`vaddr`] | 6.17 | DAMON, in processes | each page's address: exact, then no migration |
+//! | [`physical`]: `paddr` | 7.2 | DAMON, in physical memory | quotas, and a goal in the kernel |
 //! | [`physical`]: `quota` | 6.11 | DAMON, in physical memory | quotas, set after each sample |
 //! | [`pages`] | any | `/proc/PID/pagemap` | `move_pages(2)` |
 //!
 //! [`Actuator::set`] sets a goal, and [`Actuator::update`] is called about once a second. Placement
 //! is read from `numa_maps`, `memory.numa_stat` or a node's `meminfo`, never from DAMON's
-//! statistics: kernels up to 7.2 count a page as migrated when it landed on another node.
+//! statistics: kernels up to 7.2 count a page as migrated even if it landed on a node other than
+//! its destination.
 //!
 //! # Restored settings
-//! An actuator that uses DAMON changes up to four settings that outlive this process, in this
-//! order, through the [`journal`](crate::place::journal):
+//! An actuator that uses DAMON changes up to four kinds of settings that outlive this process, in
+//! this order, through the [`journal`](crate::place::journal):
 //!
-//! 1. `numa_balancing`, 0, where permitted: it would migrate pages back;
-//! 2. `enabled` of DAMON's own modules, N, where permitted: they exclude our thread;
-//! 3. `nr_kdamonds`, 1: everything written below it is removed with the thread;
-//! 4. `state` of the thread, on.
+//! 1. `numa_balancing` to 0, if permitted, because NUMA balancing would migrate pages back;
+//! 2. `enabled` of the kernel's DAMON modules to N, if permitted, because such a module and
+//!    Interleaf's thread exclude each other;
+//! 3. `nr_kdamonds` to 1: all files of the thread are removed with the thread;
+//! 4. `state` of the thread to on.
 //!
 //! Settings are restored from the last to the first, the only order that works: a running thread
 //! cannot be removed, and a module does not start while a thread runs. `interleaf run --restore`
 //! restores the settings of a killed process. A thread that monitors processes ends with the last
-//! of them: its `state` is off then, as before the change.
+//! monitored process: its `state` is then off, as before the change.
 
 pub mod choose;
 pub mod context;
@@ -67,16 +69,16 @@ pub type SharedJournal<'a> = Rc<RefCell<Journal<'a>>>;
 /// Target placement of a scope's pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Goal {
-    /// Nodes with weights, the fastest first, which is the order that [`Order::HottestFirst`] fills
-    /// them in. Pages are divided in proportion to the weights; a weight of 0 keeps the scope's
-    /// pages off a node.
+    /// Nodes with weights, the fastest first. [`Order::HottestFirst`] fills the nodes in this
+    /// order. Pages are divided in proportion to the weights; a weight of 0 keeps the scope's pages
+    /// off a node.
     pub nodes: Vec<(u32, u32)>,
     /// The order in which pages are assigned to nodes.
     pub order: Order,
-    /// Pairs of nodes for demotion: when the first is nearly full, its cold pages move to the
-    /// second. Per socket, the fastest near node and the next one.
+    /// Pairs of nodes for demotion, one pair per socket: the fastest near node, and the second
+    /// fastest. When the first node is nearly full, its cold pages migrate to the second.
     pub demotions: Vec<(u32, u32)>,
-    /// The rate limit, bytes a second; `None` for no limit.
+    /// The limit of the migration rate, bytes per second; `None` for no limit.
     pub rate_limit_bytes_per_s: Option<u64>,
 }
 
@@ -94,21 +96,22 @@ pub struct ActuatorState {
     pub joined: Vec<u32>,
     /// Processes that left or ended since the last call.
     pub left: Vec<u32>,
-    /// Bytes of all attempts at migration since the first goal: a page counts at each attempt, and
-    /// also if it is in place already. `None` if neither the kernel nor the mover counts.
+    /// Bytes of all attempts at migration since the first goal. A page counts at each attempt, even
+    /// if it is on its target node already. `None` if neither the kernel nor
+    /// [`Migrator`](crate::place::migrate::Migrator) counts attempts.
     pub tried_bytes: Option<u64>,
-    /// Bytes migrated according to the kernel or the mover.
+    /// Bytes migrated, as counted by the kernel or the migrator.
     pub applied_bytes: Option<u64>,
     /// Bytes migrated on the whole machine since the last call, for any reason.
     pub moved_bytes: Option<u64>,
     /// True while cold pages are demoted because the fastest node is nearly full.
     pub demotes: bool,
-    /// Remarks for the user on anything unexpected.
+    /// Messages to the user about unexpected events.
     pub notes: Vec<String>,
 }
 
-/// Migrates the pages of a scope to a goal. Settings that it changed are restored when it is
-/// dropped.
+/// Migrates the pages of a scope to a goal. The settings that the actuator changed are restored
+/// when it is dropped.
 pub trait Actuator {
     /// The kind of this actuator.
     fn kind(&self) -> ActuatorKind;
@@ -124,8 +127,9 @@ pub trait Actuator {
     /// written. The previous goal stays.
     fn set(&mut self, goal: &Goal) -> Result<(), ActuatorError>;
 
-    /// Follows the scope, about once a second: new processes join, ended ones leave, and DAMON's
-    /// context is updated. Waits for the kernel up to two aggregations of DAMON.
+    /// Follows the scope and is called about once a second: new processes join, ended processes
+    /// leave, and DAMON's context is updated. Waits for the kernel for up to two aggregations of
+    /// DAMON.
     ///
     /// # Errors
     /// When the actuator cannot continue.
@@ -141,7 +145,7 @@ pub struct Setting<'a> {
     pub scope: Scope,
     /// Scopes whose pages are left alone, even if they are in `scope`.
     pub protected: Vec<Scope>,
-    /// Permission to disable rivals while pages are steered: DAMON's own modules and the kernel's
+    /// Permission to disable rivals while pages are steered: the kernel's DAMON modules and its
     /// NUMA balancing.
     pub leave: bool,
     /// Ends long scans early.
@@ -149,12 +153,12 @@ pub struct Setting<'a> {
 }
 
 impl<'a> Setting<'a> {
-    /// For a scope without protected parts, without permission to disable rivals.
+    /// A setting for a scope without protected parts, and without permission to disable rivals.
     pub fn new(root: &'a Root, journal: SharedJournal<'a>, scope: Scope) -> Self {
         Self { root, journal, scope, protected: vec![], leave: false, stop: StopFlag::default() }
     }
 
-    /// The steered processes: the scope's processes except protected ones.
+    /// The steered processes: the scope's processes except protected processes.
     ///
     /// # Errors
     /// The errors of [`Scope::processes`], and when the stop flag is set.
@@ -175,7 +179,7 @@ impl<'a> Setting<'a> {
         if self.stop.is_set() { Err(ActuatorError::Stopped) } else { Ok(()) }
     }
 
-    /// Steered anonymous memory by node; `None` where the kernel does not count it.
+    /// Steered anonymous memory by node; `None` where the kernel does not count memory by node.
     ///
     /// # Errors
     /// The errors of [`Scope::placement`], and when the stop flag is set.
@@ -225,7 +229,7 @@ pub enum ActuatorError {
         /// The use of the file.
         why: &'static str,
     },
-    /// A scan was stopped on purpose: no error.
+    /// A scan was stopped on request, which is no error.
     #[error("stopped")]
     Stopped,
     #[error(transparent)]
@@ -276,7 +280,7 @@ impl Goal {
         Ok(target.weights().map(|(node, _)| (node, target.share(node))).collect())
     }
 
-    /// The goal as [`crate::place::migrate`] takes it.
+    /// The goal as a target of [`crate::place::migrate`].
     ///
     /// # Errors
     /// The errors of [`Self::shares`].

@@ -1,16 +1,16 @@
 //! Journals of changed settings, written before each change: a process restores its settings when
-//! it leaves, and the next process restores the settings of a killed one.
+//! it ends, and the next process restores the settings of a killed process.
 //!
 //! Each process that changes settings keeps a file below `/run/interleaf`, which is empty after a
 //! boot, as the kernel's settings are. Settings are global: several processes may hold the same
-//! setting as long as they want the same value, and the last one restores the value that the first
-//! one found. A setting that another program has changed since then is left alone.
+//! setting as long as they want the same value, and the last process restores the value that the
+//! first process found. A setting that another program has changed in the meantime is not restored.
 //!
 //! ```text
 //! A: 1 -> 3   found 1, wrote 3
 //! B: 3        wants 3 too: notes that A found 1, writes nothing
-//! A leaves    B holds it: 3 stays
-//! B leaves    no holder is left: 1
+//! A ends      B holds it: 3 stays
+//! B ends      no holder is left: 1
 //! ```
 
 mod settings;
@@ -38,18 +38,18 @@ use std::{io, path::Path};
 
 const SCHEMA: &str = "interleaf.journal/1";
 
-/// The settings that this process has changed. They are restored when this is dropped.
+/// The settings that this process has changed. They are restored when this value is dropped.
 #[derive(Debug)]
 pub struct Journal<'a> {
     root: &'a Root,
     document: Document,
-    /// The outcome of changes that were undone before the others.
+    /// The outcomes of changes that [`Self::release`] undid.
     undone: Vec<Undone>,
     /// True after all changes were undone.
     is_closed: bool,
 }
 
-/// The file of a process.
+/// The journal file of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
@@ -58,7 +58,7 @@ struct Document {
     start_ticks: u64,
     /// Changes in the order in which they were made.
     changes: Vec<Change>,
-    /// The pages that the process steers; absent of a process that steers none.
+    /// The pages that the process steers; absent if the process steers no pages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     claim: Option<Claim>,
 }
@@ -81,7 +81,7 @@ pub enum Undone {
     Restored(Change),
     /// Another process of Interleaf still wants the new value.
     Held(Change, u32),
-    /// Another program has written another value since; it is left alone.
+    /// Another program has written another value since, which is not changed.
     ChangedSince(Change, String),
     /// The old value could not be written.
     Failed(Change, String),
@@ -110,14 +110,15 @@ pub enum JournalError {
     /// Other users can write to the folder of the journals.
     #[error("{path}: is not used for journals: {why}")]
     Untrusted { path: String, why: String },
-    /// A setting or value that is never restored, so it is not changed.
+    /// The path or the value is not in the table of settings, so it could not be restored and is
+    /// not written.
     #[error("{0}")]
     Unknown(String),
     /// Another process of Interleaf wants another value.
     #[error("{path}: process {pid} holds it at {holds}, and {wanted} is wanted")]
     Held {
         path: String,
-        /// The process that holds it.
+        /// The process that holds the setting.
         pid: u32,
         /// The value that the holder wants.
         holds: String,
@@ -127,9 +128,9 @@ pub enum JournalError {
     /// Another process of Interleaf steers some of the same pages.
     #[error("process {pid} of interleaf steers some of these pages already, those of {claim}")]
     Claimed {
-        /// The process that steers them.
+        /// The process that steers these pages.
         pid: u32,
-        /// The pages that it steers.
+        /// The pages that this process steers.
         claim: Claim,
     },
     #[error("{path}: there is no such file")]
@@ -151,8 +152,8 @@ impl JournalError {
 
 impl<'a> Journal<'a> {
     /// Opens the journal of this process. Settings of processes that have ended are restored first,
-    /// and changes that an earlier journal of this process could not undo are tried again: those
-    /// that still fail are in the new journal.
+    /// and undoing is tried again for changes that an earlier journal of this process could not
+    /// undo. Changes that still fail are in the new journal.
     ///
     /// # Errors
     /// When the journals cannot be read or written.
@@ -177,7 +178,7 @@ impl<'a> Journal<'a> {
     ///
     /// # Errors
     /// When another process holds another value, or the setting does not exist or cannot be
-    /// written; nothing has changed then.
+    /// written. The setting is then unchanged.
     pub fn set(&mut self, path: &str, text: &str) -> Result<(), JournalError> {
         let _turn = lock(self.root)?;
         let now = self.root.text(path)?;
@@ -206,7 +207,8 @@ impl<'a> Journal<'a> {
             Some((_, held)) => held.was.clone(),
             None => now.to_string(),
         };
-        // The journal first: a process that is killed in between has then changed nothing.
+        // Write the journal first: a process that is killed between the two writes has changed
+        // nothing.
         self.document.changes.push(Change { path: path.into(), was, set: text.into() });
         if let Err(why) = self.document.save(self.root) {
             self.document.changes.pop();
@@ -225,7 +227,7 @@ impl<'a> Journal<'a> {
     /// Claims the pages that this process steers from now on, until the journal is closed.
     ///
     /// # Errors
-    /// When another process steers some of them, or the journals cannot be read or written.
+    /// When another process steers some of these pages, or the journals cannot be read or written.
     pub fn claim(&mut self, claim: Claim) -> Result<(), JournalError> {
         if !self.root.is_live() {
             return Ok(());
@@ -254,7 +256,7 @@ impl<'a> Journal<'a> {
     }
 
     /// Records that this process is about to create the group for processes of the group `former`.
-    /// Undoing the change moves its processes back to `former` and removes the group.
+    /// Undoing the change moves the processes of the group back to `former` and removes the group.
     ///
     /// # Errors
     /// When the journal cannot be written.
@@ -272,8 +274,9 @@ impl<'a> Journal<'a> {
         kept
     }
 
-    /// Undoes the changes of some settings, the last first, and keeps the others; settings that
-    /// this process has not changed are skipped. Changes whose undoing fails stay in the journal.
+    /// Undoes the changes of the settings at `paths`, the last first, and keeps the other changes.
+    /// Settings that this process has not changed are skipped. Changes whose undoing fails stay in
+    /// the journal.
     ///
     /// # Errors
     /// When the journals cannot be read or written.
@@ -326,7 +329,8 @@ impl<'a> Journal<'a> {
 impl Drop for Journal<'_> {
     fn drop(&mut self) {
         if !self.is_closed {
-            // An error is being reported already, and the journal on disk still has the rest.
+            // An open journal is dropped only after an error or a panic, which is reported already.
+            // The journal file keeps the changes that cannot be undone.
             let _ = self.undo_all();
         }
     }
@@ -337,24 +341,24 @@ impl Document {
         (self.pid, self.start_ticks) == (other.pid, other.start_ticks)
     }
 
-    /// The name of its file.
+    /// The name of the process's journal file.
     fn name(&self) -> String {
         format!("{}-{}.json", self.pid, self.start_ticks)
     }
 
-    /// True while its process runs.
+    /// True while the process of the document runs.
     fn is_alive(&self) -> Result<bool, RootError> {
         // PIDs refer to this machine, also for a captured root.
         let found = process(&Root::live(), self.pid)?;
         Ok(found.is_some_and(|found| found.start_ticks == self.start_ticks && !found.is_zombie))
     }
 
-    /// True when other processes need not know of it.
+    /// True when the document has neither a change nor a claim.
     fn is_empty(&self) -> bool {
         self.changes.is_empty() && self.claim.is_none()
     }
 
-    /// Writes the document to its file in one step; an empty one has no file.
+    /// Replaces the journal file atomically; removes the file if the document is empty.
     fn save(&self, root: &Root) -> Result<(), JournalError> {
         if !root.is_live() {
             return Ok(());
@@ -368,8 +372,8 @@ impl Document {
         files::update(root, &self.name(), Some(&text))
     }
 
-    /// Undoes all changes, the last first, and keeps those that fail; without any left, the file is
-    /// removed.
+    /// Undoes all changes, the last first, and keeps the changes that fail. If no change is left,
+    /// the file is removed.
     fn undo(&mut self, root: &Root) -> Result<Vec<Undone>, JournalError> {
         let others: Vec<Self> =
             living(root)?.into_iter().filter(|other| !other.is_of_same_process(self)).collect();
@@ -443,8 +447,8 @@ pub fn restore(root: &Root) -> Result<Vec<Undone>, JournalError> {
     restore_dead(root)
 }
 
-/// Undoes the changes of processes that have ended. A damaged journal, or one that cannot be
-/// updated, does not prevent the others from being undone.
+/// Undoes the changes of processes that have ended. A damaged journal, or a journal that cannot be
+/// updated, does not prevent the changes of other journals from being undone.
 fn restore_dead(root: &Root) -> Result<Vec<Undone>, JournalError> {
     let mut undone = vec![];
     for found in files::read_all(root)? {
@@ -466,7 +470,7 @@ fn restore_dead(root: &Root) -> Result<Vec<Undone>, JournalError> {
     Ok(undone)
 }
 
-/// The changes of processes that have ended. Changes nothing.
+/// The changes of processes that have ended. Only reads the journals.
 ///
 /// # Errors
 /// When the journals cannot be read.
@@ -482,7 +486,7 @@ pub fn leftovers(root: &Root) -> Result<Vec<Leftover>, JournalError> {
     Ok(left)
 }
 
-/// Damaged journals, which [`restore`] sets aside. Changes nothing.
+/// Damaged journals, which [`restore`] would rename. Only reads the journals.
 ///
 /// # Errors
 /// When the journals cannot be read.
@@ -494,7 +498,7 @@ pub fn damaged(root: &Root) -> Result<Vec<Damaged>, JournalError> {
     Ok(damaged.collect())
 }
 
-/// The running process of Interleaf that holds a setting; `None` when none does.
+/// The running process of Interleaf that holds a setting; `None` when no process holds it.
 ///
 /// # Errors
 /// When the journals cannot be read.
@@ -503,8 +507,8 @@ pub fn holder(root: &Root, path: &str) -> Result<Option<u32>, JournalError> {
     Ok(living(root)?.into_iter().find(holds).map(|other| other.pid))
 }
 
-/// The journals of running processes. A damaged journal does not belong to a running process, which
-/// replaces its journal atomically.
+/// The journals of running processes. A damaged journal does not belong to a running process,
+/// because a process replaces its journal atomically.
 fn living(root: &Root) -> Result<Vec<Document>, JournalError> {
     let mut living = vec![];
     for found in files::read_all(root)? {

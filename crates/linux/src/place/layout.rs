@@ -1,9 +1,9 @@
-//! The machine as the control loop sees it: domains that traffic comes from, and tiers that it goes
-//! to.
+//! The machine as the control loop sees it: domains, from which memory traffic comes, and tiers, to
+//! which it goes.
 //!
 //! Each socket with CPUs is a domain, and each node with memory a tier, the fastest first. A node
-//! is near a domain when its nearest CPUs, by the firmware's ratings or the distances, are of that
-//! socket; an expander can be near several sockets.
+//! is near a domain when the CPUs nearest to the node, by the firmware's ratings or the distances,
+//! belong to that socket; an expander can be near several sockets.
 
 use crate::{
     machine::{
@@ -30,12 +30,12 @@ pub struct HostLayout {
     pub layout: Layout,
     /// The node of each tier.
     pub nodes: Vec<u32>,
-    /// Nodes whose bandwidth the firmware does not rate. With at least one of them, all tiers count
+    /// Nodes whose bandwidth the firmware does not rate. If there is such a node, all tiers count
     /// as equally fast.
     pub unrated: IdList,
 }
 
-/// The reason why a machine has no layout: page placement has no choice, or no CPU is near memory.
+/// The reason why a machine has no layout: all memory is on one node, or no CPU is near memory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     #[error("all memory is on node {0}: there is nothing to steer")]
@@ -48,7 +48,7 @@ impl HostLayout {
     /// The domains and tiers of `machine`.
     ///
     /// # Errors
-    /// When it has fewer than two tiers, or no domain.
+    /// When the machine has fewer than two tiers, or no domain.
     pub fn new(machine: &Machine) -> Result<Self, LayoutError> {
         let nodes: Vec<&Node> =
             machine.by_speed().into_iter().filter(|node| node.total_bytes > 0).collect();
@@ -73,8 +73,8 @@ impl HostLayout {
     }
 
     /// Converts a target to an actuator's goal: whole percentages for each node near the scope's
-    /// domain. Nodes of other domains get no pages: traffic of other domains is not part of the
-    /// target.
+    /// domain. Nodes of other domains get no pages, because the target is for the traffic of this
+    /// domain only.
     pub fn goal(&self, target: &Target) -> Goal {
         let near = &self.layout.domains[self.layout.scopes[target.scope].domain].tiers;
         let shares: Vec<f64> = near.iter().map(|tier| target.shares[*tier]).collect();

@@ -1,7 +1,7 @@
 //! Memory policies: the nodes on which the kernel allocates new pages of a thread.
 //!
-//! Children inherit the policy, through `exec` too. It applies to pages at their first touch;
-//! resident pages stay on their nodes.
+//! Children inherit the policy, also through `exec`. The policy applies to pages at their first
+//! touch; resident pages stay on their nodes.
 
 use crate::{machine::id_list::IdList, syscall};
 use std::{fmt, io};
@@ -15,7 +15,7 @@ const MODE_FLAGS: libc::c_int = 7 << 13;
 /// A policy for new pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// On the node of the allocating CPU while it has free memory.
+    /// On the node of the allocating CPU while that node has free memory.
     Default,
     /// On these nodes only, the nearest first.
     Bind(IdList),
@@ -69,8 +69,8 @@ impl fmt::Display for Policy {
     }
 }
 
-/// True when the calling thread has a policy other than the default: the caller of this program
-/// chose one.
+/// True when the calling thread has a policy other than the default, because the caller of this
+/// program chose a policy.
 ///
 /// # Errors
 /// When the kernel lacks memory policies.

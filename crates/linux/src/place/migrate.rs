@@ -1,15 +1,15 @@
 //! Interleaves the resident pages of running processes over nodes in a given ratio, with
 //! `move_pages(2)`.
 //!
-//! An interleaving policy applies to new pages; this applies to resident ones. Memory is processed
-//! in batches: find the resident pages (`pagemap`), find the node of each (`move_pages` without a
-//! target), plan the moves ([`plan`]), move them in portions at the requested rate, and locate the
-//! pages again. Passes repeat until one finds nothing to move, so pages are located after the last
-//! move. Pages that fail to move are tried again in the next pass, and others move in their place
-//! where possible.
+//! An interleaving policy applies to new pages; this module migrates resident pages. Memory is
+//! processed in batches: find the resident pages (`pagemap`), find the node of each page
+//! (`move_pages` without a target), plan the moves ([`plan`]), move them in portions at the
+//! requested rate, and locate the pages again. Passes repeat until a pass finds nothing to move, so
+//! pages are located after the last move. Pages that fail to move are tried again in the next pass,
+//! and other pages move in their place where possible.
 //!
-//! Pages stay on their nodes as long as nothing else moves them: the kernel's NUMA balancing
-//! migrates them back to the CPUs that use them.
+//! Migrated pages stay on their nodes unless another page mover migrates them: the kernel's NUMA
+//! balancing, if enabled, migrates them back to the nodes of the CPUs that use them.
 
 mod area;
 mod batch;
@@ -67,7 +67,7 @@ pub struct Progress<'a> {
     pub process: &'a Process,
     /// Bytes processed in this pass.
     pub scanned_bytes: u64,
-    /// Bytes to process in this pass; it changes while programs run.
+    /// Bytes to process in this pass; the number changes while programs run.
     pub total_bytes: u64,
     /// Bytes migrated in all passes.
     pub moved_bytes: u64,
@@ -80,7 +80,7 @@ pub struct Forecast {
     pub bytes: NodeBytes,
     /// Bytes that would be migrated.
     pub planned_bytes: u64,
-    /// Bytes that would have to be migrated too, but are shared with other processes.
+    /// Bytes that would also have to be migrated, but are shared with other processes.
     pub shared_bytes: u64,
     pub processes: Vec<Process>,
     /// Children whose memory cannot be read.
@@ -104,8 +104,8 @@ impl Migrator {
         Ok(Self { target, rate: None, memory })
     }
 
-    /// Limits the rate, bytes a second, averaged over a tenth of a second, or over the time that
-    /// one huge page takes.
+    /// Limits the migration rate, bytes per second, averaged over a tenth of a second, or over the
+    /// time that the migration of one huge page takes at this rate.
     #[must_use]
     pub fn at_rate(mut self, bytes_per_s: u64) -> Self {
         self.rate = Some(bytes_per_s);
@@ -113,8 +113,8 @@ impl Migrator {
     }
 
     /// Migrates only the named processes, without their descendants. A process that has ended is
-    /// skipped, a process that this user may not migrate is reported as refused, and the others are
-    /// migrated.
+    /// skipped, a process that this user may not migrate is reported as refused, and the other
+    /// processes are migrated.
     #[must_use]
     pub fn alone(mut self) -> Self {
         self.memory.alone = true;
@@ -126,8 +126,8 @@ impl Migrator {
     /// pages stay.
     ///
     /// # Errors
-    /// When a process of `pids` does not exist, or may not be migrated. A process that ends during
-    /// the migration is not an error, nor is a child that may not be migrated.
+    /// When a process of `pids` does not exist, or may not be migrated. Neither a process that ends
+    /// during the migration nor a child that may not be migrated is an error.
     pub fn run(
         &mut self,
         pids: &[u32],
@@ -238,7 +238,7 @@ fn forecast<M: Memory>(
     };
     Ok(Forecast {
         bytes: work.records.iter().map(|record| &record.moved.before).collect(),
-        // A forecast tries no move, so the pages to move are left as busy.
+        // A forecast tries no move, so the pages that would move are counted as busy.
         planned_bytes: left(Reason::Busy),
         shared_bytes: left(Reason::Shared),
         processes: work.records.into_iter().map(|record| record.process).collect(),
@@ -290,7 +290,7 @@ impl<M: Memory> Passes<'_, M> {
         failed.map_or(Ok(()), |refusal| Err(refusal.into()))
     }
 
-    /// Processes one process.
+    /// Runs the pass over one process.
     fn one(
         &mut self,
         areas: Result<Option<Vec<area::Area>>, RootError>,
@@ -306,7 +306,8 @@ impl<M: Memory> Passes<'_, M> {
             Err(why) if why.is_permission() => return refused(RefusalReason::Permission),
             Err(why) => return refused(RefusalReason::Read(why)),
         };
-        // Busy pages may be free by now; sharing and membership of a larger page persist.
+        // Busy pages may be movable by now; a shared page, or a page that is a part of a larger
+        // page, stays unmovable.
         memo.stuck.retain(|_, reason| matches!(reason, Reason::Shared | Reason::Joined));
         let allowed = match self.shared.memory.allowed(pid) {
             Ok(allowed) => allowed,
@@ -332,8 +333,8 @@ impl<M: Memory> Passes<'_, M> {
         (tally, halt)
     }
 
-    /// Finds the processes: the named ones, their new descendants, and descendants found before
-    /// whose parent has ended.
+    /// Finds the processes: the named processes, their new descendants, and known descendants whose
+    /// parent has ended.
     fn find(&mut self, pass: u32) -> Result<(), MigrateError> {
         let mut found: Vec<Process> = vec![];
         let is_alone = self.shared.memory.is_alone();
@@ -363,7 +364,8 @@ impl<M: Memory> Passes<'_, M> {
     /// Records that a process cannot be migrated.
     ///
     /// # Errors
-    /// When the process was named, and named processes are not handled on their own.
+    /// When the process was named, and a refusal of one named process stops the others
+    /// ([`Memory::is_alone`]).
     fn refuse(&mut self, process: &Process, why: RefusalReason) -> Result<(), Refusal> {
         let refusal = Refusal { pid: process.pid, name: process.name.clone(), why };
         if self.pids.contains(&process.pid) && !self.shared.memory.is_alone() {
@@ -374,7 +376,7 @@ impl<M: Memory> Passes<'_, M> {
     }
 }
 
-/// True when both are the same process, and it still runs.
+/// True when `now` and `known` are the same process, and the process still runs.
 fn is_same(now: &Process, known: &Process) -> bool {
     (now.pid, now.start_ticks) == (known.pid, known.start_ticks) && !now.is_zombie
 }
@@ -403,7 +405,8 @@ impl ProcessOutcome {
             self.left = tally.left;
             return;
         }
-        // A pass that was cut short has located only some of the pages: apply the changes on these.
+        // A pass that ended early has located only some of the pages: apply the changes of these
+        // pages.
         for (node, bytes) in &tally.after.0 {
             *self.after.0.entry(*node).or_default() += bytes;
         }

@@ -1,9 +1,9 @@
 //! The meaning of weights on a machine: pages of each node in a round, the memory policy, and the
 //! settings that the policy needs.
 //!
-//! Weights are given for the tiers of a machine or for its nodes. A tier's weight applies to each
-//! of its nodes, or is divided among the nodes that share it: `3:1` on two sockets that each have
-//! DRAM and an expander is 3, 3, 1 and 1; with one expander for both it is 3, 3 and 2.
+//! Weights are given for the tiers of a machine or for its nodes. Each tier gets the share of its
+//! weight, divided evenly among the nodes of the tier: `3:1` on two sockets that each have DRAM and
+//! an expander is 3, 3, 1 and 1; with one expander for both sockets it is 3, 3 and 2.
 
 use crate::{
     machine::{
@@ -30,7 +30,7 @@ pub enum Means {
     Weighted,
     /// Interleaving without weights, which suffices for equal weights.
     Interleave,
-    /// Interleaved evenly at the first touch, and then migrated: kernels before 6.9.
+    /// Even interleaving at the first touch, then migration: for kernels before 6.9.
     Moved,
 }
 
@@ -38,7 +38,7 @@ pub enum Means {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingChange {
     pub path: String,
-    /// The value that it needs.
+    /// The value that the placement needs.
     pub text: String,
 }
 
@@ -88,7 +88,7 @@ pub enum PlacementError {
     #[error("node {node} is not among those that this process may use: {allowed}")]
     Forbidden {
         node: u32,
-        /// The nodes that it may use.
+        /// The nodes that this process may use.
         allowed: String,
     },
     /// A round has more pages of a node than the kernel accepts.
@@ -96,7 +96,7 @@ pub enum PlacementError {
     TooMany {
         weights: String,
         node: u32,
-        /// Its pages.
+        /// The pages of the node in a round.
         weight: u32,
     },
 }
@@ -127,9 +127,9 @@ impl PlacementError {
 }
 
 impl Placement {
-    /// The meaning of `weights` on `machine`. With `named` they belong to these nodes, in that
-    /// order; otherwise to the machine's tiers, or to its memory nodes from the fastest on.
-    /// `allowed` are the nodes that the process may use, where the kernel has a limit.
+    /// The meaning of `weights` on `machine`. With `named`, the weights belong to these nodes, in
+    /// that order; otherwise to the machine's tiers, or to its memory nodes from the fastest on.
+    /// `allowed` are the nodes that the process may use; `None` for all nodes.
     ///
     /// # Errors
     /// When the weights have no meaning on the machine.
@@ -156,7 +156,7 @@ impl Placement {
         }
         let equal = nodes.iter().all(|(_, weight)| *weight == nodes[0].1);
         let means = match machine.weighted_interleave {
-            // Equal weights need no changed settings.
+            // Equal weights need no change of settings.
             _ if equal => Means::Interleave,
             Some(_) => Means::Weighted,
             None => Means::Moved,
@@ -177,14 +177,13 @@ impl Placement {
         }
     }
 
-    /// Settings to be changed first, in this order.
+    /// Settings to change before the program starts, in this order.
     pub fn settings(&self, machine: &Machine) -> Vec<SettingChange> {
         if self.means != Means::Weighted {
             return vec![];
         }
-        // Writing a weight also disables automatic weights. They are disabled by a change of their
-        // own before, because changes are undone in reverse order: weights first, then automatic
-        // weights.
+        // Writing a weight also disables automatic weights. A separate change disables them first,
+        // because changes are undone in reverse order: weights first, then automatic weights.
         let auto = machine.weighted_interleave.as_ref().and_then(|weighted| weighted.auto);
         let auto = auto.map(|_| SettingChange { path: weights::auto_path(), text: "false".into() });
         let weight = |(node, weight): &(u32, u32)| SettingChange {
@@ -194,7 +193,8 @@ impl Placement {
         auto.into_iter().chain(self.nodes.iter().map(weight)).collect()
     }
 
-    /// The arguments of numactl for the same policy. (It has weighted interleaving since 2.0.19.)
+    /// The arguments of numactl for the same policy. (numactl has weighted interleaving since
+    /// 2.0.19.)
     pub fn numactl(&self) -> String {
         match self.means {
             Means::Weighted => format!("numactl --weighted-interleave={}", self.node_list()),
@@ -412,7 +412,7 @@ mod tests {
     }
 
     proptest! {
-        /// Each tier gets the share of its weight, whatever its number of nodes.
+        /// Each tier gets the share of its weight, regardless of its number of nodes.
         #[test]
         fn tiers_get_their_part(counts in prop::collection::vec(1u32..5, 2..4), seed in 1u16..60) {
             let mut next = 0;

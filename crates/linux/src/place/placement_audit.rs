@@ -1,10 +1,11 @@
 //! Placement audit: the memory of a program that follows the placement, and the memory that
 //! bypasses the placement, with the cause.
 //!
-//! A memory policy is easily overridden: a launcher resets it for its children, a library binds its
-//! own buffers, a mapped file was placed by the process that read it first, and a full node sends
-//! pages elsewhere. All of this shows in `/proc/PID/numa_maps`, which has the policy of each
-//! mapping. Policies of threads other than the first do not show there.
+//! Memory can bypass a memory policy: a launcher resets the policy for its children, and a library
+//! binds its own buffers. A mapped file was placed by the process that read it first, and pages for
+//! a full node are allocated on another node. `/proc/PID/numa_maps` shows all of this: it has the
+//! policy and the nodes of each mapping. It does not show the policies of threads other than the
+//! first.
 
 use crate::{
     place::{mempolicy::Policy, placement::Placement},
@@ -35,20 +36,21 @@ pub struct Bypass {
     pub pid: u32,
     pub name: String,
     pub cause: Cause,
-    /// Its bytes by node.
+    /// The bytes that bypassed the placement, by node.
     pub bytes: NodeBytes,
 }
 
 /// The cause of a bypass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The process has this policy instead of the one that it was started with.
+    /// The process has this policy instead of the policy that it was started with.
     Reset(String),
-    /// The process has the placement's policy, but chose this one for some mappings.
+    /// The process has the placement's policy, but has chosen this policy for some mappings.
     Bound(String),
     /// Pages of files: the page cache, placed by the process that read them first.
     File,
-    /// Under the placement's policy, but on other nodes: the intended ones were full.
+    /// Pages under the placement's policy, but on other nodes, because the intended nodes were
+    /// full.
     Elsewhere,
 }
 
@@ -170,8 +172,8 @@ fn own_policy(mappings: &[Mapping]) -> Option<&str> {
     stack.map(|stack| stack.policy.as_str())
 }
 
-/// True when a policy in `numa_maps` is the `wanted` one. The kernel may append flags to the mode,
-/// as `=static`.
+/// True when the policy `shown` in `numa_maps` is `wanted`. The kernel may append flags to the
+/// mode, such as `=static`.
 fn is_policy(shown: &str, wanted: &Policy) -> bool {
     let wanted = wanted.to_string();
     let (mode, nodes) = wanted.split_once(':').unwrap_or((&wanted, ""));

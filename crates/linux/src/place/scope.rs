@@ -16,11 +16,11 @@ use std::{
     fmt,
 };
 
-/// The minimum memory of a process that joins, bytes: monitoring a smaller one would cost more than
-/// it can gain. It joins when it has grown.
+/// The minimum memory of a process that joins, bytes: monitoring a smaller process would cost more
+/// time than it can save. The process joins once it has grown.
 pub const JOINS_BYTES: u64 = 1 << 20;
 
-/// Process 1, from which all others descend except the kernel's threads.
+/// Process 1, the ancestor of all other processes except the kernel's threads.
 const INIT: u32 = 1;
 
 /// Above this size, sampling a process is cheaper than walking all its pages.
@@ -35,13 +35,13 @@ pub enum Scope {
     Cgroup(Group),
     /// These processes and their descendants.
     Processes(Vec<u32>),
-    /// All processes with these names and their descendants, including later ones.
+    /// All processes with these names and their descendants, including processes that start later.
     Named(Vec<String>),
 }
 
 impl Scope {
-    /// The processes of the scope, parents before children. A process whose parent has ended is
-    /// found only by its control group.
+    /// The processes of the scope, parents before children. A descendant of a listed or named
+    /// process is no longer found once its parent has ended; a control group keeps such processes.
     ///
     /// # Errors
     /// When `/proc` or the group's files cannot be read.
@@ -81,11 +81,12 @@ impl Scope {
         Ok(found)
     }
 
-    /// Anonymous memory of the scope by node; `None` where the kernel does not count it.
+    /// Anonymous memory of the scope by node; `None` where the kernel does not count memory by
+    /// node.
     ///
-    /// For processes the kernel walks all their pages, about 10 ms a GiB; large ones are sampled,
-    /// and the walk ends early when `stop` is set. For a control group and for the machine the
-    /// kernel has counters.
+    /// For processes the kernel walks all their pages, which takes about 10 ms per GiB. Large
+    /// processes are sampled, and no further process is read once `stop` is set. For a control
+    /// group and for the machine the kernel has counters.
     ///
     /// # Errors
     /// When a file cannot be read. A process that ends during the call is left out.
@@ -108,7 +109,7 @@ impl Scope {
                 let mut sum = None;
                 for process in processes.iter().take_while(|_| !stop.is_set()) {
                     let on = match of_process(root, process.pid, processes.len()) {
-                        // The process has changed its user: continue with the others.
+                        // The process has changed its user: continue with the other processes.
                         Err(why) if why.is_permission() => None,
                         on => on?,
                     };

@@ -1,5 +1,5 @@
 //! Memory that the calling process can still allocate: on the machine or on some nodes, and within
-//! the limits of its control groups. Every large allocation of the tool asks here first.
+//! the limits of its control groups. Every large allocation of Interleaf is checked against it.
 
 use crate::{
     machine::{
@@ -14,12 +14,13 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Available {
     pub bytes: u64,
-    /// The limit of a control group, where it is lower than the free memory.
+    /// The limit of a control group, if less is unused of it than is available on the machine or
+    /// its nodes.
     pub limit: Option<Headroom>,
 }
 
-/// The fraction of the available memory that may be requested, in sixteenths: the rest is for other
-/// programs.
+/// The fraction of the available memory that may be requested, in sixteenths: one sixteenth is left
+/// to other programs.
 const SIXTEENTHS: u64 = 15;
 
 impl Available {
@@ -30,7 +31,7 @@ impl Available {
 }
 
 /// Memory available on the machine, or on some nodes: free memory and reclaimable page cache,
-/// within the limits of the process's control groups. `None` where the machine does not tell.
+/// within the limits of the process's control groups. `None` if the kernel reports no figure.
 ///
 /// # Errors
 /// When an existing file cannot be read or parsed.
@@ -65,7 +66,7 @@ fn of_node(root: &Root, id: u32) -> Result<Option<u64>, RootError> {
     let Some(free) = size(&meminfo, "MemFree") else { return Ok(None) };
     let files: u64 =
         ["Active(file)", "Inactive(file)"].iter().filter_map(|key| size(&meminfo, key)).sum();
-    // The kernel's estimate: not all of the page cache can be reclaimed (`si_mem_available` in
-    // mm/show_mem.c).
+    // Half of the page cache counts, because not all of it can be reclaimed. The kernel's own
+    // estimate subtracts half at most (`si_mem_available` in mm/show_mem.c).
     Ok(Some(free + files / 2))
 }

@@ -1,15 +1,15 @@
 //! Control groups: the group of a process, its members and descendants, its memory by node, its
 //! limits, and its nodes.
 //!
-//! Version 1 has a tree of groups for each controller, version 2 one tree for all controllers; a
-//! hybrid machine mounts both, and its version 2 has the controllers that version 1 did not take.
-//! The tree is therefore found for each controller, and a process has one group in each tree.
+//! Version 1 has a tree of groups for each controller; version 2 has one tree for all controllers.
+//! A hybrid machine mounts both versions, and version 2 has the controllers that version 1 does not
+//! use. Therefore the tree is found for each controller, and a process has one group in each tree.
 //!
 //! All figures of a group include its descendants and are in bytes, in both versions. (In version
-//! 1, `memory.numa_stat` counts pages, and has each figure twice: of the group itself, and with
-//! descendants as `hierarchical_`.) Sources: Linux, Documentation/admin-guide/cgroup-v2.rst,
-//! cgroup-v1/memory.rst, cgroup-v1/cpusets.rst; proc(5) for `mountinfo`; cgroups(7) for
-//! `/proc/PID/cgroup`.
+//! 1, `memory.numa_stat` counts pages, and has each figure twice: for the group itself, and with
+//! its descendants, prefixed by `hierarchical_`.) Sources: Linux,
+//! Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst, cgroup-v1/cpusets.rst; proc(5)
+//! for `mountinfo`; cgroups(7) for `/proc/PID/cgroup`.
 
 use crate::{
     machine::id_list::IdList,
@@ -22,10 +22,10 @@ use interleaf_procfs::{
 };
 use std::collections::BTreeMap;
 
-/// Mounts, with the folder of the file system that each one shows.
+/// The file with the mounts, and with the folder of the file system that each mount shows.
 const MOUNTINFO: &str = "/proc/self/mountinfo";
 
-/// Mounts without that folder, for machines that lack `mountinfo`.
+/// The file with the mounts but without the folders, for machines that lack `mountinfo`.
 const MOUNTS: &str = "/proc/mounts";
 
 /// The tree of control groups that has a controller.
@@ -36,7 +36,7 @@ pub struct Tree {
     pub controller: &'static str,
     /// The mount point, such as `/sys/fs/cgroup/memory`.
     pub mount: String,
-    /// The group at the mount point: `/`, or the own group of a container.
+    /// The group at the mount point: `/`, or in a container the container's group.
     pub top: String,
 }
 
@@ -68,8 +68,8 @@ pub struct OnNode {
     pub anon_bytes: u64,
     /// Page cache, bytes.
     pub file_bytes: u64,
-    /// Locked pages where they are counted apart (version 1), bytes; version 2 counts them with the
-    /// other two, and this is 0.
+    /// Locked pages, bytes. Only version 1 counts them separately; version 2 counts them as
+    /// anonymous memory or page cache, and this field is 0.
     pub locked_bytes: u64,
 }
 
@@ -83,14 +83,15 @@ impl OnNode {
 /// Memory of a group, and its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// Memory of the group and its descendants, bytes; `None` of the root group of version 2.
+    /// Memory of the group and its descendants, bytes; `None` for the root group of version 2.
     pub used_bytes: Option<u64>,
     /// The lowest limit of the group and its ancestors, bytes; `None` without a limit. (Ancestors
     /// outside a container are not visible.)
     pub limit_bytes: Option<u64>,
 }
 
-/// The memory limit that applies to a process in a group or in one of its descendants.
+/// A memory limit that applies to the processes of a group and of its descendants, and the memory
+/// that counts toward the limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Headroom {
     /// The group that has the limit.
@@ -115,8 +116,8 @@ impl Headroom {
     }
 }
 
-/// The smallest headroom among all groups of the calling process; of the nearest group if several
-/// are equal. `None` where no group limits memory.
+/// The smallest headroom among all groups of the calling process; if several are equal, that of the
+/// group nearest to the process. `None` where no group limits memory.
 ///
 /// # Errors
 /// When an existing file cannot be read or parsed.
@@ -132,7 +133,7 @@ impl Trees {
     /// The mounted trees; `None` where the mounts are not known.
     ///
     /// # Errors
-    /// When a file cannot be read, or a line is not of its format.
+    /// When a file cannot be read, or a line is malformed.
     pub fn read(root: &Root) -> Result<Option<Self>, RootError> {
         let Some(mounts) = cgroup_mounts(root)? else { return Ok(None) };
         let has = |version| mounts.iter().any(|mount| mount.version == version);
@@ -160,7 +161,8 @@ impl Trees {
 }
 
 impl Tree {
-    /// The group with this path below the mount point, existing or not: `/` is the topmost one.
+    /// The group with this path below the mount point, existing or not: `/` is the group at the
+    /// mount point.
     pub fn group(&self, name: &str) -> Group {
         Group { tree: self.clone(), name: format!("/{}", name.trim_matches('/')) }
     }
@@ -169,7 +171,7 @@ impl Tree {
     /// not exist, or its group is not below the mount.
     ///
     /// # Errors
-    /// When the process's file cannot be read, or a line is not of its format.
+    /// When the process's file cannot be read, or a line is malformed.
     pub fn group_of(&self, root: &Root, process: Option<u32>) -> Result<Option<Group>, RootError> {
         let path = format!("/proc/{}/cgroup", process.map_or("self".into(), |id| id.to_string()));
         let Some(text) = root.text(&path)? else { return Ok(None) };
@@ -201,7 +203,7 @@ impl Group {
         Some(self.tree.group(above))
     }
 
-    /// Its descendants, parents before children.
+    /// The descendants of the group, parents before children.
     ///
     /// # Errors
     /// When a folder cannot be listed.
@@ -218,7 +220,7 @@ impl Group {
             }
             found.push(group);
         }
-        // The first one is this group itself.
+        // The first element is this group itself.
         Ok(found.split_off(1))
     }
 
@@ -242,11 +244,12 @@ impl Group {
         Ok(processes)
     }
 
-    /// Memory of the group and its descendants by node; `None` where the kernel does not count it
-    /// (version 2 before 5.10, its root group, and kernels without NUMA).
+    /// Memory of the group and its descendants by node; `None` where the kernel does not count
+    /// memory by node (version 2 before Linux 5.10, the root group of version 2, and kernels
+    /// without NUMA).
     ///
     /// # Errors
-    /// When the file cannot be read, or a line is not of its format.
+    /// When the file cannot be read, or a line is malformed.
     pub fn on_nodes(&self, root: &Root) -> Result<Option<Vec<OnNode>>, RootError> {
         let path = join(&self.folder(), "memory.numa_stat");
         let Some(text) = root.text(&path)? else { return Ok(None) };
@@ -274,7 +277,7 @@ impl Group {
         root.number(&join(&self.folder(), self.tree.version.usage_file()))
     }
 
-    /// A limit of this group alone; `None` where it has none.
+    /// A limit of this group alone; `None` if the group has no such limit.
     fn limit(&self, root: &Root, file: &str) -> Result<Option<u64>, RootError> {
         let path = join(&self.folder(), file);
         let found = root.value(&path, "a number of bytes, or max", Limit::parse)?;
@@ -333,8 +336,9 @@ impl Group {
         Ok(sum)
     }
 
-    /// The nodes on which its processes may allocate; `None` where no group has a list (all nodes
-    /// then). A group without the controller (version 2) has the list of its nearest ancestor.
+    /// The nodes on which processes of the group may allocate; `None` if no group has a list, which
+    /// allows all nodes. A group without the controller (version 2) has the list of its nearest
+    /// ancestor.
     ///
     /// # Errors
     /// When a file cannot be read, or is not a list of nodes.
@@ -356,7 +360,7 @@ impl Group {
     }
 }
 
-/// The error for a line that is not of its format.
+/// The error for a malformed line.
 fn malformed_line(path: &str, at: usize, line: &str, expected: &'static str) -> RootError {
     RootError::Content { path: format!("{path}:{}", at + 1), text: line.into(), expected }
 }
@@ -365,7 +369,7 @@ fn join(folder: &str, name: &str) -> String {
     format!("{}/{name}", folder.trim_end_matches('/')).trim_end_matches('/').into()
 }
 
-/// The rest of `name` below `top`; `None` when it is elsewhere.
+/// The path of `name` below `top`; `None` when `name` is not below it.
 fn below<'a>(top: &str, name: &'a str) -> Option<&'a str> {
     let rest = name.strip_prefix(top.trim_end_matches('/'))?;
     (rest.is_empty() || rest.starts_with('/')).then_some(rest)
@@ -407,7 +411,8 @@ fn cgroup_mounts(root: &Root) -> Result<Option<Vec<GroupMount>>, RootError> {
     Ok(None)
 }
 
-/// Rows such as `anon N0=8192 N1=0` (version 2), or `hierarchical_anon=2 N0=2 N1=0` (version 1).
+/// Parses rows such as `anon N0=8192 N1=0` (version 2), or `hierarchical_anon=2 N0=2 N1=0` (version
+/// 1).
 fn numa_stat(
     path: &str,
     text: &str,

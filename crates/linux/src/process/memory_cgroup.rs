@@ -12,14 +12,16 @@ use interleaf_procfs::cgroup::PROCESSES_FILE;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{thread, time::Duration};
 
-/// The prefix of the names of our groups; the process ID of their creator follows.
+/// The prefix of the names of Interleaf's groups; the process ID of a group's creator follows.
 const PREFIX: &str = "interleaf-bench-";
 
-/// Attempts to remove a group whose last process is just exiting, and the pause between them.
+/// Maximum number of attempts to remove a group whose last process is just exiting, and the pause
+/// between attempts.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A control group with a memory limit. Dropping it kills its processes and removes it.
+/// A control group with a memory limit. Dropping this value kills the group's processes and removes
+/// the group.
 #[derive(Debug)]
 pub struct MemoryCgroup<'a> {
     root: &'a Root,
@@ -37,11 +39,11 @@ pub enum MemoryCgroupError {
 }
 
 impl<'a> MemoryCgroup<'a> {
-    /// Creates a group with at most `limit` bytes of memory; without a limit, to measure its usage.
-    /// Groups of processes that have ended are removed first.
+    /// Creates a group with at most `limit` bytes of memory; a group without a limit measures
+    /// memory usage. Groups whose creators have ended are removed first.
     ///
     /// # Errors
-    /// When the machine has no such groups, or this user may not create one.
+    /// When the machine has no groups with a memory limit, or this user may not create a group.
     pub fn new(root: &'a Root, limit: Option<u64>) -> Result<Self, MemoryCgroupError> {
         let tree = Trees::read(root)?.and_then(|trees| trees.memory);
         let tree =
@@ -82,14 +84,14 @@ impl<'a> MemoryCgroup<'a> {
     pub fn kill_all(&self) {
         for pid in self.group.processes(self.root).unwrap_or_default() {
             if let Some(pid) = Pid::from_raw(pid as i32) {
-                // Fails when the process has just ended.
+                // The call fails when the process has just ended.
                 let _ = kill_process(pid, Signal::KILL);
             }
         }
     }
 }
 
-/// Removes the groups of processes that have ended, and kills the processes in them.
+/// Removes the groups whose creators have ended, and kills the processes in these groups.
 ///
 /// # Errors
 /// When the groups cannot be listed.

@@ -2,8 +2,8 @@
 //!
 //! Each line is a mapping: its start address, its policy, and words such as `anon=3 N0=2 N1=1
 //! kernelpagesize_kB=4`, where `N1=1` is one page on node 1. A transparent huge page counts as 512
-//! base pages, a page of hugetlbfs as one of its own size. The policy is the mapping's own, or else
-//! the policy of the process's first thread.
+//! base pages; a page of hugetlbfs counts as one page of its own size. The policy is the mapping's
+//! own, or else the policy of the process's first thread.
 
 use crate::{
     process::tree,
@@ -21,7 +21,7 @@ const SHARED_PREFIXES: [&str; 4] = ["/dev/zero", "/memfd:", "/SYSV", "/dev/shm/"
 /// A mapping of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// Its first address.
+    /// The first address.
     pub start: u64,
     /// The policy as the kernel writes it: `default`, `weighted interleave:0-1`.
     pub policy: String,
@@ -90,7 +90,7 @@ impl<'a> FromIterator<&'a NodeBytes> for NodeBytes {
 /// the kernel lacks NUMA.
 ///
 /// # Errors
-/// When this user may not read the file, or a line is not of its format.
+/// When this user may not read the file, or a line is malformed.
 pub fn mappings(root: &Root, pid: u32) -> Result<Option<Vec<Mapping>>, RootError> {
     let path = format!("/proc/{pid}/numa_maps");
     let Some(text) = root.peek(&path)? else { return Ok(None) };

@@ -1,17 +1,18 @@
 //! Estimates the placement of a large process's anonymous memory from a stratified sample.
 //!
-//! Reading `numa_maps` walks every page, about 10 ms a GiB. A sample costs the same for any size:
-//! the anonymous memory is divided into strata of equal length, one page is drawn from each, and
-//! `move_pages(2)` gives its node.
+//! Reading `numa_maps` walks every page and takes about 10 ms per GiB. A sample takes the same time
+//! for any size: the anonymous memory is divided into strata of equal length, one page is drawn
+//! from each, and `move_pages(2)` gives its node.
 //!
 //! ```text
-//! 16384 pages, each on node 0 with 6 chances of 10: off by sqrt(0.6 * 0.4 / 16384) = 0.4 points
+//! 16384 pages, each on node 0 with probability 0.6: standard error sqrt(0.6 * 0.4 / 16384) = 0.4 %
 //! ```
 //!
-//! This error is an upper bound: where neighbouring pages are on the same node, a stratified sample
-//! is more accurate than a random one. The position within a stratum is pseudo-random, since a
-//! constant position could select interleaved pages of a single node. It is the same in each
-//! sample, so two samples of the same memory differ only by migrated pages.
+//! This standard error is an upper bound: where neighbouring pages are on the same node, a
+//! stratified sample is more accurate than a random one. The position within a stratum is
+//! pseudo-random, since a constant position could select interleaved pages of a single node. The
+//! positions are the same in each sample, so two samples of the same memory differ only by migrated
+//! pages.
 
 use crate::{
     process::numa_maps::NodeBytes,
@@ -27,8 +28,8 @@ const STRATA: u64 = 1 << 14;
 /// Minimum number of pages drawn from one process.
 const STRATA_MIN: u64 = 1 << 10;
 
-/// At least 1 / `RESIDENT_ONE_IN` of the drawn pages has to be resident: with fewer, most memory is
-/// reserved but unused, and the sample is too small.
+/// At least 1 / `RESIDENT_ONE_IN` of the drawn pages have to be resident: with fewer, most memory
+/// is reserved but unused, and the sample is too small.
 const RESIDENT_ONE_IN: u64 = 16;
 
 /// Estimated anonymous memory of a process by node. The strata are divided among `processes`, of
@@ -36,7 +37,7 @@ const RESIDENT_ONE_IN: u64 = 16;
 /// the process does not exist.
 ///
 /// # Errors
-/// When its files exist and cannot be read.
+/// When a file of the process exists and cannot be read.
 pub fn anonymous(root: &Root, pid: u32, processes: usize) -> Result<Option<NodeBytes>, RootError> {
     let Some(maps) = root.peek(&format!("/proc/{pid}/maps"))? else { return Ok(None) };
     let statm = root.peek(&format!("/proc/{pid}/statm"))?.unwrap_or_default();
@@ -44,7 +45,8 @@ pub fn anonymous(root: &Root, pid: u32, processes: usize) -> Result<Option<NodeB
     let strata = (STRATA / processes.max(1) as u64).max(STRATA_MIN);
     let addresses = draw(&areas(&maps), page_bytes, strata);
     let mut status = vec![-1; addresses.len()];
-    // The process belongs to another user, or has ended: reading `numa_maps` tells which.
+    // The process belongs to another user, or has ended: the caller learns which by reading
+    // `numa_maps`.
     if syscall::move_pages(pid, &addresses, None, &mut status).is_err() {
         return Ok(None);
     }
@@ -59,7 +61,8 @@ fn areas(maps: &str) -> Vec<Range<u64>> {
     mappings(maps.as_bytes()).filter(is_usable).map(|mapping| mapping.addresses).collect()
 }
 
-/// Draws a page of each stratum, by address; with fewer pages than strata, all pages.
+/// Draws a page of each stratum and returns the addresses; draws all pages if there are fewer pages
+/// than strata.
 fn draw(areas: &[Range<u64>], page_bytes: u64, strata: u64) -> Vec<u64> {
     let total: u64 = areas.iter().map(|area| (area.end - area.start) / page_bytes).sum();
     let strata = strata.min(total);
@@ -91,7 +94,7 @@ fn mixed(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Resident anonymous pages: the second number of `statm` less the third.
+/// Resident anonymous pages: the second number of `statm` minus the third.
 fn anonymous_pages(statm: &str) -> u64 {
     let mut numbers = statm.split_whitespace().skip(1).map(|word| word.parse().unwrap_or(0_u64));
     let (resident, of_files) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));

@@ -1,5 +1,6 @@
-//! Inspects a command: its executable, or its script and interpreter; and its linkage, which
-//! decides whether a library can be preloaded between it and its C library.
+//! Inspects a command: its executable, the scripts that lead to the executable, and the linkage of
+//! the executable. The linkage decides whether a library can be preloaded between the program and
+//! its C library.
 
 use elf::{ElfStream, abi, endian::AnyEndian, file::Class};
 use std::{
@@ -15,7 +16,7 @@ use std::{
     process::Command,
 };
 
-/// Nested interpreters: the kernel accepts five.
+/// Maximum number of nested scripts: the kernel accepts five.
 const SCRIPTS_MAX: usize = 5;
 
 /// Bytes of a script's first line that the kernel reads (`BINPRM_BUF_SIZE`).
@@ -29,11 +30,12 @@ pub struct Program {
     /// Scripts that lead to the executable through their interpreter lines, in order.
     pub scripts: Vec<PathBuf>,
     pub linked: Linked,
-    /// Libraries that the executable names itself.
+    /// Libraries that the executable itself names (`DT_NEEDED`).
     pub needs: Vec<String>,
     /// The dynamic loader; `None` for a static program.
     pub loader: Option<PathBuf>,
-    /// True for Go, whose runtime takes memory from the kernel by system calls of its own.
+    /// True for a Go program, whose runtime allocates memory by its own system calls, not through
+    /// the C library.
     pub is_go: bool,
     /// True when the program gains rights that its caller lacks: the loader then ignores
     /// LD_PRELOAD.
@@ -68,7 +70,7 @@ impl Program {
     /// Inspects the command `name`.
     ///
     /// # Errors
-    /// When it does not exist or cannot be read.
+    /// When the command does not exist or cannot be read.
     pub fn inspect(name: &OsStr) -> Result<Self, ProgramError> {
         let mut path = find(name)?;
         let mut scripts = vec![];
@@ -89,8 +91,8 @@ impl Program {
         Ok(Self { path, scripts, linked, needs, loader, is_go, is_privileged })
     }
 
-    /// All libraries that are loaded with it, as the loader's `--list` gives them without running
-    /// the program; none unless it is the loader of the GNU C library.
+    /// All libraries that are loaded with the program, from the loader's `--list`, which does not
+    /// run the program. Empty for a program without the loader of the GNU C library.
     pub fn libraries(&self) -> Vec<String> {
         let (Linked::Gnu, Some(loader)) = (&self.linked, &self.loader) else { return vec![] };
         let listed = Command::new(loader).arg("--list").arg(&self.path).output();
@@ -164,7 +166,8 @@ fn linked(path: &Path) -> io::Result<(Linked, Option<PathBuf>, Vec<String>)> {
     Ok((linked, Some(loader), needs))
 }
 
-/// True if Go's linker made the program: it adds a section with the versions of its modules.
+/// True if Go's linker made the program: the linker adds a section with the versions of the
+/// program's modules.
 fn is_go(path: &Path) -> io::Result<bool> {
     let elf = ElfStream::<AnyEndian, _>::open_stream(File::open(path)?);
     let mut elf = elf.map_err(io::Error::other)?;
@@ -172,7 +175,7 @@ fn is_go(path: &Path) -> io::Result<bool> {
     Ok(elf.section_header_by_name(".go.buildinfo").is_ok_and(|section| section.is_some()))
 }
 
-/// The libraries that a program names; none without a section table.
+/// The libraries that a program names; empty for a program without a section table.
 fn needs(elf: &mut ElfStream<AnyEndian, File>) -> Result<Vec<String>, elf::ParseError> {
     let dynamic = elf.dynamic()?;
     let wanted = |entry: elf::dynamic::Dyn| (entry.d_tag == abi::DT_NEEDED).then(|| entry.d_val());
@@ -203,7 +206,7 @@ fn is_privileged(path: &Path) -> io::Result<bool> {
     let is_other = |bit: u32, owner: u32, own: u32| file.mode() & bit != 0 && owner != own;
     let changes = is_other(0o4000, file.uid(), user.as_raw())
         || is_other(0o2010, file.gid(), group.as_raw()) && file.mode() & 0o2010 == 0o2010;
-    // Capabilities of a file give root nothing new.
+    // A file's capabilities give root no right that root lacks.
     let mut value = [0_u8; 64];
     let has = rustix::fs::getxattr(path, "security.capability", &mut value[..]);
     Ok(changes || !user.is_root() && has.is_ok_and(|length| length > 0))

@@ -14,28 +14,30 @@ use std::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
     pub pid: u32,
-    /// The parent; after its end, the process that adopted this one.
+    /// The process ID of the parent, or of the process that adopted this process after the parent's
+    /// end.
     pub parent: u32,
-    /// The session, by its leader; 0 when the leader is in another PID namespace (`docker exec`).
+    /// The process ID of the session leader; 0 when the leader is in another PID namespace (`docker
+    /// exec`).
     pub session: u32,
     /// The command name, at most 15 bytes.
     pub name: String,
-    /// Start time, clock ticks after boot: with the process ID it identifies a process for good.
+    /// Start time, clock ticks after boot.
     pub start_ticks: u64,
-    /// True when it has ended and was not waited for yet.
+    /// True when the process has ended and its parent has not yet waited for it.
     pub is_zombie: bool,
 }
 
 impl Process {
-    /// Unique identity of the process: process IDs are reused.
+    /// The unique identity of the process: its ID and its start time, because IDs are reused.
     pub fn identity(&self) -> (u32, u64) {
         (self.pid, self.start_ticks)
     }
 
-    /// True while this very process runs.
+    /// True while this process runs; false when another process has its ID.
     ///
     /// # Errors
-    /// When its file cannot be read.
+    /// When the process's file cannot be read.
     pub fn runs(&self, root: &Root) -> Result<bool, RootError> {
         let now = visible(root, self.pid)?;
         Ok(now.is_some_and(|now| now.identity() == self.identity() && !now.is_zombie))
@@ -112,8 +114,8 @@ impl ProcessTable {
         self.tree_of(pid).into_iter().cloned().collect()
     }
 
-    /// The wanted processes in the tree of `pid` and all their descendants, parents before
-    /// children.
+    /// The processes in the tree of `pid` that `is_wanted` selects, and all their descendants,
+    /// parents before children.
     pub fn within(&self, pid: u32, is_wanted: impl Fn(&Process) -> bool) -> Vec<Process> {
         let mut found = BTreeSet::new();
         let mut all = self.tree_of(pid);
@@ -174,10 +176,10 @@ impl<'a> Snapshot<'a> {
         Ok(self.table.get_or_init(|| table))
     }
 
-    /// One process. Reads one file, or none if the table was already read.
+    /// One process. Reads one file, or no file if the table was already read.
     ///
     /// # Errors
-    /// When its file cannot be read.
+    /// When the process's file cannot be read.
     pub fn process(&self, pid: u32) -> Result<Option<Process>, RootError> {
         match self.table.get() {
             Some(table) => Ok(table.get(pid).cloned()),
@@ -186,8 +188,8 @@ impl<'a> Snapshot<'a> {
     }
 }
 
-/// Resident anonymous memory of a process without files and shared memory, bytes. `None` when the
-/// process does not exist or has ended.
+/// Resident anonymous memory of a process, bytes; files and shared memory are not included. `None`
+/// when the process does not exist or has ended.
 ///
 /// # Errors
 /// When its `status` cannot be read.

@@ -13,7 +13,7 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().mode() & 0o7777
 }
 
-/// The names in a folder, hidden ones included.
+/// The names in a folder, including hidden names.
 fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(folder)
         .unwrap()
@@ -41,7 +41,7 @@ fn an_output_is_replaced_and_keeps_mode_and_links() {
     fs::set_permissions(at("real"), fs::Permissions::from_mode(0o640)).unwrap();
     symlink("real", at("link")).unwrap();
     symlink("later", at("dangling")).unwrap();
-    // Files whose names an implementation might use for temporary ones.
+    // Files with names that an implementation might use for temporary files.
     for name in ["real.new", ".real.new", "link.new"] {
         fs::write(at(name), "bystander").unwrap();
     }
@@ -114,7 +114,7 @@ fn a_link_of_another_user_is_not_followed() {
     change_owner(&at("theirs"));
     assert!(named(&at("theirs"), b"x", Durability::Cached).is_err());
     assert_eq!(fs::read(at("victim")).unwrap(), b"root's");
-    // In an unshared folder it is replaced, and keeps its owner.
+    // In a folder that is not shared, the file is replaced and keeps its owner.
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     named(&at("theirs"), b"new", Durability::Cached).unwrap();
     assert_eq!(fs::metadata(at("theirs")).unwrap().uid(), OTHER);

@@ -8,16 +8,16 @@ pub const BIN_NS: f64 = 8.0;
 /// The number of bins of the body; an additional bin has latencies from 4096 ns on.
 pub const BINS: usize = 512;
 
-/// The unit of the tail, ns: a hundredth, finer than any clock.
+/// The unit of the tail, ns: a hundredth of a ns is finer than the step of any clock.
 const UNIT_NS: f64 = 0.01;
 
 /// Latencies are clamped to this value, ns: 10 s.
 const LONGEST_NS: f64 = 1e10;
 
-/// Latencies, counted.
+/// The counts of latencies.
 #[derive(Clone, Debug)]
 pub struct Distribution {
-    /// The counts of the bins of [`BIN_NS`]; the last has all longer latencies.
+    /// The counts of the bins of [`BIN_NS`]; the last bin has all longer latencies.
     pub bins: Vec<u64>,
     /// All samples to a precision of a thousandth.
     all: Option<Histogram<u64>>,
@@ -67,7 +67,7 @@ impl Distribution {
         Some(all.max() as f64 * UNIT_NS)
     }
 
-    /// The fraction of the samples between the two latencies; 0 without samples.
+    /// The fraction of the samples from `from_ns` to `to_ns`; 0 without samples.
     pub fn share_between(&self, from_ns: f64, to_ns: f64) -> f64 {
         let unit = |ns: f64| (ns / UNIT_NS).round() as u64;
         let between =

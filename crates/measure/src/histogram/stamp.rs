@@ -1,4 +1,4 @@
-//! Single loads, each timed by a reading of the counter before and after.
+//! Single loads. Each load is timed by readings of the counter before and after it.
 
 #![expect(unsafe_code, reason = "the counter is read around a load, in a fixed order")]
 
@@ -14,14 +14,14 @@ pub(super) struct Spin {
     pub(super) ticks: u64,
 }
 
-/// One load: its ticks, and the events during it.
+/// A load: its ticks, and the events during the load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stamp(u32);
 
-/// The thread was interrupted.
+/// Flag: the thread was interrupted.
 const INTERRUPTED: u32 = 1 << 31;
 
-/// The thread was on another CPU afterwards.
+/// Flag: after the load the thread was on another CPU.
 const MOVED: u32 = 1 << 30;
 
 impl Stamp {
@@ -49,7 +49,7 @@ impl Stamp {
     }
 }
 
-/// Follows the ring by one load for each element of `stamps`, each dependent on the load before.
+/// Follows the ring by one load for each element of `stamps`; a load depends on the load before.
 /// `number` is the number of the first load since the measurement began.
 pub(super) fn stamp<'r>(
     from: Cursor<'r>,
@@ -100,9 +100,9 @@ fn watch(on: bool) {
     unsafe { asm!("mov es, {0:x}", in(reg) selector, options(nomem, nostack, preserves_flags)) };
 }
 
-/// The order is that of Intel's "How to Benchmark Code Execution Times" (2010): instructions after
-/// `lfence` do not begin early, and `rdtscp` waits for all instructions before it, the load
-/// included.
+/// Times one load. The order of the instructions is that of Intel's "How to Benchmark Code
+/// Execution Times" (2010): instructions after `lfence` do not begin early, and `rdtscp` waits for
+/// all instructions before it, the load included.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn timed_load(from: Cursor<'_>, spin_ticks: u64) -> Timed<'_> {
@@ -149,7 +149,7 @@ fn timed_load(from: Cursor<'_>, spin_ticks: u64) -> Timed<'_> {
             options(nostack, readonly),
         );
     }
-    // SAFETY: it was just loaded from under `from`.
+    // SAFETY: `at` was just loaded from the slot of `from`.
     let at = unsafe { from.moved(at) };
     // The counters of two sockets may differ slightly.
     let ticks = ended.saturating_sub(began);
@@ -160,8 +160,8 @@ fn timed_load(from: Cursor<'_>, spin_ticks: u64) -> Timed<'_> {
 #[cfg(target_arch = "aarch64")]
 fn watch(_on: bool) {}
 
-/// `isb` prevents an early reading of the counter (Arm ARM, D12.2.1), and `dsb ishld` waits for the
-/// load.
+/// Times one load. `isb` prevents an early reading of the counter (Arm ARM, D12.2.1), and
+/// `dsb ishld` waits for the load.
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
 fn timed_load(from: Cursor<'_>, spin_ticks: u64) -> Timed<'_> {
@@ -193,7 +193,7 @@ fn timed_load(from: Cursor<'_>, spin_ticks: u64) -> Timed<'_> {
             options(nostack, readonly),
         );
     }
-    // SAFETY: it was just loaded from under `from`.
+    // SAFETY: `at` was just loaded from the slot of `from`.
     let at = unsafe { from.moved(at) };
     Timed { at, ticks: ended.saturating_sub(began), cpu: 0, interrupted: false }
 }

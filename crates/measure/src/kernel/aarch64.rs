@@ -1,9 +1,9 @@
-//! The loops of AArch64. As on x86-64, a loop has the same text for all instruction sets, with
-//! pieces that differ.
+//! The loops of AArch64. As on x86-64, the text of a loop is the same for all instruction sets;
+//! only some pieces differ.
 //!
-//! Vectors of SVE have 16 to 256 bytes, a property of the machine. Four predicates divide a line
-//! among vectors: each selects the bytes of the line in one vector. If a vector is as long as a
-//! line or longer, only the first predicate selects bytes.
+//! A vector of SVE has 16 to 256 bytes, a property of the machine. Four predicates divide a line
+//! among vectors: each predicate selects the bytes of the line that are in one vector. If a vector
+//! is as long as a line or longer, only the first predicate selects bytes.
 
 #![expect(unsafe_code, reason = "loops are written in assembly")]
 
@@ -95,7 +95,7 @@ macro_rules! locate {
     };
 }
 
-/// A piece for each line of a unit, `lines` of each of `pages` pages.
+/// Repeats pieces for each line of a unit, with `lines` lines of each of `pages` pages.
 macro_rules! unit {
     ($from:literal, $($piece:expr),+) => {
         concat!(
@@ -107,7 +107,7 @@ macro_rules! unit {
     };
 }
 
-/// A piece for each line of a unit, with all lines consecutive.
+/// Repeats pieces for each line of a unit, with all lines consecutive.
 macro_rules! row {
     ($from:literal, $($piece:expr),+) => {
         concat!(
@@ -119,7 +119,7 @@ macro_rules! row {
     };
 }
 
-/// Advances to the next unit: at the end of a page, the pages accessed in parallel are skipped.
+/// Advances to the next unit. At the end of a page, skips the pages that were accessed in parallel.
 macro_rules! advance {
     ($at:literal, $skip:literal) => {
         concat!(
@@ -454,7 +454,7 @@ macro_rules! loops {
 loops!(neon, Neon, "Of NEON.");
 loops!(sve, Sve, "Of SVE.");
 
-/// A table of kernels, for the loops of an instruction set.
+/// Expands a table of kernels for the loops of an instruction set.
 macro_rules! of {
     ($isa:expr, $table:ident) => {
         match $isa {

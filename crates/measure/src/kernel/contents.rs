@@ -1,4 +1,4 @@
-//! The contents of a buffer, a formula that gives the sum of any part without reading memory.
+//! The contents of a buffer. A formula gives the sum of any part without reading memory.
 //!
 //! Word `i` of the memory of a thread is `seed + i * STEP`. The words from `a` to `b` sum to `(b -
 //! a) * seed + STEP * (b (b - 1) - a (a - 1)) / 2` modulo 2^64, which depends on their position as
@@ -47,8 +47,8 @@ impl Contents {
         words.wrapping_mul(self.seed).wrapping_add(STEP.wrapping_mul(indices))
     }
 
-    /// The word that a pass stores: different in each pass, and never 0, as some processors do not
-    /// write zero lines to memory. Words of consecutive passes differ in many bits.
+    /// The word that a pass stores: different in each pass, and never 0, because some processors do
+    /// not write zero lines to memory. Words of consecutive passes differ in many bits.
     pub(super) const fn stored(self, pass: u64) -> u64 {
         let mixed = (self.seed ^ pass.wrapping_mul(STEP)).wrapping_mul(0xd6e8_feb8_6659_fd93);
         (mixed ^ (mixed >> 32)) | 1

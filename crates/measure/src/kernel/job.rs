@@ -10,8 +10,8 @@ use super::BATCH;
 pub(super) type Run = unsafe fn(&mut Job);
 
 /// Loads or stores lines at the given offsets of a buffer, and prefetches the lines of a later
-/// batch: the many instructions that compute a random line fill the core's instruction window, so
-/// few loads overlap without a prefetch.
+/// batch. Without a prefetch few loads overlap, because the many instructions that compute a random
+/// line fill the core's instruction window.
 ///
 /// # Safety
 /// The lines are mapped, and no other thread uses lines that are stored to.

@@ -1,10 +1,10 @@
-//! A pseudo-random order in which each line occurs once: computed on the fly, so it causes no
-//! memory traffic.
+//! A pseudo-random order in which each line occurs once. It is computed during the walk, so it
+//! causes no memory traffic.
 //!
-//! The lines are divided into `sheets` of `2^bits` lines. Each round visits all sheets with a
-//! constant step. In each sheet it visits the line that a bijection on `bits` bits assigns to the
-//! round and the sheet: `2^bits` rounds visit every line once. Strides do not repeat, so no
-//! prefetcher detects one.
+//! The lines are divided into `sheets` of `2^bits` lines. A round visits all sheets with a constant
+//! step. In a sheet it visits the line that a bijection on `bits` bits assigns to the round and the
+//! sheet, so `2^bits` rounds visit every line once. Strides do not repeat, so no prefetcher detects
+//! one.
 
 use super::{BATCH, LINE};
 
@@ -23,8 +23,8 @@ pub(super) struct VisitOrder {
 }
 
 impl VisitOrder {
-    /// An order of at most `lines` lines, in whole sheets: at least 63/64 of them if there are 64
-    /// or more.
+    /// An order of at most `lines` lines, in whole sheets. It has at least 63/64 of the lines if
+    /// there are 64 lines or more.
     pub(super) fn new(lines: usize, seed: u64) -> Self {
         let bits = (lines / 64).checked_ilog2().unwrap_or(0).min(SHEET_BITS);
         let sheets = u32::try_from(lines >> bits).unwrap_or(u32::MAX).max(1);
@@ -58,7 +58,7 @@ impl VisitOrder {
     }
 }
 
-/// Batches between a prefetch and the access.
+/// The number of batches between the prefetch of a line and the access.
 const AHEAD: usize = 4;
 
 /// An order with the next batches computed in advance, as offsets in the buffer, bytes.
@@ -90,7 +90,7 @@ impl Batches {
         (now, &self.ahead[last])
     }
 
-    /// True if a cycle has ended with the last batch; then another begins.
+    /// Returns true if the last batch ended a cycle; then another cycle begins.
     pub(super) const fn ends_cycle(&mut self) -> bool {
         let ends = self.done >= self.order.lines();
         if ends {
@@ -113,7 +113,7 @@ fn batch(order: &mut VisitOrder) -> [usize; BATCH] {
     lines
 }
 
-/// A step that visits all of `sheets`: coprime to their number, and near its golden section.
+/// A step that visits all `sheets`: coprime to their number, and near 0.618 of it (golden section).
 fn step(sheets: u32) -> u32 {
     let golden = (f64::from(sheets) * 0.618) as u32;
     let coprime = |step: &u32| {

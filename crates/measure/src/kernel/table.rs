@@ -1,13 +1,13 @@
-//! The loop for each instruction set and act.
+//! The kernels for each instruction set and kind of access.
 
 use super::{AccessKind, Kernel, NEAR, native};
 #[cfg(any(test, feature = "search"))]
 use super::{FAR, ONCE};
 use crate::isa::Isa;
 
-/// The instruction sets for each act, the fastest known first. Wider vectors are not always faster:
-/// on Zen 4, the machine of the search (`benches/README.md`), one load of 64 bytes is up to 8 %
-/// slower than two of 32, and stores that hit a cache are fastest with 16 bytes.
+/// The instruction sets for a kind of access, the fastest known first. Wider vectors are not always
+/// faster: on Zen 4, the machine of the search (`benches/README.md`), one load of 64 bytes is up to
+/// 8 % slower than two loads of 32 bytes, and stores that hit a cache are fastest with 16 bytes.
 pub(super) fn order(act: AccessKind, nontemporal: bool) -> [Isa; 5] {
     match (act, nontemporal) {
         (AccessKind::Write | AccessKind::Both | AccessKind::BothOfTwo, false) => {
@@ -17,12 +17,12 @@ pub(super) fn order(act: AccessKind, nontemporal: bool) -> [Isa; 5] {
     }
 }
 
-/// The fastest known kernels of an instruction set, one of each kind. For AArch64 they are assumed:
-/// no search was run.
+/// The fastest known kernels of an instruction set, one of each kind. The kernels of AArch64 are
+/// assumed: no search was run.
 #[rustfmt::skip]
 pub(super) fn chosen(isa: Isa) -> Vec<Kernel> {
-    // A row: for each column its pages, lines, prefetch distance, hint, and prefetch distance of
-    // stores.
+    // A row has for each column: pages, lines, prefetch distance of loads, hint, and prefetch
+    // distance of stores.
     macro_rules! row {
         (
             $isa:ident, read $rp:literal $rl:literal $ra:literal $rh:ident,
@@ -57,7 +57,7 @@ pub(super) fn chosen(isa: Isa) -> Vec<Kernel> {
     native::of!(isa, table)
 }
 
-/// The candidates of a search.
+/// The candidates of a search for the fastest kernels.
 #[cfg(any(test, feature = "search"))]
 pub(super) fn candidates(isa: Isa) -> Vec<Kernel> {
     macro_rules! both {

@@ -25,7 +25,7 @@ const PAGE_LINES: usize = PAGE_BYTES / LINE;
 /// memory is faulty.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// The walk has no work.
+    /// The walk accessed no memory.
     #[error("the memory was not used")]
     Unused,
     /// The sum of the lines read is wrong.
@@ -64,7 +64,7 @@ pub enum Fault {
 pub struct Checksums {
     /// Lines that were loaded.
     pub loaded: u64,
-    /// The sum of all their words, modulo 2^64.
+    /// The sum of all loaded words, modulo 2^64.
     pub loaded_sum: u64,
     /// Lines that were stored.
     pub stored: u64,
@@ -80,7 +80,7 @@ pub struct Walk {
     kernel: Kernel,
     loads: usize,
     stores: usize,
-    /// The lines of the buffers that are loaded from, one or two, and of the buffer that is stored
+    /// The lines of the one or two buffers that are loaded from, and of the buffer that is stored
     /// to.
     read: Vec<Range<usize>>,
     write: Range<usize>,
@@ -89,7 +89,8 @@ pub struct Walk {
     round: usize,
     /// The 1-based number of this pass.
     pass: u64,
-    /// For random order: the order of each buffer, the loaded ones first.
+    /// For random order: the order of each buffer; the last is that of the buffer that is stored
+    /// to.
     orders: Option<Vec<Batches>>,
     sums: Checksums,
 }
@@ -104,7 +105,7 @@ pub struct TooSmall {
     pub kernel: String,
     /// The traffic to issue.
     pub traffic: Traffic,
-    /// Minimum length.
+    /// Minimum length, bytes.
     pub least: usize,
 }
 
@@ -255,9 +256,9 @@ impl Walk {
             groups: (groups * alone) as u64,
             word: self.contents.stored(self.pass),
         };
-        // SAFETY: a pass goes through `rounds` blocks of every buffer, which were laid out for that
-        // within the region, each from a page on; these rounds are in this pass. The region is ours
-        // alone, and the kernel is of an instruction set that the machine has.
+        // SAFETY: `new` laid out `rounds` blocks of every buffer within the region, each buffer
+        // from a page on, and these rounds are within the pass. The region is ours alone, and the
+        // machine has the instruction set of the kernel.
         unsafe { (self.kernel.run)(&mut job) };
         let (loaded, stored) = (read.len() * self.read.len(), write.len());
         let of = |buffer: &Range<usize>| buffer.start + read.start..buffer.start + read.end;
@@ -311,7 +312,7 @@ impl Walk {
         Ok(count + stored as u64)
     }
 
-    /// Stores the next lines of an order; a pass ends with a batch.
+    /// Stores the next batch of an order. If the batch ends a cycle, the next pass begins.
     fn scatter(&mut self, job: &mut Job, order: &mut Batches) {
         job.word = self.contents.stored(self.pass);
         let (lines, ahead) = order.next();
@@ -323,7 +324,7 @@ impl Walk {
         }
     }
 
-    /// Counts work once its sum is verified.
+    /// Verifies the sum of a job, then counts the work.
     fn count(
         &mut self,
         job: &Job,
@@ -415,7 +416,7 @@ mod tests {
         all
     }
 
-    /// Every kernel of this machine with every traffic that it is for.
+    /// Every kernel of this machine with every traffic that it serves.
     fn all() -> Vec<(Kernel, Traffic, Pattern)> {
         let mut all = vec![];
         for kernel in Isa::available().into_iter().flat_map(kernels) {
@@ -458,7 +459,7 @@ mod tests {
     fn every_kernel_issues_its_traffic() {
         for (kernel, traffic, pattern) in all() {
             let mut walk = Walk::new(region(1), &traffic, pattern, kernel, 3).unwrap();
-            // Some passes and a part of one.
+            // The walk makes some whole passes, and a part of one.
             let mut lines = 0;
             while lines < 3 * (2 << 20) / 64 {
                 lines += walk.chunk().unwrap();

@@ -1,8 +1,8 @@
 //! The loops of x86-64.
 //!
-//! A loop has the same text for all instruction sets, with two pieces that differ: one loads a line
-//! and adds it to the sum, the other stores a line. The assembler repeats the pieces, with `il_at`
-//! as the offset of the line in the unit.
+//! The text of a loop is the same for all instruction sets; only some pieces differ, such as the
+//! piece that loads a line and adds it to the sum, and the piece that stores a line. The assembler
+//! repeats the pieces, with `il_at` as the offset of the line in the unit.
 
 #![expect(unsafe_code, reason = "loops are written in assembly")]
 
@@ -111,7 +111,7 @@ macro_rules! sse2 {
     (forget) => { "" };
 }
 
-/// A piece for each line of a unit, `lines` of each of `pages` pages.
+/// Repeats pieces for each line of a unit, with `lines` lines of each of `pages` pages.
 macro_rules! unit {
     ($($piece:expr),+) => {
         concat!(
@@ -122,7 +122,7 @@ macro_rules! unit {
     };
 }
 
-/// A piece for each line of a unit, with all lines consecutive.
+/// Repeats a piece for each line of a unit, with all lines consecutive.
 macro_rules! row {
     ($piece:expr) => {
         concat!(
@@ -133,7 +133,7 @@ macro_rules! row {
     };
 }
 
-/// Advances to the next unit: at the end of a page, the pages accessed in parallel are skipped.
+/// Advances to the next unit. At the end of a page, skips the pages that were accessed in parallel.
 macro_rules! advance {
     ($at:literal, $skip:literal) => {
         concat!(
@@ -463,7 +463,7 @@ loops!(avx512, Avx512, "Of AVX-512.");
 loops!(avx2, Avx2, "Of AVX2.");
 loops!(sse2, Sse2, "Of SSE2.");
 
-/// A table of kernels, for the loops of an instruction set.
+/// Expands a table of kernels for the loops of an instruction set.
 macro_rules! of {
     ($isa:expr, $table:ident) => {
         match $isa {

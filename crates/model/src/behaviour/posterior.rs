@@ -1,8 +1,9 @@
 //! The posterior: all behaviours that agree with the measured runs.
 //!
-//! Points that fill the cube of the prior are weighted by their likelihood; then the cube is
-//! narrowed to the region that contains the weight and filled again, for some rounds; finally a
-//! fixed number of members of equal weight is drawn. The algorithm is deterministic.
+//! The algorithm fills the cube of the prior with points, and weights each point by its likelihood.
+//! It then narrows the cube to the region with nearly all of the weight and fills the cube again,
+//! for some rounds. Finally it draws a fixed number of behaviours of equal weight. The algorithm is
+//! deterministic.
 
 use super::{
     Behaviour, TrafficPerWork,
@@ -16,25 +17,25 @@ use crate::{
     units::LINE_BYTES,
 };
 
-/// The number of behaviours that represent all that agree with the runs.
+/// The number of behaviours that [`infer`] returns.
 pub const MEMBERS: usize = 64;
 
-/// Standard deviation of the logarithm of a run's bandwidth, from counters and program phases
-/// together.
+/// Standard deviation of the logarithm of a run's bandwidth: errors of counters and phases of
+/// programs together.
 const BANDWIDTH_SPREAD: f64 = 0.04;
 
-/// Standard deviation of the logarithm of results with different thread counts, without counted
-/// bandwidth: includes contention of threads outside of memory.
+/// Standard deviation of the logarithm of a run's result, for runs without counted bandwidth. It
+/// includes contention of threads outside of memory.
 const RESULT_SPREAD: f64 = 0.06;
 
-/// Standard deviation of the logarithm of a speed-up with other weights: the error of the model
+/// Standard deviation of the logarithm of an interleaved run's speed-up: the error of the model
 /// ([`crate::predict`]), and of two measured results.
 const SPEEDUP_SPREAD: f64 = 0.025;
 
-/// The number of times that the cube is filled, and the points of each time.
+/// The number of rounds, and the points of a round.
 const ROUNDS: usize = 4;
 const POINTS: usize = 2048;
-/// The points of a round if each point costs a solution of the network.
+/// The points of a round if each point needs a solution of the queueing network.
 const POINTS_WITH_NETWORK: usize = 512;
 
 /// Infers behaviours from the runs of `demand` on `platform`: [`MEMBERS`] behaviours of equal
@@ -67,8 +68,8 @@ pub fn infer(platform: &Platform, demand: &Demand) -> Vec<Behaviour> {
     drawn(&weighed).into_iter().map(|point| prior.at(&point)).collect()
 }
 
-/// The part of `cube` that contains the weight: three standard deviations around the mean of each
-/// axis.
+/// The part of `cube` with nearly all of the weight: three standard deviations to both sides of the
+/// mean of each axis.
 fn around(
     weighed: &[([f64; DIMENSIONS], f64)],
     cube: [(f64, f64); DIMENSIONS],
@@ -110,7 +111,8 @@ struct Evidence<'a> {
     traffic: TrafficPerWork,
 }
 
-/// Read shares for which responses of the first tier are prepared if the read share is a range.
+/// If the read share is a range, responses of the first tier are prepared at the ends of this
+/// number of steps.
 const READ_SHARE_STEPS: usize = 16;
 
 impl<'a> Evidence<'a> {
@@ -132,8 +134,8 @@ impl<'a> Evidence<'a> {
         self.of_local_runs(behaviour) + self.of_interleaved_runs(behaviour)
     }
 
-    /// Compares counted bandwidths; for series without them, the change of results with the thread
-    /// count.
+    /// Compares the bandwidths of `behaviour` with counted bandwidths. Runs without counted
+    /// bandwidth are compared by the change of their result with the thread count, within a series.
     fn of_local_runs(&self, behaviour: &Behaviour) -> f64 {
         let mut log = 0.0;
         let mut series: Vec<&str> =
@@ -163,7 +165,8 @@ impl<'a> Evidence<'a> {
         log
     }
 
-    /// Compares speed-ups over the local run with the same number of threads.
+    /// Compares speed-ups of interleaved runs. The reference of a run is the local run with the
+    /// same number of threads.
     fn of_interleaved_runs(&self, behaviour: &Behaviour) -> f64 {
         let mut log = 0.0;
         for run in &self.demand.interleaved {

@@ -18,30 +18,30 @@ const LINES_SCALE: f64 = 0.2;
 /// compute-bound).
 const COMPUTE_BOUND_GBPS: (f64, f64) = (1.0, 20.0);
 
-/// The contention. Up to 0.0084 for most programs: with 120 threads it doubles the compute time, as
-/// for programs that scale to half of the cores. The tail has programs that limit themselves by
-/// locks, barriers or serial parts: at 0.05, 120 threads do the work of 17.
+/// The contention. Most programs are below 0.0084, at which 120 threads have twice the compute
+/// time: such programs scale to half of the cores. The tail has programs that are limited by locks,
+/// barriers or serial parts: at 0.05, 120 threads do the work of 17.
 const CONTENTION: BulkAndTail =
     BulkAndTail { from: 0.0, bulk_to: 0.0084, tail_to: 0.05, tail: 0.03 };
 
-/// The bandwidth of access patterns relative to a measurement kernel's. Programs that are known to
-/// saturate DRAM on the platform gnr120-cz122 reach 0.84 (CloverLeaf) to 0.96 (lbm). The tail has
-/// patterns with many bank conflicts.
+/// The bandwidth of access patterns relative to the bandwidth of a measurement kernel. Programs
+/// that are known to saturate DRAM on the platform gnr120-cz122 reach 0.84 (CloverLeaf) to 0.96
+/// (lbm). The tail has patterns with many bank conflicts.
 const PATTERN_FACTOR: BulkAndTail =
     BulkAndTail { from: 1.0, bulk_to: 0.8, tail_to: 0.6, tail: 0.3 };
 
 /// A distribution in two uniform parts: a bulk, and a tail beyond it.
 ///
 /// The tails decide how the model explains a program whose runs stop scaling far below the
-/// bandwidth of DRAM: either its access pattern limits it, and a second tier helps, or its own
-/// contention, and a second tier does not help. The runs with all pages on DRAM fit both. The
-/// weights of the tails and the end of the bulk were chosen by the errors of the speed-ups of eight
-/// workloads on two platforms (docs/model.md).
+/// bandwidth of DRAM. If the access pattern limits the program, a second tier helps; if contention
+/// limits the program, a second tier does not help. The runs with all pages on DRAM fit both
+/// explanations. The weights of the tails and the end of the bulk were chosen by the errors of the
+/// speed-ups of eight workloads on two platforms (docs/model.md).
 #[derive(Clone, Copy, Debug)]
 struct BulkAndTail {
-    /// The end of the bulk away from the tail.
+    /// The end of the bulk that is away from the tail.
     from: f64,
-    /// The value between bulk and tail.
+    /// The value at which the bulk ends and the tail begins.
     bulk_to: f64,
     /// The end of the tail.
     tail_to: f64,
@@ -50,8 +50,7 @@ struct BulkAndTail {
 }
 
 impl BulkAndTail {
-    /// The value below or above which the fraction `part` (0 to 1) of the distribution lies, from
-    /// the end of the bulk.
+    /// The quantile at `part`, 0 to 1: 0 is the end `from`, 1 is the end of the tail.
     fn at(&self, part: f64) -> f64 {
         let bulk = 1.0 - self.tail;
         if part < bulk {

@@ -3,10 +3,10 @@
 //! Traffic per work is not constant. Recent Xeons turn a write-allocate into a write without a read
 //! when memory is under pressure, so STREAM's traffic per useful byte falls from 1.43 with 30
 //! threads to 0.98 with 119 (`platforms/gnr120-cz122`). The cause may be the number of threads or
-//! the latency of their lines; runs on one tier cannot separate the two, as both rise together. A
-//! second tier does: the number of threads stays, the pressure falls, and some of the
-//! write-allocates return. This fraction is unknown ([`super::Behaviour::traffic_relief`]) and adds
-//! to the uncertainty.
+//! the latency of their lines. Runs on one tier cannot separate these causes, because both rise
+//! together. A second tier separates them: the number of threads stays, the pressure falls, and
+//! some of the write-allocates return. The fraction that returns is unknown
+//! ([`super::Behaviour::traffic_relief`]) and adds to the uncertainty.
 
 use crate::demand::Demand;
 
@@ -20,8 +20,8 @@ pub struct TrafficPerWork {
 }
 
 impl TrafficPerWork {
-    /// Traffic per work from the runs of `demand` with a counted bandwidth; constant with fewer
-    /// than two.
+    /// Traffic per work from the runs of `demand` with a counted bandwidth. With fewer than two
+    /// such runs it is constant.
     pub fn of(demand: &Demand) -> Self {
         let runs = demand.counted_runs();
         let per_work = |result: f64, bandwidth: f64| bandwidth / demand.performance(result);
@@ -39,7 +39,8 @@ impl TrafficPerWork {
         Self { by_thread_gbps, by_threads }
     }
 
-    /// Traffic per work with `threads` threads, relative to that with `reference` threads.
+    /// Traffic per work with `threads` threads, divided by traffic per work with `reference`
+    /// threads.
     pub fn of_threads(&self, threads: f64, reference: f64) -> f64 {
         ratio(&self.by_threads, threads, reference)
     }
@@ -49,7 +50,8 @@ impl TrafficPerWork {
         self.by_thread_gbps.iter().map(|(gbps, _)| *gbps)
     }
 
-    /// Traffic per work with `gbps` for each thread, relative to that with `reference`.
+    /// Traffic per work with `gbps` for each thread, divided by traffic per work with `reference`
+    /// GB/s.
     pub fn of_pressure(&self, gbps: f64, reference: f64) -> f64 {
         ratio(&self.by_thread_gbps, gbps, reference)
     }
@@ -59,7 +61,7 @@ fn ratio(table: &[(f64, f64)], x: f64, reference: f64) -> f64 {
     if table.len() < 2 { 1.0 } else { interpolate(table, x) / interpolate(table, reference) }
 }
 
-/// Interpolates linearly; constant outside of the points.
+/// Interpolates linearly between the points; outside of them the value is constant.
 fn interpolate(table: &[(f64, f64)], x: f64) -> f64 {
     let next = table.partition_point(|point| point.0 < x);
     if next == 0 {

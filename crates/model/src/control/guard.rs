@@ -1,14 +1,14 @@
 //! Guards: limits on the decisions of every policy.
 //!
-//! *Free memory.* Pages must fit on their target tier: its free memory, less a reserve, limits its
-//! share. If the target is full, Linux puts the page elsewhere, or reclaims.
+//! *Free memory.* Pages must fit on their target tier: the free memory of a tier, less a reserve,
+//! limits its share. If a tier is full, Linux puts a page on another tier, or reclaims.
 //!
 //! *Over-interleaving.* An overloaded CXL tier is not only slow itself: its requests fill queues
 //! that DRAM needs too, which can cost DRAM most of its bandwidth (MIKU, arXiv 2503.17864, measured
-//! a loss of 81 %). A policy that observes the sum alone may stay there for a period or more.
-//! Therefore, if the latency of a tier is far above its idle latency *and* far above the latency of
-//! the first tier, and the total bandwidth has fallen, half of the last change of its share is
-//! undone at once.
+//! a loss of 81 %). A policy that observes only the total bandwidth may keep the overload for a
+//! period or more. Therefore the guard undoes half of the last change of the shares at once if the
+//! latency of a tier is far above its idle latency *and* far above the latency of the first tier,
+//! and the total bandwidth has fallen.
 
 use super::rollback::RollBack;
 use crate::{
@@ -20,18 +20,18 @@ use crate::{
 /// to reclaim at its low watermark, which is below 1 % on large nodes.
 const RESERVE: f64 = 0.02;
 
-/// Overload: latency as a multiple of the idle latency ...
+/// A tier is overloaded if its latency is above this multiple of its idle latency ...
 const OVER_IDLE: f64 = 4.0;
-/// ... and of the first tier's latency.
+/// ... and above this multiple of the first tier's latency.
 const OVER_FIRST: f64 = 2.0;
-/// The loss of bandwidth from which the guard acts, as a fraction: more than noise.
+/// The guard acts if the bandwidth falls by at least this fraction. A smaller loss may be noise.
 const LOST: f64 = 0.05;
 
 /// The state of the guards of one domain.
 pub(super) struct Guards {
     tiers: Vec<TierLayout>,
     order: Order,
-    /// Shares and bandwidth of the last period, GB/s.
+    /// Shares, and bandwidth in GB/s, of the last period.
     before: Option<(Vec<f64>, f64)>,
     roll_back: RollBack,
 }
@@ -81,10 +81,12 @@ impl Guards {
         Verdict { order: verdict.order, ..Verdict::interleave(half.collect(), "guard", reason) }
     }
 
-    /// Cuts shares that do not fit, and gives the rest to tiers with room, the fastest first.
+    /// Cuts shares that do not fit, and adds the excess to tiers with room, in the order of the
+    /// tiers.
     fn against_overflow(&self, seen: &Observation, verdict: Verdict) -> Verdict {
         let Some(steered) = seen.steered_bytes.filter(|bytes| *bytes > 0) else { return verdict };
-        // Memory available to the pages: free memory and the memory that they already have.
+        // The largest share that fits on each tier: the present share, and the free memory less the
+        // reserve.
         let room: Vec<f64> = self
             .tiers
             .iter()
@@ -108,7 +110,7 @@ impl Guards {
             *share += more;
             homeless -= more;
         }
-        // Without room on any tier pages stay in place.
+        // If the tiers have too little room together, all pages stay in place.
         if homeless > 1e-9 {
             shares.clone_from(&seen.target);
         }

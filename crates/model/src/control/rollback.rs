@@ -1,29 +1,31 @@
 //! Roll-back: a change that lowered the bandwidth is undone.
 //!
-//! A policy with curves that are wrong for this machine, or one that follows noise, can make a
-//! program slower permanently. The period after a change is therefore compared with the period
-//! before: if bandwidth fell by more than noise and the policy does not return to the old shares,
-//! the loop does, and rejects the same change for some time. A harmful change cannot be
-//! distinguished from a load that ends at the same time; such a wrong roll-back costs one period.
+//! A policy with curves that are wrong for this machine, or a policy that follows noise, can make a
+//! program slower permanently. The loop therefore compares the period after a change with the
+//! period before it. If bandwidth fell by more than noise and the policy does not return to the old
+//! shares, the loop returns to them, and rejects the same change for some time. The loop cannot
+//! distinguish a harmful change from a load that ends at the same time; such a wrong roll-back
+//! costs one period.
 
 use crate::policy::{Observation, Verdict};
 
-/// The loss of bandwidth that triggers a roll-back, as a fraction, and as a multiple of its
-/// standard error: more than noise.
+/// A roll-back needs a loss of bandwidth above this fraction of the bandwidth, and above this
+/// multiple of the standard error. A smaller loss may be noise.
 const LOST: f64 = 0.05;
 const ERRORS: f64 = 3.0;
 
-/// Shares with a smaller difference are equal (0 to 1): the kernel's weights are whole numbers.
+/// Shares that differ by at most this (0 to 1) count as equal, because the kernel's weights are
+/// whole numbers.
 const SAME: f64 = 0.005;
-/// Shares within this distance of a rejected change are not tried again (0 to 1) ...
+/// Shares within this distance (0 to 1) of a rejected change are not tried again ...
 const NEAR: f64 = 0.03;
 /// ... for this number of periods ...
 const PERIODS: usize = 20;
-/// ... and only while the bandwidth stays within this fraction of the bandwidth before the change:
-/// a larger difference means another load.
+/// ... while the bandwidth stays within this fraction of the bandwidth before the change. A larger
+/// difference means another load.
 const ALIKE: f64 = 0.1;
 
-/// The last change of a domain.
+/// The state of the roll-back guard of a domain.
 #[derive(Default)]
 pub(super) struct RollBack {
     before: Option<PeriodBefore>,
@@ -46,8 +48,8 @@ struct RolledBack {
 }
 
 impl RollBack {
-    /// Returns the verdict, or in its place a roll-back, or the current shares for a rejected
-    /// change.
+    /// Returns the verdict. If the last change was harmful, returns a roll-back instead; if the
+    /// verdict is a rejected change, returns the current shares.
     pub(super) fn pass(&mut self, seen: &Observation, verdict: Verdict) -> Verdict {
         let verdict = match self.harmful_change(seen, &verdict) {
             Some(before) => {
@@ -60,8 +62,8 @@ impl RollBack {
                     better_gbps: before.gbps,
                     periods_left: PERIODS,
                 });
-                // The next verdict is another change, which is not compared with the rejected
-                // change.
+                // `before` stays empty: the roll-back is not compared with the period of the
+                // rejected change.
                 let shares = before.shares;
                 let taken_back = Verdict::interleave(shares, "roll-back", reason);
                 return Verdict { order: verdict.order, ..taken_back };
@@ -76,7 +78,8 @@ impl RollBack {
         verdict
     }
 
-    /// The state before a harmful change, unless the policy itself returns to it.
+    /// Returns the period before the last change, if the change was harmful and the policy does not
+    /// return to the old shares itself.
     fn harmful_change(&mut self, seen: &Observation, verdict: &Verdict) -> Option<PeriodBefore> {
         let before = self.before.take()?;
         let changed = distance(&seen.target, &before.shares);
@@ -107,7 +110,7 @@ impl RollBack {
     }
 }
 
-/// The largest difference of a share, 0 to 1.
+/// The largest difference between two shares of the same tier, 0 to 1.
 fn distance(one: &[f64], other: &[f64]) -> f64 {
     one.iter().zip(other).map(|(one, other)| (one - other).abs()).fold(0.0, f64::max)
 }

@@ -8,21 +8,20 @@ use crate::{
 };
 use core::mem;
 
-/// The range of the samples divided by their mean, above which the load varies. Noise of 5 % has a
-/// range of 20 % in thirty samples.
+/// The load varies if the range of the samples exceeds this multiple of their mean. Noise with a
+/// standard deviation of 5 % gives a range of 20 % in thirty samples.
 const VARYING_RANGE: f64 = 0.5;
 
-/// A range of the samples up to this multiple of the median step between neighbours may be noise:
-/// thirty samples of a normal distribution have a range of 4.1 standard deviations, and a median
+/// A range of the samples up to this multiple of the median step between neighbours may be noise.
+/// Thirty samples of a normal distribution have a range of 4.1 standard deviations, and a median
 /// step of 0.95 standard deviations.
 const STEPS_OF_NOISE: f64 = 6.0;
 
-/// The fraction of a change of placement that must be migration for the change to count as one.
-/// Allocation and release change the placement too, and would keep a busy machine from ever being
-/// quiet.
+/// A change of placement is a migration if at least this fraction of it was migrated. Allocation
+/// and release change the placement too: without this limit a busy machine would never be quiet.
 const MIGRATED: f64 = 0.5;
 
-/// Minimum number of long samples: with fewer their scatter is unknown.
+/// Minimum number of long samples: the scatter of a single sample is unknown.
 const LONG_MIN: usize = 2;
 
 /// The samples of one period, restricted to one domain.
@@ -31,10 +30,10 @@ pub(super) struct Window {
     samples: Vec<Kept>,
     /// The placement of each scope's pages in the last sample.
     placements: Vec<Option<Vec<u64>>>,
-    /// Bytes that migrated since the placement last changed: a machine may sample placement less
-    /// often than it counts migrations.
+    /// Bytes that migrated since the placement last changed. A machine may sample the placement
+    /// less often than it counts migrations.
     since_bytes: u64,
-    /// The placement at the last decision that migrates pages; empty if it migrates none.
+    /// The placement at the last decision, if the decision migrates pages; else empty.
     placements_at_decision: Vec<Option<Vec<u64>>>,
 }
 
@@ -144,8 +143,8 @@ impl Window {
         self.placements_at_decision = if elsewhere { self.placements.clone() } else { vec![] };
     }
 
-    /// True if the migration of the last decision has begun, or none was needed. Until then the
-    /// counters show the old placement.
+    /// True if the migration of the last decision has begun, or if the decision needs no migration.
+    /// Before a migration begins, the counters show the old placement.
     pub(super) fn has_begun(&self, settings: &Settings) -> bool {
         let floor = settings.placement_floor.unwrap_or(f64::INFINITY);
         self.placements_at_decision.is_empty()
@@ -186,8 +185,8 @@ impl Window {
         self.samples.iter().any(|sample| sample.counted)
     }
 
-    /// The samples since the last migration, if they suffice; else all quiet samples; without any,
-    /// all counted ones. Quiet samples from before a migration show another placement.
+    /// Returns the quiet samples since the last migration, if they suffice; else all quiet samples;
+    /// else all counted samples. Quiet samples before a migration show another placement.
     fn usable(&self, settings: &Settings) -> Vec<&Kept> {
         if self.quiet() > 0 && self.is_quiet(settings) {
             return self.since_the_last_move().collect();
@@ -269,7 +268,8 @@ impl Window {
     }
 }
 
-/// Bytes of a scope that have left their tier; 0 below `floor`.
+/// The largest change of a tier's share of a scope, in bytes; 0 if the share changed by at most
+/// `floor`.
 fn gone_bytes(before: &Option<Vec<u64>>, now: &Option<Vec<u64>>, floor: f64) -> f64 {
     let (Some(before), Some(now)) = (before, now) else { return 0.0 };
     let all = |bytes: &[u64]| bytes.iter().sum::<u64>().max(1) as f64;
@@ -279,10 +279,10 @@ fn gone_bytes(before: &Option<Vec<u64>>, now: &Option<Vec<u64>>, floor: f64) -> 
     if most > floor { most * all_now } else { 0.0 }
 }
 
-/// The samples with load. If the load varies, these are the samples in the upper half of the range,
-/// since a mean over both halves would be a load that never occurs; for a steady load, all samples.
-/// The load varies if the range exceeds both [`VARYING_RANGE`] of the mean and [`STEPS_OF_NOISE`]
-/// median steps.
+/// Returns the samples with load. For a steady load these are all samples. For a varying load these
+/// are the samples in the upper half of the range, because a mean over both halves would be a load
+/// that never occurs. The load varies if the range exceeds both [`VARYING_RANGE`] of the mean and
+/// [`STEPS_OF_NOISE`] median steps.
 fn busy(samples: Vec<&Kept>) -> Vec<&Kept> {
     let totals: Vec<f64> = samples.iter().map(|sample| sample.total_gbps()).collect();
     let (least, most) = totals.iter().fold((f64::INFINITY, 0.0_f64), |(least, most), total| {
@@ -379,8 +379,8 @@ mod tests {
         assert!(!window.is_quiet(&settings) && !window.is_stirred(), "it may be anything");
     }
 
-    /// The migrated bytes are few beside the traffic, but many for the scope: until the migration
-    /// ends, the counters do not belong to the placement.
+    /// The migrated bytes are few compared with the traffic, but many for the scope. Until the
+    /// migration ends, the counters do not show the new placement.
     #[test]
     fn pages_on_their_way_are_waited_for() {
         let placement_floor = Some(0.005);
@@ -396,7 +396,8 @@ mod tests {
         assert_eq!(window.quiet(), 3);
         let seen = window.observation(1.4, vec![1.0, 0.0], &[0], &settings).unwrap();
         assert_eq!(seen.mean_gbps, 105.0);
-        // Also from one period to the next, and for a scope whose placement is unknown for a while.
+        // A migration is detected across the end of a period, and for a scope whose placement is
+        // unknown in some samples.
         window.clear();
         for (bytes, quiet) in [(Some(500), 0), (None, 1), (Some(100), 2), (Some(100), 3)] {
             let mut sample = sample([100.0, 0.0], 500);
@@ -468,7 +469,7 @@ mod tests {
         assert!(!window.is_counted());
         assert_eq!(window.observation(0.2, vec![1.0, 0.0], &[0], &settings), None);
         assert_eq!(window.tier_latency_ns()[1], None);
-        // A missing counter does not hide the others.
+        // A sample with a missing counter does not hide the other samples.
         window.add(&sample([100.0, 20.0], 0), 0, &[0, 1], &[0], &settings);
         window.add(&blind, 0, &[0, 1], &[0], &settings);
         window.add(&sample([100.0, 20.0], 0), 0, &[0, 1], &[0], &settings);

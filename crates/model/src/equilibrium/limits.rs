@@ -1,14 +1,14 @@
-//! Upper limits of a load's bandwidth, which cost less than its equilibrium.
+//! Upper bounds of a load's bandwidth, which are cheaper to compute than its equilibrium.
 //!
-//! A search over many shares solves only those whose limit is above the best solution so far. Two
-//! limits hold in every closed queueing network: no station serves more than its highest rate, and
-//! no customer passes the stations in less than its time without a queue (the asymptotic bounds of
-//! Muntz and Wong 1974).
+//! A search over many shares solves the equilibrium only for shares whose bound is above the best
+//! solution so far. Two bounds hold in every closed queueing network: no station serves more than
+//! its highest rate, and no customer passes the stations in less than its time without a queue (the
+//! asymptotic bounds of Muntz and Wong 1974).
 //!
 //! Example: DRAM has 556 GB/s and CXL 205 GB/s. With weights of 1:1 the bandwidth is at most
 //! 205 / 0.5 = 410 GB/s; once 3:1 is known to have 690 GB/s, no solution at 1:1 is needed.
 
-/// Limits of one load's bandwidth at any shares.
+/// Upper bounds of one load's bandwidth at any shares.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BandwidthLimits {
     /// Bytes that circulate between threads and memory.
@@ -17,7 +17,7 @@ pub struct BandwidthLimits {
     pub(super) tier_gbps: Vec<f64>,
     /// The shortest time between two requests of the same line of a thread at each tier, ns.
     pub(super) tier_round_ns: Vec<f64>,
-    /// Tiers behind each link, with the highest bandwidth of their traffic, GB/s.
+    /// The tiers behind each link, with the highest bandwidth of the load on all of them, GB/s.
     pub(super) links: Vec<(Vec<usize>, f64)>,
 }
 

@@ -21,7 +21,8 @@ pub struct Load {
     /// The fraction of threads in each domain; sums to 1. Threads of one load run in lock-step, as
     /// in a program with barriers: the traffic of a domain is proportional to its threads.
     pub domain_parts: Vec<f64>,
-    /// The fraction of each tier's bandwidth that this access pattern can reach (0 to 1).
+    /// The fraction of each tier's bandwidth that the access pattern of the load can reach (0 to
+    /// 1).
     pub bandwidth_factors: Vec<f64>,
 }
 

@@ -8,7 +8,7 @@
 //! f_i(n) = visit_i^n / (rate_i(1) rate_i(2) ... rate_i(n)),
 //! ```
 //!
-//! divided by G(customers), the sum of that product over all distributions of customers; G is
+//! divided by G(customers). G is the sum of this product over all distributions of customers; it is
 //! computed by folding one station after another. The throughput is G(customers - 1) /
 //! G(customers).
 
@@ -30,7 +30,7 @@ pub struct Solution {
     pub occupancy: Vec<Vec<f64>>,
 }
 
-/// The factors of the stations. A common `scale` per customer, which cancels, keeps them within the
+/// The factors f_i(n) of the stations, multiplied by `scale`^n. The scale keeps them within the
 /// range of floating point.
 struct Factors {
     scale: f64,
@@ -54,8 +54,8 @@ impl Factors {
         Self { scale, of_station: stations.iter().map(factors).collect() }
     }
 
-    /// Folded factors before and after each station: `before[i]` has all stations before `i`, and
-    /// the last entry all stations.
+    /// Folds the factors of the stations before and after each station: `before[i]` has all
+    /// stations before `i`, and the last entry of `before` has all stations.
     fn folded(&self) -> (Vec<Vec<f64>>, Vec<Vec<f64>>) {
         let mut none = vec![0.0; self.of_station[0].len()];
         none[0] = 1.0;
@@ -72,7 +72,8 @@ impl Factors {
         (before, after)
     }
 
-    /// The factors of all stations before the last one, folded; none with one station.
+    /// The factors of all stations before the last one, folded; `None` if there is only one
+    /// station.
     fn before_last(&self) -> Option<Vec<f64>> {
         let (first, rest) = self.of_station.split_first()?;
         let (_, between) = rest.split_last()?;
@@ -103,7 +104,7 @@ pub fn solve(stations: &[Station]) -> Solution {
     Solution { throughput, occupancy }
 }
 
-/// The throughput of the network of `stations` (not empty) with all customers, as in [`solve`].
+/// The throughput of the network of `stations` (not empty), as in [`solve`], but at less cost.
 pub fn throughput(stations: &[Station]) -> f64 {
     let customers = stations[0].rates.len();
     let factors = Factors::new(stations);
@@ -139,12 +140,14 @@ pub fn occupancy_of(stations: &[Station], within: usize, chances: &[f64]) -> Vec
     (0..chances.len()).map(at).collect()
 }
 
-/// Sums over all distributions of customers to two stations (or networks).
+/// Folds the factors of two stations (or networks): entry n sums over all distributions of n
+/// customers.
 fn fold(a: &[f64], b: &[f64]) -> Vec<f64> {
     (0..a.len()).map(|n| fold_at(a, b, n)).collect()
 }
 
-/// Sums over all distributions of `n` customers to two stations (or networks).
+/// Sums the products of factors over all distributions of `n` customers to two stations (or
+/// networks).
 fn fold_at(a: &[f64], b: &[f64], n: usize) -> f64 {
     a[..=n].iter().zip(b[..=n].iter().rev()).map(|(x, y)| x * y).sum()
 }

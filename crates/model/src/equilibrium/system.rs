@@ -1,4 +1,4 @@
-//! Solves loads on the tiers of a platform for their common equilibrium.
+//! Solves for the common equilibrium of several loads on the tiers of a platform.
 
 use super::{limits::BandwidthLimits, load::Load, network, root::root, station::TierView};
 use crate::{
@@ -38,7 +38,7 @@ pub struct Equilibrium {
 /// A platform with its curves prepared for the mixes of some loads.
 pub struct System<'a> {
     platform: &'a Platform,
-    /// The response of each tier to each load alone.
+    /// By load and tier: the response of the tier to this load alone.
     responses: Vec<Vec<Response>>,
     /// Other traffic on each tier, independent of the loads, GB/s.
     background_gbps: Vec<f64>,
@@ -85,7 +85,7 @@ impl<'a> System<'a> {
         Self { platform, responses, background_gbps, extrapolated }
     }
 
-    /// Adds `background_gbps` of traffic on each tier, independent of the loads: traffic of
+    /// Adds `background_gbps` of traffic on each tier that does not depend on the loads: traffic of
     /// devices, or of page migration.
     pub fn beside(&self, loads: &[Load], background_gbps: &[f64]) -> Self {
         let responses = self.responses.iter().zip(loads).map(|(responses, load)| {
@@ -102,7 +102,8 @@ impl<'a> System<'a> {
         }
     }
 
-    /// The limits of the bandwidth of `load`, the first load in [`System::new`], alone.
+    /// The upper bounds of the bandwidth of `load` if it runs alone. `load` is the first load of
+    /// [`System::new`].
     pub fn limits(&self, load: &Load) -> BandwidthLimits {
         let compute_ns = load.line_compute_ns * load.lines_per_thread;
         let round_ns = |response: &Response| {
@@ -149,9 +150,9 @@ impl<'a> System<'a> {
         Equilibrium { loads: solved, extrapolated: self.reasons(loads) }
     }
 
-    /// [`System::solve`] that starts from `traffic`, the result of a similar problem, and replaces
-    /// it by its own. With several loads, the iteration ends when no load changes by more than the
-    /// fraction `tolerance`.
+    /// Like [`System::solve`], but starts from `traffic`, the result of a similar problem, and
+    /// replaces `traffic` by the new result. With several loads, the iteration ends when no load
+    /// changes by more than the fraction `tolerance`.
     pub fn solve_from(
         &self,
         loads: &[Load],
@@ -200,7 +201,7 @@ impl<'a> System<'a> {
         self.reached(loads, 0, network)
     }
 
-    /// Computes the flows of tiers `coupled` of the network of the only load anew.
+    /// Recomputes the flows of the tiers `coupled` in the network of the only load.
     fn renew(
         &self,
         network: &mut StreamNetwork,
@@ -220,8 +221,9 @@ impl<'a> System<'a> {
         }
     }
 
-    /// Solves several loads: each in turn moves half of the way to its equilibrium with the bytes
-    /// in flight of the others, until none changes.
+    /// Solves several loads. In each round, each load moves half of the way to its equilibrium
+    /// beside the bytes in flight of the other loads. The rounds end when no load changes by more
+    /// than `tolerance`.
     fn solve_together(
         &self,
         loads: &[Load],
@@ -253,7 +255,7 @@ impl<'a> System<'a> {
         solved.into_iter().flatten().collect()
     }
 
-    /// The network of the page streams of load `at`, beside the given traffic of the others.
+    /// The network of the page streams of load `at`, beside the traffic of the other loads.
     fn network(&self, loads: &[Load], at: usize, traffic: &LoadTraffic) -> StreamNetwork {
         let load = &loads[at];
         let streams = self.platform.interleaving.page_streams as usize;
@@ -382,7 +384,8 @@ struct StreamNetwork {
     /// The flow of each station with 1, 2, ... streams.
     flows: Vec<Vec<Flow>>,
     stations: Vec<network::Station>,
-    /// Stations behind the same link, with the bandwidth that it leaves.
+    /// Groups of stations behind the same link, with the bandwidth that the link leaves for each
+    /// group.
     groups: Vec<(Vec<usize>, f64)>,
 }
 
@@ -462,7 +465,7 @@ fn grouped(
     groups.iter().map(group).collect()
 }
 
-/// One station for each group: its rates `unlimited`, limited by its link.
+/// One station for each group: it has the rates `unlimited`, capped by the limit of the group.
 fn behind_links(
     groups: &[(Vec<usize>, f64)],
     stations: &[network::Station],

@@ -6,8 +6,8 @@
 //! R,556,390,published,"white paper, section III"
 //! ```
 //!
-//! An optional column `domain` restricts a point to one domain; a point without it is valid from
-//! every domain.
+//! An optional column `domain` restricts a point to one domain; a point without a domain is valid
+//! for every domain.
 
 use super::{FileError, table::Table};
 use crate::{

@@ -14,7 +14,7 @@ use toml::Spanned;
 /// The schema of a demand file.
 pub const SCHEMA: &str = "interleaf.demand/1";
 
-/// More outstanding lines than a thread of any core has.
+/// Maximum number of outstanding lines of a thread: more than any core has.
 const OUTSTANDING_LINES_MAX: f64 = 1024.0;
 
 #[derive(Deserialize)]

@@ -1,11 +1,12 @@
-//! Inheritance between TOML files: the values of a file over those of another.
+//! Inheritance between TOML files: the values of a file are merged over the values of its base.
 //!
 //! A table is merged key by key. A list of tables whose entries have an identity (a key such as
-//! `name`) is merged entry by entry: an entry with the identity of an inherited one changes it, any
-//! other is added after the inherited ones. Every other value replaces the inherited one.
+//! `name`) is merged entry by entry. An entry with the identity of an inherited entry changes the
+//! inherited entry; any other entry is added after the inherited entries. Every other value
+//! replaces the inherited value.
 //!
-//! The files of a chain have disjoint spans: the spans of a file begin after the spans of its heir.
-//! So errors name the file and the line of the value that is wrong
+//! The files of a chain have disjoint spans: the spans of a base begin after the spans of the file
+//! that inherits from it. Errors can therefore name the file and the line of a wrong value
 //! ([`super::toml_text::TomlText`]).
 
 use toml::{
@@ -39,8 +40,8 @@ fn moved_value(value: Spanned<DeValue<'_>>, by: usize) -> Spanned<DeValue<'_>> {
     Spanned::new(span, inner)
 }
 
-/// Returns `own` over `base`. `identities` has the key that identifies an entry of each list of
-/// tables that is merged by entries, by the name of the list.
+/// Merges `own` over `base`. `identities` has the lists of tables that are merged entry by entry:
+/// the name of the list, and the key that identifies an entry.
 pub fn overlaid<'i>(own: Table<'i>, base: Table<'i>, identities: &[(&str, &str)]) -> Table<'i> {
     let mut merged = base;
     for (key, value) in own {
@@ -89,7 +90,7 @@ fn over<'i>(
     Spanned::new(span, merged)
 }
 
-/// The text of a key of a table.
+/// The text of the key `key` of a table.
 fn text_of<'v>(value: &'v DeValue<'_>, key: &str) -> Option<&'v str> {
     value.as_table()?.get(key)?.get_ref().as_str()
 }
@@ -113,7 +114,7 @@ pub fn identities_of(table: &Table<'_>, list: &str, identity: &str) -> Vec<Strin
     texts.filter_map(|entry| text_of(entry.get_ref(), identity)).map(String::from).collect()
 }
 
-/// Puts each entry of the list `list` over `base`, which has no identity of its own.
+/// Merges each entry of the list `list` over `base`, which is a table without an identity.
 pub fn overlay_entries<'i>(table: &mut Table<'i>, list: &str, base: &Table<'i>) {
     let Some(entries) = table.get_mut(list) else { return };
     if let DeValue::Array(entries) = entries.get_mut() {

@@ -1,8 +1,8 @@
 //! The curve file of the Mess benchmark (`memory_curves.csv`).
 //!
-//! One row is one measured point; `pause` is the wait of the benchmark's kernels between accesses,
-//! bandwidth is in GB/s and latency in ns. The points are measured and noisy, and past saturation
-//! the curves bend back: [`Curve::from_measured`] orders them.
+//! One row is one measured point. `pause` is the wait of the benchmark's kernels between accesses;
+//! bandwidth is in GB/s and latency in ns. The points are noisy, and past saturation the curves
+//! bend back: [`Curve::from_measured`] orders the points.
 
 use super::{FileError, table::Table};
 use crate::{
@@ -36,7 +36,7 @@ const POINTS_MIN: usize = 3;
 pub struct MessCurves {
     /// One curve for each read share with enough points.
     pub curves: Curves,
-    /// Points left out because noise puts them off every possible curve.
+    /// Number of points left out because they are outliers.
     pub points_left_out: usize,
     /// Read shares, in percent, with fewer than three points.
     pub mixes_left_out: Vec<u32>,
@@ -98,7 +98,7 @@ pub fn parse(file: &str, text: &str, figure: &Figure) -> Result<MessCurves, File
     Ok(MessCurves { curves, points_left_out, mixes_left_out })
 }
 
-/// The provenance of points that the Mess benchmark measured on the machine in question.
+/// The provenance of points that the Mess benchmark measured on the platform itself.
 pub fn measured(source: &str) -> Figure {
     Figure { provenance: Provenance::Measured, source: source.into() }
 }
@@ -114,21 +114,21 @@ pub fn is_one(text: &str) -> bool {
 pub struct MessPoint {
     /// Read share in percent.
     pub read_percent: u32,
-    /// The pause of kernels between accesses, in the tool's own unit.
+    /// The pause of kernels between accesses, in the unit of the benchmark.
     pub pause: f64,
     /// Bandwidth, GB/s.
     pub bandwidth_gbps: f64,
-    /// The largest difference of repetitions, GB/s.
+    /// The largest difference between repetitions, GB/s.
     pub bandwidth_apart_gbps: f64,
     /// Latency, ns.
     pub latency_ns: f64,
-    /// The largest difference of repetitions, ns.
+    /// The largest difference between repetitions, ns.
     pub latency_apart_ns: f64,
 }
 
-/// The points of all curves that such files can express, and the mixes left out: those with
-/// non-temporal stores or random accesses. The pause of a point is the rank of its load, the
-/// largest for the lowest load.
+/// The points of all curves that a Mess file can have, and the mixes left out: mixes with
+/// non-temporal stores or random accesses. The pause of a point is the rank of its load: the lowest
+/// load has the highest rank.
 pub fn points(curves: &Curves) -> (Vec<MessPoint>, Vec<Mix>) {
     let (mut points, mut left_out) = (vec![], vec![]);
     for MixCurve { mix, curve, .. } in curves.iter() {
@@ -150,7 +150,7 @@ pub fn points(curves: &Curves) -> (Vec<MessPoint>, Vec<Mix>) {
     (points, left_out)
 }
 
-/// Writes `points` with the columns of the Mess plotter; its columns of smoothed values get the
+/// Writes `points` with the columns of the Mess plotter. The columns of smoothed values get the
 /// measured values.
 pub fn text(points: &[MessPoint]) -> String {
     let mut writer = csv::Writer::from_writer(vec![]);

@@ -17,7 +17,7 @@
 //!  00000  260.93   225410.2
 //! ```
 //!
-//! A MB is 10^6 bytes there. Unknown lines are skipped, but text other than numbers in a row of a
+//! A MB of MLC is 10^6 bytes. Unknown lines are skipped, but text other than numbers in a row of a
 //! known table is an error.
 
 use super::FileError;
@@ -28,7 +28,7 @@ use crate::{
 };
 use std::fmt::Write;
 
-/// The figures of a run of the tool.
+/// The figures of a run of MLC.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Mlc {
     /// Idle latency measured from one CPU, ns.
@@ -64,7 +64,7 @@ pub struct MaxBandwidth {
 /// Latency under load.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MlcTable {
-    /// MLC's name of the traffic: `Read-only`; empty without a name in the output.
+    /// MLC's name of the traffic: `Read-only`; empty if the output has no name.
     pub traffic: String,
     /// The rows, in their order.
     pub rows: Vec<LoadRow>,
@@ -81,7 +81,7 @@ pub struct LoadRow {
     pub mbps: f64,
 }
 
-/// Traffic whose maximum bandwidth is measured: MLC's name, and the mix.
+/// Traffic whose maximum bandwidth MLC measures: MLC's name, and the mix.
 pub const TRAFFIC: [(&str, &str); 5] = [
     ("ALL Reads", "R"),
     ("3:1 Reads-Writes", "W3"),
@@ -134,7 +134,7 @@ impl MlcTable {
     }
 }
 
-/// Reads lines.
+/// Parses the words of one line. Errors name the file and the line.
 struct Reader<'a> {
     file: &'a str,
     line: usize,
@@ -151,7 +151,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A number above 0 and at most `most`.
+    /// Parses a number above 0 and at most `most`.
     fn number(&self, field: &str, text: &str, most: f64) -> Result<f64, FileError> {
         let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
         let Some(number) = number else {
@@ -204,7 +204,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The nodes of a matrix's header.
+    /// Parses the nodes in the header of a matrix.
     fn nodes(&self, words: &[&str]) -> Result<Vec<u32>, FileError> {
         let node = |text: &&str| {
             text.parse().map_err(|_| {
@@ -268,7 +268,7 @@ pub fn parse(file: &str, text: &str) -> Result<Mlc, FileError> {
     Ok(mlc)
 }
 
-/// The ns of ` 186.1 core clocks ( 80.9 ns)`, as text.
+/// The number of ns in ` 186.1 core clocks ( 80.9 ns)`, as text: `80.9`.
 fn iteration(rest: &str) -> &str {
     let inside = rest.split_once('(').map_or(rest, |(_, inside)| inside);
     inside.split_once("ns").map_or(inside, |(number, _)| number).trim()
@@ -298,7 +298,7 @@ pub fn is_one(text: &str) -> bool {
 }
 
 /// Writes the figures in MLC's layout: bandwidths with one decimal; latencies with two decimals in
-/// the table and one elsewhere. `clocks_per_ns` is for the line of the idle latency.
+/// the table and one elsewhere. `clocks_per_ns` converts the idle latency to core clocks.
 pub fn text(mlc: &Mlc, clocks_per_ns: f64) -> String {
     let mut out = String::new();
     // Writing to memory does not fail.

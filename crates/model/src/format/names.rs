@@ -5,18 +5,18 @@
 /// this similarity most suggestions are unrelated names.
 const LEAST: f64 = 0.6;
 
-/// Added to the similarity of names that share a number such as a speed grade: `ddr5-6400` is
-/// rather `rdimm-6400-2r` than `ddr3-1600`.
+/// Added to the similarity of names that share a number such as a speed grade: `ddr5-6400` is more
+/// likely to mean `rdimm-6400-2r` than `ddr3-1600`.
 const SHARED_NUMBER: f64 = 0.5;
 
-/// Minimum digits of such a number.
+/// Minimum number of digits of a shared number.
 const NUMBER: usize = 3;
 
 /// Minimum length of an incomplete name for which a name that begins with it is suggested.
 const BEGINNING: usize = 3;
 
-/// Returns the known name that is most similar to `wrong` in any letter case, or that begins with
-/// it, unless none resembles it.
+/// Returns the known name that is most similar to `wrong`, in any letter case. If no name is
+/// similar, returns a known name that begins with `wrong`, or `None`.
 pub fn similar<'a>(wrong: &str, known: &'a [impl AsRef<str>]) -> Option<&'a str> {
     let wrong = wrong.to_lowercase();
     let wrong = wrong.as_str();
@@ -34,15 +34,15 @@ pub fn similar<'a>(wrong: &str, known: &'a [impl AsRef<str>]) -> Option<&'a str>
     best.or_else(|| known().find(|name| is_beginning && name.starts_with(wrong)))
 }
 
-/// The parts of a name that are numbers.
+/// The parts of a name that are numbers of at least [`NUMBER`] digits.
 fn numbers(name: &str) -> impl Iterator<Item = &str> {
     let is_number =
         |part: &&str| part.len() >= NUMBER && part.bytes().all(|it| it.is_ascii_digit());
     name.split(['-', '_']).filter(is_number)
 }
 
-/// Returns a sentence with the most similar name, to be followed by a list of all; empty if none
-/// resembles `wrong`.
+/// Returns a question with the name that is most similar to `wrong`, as the beginning of a hint.
+/// The question is empty if no name is similar.
 pub fn suggestion(wrong: &str, known: &[impl AsRef<str>]) -> String {
     similar(wrong, known).map_or_else(String::new, |name| format!("did you mean {name}? "))
 }

@@ -28,7 +28,7 @@ use toml::Spanned;
 /// The schema of a file of parts.
 pub const SCHEMA: &str = "interleaf.parts/1";
 
-/// The maximum power of a part, W, and the maximum number of years.
+/// The maximum power of a part, W, and the maximum number of years of operation.
 const POWER_MAX_W: f64 = 1e5;
 const YEARS_MAX: f64 = 50.0;
 
@@ -112,7 +112,7 @@ pub fn parse(file: &str, text: &str) -> Result<Parts, FileError> {
     Ok(Parts { file: file.into(), currency: currency.unwrap_or_default(), parts, energy })
 }
 
-/// The number of a price for `unit`, in the currency of the file.
+/// Parses a price for `unit`, and returns its number. All prices of a file have one currency.
 fn amount(
     text: &TomlText<'_>,
     field: &str,

@@ -1,4 +1,4 @@
-//! Platforms as files: one TOML, with the curves of each tier in a CSV beside it.
+//! Platforms as files: a TOML file, with a CSV file of curves for each tier.
 
 use super::{FileError, curve_csv, mess_csv, toml_text::TomlText};
 use crate::{
@@ -12,10 +12,10 @@ use toml::Spanned;
 /// The schema of a platform file.
 pub const SCHEMA: &str = "interleaf.platform/1";
 
-/// More watts, or pJ/bit, than any component of a platform takes.
+/// Maximum power in W, or energy in pJ/bit: more than any component of a platform takes.
 const POWER_MAX: f64 = 1e6;
 
-/// Maximum number of outstanding reads that counters of a tier may see.
+/// Maximum number of outstanding reads that the counters of a tier may count.
 const READS_MAX: f64 = 1e6;
 
 #[derive(Deserialize)]
@@ -169,7 +169,7 @@ struct InterleavingFile {
 /// the file cannot be read.
 ///
 /// # Errors
-/// If the file, or a curve file named there, does not have this form.
+/// If the file, or a curve file that it names, does not have this form.
 pub fn parse(
     file: &str,
     text: &str,

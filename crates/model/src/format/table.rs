@@ -2,7 +2,7 @@
 
 use super::FileError;
 
-/// A CSV table after its header.
+/// A CSV table: its header and its rows.
 pub(super) struct Table<'a> {
     file: &'a str,
     header: Vec<String>,
@@ -16,8 +16,8 @@ pub(super) struct TableRow {
 }
 
 impl<'a> Table<'a> {
-    /// Reads the table in `text`. The header must have all of `required`; with `optional`, only
-    /// columns of the two lists are allowed, without it all columns.
+    /// Reads the table in `text`. The header must have all columns of `required`. If `optional` is
+    /// given, only columns of the two lists are allowed; else any column is allowed.
     pub(super) fn read(
         file: &'a str,
         text: &str,
@@ -94,7 +94,7 @@ impl<'a> Table<'a> {
         &self.rows
     }
 
-    /// The text in `column` of `row`; empty without such a column.
+    /// The text in `column` of `row`; empty if the table has no such column.
     pub(super) fn text<'r>(&self, row: &'r TableRow, column: &str) -> &'r str {
         let at = self.header.iter().position(|name| name == column);
         at.and_then(|at| row.fields.get(at)).map_or("", String::as_str)
@@ -128,8 +128,8 @@ impl<'a> Table<'a> {
     }
 }
 
-/// The 1-based line of the row that follows line `from`. The reader's position is the end of the
-/// row before: lines that it skips are still ahead.
+/// The 1-based line of the first row at or after line `from`. The reader's position of a row is the
+/// end of the row before, so the empty lines and comments that the reader skips come between.
 fn row_line(lines: &[&str], from: usize) -> usize {
     let skipped = |line: &&&str| line.is_empty() || line.starts_with('#');
     from + lines.iter().skip(from.saturating_sub(1)).take_while(skipped).count()

@@ -32,7 +32,7 @@ pub struct NamedText {
 pub struct TomlText<'a> {
     file: &'a str,
     text: &'a str,
-    /// The files that it inherits from, the next one first.
+    /// The files that this file inherits from, its direct base first.
     inherited: &'a [NamedText],
 }
 
@@ -57,19 +57,19 @@ impl<'a> TomlText<'a> {
         self.text
     }
 
-    /// The fields of the whole file.
+    /// Parses the fields of the whole file.
     ///
     /// # Errors
-    /// If the text is not TOML, lacks a key or has an unknown one.
+    /// If the text is not TOML, lacks a key or has an unknown key.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, FileError> {
         toml::from_str(self.text).map_err(|why| self.refusal(&why))
     }
 
-    /// The fields of a whole file of the schema `expected`. A file of another schema has other
-    /// keys: then the error is about its schema.
+    /// Parses the fields of a whole file of the schema `expected`. A file of another schema has
+    /// other keys, so the error of such a file is about its schema.
     ///
     /// # Errors
-    /// If the text is not TOML, lacks a key or has an unknown one.
+    /// If the text is not TOML, lacks a key or has an unknown key.
     pub fn read_as<T: DeserializeOwned>(&self, expected: &str) -> Result<T, FileError> {
         self.read().map_err(|mut why| {
             if why.problem == "missing field `schema`" {
@@ -81,16 +81,16 @@ impl<'a> TomlText<'a> {
         })
     }
 
-    /// The fields of `table`, which was merged from [`Self::tables`].
+    /// Parses the fields of `table`, which was merged from [`Self::tables`].
     ///
     /// # Errors
-    /// If the table lacks a key or has an unknown one.
+    /// If the table lacks a key or has an unknown key.
     pub fn read_merged<T: DeserializeOwned>(&self, table: Table<'_>) -> Result<T, FileError> {
         let whole = Spanned::new(0..self.text.len(), table);
         T::deserialize(toml::Deserializer::from(whole)).map_err(|why| self.refusal(&why))
     }
 
-    /// The tables of the file and of those that it inherits from, in their order.
+    /// The table of the file, then the tables of the files that it inherits from.
     ///
     /// # Errors
     /// If a text is not TOML.
@@ -104,10 +104,11 @@ impl<'a> TomlText<'a> {
         Ok(tables)
     }
 
-    /// The error of the parser with its position.
+    /// Converts an error of the parser to an error with the position of the problem.
     fn refusal(&self, why: &toml::de::Error) -> FileError {
         let start = why.span().map(|span| span.start);
-        // For a missing key, the parser's span is the table, or the first key of the file.
+        // If a key is missing, the span of the parser's error is the table, or the first key of the
+        // file. The first key is not the position of the problem.
         let in_table = |at: &usize| self.at(*at).starts_with(['[', '{']);
         let missing = why.message().starts_with("missing field");
         let place = start.filter(|at| !missing || in_table(at));
@@ -128,7 +129,8 @@ impl<'a> TomlText<'a> {
         let inherited = self.inherited.iter().map(|it| (it.file.as_str(), it.text.as_str()));
         own.chain(inherited).scan(0, |start, (file, text)| {
             let at = *start;
-            // One more than the length: a span may begin at the end of a text.
+            // The offset grows by one more than the length, because a span may begin at the end of
+            // a text.
             *start += text.len() + 1;
             Some((at, file, text))
         })
@@ -140,7 +142,7 @@ impl<'a> TomlText<'a> {
         before.last().unwrap_or((0, self.file, self.text))
     }
 
-    /// The file of `value`, if it is one of those that this file inherits from.
+    /// The name of the file of `value`, if the value is inherited.
     pub fn inherited_from<T>(&self, value: &Spanned<T>) -> Option<&'a str> {
         let (start, file, _) = self.file_at(value.span().start);
         (start > 0).then_some(file)
@@ -270,7 +272,7 @@ impl<'a> TomlText<'a> {
     /// Returns the value of `field` as a quantity with a unit.
     ///
     /// # Errors
-    /// If the value is not such a quantity.
+    /// If the value is not a quantity of this kind.
     pub fn quantity<T>(&self, field: &str, value: &Spanned<String>) -> Result<T, FileError>
     where
         T: FromStr<Err = UnitError>,
@@ -391,7 +393,7 @@ fn in_plain_words(message: &str) -> String {
         ("expected a string", "expected text in quotes"),
     ];
     let message = message.trim().replace('\n', ", ");
-    // The name of the struct follows.
+    // The name of the struct follows and is left out.
     let message = match message.split_once("expected struct ") {
         Some((before, _)) => format!("{before}expected a table"),
         None => message,

@@ -14,12 +14,13 @@ use rand_pcg::Pcg64Mcg;
 /// The number of resamples: 25 of them are outside of an interval of 0.995.
 const RESAMPLES: usize = 4_999;
 
-/// A resample whose standard error is below this fraction of that of the values has only equal
-/// values; its standard error is rounding.
+/// If the standard error of a resample is below this fraction of the standard error of the values,
+/// the values of the resample are equal, and its standard error is a rounding error.
 const DEGENERATE: f64 = 1e-6;
 
-/// The logarithm of the widest factor to either end of an interval, 1e9: few values in two groups
-/// have resamples whose standard error is almost 0, and deviations whose exponential overflows.
+/// The logarithm of the largest factor between the mean and an end of an interval, 1e9. Without
+/// this limit the exponential may overflow: resamples of few values in two groups may have a
+/// standard error of almost 0.
 const HALF_MAX: f64 = 9.0 * std::f64::consts::LN_10;
 
 /// A ratio and its interval.
@@ -33,14 +34,15 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// The mean over the strata, each the mean of its values, and its standard error.
+/// The mean of the means of the strata, and its standard error.
 #[derive(Clone, Copy, Debug)]
 struct Moments {
     mean: f64,
     error: f64,
 }
 
-/// Sums of the values of a stratum, relative to its mean so that rounding loses no digits.
+/// Sums of the values of a stratum. The values are relative to the mean of the stratum, so that
+/// rounding loses no digits.
 #[derive(Clone, Copy, Debug, Default)]
 struct StratumSums {
     values: f64,
@@ -62,7 +64,7 @@ impl StratumSums {
     }
 }
 
-/// The interval of the exponential of the mean over strata of logarithms; each stratum has two
+/// The interval of the geometric mean over the strata, which have logarithms. Each stratum has two
 /// values or more. Without noise the interval is a point.
 pub(super) fn studentised(strata: &[Vec<f64>], confidence: f64, random: &mut Pcg64Mcg) -> Interval {
     let centres: Vec<f64> = strata.iter().map(|values| crate::statistics::mean(values)).collect();
@@ -99,7 +101,8 @@ pub(super) fn studentised(strata: &[Vec<f64>], confidence: f64, random: &mut Pcg
     Interval { mean: point(mean), low: point(mean - half), high: point(mean + half) }
 }
 
-/// The moments of strata of centred values; `choose` replaces the index of a value of a stratum.
+/// The moments of strata of centred values. `choose` returns the index of the value that replaces
+/// the value with the given index in the given stratum.
 fn moments(strata: &[Vec<f64>], mut choose: impl FnMut(usize, usize) -> usize) -> Moments {
     let (mut mean, mut square) = (0.0, 0.0);
     for (stratum, values) in strata.iter().enumerate() {

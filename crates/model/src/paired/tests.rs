@@ -15,7 +15,7 @@ struct Machine {
     /// The logarithm of the slowdown by the number of the run.
     drift: fn(usize) -> f64,
     runs: usize,
-    /// The probability of a run that takes half as long again.
+    /// The probability that a run takes 50 % longer.
     disturbed: f64,
 }
 
@@ -58,7 +58,7 @@ fn design(seed: u64) -> Design {
     Design::sequential(ROUNDS_MAX, CONFIDENCE, MIN_DIFFERENCE, seed)
 }
 
-/// The number of comparisons of 100 with an effect.
+/// The number of comparisons, out of 100, that have this effect.
 fn count(effect: Effect, mut one: impl FnMut(u64) -> (Judgement, usize)) -> usize {
     (1..=100).filter(|seed| one(*seed).0.effect == effect).count()
 }
@@ -132,7 +132,7 @@ fn the_interval_covers_the_true_ratio() {
     }
 }
 
-/// The answer on equal programs whose runs of A all come before those of B.
+/// The judgement of two equal programs, with all runs of A before all runs of B.
 fn one_after_the_other(machine: &mut Machine, rounds: usize, seed: u64) -> (Judgement, usize) {
     let first: Vec<f64> = (0..rounds).map(|_| machine.run(1.0)).collect();
     let second: Vec<f64> = (0..rounds).map(|_| machine.run(1.0)).collect();
@@ -171,7 +171,7 @@ fn pairs_of_rounds_have_reverse_orders() {
         order.reverse();
         assert_eq!(design.order(2 * pair + 1, 3), order);
     }
-    // A third of 200, with a standard deviation of 6.7.
+    // The expected value is a third of 200, with a standard deviation of 6.7.
     assert!((40..=93).contains(&first_is_first), "{first_is_first}");
 }
 
@@ -210,7 +210,7 @@ fn outliers_are_found_by_the_median_deviation() {
     assert!((noise(&[1.0, e, e * e]).unwrap() - 1.0).abs() < 1e-12 && noise(&[1.0]).is_none());
 }
 
-/// Half of the width of an interval, of the logarithm.
+/// Half of the width of the interval of the logarithm.
 fn half_width(interval: Interval) -> f64 {
     libm::log(interval.high / interval.mean)
 }
@@ -218,7 +218,8 @@ fn half_width(interval: Interval) -> f64 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// The mean is within its interval, and swapping the configurations inverts both.
+    /// The mean is within its interval. If the configurations are swapped, mean and interval are
+    /// inverted.
     #[test]
     fn intervals_are_ordered_and_symmetric(
         logs in prop::collection::vec(-1.0..1.0f64, 4..30), seed in 0u64..100,
@@ -228,7 +229,7 @@ proptest! {
         let (a, b) = (design.judge(&[logs]).unwrap(), design.judge(&[swapped]).unwrap());
         prop_assert!(a.speedup.low <= a.speedup.mean && a.speedup.mean <= a.speedup.high);
         prop_assert!((a.speedup.mean * b.speedup.mean - 1.0).abs() < 1e-9);
-        // Both widths are of the same resamples.
+        // Both intervals are from the same resamples.
         prop_assert!((half_width(a.speedup) / half_width(b.speedup) - 1.0).abs() < 1e-6);
         prop_assert!(a.speedup.low > 0.0 && a.speedup.high.is_finite());
     }

@@ -5,10 +5,10 @@
 //! latencies are equal.
 //!
 //! Terms. *Inserts* I: requests that arrive at a tier per nanosecond. *Occupancy* O: the mean
-//! number of requests outstanding there. By Little's law the latency is L = O / I. Tier D is the
-//! *default* tier, the first; A, the *alternate*, is all others together. p = I_D / (I_D + I_A) is
-//! the fraction of requests to D. If L_D > L_A pages leave D (they are demoted), else they return
-//! (are promoted). Two rules give the amount, as a change of p:
+//! number of outstanding requests at the tier. By Little's law the latency is L = O / I. Tier D is
+//! the *default* tier, the first; A, the *alternate*, is all other tiers together. p = I_D / (I_D +
+//! I_A) is the fraction of requests to D. If L_D > L_A pages leave D (they are demoted), else they
+//! return (are promoted). Two rules give the amount, as a change of p:
 //!
 //! - [`ClosedForm`], the default of the authors' code: Δp = p (1 − p) |L_D − L_A| / ((1 − p) L_D +
 //!   p L_A). The rule has no memory.
@@ -20,17 +20,18 @@
 //! become 0 and 0.8, and Δp = 0.4.
 //!
 //! Differences from the source. Colloid decides every 10 ms and picks single pages by their
-//! hotness; here a policy decides once a period on the share of pages of each tier, so Δp is a
-//! change of that share. A tier without requests has no O / I; its latency is assumed to be the
-//! rated one, its *floor*. With all requests on one tier p (1 − p) = 0, and the closed form would
-//! never move a page: then it moves one percentage point, the minimum change, so the other tier
-//! gets traffic to measure. (A tier with less than a thousandth of the requests, as from a stray
-//! process, counts as a tier without requests: the closed form would need hundreds of periods to
-//! move from there.)
+//! hotness. Here a policy decides once a period on the share of pages of each tier, so Δp is a
+//! change of this share. A tier without requests has no O / I; its latency is assumed to be the
+//! rated latency, its *floor*. With all requests on one tier p (1 − p) = 0, and the closed form
+//! would never move a page: then it moves one percentage point, the minimum change, so the other
+//! tier gets traffic to measure. (A tier with less than a thousandth of the requests, as from a
+//! stray process, counts as a tier without requests, because the closed form would need hundreds of
+//! periods to leave such a state.)
 //!
 //! A limit: the closed form does not know the slope of the curves. With both tiers nearly saturated
-//! it overshoots for ever: with a demand of 140 GB/s on tiers of 100 and 60 GB/s, whose latency
-//! grows to four times the idle one, it oscillates between 64 and 71 %; the marks converge at 68.
+//! it overshoots for ever. With a demand of 140 GB/s on tiers of 100 and 60 GB/s, whose latency
+//! grows to four times the idle latency, the closed form oscillates between 64 and 71 %; the marks
+//! converge at 68 %.
 //!
 //! Counters are averaged exponentially with α = 1/16 at each sample, including samples with
 //! migration, because migration loads the tiers too. The averages start at 0: only their ratios
@@ -106,7 +107,8 @@ impl Tiers {
             (valid(inserts_per_ns) && valid(occupancy))
                 .then_some(Queue { inserts_per_ns, occupancy })
         };
-        // A sample without one of the tiers would shift p and is ignored as a whole.
+        // A sample that lacks the counters of one tier would shift p, so the whole sample is
+        // ignored.
         let counts: Option<Vec<Queue>> = reading.tiers.iter().map(counted).collect();
         let Some(counts) = counts.filter(|counts| counts.len() == self.queues.len()) else {
             return;
@@ -185,7 +187,7 @@ pub struct ClosedForm {
 }
 
 impl ClosedForm {
-    /// The policy for these tiers, the fastest first. It starts with all pages on the first.
+    /// The policy for these tiers, the fastest first. It starts with all pages on the first tier.
     pub fn new(tiers: Vec<TierLayout>) -> Self {
         Self { tiers: Tiers::new(tiers) }
     }
@@ -220,14 +222,14 @@ impl Policy for ClosedForm {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Watermark {
     tiers: Tiers,
-    /// The highest p seen to be too low.
+    /// The lower mark: the last p that was too low, or 0.
     low: f64,
-    /// The lowest p seen to be too high.
+    /// The upper mark: the last p that was too high, or 1.
     high: f64,
 }
 
 impl Watermark {
-    /// The policy for these tiers, the fastest first. It starts with all pages on the first.
+    /// The policy for these tiers, the fastest first. It starts with all pages on the first tier.
     pub fn new(tiers: Vec<TierLayout>) -> Self {
         Self { tiers: Tiers::new(tiers), low: 0.0, high: 1.0 }
     }
@@ -325,7 +327,7 @@ mod tests {
         }
     }
 
-    /// A period of 30 such samples.
+    /// A period of 30 samples with the same reading of `tiers`.
     fn period(policy: &mut dyn Policy, tiers: &[(f64, f64)]) -> Verdict {
         for _ in 0..30 {
             policy.watch(&reading(tiers));
@@ -345,8 +347,8 @@ mod tests {
 
     #[test]
     fn all_requests_on_one_tier() {
-        // The first tier is slower than the floor of the second: demote one point, or half; the
-        // marks are 0 and 1.
+        // The first tier is slower than the floor of the second. The closed form demotes one point,
+        // the watermark rule half of the pages, because its marks are 0 and 1.
         for (mut policy, first) in both(&[100.0, 200.0]).into_iter().zip([0.99, 0.5]) {
             let verdict = period(&mut *policy, &[(1.0, 300.0), (0.0, 0.0)]);
             assert!((verdict.shares[0] - first).abs() < 1e-9, "{verdict:?}");
@@ -361,7 +363,7 @@ mod tests {
     #[test]
     fn other_tiers_count_together() {
         let mut policy = ClosedForm::new(tiers(&[100.0, 200.0, 300.0]));
-        // 0.1 and 0.1 requests of 150 and 250 ns are 0.2 of 200 ns.
+        // 0.1 requests per ns of 150 ns and 0.1 of 250 ns count as 0.2 of 200 ns.
         let verdict = period(&mut policy, &[(0.8, 300.0), (0.1, 150.0), (0.1, 250.0)]);
         let away = 16.0 / 220.0;
         for (share, expected) in verdict.shares.iter().zip([1.0 - away, away / 2.0, away / 2.0]) {
@@ -387,7 +389,7 @@ mod tests {
         }
     }
 
-    /// Latency at `part` of a tier's bandwidth: four times the idle latency when saturated, as
+    /// Latency at `part` of a tier's bandwidth: four times the idle latency when saturated, because
     /// outstanding requests are limited.
     fn loaded_ns(idle_ns: f64, part: f64) -> f64 {
         idle_ns * (1.0 + 3.0 * libm::pow(part.min(1.2), 6.0))

@@ -2,13 +2,13 @@
 //!
 //! The problem: find the number of pages of a hundred (*points*) on the first tier at which all
 //! tiers together have the highest bandwidth. The optimum depends on the program, so the calibrator
-//! searches for it on the running machine: take a step, wait for the migration, compare the
-//! bandwidth.
+//! searches for it on the running machine: it takes a step, waits for the migration, and compares
+//! the bandwidth.
 //!
-//! Terms. The *ratio* is the points on the first tier. The *step* is its last change, negative
-//! towards the other tiers. Memory is *saturated* when the bandwidth is at least the cutoff; below
-//! the cutoff, latency counts and pages belong on the first tier. The search is *at rest* when its
-//! step is 0.
+//! Terms. The *ratio* is the points on the first tier. The *step* is the last change of the ratio,
+//! negative towards the other tiers. Memory is *saturated* when the bandwidth is at least the
+//! cutoff; below the cutoff, latency counts and pages belong on the first tier. The search is *at
+//! rest* when its step is 0.
 //!
 //! At the end of each period of some seconds:
 //!
@@ -31,10 +31,10 @@
 //! The descriptions leave some details open. Here, steps are whole points, rounded up, as the log
 //! suggests. Steps towards the first tier are not shortened: this tier has the lowest latency, so
 //! such steps need no gain in bandwidth, and a migration without effect is undone. A search at rest
-//! starts again away from the first tier when bandwidth rose (demand grew), towards it when
-//! bandwidth fell, and in the opposite direction at the end of the range. A return to the previous
-//! ratio also restores the bandwidth seen there for comparison; otherwise the return itself would
-//! start a search.
+//! starts again away from the first tier when bandwidth rose (demand grew), towards the first tier
+//! when bandwidth fell, and in the opposite direction at the end of the range. A return to the
+//! previous ratio also restores the bandwidth at that ratio for comparison; otherwise the return
+//! itself would start a search.
 //!
 //! # The dead band
 //!
@@ -53,10 +53,10 @@
 //! - Saturation begins and ends only 4 standard errors beyond the cutoff; at rest, its end too must
 //!   appear in two consecutive periods.
 //!
-//! Simulated with 30 samples a period, over 300 seeds and 100 periods, on two tiers with a maximum
-//! of 601 GB/s together. *Away* is the fraction of periods after the first rest that are more than
-//! 3 points from the ratio of that rest; the bandwidth is the mean over all periods, search
-//! included.
+//! The table is simulated with 30 samples a period, over 300 seeds and 100 periods, on two tiers
+//! with a maximum of 601 GB/s together. *Away* is the fraction of periods after the first rest that
+//! are more than 3 points from the ratio of that rest. The bandwidth is the mean over all periods,
+//! search included.
 //!
 //! | samples scatter by | prototype | dead band |
 //! | --- | --- | --- |
@@ -112,8 +112,8 @@ pub struct DeadBand {
     pub gain_errors: f64,
     /// Consecutive periods with a change that end the rest; at least 1.
     pub periods: u32,
-    /// Periods, at most, over which a change is measured during the search before the change counts
-    /// as no gain; at least 1.
+    /// Maximum number of periods over which a change is measured during a search; after them the
+    /// change counts as no gain. At least 1.
     pub looks: u32,
 }
 
@@ -211,18 +211,19 @@ pub struct Calibrator {
     /// The last change of the ratio, points; 0 at rest.
     step: f64,
     saturated: bool,
-    /// True if the search was at rest when memory was last saturated: then demand fell, and no step
-    /// of the search lowered the bandwidth.
+    /// True if the search was at rest when memory became unsaturated. The cause was then a fall of
+    /// demand, not a step of the search.
     fell_at_rest: bool,
     /// The ratio and the bandwidth before the last step; at rest, of the previous period.
     before: Option<(f64, Level)>,
-    /// At rest, the mean over its periods; while searching, over the periods at this ratio.
+    /// At rest, the mean over the periods of this rest; during a search, over the periods at this
+    /// ratio.
     here: Mean,
     suspicion: Suspicion,
 }
 
 impl Calibrator {
-    /// The policy for these tiers, the fastest first. It starts with all pages on the first.
+    /// The policy for these tiers, the fastest first. It starts with all pages on the first tier.
     pub fn new(tiers: Vec<TierLayout>, settings: DmiSettings) -> Self {
         Self {
             tiers,
@@ -391,7 +392,7 @@ impl Policy for Calibrator {
         }
         let (action, reason) = match self.next(now) {
             Next::Stay(action, reason) => {
-                // A repeated measurement is still compared with the ratio before the step.
+                // A repeated measurement is still compared with the bandwidth before the step.
                 let looking = self.step != 0.0 && self.ratio < 100.0;
                 if !looking {
                     self.before = Some((self.ratio, now));

@@ -4,9 +4,9 @@
 //! some static shares; or the shares that Linux itself derives from the rated bandwidth of each
 //! node, since 6.16, for its weighted interleaving (`weighted_interleave/auto`).
 //!
-//! The rounding of the kernel changes the weights, so its arithmetic is reproduced to the bit. For
-//! 500 and 200 GB/s, 32 · 500 / 700 = 22.86 and 32 · 200 / 700 = 9.14 of 32 pages are truncated to
-//! 22:9, which have no common divisor.
+//! The rounding of the kernel changes the weights, so the kernel's arithmetic is reproduced to the
+//! bit. For 500 and 200 GB/s, 32 · 500 / 700 = 22.86 and 32 · 200 / 700 = 9.14 of 32 pages are
+//! truncated to 22:9, which have no common divisor.
 //!
 //! Source: `reduce_interleave_weights` in `mm/mempolicy.c` of Linux 6.16.
 
@@ -14,7 +14,7 @@ use super::{Observation, Policy, Verdict};
 use crate::{machine::TierLayout, weights::gcd};
 
 /// The nominal sum of the weights before the kernel divides them by their greatest common divisor;
-/// `weightiness` in its source.
+/// `weightiness` in the kernel's source.
 const ROUND_PAGES: u32 = 32;
 
 /// A policy that keeps its shares.
@@ -73,8 +73,8 @@ pub fn kernel_weights(bandwidths_mbps: &[u32]) -> Vec<u8> {
     let sum: u64 = bandwidths_mbps.iter().copied().map(u64::from).sum();
     let weight = |bandwidth: &u32| {
         let scaled = u64::from(bandwidth.wrapping_mul(ROUND_PAGES));
-        // `scaled` exceeds the sum, so the quotient is at least 1; at most 32, as the sum includes
-        // `bandwidth`.
+        // The quotient is at least 1 because `scaled` exceeds the sum, and at most 32 because the
+        // sum includes `bandwidth`.
         if *bandwidth != 0 && sum < scaled { (scaled / sum) as u8 } else { 1 }
     };
     let weights: Vec<u8> = bandwidths_mbps.iter().map(weight).collect();
@@ -107,7 +107,7 @@ mod tests {
             (&[0, 0], &[1, 1]),
             // 32 · 1 / 1001 is below one page: one page.
             (&[1000, 1], &[31, 1]),
-            // 16, 10 (10.67) and 5 (5.33) of 32.
+            // The exact weights are 16, 10.67 and 5.33 of 32 pages.
             (&[300, 200, 100], &[16, 10, 5]),
             // 32 · 2^27 is 2^32, which wraps to 0; the other node's 32 · 1 is below the sum.
             (&[1 << 27, 1], &[1, 1]),

@@ -1,28 +1,28 @@
 //! Guided: curves propose shares, observed bandwidth accepts or rejects them.
 //!
-//! Hill climbing tests each step on the machine and pays a period for it. Curves predict the
-//! optimum without a test, but know nothing of this workload and may be wrong. Guided combines
+//! Hill climbing tests each step on the machine and takes a period for the test. Curves predict the
+//! optimum without a test, but they do not describe this workload and may be wrong. Guided combines
 //! both:
 //!
 //! 1. *Look*: observe the traffic at the current placement. Bandwidth and latency of each tier give
 //!    the bytes in flight, and the factor by which each tier deviates from its curve ([`fit`]).
-//! 2. *Propose* the shares that maximize the bandwidth of such threads, and migrate to them at once
-//!    if the gain is worth the migration.
+//! 2. *Propose* the shares that maximize the bandwidth of threads with these bytes in flight, and
+//!    migrate pages to these shares at once if the gain is worth the migration.
 //! 3. *Look again.* The new observation corrects the factors of the tiers and separates compute
-//!    time from memory latency; the next proposal is close. After at most two corrections the best
-//!    *measured* shares stay.
+//!    time from memory latency; the next proposal is close to the optimum. After at most two
+//!    corrections the best *measured* shares stay.
 //! 4. *Settle.* No page moves until the traffic has changed by more than noise in two consecutive
 //!    periods. Then the search begins at 1, from the current placement. If the first tier alone is
-//!    as good again, pages return to it. When the demand rises again soon after, the wait before
-//!    the next return doubles: a return gains little, and the migrations cost much.
+//!    as good again, pages return to it. If the demand rises again soon after a return, the wait
+//!    before the next return doubles: a return gains little, and the migrations cost much.
 //!
 //! The curves shorten the search but never decide alone: of two measured shares the better one
 //! stays.
 //!
 //! Example: CloverLeaf with 119 threads on gnr120-cz122. DRAM alone carries 410 GB/s at 475 ns; its
 //! curve has 500 GB/s at that latency, so the factor of this access pattern is 0.82. The best
-//! shares for such threads are 63:37, with 550 GB/s. Hill climbing in steps of 8 percentage points
-//! needs five periods to reach them and as many to settle.
+//! shares for these threads are 63:37, with 550 GB/s. Hill climbing in steps of 8 percentage points
+//! needs five periods to reach these shares, and five more to settle.
 
 mod fit;
 
@@ -44,7 +44,7 @@ const WORTH_MOVING: f64 = 0.03;
 const WORTH_CORRECTING: f64 = 0.001;
 const CORRECTION_POINTS: f64 = 1.0;
 
-/// Corrections after the first proposal.
+/// Maximum number of corrections after the first proposal.
 const CORRECTIONS: u32 = 2;
 
 /// The largest distance between traffic and target at which the migration counts as complete, in
@@ -57,15 +57,17 @@ const WAIT_PERIODS: u32 = 4;
 const CHANGE: f64 = 0.04;
 const CHANGE_ERRORS: f64 = 5.0;
 
-/// Queue counters are at their limit if the reads that they see equal the limit within this
-/// fraction, the error of a period. Counters that see more reads do not have this limit.
+/// Queue counters are at their limit if the outstanding reads that they count equal the limit
+/// within this fraction, the error of a period. Counters that count more reads do not have this
+/// limit.
 const LIMIT_ERROR: f64 = 0.05;
 
-/// Proposals whose gains differ by less than this fraction are equally good; the nearest one is
-/// taken.
+/// Proposals whose gains differ by less than this fraction are equally good. Of these, the proposal
+/// nearest to the current placement is taken.
 const EQUALLY_GOOD: f64 = 0.0005;
 
-/// A machine is unsaturated below this fraction of the first tier's bandwidth.
+/// A machine is unsaturated if its traffic needs less than this fraction of the first tier's
+/// bandwidth.
 const UNSATURATED: f64 = 0.6;
 
 /// The loss allowed for a return to the first tier on an unsaturated machine, as a fraction: below
@@ -177,7 +179,8 @@ impl Guided {
         Verdict::interleave(proposal.shares, "propose", reason)
     }
 
-    /// Returns pages to the first tier, which alone is as good, once the wait for that is over.
+    /// Returns the pages to the first tier, which alone is as good, once the traffic has differed
+    /// for `patience` periods.
     fn unsaturated(&mut self, seen: &Observation, proposal: &Proposal, changed: u32) -> Verdict {
         let local = first_only(seen.tiers.len());
         let reason = format!(
@@ -316,7 +319,7 @@ fn propose(belief: &Belief<'_>, fit: &Fit, here: &[f64], here_gbps: f64, tiers: 
     let best = best_points(tiers, reach);
     let (points, most) = best.unwrap_or_else(|| (vec![], here_gbps));
     let mut chosen = if points.is_empty() { here.to_vec() } else { shares(&points) };
-    // Among equally good shares, those nearest to the current placement.
+    // Of equally good shares, the shares nearest to the current placement are taken.
     let start = chosen.clone();
     for step in 1..=100 {
         let part = f64::from(step) / 100.0;
@@ -344,14 +347,15 @@ pub struct GainForecast {
     pub shares: Vec<f64>,
     /// Gain in bandwidth over the current placement, as a fraction.
     pub gain: f64,
-    /// True if the first tier is not saturated and alone as good.
+    /// True if the first tier is not saturated and, alone, is as good as interleaving.
     pub is_unsaturated: bool,
 }
 
 impl GainForecast {
     /// The forecast from the curves of `platform`, corrected by the traffic `seen` from `domain` to
-    /// the tiers `near` it, for the shares `wanted`, or else for the best ones. If the gain is not
-    /// worth the migration, the forecast is for the current shares of the traffic.
+    /// the tiers `near` it. The forecast is for the shares `wanted`, or without them for the best
+    /// shares. If the gain of the best shares is not worth the migration, the forecast is for the
+    /// current shares of the traffic.
     ///
     /// `None` with a single tier, or without counted traffic.
     pub fn new(
@@ -385,7 +389,7 @@ impl GainForecast {
 }
 
 /// The traffic to the tiers `near` of the platform. A tier whose counters were at their limit has
-/// no latency: the true one is higher than the counted one.
+/// no latency, because its true latency is higher than the counted latency.
 fn traffic(platform: &Platform, near: &[usize], seen: &Observation) -> ObservedTraffic {
     let all: f64 = seen.tiers.iter().map(|tier| tier.bandwidth_gbps).sum();
     let latency_ns = |(tier, at): (&TierObservation, &usize)| {
@@ -414,7 +418,7 @@ fn mix(seen: &Observation) -> Mix {
     Mix::new(share.clamp(0.0, 1.0), false).unwrap_or(Mix::READ)
 }
 
-/// The largest absolute difference of two shares.
+/// The largest absolute difference between two shares of the same tier.
 fn distance(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
 }

@@ -2,17 +2,17 @@
 //!
 //! Tiering by capacity alone: the first tier is filled with the hottest pages, the next tier with
 //! the next hottest, and so on. The policy needs the available capacity. The *room* of a tier is
-//! its free memory plus the memory that steered scopes already occupy there; the policy uses 98 %
-//! of the room, which leaves memory for allocations of other programs and for arriving pages.
+//! its free memory plus the memory of the tier that steered scopes already occupy. The policy uses
+//! 98 % of the room, which leaves memory for allocations of other programs and for arriving pages.
 //!
-//! Example: 100 GB of pages, 44 GB of them on a first tier of 64 GB, where other programs occupy 20
-//! GB. Nothing is free, the room is 44 GB, and 0.98 · 44 = 43.1 GB of the pages belong there: a
-//! share of 0.431.
+//! Example: 100 GB of pages, 44 GB of them on a first tier of 64 GB, where other programs occupy
+//! 20 GB. Nothing is free, the room is 44 GB, and 0.98 · 44 = 43.1 GB of the pages belong on the
+//! first tier: a share of 0.431.
 //!
-//! An observation has the target placement of the steered pages, not the actual one. The policy
-//! assumes that pages are at their target, within the capacity of the tier. During a migration this
-//! counts arriving pages as room: the share starts too high and falls by 2 % in each period in
-//! which nothing is free.
+//! An observation has the target placement of the steered pages, not their actual placement. The
+//! policy assumes that pages are at their target, within the capacity of the tier. During a
+//! migration this assumption counts arriving pages as room: the share starts too high and falls by
+//! 2 % in each period in which nothing is free.
 //!
 //! Source: the common principle of HeMem, MEMTIS and TPP, which Colloid (SOSP '24) argues against.
 

@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 /// Speed-ups within this fraction of each other are equal.
 const EQUAL: f64 = 1e-6;
 
-/// Rows that are predicted together: enough for several threads to share.
+/// Number of rows that are predicted together: enough work for several threads.
 const TOGETHER: usize = 16;
 
-/// The row whose pages fit with the highest mean speed-up, as an index; among equals, that with the
-/// largest share on the first tier, and the first of those. `None` if no row fits.
+/// The index of the row with the highest mean speed-up among the rows whose pages fit. Among rows
+/// of equal speed-up, the row with the largest share on the first tier is taken, and among these
+/// the first row. `None` if no row fits.
 pub(super) fn best_of<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> Option<usize> {
     let fitting = || rows.clone().enumerate().filter(|(_, row)| row.too_small.is_none());
     let most = fitting().map(|(_, row)| row.speedup.mean).fold(f64::NEG_INFINITY, f64::max);
@@ -25,11 +26,11 @@ pub(super) fn best_of<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> Option
     best.map(|(at, _)| at)
 }
 
-/// Returns the best row of each set of tiers that `weights` use, in the order of `weights`: the
-/// rows of an exhaustive search. `at_most` has the limit of the mean speed-up for each of
-/// `weights`, or `None` if its pages do not fit; `predict` predicts several weights. `done` gets
-/// the number of weights that are decided. A set in which no weights fit has a row only if it is a
-/// single tier.
+/// Returns the best row of each set of tiers that `weights` use, in the order of `weights`. The
+/// rows equal the rows of an exhaustive search. `at_most` has the limit of the mean speed-up for
+/// each of `weights`, or `None` if its pages do not fit. `predict` predicts several weights, and
+/// `done` gets the number of weights that are decided. A set in which no weights fit has a row only
+/// if it is a single tier.
 ///
 /// # Errors
 /// The first error of `predict`.
@@ -61,7 +62,7 @@ pub fn best_of_each_set<E>(
             let fitting = rows.iter().filter(|(_, row)| row.too_small.is_none());
             most = fitting.map(|(_, row)| row.speedup.mean).fold(most, f64::max);
             // Limits and speed-ups are sums in different orders, so they are rounded differently:
-            // the margin is twice that of equal speed-ups.
+            // the margin is twice the margin of equal speed-ups.
             open.retain(|at| limit(at) >= most - 2.0 * EQUAL * most.abs());
         }
         rows.sort_by_key(|(at, _)| *at);

@@ -1,8 +1,8 @@
 //! The distance of a forecast from the measured runs that it was inferred from.
 //!
-//! A forecast passes through the runs with a counted bandwidth, or through all runs of a series
-//! without any ([`Demand::nearest_run`]). Other runs only narrow the behaviours; nothing makes the
-//! forecast meet them.
+//! A forecast passes through the runs of one series: the series with counted bandwidths, or else
+//! the first series ([`Demand::nearest_run`]). The forecast may miss other runs, which only narrow
+//! the set of behaviours.
 
 use super::Forecast;
 use crate::{demand::Demand, weights::Weights};

@@ -13,8 +13,7 @@ use crate::{
 /// Maximum number of threads that [`saturating_load`] tries, as a multiple of the cores.
 const THREADS_MAX: f64 = 1024.0;
 
-/// The fraction of the first tier's bandwidth up to which the steps of a sweep are even in
-/// bandwidth.
+/// Up to this fraction of the first tier's bandwidth, the steps of a sweep are even in bandwidth.
 const NEARLY_SATURATED: f64 = 0.97;
 
 /// Traffic of one mix from threads that pause after each line.
@@ -41,8 +40,8 @@ pub fn saturating_load(platform: &Platform, mix: Mix) -> MixLoad {
 }
 
 impl MixLoad {
-    /// This load with the pause at which the first tier alone has `bandwidth_gbps`; without a pause
-    /// if its maximum is lower.
+    /// This load with the pause at which the first tier alone has `bandwidth_gbps`. There is no
+    /// pause if the maximum of the first tier is lower.
     pub fn at_bandwidth(&self, platform: &Platform, bandwidth_gbps: f64) -> Self {
         let answer = platform.answer(0, &platform.spread(), self.mix);
         let latency_ns = answer.response.at_bandwidth(bandwidth_gbps).latency_ns;
@@ -127,7 +126,7 @@ impl MixLoadAt<'_> {
         }
     }
 
-    /// The limits of the bandwidth of the load; a bandwidth of [`Self::local_gbps`] is a speed-up
+    /// Upper bounds of the bandwidth of the load. A bandwidth of [`Self::local_gbps`] is a speed-up
     /// of 1.
     pub fn limits(&self) -> BandwidthLimits {
         let first_tier = Weights::first_tier(self.platform.tiers.len());
@@ -173,7 +172,7 @@ pub fn load_curve(
 }
 
 /// Loads from nearly none to the maximum: first in even steps of the first tier's bandwidth, up to
-/// near its saturation, then in even steps of the remaining pause, down to none.
+/// near its saturation; then in even steps of the remaining pause, down to no pause.
 pub fn load_steps(
     platform: &Platform,
     mix: Mix,

@@ -1,7 +1,7 @@
 //! A workload as a single behaviour, for simulation.
 //!
 //! A forecast averages over all behaviours that agree with a workload's runs. A simulation needs a
-//! single behaviour: the member whose predictions are nearest to the median of all.
+//! single behaviour: the behaviour whose predictions are nearest to the median of all predictions.
 
 use super::{Estimate, Forecast, widest_undecided};
 use crate::{
@@ -12,15 +12,15 @@ use crate::{
     weights::Weights,
 };
 
-/// The assumed length of a run whose result is a rate, s, since such programs are endless: the
-/// length of the shortest saturating run of the other programs on the same server.
+/// The assumed length of a run whose result is a rate, s. Such programs are endless, so the length
+/// is taken from the shortest saturating run of the other programs on the same server.
 pub const RATE_RUN_S: f64 = 285.0;
 
-/// Points of a hundred on the first tier at which members are compared with the median.
+/// Shares of the first tier, in percent, at which behaviours are compared with the median.
 const COMPARED: [u16; 5] = [90, 80, 70, 60, 50];
 
 /// The weight of the bandwidth on the first tier in the distance to the median; each speed-up has
-/// the weight 1. The bandwidth was counted, the speed-ups are predicted.
+/// the weight 1. The bandwidth has more weight because it was counted; the speed-ups are predicted.
 const COUNTED_WEIGHT: f64 = 10.0;
 
 /// A workload with a number of threads, ready to simulate.
@@ -34,14 +34,14 @@ pub struct Program {
     pub local_result: f64,
     /// The reasons why figures are extrapolations.
     pub extrapolated: Vec<String>,
-    /// Set if the runs leave open whether DRAM limits the workload: weights with which no speed-up
-    /// and a considerable one both agree with the runs, and this speed-up. The program is only one
-    /// of the behaviours between.
+    /// Set if the runs leave open whether DRAM limits the workload: weights at which no speed-up
+    /// and a considerable speed-up both agree with the runs, and the estimate of this speed-up. The
+    /// program is only one of the behaviours that agree.
     pub undecided: Option<(Weights, Estimate)>,
     threads: f64,
     traffic: TrafficPerWork,
-    /// True if runs counted both work and traffic: only then does their ratio depend on memory
-    /// pressure.
+    /// True if runs counted both work and traffic. Only then is it known how traffic per work
+    /// depends on memory pressure.
     counted: bool,
     /// The load of a whole run, with all pages on the first tier.
     whole: Load,
@@ -60,7 +60,7 @@ pub struct ActivePhase {
 /// A phase of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProgramPhase {
-    /// Its fraction of the work, 0 to 1.
+    /// The fraction of the work that is in this phase, 0 to 1.
     pub work: f64,
     /// The fraction of threads that work, 0 to 1.
     active: f64,
@@ -106,7 +106,8 @@ impl Program {
         self
     }
 
-    /// The speed of work in `phase` at a traffic of `gbps`, relative to the first tier alone.
+    /// The speed of work in `phase` at a traffic of `gbps`, divided by the speed on the first tier
+    /// alone.
     pub fn speed(&self, phase: usize, gbps: f64) -> f64 {
         let ProgramPhase { local_gbps, active, .. } = self.phases[phase];
         let gain = gbps / local_gbps;
@@ -133,7 +134,7 @@ impl Forecast<'_> {
             }
             Weights::new(weights).unwrap_or_else(|_| Weights::first_tier(tiers))
         });
-        // Predictions of each member: bandwidth on the first tier, and speed-ups.
+        // The predictions of each behaviour: bandwidth on the first tier, and speed-ups.
         let answers: Vec<Vec<f64>> = (0..self.behaviours.len())
             .map(|member| {
                 let mut ignored = vec![];
@@ -149,7 +150,8 @@ impl Forecast<'_> {
             (weights[at].clone(), Estimate::of(own).with_model_spread())
         };
         let undecided = widest_undecided((0..weights.len()).map(speedup));
-        // The median, not the mean: if the runs agree with two causes, no program is like the mean.
+        // The median is used, not the mean: if the runs agree with two causes, no behaviour is near
+        // the mean.
         let median = |at: usize| {
             let own = answers.iter().map(|answer| answer[at]).collect();
             statistics::quantile(&statistics::sorted(own), 0.5)

@@ -218,15 +218,15 @@ impl<'a> Forecast<'a> {
     }
 
     /// Returns `load` with the compute time at which its bandwidth on the first tier equals the
-    /// bandwidth of `phase`; without compute time if its maximum is lower.
+    /// bandwidth of `phase`. If the maximum of the load is lower, the compute time is 0.
     fn in_phase(&self, load: &Load, phase: &Phase) -> Load {
         let answer = self.platform.answer(0, &load.domain_parts, load.mixes[0]);
         let factor = load.bandwidth_factors[0];
         let flow = answer.response.at_bandwidth(phase.bandwidth_gbps / factor);
         let round_ns = load.circulating_bytes() / (flow.bandwidth_gbps * factor);
         let exposed = 1.0 - load.overlap;
-        // Either the memory latency is longer and the exposed part of the compute time adds to it,
-        // or vice versa.
+        // If the compute time is longer than the memory latency, the exposed part of the latency
+        // adds to it; else the exposed part of the compute time adds to the latency.
         let compute_ns = if round_ns >= flow.latency_ns * (1.0 + exposed) {
             round_ns - exposed * flow.latency_ns
         } else {
@@ -235,7 +235,8 @@ impl<'a> Forecast<'a> {
         Load { line_compute_ns: compute_ns / load.lines_per_thread, ..load.clone() }
     }
 
-    /// Work per traffic relative to the first tier alone, if the traffic grows by `gain`.
+    /// Work per traffic divided by work per traffic on the first tier alone, if the traffic grows
+    /// by `gain`.
     fn work_per_traffic(&self, behaviour: &Behaviour, local: &Local<'_>, gain: f64) -> f64 {
         let Some(local_gbps) = local.counted_gbps else { return 1.0 };
         let per_thread = local_gbps / local.threads;
@@ -244,7 +245,8 @@ impl<'a> Forecast<'a> {
     }
 
     /// The highest speed-up if the traffic grows by at most `gain`. Traffic per work is linear
-    /// between the runs, so the speed-up is highest at `gain` or at one of them.
+    /// between the pressures of the runs, so the speed-up is highest at `gain` or at one of these
+    /// pressures.
     fn speedup_at_most(&self, behaviour: &Behaviour, local: &Local<'_>, gain: f64) -> f64 {
         let speedup = |gain: f64| gain * self.work_per_traffic(behaviour, local, gain);
         let Some(local_gbps) = local.counted_gbps else { return gain };
@@ -283,8 +285,8 @@ impl<'a> Forecast<'a> {
         Local { threads, systems, counted_gbps, performance, known, reached_gbps, extrapolated }
     }
 
-    /// The counted bandwidth of `threads` threads, interpolated between runs, or taken from the
-    /// nearest run: threads, and GB/s.
+    /// The counted bandwidth of `threads` threads, interpolated between runs, or else the counted
+    /// bandwidth of the nearest run. Returns the number of threads of this bandwidth, and GB/s.
     fn counted_gbps(&self, threads: f64) -> Option<(f64, f64)> {
         let runs = self.demand.counted_runs();
         let counts: Vec<(f64, f64)> =
@@ -332,10 +334,10 @@ impl<'a> Forecast<'a> {
     }
 }
 
-/// Limits of the speed-up of a workload, which cost less than its prediction.
+/// Upper bounds of the speed-up of a workload, which are cheaper to compute than its prediction.
 pub struct SpeedupLimits<'a> {
     at: &'a ForecastAt<'a>,
-    /// A list for each behaviour: the limits of the whole run, then those of each phase.
+    /// A list for each behaviour: the bounds of the whole run, then the bounds of each phase.
     limits: Vec<Vec<BandwidthLimits>>,
 }
 
@@ -370,7 +372,7 @@ impl SpeedupLimits<'_> {
 }
 
 impl<'a> ForecastAt<'a> {
-    /// The limits of the speed-up.
+    /// Upper bounds of the speed-up.
     pub fn limits(&'a self) -> SpeedupLimits<'a> {
         let Self { forecast, local } = self;
         let first_tier = Weights::first_tier(forecast.platform.tiers.len());
@@ -392,8 +394,9 @@ impl<'a> ForecastAt<'a> {
         self.forecast.row(&self.local, weights)
     }
 
-    /// Work per second of each behaviour at `weights`, in the order of [`Forecast::behaviours`]:
-    /// the ratio to that on another platform is a member's speed-up from one to the other.
+    /// Work per second of each behaviour at `weights`, in the order of [`Forecast::behaviours`].
+    /// The speed of a behaviour divided by its speed on another platform is its speed-up between
+    /// the platforms.
     pub fn speeds(&self, weights: &Weights) -> Vec<f64> {
         let Forecast { demand, traffic, behaviours, .. } = self.forecast;
         let run = demand.nearest_run(self.local.threads);

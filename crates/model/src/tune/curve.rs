@@ -21,19 +21,19 @@ const SWEEPS: usize = 400;
 /// The tolerance of a slope, in standard deviations.
 const TRUST: f64 = 0.5;
 
-/// The curve that runs determine.
+/// The curve that is fitted to runs.
 #[derive(Clone, Debug)]
 pub(super) struct TimeCurve {
-    /// Ordered by share, each share once.
+    /// The points in order of the share; each share occurs once.
     points: Vec<Knot>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Knot {
     share: f64,
-    /// Measured, or fitted.
+    /// The fitted value.
     value: f64,
-    /// Its standard error.
+    /// The standard error of the value.
     error: f64,
 }
 
@@ -108,8 +108,8 @@ fn constraints(shares: &[f64]) -> Vec<Vec<(usize, f64)>> {
     found
 }
 
-/// Moves `values` to the nearest ones, by `weights`, that obey the constraints: Hildreth's method,
-/// which is coordinate ascent on the dual.
+/// Moves `values` to the nearest values that obey the constraints; `weights` are the weights of the
+/// squared distances. The method is Hildreth's: coordinate ascent on the dual problem.
 fn project(values: &mut [f64], weights: &[f64], constraints: &[Vec<(usize, f64)>]) {
     let mut forces = vec![0.0; constraints.len()];
     for _ in 0..SWEEPS {

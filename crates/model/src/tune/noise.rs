@@ -21,8 +21,8 @@ pub(super) struct Noise {
 }
 
 impl Noise {
-    /// Pools the noise of `groups` of runs with the same weights, given as logarithms, with the
-    /// noise `expected` beforehand: the mean of a scaled inverse chi-squared distribution.
+    /// Pools the noise of `groups` with the noise `expected` beforehand: the mean of a scaled
+    /// inverse chi-squared distribution. A group has the logarithms of runs with the same weights.
     pub(super) fn of<'a>(groups: impl Iterator<Item = &'a [f64]>, expected: f64) -> Self {
         let mut degrees = EXPECTED_RUNS;
         let mut squares = EXPECTED_RUNS as f64 * expected * expected;
@@ -46,7 +46,8 @@ impl Noise {
 
     fn quantile(&self) -> f64 {
         let tabled = QUANTILES.get(self.degrees - 1).copied();
-        // Beyond the table, the first term of its expansion about the normal distribution.
+        // Beyond the table: the first term of the expansion of the quantile about the normal
+        // distribution.
         tabled.unwrap_or(1.645 + 1.524 / self.degrees as f64)
     }
 }
@@ -60,7 +61,7 @@ mod tests {
         let none = Noise::of([&[0.5][..], &[0.7]].into_iter(), 0.01);
         assert!((none.sigma - 0.01).abs() < 1e-12, "as it is expected");
         let some = Noise::of([&[0.0, 0.2][..], &[1.0, 1.2]].into_iter(), 0.01);
-        // Twice 2 * 0.1^2, and 2 * 0.01^2, over 2 + 2 degrees of freedom.
+        // Twice 2 * 0.1^2, and 2 * 0.01^2, divided by 2 + 2 degrees of freedom.
         assert!((some.sigma * some.sigma - 0.0402 / 4.0).abs() < 1e-12);
         assert!((some.half(1, 1) / some.half_of_one(1) - 2f64.sqrt()).abs() < 1e-12);
         assert_eq!(some.quantile(), 2.132);

@@ -1,4 +1,4 @@
-//! The capabilities of DAMON. Most are known only after a probe.
+//! The capabilities of DAMON. Most of them are known only after a probe.
 
 use super::Status;
 use interleaf_linux::machine::{

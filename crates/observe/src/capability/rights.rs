@@ -1,6 +1,6 @@
-//! The user's rights, as the kernel checks them: `move_pages` on another user's process takes the
-//! right to trace it, and on pages that several processes map `CAP_SYS_NICE` (move_pages(2));
-//! root's files in sysfs are written by root, or with `CAP_DAC_OVERRIDE`.
+//! The user's rights, as the kernel checks them: `move_pages` requires the right to trace a process
+//! of another user, and `CAP_SYS_NICE` for pages that several processes map (move_pages(2)). Files
+//! in sysfs that belong to root can be written by root, or with `CAP_DAC_OVERRIDE`.
 
 use interleaf_linux::root::{Root, RootError};
 
@@ -33,7 +33,7 @@ impl Rights {
             };
             match line.split_once(':') {
                 Some(("Uid", users)) => {
-                    // The real user ID comes first, then the effective one.
+                    // The real user ID comes first, then the effective user ID.
                     let effective = users.split_whitespace().nth(1);
                     let number = effective.and_then(|user| user.parse::<u32>().ok());
                     user = Some(number.ok_or_else(wrong)?);

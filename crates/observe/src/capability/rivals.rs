@@ -75,7 +75,7 @@ fn reclaim(machine: &Machine) -> Option<Rival> {
 }
 
 /// `khugepaged` collapses 2 MiB into one huge page on the node of most of its small pages, so a
-/// ratio within them is lost (`hpage_collapse_find_target_node` in `mm/khugepaged.c`). With
+/// ratio within the 2 MiB is lost (`hpage_collapse_find_target_node` in `mm/khugepaged.c`). With
 /// `madvise`, `khugepaged` collapses only memory with `MADV_HUGEPAGE`.
 fn huge_pages(machine: &Machine) -> Option<Rival> {
     machine.sysctls.huge_pages.as_deref().filter(|chosen| *chosen == "always")?;
@@ -119,7 +119,7 @@ fn programs(root: &Root) -> Result<Vec<Rival>, RootError> {
         let Some((_, text, remedy)) = PROGRAMS.iter().find(|(program, ..)| *program == name) else {
             continue;
         };
-        // A rival's name is captured.
+        // `text` captures the file: the name of a rival is needed in a capture.
         root.text(&path)?;
         if !found.iter().any(|rival| rival.text == *text) {
             found.push(rival(*text, *remedy));

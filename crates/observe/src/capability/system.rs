@@ -73,7 +73,8 @@ pub(super) fn swap(root: &Root) -> Result<Status, RootError> {
     let Some(text) = root.text("/proc/swaps")? else {
         return Ok(Status::missing("the kernel cannot swap", "run a kernel with CONFIG_SWAP"));
     };
-    // A header, then a line for each: name, type, size and use in KiB, priority.
+    // The file has a header, then a line for each swap area: name, type, size and use in KiB,
+    // priority.
     let kib = |line: &str| line.split_whitespace().rev().nth(2)?.parse::<u64>().ok();
     let sizes: Vec<u64> = text.lines().skip(1).filter_map(kib).collect();
     if sizes.is_empty() {

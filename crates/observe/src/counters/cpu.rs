@@ -8,11 +8,11 @@ use std::fmt;
 pub struct Cpu {
     /// The manufacturer, such as `GenuineIntel`.
     pub vendor: String,
-    /// Its family, such as 6 for Intel's servers and 26 for Zen 5.
+    /// The CPU family, such as 6 for Intel's servers and 26 for Zen 5.
     pub family: u32,
-    /// Its model, such as 0xad for Granite Rapids.
+    /// The model number, such as 0xad for Granite Rapids.
     pub model: u32,
-    /// Its stepping; `None` where the file has none.
+    /// The stepping; `None` where the file has no stepping.
     pub stepping: Option<u32>,
 }
 

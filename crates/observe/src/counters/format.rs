@@ -1,6 +1,6 @@
 //! Bit positions of an event's fields: `format/` of a PMU, such as `config:0-7,32-35`.
 //!
-//! The lowest bits of a value go to the first range, the next ones to the second. With
+//! The lowest bits of a value go to the first range, the next bits to the second range. With
 //! `config:8-15,32-63` the value 0x10c8178201 is 0x01 in bits 8 to 15 and 0x10c81782 from bit 32.
 
 /// Configuration words of an event: `config`, `config1`, `config2`.

@@ -18,7 +18,7 @@ use std::{
 
 const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 
-/// Open files beside counters, with a reserve.
+/// The number of open files other than counters, with a reserve.
 const OTHER_FILES: u64 = 128;
 
 /// Open counters.
@@ -126,9 +126,9 @@ impl OpenError {
 }
 
 impl Counters {
-    /// Opens a plan on the running machine; events are counted from now on. `root` is read for the
-    /// reason if the kernel denies permission. If the plan needs more files than this process may
-    /// open, the limit is raised as far as possible, for its children too.
+    /// Opens a plan on the running machine; events are counted from now on. If the kernel denies
+    /// permission, the reason is read below `root`. If the plan needs more files than this process
+    /// may open, the limit is raised as far as possible, for its children too.
     ///
     /// # Errors
     /// When an event cannot be opened.
@@ -146,7 +146,7 @@ impl Counters {
             let opened =
                 match syscall::perf_event_open(event.kind, event.config, event.cpu, leader) {
                     // The group has no counter left: open the event in a new group, which the
-                    // kernel multiplexes with the full one.
+                    // kernel multiplexes with the full group.
                     Err(why) if same && why.raw_os_error() == Some(libc::EINVAL) => {
                         number = None;
                         syscall::perf_event_open(event.kind, event.config, event.cpu, None)
@@ -250,7 +250,8 @@ impl Grown {
     }
 }
 
-/// Sums the counts of groups. Where a group never had a counter, its sum is unknown.
+/// Sums the counts of groups. If a group never had a counter, the sums of its quantities are
+/// unknown.
 fn sum(plan: &Plan, grown: &[(&[usize], Grown)]) -> Reading {
     let mut reading = Reading { traffic: nothing(plan.domains, plan.tiers), ..Reading::default() };
     let mut unknown = vec![];
@@ -336,7 +337,7 @@ fn refused_of(event: &Planned, why: io::Error, root: &Root) -> OpenError {
     refused(&event.name, &event.pmu, Some(event.cpu), why, root)
 }
 
-/// The error for a refused event; `None` for all CPUs that a command runs on.
+/// The error for a refused event; `cpu` is `None` for all CPUs that a command runs on.
 pub(super) fn refused(
     event: &str,
     pmu: &str,
@@ -365,7 +366,7 @@ fn raise_file_limit(counters: u64) -> Result<(), OpenError> {
         return Ok(());
     }
     let current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
-    // If the limit cannot be raised, opening reports it.
+    // A failure is reported below, together with a limit that is too low.
     let raised = setrlimit(Resource::Nofile, Rlimit { current, ..limit }).is_ok();
     match current {
         Some(current) if raised && current >= counters => Ok(()),

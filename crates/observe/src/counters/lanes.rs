@@ -54,7 +54,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// With any number of units, the counted ones represent all of them.
+        /// With any number of units, the units that count represent all units.
         #[test]
         fn units_that_count_stand_for_all(units in 1usize..130, which in 0usize..5) {
             let table = &tables()[which];

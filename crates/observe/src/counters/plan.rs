@@ -42,14 +42,14 @@ pub struct Planned {
     pub pmu: String,
     /// The PMU's type number.
     pub kind: u32,
-    /// The CPU that it is opened on.
+    /// The CPU that the event is opened on.
     pub cpu: u32,
     /// `config`, `config1` and `config2`.
     pub config: [u64; 3],
     pub quantity: Quantity,
     /// The domain of the counted traffic, as an index into [`Layout::domains`].
     pub domain: usize,
-    /// The tier, as an index into [`Layout::tiers`]; `None` of events that belong to no tier.
+    /// The tier, as an index into [`Layout::tiers`]; `None` for events that belong to no tier.
     pub tier: Option<usize>,
     /// The meaning of one count: bytes, ns, requests or cycles over all units of the kind.
     pub scale: f64,
@@ -141,8 +141,8 @@ pub fn rough_layout(machine: &Machine) -> Layout {
 }
 
 /// Plans the events for the traffic of each tier of `layout` on `machine`, which was read below
-/// `root`. Domains of the layout are the machine's sockets in order, or one for all of them. Events
-/// for a kind of tier are assigned to the first tier of that kind near a domain.
+/// `root`. The domains of the layout are the machine's sockets in order, or a single domain for all
+/// sockets. Events for a kind of tier are assigned to the first tier of that kind near a domain.
 ///
 /// # Errors
 /// When no table or no unit fits, the domains are not sockets, or a file cannot be read.
@@ -235,7 +235,7 @@ impl Making<'_> {
         for prefix in prefixes {
             let of_pmu: Vec<&Event> =
                 events.iter().copied().filter(|event| event.pmu == prefix).collect();
-            // A device may lack the PMU, a CPU should not.
+            // A device without a PMU is common; a missing PMU of the CPU is noted.
             if !self.add_pmu(prefix, &of_pmu)? && !table.cpus.is_empty() {
                 self.note(format!("there is no {prefix}"));
             }
@@ -304,8 +304,8 @@ impl Making<'_> {
         unit.cpus.clone().unwrap_or_else(sockets)
     }
 
-    /// The domain of a CPU: its socket. A CPU that is missing in all sockets has the socket of
-    /// another CPU of its node.
+    /// The domain of a CPU: its socket. A CPU that no socket lists has the socket of another CPU of
+    /// its node.
     fn domain(&self, cpu: u32) -> usize {
         let sockets = &self.machine.sockets;
         if self.layout.domains.len() == 1 {
@@ -317,7 +317,7 @@ impl Making<'_> {
         socket(cpu).or_else(beside).unwrap_or(0)
     }
 
-    /// The nearest tier of a kind.
+    /// The nearest tier of a kind to a domain.
     fn tier(&self, domain: usize, kind: TierKind) -> Option<usize> {
         let tiers = &self.layout.domains[domain].tiers;
         tiers.iter().copied().find(|tier| self.layout.tiers[*tier].kind == kind)
@@ -349,7 +349,7 @@ impl Making<'_> {
     }
 }
 
-/// The quantities of a tier that are not among these.
+/// The quantities of a tier that are not in `counted`.
 fn missing(counted: &[Quantity]) -> Vec<&'static str> {
     let bytes = counted.contains(&Quantity::Read) && counted.contains(&Quantity::Written);
     let waited = counted.contains(&Quantity::OccupancyNs)

@@ -12,14 +12,14 @@ pub(crate) const DEVICES: &str = "/sys/bus/event_source/devices";
 /// A PMU, or one of several equal units.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pmu {
-    /// Its name, such as `uncore_imc_3`.
+    /// The name, such as `uncore_imc_3`.
     pub name: String,
     /// The type number, for `perf_event_attr.type`.
     pub kind: u32,
     /// The CPUs on which events of the PMU are opened, one for each counted socket; `None` for a
     /// core PMU, which has no such list.
     pub cpus: Option<IdList>,
-    /// Positions of event fields; malformed ones are left out.
+    /// Positions of event fields; malformed fields are left out.
     pub format: BTreeMap<String, Field>,
 }
 

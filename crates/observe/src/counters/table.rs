@@ -5,8 +5,8 @@ use interleaf_model::tier::TierKind;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// The tables. The table of devices, for any CPU, comes last: it fills the gaps of a CPU's own
-/// table.
+/// The tables. The table of devices, for any CPU, comes last: it has events that the table of a CPU
+/// lacks.
 const FILES: [(&str, &str); 8] = [
     ("intel-icx.toml", include_str!("../../counters/intel-icx.toml")),
     ("intel-spr.toml", include_str!("../../counters/intel-spr.toml")),
@@ -26,7 +26,7 @@ pub struct Table {
     pub name: String,
     /// The CPUs of the table; empty for a table of devices, which any CPU may have.
     pub cpus: Vec<Cpus>,
-    /// Gaps and caveats.
+    /// Gaps and limits of the table, for the user.
     pub notes: Vec<String>,
     #[serde(rename = "event")]
     pub events: Vec<Event>,
@@ -70,7 +70,7 @@ pub struct Event {
     /// The kind of tier whose traffic is counted; `None` for events that belong to no tier.
     #[serde(default, deserialize_with = "kind")]
     pub tier: Option<TierKind>,
-    /// The meaning of one count: bytes of traffic, ns of waiting, else 1.
+    /// The meaning of one count: bytes of traffic, or ns of waiting; 1 for other quantities.
     pub per_count: f64,
     /// The lane, if the units of the PMU are divided among lanes: each unit counts the events of
     /// its lane. `None` for all units. Core events with the same lane are counted at the same time.
@@ -90,10 +90,10 @@ pub enum Quantity {
     Written,
     /// Requests that began to wait for a tier.
     Inserts,
-    /// Time that requests waited for a tier, summed over them, ns.
+    /// Time that requests waited for a tier, summed over the requests, ns.
     OccupancyNs,
-    /// Like [`Self::OccupancyNs`], in cycles of the counting unit; [`Self::Ticks`] give their
-    /// length.
+    /// Like [`Self::OccupancyNs`], in cycles of the counting unit; [`Self::Ticks`] give the length
+    /// of a cycle.
     OccupancyCycles,
     /// Cycles of the unit that counts.
     Ticks,
@@ -131,7 +131,7 @@ pub enum Quantity {
 }
 
 impl Quantity {
-    /// True for events of a core, for [`super::topdown`] alone.
+    /// True for events of a core that only [`super::topdown`] counts.
     pub fn is_of_core(self) -> bool {
         self >= Self::DispatchSlots
     }
@@ -164,7 +164,7 @@ impl Table {
 /// All tables.
 ///
 /// # Panics
-/// When a built-in table is malformed: a test checks that none is.
+/// When a built-in table is malformed, which a test excludes.
 pub fn tables() -> Vec<Table> {
     let table = |(name, text): &(&str, &str)| match toml::from_str::<Table>(text) {
         Ok(table) => table,
@@ -183,10 +183,12 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    /// Counters of a unit, if a row does not have them: the fewest of any unit in the tables.
+    /// The number of counters of a unit if a row does not list counters: the fewest of any unit in
+    /// the tables.
     const COUNTERS: u32 = 4;
 
-    /// True when events that are restricted to these counters can all be counted at once.
+    /// True when events that are restricted to the counters in `allowed` can all be counted at
+    /// once.
     fn fit(allowed: &[Vec<u32>], used: &mut Vec<u32>) -> bool {
         let Some((first, rest)) = allowed.split_first() else { return true };
         let any: Vec<u32> = (0..COUNTERS).collect();
@@ -242,7 +244,7 @@ mod tests {
     fn events_of_a_unit_fit_its_counters() {
         for table in tables() {
             for event in table.events.iter().filter(|event| {
-                // Slots have registers of their own (Intel), or are few (AMD).
+                // Slots of cores (`cpu`) have separate registers on Intel, and are few on AMD.
                 !["amd_df", "cpu"].contains(&event.pmu.as_str())
             }) {
                 let lane = |other: &&Event| {

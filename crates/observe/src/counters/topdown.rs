@@ -3,15 +3,15 @@
 //! A core can issue a fixed number of operations in each cycle: these are its slots. At the first
 //! level each slot is of one of four kinds: its operation retired (retiring), was discarded (bad
 //! speculation), was not supplied (frontend bound), or stalled (backend bound). At the second level
-//! each kind is divided in two; memory is one half of the stalls. (A. Yasin, "A Top-Down Method for
-//! Performance Analysis and Counters Architecture", ISPASS 2014.)
+//! each kind is divided in two parts; memory is one of the two parts of the stalls. (A. Yasin, "A
+//! Top-Down Method for Performance Analysis and Counters Architecture", ISPASS 2014.)
 //!
 //! Only the command and its descendants are counted, on all CPUs: slots belong to the command,
 //! while memory traffic belongs to the whole machine. Intel's cores count the kinds in a separate
 //! register, whose events follow `slots` in a group: the first level since Ice Lake, both levels
 //! since Sapphire Rapids. AMD's cores since Zen 4 count slots with ordinary counters, in two groups
 //! that the kernel multiplexes: five events for the first level; and three events for the slots of
-//! the core's other thread and for the share of memory in the stalls, which is the share of the
+//! the core's other thread and for the share of memory in the stalls. This share is the fraction of
 //! stalled cycles in which the oldest operation was a load. A core has six counters, and the
 //! kernel's watchdog often holds one, so a larger group would never be counted.
 //!
@@ -52,7 +52,7 @@ pub struct CoreEvent {
     /// `config`, `config1` and `config2`.
     pub config: [u64; 3],
     pub quantity: Quantity,
-    /// The meaning of one count.
+    /// The number of slots or cycles that one count stands for.
     pub scale: f64,
 }
 
@@ -256,15 +256,15 @@ fn refused(event: &CoreEvent, why: io::Error, root: &Root) -> OpenError {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CoreSlots {
     pub all: Option<f64>,
-    /// Operations that retired.
+    /// Slots whose operations retired.
     pub retiring: Option<f64>,
-    /// Operations that were discarded.
+    /// Slots whose operations were discarded.
     pub bad_speculation: Option<f64>,
-    /// Not supplied by the front end.
+    /// Slots that the front end did not supply.
     pub frontend: Option<f64>,
-    /// Stalled by the back end.
+    /// Slots that the back end stalled.
     pub backend: Option<f64>,
-    /// Given to the core's other thread (AMD).
+    /// Slots that were given to the core's other thread (AMD).
     pub contention: Option<f64>,
     /// Retired slots of instructions with many operations.
     pub heavy: Option<f64>,
@@ -276,12 +276,12 @@ pub struct CoreSlots {
     pub memory: Option<f64>,
     /// Time for which counting was enabled, ns, summed over threads.
     pub enabled_ns: f64,
-    /// Time for which the events had a counter, ns: less when others used the counters.
+    /// Time for which the events had a counter, ns: less when other events used the counters.
     pub running_ns: f64,
 }
 
 impl CoreSlots {
-    /// The sum of two spans. A kind that is unknown in one span is unknown in the sum, unless no
+    /// The sum of two spans. A kind that is unknown in a span is unknown in the sum, unless no
     /// thread ran in that span.
     pub fn plus(self, other: Self) -> Self {
         if self.enabled_ns == 0.0 {
@@ -330,7 +330,7 @@ impl CoreCounts {
         let of = |quantity| self.counts.get(&quantity).copied();
         let retiring = of(Quantity::RetiringSlots);
         let filled = of(Quantity::FilledSlots).zip(retiring);
-        // The two are counted at the same time, but not exact to the cycle.
+        // The two events are counted at the same time, but not over exactly the same cycles.
         let thrown_away = filled.map(|(filled, kept)| (filled - kept).max(0.0));
         let backend = of(Quantity::BackendSlots);
         let stalled = of(Quantity::LoadStalledCycles).zip(of(Quantity::StalledCycles));

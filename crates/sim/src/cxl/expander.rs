@@ -38,15 +38,15 @@ pub struct Expander {
     pub delay_fs: u64,
     /// Delay of the controller, both ways together, fs.
     pub controller_fs: u64,
-    /// Read requests that the controller holds.
+    /// Maximum number of read requests in the controller.
     pub read_credits: u32,
-    /// Write requests that the controller holds.
+    /// Maximum number of write requests in the controller.
     pub write_credits: u32,
     /// Bandwidth limit of the host over all expanders, bytes/s.
     pub host_bytes: u64,
-    /// Outstanding lines of the host over all expanders.
+    /// Maximum number of outstanding lines of the host over all expanders.
     pub host_lines: u32,
-    /// Outstanding non-temporal stores of the host, a part of `host_lines`.
+    /// Maximum number of outstanding non-temporal stores of the host, a part of `host_lines`.
     pub host_nontemporal: u32,
 }
 

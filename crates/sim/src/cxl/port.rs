@@ -13,13 +13,14 @@ use rand_pcg::{
 };
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-/// Streams of reads, and as many of writes, at each expander: those of a core at eight expanders.
+/// Number of read streams at each expander, and of write streams. Each core of a server has one
+/// read stream and one write stream at each of its eight expanders.
 const STREAMS: usize = 128;
 /// Bytes of a line.
 const LINE: u64 = 64;
 /// The unit of the write share: 1 / 2^32.
 const PARTS: u64 = 1 << 32;
-/// Directions of the link.
+/// Directions of the link: to the expander, and from the expander.
 const TO: usize = 0;
 const FROM: usize = 1;
 
@@ -33,18 +34,18 @@ fn free_slots(count: u32) -> SlotTimes {
 #[derive(Debug)]
 pub(super) struct Port {
     expander: Expander,
-    /// The position of each stream: first the reading streams, then the writing ones.
+    /// The position of each stream: first the reading streams, then the writing streams.
     positions: Vec<u64>,
     mapping: Mapping,
     write_part: u64,
     write_due: u64,
-    /// Lines that the host may request, with the clock of each.
+    /// Free entries of the host for outstanding lines, with the time from which each is free, fs.
     ready: BinaryHeap<Reverse<(u64, u32)>>,
-    /// The time of each outstanding request.
+    /// The time of each outstanding request, fs.
     asked: Vec<u64>,
     /// Credits for reads and for writes.
     credits: [SlotTimes; 2],
-    /// Non-temporal stores of the host, if the mix has any.
+    /// Free entries of the host for non-temporal stores, if the mix has any.
     stores: Option<SlotTimes>,
     /// The times at which the host and each direction of the link are free.
     host_free: u64,
@@ -61,7 +62,7 @@ pub(super) struct Port {
     latency: Histogram,
 }
 
-/// A request at a sub-channel, with its clock.
+/// A request that arrived at a sub-channel, with the clock of its arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Arrival {
     at: u64,
@@ -116,7 +117,7 @@ impl Port {
         port
     }
 
-    /// The clock of the next event of a sub-channel; `None` without one.
+    /// The clock of the next event of a sub-channel; `None` if there is no event.
     pub(super) fn next(&self, number: usize, clock: u64) -> Option<u64> {
         let arrival = self.arrived[number].peek().map(|Reverse(arrival)| arrival.at.max(clock));
         if self.taken[number] > 0 { Some(clock) } else { arrival }
@@ -147,8 +148,8 @@ impl Port {
         (u128::from(clock) * 2_000_000_000_000 / rate) as u64
     }
 
-    /// Sends `hundredths` of slots over the link, not before `from`; returns the end of the
-    /// transfer.
+    /// Sends `hundredths` of slots over the link, not before `from`. Returns the time of arrival at
+    /// the other end, fs.
     fn carry(&mut self, way: usize, from: u64, hundredths: u64) -> u64 {
         let length = hundredths * self.expander.slot_fs / 100;
         let end = self.link_free[way].max(from) + length;
@@ -200,7 +201,7 @@ impl Port {
         (number as usize, line)
     }
 
-    /// A request was completed by the controller, at a clock of the DRAM.
+    /// Sends the response to a request that the controller completed at `clock` of the DRAM.
     fn answer(&mut self, slot: u32, write: bool, clock: u64) {
         let Expander { read_response, write_response, overhead, controller_fs, .. } = self.expander;
         let from = self.fs(clock) + controller_fs - controller_fs / 2;

@@ -35,8 +35,8 @@ fn one_expander_alone_gives_more_than_an_eighth() {
 fn an_idle_read_has_the_sum_of_all_delays() {
     let alone = Expander { host_lines: 1, ..expander() };
     let outcome = run(&alone, "R", 1);
-    // Twice the link, the controller, column and data, and the messages themselves; some accesses
-    // are row hits.
+    // The least latency has the link delay twice, the controller, and column access and data of a
+    // row hit. The greatest latency also has the activation of a row, and the messages themselves.
     let least = 35.0 + 35.0 + 30.0 + 22.0 * 0.625 + 4.0 * 0.625;
     let most = least + 22.0 * 0.625 + 8.0;
     let mean = outcome.latency.mean_ns();

@@ -57,8 +57,8 @@ impl OpenRows {
         self.hit[bank] = NONE;
     }
 
-    /// Counts an access to the open row; `next_hit` is the next request for it. Returns whether the
-    /// access is a row hit: an earlier one opened the row.
+    /// Counts an access to the open row; `next_hit` is the next request for this row. Returns true
+    /// if the access is a row hit: the row was opened for an earlier access.
     #[inline]
     pub(super) fn access(&mut self, bank: usize, next_hit: u8) -> bool {
         self.hit[bank] = next_hit;

@@ -44,7 +44,7 @@ pub struct Violation {
     pub earlier: Option<Command>,
     /// The command that came too early, or is not allowed at all.
     pub later: Command,
-    /// The cycles between the two; 0 for a rule that is not about time.
+    /// The cycles between the two commands; 0 for a rule that is not about time.
     pub cycles: u64,
     /// The minimum number of cycles in the tables, or the maximum for a rule with a latest time.
     pub limit: u64,
@@ -88,7 +88,7 @@ const END: Command = Command {
     column: 0,
 };
 
-/// Violations that are kept; further ones are only counted.
+/// Maximum number of violations that are kept; further violations are only counted.
 const KEPT_MAX: usize = 16;
 
 /// Checks the commands of one sub-channel, in their order.
@@ -139,7 +139,8 @@ impl Checker {
         (self.violated, &self.violations)
     }
 
-    /// Checks the next command, and adds it to the history in any case.
+    /// Checks the next command, and adds it to the history, even if it violates a rule. A command
+    /// for a bank that does not exist is not added.
     ///
     /// # Errors
     /// The first rule that the command violates.

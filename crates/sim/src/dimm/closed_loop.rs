@@ -3,8 +3,8 @@
 //! Each outstanding line is a slot. A slot requests a line, waits for it, pauses if the traffic has
 //! a rate, and requests the next line. A bandwidth benchmark loads a machine in the same way; the
 //! rate corresponds to its injection delay. Writes are posted: a slot waits only until the write
-//! queue has accepted the line. The sub-channels of a machine share such a load evenly, so each has
-//! its own part and is simulated separately.
+//! queue has accepted the line. The sub-channels of a machine share such a load evenly, so each
+//! sub-channel has its own part and is simulated separately.
 
 use super::{
     device::Device,
@@ -42,11 +42,11 @@ pub struct Load {
     pub read_share: f64,
     /// The address pattern.
     pub pattern: Pattern,
-    /// Streams of reads, and as many of writes.
+    /// Number of read streams, and of write streams.
     pub streams: usize,
-    /// Outstanding lines, at most [`SLOTS_MAX`].
+    /// Number of outstanding lines, at most [`SLOTS_MAX`].
     pub outstanding: usize,
-    /// Neighbouring lines that are requested together, as prefetchers do.
+    /// Number of neighbouring lines that are requested together, as prefetchers do.
     pub neighbours: usize,
     /// Offered accesses per second, reads and writes together; `None` for the maximum.
     pub rate: Option<f64>,
@@ -78,7 +78,7 @@ impl Fabric {
         Self { step: (step / per_clock) as u64, free: 0 }
     }
 
-    /// The clock at which a line of `clock` leaves the fabric.
+    /// The clock at which a line that arrives at `clock` leaves the fabric.
     #[inline]
     fn leaves(self, clock: u64) -> u64 {
         clock.max(self.free >> FABRIC_BITS)
@@ -207,7 +207,7 @@ impl ClosedLoop {
         ((u128::from(self.random.next_u64()) * u128::from(end)) >> 64) as u64
     }
 
-    /// A slot is free at `clock`: schedules its next request.
+    /// Schedules the next request of a slot that is free at `clock`.
     #[inline]
     fn ask_again(&mut self, slot: u32, clock: u64, wrote: bool) {
         if self.interval == 0 {
@@ -220,7 +220,7 @@ impl ClosedLoop {
             }
             return;
         }
-        // Uniform between 0.5 and 1.5 intervals.
+        // The time to the next request is uniform between 0.5 and 1.5 intervals.
         let (due, seed) = self.due[slot as usize];
         let seed = seed.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
         let part = ((u128::from(seed) * u128::from(self.interval)) >> 64) as u64;

@@ -3,9 +3,10 @@
 /// A command on the command bus of a sub-channel.
 ///
 /// A command that occupies several slots of the bus has the clock of the first slot. Clocks are
-/// those of the host: on a multiplexed module they are twice as fast as those of the DRAM
+/// clocks of the host: on a multiplexed module they are twice as fast as clocks of the DRAM
 /// ([`Device::host_clocks`](super::device::Device::host_clocks)). Pseudo-channel p issues at the
-/// clocks `2 t + p`, where t is a clock of its DRAM, so the two never collide.
+/// clocks `2 t + p`, where t is a clock of its DRAM, so commands of the two pseudo-channels never
+/// collide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
     /// The clock of the host at which the command begins.
@@ -16,7 +17,7 @@ pub struct Command {
     pub pseudo: u8,
     /// The rank within the pseudo-channel.
     pub rank: u8,
-    /// The bank group within the rank. No meaning for commands to all banks.
+    /// The bank group within the rank. It has no meaning for commands to all banks.
     pub bank_group: u8,
     /// The bank within its group; for [`Kind::RefreshSame`] the number of the bank in every group.
     pub bank: u8,
@@ -86,7 +87,7 @@ pub trait Observer {
         let _ = command;
     }
 
-    /// Returns false if commands are ignored: then they need not be enumerated.
+    /// Returns false if commands are ignored; the caller then does not enumerate them.
     fn observes(&self) -> bool {
         true
     }

@@ -9,8 +9,8 @@ pub enum Refresh {
     Never,
     /// All banks of a rank at once (REFab), each tREFI.
     AllBanks,
-    /// The bank with the same number in each group (REFsb, DDR5), in turn. All banks on a device
-    /// without this command.
+    /// The bank with the same number in each group (REFsb, DDR5), in turn. A device without this
+    /// command refreshes all banks.
     SameBank,
 }
 
@@ -32,9 +32,10 @@ pub struct Controller {
     /// writes the controller waits for more, up to `read_slice_ps`: each drain delays the reads
     /// that arrive during it.
     pub write_idle: usize,
-    /// Minimum number of queued reads of a sub-channel for a long drain: bandwidth is then short.
+    /// Minimum number of queued reads of a sub-channel for a long drain, because bandwidth is then
+    /// short.
     pub read_high: usize,
-    /// Writes of a short drain.
+    /// Number of writes of a short drain.
     pub write_batch: usize,
     /// The longest time that reads are served while a write waits, ps.
     pub read_slice_ps: u64,
@@ -53,8 +54,8 @@ pub struct Controller {
     pub hits_max: u32,
     /// The refresh command.
     pub refresh: Refresh,
-    /// True if the ranks of a pseudo-channel are refreshed together; otherwise staggered over
-    /// tREFI.
+    /// True if the ranks of a pseudo-channel are refreshed together. If false, their refreshes are
+    /// staggered over tREFI.
     pub refresh_together: bool,
 }
 

@@ -18,8 +18,8 @@ use super::{
 };
 use std::collections::VecDeque;
 
-/// Maximum number of requests in front of full queues. Beyond it, no request is accepted from an
-/// open-loop source.
+/// Maximum number of requests in front of full queues. Once it is reached, no request is accepted
+/// from an open-loop source.
 const WAITING_MAX: usize = 4096;
 
 /// Commands and accesses of a sub-channel.
@@ -96,7 +96,7 @@ pub struct SubChannel {
     read_high: usize,
     /// The number of queued writes at which the current drain stops.
     write_goal: usize,
-    /// The longest time in each direction while the other waits, clocks.
+    /// The longest time in each direction while requests of the other direction wait, clocks.
     slices: [u64; 2],
     /// The clock of the next bus turnaround; until then rows are opened for the next direction.
     turns_at: u64,
@@ -109,7 +109,8 @@ pub struct SubChannel {
 }
 
 impl SubChannel {
-    /// An idle sub-channel: number `phase.0` of the `phase.1` over which refreshes are staggered.
+    /// An idle sub-channel. Refreshes are staggered over `phase.1` sub-channels; this is number
+    /// `phase.0`.
     pub fn new(device: &Device, controller: &Controller, phase: (u64, u64)) -> Self {
         let pseudos = (0..device.pseudo_channels as usize)
             .map(|number| PseudoChannel::new(device, controller, number, phase))
@@ -153,7 +154,7 @@ impl SubChannel {
         self.clock
     }
 
-    /// Runs until `accesses` more have been issued, or no request is left.
+    /// Runs until `accesses` more accesses have been issued, or no request is left.
     pub fn run<S: Source, O: Observer>(&mut self, source: &mut S, observer: &mut O, accesses: u64) {
         let until = self.counts.reads + self.counts.writes + accesses;
         while self.counts.reads + self.counts.writes < until {
@@ -268,7 +269,8 @@ impl SubChannel {
         }
     }
 
-    /// Subtracts the oldest request's arrival order from all, before 16 bits overflow.
+    /// Subtracts the arrival order of the oldest request from all arrival orders, before 16 bits
+    /// overflow.
     #[cold]
     fn renumber(&mut self) {
         let queues = self.pseudos.iter().flat_map(|p| [p.queue(READS), p.queue(WRITES)]);
@@ -345,8 +347,8 @@ impl SubChannel {
     ) {
         let clock = self.clock;
         if number == 1 {
-            // In each clock the first pseudo-channel issues before the second, so it must wait for
-            // the next clock.
+            // In each clock the first pseudo-channel issues before the second, so the first must
+            // wait for the next clock.
             self.pseudos[0].wait_for_bus(clock + 1);
         }
         let pseudo = &mut self.pseudos[number];
@@ -408,7 +410,7 @@ impl SubChannel {
     }
 
     /// After an access: the other pseudo-channel waits for the data bus, the source gets the clock
-    /// of its data, and waiting requests enter the queue.
+    /// of the data, and waiting requests enter the queue.
     #[inline]
     fn accessed<S: Source>(&mut self, number: usize, request: &Request, source: &mut S) {
         let class = if request.write { WRITE } else { READ };

@@ -63,7 +63,8 @@ pub struct Device {
     pub delay_ps: u64,
     /// Slots of the command bus that an activation occupies, clocks.
     pub activate_slots: u32,
-    /// Slots of a read or write. Any other command occupies one.
+    /// Slots of the command bus that a read or a write occupies, clocks. Any other command occupies
+    /// one.
     pub access_slots: u32,
     /// Refreshes that a rank may postpone.
     pub refresh_postponed: u32,
@@ -119,7 +120,7 @@ pub struct Timing {
     pub t_ppd: u32,
     /// Read data to written data: bus turnaround.
     pub t_turn: u32,
-    /// Data of a rank to data of another.
+    /// Data of a rank to data of another rank.
     pub t_rank: u32,
     /// Average refresh interval of a rank; 0 without refresh.
     pub t_refi: u32,

@@ -11,14 +11,15 @@
 //! | refresh | IDD5B less IDD2N, for tRFC; for one bank per group, its fraction of the rows |
 //!
 //! and likewise for IPP at VPP. IDD3N is measured with all banks open, so DDR5's IDD3N exceeds its
-//! IDD0; used for one open row, it would make the energy of activations negative.
+//! IDD0. If IDD3N were used for one open row, the energy of activations would be negative.
 //!
 //! Pins add to this energy. A low pin draws current from VDD through driver and termination. Data
 //! pins are low half of the time, and one of the two pins of a strobe is always low. A module that
-//! sends dissipates the power of the driver, a module that receives that of the termination, and
-//! both that of the terminations of its other ranks. Between devices and data buffers all of these
-//! are on the module. Registers and buffers come last. All devices count, including those of error
-//! correction; energy per bit is per bit that programs transfer.
+//! sends dissipates the power of the driver; a module that receives dissipates the power of the
+//! termination. Both dissipate the power of the terminations of their other ranks. Between devices
+//! and data buffers, driver and terminations are all on the module. Registers and buffers come
+//! last. All devices count, including the devices for error correction; energy per bit is per bit
+//! that programs transfer.
 
 use super::{
     command::{Command, Kind, Observer},
@@ -43,7 +44,7 @@ pub struct CommandCounts {
 /// The energy of a run of `seconds`, by cause, J.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Energy {
-    /// The simulated time.
+    /// The simulated time, s.
     pub seconds: f64,
     /// Bits that programs read and wrote.
     pub bits: f64,
@@ -75,7 +76,7 @@ impl Energy {
         if self.seconds > 0.0 { self.total() / self.seconds } else { 0.0 }
     }
 
-    /// Energy per bit that programs transferred, pJ; 0 without any.
+    /// Energy per bit that programs transferred, pJ; 0 if they transferred no bits.
     pub fn pj_per_bit(&self) -> f64 {
         if self.bits > 0.0 { self.total() / self.bits * 1e12 } else { 0.0 }
     }
@@ -112,8 +113,8 @@ pub struct PowerLine {
 const PJ_PER_BIT: f64 = 125.0;
 
 impl PowerLine {
-    /// The least-squares line through `points` of GB/s and W; `None` without loads: unless the
-    /// highest bandwidth is at least twice the lowest.
+    /// The least-squares line through `points` of GB/s and W. `None` if the highest bandwidth is
+    /// less than twice the lowest: the points then have too little range for a slope.
     pub fn through(points: &[(f64, f64)]) -> Option<Self> {
         let count = points.len() as f64;
         let mean_gbps = points.iter().map(|(gbps, _)| gbps).sum::<f64>() / count;
@@ -246,7 +247,7 @@ impl Observer for CommandCounts {
 /// Figures of one device: powers in W, energies in J.
 struct PerDevice {
     closed: f64,
-    /// Power with all banks open, less that with all banks closed.
+    /// Power with all banks open, less the power with all banks closed.
     open: f64,
     activate: f64,
     read: f64,
@@ -287,7 +288,7 @@ impl PerDevice {
 }
 
 /// Energy that a module dissipates for each data bit sent, and for each data bit received, J: data
-/// pins and strobes, including those of error correction.
+/// pins and strobes, including the pins for error correction.
 ///
 /// Each device has a pair of strobes; on the host's side of buffers, each four bits have a pair.
 fn pins(device: &Device, c: &Currents) -> (f64, f64) {
@@ -320,7 +321,7 @@ struct LowPin {
 }
 
 impl LowPin {
-    /// A link with `others` ranks beside the addressed one.
+    /// A link with `others` ranks beside the addressed rank.
     fn new(c: &Currents, others: u32) -> Self {
         let siemens = |mohm: u32| if mohm == 0 { 0.0 } else { 1e3 / f64::from(mohm) };
         let own = siemens(c.termination_mohm);

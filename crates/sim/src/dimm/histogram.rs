@@ -53,7 +53,7 @@ impl Histogram {
         if self.count == 0 { 0.0 } else { self.sum_ns as f64 / self.count as f64 }
     }
 
-    /// The latency that the fraction `part` (0 to 1) does not exceed, ns.
+    /// The latency that the fraction `part` (0 to 1) of all latencies does not exceed, ns.
     pub fn percentile_ns(&self, part: f64) -> u64 {
         let wanted = (part * self.count as f64).ceil().max(1.0) as u64;
         let mut seen = 0;

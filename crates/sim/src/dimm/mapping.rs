@@ -6,8 +6,8 @@
 //! address), so neighbouring rows are in different banks. Each mask has one bit below the row that
 //! no other mask has, so no two lines share a location.
 //!
-//! Lines are interleaved over channels and sub-channels in chunks, modulo their number, which may
-//! be any number and not only a power of two.
+//! Lines are interleaved over channels and sub-channels in chunks, modulo the number of
+//! sub-channels, which may be any number and not only a power of two.
 
 use super::{device::Device, traffic::Location};
 
@@ -21,8 +21,8 @@ enum Field {
     Column,
 }
 
-/// The order of the address bits of a line, from the lowest: column bits of neighbouring lines in
-/// one row, bank group, pseudo-channel, rank and bank, the other column bits.
+/// The order of the address bits of a line, from the lowest: the column bits of neighbouring lines
+/// in one row; bank group, pseudo-channel, rank and bank; the other column bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Number of neighbouring lines in one row, as a power of two; at most a whole row.
@@ -33,9 +33,9 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Intel's servers: pairs of lines.
+    /// The layout of Intel's servers: pairs of neighbouring lines are in one row.
     pub const XEON: Self = Self { neighbours_log2: 1, banks_first: false };
-    /// A whole row, then the next bank.
+    /// Lines fill a whole row, then continue in the next bank.
     pub const ROW_BY_ROW: Self = Self { neighbours_log2: 16, banks_first: false };
 }
 
@@ -80,7 +80,7 @@ impl Mapping {
         let mut hash = 0;
         for field in [Field::Bank, Field::Group, Field::Rank, Field::Pseudo] {
             for (bit, _) in order.iter().enumerate().filter(|(_, of)| **of == field) {
-                // Two bits of the row for each: a low bit, and one 8 bits higher.
+                // Each mask has two bits of the row: a low bit, and the bit 8 places higher.
                 let row = 1 << (row_shift + hash) | 1 << (row_shift + hash + 8);
                 masks[selects] = 1 << bit | row;
                 selects += 1;
@@ -126,8 +126,8 @@ impl Mapping {
     }
 }
 
-/// The sub-channel of a line of the whole memory, and its number within that sub-channel: lines are
-/// dealt in chunks of `chunk` to `parts` sub-channels in turn.
+/// The sub-channel of a line of the whole memory, and the number of the line within this
+/// sub-channel. Lines are dealt in chunks of `chunk` to `parts` sub-channels in turn.
 pub fn deal(line: u64, parts: u64, chunk: u64) -> (u64, u64) {
     let (number, within) = (line / chunk, line % chunk);
     (number % parts, number / parts * chunk + within)

@@ -1,4 +1,4 @@
-//! A picture of a run's commands: the trace format of Chrome, which Perfetto shows.
+//! A picture of a run's commands in the trace format of Chrome, which Perfetto shows.
 //!
 //! In the picture a sub-channel is a process. Its threads are the command bus, the data bus of each
 //! pseudo-channel, a line for the refreshes of each rank, and a line for each used bank, with bars
@@ -84,14 +84,14 @@ impl Drawing {
         }
     }
 
-    /// The number of commands, and the number of them beyond the limit, which are not drawn.
+    /// The number of commands, and the number of commands beyond the limit, which are not drawn.
     pub const fn commands(&self) -> (u64, u64) {
         (self.seen, self.seen.saturating_sub(self.limit))
     }
 
     /// The events of this sub-channel as JSON, each followed by a comma and a newline.
     fn into_events(mut self) -> String {
-        // Rows still open are drawn to the end of the picture.
+        // Rows that are still open are drawn to the end of the picture.
         for (line, command) in core::mem::take(&mut self.open) {
             self.row(line, &command, self.last);
         }

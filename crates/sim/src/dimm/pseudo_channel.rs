@@ -48,7 +48,7 @@ pub(super) struct Accessed {
 }
 
 impl PseudoChannel {
-    /// Pseudo-channel `number` of a sub-channel; `phase` as of [`RefreshScheduler::new`].
+    /// Pseudo-channel `number` of a sub-channel; `phase` is as in [`RefreshScheduler::new`].
     pub(super) fn new(
         device: &Device,
         controller: &Controller,
@@ -108,7 +108,7 @@ impl PseudoChannel {
         self.update_each(started);
     }
 
-    /// Issues no command before `clock`: the command bus belongs to the other pseudo-channel.
+    /// Issues no command before `clock`, because the other pseudo-channel uses the command bus.
     pub(super) fn wait_for_bus(&mut self, clock: u64) {
         self.bus_free = self.bus_free.max(clock);
     }

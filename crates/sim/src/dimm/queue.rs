@@ -15,7 +15,7 @@ pub(super) const WRITES: usize = 1;
 /// The index for "no request".
 pub(super) const NONE: u8 = u8::MAX;
 
-/// The queued reads, or the queued writes, of a pseudo-channel. Allocates at construction only.
+/// The queued reads, or the queued writes, of a pseudo-channel. It allocates only at construction.
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
     requests: Vec<Request>,
@@ -152,7 +152,7 @@ impl Queue {
     }
 }
 
-/// The read queue, the write queue, and the served one of them.
+/// The read queue and the write queue, one of which is served.
 #[derive(Clone, Debug)]
 pub(super) struct RequestQueues {
     queues: [Queue; 2],

@@ -1,9 +1,9 @@
 //! The refresh scheduler: time and command of each rank's refreshes.
 //!
 //! A due refresh blocks its banks: no other command uses them until the refresh has been issued.
-//! Open banks among them are precharged first. With tREFI = 3.9 us and tRFC = 295 ns, all banks of
-//! a rank are unavailable for 7.6 % of the time; a same-bank refresh (REFsb) blocks one bank of
-//! each group instead, more often and for less time.
+//! The open banks of the refresh are precharged first. With tREFI = 3.9 us and tRFC = 295 ns, all
+//! banks of a rank are unavailable for 7.6 % of the time. A same-bank refresh (REFsb) blocks one
+//! bank of each group instead, more often and for less time.
 
 use super::{
     banks::Banks,
@@ -23,7 +23,7 @@ struct RankRefresh {
     pending: bool,
     /// The banks of the refresh.
     banks: BankSet,
-    /// Same-bank refresh: the number of these banks within their groups.
+    /// For a same-bank refresh, the number of these banks within their groups.
     bank: usize,
     /// The end of the last refresh.
     over: u64,
@@ -48,9 +48,9 @@ pub(super) struct RefreshScheduler {
 }
 
 impl RefreshScheduler {
-    /// Staggers the refreshes of pseudo-channels evenly over the refresh interval, and those of
-    /// ranks too, unless the controller refreshes them together. `phase.0 / phase.1` of an interval
-    /// is the offset of this sub-channel.
+    /// Staggers the refreshes of pseudo-channels evenly over the refresh interval, and the
+    /// refreshes of ranks too, unless the controller refreshes ranks together. The offset of this
+    /// sub-channel is the fraction `phase.0 / phase.1` of an interval.
     pub(super) fn new(
         device: &Device,
         controller: &Controller,
@@ -93,7 +93,7 @@ impl RefreshScheduler {
         refresh
     }
 
-    /// The clock at which the next refresh becomes due, [`NEVER`] while all are pending.
+    /// The clock at which the next refresh becomes due; [`NEVER`] while all refreshes are pending.
     #[inline]
     pub(super) fn wake(&self) -> u64 {
         self.wake
@@ -139,7 +139,7 @@ impl RefreshScheduler {
                     let (at, bank) = open.map(precharge).fold(precharge(first), Ord::min);
                     (at, Operation::Precharge(bank))
                 }
-                // PREab waits for all banks, including those with a pending auto-precharge.
+                // PREab waits for all banks, including banks with a pending auto-precharge.
                 Some(_) => {
                     let last = banks_in(rank.banks).map(|bank| precharge(bank).0).max();
                     (last.unwrap_or(0), Operation::PrechargeRank(number))

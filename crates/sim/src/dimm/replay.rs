@@ -17,7 +17,7 @@ use super::{
 };
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-/// Consecutive lines in one sub-channel: 256 bytes, as servers interleave them.
+/// Number of consecutive lines in one sub-channel: 256 bytes, as servers interleave lines.
 pub const CHUNK: u64 = 4;
 
 /// Bytes of a line.
@@ -76,8 +76,8 @@ impl<'a> Replay<'a> {
             .find(|request| deal(request.address / LINE, self.parts, CHUNK).0 == self.number);
     }
 
-    /// The clock at which the core issues the next request: its time in the trace, or later when a
-    /// slot is free.
+    /// The clock at which the core issues the next request: the time in the trace, or later if no
+    /// slot is free at this time.
     fn asks_at(&self) -> Option<u64> {
         let (next, Reverse((free, _))) = (self.next?, self.free.peek()?);
         let clock = u128::from(next.at_ps) * u128::from(self.kilotransfers) / 2_000_000_000;
@@ -115,7 +115,7 @@ impl Source for Replay<'_> {
 }
 
 impl Setup {
-    /// The limits of traces for this machine.
+    /// The limits that a trace for this machine must respect.
     pub fn memory(&self) -> AddressLimits {
         let Device { kilotransfers, host_clocks, .. } = self.device;
         let bytes = self.device.bursts() * u64::from(self.parts()) * LINE;

@@ -1,7 +1,7 @@
 //! A sub-channel that serves row accesses in order of arrival.
 //!
 //! A *row access* is an activation, consecutive reads or writes in one row, and an auto-precharge
-//! with the last of them:
+//! with the last read or write:
 //!
 //! ```text
 //! access 1  ACT ... tRCD ... WR WR WR WRA ... tWR, tRP: durable in STT-MRAM
@@ -9,12 +9,13 @@
 //! ```
 //!
 //! The storage controller of a card transfers hundreds of bytes at once, in the order in which its
-//! DMA engines ask for them. The data bus keeps this order; the activation of a later access does
-//! not wait for the data of the accesses in front, up to [`LOOKAHEAD`] of them, so the delays of
+//! DMA engines ask for them. The data bus keeps this order. The activation of a later access does
+//! not wait for the data of the accesses in front, up to [`LOOKAHEAD`] accesses, so the delays of
 //! different banks overlap. No row stays open after its access.
 //!
-//! [`controller`](super::controller) searches its queues for the best next command, at 3500
-//! instructions for 64 bytes. Here an access of 512 bytes is computed as a whole at its arrival.
+//! [`controller`](super::controller) searches its queues for the best next command, which takes
+//! 3500 instructions for 64 bytes. Here an access of 512 bytes is computed as a whole at its
+//! arrival.
 //! The constraints are the rules of [`super::constraint`] (see `timing`), with tFAW, refresh and
 //! the slots of the command bus. An observer receives the single commands in order of time, and
 //! [`super::check`] verifies them.
@@ -30,9 +31,9 @@ use super::{
 use std::collections::VecDeque;
 use timing::RowTiming;
 
-/// Accesses whose rows may be open at once: an activation waits until the first read or write of
-/// the access this far in front. A power of two. Assumed: the transaction queue of a small
-/// controller.
+/// Maximum number of accesses whose rows may be open at once: an activation waits until the first
+/// read or write of the access this far in front. A power of two. Assumed: the transaction queue of
+/// a small controller.
 pub const LOOKAHEAD: usize = 16;
 
 /// Consecutive bursts of one row, and a precharge.
@@ -79,9 +80,9 @@ pub struct RowCounts {
     pub open_clocks: u64,
     /// Clocks of the data bus from the first to the last burst of each access.
     pub bus_clocks: u64,
-    /// `bus_clocks`, and clocks for which the data bus was idle although an access had arrived
-    /// tRCD before: bank conflicts, changes of direction or rank, and refreshes. The channel is
-    /// saturated if this equals the elapsed clocks.
+    /// `bus_clocks`, and clocks for which the data bus was idle although an access had arrived tRCD
+    /// before: bank conflicts, changes of direction or rank, and refreshes. The channel is
+    /// saturated if this count equals the elapsed clocks.
     pub occupied_clocks: u64,
 }
 
@@ -94,7 +95,7 @@ struct Columns {
     activated: u64,
 }
 
-/// The next refresh of a rank, and the last one.
+/// The clocks of the next and of the last refresh of a rank.
 #[derive(Clone, Copy, Debug)]
 struct RefreshTimes {
     due: u64,
@@ -113,7 +114,7 @@ pub struct RowChannel {
     burst: u64,
     /// Slots of the command bus of an activation, and of a read or write.
     slots: [u64; 2],
-    /// The last accesses, with the number of the next one.
+    /// The commands of the last accesses, and the number of the next access.
     window: [Columns; LOOKAHEAD],
     next: usize,
     ranks: usize,
@@ -180,8 +181,8 @@ impl RowChannel {
         &self.counts
     }
 
-    /// Serves an access that arrives at clock `at`, or with the previous access if that arrived
-    /// later. The access must be within the device.
+    /// Serves an access that arrives at clock `at`, or with the previous access if the previous
+    /// access arrived later. The access must be within the device.
     #[inline]
     pub fn serve<O: Observer>(&mut self, at: u64, access: RowAccess, observer: &mut O) -> RowTimes {
         // Commands that were never issued have clock 0, so the first arrival is at clock 1.
@@ -205,7 +206,8 @@ impl RowChannel {
         let stride = self.strides[usize::from(access.write)];
         let bursts = u64::from(access.bursts.max(1));
         let span = (bursts - 1) * u64::from(stride);
-        // A read of another rank may not be constrained by a write in front of it.
+        // The constraints may allow a read of another rank before a write in front of it, but the
+        // data bus keeps the order of accesses.
         let in_front = self.window[self.next.wrapping_sub(1) % LOOKAHEAD].last + self.slots[1];
         let earliest = self.timing.access(access.write, activated, group, rank);
         let mut first = earliest.max(in_front);

@@ -1,23 +1,24 @@
 //! The row policy, also called page policy: decides if a row without queued requests stays open.
 //!
 //! An open row answers a row hit in tCL; a row conflict costs tRP + tRCD + tCL, and a row miss in a
-//! closed bank tRCD + tCL. An access closes its row with auto-precharge when the queue holds
-//! another row of the bank, and otherwise asks the policy ([`RowPolicyState::keeps_open`]).
+//! closed bank tRCD + tCL. An access closes its row with auto-precharge if the queue has a request
+//! for another row of the bank. Otherwise the access asks the policy
+//! ([`RowPolicyState::keeps_open`]).
 //!
-//! To add a policy: a variant of [`RowPolicy`], its state in [`RowPolicyState`], and its arms in
-//! the methods below. No other file decides when rows close.
+//! To add a policy, add a variant of [`RowPolicy`], its state in [`RowPolicyState`], and its arms
+//! in the methods below. No other file decides when rows close.
 
 use super::geometry::{BANKS_MAX, CLOSED};
 
 /// When a row without queued requests is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowPolicy {
-    /// On arrival of a request for another row of the bank.
+    /// The row is closed on arrival of a request for another row of the bank.
     Open,
-    /// After its last queued access.
+    /// The row is closed after its last queued access.
     Closed,
-    /// By the history of the bank: a saturating counter from 0 to 3, which row hits raise and row
-    /// conflicts lower; above 1 rows stay open.
+    /// The history of the bank decides: row hits raise and row conflicts lower a saturating counter
+    /// from 0 to 3; above 1 rows stay open.
     Adaptive,
 }
 
@@ -27,9 +28,9 @@ const COUNTER_MAX: u8 = 3;
 #[derive(Clone, Debug)]
 pub(super) struct RowPolicyState {
     policy: RowPolicy,
-    /// Adaptive: the saturating counter.
+    /// The saturating counter of the adaptive policy, for each bank.
     counter: [u8; BANKS_MAX],
-    /// Adaptive: the row that the policy closed last, until another row is opened.
+    /// The row that the adaptive policy closed last in each bank, until another row is opened.
     closed_row: [u32; BANKS_MAX],
 }
 
@@ -48,7 +49,8 @@ impl RowPolicyState {
         }
     }
 
-    /// A row was opened. If the policy closed the same row last, it was closed too early.
+    /// Records that a row was opened. If the policy closed the same row last, it closed the row too
+    /// early.
     #[inline]
     pub(super) fn opened(&mut self, bank: usize, row: u32) {
         if self.policy == RowPolicy::Adaptive && self.closed_row[bank] == row {
@@ -57,7 +59,7 @@ impl RowPolicyState {
         self.closed_row[bank] = CLOSED;
     }
 
-    /// A request hit the open row.
+    /// Records a hit of the open row.
     #[inline]
     pub(super) fn hit(&mut self, bank: usize) {
         if self.policy == RowPolicy::Adaptive {
@@ -65,13 +67,13 @@ impl RowPolicyState {
         }
     }
 
-    /// The row was closed for another row: it was open for too long.
+    /// Records that the row was closed for another row: it was open for too long.
     #[inline]
     pub(super) fn conflict(&mut self, bank: usize) {
         self.counter[bank] = self.counter[bank].saturating_sub(1);
     }
 
-    /// The row was closed by auto-precharge.
+    /// Records that the row was closed by auto-precharge.
     #[inline]
     pub(super) fn closed(&mut self, bank: usize, row: u32) {
         self.closed_row[bank] = row;

@@ -1,7 +1,8 @@
 //! Closed-loop traffic on all channels of a machine.
 //!
-//! Sub-channels share nothing, and each has an equal share of the load. Each is simulated
-//! separately, on any thread, and the results are added in the order of their numbers.
+//! Sub-channels share nothing, and each has an equal share of the load. Each sub-channel is
+//! simulated separately, on any thread, and the results are added in the order of the sub-channels'
+//! numbers.
 
 use super::{
     closed_loop::{ClosedLoop, Load, Pattern},
@@ -15,12 +16,13 @@ use super::{
 use interleaf_model::mix::Mix;
 
 /// Default number of outstanding lines of a sub-channel, for any module: 128 cores with 27 lines
-/// each over 24 sub-channels. With this number the latency at 556 GB/s is that measured on such a
-/// server.
+/// each over 24 sub-channels. With this number the latency at 556 GB/s equals the latency measured
+/// on such a server.
 pub const OUTSTANDING: usize = 144;
 
 /// Minimum number of refresh intervals in a measurement, for a bandwidth within half a percent of a
-/// long run. With 12 x DDR5-6400, read-only, one interval is 5 % off, four are 0.4 %.
+/// long run. With 12 x DDR5-6400, read-only, a run of one interval is 5 % off, a run of four
+/// intervals is 0.4 % off.
 const REFRESH_INTERVALS: u64 = 4;
 
 /// Default number of streams: one for each core.
@@ -140,8 +142,8 @@ impl Setup {
     }
 
     /// Simulates sub-channel `number` under its part of `offered_gbps`, or of the maximum:
-    /// `accesses` after a warm-up that fills its queues. Calls `progress` with the number of
-    /// accesses since its last call.
+    /// `accesses` accesses after a warm-up that fills its queues. Calls `progress` with the number
+    /// of accesses since its last call.
     pub fn part<O: Observer>(
         &self,
         number: u32,

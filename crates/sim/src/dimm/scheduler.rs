@@ -8,7 +8,7 @@
 //!
 //! Repeated row hits do not starve other requests for the bank: after
 //! [`Controller::hits_max`](super::config::Controller::hits_max) accesses an older request for
-//! another row closes it.
+//! another row closes the open row.
 
 use super::{
     banks::Banks,
@@ -35,7 +35,7 @@ pub(super) enum Operation {
 
 /// A bank that may be next in its class. The high bits of the key are the clock at which the bank
 /// is ready, the low bits the arrival order of its request. The smallest key is thus the bank that
-/// is ready first, and among equals the one with the oldest request.
+/// is ready first, and among equals the bank with the oldest request.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     key: u64,
@@ -43,7 +43,7 @@ struct Candidate {
 }
 
 const NO_CANDIDATE: Candidate = Candidate { key: NEVER, bank: 0 };
-/// Bits of the key for the arrival order. The other 48 hold the clock: a day at 3.2 GHz.
+/// Bits of the key for the arrival order. The other 48 bits hold the clock: a day at 3.2 GHz.
 const ORDER_BITS: u32 = 16;
 
 /// The candidates of one pseudo-channel.
@@ -54,7 +54,7 @@ pub(super) struct Scheduler {
     /// The banks of each class.
     members: [BankSet; CLASSES],
     best: [Candidate; CLASSES],
-    /// True if `best` may be outdated: search the class again.
+    /// True if `best` may be outdated; the class must then be searched again.
     stale: [bool; CLASSES],
     hits_max: u32,
     activate_slots: u64,
@@ -73,7 +73,7 @@ impl Scheduler {
         }
     }
 
-    /// Searches a class again before its next use, after a change of several banks' clocks.
+    /// Marks a class whose clocks changed: it is searched again before its next use.
     #[inline]
     pub(super) fn invalidate(&mut self, class: usize) {
         self.stale[class] = true;
@@ -168,8 +168,8 @@ impl Scheduler {
     }
 
     /// The next command and its clock, not before `free`. An access has priority over an activation
-    /// or a precharge that would occupy the command bus at its clock: the data bus is the
-    /// bottleneck.
+    /// or a precharge that would occupy the command bus at the clock of the access, because the
+    /// data bus is the bottleneck.
     #[inline]
     pub(super) fn next(&mut self, banks: &Banks, free: u64) -> (u64, Operation) {
         let clock = |candidate: Candidate| (candidate.key >> ORDER_BITS).max(free);

@@ -43,7 +43,7 @@ pub struct Server {
     pub channels: u32,
     /// Cores of a socket.
     pub cores: u32,
-    /// Streams of reads of a socket, and as many of writes.
+    /// Number of read streams of a socket, and of write streams.
     pub streams: u32,
     /// Outstanding lines of a core.
     pub lines_per_core: u32,
@@ -101,7 +101,7 @@ impl Server {
         in_file(FILE, TEXT, name)
     }
 
-    /// The configuration of a simulation of this server, read-only.
+    /// The configuration of a simulation of this server with read-only traffic.
     pub fn setup(&self) -> Setup {
         let mut setup = Setup::new(self.device.clone(), self.channels);
         let lines = self.cores * self.lines_per_core;

@@ -92,7 +92,7 @@ impl TimingState {
                         raise(&mut self.rank[constraint.before][rank], until);
                     }
                 }
-                // Handled by `issue_of_other`.
+                // `issue_of_other` applies these constraints.
                 Affected::OtherPseudo => {}
             }
         }
@@ -113,7 +113,7 @@ impl TimingState {
     }
 
     /// Applies the constraints of an access that the other pseudo-channel issued, and calls
-    /// `raised` with each class whose clocks they raise.
+    /// `raised` with each class whose clocks the constraints raise.
     #[inline]
     pub(super) fn issue_of_other(
         &mut self,
@@ -128,7 +128,7 @@ impl TimingState {
         }
     }
 
-    /// An access with auto-precharge: tRP counts from the earliest possible precharge.
+    /// Applies an auto-precharge: tRP counts from the earliest possible precharge.
     #[inline]
     pub(super) fn auto_precharge(&mut self, bank: usize) {
         let until = self.bank[PRECHARGE][bank] + self.t_rp;

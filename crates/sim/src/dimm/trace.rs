@@ -25,8 +25,8 @@ use interleaf_model::format::FileError;
 /// A request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceRequest {
-    /// The time in ps since the start. 0 throughout in a trace without times, whose requests are
-    /// each issued as soon as a slot is free.
+    /// The time in ps since the start. In a trace without times it is always 0, and each request is
+    /// issued as soon as a slot is free.
     pub at_ps: u64,
     /// True for a write, false for a read.
     pub write: bool,
@@ -122,8 +122,8 @@ impl<'a> Trace<'a> {
     ///
     /// # Errors
     ///
-    /// A trace without requests, or with an unknown format. An invalid record further on is an
-    /// error of the iterator.
+    /// A trace without requests, or with an unknown format. A later invalid record is an error of
+    /// the iterator.
     pub fn new(
         file: &'a str,
         bytes: &'a [u8],

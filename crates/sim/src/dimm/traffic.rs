@@ -29,7 +29,7 @@ pub struct Request {
 }
 
 /// A source of requests in order of arrival. Later requests may depend on the completion of earlier
-/// ones (a closed loop).
+/// requests (a closed loop).
 pub trait Source {
     /// The arrival of the next request; `None` until another request completes, or at the end.
     fn peek(&self) -> Option<u64>;

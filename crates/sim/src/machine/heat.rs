@@ -4,8 +4,9 @@
 //! one page of each region; over an aggregation interval the hits add up to `accesses`, the
 //! estimate for every page of the region. Neighbouring regions with similar counts merge, and each
 //! region is split at random, so region boundaries converge on the boundaries of hotness
-//! (Documentation/mm/damon/design.rst). The simulation has DAMON's errors: it counts accesses, not
-//! traffic, and a page that is read once in an interval looks as hot as one that is read ten times.
+//! (Documentation/mm/damon/design.rst). The simulation has DAMON's errors: DAMON counts accesses,
+//! not traffic, and a page that is read once in an interval looks as hot as a page that is read ten
+//! times.
 
 use super::{noise::Noise, pages::Pages, scenario::Damon};
 
@@ -55,8 +56,8 @@ impl Heat {
         self.aggregations > 0
     }
 
-    /// Ends an aggregation in which a page of a group with `share` of the accesses was visited
-    /// `visits(share)` times in each sampling interval.
+    /// Ends an aggregation. `visits` is the number of visits to a page in each sampling interval,
+    /// if the page's group has the given share of the accesses.
     pub(super) fn aggregate(
         &mut self,
         damon: &Damon,
@@ -65,7 +66,7 @@ impl Heat {
         visits: impl Fn(f64) -> f64,
     ) {
         let samples = samples(damon);
-        // Most neighbours are equally hot: the last exponential is reused.
+        // The last exponential is reused, because most neighbours are equally hot.
         let mut known = (f64::NAN, 0.0);
         for region in &mut self.regions {
             let mut hits = 0;
@@ -144,7 +145,7 @@ mod tests {
     fn a_hot_set_is_found() {
         let damon = Damon::default();
         let hotness = Hotness::HotSet { pages: 0.1, accesses: 0.9 };
-        // Fewer groups than are scattered: the first tenth is hot.
+        // So few groups are not scattered over the addresses: the first tenth is hot.
         let pages = Pages::new(1 << 30, 200, hotness, 2);
         let mut heat = Heat::new(200, &damon);
         let mut noise = Noise::new(1, 0);
@@ -161,7 +162,7 @@ mod tests {
             };
             heat.regions().iter().map(of).sum::<f64>() / (to - from) as f64
         };
-        // A hot page is visited 1.8 times in an interval, a cold one 0.02 times.
+        // A hot page is visited 1.8 times in an interval, a cold page 0.02 times.
         assert!(mean(0, 20) > 10.0, "{}", mean(0, 20));
         assert!(mean(20, 200) < 2.0, "{}", mean(20, 200));
         assert!((10..=1000).contains(&heat.regions().len()));

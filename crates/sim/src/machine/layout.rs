@@ -25,7 +25,7 @@ impl Scenario {
     }
 }
 
-/// A domain with its near tiers: those that its traffic reaches without crossing a socket link.
+/// A domain with its near tiers: the tiers that its traffic reaches without crossing a socket link.
 /// If all tiers are behind links, all of them are near.
 fn domain(platform: &Platform, at: usize) -> DomainLayout {
     let far = |tier: &usize| {

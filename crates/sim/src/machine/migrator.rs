@@ -1,10 +1,11 @@
 //! The migrator: turns target shares into page moves.
 //!
 //! [`MoveQueue`] holds the misplaced page groups of all tasks. *Interleave*: hot groups go to the
-//! tier of their address ([`super::pages::Interleaving`]); cold groups stay, since moving them
+//! tier of their address ([`super::pages::Interleaving`]); cold groups stay, because moving them
 //! gains nothing. *Hottest first*: the hottest regions fill the first tier. With either order, cold
-//! pages of a tier that is nearly full are demoted up to the upper watermark, as the DMI prototype
-//! does with DAMON's `migrate_cold`. Pages of a scope that is not steered stay.
+//! pages of a tier that is nearly full are demoted until its free memory reaches the upper
+//! watermark, as the DMI prototype does with DAMON's `migrate_cold`. Pages of a scope that is not
+//! steered stay.
 
 use super::{
     heat::{Heat, Region, samples},
@@ -162,7 +163,7 @@ impl MoveQueue {
             return;
         }
         let pages = task.pages;
-        // Sorted by hotness; groups of equal hotness in order of addresses.
+        // Groups are sorted by hotness, groups of equal hotness by address.
         let mut by_heat: Vec<Vec<usize>> = vec![];
         for region in task.heat.regions() {
             for group in region.start..region.end {

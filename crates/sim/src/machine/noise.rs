@@ -11,19 +11,19 @@ use rand_pcg::{
 pub(super) struct Noise(Pcg64Mcg);
 
 impl Noise {
-    /// Stream number `stream` of `seed`. Streams are independent: an additional draw from one does
-    /// not change the others.
+    /// Stream number `stream` of `seed`. Streams are independent: an additional draw from one
+    /// stream does not change the other streams.
     pub(super) fn new(seed: u64, stream: u64) -> Self {
         let mut noise =
             Self(Pcg64Mcg::seed_from_u64(seed ^ stream.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
-        // Similar seeds have similar first values.
+        // The first value is skipped, because similar seeds have similar first values.
         noise.0.next_u64();
         noise
     }
 
     /// A number from 0 to below `end` (above 0).
     pub(super) fn below(&mut self, end: usize) -> usize {
-        // The high half of a product: even enough for ends far below 2^64.
+        // The high half of the product is even enough for `end` far below 2^64.
         ((u128::from(self.0.next_u64()) * end as u128) >> 64) as usize
     }
 

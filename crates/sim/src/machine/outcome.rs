@@ -14,7 +14,7 @@ use interleaf_model::{
 /// The largest distance of two targets that count as equal: 3 percentage points.
 const SETTLED_POINTS: f64 = 3.0;
 
-/// Periods for which a target must stay within that distance to be settled.
+/// Periods for which a target must stay within [`SETTLED_POINTS`] to be settled.
 pub(super) const SETTLED_PERIODS: usize = 5;
 
 /// The actions with which a policy ends its search.
@@ -53,7 +53,7 @@ pub struct PeriodRecord {
     /// Latency of each tier, ns; `None` if not counted.
     pub tier_latency_ns: Vec<Option<f64>>,
     /// The bandwidth that represents the period (the percentile of its quiet samples), GB/s; `None`
-    /// if some domain held off.
+    /// if the control loop held off in some domain.
     pub judged_gbps: Option<f64>,
     /// Bytes of migrated pages.
     pub migrated_bytes: u64,
@@ -92,7 +92,7 @@ pub struct Outcome {
 pub struct TaskOutcome {
     /// Duration of the first run, s, search included; `None` if it did not end.
     pub runtime_s: Option<f64>,
-    /// Completed runs, with the fraction of the last one.
+    /// The number of completed runs, plus the completed fraction of the last run.
     pub work: f64,
     /// Energy of the first run, J.
     pub energy_j: Option<f64>,
@@ -103,16 +103,16 @@ pub struct TaskOutcome {
 }
 
 impl Outcome {
-    /// The 1-based number of the last period that changed the target; 0 if none did.
+    /// The 1-based number of the last period that changed the target; 0 if no period changed it.
     pub fn last_change(&self) -> usize {
         let changed = |pair: &[PeriodRecord]| pair[0].target != pair[1].target;
         self.periods.windows(2).rposition(changed).map_or(0, |at| at + 2)
     }
 
     /// The fraction of periods, from the first settled target on, in which the target is more than
-    /// 3 percentage points from the settled one; 1 if it never settled. A target is settled when
-    /// the policy reports so; for a policy that never does, when the target stays within 3
-    /// percentage points for [`SETTLED_PERIODS`] periods.
+    /// 3 percentage points from this settled target; 1 if no target is settled. A target is settled
+    /// when the policy reports so. If the policy never reports so, a target is settled when it
+    /// stays within 3 percentage points for [`SETTLED_PERIODS`] periods.
     pub fn unsettled_share(&self) -> f64 {
         let says =
             |period: &PeriodRecord| period.actions.iter().any(|action| SETTLING.contains(action));
@@ -130,8 +130,8 @@ impl Outcome {
 }
 
 impl TaskOutcome {
-    /// Speed relative to all pages on the first tier: of the first run, or of its completed part.
-    /// `None` for a task that had not begun when the simulation ended.
+    /// The speed of the first run, or of its completed part, divided by the speed with all pages on
+    /// the first tier. `None` for a task that had not begun when the simulation ended.
     pub fn speedup(&self) -> Option<f64> {
         match self.runtime_s {
             Some(runtime_s) => Some(self.local.runtime_s / runtime_s),
@@ -139,8 +139,8 @@ impl TaskOutcome {
         }
     }
 
-    /// Regret: duration of the first run relative to that with the best static shares, minus 1; for
-    /// an unfinished run, by the work done.
+    /// Regret: the duration of the first run divided by its duration with the best static shares,
+    /// minus 1. For an unfinished run, regret is computed from the work done.
     pub fn regret(&self) -> Option<f64> {
         let best = self.best_static.as_ref()?;
         match self.runtime_s {

@@ -12,14 +12,16 @@
 
 use interleaf_model::demand::Hotness;
 
-/// The hotness of all groups together, in units; each group has at least one.
+/// The hotness of all groups together, in units of hotness; each group has at least one unit.
 const HEAT_UNITS: f64 = (1u64 << 40) as f64;
 
-/// Pieces of the address space in which hot and cold groups alternate.
+/// The address space has `EXTENTS` x `EXTENTS` blocks of groups; blocks of neighbouring hotness are
+/// `EXTENTS` blocks apart.
 const EXTENTS: usize = 16;
 
-/// The fractional part of the golden ratio, times 2^64: its multiples modulo 2^64 are spread the
-/// most evenly of all numbers (Knuth, The Art of Computer Programming, volume 3, section 6.4).
+/// The fractional part of the golden ratio, times 2^64. Its multiples modulo 2^64 are spread more
+/// evenly than the multiples of any other number (Knuth, The Art of Computer Programming, volume 3,
+/// section 6.4).
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// The pages of a task.
@@ -96,7 +98,7 @@ impl Pages {
         usize::from(self.tier[group])
     }
 
-    /// The fraction of all accesses to `group`.
+    /// The fraction of all accesses that go to `group`.
     pub(super) fn access_share(&self, group: usize) -> f64 {
         self.heat[group] as f64 / self.all_heat as f64
     }
@@ -172,8 +174,8 @@ fn heat(groups: usize, hotness: Hotness) -> Vec<u64> {
     heat
 }
 
-/// The address of the group with this rank of hotness: consecutive ranks are spread over all
-/// addresses, as hot structures lie among cold ones.
+/// The address of the group with this rank of hotness. Consecutive ranks are spread over all
+/// addresses, because hot structures lie among cold structures.
 fn address(rank: usize, groups: usize) -> usize {
     if groups < EXTENTS * EXTENTS {
         return rank;

@@ -7,7 +7,7 @@ use interleaf_model::{
     units::{Bytes, Time},
 };
 
-/// Maximum number of page groups of a scenario; more give no better result.
+/// Maximum number of page groups of a scenario; more groups give no better result.
 pub const GROUPS_MAX: usize = 1 << 22;
 
 /// Default number of page groups: one percentage point of a share is 655 groups.
@@ -53,7 +53,7 @@ pub struct Scenario {
     pub migration: Migration,
     /// Hotness sampling.
     pub damon: Damon,
-    /// The number of groups of all pages; the pages of a group are on one tier.
+    /// The number of page groups of all tasks together; the pages of a group are on one tier.
     pub page_groups: usize,
     /// Standard deviation of a counter, as a fraction of its reading.
     pub counter_noise: f64,
@@ -101,8 +101,9 @@ pub struct Task {
 }
 
 impl Task {
-    /// `threads` threads of the workload of `demand` on `platform`, whose runs were measured on
-    /// `measured_on`: endless runs from the start, in the first domain.
+    /// A task of `threads` threads with the workload of `demand` on `platform`. The runs of the
+    /// demand were measured on `measured_on`. The task has endless runs from the start, in the
+    /// first domain.
     pub fn new(platform: &Platform, measured_on: &Platform, demand: &Demand, threads: u32) -> Self {
         let forecast = Forecast::new(platform, measured_on, demand);
         Self {
@@ -164,7 +165,7 @@ pub struct TrafficDevice {
 /// The rules of page migration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Migration {
-    /// Migration bandwidth, GB/s. Each byte is read on one tier and written on another.
+    /// Migration bandwidth, GB/s. Each byte is read on one tier and written on another tier.
     ///
     /// Default: 4 GB/s, a kernel thread that moves 4 KiB pages in about 1 us each (assumed).
     pub bandwidth_gbps: f64,
@@ -184,13 +185,13 @@ impl Default for Migration {
 /// Hotness sampling by DAMON: one page of each region in each sampling interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Damon {
-    /// Interval between two samples of a region, ns. Default: 200 ms, as the DMI prototype ran it.
+    /// Interval between two samples of a region, ns. Default: 200 ms, as in the DMI prototype.
     pub sampling_ns: u64,
-    /// Interval over which hits are counted, ns. Default: 3 s, as the DMI prototype ran it.
+    /// Interval over which hits are counted, ns. Default: 3 s, as in the DMI prototype.
     pub aggregation_ns: u64,
-    /// Minimum number of regions of a task. Default: 10, DAMON's own.
+    /// Minimum number of regions of a task. Default: 10, DAMON's default.
     pub regions_min: usize,
-    /// The largest number of regions of a task. Default: 1000, DAMON's own.
+    /// Maximum number of regions of a task. Default: 1000, DAMON's default.
     pub regions_max: usize,
 }
 

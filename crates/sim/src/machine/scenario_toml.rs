@@ -27,7 +27,7 @@ pub const SCHEMA: &str = "interleaf.scenario/1";
 /// A parsed scenario: valid in itself, not yet combined with a platform.
 #[derive(Clone, Debug)]
 pub struct ScenarioFile {
-    /// The file name and its text: later errors name lines too.
+    /// The name and the text of the file, for the lines in later errors.
     file: String,
     text: String,
     name: String,
@@ -78,7 +78,7 @@ struct WorkloadEntry {
     steered: bool,
 }
 
-/// [`DemandSource`], owned.
+/// An owned [`DemandSource`].
 #[derive(Clone, Debug)]
 enum OwnedSource {
     Workload(String),

@@ -27,14 +27,15 @@ pub struct StaticBest {
 pub struct StaticTask {
     /// Duration of the first run, s; a lower bound if the run was stopped.
     pub runtime_s: f64,
-    /// Runs until the end of the simulation, with the fraction of the last one.
+    /// The number of runs until the end of the simulation, plus the completed fraction of the last
+    /// run.
     pub work: f64,
     /// Energy of the first run, J; 0 on a platform without power figures.
     pub energy_j: f64,
 }
 
-/// The best static shares of `scenario` over `duration_s`: those with the highest product of the
-/// speeds of the tasks that start within this time. `None` if no shares fit.
+/// The best static shares of `scenario` over `duration_s`: the shares with the highest product of
+/// the speeds of the tasks that start within this time. `None` if no shares fit.
 pub fn static_best(scenario: &Scenario, duration_s: f64) -> Option<StaticBest> {
     let layout = scenario.layout();
     let mut points: Vec<Vec<u16>> =
@@ -44,7 +45,7 @@ pub fn static_best(scenario: &Scenario, duration_s: f64) -> Option<StaticBest> {
         ..scenario.clone()
     };
     let score = |points: &[Vec<u16>]| fits(scenario, points).then(|| score(&begun, points));
-    // Optimises the domains in turn, each with the best shares of the others so far.
+    // Optimises the domains in turn, each with the best shares of the other domains so far.
     let sweeps = if points.len() > 1 { SWEEPS } else { 1 };
     let mut found = false;
     for domain in (0..points.len()).cycle().take(sweeps * points.len()) {
@@ -72,13 +73,13 @@ pub(super) fn all_local(scenario: &Scenario, duration_s: f64) -> Vec<StaticTask>
     run(scenario, &points, duration_s)
 }
 
-/// All points on the first tier near `domain`.
+/// Shares in percent with all pages on the first tier near `domain`.
 fn local(layout: &Layout, domain: usize) -> Vec<u16> {
     of_machine(layout, &layout.domains[domain].tiers, &[100])
 }
 
-/// The shares of all tiers of the machine, in percent: `own` for the `near` tiers, 0 for the
-/// others.
+/// The shares of all tiers of the machine, in percent: `own` for the `near` tiers, 0 for the other
+/// tiers.
 fn of_machine(layout: &Layout, near: &[usize], own: &[u16]) -> Vec<u16> {
     let mut points = vec![0; layout.tiers.len()];
     near.iter().zip(own).for_each(|(tier, own)| points[*tier] = *own);

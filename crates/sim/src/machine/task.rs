@@ -64,12 +64,12 @@ impl TaskState {
         self.run_began_ns = now_ns;
     }
 
-    /// Completed runs with the fraction of the current one.
+    /// The number of completed runs, plus the completed fraction of the current run.
     pub(super) fn work(&self) -> f64 {
         f64::from(self.runs_done) + self.done
     }
 
-    /// The index of the current phase, and the end of the phase as a fraction of the run.
+    /// The index of the current phase, and the rest of the phase as a fraction of the run.
     pub(super) fn phase(&self, task: &Task) -> (usize, f64) {
         let phases = task.program.phases();
         let cycle = 1.0 / f64::from(task.cycles);
@@ -85,7 +85,7 @@ impl TaskState {
         (0, 1.0 - self.done)
     }
 
-    /// Advances by `span_ns` at `speed` with `energy_j`. Returns true if a run ended.
+    /// Advances the task by `span_ns` at `speed`, and adds `energy_j`. Returns true if a run ended.
     pub(super) fn advance(
         &mut self,
         task: &Task,

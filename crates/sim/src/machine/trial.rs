@@ -18,7 +18,7 @@ use interleaf_model::{
 pub struct Trial {
     /// The kind of policy.
     pub policy: PolicyKind,
-    /// Points of a hundred for [`PolicyKind::Static`]; `None` for the best static shares.
+    /// Shares in percent for [`PolicyKind::Static`]; `None` for the best static shares.
     pub points: Option<Vec<u16>>,
     /// The error of the policy's curves: see [`with_curve_error`].
     pub curve_error: f64,
@@ -79,7 +79,8 @@ impl<'a> PreparedScenario<'a> {
         Ok(Run::new(self.scenario, trial.settings.clone(), self.duration, policy))
     }
 
-    /// Sets up a policy that `policy` makes for each domain from its number and the tiers near it.
+    /// Sets up a run. `policy` makes the policy of each domain from the number of the domain and
+    /// the tiers near it.
     pub fn start_with(
         &self,
         settings: Settings,
@@ -117,8 +118,9 @@ fn fixed(points: &[u16], near: &[usize], tiers: &[TierLayout]) -> Vec<f64> {
 }
 
 /// Returns `platform` with wrong curves: the bandwidth of the first tier is too low by the fraction
-/// `error`, that of every other tier too high; a negative error is the reverse. Errors in opposite
-/// directions are the worst case: they shift the ratio of the tiers, a common error does not.
+/// `error`, and the bandwidth of every other tier is too high by it. A negative error is the
+/// reverse. Errors in opposite directions are the worst case: they shift the ratio of the tiers,
+/// which a common error does not shift.
 ///
 /// # Errors
 /// If a curve becomes invalid.

@@ -84,8 +84,8 @@ impl Setup {
     }
 }
 
-/// Runs `accesses` with the tables of `setup`, checked by the tables of `device`: the number of
-/// checked commands, and the first violations.
+/// Runs `accesses` accesses with the tables of `setup`, checked by the tables of `device`. Returns
+/// the number of checked commands, and the first violations.
 pub(crate) fn run(device: &Device, setup: &Setup, accesses: u64) -> (u64, Vec<Violation>) {
     let mut channel = SubChannel::new(&setup.device, &setup.controller, (setup.load.seed % 24, 24));
     let mut source = ClosedLoop::new(&setup.device, &setup.load);

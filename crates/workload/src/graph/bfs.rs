@@ -18,8 +18,8 @@ use crate::{
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Bottom-up begins when the frontier has more than 1/15 of the unexplored edges, and ends when
-/// it has less than 1/18 of the vertices: the figures of the paper, as the GAP suite has them.
+/// Bottom-up begins when the frontier has more than 1/15 of the unexplored edges, and ends when it
+/// has less than 1/18 of the vertices. The figures are those of the paper and of the GAP suite.
 const ALPHA: usize = 15;
 const BETA: usize = 18;
 
@@ -29,7 +29,7 @@ const UNREACHED: u32 = 1 << 31;
 /// Vertices of a chunk of the bottom-up search: whole words of the bitmaps.
 const PART: usize = 4096;
 
-/// Steps from a vertex to the source, at most, in a checksum.
+/// Maximum number of steps from a vertex to the source that a checksum follows.
 const STEPS_MAX: usize = 4096;
 
 /// The tree of the last search.
@@ -37,7 +37,7 @@ const STEPS_MAX: usize = 4096;
 pub(super) struct Bfs {
     parents: Array,
     queue: Array,
-    /// Bitmaps of the frontier and the next one.
+    /// Bitmaps of the frontier and of the next frontier.
     front: Array,
     next: Array,
     reach: Reach,
@@ -86,7 +86,7 @@ impl Bfs {
                         break;
                     }
                 }
-                // The queue has one entry for each reached vertex: at most all vertices.
+                // The queue has one entry for each reached vertex, so at most one for each vertex.
                 tail.store(0, Relaxed);
                 listed(front, queue, &tail);
                 frontier = 0..tail.load(Relaxed);
@@ -177,7 +177,8 @@ fn listed(bitmap: &[AtomicU64], queue: &[AtomicU32], tail: &AtomicUsize) {
     });
 }
 
-/// The depth of each vertex, one by one; `u32::MAX` for vertices that are not connected.
+/// The depth of each vertex, computed in one thread; `u32::MAX` for vertices that are not
+/// connected.
 pub(super) fn depths(graph: View<'_>, source: u32) -> Vec<u32> {
     let mut depths = vec![u32::MAX; graph.vertices()];
     depths[source as usize] = 0;
@@ -206,7 +207,7 @@ impl Algorithm for Bfs {
         Work { edges: self.reach.edges, ..Work::default() }
     }
 
-    /// A tree is right if each vertex has a parent that is a neighbour, one level nearer to the
+    /// A tree is right if the parent of each vertex is a neighbour that is one level nearer to the
     /// source.
     fn verify(&self, graph: View<'_>) -> Result<(), Wrong> {
         let depths = depths(graph, self.source);
@@ -227,7 +228,7 @@ impl Algorithm for Bfs {
         Ok(())
     }
 
-    /// Of depths, since the parent of a vertex depends on the order of threads.
+    /// The checksum of the depths: the parent of a vertex depends on the order of threads.
     fn checksum(&self) -> u64 {
         let parents = self.parents.of::<u32>();
         let depth = |vertex: usize| {

@@ -1,8 +1,9 @@
-//! Betweenness centrality by Brandes' algorithm (Journal of Mathematical Sociology 2001) from four
-//! sampled sources, as the GAP suite has it: the shortest paths through each vertex.
+//! Betweenness centrality: the fraction of shortest paths through each vertex. It is computed by
+//! Brandes' algorithm (Journal of Mathematical Sociology 2001) from four sampled sources, as in the
+//! GAP suite.
 //!
-//! A breadth-first search counts shortest paths and marks the edges that are on one. Then, level by
-//! level back to the source, each vertex sums the dependencies of its successors.
+//! A breadth-first search counts shortest paths and marks the edges that are on such paths. Then,
+//! level by level back to the source, each vertex sums the dependencies of its successors.
 
 use super::{Algorithm, Reach, csr::View, queue::Batch, wrong};
 use crate::{
@@ -33,7 +34,7 @@ pub(super) struct Centrality {
     /// Dependencies of the vertices, as bits.
     deltas: Array,
     depths: Array,
-    /// Numbers of shortest paths as bits of f64, in which they are exact.
+    /// Numbers of shortest paths as bits of f64, which represents them exactly.
     paths: Array,
     queue: Array,
     /// A bit for each edge on a shortest path.
@@ -57,7 +58,7 @@ impl Centrality {
         })
     }
 
-    /// Adds the dependencies on the paths from a source to the scores.
+    /// Adds the dependencies of the shortest paths from a source to the scores.
     fn add(&mut self, graph: View<'_>, source: u32) {
         self.on_path.of_mut::<u64>().par_iter_mut().for_each(|word| *word = 0);
         self.depths.of_mut::<u32>().par_iter_mut().for_each(|depth| *depth = FAR);
@@ -100,7 +101,8 @@ struct PathCount<'a> {
 }
 
 impl PathCount<'_> {
-    /// Searches all levels; returns the offset of each level in the queue, and the end of the last.
+    /// Searches all levels. Returns the offset of each level in the queue, and the end of the last
+    /// level.
     fn forward(&self, source: u32) -> Vec<usize> {
         self.depths[source as usize].store(0, Relaxed);
         self.paths[source as usize].store(1_f64.to_bits(), Relaxed);
@@ -148,7 +150,7 @@ impl PathCount<'_> {
         }
     }
 
-    /// The sum over the successors of a vertex.
+    /// The dependency of a vertex: a sum over its successors.
     fn dependency(&self, vertex: u32, deltas: &[AtomicU32]) -> f32 {
         let paths = f64::from_bits(self.paths[vertex as usize].load(Relaxed));
         let mut sum = 0.0;
@@ -163,7 +165,7 @@ impl PathCount<'_> {
     }
 }
 
-/// The scores of some sources, one by one.
+/// The scores of some sources, computed in one thread.
 fn brandes(graph: View<'_>, sources: impl Iterator<Item = u32>) -> Vec<f64> {
     let mut scores = vec![0.0; graph.vertices()];
     for source in sources {
@@ -225,7 +227,7 @@ impl Algorithm for Centrality {
         if all > 0.0 {
             scores.par_iter_mut().for_each(|score| *score /= all);
         }
-        // Each edge is traversed forward and back.
+        // Each edge is traversed once forward and once back.
         let edges = 2 * SOURCES * self.reach.edges;
         Work { edges, ..Work::default() }
     }
@@ -234,7 +236,7 @@ impl Algorithm for Centrality {
         let expected = brandes(graph, sources(&self.reach, self.round));
         for (vertex, (found, expected)) in self.scores.of::<f32>().iter().zip(expected).enumerate()
         {
-            // NaN fails this comparison, so it is a wrong value.
+            // NaN fails this comparison, so NaN is a wrong value.
             let is_right = (f64::from(*found) - expected).abs() <= TOLERANCE;
             if !is_right {
                 return wrong(format!("the score of vertex {vertex}"), found, expected);

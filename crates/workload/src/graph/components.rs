@@ -1,8 +1,8 @@
-//! Connected components by Afforest (Sutton, Ben-Nun, Barak, IPDPS 2018), as the GAP suite has it.
+//! Connected components by Afforest (Sutton, Ben-Nun, Barak, IPDPS 2018), as in the GAP suite.
 //!
-//! Trees of vertices are joined edge by edge. When the first two neighbours of each vertex are
+//! Trees of vertices are joined edge by edge. After the first two neighbours of each vertex are
 //! joined, most vertices are in one tree. A sample of vertices finds this tree, and the other edges
-//! of its vertices are skipped.
+//! of the tree's vertices are skipped.
 
 use super::{Algorithm, csr::View, wrong};
 use crate::{
@@ -22,7 +22,7 @@ const ROUNDS: usize = 2;
 /// Vertices of the sample.
 const SAMPLE: usize = 1024;
 
-/// Vertices of a part.
+/// Vertices of a chunk.
 const PART: usize = 4096;
 
 /// The component of each vertex: the least vertex in it.
@@ -80,7 +80,7 @@ fn link(a: u32, b: u32, labels: &[AtomicU32]) {
     }
 }
 
-/// Makes the root of its tree the parent of a vertex.
+/// Makes the root of a vertex's tree the parent of the vertex.
 fn compress(vertex: u32, labels: &[AtomicU32]) {
     let label = |at: u32| labels[at as usize].load(Relaxed);
     while label(vertex) != label(label(vertex)) {
@@ -99,7 +99,7 @@ fn frequent(labels: &[AtomicU32]) -> u32 {
     most.map_or(0, |(label, _)| label)
 }
 
-/// The least vertex of each component, by searches one after the other.
+/// The least vertex of each component, by searches in one thread.
 fn least(graph: View<'_>) -> Vec<u32> {
     let mut labels = vec![u32::MAX; graph.vertices()];
     let mut stack = vec![];

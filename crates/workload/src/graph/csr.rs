@@ -34,7 +34,7 @@ impl<'a> View<'a> {
         self.offsets.len() - 1
     }
 
-    /// Places of the neighbours of a vertex among all neighbours.
+    /// Indices of the neighbours of a vertex among all neighbours.
     pub(super) fn range(self, vertex: u32) -> std::ops::Range<usize> {
         let at = vertex as usize;
         self.offsets[at] as usize..self.offsets[at + 1] as usize

@@ -1,12 +1,13 @@
-//! Generators of graphs: Kronecker, and uniform (Erdős-Rényi), of the degree that the GAP benchmark
-//! suite has (Beamer, Asanović, Patterson, arXiv 1508.03619, section 3).
+//! Generators of graphs: Kronecker, and uniform (Erdős-Rényi). The degree is that of the GAP
+//! benchmark suite (Beamer, Asanović, Patterson, arXiv 1508.03619, section 3).
 //!
-//! A Kronecker graph has a few vertices with very many neighbours: for each bit of the numbers of
-//! an edge's vertices, one of four quadrants of the matrix is drawn, with the probabilities of
-//! Graph500. The numbers are permuted afterwards, so they tell nothing about degrees.
+//! A Kronecker graph has a few vertices with very many neighbours. An edge is drawn bit by bit of
+//! the numbers of its two vertices: each bit chooses one of four quadrants of the matrix, with the
+//! probabilities of Graph500. The numbers are permuted afterwards, so they tell nothing about
+//! degrees.
 //!
-//! Edges are drawn in chunks with seeds of their own: a graph is the same for any number of
-//! threads.
+//! Edges are drawn in chunks, and each chunk has a seed of its own: a graph is the same for any
+//! number of threads.
 
 use super::csr::Edges;
 use crate::word;
@@ -16,7 +17,7 @@ use rand_pcg::Pcg64Mcg;
 /// Edges drawn for each vertex: 32 neighbours on average, less edges that are drawn twice.
 pub(super) const DEGREE: usize = 16;
 
-/// Edges of a part.
+/// Edges of a chunk.
 const PART: usize = 1 << 14;
 
 /// The distribution of edges.
@@ -61,8 +62,8 @@ impl Generator {
         (self.permuted(from), self.permuted(to))
     }
 
-    /// A permutation of the numbers below `1 << scale`: products with odd numbers and shifts can be
-    /// undone.
+    /// A permutation of the numbers below `1 << scale`: its steps, products with odd numbers and
+    /// exclusive ORs with a shifted value, can be undone.
     fn permuted(self, vertex: u32) -> u32 {
         let mask = ((1_u64 << self.scale) - 1) as u32;
         let shift = self.scale.div_ceil(2);

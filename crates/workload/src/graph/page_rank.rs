@@ -1,6 +1,7 @@
 //! `PageRank` by Gauss-Seidel iterations: a vertex sums the contributions of its neighbours, some
-//! of them updated in the same iteration, and updates its own contribution at once. This takes half
-//! of the iterations of Jacobi's method (Arasu et al., WWW 2002); the GAP suite does the same.
+//! of which were updated in the same iteration, and updates its own contribution at once. This
+//! takes half of the iterations of Jacobi's method (Arasu et al., WWW 2002); the GAP suite does the
+//! same.
 
 use super::{Algorithm, csr::View, wrong};
 use crate::{
@@ -17,10 +18,10 @@ const DAMPING: f32 = 0.85;
 /// Iterations end when the changes of all ranks together are less than this.
 const CHANGE_MAX: f64 = 1e-4;
 
-/// Iterations, at most.
+/// Maximum number of iterations.
 const ITERATIONS_MAX: u32 = 100;
 
-/// Vertices of a part.
+/// Vertices of a chunk.
 const PART: usize = 4096;
 
 /// The ranks of the last round.
@@ -37,7 +38,7 @@ impl PageRank {
         Ok(Self { ranks: array()?, contributions: array()? })
     }
 
-    /// Returns the iterations.
+    /// Computes the ranks; returns the number of iterations.
     fn rank(&mut self, graph: View<'_>) -> u32 {
         let start = 1.0 / graph.vertices() as f32;
         let base = (1.0 - DAMPING) / graph.vertices() as f32;
@@ -86,7 +87,8 @@ impl Algorithm for PageRank {
         Work { edges, flops: edges, ..Work::default() }
     }
 
-    /// One more iteration, pushing along edges, changes the ranks by less than the limit.
+    /// One more iteration, in which vertices add to their neighbours, must change the ranks by less
+    /// than the limit.
     fn verify(&self, graph: View<'_>) -> Result<(), Wrong> {
         let ranks = self.ranks.of::<f32>();
         let mut sums = vec![0.0_f64; graph.vertices()];
@@ -99,7 +101,7 @@ impl Algorithm for PageRank {
         let change =
             |(rank, sum): (&f32, &f64)| (base + f64::from(DAMPING) * sum - f64::from(*rank)).abs();
         let change: f64 = ranks.iter().zip(&sums).map(change).sum();
-        // NaN fails this comparison, so it is a wrong value.
+        // NaN fails this comparison, so NaN is a wrong value.
         let is_right = change < CHANGE_MAX;
         if is_right {
             return Ok(());

@@ -1,5 +1,5 @@
-//! A queue of vertices that several threads fill. Each thread has a batch, and reserves the slots
-//! of a full batch at once.
+//! A queue of vertices that several threads fill. A thread collects a batch, and reserves the slots
+//! of the whole batch at once.
 
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};

@@ -1,9 +1,9 @@
 //! Shortest paths from one vertex by delta-stepping (Meyer and Sanders, Journal of Algorithms 2003)
-//! with the bucket fusion of GraphIt, as the GAP suite has it.
+//! with the bucket fusion of GraphIt, as in the GAP suite.
 //!
 //! Vertices are kept in buckets by their distance. The vertices of the first bucket are relaxed in
-//! parallel; a vertex whose distance shrinks goes to the bucket of its new distance. The buckets
-//! are vectors of the ordinary allocator.
+//! parallel. A vertex whose distance shrinks goes to the bucket of its new distance. The buckets
+//! are vectors in memory of the ordinary allocator.
 
 use super::{Algorithm, Reach, csr::View, generate::weight, wrong};
 use crate::{
@@ -22,7 +22,7 @@ use std::{
     },
 };
 
-/// Width of a bucket, in distance. The GAP suite has 2 for both generated graphs.
+/// Width of a bucket, as a distance. The GAP suite has 2 for both generated graphs.
 const DELTA: u32 = 2;
 
 /// A thread relaxes its own new vertices of the current bucket without waiting for other threads,
@@ -99,7 +99,8 @@ impl Sssp {
     }
 }
 
-/// A thread that panics ends the search: the buckets of other threads are whole.
+/// Locks the buckets of a thread. A thread that panics ends the search, and leaves the buckets of
+/// the other threads whole.
 fn locked(buckets: &Mutex<Buckets>) -> MutexGuard<'_, Buckets> {
     buckets.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -112,11 +113,11 @@ struct Relaxation<'a> {
 }
 
 impl Relaxation<'_> {
-    /// Relaxes vertices of a bucket, then the vertices that this moves into the same bucket, as
+    /// Relaxes vertices of a bucket, then the vertices that move into the same bucket meanwhile, as
     /// long as they are few ([`FUSED_MAX`]).
     fn settle(&self, vertices: &[u32], bucket: usize, own: &mut Buckets) {
         for vertex in vertices {
-            // A vertex with a smaller distance was settled in an earlier bucket.
+            // A vertex with a smaller distance was relaxed with an earlier bucket.
             if self.distances[*vertex as usize].load(Relaxed) >= DELTA * bucket as u32 {
                 self.relax(*vertex, own);
             }

@@ -41,7 +41,7 @@ fn generated(task: Task, shape: Shape, scale: u32, threads: usize, seed: u64) ->
     Graph::new(&Memory::Heap, footprint, threads, task, shape, seed).expect("enough")
 }
 
-/// Runs some rounds, and checks each.
+/// Runs some rounds, and checks the result of each round.
 fn check(graph: &mut Graph, what: &str) {
     for round in 0..3 {
         let work = graph.round();
@@ -96,7 +96,7 @@ fn a_long_path_is_searched_level_by_level() {
 #[test]
 fn triangles_of_a_complete_graph_are_all_its_triples() {
     let pairs = (0..40).flat_map(|a| (0..a).map(move |b| (a, b))).collect::<Vec<_>>();
-    // With a star beside it, the graph is skewed: its vertices are renumbered.
+    // With a star beside the complete graph, the graph is skewed, and its vertices are renumbered.
     let star: Vec<(u32, u32)> = (41..2000).map(|leaf| (40, leaf)).collect();
     for (vertices, edges) in [(40, pairs.clone()), (2000, [pairs, star].concat())] {
         let mut graph = program(csr(vertices, &edges), 2, Task::Triangles);

@@ -1,10 +1,10 @@
 //! The number of triangles: pairs of neighbours of a vertex that are neighbours of each other.
 //!
-//! For each edge the lists of both vertices are intersected, with only neighbours of lower numbers,
-//! so each triangle is found once. If a few vertices have most edges, the vertices are renumbered
-//! first, by descending degree: then each vertex has few neighbours with lower numbers (Cohen,
-//! Computing in Science & Engineering 2009; the GAP suite has the same). The renumbering is part of
-//! the round.
+//! For each edge, the lists of its two vertices are intersected. The lists have only neighbours
+//! with lower numbers, so each triangle is found once. If a few vertices have most edges, the
+//! vertices are renumbered first, by descending degree: then each vertex has few neighbours with
+//! lower numbers (Cohen, Computing in Science & Engineering 2009; the GAP suite has the same). The
+//! renumbering is part of the round.
 
 use super::{Algorithm, csr::View, wrong};
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
 };
 use rayon::prelude::*;
 
-/// Vertices of a part.
+/// Vertices of a chunk.
 const PART: usize = 64;
 
 /// Degrees in the sample that decides on the renumbering.
@@ -38,7 +38,7 @@ impl Triangles {
         let order = memory.array(8 * vertices)?;
         let numbers = memory.array(4 * vertices)?;
         let offsets = memory.array(8 * (vertices + 1))?;
-        // Each edge is once among neighbours with a lower number.
+        // Each edge occurs once among the neighbours with lower numbers.
         let neighbours = memory.array(4 * (graph.neighbours.len() / 2))?;
         Ok(Self { order, numbers, offsets, neighbours, count: 0 })
     }
@@ -126,7 +126,7 @@ fn common(a: &[u32], b: &[u32], limit: u32) -> u64 {
     count
 }
 
-/// True if few vertices have most edges: the average of some degrees is far above their median.
+/// True if few vertices have most edges: the average degree of a sample is far above its median.
 fn is_skewed(graph: View<'_>) -> bool {
     let vertices = graph.vertices();
     let sample = |at| graph.degree((word(at) % vertices as u64) as u32);
@@ -136,8 +136,8 @@ fn is_skewed(graph: View<'_>) -> bool {
     average / 1.3 > degrees[SAMPLE / 2] as f64
 }
 
-/// The number of triangles in one thread, with marks in place of sorted lists. Each edge is kept at
-/// its end of lower rank, the end with fewer neighbours.
+/// The number of triangles, computed in one thread with marks in place of sorted lists. An edge is
+/// kept only at its end of lower rank, which is the end with fewer neighbours.
 fn marked(graph: View<'_>) -> u64 {
     let rank = |vertex: u32| (graph.degree(vertex), vertex);
     let above = |vertex: u32| {

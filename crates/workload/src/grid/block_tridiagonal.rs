@@ -1,10 +1,10 @@
 //! Block-tridiagonal systems with blocks of 5 x 5, solved by elimination without pivots between
-//! blocks (Thomas). Implicit solvers of gas dynamics have them for density, momentum and energy
-//! along each line of cells (bwaves, the NAS benchmark BT).
+//! blocks (Thomas). Implicit solvers of gas dynamics solve such systems for density, momentum and
+//! energy along each line of cells (bwaves, the NAS benchmark BT).
 //!
 //! A round is an implicit step: for each line it solves A x = b, where b is the x of the round
-//! before. The blocks of A do not change. Verification: A times the last x must be the x before it,
-//! and each block must have the values that were written at the start.
+//! before plus a small source. The blocks of A do not change. Verification: A times the last x must
+//! be the last b, and each block must have the values that were written at the start.
 
 use super::near;
 use crate::{
@@ -31,8 +31,8 @@ const LINE_BYTES: u64 = (CELLS * (BLOCKS + 2 * SIZE) * 8) as u64;
 /// (250), a decomposition (2/3 x 125), six solutions (6 x 50).
 const FLOPS: u64 = 100 + 250 + 83 + 300;
 
-/// Added to the right sides, with a sign that changes from round to round: without it, results
-/// would go to zero.
+/// Added to the right sides, with a sign that changes from round to round. Without this source,
+/// results would go to zero.
 const SOURCE: f64 = 0.2;
 
 /// Largest error of an element of the product; elements are below 10.
@@ -53,8 +53,8 @@ pub struct BlockTridiagonal {
     pool: ThreadPool,
 }
 
-/// An element of the blocks. Elements are small, except on the diagonal: each of these exceeds the
-/// sum of the others in its row.
+/// An element of the blocks. Elements are small, except on the diagonal: a diagonal element exceeds
+/// the sum of the other elements in its row.
 fn element(at: usize) -> f64 {
     let (block, place) = (at % BLOCKS / BLOCK, at % BLOCK);
     let value = (word(at) >> 40) as f64 / (1 << 24) as f64 - 0.5;
@@ -66,7 +66,8 @@ impl BlockTridiagonal {
     /// Allocates as many lines as the footprint has room for.
     ///
     /// # Errors
-    /// When the footprint is less than a line, or memory or threads cannot be had.
+    /// When the footprint is less than a line, memory cannot be allocated, or threads cannot be
+    /// started.
     pub fn new(memory: &Memory, footprint: u64, threads: usize) -> Result<Self, SetupError> {
         at_least("block-tridiagonal", footprint, LINE_BYTES)?;
         let lines = (footprint / LINE_BYTES) as usize;
@@ -102,7 +103,7 @@ fn product(block: &Square, vector: &Vector) -> Vector {
     std::array::from_fn(|row| block[row].iter().zip(vector).map(|(a, b)| a * b).sum())
 }
 
-/// What is added to the right sides in a round.
+/// The source that a round adds to the right sides.
 fn source(round: u32) -> f64 {
     if round.is_multiple_of(2) { SOURCE } else { -SOURCE }
 }
@@ -111,8 +112,8 @@ fn minus(a: Vector, b: Vector) -> Vector {
     std::array::from_fn(|at| a[at] - b[at])
 }
 
-/// Solves `block x = right` for a vector and for the columns of another block, in place. The
-/// diagonal dominates: there is no pivoting.
+/// Solves `block x = right` for a vector and for the columns of another block, in place. There is
+/// no pivoting, because the diagonal dominates.
 fn solve(mut block: Square, right: &mut Vector, other: &mut Square) {
     for pivot in 0..SIZE {
         let inverse = 1.0 / block[pivot][pivot];

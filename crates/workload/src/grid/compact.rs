@@ -1,10 +1,11 @@
 //! Compact finite differences of sixth order (Lele, Journal of Computational Physics 1992), as the
-//! solver Xcompact3D takes derivatives: each is the solution of a tridiagonal system along a line
-//! of the grid, and lines go in three directions.
+//! solver Xcompact3D takes derivatives. The derivatives along a line of the grid are the solution
+//! of a tridiagonal system, and lines go in three directions.
 //!
 //! A round takes the derivative in x, then in y, then in z of a product of sines with periodic
-//! boundaries, from one array into the other. The scheme's derivative of a sine is a cosine, times
-//! a known factor, by which the round divides: each element is verified in all rounds.
+//! boundaries, from one array into the other and back. The scheme's derivative of a sine is a
+//! cosine times a known factor, and the round divides by this factor: each element is therefore
+//! known in all rounds, and verified.
 
 use super::{near, side};
 use crate::{
@@ -15,14 +16,14 @@ use crate::{
 use rayon::{ThreadPool, prelude::*};
 use std::f64::consts::TAU;
 
-/// The coefficients of the scheme: of neighbouring derivatives, of the differences to the first and
-/// to the second neighbours.
+/// The coefficients of the scheme: of the neighbouring derivatives, and of the differences of the
+/// first and of the second neighbours.
 const ALPHA: f64 = 1.0 / 3.0;
 const FIRST: f64 = 14.0 / 9.0 / 2.0;
 const SECOND: f64 = 1.0 / 9.0 / 4.0;
 
 /// The wave number of the field, in waves for each cell. The scheme's derivative is largest near
-/// this wave number; rounding errors have other wave numbers, so they do not grow from round to
+/// this wave number. Rounding errors have other wave numbers, so they do not grow from round to
 /// round.
 const WAVE: f64 = 0.36;
 
@@ -35,21 +36,21 @@ const TOLERANCE: f64 = 1e-10;
 /// The field and the derivative, and the factors of the tridiagonal matrix.
 #[derive(Debug)]
 pub struct Compact {
-    /// A round ends in the other array.
+    /// A round starts in one array and ends in the other.
     fields: [Array; 2],
     line: Line,
     rounds: u32,
     pool: ThreadPool,
 }
 
-/// The factors of a line of the grid: a periodic tridiagonal matrix as a tridiagonal one and a
-/// correction of rank one (Sherman and Morrison).
+/// The factors of a line of the grid: its periodic tridiagonal matrix is a tridiagonal matrix with
+/// a correction of rank one (Sherman and Morrison).
 #[derive(Debug)]
 struct Line {
     side: usize,
     /// Inverse pivots.
     pivots: Vec<f64>,
-    /// The solution of the correction's vector.
+    /// The solution of the tridiagonal system for the correction's vector.
     correction: Vec<f64>,
     /// The inverse of one plus the product of the correction's vectors.
     share: f64,
@@ -61,8 +62,8 @@ struct Line {
 
 impl Line {
     fn new(side: usize) -> Self {
-        // The corner elements are ALPHA: with u = (-1, 0, ..., ALPHA), v = (1, 0, ..., -ALPHA), the
-        // matrix is the tridiagonal one plus the product of u and v.
+        // The corner elements are ALPHA: with u = (-1, 0, ..., ALPHA) and v = (1, 0, ..., -ALPHA),
+        // the periodic matrix is the tridiagonal matrix plus the product of u and v.
         let diagonal = |at: usize| match at {
             0 => 2.0,
             _ if at == side - 1 => 1.0 + ALPHA * ALPHA,
@@ -87,7 +88,7 @@ impl Line {
         line
     }
 
-    /// Solves the tridiagonal systems of many lines, whose elements are side by side in rows.
+    /// Solves the tridiagonal systems of many lines. A row has one element of each line.
     fn sweep(&self, rows: &mut [&mut [f64]]) {
         for at in 1..self.side {
             let factor = ALPHA * self.pivots[at - 1];
@@ -106,8 +107,8 @@ impl Line {
         }
     }
 
-    /// The derivatives of many lines, whose elements are side by side in rows, divided by the
-    /// scheme's factor.
+    /// The derivatives of many lines, divided by the scheme's factor. A row has one element of each
+    /// line.
     fn derive(&self, from: &[&[f64]], to: &mut [&mut [f64]]) {
         let side = self.side;
         for (at, to) in to.iter_mut().enumerate() {
@@ -128,8 +129,8 @@ impl Line {
         }
     }
 
-    /// Derivatives along rows: some rows at a time are transposed, so that the elements of their
-    /// lines are side by side.
+    /// Derivatives along rows: some rows at a time are transposed, so that a row of the buffer has
+    /// one element of each line.
     fn along_rows(&self, from: &[f64], to: &mut [f64]) {
         let side = self.side;
         let rows = to.len() / side;
@@ -146,8 +147,8 @@ impl Line {
     }
 }
 
-/// Waves along a line: near the wave of the largest derivative, and coprime to the number of cells
-/// so that all elements of a line differ.
+/// The number of waves along a line: near the wave number of the largest derivative, and coprime to
+/// the number of cells, so that all elements of a line differ.
 fn waves(side: usize) -> usize {
     let divides =
         |waves: usize| (2..=waves).any(|it| waves.is_multiple_of(it) && side.is_multiple_of(it));
@@ -158,7 +159,8 @@ fn waves(side: usize) -> usize {
 /// Rows that are transposed together.
 const ROWS: usize = 8;
 
-/// The factor of an element along an axis, after some rounds: each shifts the sine by a quarter.
+/// The factor of an element along an axis, after some rounds: each round shifts the sine by a
+/// quarter of a wave.
 fn factor(line: &Line, at: usize, rounds: u32) -> f64 {
     let angle = TAU * ((line.waves * at) % line.side) as f64 / line.side as f64 + 0.3;
     libm::sin(angle + TAU / 4.0 * f64::from(rounds % 4))
@@ -168,7 +170,8 @@ impl Compact {
     /// Allocates the largest cube that is at most the footprint.
     ///
     /// # Errors
-    /// When the footprint is less than 16 x 16 x 16 elements, or memory or threads cannot be had.
+    /// When the footprint is less than 16 x 16 x 16 elements, memory cannot be allocated, or
+    /// threads cannot be started.
     pub fn new(memory: &Memory, footprint: u64, threads: usize) -> Result<Self, SetupError> {
         at_least("compact", footprint, 16 * 16 * 16 * 16)?;
         let side = side(footprint, 16, 16);
@@ -208,7 +211,7 @@ fn in_y(line: &Line, from: &[f64], to: &mut [f64]) {
     });
 }
 
-/// Derivatives across planes: each part has one row of each plane.
+/// Derivatives across planes. A part has one row of each plane.
 fn in_z(line: &Line, from: &[f64], to: &mut [f64]) {
     let side = line.side;
     let mut parts: Vec<Vec<&mut [f64]>> = (0..side).map(|_| Vec::with_capacity(side)).collect();

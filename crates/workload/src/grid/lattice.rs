@@ -3,11 +3,13 @@
 //! the benchmark lbm.
 //!
 //! A step reads, for each cell and velocity, the population that arrives from a neighbour, and
-//! writes the relaxed one to a second array. Boundaries are periodic. The start is an ABC flow
-//! (Arnold, Beltrami, Childress), which keeps its form and decays as exp(-viscosity k^2 t).
+//! writes the relaxed population to a second array. Boundaries are periodic. The initial state is
+//! an ABC flow (Arnold, Beltrami, Childress), which keeps its form and decays as exp(-viscosity k^2
+//! t).
 //!
-//! Each population of the last step is verified by a step in one thread with other loops, mass and
-//! momentum must be as at the start, and velocities as in the decayed flow.
+//! Verification: each population of the last step must equal the result of a step in one thread
+//! with other loops, mass and momentum must be as at the start, and velocities must be those of the
+//! decayed flow.
 
 use super::{near, side};
 use crate::{
@@ -57,17 +59,19 @@ const VISCOSITY: f64 = (1.0 / RELAXATION - 0.5) / 3.0;
 /// Amplitude of the flow, in cells for each step: far below the speed of sound of 0.58.
 const SPEED: f64 = 0.01;
 
-/// Largest error of a population of the last step, and of a sum over all cells for each cell.
+/// Largest error of a population of the last step, and of a sum over all cells divided by their
+/// number.
 const TOLERANCE: f64 = 1e-12;
 
-/// Largest error of a velocity, as a fraction of the amplitude, with 8 cells along an edge; it
-/// falls with their square.
+/// Largest error of a velocity, as a fraction of the amplitude, with 8 cells along an edge. The
+/// error falls with the square of the number of cells along an edge.
 const FLOW_TOLERANCE: f64 = 0.2;
 
-/// Both states of the cells.
+/// The states of the cells before and after a step.
 #[derive(Debug)]
 pub struct Lattice {
-    /// The states of even and of odd rounds: populations one after the other.
+    /// The states of even and of odd rounds. In a state the populations of the velocities follow
+    /// one another.
     states: [Array; 2],
     side: usize,
     rounds: u32,
@@ -92,7 +96,8 @@ impl Lattice {
     /// Allocates the largest cube that is at most the footprint.
     ///
     /// # Errors
-    /// When the footprint is less than 8 x 8 x 8 cells, or memory or threads cannot be had.
+    /// When the footprint is less than 8 x 8 x 8 cells, memory cannot be allocated, or threads
+    /// cannot be started.
     pub fn new(memory: &Memory, footprint: u64, threads: usize) -> Result<Self, SetupError> {
         at_least("lbm", footprint, 512 * BYTES)?;
         let side = side(footprint, BYTES, 8);
@@ -130,15 +135,15 @@ fn flow(side: usize, place: [usize; 3]) -> [f64; 3] {
     [z.0 + y.1, x.0 + z.1, y.0 + x.1].map(|speed| SPEED * speed)
 }
 
-/// Where the populations of a row of cells stream from: the row of the neighbours, and the offset
-/// along x.
+/// The origin of the populations that stream into a row of cells: the start of the row of
+/// neighbours, and the offset along x.
 fn origin(side: usize, velocity: usize, y: usize, z: usize) -> (usize, i32) {
     let [dx, dy, dz] = DIRECTIONS[velocity];
     let before = |at: usize, by: i32| (at as i32 + side as i32 - by) as usize % side;
     ((before(z, dz) * side + before(y, dy)) * side, dx)
 }
 
-/// A row of new populations of each velocity.
+/// Computes a row of new populations for each velocity.
 fn row(old: &[f64], new: &mut [&mut [f64]], side: usize, y: usize, z: usize) {
     let cells = side.pow(3);
     // Arriving populations are first copied, shifted along x, so that the loop over the cells has

@@ -1,14 +1,14 @@
-//! Conjugate gradients with a multigrid preconditioner on a sparse matrix, as the benchmark HPCG
+//! Conjugate gradients with a multigrid preconditioner on a sparse matrix, as in the benchmark HPCG
 //! (Dongarra, Heroux, Luszczek, IJHPCA 2016): 27 points on a cube, four grids, symmetric
 //! Gauss-Seidel before and after each coarser grid.
 //!
-//! The matrix is stored, values and columns of all points. Gauss-Seidel visits the points in eight
-//! colours, so points of a colour do not depend on each other: the result is the same for any
-//! number of threads.
+//! The matrix is stored with the values and columns of all points. Gauss-Seidel visits the points
+//! in eight colours. Points of a colour do not depend on each other, so the result is the same for
+//! any number of threads.
 //!
 //! A round begins at zero and does ten iterations for a right side whose solution is known. The
-//! residual that the iterations keep must equal the residual of the solution that they found, for
-//! each point, and the error must be smaller than at the start.
+//! residual that the iterations keep must equal, at each point, the residual of the solution that
+//! they found. The energy of the error must be smaller than at the start.
 
 use super::{PART, add, dot, near, scale_and_add, wrong};
 use crate::{
@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Points of a row of the matrix.
 const POINTS: usize = 27;
 
-/// Grids, each with half of the points along an edge.
+/// The number of grids. The next grid has half of the points along an edge.
 const GRIDS: u32 = 4;
 
 /// Minimum number of points along an edge of the coarsest grid.
@@ -39,10 +39,11 @@ const DIAGONAL: f64 = 26.0;
 /// The index of the diagonal in a row.
 const MIDDLE: usize = POINTS / 2;
 
-/// Largest error of an element of the residual, as a fraction of the largest of the solution.
+/// Largest error of an element of the residual, as a fraction of the largest element of the
+/// solution.
 const TOLERANCE: f64 = 1e-10;
 
-/// Largest energy of the error after a round, as a part of that at the start.
+/// Largest energy of the error after a round, as a fraction of the energy at the start.
 const ERROR_MAX: f64 = 1e-4;
 
 /// A grid: matrix, right side and solution.
@@ -121,7 +122,7 @@ impl Grid {
         (0..8).chain((0..8).rev()).for_each(|colour| matrix.relax(colour, right, solution));
     }
 
-    /// Approximates the solution for the right side.
+    /// Approximates the solution for the right side by one multigrid cycle.
     fn cycle(grids: &mut [Self]) {
         let [fine, rest @ ..] = grids else { return };
         fine.solution.of_mut::<f64>().par_iter_mut().for_each(|value| *value = 0.0);
@@ -173,7 +174,7 @@ impl Matrix<'_> {
         });
     }
 
-    /// Solves the equation of each point of a colour for the value there.
+    /// Solves the equations of the points of a colour, each for the value at its point.
     fn relax(&self, colour: usize, right: &[f64], solution: &[AtomicU64]) {
         let [x, y, z] = [colour & 1, colour >> 1 & 1, colour >> 2];
         let side = self.side;
@@ -195,7 +196,7 @@ impl Matrix<'_> {
     }
 }
 
-/// The solution that a round searches, at a point.
+/// The known solution of a round, at a point.
 fn wanted(at: usize, round: u32) -> f64 {
     (1.0 + (word(at) >> 11) as f64 / (1_u64 << 53) as f64) * f64::from(1 + round % 8)
 }
@@ -210,7 +211,8 @@ impl Multigrid {
     /// Allocates the largest cube that is at most the footprint.
     ///
     /// # Errors
-    /// When the footprint is less than 16 x 16 x 16 points, or memory or threads cannot be had.
+    /// When the footprint is less than 16 x 16 x 16 points, memory cannot be allocated, or threads
+    /// cannot be started.
     pub fn new(memory: &Memory, footprint: u64, threads: usize) -> Result<Self, SetupError> {
         let unit = 1 << (GRIDS - 1);
         at_least("multigrid-cg", footprint, bytes(LEAST * unit))?;
@@ -232,7 +234,7 @@ impl Hierarchy {
         Ok(Self { grids, solution, direction, product })
     }
 
-    /// Begins at zero: the residual is the right side.
+    /// Starts at zero, where the residual equals the right side.
     fn start(&mut self, round: u32) {
         let Self { grids, solution, direction, product } = self;
         let values = solution.of_mut::<f64>().par_iter_mut().enumerate();
@@ -267,8 +269,9 @@ impl Hierarchy {
         }
     }
 
-    /// Operations of an iteration: multiplications and additions of the matrix, of four passes of
-    /// Gauss-Seidel (two on the coarsest grid) and a residual on each grid, and five of vectors.
+    /// Operations of an iteration: products and sums with the matrix, four passes of Gauss-Seidel
+    /// on each grid (two on the coarsest grid), a residual for each coarser grid, and five
+    /// operations on vectors.
     fn flops(&self) -> u64 {
         let points = |grid: &Grid| grid.side.pow(3) as u64;
         let row = 2 * POINTS as u64;
@@ -278,8 +281,8 @@ impl Hierarchy {
         cycle - coarsest + between + (row + 10) * points(&self.grids[0])
     }
 
-    /// Compares the stored matrices with their definition, the residual with the residual of the
-    /// solution found, and the error with the error at the start.
+    /// Compares the stored matrices with their definition, the kept residual with the residual of
+    /// the solution that was found, and the error with the error at the start.
     fn verify(&self, round: u32) -> Result<(), Wrong> {
         for grid in &self.grids {
             let matrix = grid.matrix();
@@ -308,7 +311,7 @@ impl Hierarchy {
             energies[0] += right[at] * fine.matrix().row(at, &right);
             energies[1] += errors[at] * expected;
         }
-        // NaN fails this comparison, so it is a wrong value.
+        // NaN fails this comparison, so NaN is a wrong value.
         let is_smaller = energies[1] < ERROR_MAX * energies[0];
         if is_smaller {
             return Ok(());
@@ -334,7 +337,8 @@ impl Kernel for Multigrid {
         pool.install(|| system.iterate(ITERATIONS));
         self.rounds += 1;
         let flops = u64::from(ITERATIONS) * self.system.flops();
-        // Each product with the matrix reads its 12 bytes of a point for two operations.
+        // A product with the matrix reads 12 bytes for two operations: the value and the column of
+        // a point.
         Work { bytes: 6 * flops, flops, ..Work::default() }
     }
 

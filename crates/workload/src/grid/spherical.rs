@@ -1,11 +1,11 @@
-//! Conjugate gradients for the equation of Laplace in spherical coordinates, as POT3D solves for
-//! the magnetic field of the Sun: a shell of cells whose radii grow geometrically, finite volumes
-//! with seven points, the diagonal as preconditioner.
+//! Conjugate gradients for the equation of Laplace in spherical coordinates, as POT3D solves it for
+//! the magnetic field of the Sun. The grid is a shell of cells whose radii grow geometrically, with
+//! finite volumes of seven points and the diagonal as preconditioner.
 //!
 //! The coefficients of the matrix are stored, as in POT3D. A round begins at zero and does twenty
 //! iterations for a right side whose solution is known. The residual that the iterations keep must
-//! equal the residual of the solution that they found, in each cell, and the error must be smaller
-//! than at the start.
+//! equal, in each cell, the residual of the solution that they found. The energy of the error must
+//! be smaller than at the start.
 
 use super::{add, dot, near, wrong};
 use crate::{
@@ -53,14 +53,15 @@ struct Shell {
     product: Array,
 }
 
-/// Coefficients of the finite volumes. Radii are neighbours in memory, then polar angles, then
-/// longitudes, of which the last is the neighbour of the first.
+/// Coefficients of the finite volumes. Cells along a radius are neighbours in memory, then cells
+/// along the polar angle, then along the longitude. The last longitude is the neighbour of the
+/// first.
 #[derive(Debug)]
 struct Coefficients {
     /// Cells along a radius, over the polar angles, over the longitudes.
     sides: [usize; 3],
     diagonal: Array,
-    /// To the next cell in each direction; 0 at the end of a radius and at the pole.
+    /// Coefficients to the next cell in each direction; 0 at the end of a radius and at the pole.
     next: [Array; 3],
 }
 
@@ -105,8 +106,8 @@ impl Coefficients {
     }
 }
 
-/// The conductance of the faces of a cell: area divided by the distance of the centres, for both
-/// faces of each direction. Both ends of a radius are held at zero.
+/// The conductance of the faces of a cell, for both faces of each direction: area divided by the
+/// distance of the centres. Both ends of a radius are held at zero.
 fn faces(sides: [usize; 3], cell: usize, polar: usize) -> [[f64; 2]; 3] {
     let radius = |face: f64| libm::pow(RADIUS, face / sides[0] as f64);
     let [theta, phi] = [PI / sides[1] as f64, TAU / sides[2] as f64];
@@ -114,7 +115,7 @@ fn faces(sides: [usize; 3], cell: usize, polar: usize) -> [[f64; 2]; 3] {
     let thick = radius(here + 1.0) - radius(here);
     let band = libm::cos(angle) - libm::cos(angle + theta);
     let radial = |face: f64| {
-        // From centre to centre, or to the end of the radius.
+        // The distance is from centre to centre, or to the end of the radius.
         let outer = radius((face + 0.5).min(sides[0] as f64));
         let inner = radius((face - 0.5).max(0.0));
         radius(face) * radius(face) * band * phi / (outer - inner)
@@ -174,7 +175,7 @@ impl Operator<'_> {
     }
 }
 
-/// The solution that a round searches, in a cell.
+/// The known solution of a round, in a cell.
 fn solution(cell: usize, round: u32) -> f64 {
     let value = (word(cell) >> 11) as f64 / (1_u64 << 53) as f64;
     value * f64::from(1 + round % 8)
@@ -184,7 +185,8 @@ impl Spherical {
     /// Allocates the largest shell that is at most the footprint.
     ///
     /// # Errors
-    /// When the footprint is less than 8 x 8 x 16 cells, or memory or threads cannot be had.
+    /// When the footprint is less than 8 x 8 x 16 cells, memory cannot be allocated, or threads
+    /// cannot be started.
     pub fn new(memory: &Memory, footprint: u64, threads: usize) -> Result<Self, SetupError> {
         at_least("spherical-cg", footprint, 8 * 8 * 16 * BYTES)?;
         // Twice as many longitudes as polar angles.
@@ -204,7 +206,7 @@ impl Shell {
         Ok(Self { matrix, solution, residual, direction, product })
     }
 
-    /// Begins at zero: the residual is the right side.
+    /// Starts at zero, where the residual equals the right side.
     fn start(&mut self, round: u32) {
         let operator = self.matrix.view();
         let direction = self.direction.of_mut::<f64>();
@@ -245,8 +247,8 @@ impl Shell {
 }
 
 impl Shell {
-    /// Compares the residual with the residual of the solution found, and the error with the error
-    /// at the start.
+    /// Compares the kept residual with the residual of the solution that was found, and the error
+    /// with the error at the start.
     fn verify(&self, round: u32) -> Result<(), Wrong> {
         let operator = self.matrix.view();
         let (solutions, residuals) = (self.solution.of::<f64>(), self.residual.of::<f64>());
@@ -267,7 +269,7 @@ impl Shell {
             }
             energies[1] += product.iter().zip(&errors[cells]).map(|(a, b)| a * b).sum::<f64>();
         }
-        // NaN fails this comparison, so it is a wrong value.
+        // NaN fails this comparison, so NaN is a wrong value.
         let is_smaller = energies[1] < energies[0];
         if is_smaller {
             return Ok(());
@@ -276,7 +278,8 @@ impl Shell {
     }
 }
 
-/// The scalar product of a vector with itself, divided by the diagonal.
+/// The scalar product of a vector with itself, with each term divided by the element of the
+/// diagonal.
 fn weighted(vector: &[f64], diagonal: &[f64]) -> f64 {
     let part = |(a, d): (&[f64], &[f64])| a.iter().zip(d).map(|(a, d)| a * a / d).sum::<f64>();
     let parts = vector.par_chunks(super::PART).zip(diagonal.par_chunks(super::PART));
@@ -299,7 +302,8 @@ impl Kernel for Spherical {
         self.rounds += 1;
         let cells = self.system.matrix.sides.iter().product::<usize>() as u64;
         let iterations = u64::from(ITERATIONS);
-        // An iteration reads the matrix and three vectors, and reads and writes three again.
+        // An iteration reads the matrix and three vectors, and reads and writes three further
+        // vectors.
         let bytes = iterations * cells * 8 * (4 + 3 + 2 * 3);
         Work { bytes, flops: iterations * FLOPS * cells, ..Work::default() }
     }
@@ -332,8 +336,8 @@ mod tests {
 
     #[test]
     fn a_potential_that_falls_with_the_radius_has_no_sources_within() {
-        // 1/r is harmonic: the product with the matrix is of the order of the squared step within
-        // the shell, compared with the terms that cancel.
+        // 1/r is harmonic. Within the shell, the product with the matrix is therefore of the order
+        // of the squared step, compared with the terms that cancel.
         let error = |side: usize| {
             let matrix = Coefficients::new(&Memory::Heap, [side, 8, 16]).expect("memory");
             let centre =

@@ -1,4 +1,4 @@
-//! `bound_by` names the component without whose limit the throughput rises.
+//! `bound_by` names the bottleneck: the throughput rises if this component has no limit.
 
 use super::*;
 use crate::load::Bound;
@@ -52,7 +52,8 @@ fn each_component_binds_a_card_in_which_it_is_slow() {
     for (component, change) in servers {
         bound(&slow(change), &group(Access::RandomRead, 128), component, &links);
     }
-    // A round trip on a faster link is shorter, so the link matters to pools too.
+    // A faster link shortens the round trip, for which a unit of a pool is taken. The link is
+    // therefore not among `others`.
     let pools: [(Component, Access, Change); 4] = [
         (Component::DmaEngines, Access::RandomWrite, |card| card.controller.dma_engines = 1),
         (Component::Buffers, Access::RandomWrite, |card| {

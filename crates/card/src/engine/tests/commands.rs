@@ -133,7 +133,7 @@ fn what_the_card_does_not_accept_is_refused() {
     assert_eq!(engine.submit(0, read), Err(SubmitError::Past));
 }
 
-/// Checks writes as a power failure would: all segments of an acknowledged write are safe.
+/// Checks that all segments of a write are safe when the write is acknowledged.
 #[derive(Default)]
 struct Safety {
     rule: Option<Durable>,

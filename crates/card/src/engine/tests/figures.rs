@@ -18,13 +18,13 @@ fn link_limit(generation: u32, lanes: u32, payload: u32, write: bool) -> f64 {
     // An ACK and an UpdateFC of 8 bytes each for two packets of the other direction.
     let answers = |packets: f64| packets * 8.0;
     let bytes = if write {
-        // Down: data, the command (one read fetches several, which share a header), one doorbell
-        // for each submission, less than one for each completion. Up: 8 reads of data, the read of
-        // the command, the completion entry, an interrupt.
+        // To the card: data, the command (one read fetches several, which share a header), a
+        // doorbell for each submission, less than one for each completion. To the host: 8 reads of
+        // data, the read of the command, the completion entry, an interrupt.
         4096.0 + packets * completion + 64.0 + completion + doorbell + answers(11.0)
     } else {
-        // Up: data, the read of the command, the entry with 16 bytes, an interrupt (address of 32
-        // bits, 4 bytes). Down: the command, two doorbells.
+        // To the host: data, the read of the command, the entry with 16 bytes, an interrupt
+        // (address of 32 bits, 4 bytes). To the card: the command, two doorbells.
         let entry = write_header + 16.0;
         let interrupt = 8.0 + 12.0 + 4.0;
         4096.0 + packets * write_header + read + entry + interrupt + answers(3.0)
@@ -71,7 +71,7 @@ fn the_latency_of_one_read_is_the_sum_of_its_parts() {
     let (way, memory) = (125.0, 297.0);
     // Doorbell; read of the command; the firmware.
     let fetch = 250.0 + (28.0 * byte + way) + (24.0 * byte + way + memory + 84.0 * byte + way);
-    // The first row; the others are faster than the link.
+    // The first row; the further rows are faster than the link.
     let rows = f64::from(t.t_rcd + 7 * t.t_ccd_s + t.cl + t.burst) * clock + 20.0;
     // Sixteen packets of data; the completion and its interrupt.
     let data = 16.0 * 280.0 * byte;

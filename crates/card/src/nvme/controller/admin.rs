@@ -55,7 +55,7 @@ impl NvmeController {
         self.finish(0, entry, outcome, attached);
     }
 
-    /// The index of a queue that a command creates, and its entries.
+    /// The index of a queue that a command creates, and the number of its entries.
     fn new_queue(&self, entry: &SubmissionEntry) -> Result<(usize, u16), NvmeStatus> {
         let (identifier, size) = (entry.dword(10) & 0xffff, entry.dword(10) >> 16);
         if identifier == 0 || identifier > u32::from(self.settings.queues) {
@@ -149,7 +149,7 @@ impl NvmeController {
         Ok(0)
     }
 
-    /// Bit 0 of the result is 0 if the command was aborted.
+    /// Aborts a command. Bit 0 of the result is 0 if the command was aborted.
     fn abort(
         &mut self,
         entry: &SubmissionEntry,

@@ -11,7 +11,7 @@ pub(in crate::nvme) const ENTRIES: usize = 64;
 const ENTRY_BYTES: usize = 64;
 /// Maximum number of asynchronous event requests that a host can have outstanding.
 pub(in crate::nvme) const REQUESTS_MAX: usize = 4;
-/// The log page of errors.
+/// The identifier of the error log page.
 pub(super) const ERROR_PAGE: u8 = 0x01;
 
 /// Failed commands, newest first.
@@ -30,7 +30,7 @@ impl ErrorLog {
         bytes[8..10].copy_from_slice(&queue.to_le_bytes());
         bytes[10..12].copy_from_slice(&entry.identifier.to_le_bytes());
         bytes[12..14].copy_from_slice(&status.field().to_le_bytes());
-        // The parameter is not specific to a byte of the command.
+        // Parameter error location: the error is not tied to a byte of the command.
         bytes[14..16].copy_from_slice(&u16::MAX.to_le_bytes());
         bytes[16..24].copy_from_slice(&entry.first_block().to_le_bytes());
         bytes[24..28].copy_from_slice(&entry.namespace.to_le_bytes());
@@ -56,7 +56,7 @@ impl ErrorLog {
 pub(super) enum EventKind {
     /// A doorbell of a queue that does not exist.
     InvalidDoorbellRegister,
-    /// A value that is not an entry of the queue.
+    /// A value that is not valid for the queue.
     InvalidDoorbellValue,
 }
 
@@ -71,8 +71,8 @@ impl EventKind {
     }
 }
 
-/// Requests of the host for events, and the event that waits for a request. After an event, others
-/// of the type are suppressed until the host reads the log page.
+/// Requests of the host for events, and the event that waits for a request. After an event, further
+/// events of the type are suppressed until the host reads the log page.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AsyncEvents {
     requests: VecDeque<SubmissionEntry>,
@@ -81,7 +81,7 @@ pub(super) struct AsyncEvents {
 }
 
 impl AsyncEvents {
-    /// The host has read the log page of the type.
+    /// Ends the suppression of events, because the host has read the log page of their type.
     pub(super) fn clear(&mut self) {
         self.reported = false;
     }
@@ -109,7 +109,7 @@ impl NvmeController {
         self.report(attached);
     }
 
-    /// An event occurred.
+    /// Reports an event, unless events are suppressed.
     pub(super) fn raise(&mut self, event: EventKind, attached: &mut Attachments<'_>) {
         if !self.events.reported {
             self.events.pending.get_or_insert(event);
@@ -126,7 +126,7 @@ impl NvmeController {
         self.complete_request(&entry, Ok(event.result()), attached);
     }
 
-    /// Completes a request for an event, which counts as outstanding again.
+    /// Completes a request for an event. The request counts as outstanding again until then.
     pub(super) fn complete_request(
         &mut self,
         entry: &SubmissionEntry,
@@ -139,7 +139,7 @@ impl NvmeController {
         self.finish(0, entry, outcome, attached);
     }
 
-    /// A request that waits for an event does not count as outstanding: otherwise requests would
+    /// Takes a request that waits for an event out of the outstanding commands: such requests would
     /// fill a short admin queue.
     fn release(&mut self) {
         if let Some(admin) = &mut self.submissions[0] {

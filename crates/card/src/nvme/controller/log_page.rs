@@ -24,8 +24,8 @@ pub(super) struct HealthCounters {
 }
 
 impl NvmeController {
-    /// The log page that a Get Log Page command names, from the offset and with the length in the
-    /// command.
+    /// The log page that a Get Log Page command names, with the length in the command. Offsets are
+    /// not supported.
     pub(super) fn log_page(&mut self, entry: &SubmissionEntry) -> Result<Vec<u8>, NvmeStatus> {
         let dword = entry.dword(10);
         // Without extended data the offset is zero, and the length has 12 bits.

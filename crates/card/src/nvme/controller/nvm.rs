@@ -28,13 +28,13 @@ pub(super) struct PendingCommand {
     pub(super) entry: SubmissionEntry,
     extent: Extent,
     force_unit_access: bool,
-    /// The host's memory of a transfer.
+    /// The host memory of the transfer.
     segments: Vec<Segment>,
     /// The extents that dataset management deallocates.
     deallocate: Vec<Extent>,
 }
 
-/// Bytes of the namespace.
+/// A byte range of the namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Extent {
     offset: u64,
@@ -42,7 +42,7 @@ struct Extent {
 }
 
 impl NvmeController {
-    /// Checks a command, and keeps a valid one; completes an invalid one.
+    /// Checks a command. Keeps a valid command, and returns it; completes an invalid command.
     pub(super) fn accept(
         &mut self,
         queue: u16,
@@ -126,7 +126,7 @@ impl NvmeController {
         Ok((operation, command))
     }
 
-    /// The bytes of logical blocks.
+    /// The byte range of `blocks` logical blocks from block `first`.
     fn extent(&self, first: u64, blocks: u64) -> Result<Extent, NvmeStatus> {
         let end = first.checked_add(blocks).ok_or(NvmeStatus::LbaOutOfRange)?;
         if end > self.settings.blocks() {
@@ -233,7 +233,7 @@ fn read(contents: &mut dyn Contents, offset: u64, data: &mut [u8]) -> Result<(),
     contents.read(offset, data).map_err(|_| NvmeStatus::UnrecoveredReadError)
 }
 
-/// Reads the host's memory of a transfer.
+/// Copies the host memory of a transfer into `data`.
 fn gather(
     segments: &[Segment],
     memory: &dyn HostMemory,
@@ -248,7 +248,7 @@ fn gather(
     Ok(())
 }
 
-/// Writes the host's memory of a transfer.
+/// Copies `data` into the host memory of a transfer.
 fn scatter(
     segments: &[Segment],
     memory: &mut dyn HostMemory,

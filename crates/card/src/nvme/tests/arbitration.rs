@@ -7,7 +7,7 @@ const SET_FEATURES: u8 = 0x09;
 const ARBITRATION: u32 = 0x01;
 /// CC.AMS: weighted round robin with urgent priority class.
 const WEIGHTED: u32 = 1 << 11;
-/// The priorities of queues 1 to 4 (QPRIO).
+/// The priorities of queues 1 to 4 (QPRIO), in the order of the queues.
 const LOW: u32 = 3;
 const URGENT: u32 = 0;
 const HIGH: u32 = 1;
@@ -15,8 +15,8 @@ const MEDIUM: u32 = 2;
 /// Submission queue `n` of the tests is in this page plus `n`, behind the data.
 const PAGES_FROM: u64 = 0x20;
 
-/// A driver with four I/O submission queues of the priorities, and seven reads in each, whose
-/// doorbells it has not rung.
+/// A driver with four I/O submission queues of these priorities. Each queue has seven reads, and
+/// the driver has not rung its doorbell.
 fn driver(method: u32) -> Driver {
     let mut driver = Driver::enabled(NvmeSettings { queues: 4, ..settings() });
     driver.register(registers::CC, 0);
@@ -47,14 +47,14 @@ fn set(driver: &mut Driver, value: u32) {
     assert_eq!(driver.admin(SET_FEATURES, 0, 0, [ARBITRATION, value, 0]), Ok(0));
 }
 
-/// The queues of the commands, 0-based, in the order in which the commands are fetched.
+/// The 0-based queue of each command, in the order in which the controller fetches them.
 fn fetched(driver: &mut Driver, commands: usize) -> Vec<u16> {
     let (controller, mut attached) = driver.attached();
     let fetch = || controller.fetch(&mut attached).map(|command| command.queue);
     std::iter::from_fn(fetch).take(commands).collect()
 }
 
-/// The order under an arbitration method and a value of the feature.
+/// The order of the commands under an arbitration method and a value of the arbitration feature.
 fn order(method: u32, feature: u32, commands: usize) -> Vec<u16> {
     let mut driver = driver(method);
     set(&mut driver, feature);

@@ -57,7 +57,7 @@ fn each_invalid_command_has_its_status() {
     assert_eq!(driver.io(READ, 0, 1), Ok(0));
 }
 
-/// A list whose last slot points to itself, one slot before the end of a page.
+/// The list has one slot, the last of its page; this slot points to the list itself.
 #[test]
 fn a_chain_of_lists_without_end_is_refused() {
     let mut driver = Driver::new();
@@ -295,13 +295,13 @@ proptest! {
         prop_assert_eq!(driver.io(READ, 0, 1), Ok(0));
     }
 
-    /// Each command of an I/O queue has exactly one completion, in any case with a status.
+    /// Each command of an I/O queue has exactly one completion, whatever its status.
     #[test]
     fn each_command_is_completed_once(entries in prop::collection::vec(entry(), 1..40)) {
         let mut driver = Driver::new();
         for (identifier, entry) in (0..).zip(entries) {
             driver.put(1, &SubmissionEntry { identifier, ..entry });
-            // Entries of queues stay as they are: data go elsewhere.
+            // A command may transfer data over the queues, so the test restores them afterwards.
             let queues = driver.host.0[..DATA_AT as usize].to_vec();
             driver.ring(1);
             driver.work();

@@ -28,8 +28,8 @@ fn data_return_by_all_forms_of_prps() {
     let mut driver = Driver::new();
     let data: Vec<u8> =
         (0..128 << 10).map(|at: u32| (at.wrapping_mul(40_503) >> 7) as u8).collect();
-    // Pages from 0x4_0000 in reverse order, as lists name them; the second list begins one slot
-    // before the end of its page, so the list is chained.
+    // Pages below 0x8_0000 in descending order, as lists name them. The second list begins two
+    // slots before the end of its page, so the list is chained.
     let pages: Vec<u64> = (0..32).map(|at| 0x8_0000 - 0x1000 * (at + 1)).collect();
     for (bytes, within) in
         [(512, 0), (512, 3584), (4096, 0), (8192, 0), (8192, 512), (128 << 10, 0)]
@@ -102,7 +102,7 @@ fn zeroes_deallocation_and_compare_act_on_their_blocks() {
         ranges.extend(first.to_le_bytes());
     }
     driver.host.write(DATA_AT, &ranges).unwrap();
-    // Without the attribute "deallocate" the ranges are hints.
+    // Without the attribute "deallocate" the ranges have no effect.
     assert_eq!(driver.execute(1, command(DATASET, [2, 0, 0])), Ok(0));
     assert_eq!(driver.execute(1, command(DATASET, [2, 4, 0])), Ok(0));
     let mut stored = vec![0; 16 * 512];
@@ -155,7 +155,7 @@ fn a_full_completion_queue_delays_completions_and_no_phase_is_lost() {
 fn outstanding_commands_of_a_queue_are_bounded() {
     let mut driver = Driver::new();
     let mut tags = vec![];
-    // Commands that are never completed: eight are outstanding, as the queue has entries.
+    // No command is completed: eight commands are outstanding, as many as the queue has entries.
     for _ in 0..4 {
         for _ in 0..5 {
             driver.put(1, &command(READ, [0; 3]));

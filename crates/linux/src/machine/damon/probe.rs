@@ -1,15 +1,15 @@
 //! The features of a kernel's DAMON, found by trial: a thread is set up with one context and one
-//! scheme, keywords are written to its files, and all of it is removed again. The thread is never
-//! started, so it neither monitors nor acts. A probe takes milliseconds.
+//! scheme, keywords are written to its files, and the thread is removed again. The thread is never
+//! started, so it neither monitors memory nor acts on it. A probe takes milliseconds.
 //!
-//! The kernel accepts keywords that it knows and answers `EINVAL` to others. An accepted keyword
-//! need not have an effect: destinations, for example, work only in contexts of `vaddr` and
+//! The kernel accepts keywords that it knows, and answers `EINVAL` to other keywords. An accepted
+//! keyword need not have an effect: destinations, for example, work only in contexts of `vaddr` and
 //! `fvaddr`.
 //!
-//! DAMON's threads form one list, whose length is written to `nr_kdamonds`: writing it drops the
-//! old list, and fails while a thread runs. Therefore no probe is made if threads are set up,
-//! started or not. Two programs that set threads up at the same moment collide, and so does the
-//! probe with another program such as damo: DAMON has no lock for users.
+//! DAMON's threads form one list. A write of its length to `nr_kdamonds` drops the old list, and
+//! fails while a thread runs. Therefore no probe is made if threads are set up, started or not. The
+//! probe and another program such as damo collide if both set threads up at the same moment,
+//! because DAMON has no lock for user programs.
 
 use super::{ADMIN, words};
 use crate::root::{Root, RootError};
@@ -79,15 +79,16 @@ pub struct Probed {
     pub split_filters: bool,
     /// True when a thread updates its statistics periodically, `refresh_ms`.
     pub refresh: bool,
-    /// True when one process can be dropped while the others stay monitored, `obsolete_target`.
+    /// True when one process can be dropped while the other processes stay monitored,
+    /// `obsolete_target`.
     pub obsolete_target: bool,
 }
 
 impl Probed {
-    /// The features of a kernel release such as `6.17.13`, as far as they matter for moving pages,
-    /// where the kernel cannot be probed. From `docs/kernels.md`, which tests check against running
-    /// kernels; for releases in between, from the kernel's announcements. `None` before 6.11, whose
-    /// DAMON moves no pages.
+    /// The features of a kernel release such as `6.17.13` that matter for migration, for kernels
+    /// that cannot be probed. The source is `docs/kernels.md`, which tests check against running
+    /// kernels; for other releases, the kernel's announcements. `None` before 6.11, whose DAMON
+    /// does not migrate pages.
     pub fn of_release(release: &str) -> Option<Self> {
         let mut numbers = release.split(['.', '-', '+']).map_while(|word| word.parse::<u32>().ok());
         let release = (numbers.next()?, numbers.next()?);
@@ -137,12 +138,11 @@ pub enum ProbeError {
     Root(#[from] RootError),
 }
 
-/// Probes DAMON on a machine where no thread of it is set up, and leaves it as it was, also on
-/// errors.
+/// Probes DAMON on a machine without DAMON threads, and restores its state, also on errors.
 ///
 /// # Errors
-/// When the machine is a captured one, lacks DAMON or has threads set up, which are left untouched;
-/// and when a file cannot be read or written: that takes root.
+/// When the machine is captured, lacks DAMON or has threads set up, which are left untouched; and
+/// when a file cannot be read or written, which requires root.
 pub fn probe(root: &Root) -> Result<Probed, ProbeError> {
     if !root.is_live() {
         return Err(ProbeError::Captured);
@@ -228,7 +228,7 @@ fn count_path() -> String {
     format!("{ADMIN}/nr_kdamonds")
 }
 
-/// A thread that is set up for a probe, and removed when this is dropped.
+/// A thread that is set up for a probe, and removed when this value is dropped.
 struct Setup<'a> {
     root: &'a Root,
     is_set_up: bool,
@@ -253,7 +253,7 @@ impl<'a> Setup<'a> {
         if !std::mem::take(&mut self.is_set_up) {
             return Ok(());
         }
-        // Another number means that another program has replaced our list.
+        // Another number means that another program has replaced the list of this probe.
         if self.root.number(&count_path())? != Some(1) {
             return Ok(());
         }
@@ -263,7 +263,8 @@ impl<'a> Setup<'a> {
 
 impl Drop for Setup<'_> {
     fn drop(&mut self) {
-        // After an error, which is already reported: a second error would hide it.
+        // The thread is still set up only after an error, which is reported already. A second error
+        // would hide it.
         _ = self.removed();
     }
 }

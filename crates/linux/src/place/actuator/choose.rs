@@ -20,7 +20,7 @@ pub enum ActuatorKind {
     Pages,
 }
 
-/// A kind of actuator with the reason why it is available or not.
+/// A kind of actuator, and the reason why it is available or unavailable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     pub kind: ActuatorKind,
@@ -103,8 +103,8 @@ impl ActuatorKind {
                 Err("it watches processes, and the scope is the machine".into())
             }
             Self::Vaddr if !has(&kernel.operations, "vaddr") => lacks("operations vaddr", "5.18"),
-            // Kernels without destinations also ignore the action on `vaddr`, although they accept
-            // it.
+            // Kernels without destinations accept `migrate_hot` on `vaddr`, but the action has no
+            // effect there.
             Self::Vaddr if !kernel.destinations => {
                 lacks("destinations, nor migration by virtual addresses", "6.17")
             }
@@ -131,13 +131,14 @@ impl ActuatorKind {
     }
 }
 
-/// Ranks the actuators for the pages of a scope except protected ones, the best first, each with
-/// its reason. `kernel` is `None` where DAMON's features are not known: it is missing, or another
+/// Ranks the actuators for the unprotected pages of a scope, the best first, each with its reason.
+/// `kernel` is `None` where DAMON's features are not known, because DAMON is missing or another
 /// program holds it.
 ///
-/// `vaddr` is first because it is exact and stops once pages are in place. `move_pages` comes
-/// before DAMON on physical memory for a control group because it is exact too, and last for the
-/// machine, which has too many processes to scan all their pages.
+/// `vaddr` is first because it is exact and stops once pages are on their target nodes. For a
+/// control group, `move_pages` comes before DAMON on physical memory, because it is exact too. For
+/// the machine, `move_pages` is last, because the pages of all processes are too many to scan. It
+/// is also last for [`Order::HottestFirst`], because it does not know access counts.
 pub fn choose(kernel: Option<&Probed>, scope: &Scope, protected: &[Scope], order: Order) -> Ranked {
     let kinds = match (scope, order) {
         (Scope::Machine, _) | (_, Order::HottestFirst) => {

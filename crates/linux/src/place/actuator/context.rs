@@ -1,4 +1,4 @@
-//! Translates a context of DAMON into writes to DAMON's sysfs files: pure.
+//! Translates a context of DAMON into writes to DAMON's sysfs files. The functions here are pure.
 //!
 //! The files differ by kernel: filters have two folders since 6.15, and since 6.17 a thread updates
 //! its statistics without a request. Files that are not written keep the kernel's default, which is
@@ -10,8 +10,8 @@ use crate::{
 };
 use std::ops::Range;
 
-/// Sampling interval. With [`AGGREGATION_US`], weights of 60:40 were reached exactly in 12 s, and
-/// kept (6.17.13 and 7.2.12, a program that sweeps 200 MiB).
+/// Sampling interval. With [`AGGREGATION_US`], weights of 60:40 were reached exactly in 12 s and
+/// kept (Linux 6.17.13 and 7.2.12, a program that sweeps 200 MiB).
 pub const SAMPLE_US: u64 = 100_000;
 
 /// Aggregation interval; schemes are applied at its end.
@@ -23,8 +23,8 @@ const UPDATE_US: u64 = 1_000_000;
 /// The highest access count of an aggregation.
 pub const ACCESSES_MAX: u32 = (AGGREGATION_US / SAMPLE_US) as u32;
 
-/// Limits of the number of regions: DAMON's defaults, except for many processes, which need some
-/// regions each.
+/// Limits of the number of regions: DAMON's defaults. With many processes the upper limit is
+/// higher, because each process needs some regions.
 const REGIONS: Range<usize> = 10..1000;
 const REGIONS_OF_TARGET: usize = 20;
 
@@ -73,19 +73,20 @@ pub struct Scheme {
 pub enum Destination {
     /// A node.
     Node(u32),
-    /// Nodes by weights above 0; each page's address selects one.
+    /// Nodes with weights above 0; the address of a page selects its node.
     Weighted(Vec<(u32, u32)>),
 }
 
 /// An upper limit of the bytes that a scheme tries to migrate, successful or not. The quota's
-/// weights stay 0, so that regions take turns whatever their access count: if the kernel preferred
-/// the hottest regions, hot regions that are in place already would use up every window's quota.
+/// weights stay 0, so that regions take turns regardless of their access counts. If the kernel
+/// preferred the hottest regions, hot regions that are on the destination already would use up the
+/// quota of every window.
 ///
-/// The quota is written in whole pages. A kernel tries whole pages, and saves the address at which
-/// the next window resumes only when the quota is used up to the byte. A remainder of less than a
-/// page is never used up, so each window would begin at the first address again (6.12 and 6.17: the
-/// first 20 MiB of the machine were tried for minutes, with `qt_exceeds` at 0; "mm/damon/core:
-/// handle <min_region_sz remaining quota as empty", 2026).
+/// The quota is written in whole pages. The kernel tries whole pages, and saves the address at
+/// which the next window resumes only when the last byte of the quota is used. A remainder of less
+/// than a page is never used up, so each window would begin at the first address again. On Linux
+/// 6.12 and 6.17, the first 20 MiB of the machine were tried for minutes, with `qt_exceeds` at 0
+/// ("mm/damon/core: handle <min_region_sz remaining quota as empty", 2026).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
     /// Bytes in a window.
@@ -110,15 +111,16 @@ pub enum PageFilter {
     /// Pages of files.
     Files,
     /// Pages of all control groups except these, named relative to the mount point of version 2.
-    /// Several groups only if the kernel has separate core filters. Must be the last filter.
+    /// Several groups require a kernel with separate core filters. This filter must be the last
+    /// one.
     OtherGroups(Vec<String>),
-    /// Pages of this control group without its descendants, named likewise.
+    /// Pages of this control group without its descendants, named relative to the same mount point.
     Group(String),
 }
 
 impl Context {
     /// The writes that set a context up below an existing thread, in order: counts before the
-    /// folders that they create. The thread's state is not among them.
+    /// folders that they create. The thread's state is not among these writes.
     pub fn writes(&self, kernel: &Probed) -> Vec<Write> {
         let mut out = WriteList(vec![]);
         if kernel.refresh {
@@ -191,7 +193,7 @@ impl Scheme {
         }
         let pattern = format!("{folder}/access_pattern");
         out.add(format!("{pattern}/sz/max"), u64::MAX);
-        // No region has as many accesses, so nothing matches.
+        // No region has `u32::MAX` accesses, so the default matches no region.
         let (from, to) = self.accesses.unwrap_or((u32::MAX, u32::MAX));
         out.add(format!("{pattern}/nr_accesses/min"), from);
         out.add(format!("{pattern}/nr_accesses/max"), to);
@@ -209,8 +211,9 @@ impl Scheme {
             out.add(format!("{goals}/0/target_metric"), ELIGIBLE);
             out.add(format!("{goals}/0/target_value"), goal.share_bp);
             out.add(format!("{goals}/0/nid"), goal.node);
-            // Use the tuner that gives the whole quota until the goal is reached, then 0: the other
-            // tuner starts with a page and doubles, which takes a minute to become effective.
+            // Use the tuner that gives the whole quota until the goal is reached, and then 0. The
+            // other tuner starts with a page and doubles the quota, which takes a minute to become
+            // effective.
             if kernel.tuners.iter().any(|it| it == "temporal") {
                 out.add(format!("{folder}/quotas/goal_tuner"), "temporal");
             }
@@ -227,9 +230,9 @@ impl Scheme {
 }
 
 /// A filter rejects the pages that match it, or allows them (since 6.14). The first filter that a
-/// page matches decides; a page that matches no filter is rejected if the last filter allows.
-/// Several groups are selected by a filter for each that allows its pages; filters that only reject
-/// can select a single group.
+/// page matches decides; a page that matches no filter is rejected if the last filter allows. To
+/// select several groups, one filter for each group allows its pages; filters that only reject can
+/// select a single group.
 fn filters(folder: &str, all: &[&PageFilter], can_allow: bool, out: &mut WriteList) {
     if all.is_empty() {
         return;
@@ -257,7 +260,7 @@ fn filters(folder: &str, all: &[&PageFilter], can_allow: bool, out: &mut WriteLi
 }
 
 impl PageFilter {
-    /// Writes a filter that matches these pages.
+    /// Writes a filter that matches the pages of this filter to the folder `filter`.
     fn writes(&self, filter: &str, out: &mut WriteList) {
         let kind = match self {
             Self::Addresses(_) => "addr",

@@ -1,8 +1,9 @@
 //! Demotes cold pages while the fastest node near a socket is nearly full.
 //!
 //! Interleaving migrates hot pages. Cold pages stay on the node of their first touch and fill the
-//! fastest node, until new pages, hot ones included, are allocated elsewhere. The watermarks of
-//! DAMON's schemes apply to the whole machine, so the node's free memory is checked here.
+//! fastest node, until new pages, including hot pages, are allocated on other nodes. The watermarks
+//! of DAMON's schemes apply to the whole machine, so this module checks the free memory of the
+//! node.
 
 use super::{
     Goal,
@@ -14,20 +15,20 @@ use crate::{
 };
 
 /// Demotion begins when less than this fraction of the node is free, or less than [`BEGIN_BYTES`].
-/// The DMI prototype has 2 %; a node of 512 MiB that the kernel treats as full still has 5 % free.
+/// The DMI prototype uses 2 %; a node of 512 MiB that the kernel treats as full still has 5 % free.
 const BEGIN: f64 = 0.02;
 const BEGIN_BYTES: u64 = 64 << 20;
 
 /// Demotion ends when this multiple of the begin threshold is free.
 const END: u64 = 2;
 
-/// Aggregations without an access after which a page is cold. (The DMI prototype: 15 s.)
+/// Aggregations without an access after which a page is cold. (The DMI prototype uses 15 s.)
 pub(super) const COLD_AGE: u32 = 5;
 
 /// The length of a quota window, ms.
 const RESET_MS: u64 = 1000;
 
-/// The minimum of a demotion, bytes.
+/// The minimum quota of a demotion, bytes.
 const LEAST_BYTES: u64 = 1 << 20;
 
 /// The state of each of a goal's demotions.
@@ -47,7 +48,8 @@ impl Guards {
         self.0.iter().any(|guard| guard.wanted_bytes.is_some())
     }
 
-    /// Reads the free memory of the source nodes, and notes when demotion of one begins or ends.
+    /// Reads the free memory of the source nodes, and notes when demotion from a node begins or
+    /// ends.
     pub(super) fn update(
         &mut self,
         root: &Root,
@@ -77,7 +79,8 @@ impl Guards {
         Ok(())
     }
 
-    /// A scheme for each demotion, with its source node; idle while there is room.
+    /// A scheme for each demotion, with its source node. The scheme matches no region while
+    /// demotion is off.
     pub(super) fn schemes(&self, goal: &Goal) -> Vec<(u32, Scheme)> {
         let most = goal.rate_limit_bytes_per_s.unwrap_or(u64::MAX);
         let scheme = |(at, (from, to)): (usize, &(u32, u32))| {

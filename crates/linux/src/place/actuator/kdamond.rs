@@ -1,4 +1,4 @@
-//! Our DAMON thread: set up, updated while it runs, and removed.
+//! Interleaf's DAMON thread: its set-up, its updates while it runs, and its removal.
 
 use super::{ActuatorError, Setting, context::Context, settings_guard::SettingsGuard};
 use crate::{
@@ -11,37 +11,39 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A DAMON thread, which is removed when this is dropped.
+/// A DAMON thread, which is removed when this value is dropped.
 #[derive(Debug)]
 pub struct Kdamond<'a> {
     setting: Setting<'a>,
     kernel: Probed,
-    /// The content of its files, as far as this process wrote it.
+    /// The contents that this process wrote to the thread's files, by path.
     written: BTreeMap<String, String>,
     settings: SettingsGuard<'a>,
-    /// True when files were written and not yet committed.
+    /// True when files were written whose contents are not yet committed.
     is_behind: bool,
     /// Start time.
     start: Option<Instant>,
 }
 
 /// Warm-up after a start, during which schemes with a quota match nothing: longer than any quota
-/// window. In the first window kernels apply no limit (6.12: all of 200 MiB migrated at once where
-/// 24 were allowed).
+/// window. In the first window kernels apply no limit (Linux 6.12: all of 200 MiB migrated at once
+/// where 24 MiB were allowed).
 const WARM_UP: Duration = Duration::from_millis(4500);
 
 /// Maximum number of refusals of an unchanged context. A single refusal can come from a thread that
 /// has just ended; the next attempt starts the thread again.
 const SAME_MAX: u32 = 2;
 
-/// Refusals in all before an error. Each rebuilt context leaves out the processes that had ended by
-/// then; a commit takes an aggregation, so short-lived processes are gone after two or three.
+/// Maximum number of refusals in total. Each rebuilt context omits the processes that have ended by
+/// then. A commit takes an aggregation, so short-lived processes are gone after two or three
+/// attempts.
 const TRIES_MAX: u32 = 50;
 
 /// Statistics of a scheme since its set-up, bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Memory that the scheme was applied to, pages in place included.
+    /// Memory that the scheme was applied to, including pages that were on their destination
+    /// already.
     pub tried_bytes: u64,
     /// Memory that the kernel reports as migrated.
     pub applied_bytes: u64,
@@ -86,16 +88,16 @@ impl<'a> Kdamond<'a> {
         self.start.is_some_and(|start| start.elapsed() >= WARM_UP)
     }
 
-    /// Runs the thread with the context that `build` gives: sets it up, starts it, or commits the
-    /// difference. The thread has the context when this returns, up to an aggregation later.
+    /// Runs the thread with the context that `build` returns: sets the thread up, starts it, or
+    /// commits the changes. Returns when the thread has the context, up to an aggregation later.
     ///
     /// The kernel refuses a context as a whole (`EINVAL`) when one of its processes or control
-    /// groups has ended, so `build` is called again after each refusal, for a context without
-    /// those. It gives `None` when nothing is left to monitor.
+    /// groups has ended, so `build` is called again after each refusal, for a context without them.
+    /// `build` returns `None` when nothing is left to monitor.
     ///
     /// # Errors
     /// When another program holds DAMON, `build` fails, or the kernel refuses the same context
-    /// twice: the thread keeps the last one, and the next call tries again.
+    /// twice. The thread then keeps its last context, and the next call tries again.
     pub fn apply(
         &mut self,
         build: &mut dyn FnMut() -> Result<Option<Context>, ActuatorError>,
@@ -108,7 +110,7 @@ impl<'a> Kdamond<'a> {
         done.map(drop)
     }
 
-    /// Builds the context and commits it; true when one was built.
+    /// Builds the context and commits it; true when a context was built.
     fn build_and_apply(
         &mut self,
         build: &mut dyn FnMut() -> Result<Option<Context>, ActuatorError>,
@@ -152,7 +154,7 @@ impl<'a> Kdamond<'a> {
             }
             self.is_behind = true;
             self.setting.root.write(&path, &text).map_err(ActuatorError::Refused)?;
-            // Writing a count replaces the folders below it by empty ones.
+            // Writing a count replaces the folders that it counts by empty folders.
             if let Some((folder, name)) = path.rsplit_once('/')
                 && name.starts_with("nr_")
             {
@@ -176,7 +178,7 @@ impl<'a> Kdamond<'a> {
         Ok(())
     }
 
-    /// Takes possession of DAMON, and disables rivals where that is permitted.
+    /// Takes possession of DAMON, and disables rivals if that is permitted.
     fn claim(&mut self) -> Result<(), ActuatorError> {
         let root = self.setting.root;
         let Some(found) = damon(root)? else {
@@ -247,10 +249,11 @@ impl<'a> Kdamond<'a> {
         self.stats()
     }
 
-    /// Statistics of the schemes as of the kernel's last periodic update, where it has one.
+    /// Statistics of the schemes at the kernel's last update. Kernels since 6.17 update them
+    /// periodically.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When the statistics cannot be read.
     pub fn stats(&self) -> Result<Vec<Stats>, RootError> {
         let root = self.setting.root;
         if !root.is_live() || !self.runs()? {

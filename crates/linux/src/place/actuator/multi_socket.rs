@@ -1,10 +1,10 @@
 //! One actuator for several sockets, each with a goal of its own.
 //!
 //! A policy decides for each socket among its near tiers. Only one DAMON thread can be used, so a
-//! single actuator serves all sockets, with their goals combined into one. Pages should not move to
-//! another socket, so each socket keeps its share of the scope's pages: with 3/4 of them near
-//! socket 0 and 1/4 near socket 1, goals of 80:20 and 60:40 combine to 60:15 and 15:10. Individual
-//! pages may still be exchanged between sockets.
+//! single actuator serves all sockets, with their goals combined into one goal. Pages should not
+//! move to another socket, so each socket keeps its share of the scope's pages. For example, with
+//! 3/4 of the pages near socket 0 and 1/4 near socket 1, goals of 80:20 and 60:40 combine to 60:15
+//! and 15:10. Individual pages may still be exchanged between sockets.
 
 use super::{Actuator, ActuatorError, ActuatorKind, ActuatorState, Goal, Setting};
 use crate::process::numa_maps::NodeBytes;
@@ -17,14 +17,14 @@ struct SharedActuator<'a> {
     setting: Setting<'a>,
     /// All nodes, the fastest first.
     nodes: Vec<u32>,
-    /// The near nodes of each socket, and its goal once it has one.
+    /// The near nodes of each socket, and the goal of the socket once it is set.
     sockets: Vec<(Vec<u32>, Option<Goal>)>,
     state: ActuatorState,
-    /// The scope's placement when it was sampled last.
+    /// The last sample of the scope's placement.
     on: Option<NodeBytes>,
 }
 
-/// The part of the actuator that serves one socket.
+/// The actuator of one socket: a handle to the shared actuator.
 struct SocketActuator<'a> {
     shared: Rc<RefCell<SharedActuator<'a>>>,
     at: usize,
@@ -52,7 +52,7 @@ pub fn divide<'a>(
 }
 
 impl SharedActuator<'_> {
-    /// The combined goal; `None` until each socket has one.
+    /// The combined goal; `None` until each socket has a goal.
     fn goal(&mut self) -> Result<Option<Goal>, ActuatorError> {
         if self.sockets.iter().any(|(_, goal)| goal.is_none()) {
             return Ok(None);
@@ -79,8 +79,8 @@ impl SharedActuator<'_> {
 }
 
 impl SharedActuator<'_> {
-    /// The scope's placement. For processes it is the actuator's last sample: reading `/proc` and
-    /// all `numa_maps` again would double the cost.
+    /// The scope's placement. For processes this is the actuator's last sample, because reading
+    /// `/proc` and all `numa_maps` again would double the cost.
     fn placement(&mut self) -> Result<NodeBytes, ActuatorError> {
         let setting = &self.setting;
         let is_slow = setting.scope.is_slow_to_sample();
@@ -94,8 +94,8 @@ impl SharedActuator<'_> {
     }
 }
 
-/// The share of the pages of each socket; equal shares without pages. A node near several sockets
-/// counts for each of them with an equal share.
+/// The share of the scope's pages that each socket has; equal shares without pages. A node near
+/// several sockets counts for each of them with an equal share.
 fn parts<'n>(on: &NodeBytes, sockets: impl Iterator<Item = &'n [u32]> + Clone) -> Vec<f64> {
     let near = |node: u32| sockets.clone().filter(|nodes| nodes.contains(&node)).count() as f64;
     let of = |nodes: &[u32]| nodes.iter().map(|node| on.on(*node) as f64 / near(*node)).sum();
@@ -132,7 +132,7 @@ impl Actuator for SocketActuator<'_> {
     }
 
     /// Only the first socket updates the shared actuator. Each socket reports the placement on its
-    /// own near nodes; the first one also reports all other figures, which cover all sockets.
+    /// own near nodes; the first socket also reports all other figures, which cover all sockets.
     fn update(&mut self) -> Result<ActuatorState, ActuatorError> {
         let mut shared = self.shared.borrow_mut();
         if self.at == 0 {
@@ -204,7 +204,7 @@ mod tests {
         Root::captured(folder)
     }
 
-    /// A goal as the host gives it: all nodes, the fastest first.
+    /// A goal with a weight for each of the four nodes, the fastest first.
     fn goal(weights: [u32; 4]) -> Goal {
         Goal {
             nodes: (0..).zip(weights).collect(),

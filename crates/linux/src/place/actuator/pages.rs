@@ -1,4 +1,4 @@
-//! Migrates the pages of processes to a ratio with `move_pages(2)`, in portions: works on any
+//! Migrates the pages of processes to a ratio with `move_pages(2)`, in portions. This works on any
 //! kernel.
 //!
 //! The only changed setting is NUMA balancing, which is restored. Access counts are not known, so
@@ -18,11 +18,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The duration of a portion after its first [`LEAST_BYTES`]. The caller has the rest of the
+/// The duration of a portion after its first [`LEAST_BYTES`]. The caller uses the rest of the
 /// second.
 const PORTION: Duration = Duration::from_millis(500);
 
-/// The minimum of a portion, bytes, where the rate limit allows it.
+/// The minimum size of a portion, bytes, if the rate limit allows it.
 const LEAST_BYTES: u64 = 4 << 20;
 
 /// Migrates the pages of processes to a ratio.
@@ -34,7 +34,7 @@ pub struct Pages<'a> {
     mover: Option<Migrator>,
     known: Vec<Process>,
     scan: Scan,
-    /// Processes whose pages may not be moved, which was reported.
+    /// Processes that were reported because their pages may not be migrated.
     refused: BTreeSet<(u32, u64)>,
     sampler: PlacementSampler,
     duty: CpuTimeLimit,
@@ -72,8 +72,9 @@ impl<'a> Pages<'a> {
         let (mut moved, mut scanned_bytes) = (0, 0);
         let pids: Vec<u32> = self.known.iter().map(|it| it.pid).collect();
         let stop = self.setting.stop.clone();
-        // Each run first locates the settled pages again and tries one page of each mapping, so the
-        // duration of a portion is measured from when `LEAST_BYTES` have moved.
+        // The duration of a portion is measured from the moment at which `LEAST_BYTES` have moved,
+        // because each run first locates the settled pages again and tries one page of each
+        // mapping.
         let mut first = None;
         let done = mover.run(&pids, &mut |progress| {
             (moved, scanned_bytes) =

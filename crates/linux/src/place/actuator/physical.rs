@@ -1,15 +1,15 @@
 //! Steers the whole machine, or a control group, to a ratio by DAMON's `paddr`.
 //!
 //! Schemes on physical memory have no destinations by address, so the ratio is controlled by
-//! quotas: pages move from the node with the largest excess to the one with the largest deficit, as
-//! much as [`QuotaController`] derives from the measured placement of anonymous memory. Which hot
-//! pages move is random: the ratio holds over all hot pages, and not within each array.
+//! quotas: pages move from the node with the largest excess to the node with the largest deficit.
+//! [`QuotaController`] derives the amount from the measured placement of anonymous memory. Which
+//! hot pages move is random, so the ratio holds over all hot pages and not within each array.
 //!
 //! `paddr` also gives the kernel the goal `node_eligible_mem_bp` (since Linux 7.2), so the kernel
 //! stops the migration at the goal even if the next call of the controller is late. The kernel's
-//! own estimate lags: without the controller the ratio oscillates between 15:85 and 98:2. Where the
-//! kernel stops too early, the goal is left out. `quota` is `paddr` without the goal (since Linux
-//! 6.11).
+//! own estimate lags: without the controller the ratio oscillates between 15:85 and 98:2. From
+//! level 1 of a push on, the goal is omitted, because the kernel may have stopped too early.
+//! `quota` is `paddr` without the goal (since Linux 6.11).
 
 use super::{
     Actuator, ActuatorError, ActuatorKind, ActuatorState, Goal, Scope, Setting,
@@ -48,7 +48,7 @@ pub struct Physical<'a> {
 }
 
 impl<'a> Physical<'a> {
-    /// With quotas only.
+    /// An actuator with quotas only.
     pub fn quota(setting: Setting<'a>, kernel: Probed) -> Self {
         let kdamond = Kdamond::new(setting.clone(), kernel);
         Self {
@@ -64,7 +64,7 @@ impl<'a> Physical<'a> {
         }
     }
 
-    /// With a quota goal in the kernel.
+    /// An actuator with quotas, and with a quota goal in the kernel.
     pub fn paddr(setting: Setting<'a>, kernel: Probed) -> Self {
         Self { has_goal: true, ..Self::quota(setting, kernel) }
     }
@@ -218,7 +218,8 @@ fn all_of(root: &Root, group: &Group) -> Result<Vec<String>, RootError> {
     Ok(groups.filter(|group| group.exists(root)).map(|group| group.name).collect())
 }
 
-/// Physical addresses of each node's memory, bytes: its zones, adjacent ones joined.
+/// Physical addresses of each node's memory, bytes: the zones of the node, with adjacent zones
+/// joined.
 ///
 /// # Errors
 /// When the file cannot be read.

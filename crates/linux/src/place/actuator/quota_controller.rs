@@ -1,12 +1,12 @@
-//! Computes the next migration quota from the measured placement: pure.
+//! Computes the next migration quota from the measured placement. The functions here are pure.
 //!
-//! DAMON migrates whole regions of hot pages, and their effect can be measured only seconds later;
-//! with DAMON's own goals the ratio oscillates between 15:85 and 98:2 (Linux 7.2.12). The quota is
+//! DAMON migrates whole regions of hot pages, and the effect can be measured only seconds later.
+//! With DAMON's own goals the ratio oscillates between 15:85 and 98:2 (Linux 7.2.12). The quota is
 //! therefore computed from the measured placement: a fraction of the missing bytes, and zero near
 //! the goal:
 //!
 //! ```text
-//! 200 MiB, all on node 0, wanted 60:40: 80 MiB are missing
+//! 200 MiB, all on node 0, goal 60:40: 80 MiB are missing
 //! window   moves at most     on node 1 after the window
 //!      1   0.3 * 80 = 24     24
 //!      2   0.3 * 56 = 17     41
@@ -14,13 +14,15 @@
 //! ```
 //!
 //! If placement is sampled only every second window, at most 0.6 of the missing bytes move between
-//! two samples: no overshoot. With every third window the error still shrinks.
+//! two samples, so the ratio does not overshoot. If it is sampled every third window, the error
+//! still shrinks.
 //!
-//! The kernel charges attempts to the quota, also those on file pages and free memory (Linux 6.12:
-//! for eight windows, 15 MiB of attempts in each moved no page). While all attempts fail, the quota
-//! grows up to the missing bytes, and from level 1 ([`Push::level`]) on up to `GAIN_MAX` times as
-//! much; it falls back as soon as pages move. Without attempts, a larger quota would only migrate
-//! more at once later: pages with fewer accesses are allowed instead.
+//! The kernel charges attempts to the quota, also attempts on file pages and free memory (Linux
+//! 6.12: for eight windows, 15 MiB of attempts in each moved no page). While all attempts fail, the
+//! quota grows up to the missing bytes, and from level 1 ([`Push::level`]) on up to `GAIN_MAX`
+//! times the missing bytes. The quota falls back as soon as pages move. If there are no attempts, a
+//! larger quota would only migrate more pages at once later; pages with fewer accesses are allowed
+//! instead.
 
 use super::{Goal, context::ACCESSES_MAX, demote::COLD_AGE, kdamond::Stats};
 use crate::process::numa_maps::NodeBytes;
@@ -36,29 +38,30 @@ const GAIN_MAX: f64 = 1.5;
 /// Pages begin to rest within this distance of the goal, percentage points.
 const REST_POINTS: f64 = 1.0;
 
-/// Pages rest until their distance from the goal exceeds this, percentage points.
+/// Pages rest until their distance from the goal exceeds this value, percentage points.
 const WAKE_POINTS: f64 = 2.0;
 
-/// The minimum of a window, and of a migration that counts as progress, bytes.
+/// The minimum quota of a window, and the minimum migration that counts as progress, bytes.
 const LEAST_BYTES: u64 = 1 << 20;
 const STALL_BYTES: u64 = 256 << 10;
 
-/// Consecutive samples without an attempt after which [`Push::level`] rises, so that pages with
+/// After this many consecutive samples without an attempt, [`Push::level`] rises, and pages with
 /// fewer (or more) accesses are allowed. The level also rises when failed attempts add up to the
-/// memory of the source node. At the goal: samples without a migration after which the exchange
-/// reverses its direction.
+/// memory of the source node. At the goal, the exchange reverses its direction after this many
+/// samples without a migration.
 const IDLE_MAX: u32 = 8;
 
 /// The highest [`Push::level`].
 const LEVEL_MAX: u32 = 2;
 
-/// Hot pages, for [`Order::HottestFirst`]: accessed in half of the samples.
+/// The minimum access count of hot pages, for [`Order::HottestFirst`]: half of the samples of an
+/// aggregation.
 const HOT: u32 = ACCESSES_MAX / 2;
 
 /// Access counts of cold pages, for [`Order::HottestFirst`].
 const COLD: (u32, u32) = (0, 0);
 
-/// Controller of the next push.
+/// Chooses the next push from the placement and the statistics of the last push.
 #[derive(Clone, Debug, Default)]
 pub struct QuotaController {
     is_moving: bool,
@@ -88,10 +91,11 @@ pub struct Push {
     pub is_hot: bool,
     /// The range of access counts of an aggregation.
     pub accesses: (u32, u32),
-    /// Aggregations for which a region must have kept such counts. A region of hot pages may have a
-    /// count of 0 in a single aggregation, above all in the first.
+    /// Aggregations for which a region must have had counts in `accesses`. A region of hot pages
+    /// may have a count of 0 in a single aggregation, above all in the first.
     pub age_min: u32,
-    /// Relaxation after failed pushes; from 1 on, pages of other access counts are allowed too.
+    /// The level of relaxation after failed pushes: from 1 on, pages with other access counts are
+    /// allowed too.
     pub level: u32,
 }
 
@@ -123,9 +127,9 @@ impl QuotaController {
         Some(self.push(goal, most, least, bytes, is_hot))
     }
 
-    /// With [`Order::HottestFirst`] at the goal: hot pages of the second node migrate to the first
-    /// node until it slightly exceeds its share, then cold pages migrate back, and so on, as long
-    /// as hot and cold pages remain.
+    /// With [`Order::HottestFirst`] at the goal, hot pages of the second node migrate to the first
+    /// node until the first node slightly exceeds its share. Then cold pages migrate back, and so
+    /// on.
     fn exchange(
         &mut self,
         goal: &Goal,
@@ -151,8 +155,8 @@ impl QuotaController {
     }
 
     /// Classifies the last push by the kernel's statistics: pages migrated, all attempts failed, or
-    /// none was made. Pages that landed elsewhere because the node is full count as migrated: a
-    /// larger quota would not help.
+    /// no attempt was made. Pages that landed on another node because the destination is full count
+    /// as migrated, because a larger quota would not help.
     fn watch(&mut self, (from, to): (u32, u32), on: &NodeBytes, done: Stats) {
         match self.last {
             Some((was_from, was_to, before)) if (was_from, was_to) == (from, to) => {
@@ -165,7 +169,8 @@ impl QuotaController {
             }
             _ => (self.idle, self.still, self.failed_bytes, self.level) = (0, 0, 0, 0),
         }
-        // DAMON tries no region before it has reached `age_min`, so that many samples are not idle.
+        // DAMON tries no region before the region has reached `age_min`, so the first `age_min`
+        // samples do not count as idle.
         if self.idle >= IDLE_MAX + self.age_min || self.failed_bytes >= on.on(from).max(LEAST_BYTES)
         {
             (self.idle, self.failed_bytes) = (0, 0);
@@ -292,8 +297,8 @@ mod tests {
         let push = QuotaController::default().step(&goal, &on(&[(0, 90), (1, 10)]), none).unwrap();
         assert_eq!((push.to, push.is_hot, push.accesses), (1, false, (0, 0)));
         assert_eq!(push.age_min, COLD_AGE);
-        // At the goal pages are exchanged, and the direction turns where nothing moves. Pages in
-        // place are tried too where they are found by their addresses.
+        // At the goal pages are exchanged, and the direction reverses if no page moves. The
+        // attempts of `vaddr` include pages that are on the destination already.
         for tries in [0, MIB] {
             let (mut steer, here) = (QuotaController::default(), on(&[(0, 50), (1, 50)]));
             let done = |sample| Stats { tried_bytes: sample * tries, applied_bytes: 0 };

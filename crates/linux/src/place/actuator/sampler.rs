@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 /// The reciprocal of the largest fraction of time that sampling may take while pages move.
 const ONE_IN: u32 = 20;
 
-/// The reciprocal of the fraction of time that sampling may take while pages rest, which is most of
-/// the time. The pause is at most [`PAUSE_AT_REST`], since another program may move pages, but
+/// The reciprocal of the fraction of time that sampling may take while pages rest. Pages rest most
+/// of the time. The pause is at most [`PAUSE_AT_REST`], since another program may move pages, but
 /// never shorter than the pause of [`ONE_IN`]. A sample of 3000 processes takes some 0.4 s, which
 /// gives a pause of almost seven minutes.
 const ONE_IN_AT_REST: u32 = 1000;
@@ -24,12 +24,12 @@ const PAUSE_AT_REST: Duration = Duration::from_secs(400);
 /// Pages rest within this distance of the goal, percentage points.
 const REST_POINTS: f64 = 2.0;
 
-/// Samples placement at intervals that follow from its cost.
+/// Samples placement at intervals in proportion to the duration of a sample.
 #[derive(Debug, Default)]
 pub(super) struct PlacementSampler {
     /// The end of the last sample, and its duration.
     last: Option<(Instant, Duration)>,
-    /// The sampled processes, and true when their pages were at the goal.
+    /// The processes of the last sample. `is_at_rest` is true when their pages were at the goal.
     processes: Vec<u32>,
     is_at_rest: bool,
     moved_pages: Option<u64>,
@@ -62,7 +62,7 @@ impl PlacementSampler {
         Ok(found.filter(|on| on.total() > 0))
     }
 
-    /// Makes a sample due: the goal has changed.
+    /// Makes a sample due, because the goal has changed.
     pub(super) fn restart(&mut self) {
         (self.last, self.is_at_rest) = (None, false);
     }
@@ -75,7 +75,7 @@ impl PlacementSampler {
         Ok(now.zip(before).map(|(now, before)| now.saturating_sub(before) * page))
     }
 
-    /// Notes placement and migration.
+    /// Writes placement and migration to `state`.
     pub(super) fn note(
         &mut self,
         state: &mut ActuatorState,
@@ -97,7 +97,7 @@ impl PlacementSampler {
 }
 
 impl PlacementSampler {
-    /// Reports once that a node is full that should have more pages.
+    /// Reports once that a node which should have more pages is full.
     fn note_full_node(
         &mut self,
         root: &Root,
@@ -128,8 +128,8 @@ impl PlacementSampler {
     }
 }
 
-/// A node is full when less than this part of it is free, or less than [`FULL_BYTES`]: the kernel
-/// migrates no page to a node below its watermarks.
+/// A node is full when less than this fraction of its memory is free, or less than [`FULL_BYTES`]:
+/// the kernel migrates no page to a node below its watermarks.
 const FULL: f64 = 0.02;
 const FULL_BYTES: u64 = 32 << 20;
 
@@ -139,7 +139,7 @@ const MISSING_POINTS: f64 = 3.0;
 /// Checks that the goal's nodes are online and have memory.
 ///
 /// # Errors
-/// [`ActuatorError::Gone`].
+/// [`ActuatorError::Gone`] for a node that is offline or has no memory.
 pub(super) fn check_nodes_online(root: &Root, goal: &Goal) -> Result<(), ActuatorError> {
     let wanted = goal.nodes.iter().filter(|(_, weight)| *weight > 0);
     for (node, _) in wanted {
@@ -167,7 +167,7 @@ pub(super) fn note_membership(notes: &mut Vec<String>, verb: [&str; 2], processe
 pub(super) const JOINED: [&str; 2] = ["has joined", "have joined"];
 pub(super) const ENDED: [&str; 2] = ["has ended or left", "have ended or left"];
 
-/// Limits the CPU time of an expensive task to one part in [`ONE_IN`].
+/// Limits the time of an expensive task to the fraction 1 / [`ONE_IN`].
 #[derive(Debug, Default)]
 pub(super) struct CpuTimeLimit(Option<Instant>);
 

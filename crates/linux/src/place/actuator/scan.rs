@@ -1,8 +1,8 @@
 //! Finds the processes of a scope within a bounded share of CPU time.
 //!
-//! A scan reads `/proc/PID/stat` of every process of the machine, some 10 to 20 us each: its cost
-//! grows with all processes and not with the steered ones. The pause after a scan is a multiple of
-//! the CPU time that it took:
+//! A scan reads `/proc/PID/stat` of every process of the machine, some 10 to 20 us each. The cost
+//! depends on the number of all processes, not on the number of steered processes. The pause after
+//! a scan is a multiple of the CPU time that it took:
 //!
 //! ```text
 //! processes   a scan   every
@@ -11,7 +11,8 @@
 //!      3000    45 ms   45 s
 //! ```
 //!
-//! A process joins when two scans in a row have found it: children that exit at once never do.
+//! A process joins when two consecutive scans have found it, so children that exit at once never
+//! join.
 
 use super::{ActuatorError, Setting};
 use crate::place::scope::resident_bytes;
@@ -28,15 +29,15 @@ const ONE_IN: u32 = 1000;
 /// The longest pause between scans.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// The time of the next scan, and the result of the last one.
+/// The time of the next scan, and the result of the last scan.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
     next: Option<Instant>,
-    /// The processes of the last scan; `None` before the first, whose processes all join.
+    /// The processes of the last scan; `None` before the first scan, whose processes all join.
     found: Option<BTreeSet<(u32, u64)>>,
 }
 
-/// Difference between the processes of a scope and the steered ones.
+/// Difference between the processes of a scope and the steered processes.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     pub(super) joined: Vec<Process>,
@@ -49,8 +50,8 @@ impl Scan {
         self.next.is_none_or(|next| Instant::now() >= next)
     }
 
-    /// Compares the processes of a scope with the `known` ones. A process with less memory than
-    /// `least_bytes` does not join.
+    /// Compares the processes of a scope with the steered processes `known`. A process with less
+    /// memory than `least_bytes` does not join.
     pub(super) fn changes(
         &mut self,
         setting: &Setting<'_>,

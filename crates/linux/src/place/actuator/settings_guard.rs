@@ -1,9 +1,10 @@
-//! The settings that an actuator has changed, and the NUMA balancing that would undo its work.
+//! The settings that an actuator has changed, and the kernel's NUMA balancing, which would undo the
+//! migration.
 
 use super::{ActuatorError, Setting};
 use crate::machine::sysctl::NUMA_BALANCING;
 
-/// Settings held for an actuator, and restored when this is dropped.
+/// Settings that are changed for an actuator, and restored when this value is dropped.
 #[derive(Debug)]
 pub(super) struct SettingsGuard<'a> {
     setting: Setting<'a>,
@@ -37,7 +38,7 @@ impl<'a> SettingsGuard<'a> {
         Ok(())
     }
 
-    /// Disables NUMA balancing where that is permitted: it migrates pages back.
+    /// Disables NUMA balancing if that is permitted, because it migrates pages back.
     pub(super) fn disable_balancer(&mut self) -> Result<(), ActuatorError> {
         let is_on = self.setting.root.number(NUMA_BALANCING)?.is_some_and(|value| value > 0);
         if is_on && self.setting.leave && !self.has(NUMA_BALANCING) {
@@ -46,7 +47,8 @@ impl<'a> SettingsGuard<'a> {
         Ok(())
     }
 
-    /// Reports once that NUMA balancing is on: not permitted to disable it, or enabled again since.
+    /// Reports once that NUMA balancing is on: disabling it is not permitted, or another program
+    /// has enabled it again.
     pub(super) fn note_balancer(&mut self, notes: &mut Vec<String>) -> Result<(), ActuatorError> {
         let value = self.setting.root.number(NUMA_BALANCING)?.unwrap_or(0);
         if value > 0 && !self.is_held {
@@ -67,7 +69,7 @@ impl<'a> SettingsGuard<'a> {
     pub(super) fn release(&mut self) {
         let paths = std::mem::take(&mut self.paths);
         if self.setting.root.is_live() {
-            // The journal reports the outcome when it is closed, and keeps the failed ones.
+            // The journal keeps failed changes, and reports the outcome when it is closed.
             let _ = self.setting.journal.borrow_mut().release(&paths);
         }
     }

@@ -1,26 +1,26 @@
 //! Interleaves the pages of processes by DAMON's `vaddr`: `migrate_hot` with several destinations.
 //!
-//! A page's address determines its node, as under weighted interleaving, so pages in place are left
-//! alone: all hot pages reach the ratio exactly and then rest (6.17.13 and 7.2.12: 60:40 in 12 s,
-//! and not one page more). Changes of goal or processes are written and committed while the thread
-//! runs.
+//! A page's address determines its node, as under weighted interleaving, so pages on their target
+//! node do not migrate again. All hot pages reach the ratio exactly and then rest (Linux 6.17.13
+//! and 7.2.12: 60:40 in 12 s, and no page migrated afterwards). Changes of the goal or of the
+//! processes are written and committed while the thread runs.
 //!
 //! The weights divide the pages of a mapping in order of their addresses, and a huge page counts as
-//! one. With 60 and 40, the first 60 of 100 huge pages, 120 MiB, are on one node: in a mapping of
-//! 128 MiB pages stayed at 83:17 for good (6.17.13). Therefore weights with a sum of 100 are
-//! written as ten blocks:
+//! one page. With 60 and 40, the first 60 of 100 huge pages, 120 MiB, are on one node: a mapping of
+//! 128 MiB stayed at 83:17 (Linux 6.17.13). Therefore weights with a sum of 100 are written as ten
+//! blocks:
 //!
 //! ```text
-//! 60:40   6 4, again and again
-//! 62:38   7 3  6 4  6 4  6 4  6 4, again and again
+//! 60:40   6 4, repeated
+//! 62:38   7 3  6 4  6 4  6 4  6 4, repeated
 //! 63:37   7 3  6 4  7 3  6 4  6 4  7 3  6 4  6 4  6 4  6 4
 //! ```
 //!
-//! A block that has an additional page at one weight has it at all larger weights too, so a step of
+//! A block that has an additional page at a weight also has it at all larger weights, so a step of
 //! two percentage points moves only two pages of a hundred.
 //!
-//! [`Order::HottestFirst`] has no destinations: it migrates hot pages to a node or cold ones away
-//! from it, as much as [`QuotaController`] derives from the placement.
+//! [`Order::HottestFirst`] has no destinations: it migrates hot pages to a node, or cold pages away
+//! from the node. [`QuotaController`] derives the amount from the placement.
 
 use super::{
     Actuator, ActuatorError, ActuatorKind, ActuatorState, Goal, Setting,
@@ -58,8 +58,8 @@ pub struct Vaddr<'a> {
     setting: Setting<'a>,
     kdamond: Kdamond<'a>,
     goal: Option<Goal>,
-    /// Processes in the order of DAMON's targets. A process that leaves is replaced in its slot, so
-    /// that DAMON keeps the regions of the others.
+    /// Processes in the order of DAMON's targets. A process that joins takes the slot of a process
+    /// that left, so that DAMON keeps the regions of the other processes.
     processes: Vec<Process>,
     scan: Scan,
     sampler: PlacementSampler,
@@ -123,8 +123,8 @@ impl<'a> Vaddr<'a> {
     }
 }
 
-/// Removes processes that are gone and adds those that joined, into the vacated slots first, so
-/// that DAMON keeps the regions of the others.
+/// Removes the processes `gone` and adds the processes `joined`, into the vacated slots first, so
+/// that DAMON keeps the regions of the other processes.
 fn replace(processes: &mut Vec<Process>, gone: &[Process], joined: Vec<Process>) {
     let gone: BTreeSet<_> = gone.iter().map(Process::identity).collect();
     let mut joined = joined.into_iter();
@@ -182,7 +182,8 @@ fn context(goal: &Goal, processes: &[Process], guards: &Guards, push: Option<Pus
             filters: vec![],
         },
     };
-    // Addresses of processes do not tell which socket's pages are cold.
+    // With several sockets there is no demotion: DAMON on addresses of processes does not know near
+    // which socket a cold page is.
     let demotions = match goal.demotions.len() {
         1 => guards.schemes(goal),
         _ => vec![],
@@ -303,7 +304,7 @@ mod tests {
             ),
             (&[62, 38], "0:7 1:3 0:6 1:4 0:6 1:4 0:6 1:4 0:6 1:4"),
             (&[50, 30, 20], "0:5 1:3 2:2"),
-            // Weights that do not sum to a hundred are short already, or given that way.
+            // Weights that do not sum to a hundred are written as they are.
             (&[3, 1], "0:3 1:1"),
             (&[255, 1], "0:255 1:1"),
         ] {
@@ -314,8 +315,8 @@ mod tests {
         }
     }
 
-    /// A hundred pages have the ratio exactly, and the 64 huge pages of 128 MiB within six
-    /// percentage points, wherever they begin. A larger weight takes no page away.
+    /// A hundred pages have the ratio exactly, and the 64 huge pages of 128 MiB have it within six
+    /// percentage points, at any start address. With a larger weight a node loses no page.
     #[test]
     fn a_small_mapping_has_the_ratio_too() {
         for weight in 0..=100 {

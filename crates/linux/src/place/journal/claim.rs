@@ -1,10 +1,10 @@
-//! Claims to pages, so that no two processes of Interleaf steer the same ones.
+//! Claims to pages, so that no two processes of Interleaf steer the same pages.
 //!
 //! DAMON has one user at a time, but pages that are moved with `move_pages(2)` could be steered by
 //! any number of processes, each undoing the work of the others. Each process therefore records in
 //! its journal the pages that it steers, and a claim that overlaps with another is refused. Two
 //! daemons can run at the same time if they steer different programs or control groups, or if the
-//! pages that one steers are protected from the other.
+//! pages that one daemon steers are protected from the other daemon.
 
 use crate::{
     place::scope::Scope,
@@ -14,7 +14,7 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, fmt};
 
-/// The pages that a process steers, and those that it leaves alone.
+/// The pages that a process steers, and the pages that it does not touch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
@@ -33,14 +33,14 @@ enum ClaimedScope {
 }
 
 impl Claim {
-    /// A claim to the pages of a scope except protected ones.
+    /// A claim to the pages of a scope except protected pages.
     pub fn new(scope: &Scope, protected: &[Scope]) -> Self {
         let protected = protected.iter().map(ClaimedScope::from).collect();
         Self { scope: scope.into(), protected }
     }
 
-    /// True when two claims overlap: by the names in them, or because both have a process that runs
-    /// now.
+    /// True when two claims overlap: by the groups, names and process IDs in them, or because the
+    /// same running process is in both.
     pub(super) fn overlaps(&self, other: &Self, root: &Root) -> Result<bool, RootError> {
         let excludes = |one: &Self, scope| one.protected.iter().any(|it| it.contains(scope));
         if excludes(self, &other.scope) || excludes(other, &self.scope) {
@@ -65,7 +65,7 @@ impl Claim {
 }
 
 impl ClaimedScope {
-    /// True when the scope contains all of `other`, whatever processes run.
+    /// True when the scope contains all of `other`, regardless of the running processes.
     fn contains(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Cgroup(group), Self::Cgroup(below)) => is_below(below, group),
@@ -77,7 +77,7 @@ impl ClaimedScope {
         }
     }
 
-    /// True when the scopes have something in common, whatever processes run.
+    /// True when the scopes have a part in common, regardless of the running processes.
     fn intersects(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Machine, _) | (_, Self::Machine) => true,
@@ -110,7 +110,7 @@ impl ClaimedScope {
     }
 }
 
-/// True when a control group equals another one or is its descendant.
+/// True when the control group `group` is `of` or a descendant of it.
 fn is_below(group: &str, of: &str) -> bool {
     let parts = |name: &'_ str| -> Vec<String> {
         name.split('/').filter(|part| !part.is_empty()).map(String::from).collect()
@@ -182,7 +182,7 @@ mod tests {
             (group("/batch"), group("/batches"), false),
             (named(&["solver"]), named(&["java", "solver"]), true),
             (named(&["solver"]), named(&["java"]), false),
-            // One group is an ancestor of the other.
+            // `helper` is a child of `solver`, so a scope by the name `solver` includes it.
             (named(&["solver"]), named(&["helper"]), true),
             (named(&["solver"]), ClaimedScope::Processes(vec![11]), true),
             (named(&["solver"]), ClaimedScope::Processes(vec![12]), false),

@@ -1,5 +1,5 @@
-//! The setting that enables the memory controller for the groups below the top of a tree of control
-//! groups, version 2.
+//! The setting that enables the memory controller for the children of the root group (control
+//! groups of version 2).
 //!
 //! The file `cgroup.subtree_control` lists all enabled controllers, and takes `+memory` and
 //! `-memory` (Linux, Documentation/admin-guide/cgroup-v2.rst, "Enabling and Disabling"). The value
@@ -13,7 +13,8 @@ use interleaf_procfs::cgroup::{SUBTREE_CONTROL_FILE, lists};
 pub(crate) const ENABLED: &str = "+memory";
 pub(super) const DISABLED: &str = "-memory";
 
-/// The folders where distributions mount version 2, alone and beside version 1.
+/// The folders where distributions mount version 2: the first without version 1, the second beside
+/// version 1.
 const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 
 /// Limits and protections of a group, and their values in a new group.
@@ -76,7 +77,8 @@ mod tests {
         (folder, root)
     }
 
-    /// The kernel lists the controllers after each request.
+    /// Enables the controller through a journal, and then writes the list of controllers to the
+    /// file, as the kernel does after a request.
     fn enable(root: &Root) -> Journal<'_> {
         let (mut journal, _) = Journal::open(root).unwrap();
         journal.set(PATH, ENABLED).unwrap();

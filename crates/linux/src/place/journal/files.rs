@@ -1,9 +1,10 @@
-//! The files of journals: their owners, and the handling of damaged ones.
+//! The files of journals: their owners, and the handling of damaged files.
 //!
 //! Root writes the values of a journal to the kernel, so no other user may be able to write a
-//! journal: the folder and each file belong to root or to this user, and no other user can write to
-//! them. A file that fails this check, or does not hold a journal, is damaged; it is renamed, so
-//! that it is reported once, and everything else is restored.
+//! journal. The folder and each file must belong to root or to this user, and no other user may
+//! have the right to write to them. A file that fails this check, or does not contain a journal,
+//! counts as damaged. It is renamed, so that it is reported only once, and the changes of all other
+//! journals are undone.
 
 use super::{Change, Document, JournalError, SCHEMA, limited_group, settings, swap_file};
 use crate::{replace::Folder, root::Root};
@@ -17,13 +18,13 @@ use std::{
 /// The folder of the journals, below the root.
 pub(super) const FOLDER: &str = "/run/interleaf";
 
-/// The lock file, which serializes changes.
+/// The lock file: its lock serializes the changes of settings by several processes.
 pub(super) const LOCK: &str = "lock";
 
 /// Suffix of the names of damaged journals.
 const ASIDE: &str = ".damaged";
 
-/// The longest journal, bytes. On a machine with 256 nodes it has some 40 KB.
+/// Maximum size of a journal, bytes. On a machine with 256 nodes a journal has some 40 KB.
 const BYTES_MAX: u64 = 1 << 20;
 
 /// The folder's mode: all users may read the daemon's socket and files in it.
@@ -34,7 +35,7 @@ const FOLDER_MODE: u32 = 0o755;
 pub(super) enum JournalFile {
     /// A valid journal.
     Whole(Document),
-    /// Another content, or a journal of which only a part is valid.
+    /// A file that is not a journal, or a journal of which only a part is valid.
     Damaged(Damaged),
 }
 
@@ -43,7 +44,7 @@ pub(super) enum JournalFile {
 pub struct Damaged {
     pub path: String,
     pub why: String,
-    /// Its valid changes.
+    /// The valid changes of the journal.
     pub(super) rest: Option<Document>,
 }
 
@@ -109,7 +110,7 @@ fn classify(name: &str, text: Result<Option<String>, String>) -> Option<JournalF
     }
 }
 
-/// Renames a damaged journal, so that it is not read again, and gives its new path.
+/// Renames a damaged journal, so that it is not read again, and returns its new path.
 pub(super) fn set_aside(root: &Root, damaged: &Damaged) -> Result<String, JournalError> {
     let name = damaged.path.rsplit_once('/').map_or("", |(_, name)| name);
     let Some(folder) = folder(root)? else { return Ok(damaged.path.clone()) };
@@ -146,7 +147,7 @@ pub(super) fn lock(root: &Root) -> Result<Option<File>, JournalError> {
     create_folder(root).map_err(|why| unusable(root, why))?;
     let failed = |why| JournalError::Keep { path: format!("{FOLDER}/{LOCK}"), why };
     let Some(folder) = folder(root)? else { return Err(failed(io::ErrorKind::NotFound.into())) };
-    // Private: no other user can open the file, and so hold its lock.
+    // The file is private, so no other user can open it and hold its lock.
     let file = folder.private_file(LOCK).map_err(failed)?;
     file.lock().map_err(failed)?;
     Ok(Some(file))
@@ -159,11 +160,11 @@ fn create_folder(root: &Root) -> io::Result<()> {
         return Ok(());
     }
     DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&path)?;
-    // Regardless of the umask.
+    // The umask restricts the mode of a new folder, so the mode is set explicitly.
     Folder::trusted(&path)?.set_mode(FOLDER_MODE)
 }
 
-/// The folder, which no other user may be able to write to; `None` when it does not exist.
+/// Opens the folder, and checks that no other user can write to it; `None` when it does not exist.
 fn folder(root: &Root) -> Result<Option<Folder>, JournalError> {
     let opened = Folder::trusted(&root.at(FOLDER)).and_then(|folder| {
         folder.check_private()?;

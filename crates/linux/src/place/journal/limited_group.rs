@@ -1,8 +1,8 @@
 //! Control groups with a memory limit in a journal: the recorded change, and its undoing.
 //!
-//! [`crate::launch::limited_group`] creates the group. Undoing the change is here, so that
-//! `--restore` can undo it after a kill, when processes may still be in the group: they go back to
-//! the group that they came from, without the limit.
+//! [`crate::launch::limited_group`] creates the group. This module undoes the change, so that
+//! `--restore` can undo it after a kill. Processes may then still be in the group: they are moved
+//! back to their former group, without the limit.
 
 use super::Change;
 use crate::{
@@ -12,17 +12,17 @@ use crate::{
 use interleaf_procfs::cgroup::{PROCESSES_FILE, Version};
 use std::{thread, time::Duration};
 
-/// The prefix of the names of groups; the process ID of their creator follows.
+/// The prefix of the names of groups; the process ID of a group's creator follows.
 pub(crate) const PREFIX: &str = "interleaf-extend-";
 
-/// The recorded value of a group that exists, or is about to.
+/// The recorded value of a group that exists, or is about to be created.
 const LIMITED: &str = "limits the memory of a command";
 
 /// The recorded value of a group that does not exist; the former group of its processes follows.
 const ABSENT: &str = "no group: its processes are from ";
 
 /// Attempts to remove a group whose last process is just leaving or exiting, and the pause between
-/// them.
+/// attempts.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -32,7 +32,7 @@ pub(super) fn change(group: &Group, former: &Group) -> Change {
     Change { path: group.folder(), was, set: LIMITED.into() }
 }
 
-/// True when a change records such a group.
+/// True when a change records a control group with a memory limit.
 pub(super) fn is_group(change: &Change) -> bool {
     change.set == LIMITED && former(change).is_some() && name(change).is_some()
 }
@@ -49,8 +49,8 @@ fn former(change: &Change) -> Option<&str> {
     (name.starts_with('/') && !name.split('/').any(|part| part == "..")).then_some(name)
 }
 
-/// Moves the processes of a group to the group that they came from, and removes the group; true
-/// when it existed.
+/// Moves the processes of a group back to their former group, and removes the group; true when the
+/// group existed.
 ///
 /// # Errors
 /// When the kernel refuses.
@@ -91,7 +91,7 @@ fn remove_limit(root: &Root, group: &Group) -> Result<(), RootError> {
 fn move_processes(root: &Root, from: &Group, to: &Group) -> Result<(), RootError> {
     let procs = format!("{}/{PROCESSES_FILE}", to.folder());
     for process in from.processes(root)? {
-        // Fails when the process has just ended.
+        // The write fails when the process has just ended.
         let _ = root.write(&procs, &process.to_string());
     }
     Ok(())

@@ -13,7 +13,7 @@ use crate::machine::{
 /// The values of a setting.
 #[derive(Clone, Copy, Debug)]
 enum Values {
-    /// A decimal number up to this.
+    /// A decimal number up to this maximum.
     UpTo(u64),
     /// One of these values.
     Words(&'static [&'static str]),
@@ -21,7 +21,7 @@ enum Values {
 
 const SWITCH: Values = Values::Words(&["Y", "N", "true", "false", "1", "0"]);
 
-/// The name of a node's weight, before its number.
+/// The prefix of the name of a node's weight; the node's number follows.
 const NODE: &str = "node";
 
 /// The valid values of the setting at `path`; `None` for a path that this program never writes.
@@ -34,7 +34,7 @@ fn values(path: &str) -> Option<Values> {
         && let Some(number) = name.strip_prefix(NODE)
     {
         let node: u32 = number.parse().ok()?;
-        // Refuses `+1` and `01`.
+        // The comparison refuses numbers such as `+1` and `01`.
         return (path == weights::node_path(node)).then_some(Values::UpTo(255));
     }
     if controller::is_controller(path) {
@@ -55,7 +55,7 @@ pub(super) fn value<'a>(path: &str, text: &'a str) -> &'a str {
     if controller::is_controller(path) { controller::value(text) } else { text.trim() }
 }
 
-/// Checks that a setting is in the table, with this value.
+/// Checks that the setting at `path` is in the table, and that `value` is valid for it.
 ///
 /// # Errors
 /// A message with the path or value that is refused.

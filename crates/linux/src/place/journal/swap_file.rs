@@ -1,7 +1,7 @@
 //! Swap files in a journal: the recorded change, and its undoing.
 //!
-//! [`crate::launch::swapfile`] creates the file; undoing the change is here, so that the journal
-//! does not depend on it, and `--restore` can undo it after a kill.
+//! [`crate::launch::swapfile`] creates the file. This module undoes the change, so that the journal
+//! does not depend on `launch`, and `--restore` can undo the change after a kill.
 
 use super::Change;
 use crate::{
@@ -28,7 +28,7 @@ pub(super) const ABSENT: &str = "no file";
 /// The recorded value of a file that is in use as swap, or is about to be.
 pub(super) const IN_USE: &str = "in use as swap";
 
-/// The reason why a swap file stays.
+/// The reason why a swap file was not removed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RemoveError {
     #[error(transparent)]
@@ -51,10 +51,11 @@ pub(crate) fn is_ours(path: &Path) -> bool {
         })
 }
 
-/// Switches a swap file off where it is in use, and removes it; true when the file existed.
+/// Switches a swap file off if it is in use, and removes it; true when the file existed.
 ///
 /// # Errors
-/// When the kernel cannot switch it off, as where memory is short, or the file cannot be removed.
+/// When the kernel cannot switch the file off, for example for lack of memory, or the file cannot
+/// be removed.
 pub(crate) fn remove(root: &Root, path: &Path) -> Result<bool, RemoveError> {
     let found = match path.symlink_metadata() {
         Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -65,8 +66,8 @@ pub(crate) fn remove(root: &Root, path: &Path) -> Result<bool, RemoveError> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why).into());
     }
     if is_in_use(root, path)? {
-        // swapoff reads the pages into memory, within the limit of the ended run's control group:
-        // remove the group before.
+        // swapoff reads the pages into memory, within the limit of the ended run's control group.
+        // Therefore the group is removed first.
         let _ = memory_cgroup::remove_leftovers(root);
         run_tool("swapoff", path)?;
     }
@@ -74,15 +75,15 @@ pub(crate) fn remove(root: &Root, path: &Path) -> Result<bool, RemoveError> {
     Ok(true)
 }
 
-/// True when the kernel swaps to a file. Names of our files have no spaces.
+/// True when the kernel swaps to a file. The names of Interleaf's swap files have no spaces.
 fn is_in_use(root: &Root, path: &Path) -> Result<bool, RootError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let swaps = root.peek("/proc/swaps")?.unwrap_or_default();
     Ok(swap::is_in_use(&swaps, &name))
 }
 
-/// Runs a tool of util-linux on a file, in a process group of its own: Ctrl-C in a terminal signals
-/// the whole foreground group, and swapoff(2) would end with `EINTR` and leave the file in use.
+/// Runs a tool of util-linux on a file, in a process group of its own. Ctrl-C in a terminal signals
+/// the whole foreground group: swapoff(2) would end with `EINTR` and leave the file in use.
 pub(crate) fn run_tool(name: &str, path: &Path) -> io::Result<()> {
     let ran = Command::new(name).arg(path).process_group(0).output().map_err(|why| {
         io::Error::new(why.kind(), format!("{name} (of util-linux) cannot be run: {why}"))

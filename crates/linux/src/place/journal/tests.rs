@@ -33,10 +33,10 @@ fn now(root: &Root) -> [String; 2] {
     [NODE0, NODE1].map(|path| root.text(path).unwrap().unwrap())
 }
 
-/// A journal of a process on disk: a running one has our process ID, an ended one a start time that
-/// never was.
+/// Writes a journal of process 1, which runs. Unless `lives`, the start time in the journal is
+/// wrong, so the process counts as ended.
 fn other(root: &Root, lives: bool, changes: &[(&str, &str, &str)]) -> Document {
-    // The first process of the machine lives as long as this one.
+    // Process 1 outlives this test.
     let start = process(&Root::live(), 1).unwrap().unwrap().start_ticks;
     let change = |(path, was, set): &(&str, &str, &str)| Change {
         path: path.to_string(),
@@ -168,7 +168,7 @@ fn an_absent_setting_is_not_changed() {
 #[test]
 fn a_refused_write_leaves_no_journal() {
     let (_folder, root) = machine();
-    // Readable, but not even root can write to it.
+    // A file that can be read, but that not even root can write.
     symlink("/proc/sys/kernel/cap_last_cap", root.at(NODE9)).unwrap();
     let (mut journal, _) = Journal::open(&root).unwrap();
     let why = journal.set(NODE9, "3").unwrap_err();

@@ -1,9 +1,10 @@
 //! The memory of a process that is migrated: `numa_maps` has the kinds of mappings and the nodes of
-//! their pages, `smaps` their ends and their huge pages.
+//! their pages; `smaps` has the ends of mappings and the sizes in huge pages.
 //!
 //! Only the process's own memory is migrated: anonymous memory, heap, stack, pages of hugetlbfs,
-//! and shared memory that no other process maps. Pages of files stay on their nodes, also private
-//! copies that the process has written to: the page cache belongs to all processes.
+//! and shared memory that no other process maps. Pages of files stay on their nodes, because the
+//! page cache belongs to all processes. So do private copies of file pages that the process has
+//! written.
 
 use crate::process::numa_maps::{Kind, Mapping, addresses};
 use std::{collections::BTreeMap, ops::Range};
@@ -14,10 +15,10 @@ pub(super) struct Area {
     pub(super) addresses: Range<u64>,
     pub(super) resident_bytes: u64,
     /// Bytes of a page: the page size of hugetlbfs, or the size of a huge page if all resident
-    /// memory is in transparent huge pages, so that each huge page is located once and not 512
-    /// times. If a huge page is split during a pass, the next pass finds its parts.
+    /// memory is in transparent huge pages. Each huge page is then located once and not 512 times.
+    /// If a huge page is split during a pass, the next pass finds its parts.
     pub(super) page_bytes: u64,
-    /// Adjacent pages that migrate as one; a power of two.
+    /// The number of adjacent pages that migrate as one; a power of two.
     pub(super) unit_pages: u32,
     /// True for shared memory, whose pages `pagemap` does not distinguish from pages of files.
     pub(super) is_shared: bool,
@@ -60,7 +61,7 @@ pub(super) fn areas(
     mappings.iter().filter_map(area).collect()
 }
 
-/// The end of each mapping in a text of `smaps`, by start address.
+/// The end and the huge pages of each mapping in a text of `smaps`, by start address.
 fn extents(smaps: &str) -> BTreeMap<u64, Extent> {
     let mut all = BTreeMap::new();
     let mut last = None;

@@ -9,16 +9,17 @@ use crate::process::numa_maps::NodeBytes;
 use interleaf_procfs::pagemap::ResidentPage;
 use std::{io, ops::Range};
 
-/// Addresses of one call that locates pages: enough to make the cost of the call itself negligible.
+/// Maximum number of addresses of a call that locates pages: enough to make the fixed cost of a
+/// call negligible.
 const LOCATE_PAGES: usize = 1 << 14;
 
 /// A page that is resident, or was a moment ago.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Page {
     pub(super) address: u64,
-    /// Its node; `None` when it is not resident.
+    /// The node of the page; `None` when the page is not resident.
     pub(super) node: Option<u32>,
-    /// The index of its area.
+    /// The index of the area that has the page.
     pub(super) area: usize,
     /// True when other processes map the page too.
     pub(super) is_shared: bool,
@@ -61,7 +62,8 @@ impl Batch {
             let mut status = vec![-1; addresses.len()];
             memory.locate(pid, &addresses, &mut status)?;
             for (at, status) in pages.iter().zip(status) {
-                // The zero page, which backs memory that was only read, has no node here.
+                // The zero page, which backs memory that was only read, has a negative status and
+                // counts as not resident.
                 self.pages[*at].node = u32::try_from(status).ok();
             }
         }
@@ -80,8 +82,8 @@ impl Batch {
         bytes
     }
 
-    /// Units that migrate as one: a page, or in areas with larger pages a whole aligned block whose
-    /// pages are all resident on one node.
+    /// The units that migrate as one. A unit is a page, or, in areas with larger pages, a whole
+    /// aligned block whose pages are all resident on one node.
     pub(super) fn units(
         &self,
         areas: &[Area],

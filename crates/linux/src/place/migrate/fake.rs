@@ -16,15 +16,15 @@ pub(super) const PAGE: u64 = 4096;
 /// The behaviour of a page under migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hold {
-    /// Migrates.
+    /// The page migrates.
     Free,
-    /// Cannot be isolated from its list, for this many attempts.
+    /// The page cannot be isolated from its LRU list for this many attempts.
     Busy(u32),
-    /// Is isolated and then fails to migrate.
+    /// The page is isolated and then fails to migrate.
     Pinned,
     /// Another process maps the page, according to the kernel.
     Shared,
-    /// Is reported as migrated and is not.
+    /// The page is reported as migrated, but stays on its node.
     Lies,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Fake {
     pub(super) processes: Vec<Process>,
     pub(super) areas: BTreeMap<u32, Vec<Area>>,
     pub(super) pages: BTreeMap<(u32, u64), FakePage>,
-    /// Pages in an aligned block that migrate as one; 0 counts as 1.
+    /// The number of pages of an aligned block that migrate as one; 0 counts as 1.
     pub(super) folio: u64,
     /// Free pages of each node.
     pub(super) free: BTreeMap<u32, u64>,
@@ -48,7 +48,7 @@ pub(super) struct Fake {
     /// Processes of other users.
     pub(super) foreign: BTreeSet<u32>,
     pub(super) allowed: Option<IdList>,
-    /// A process, and the number of moving calls after which it ends.
+    /// A process, and the number of calls that migrate pages after which it ends.
     pub(super) ends: Option<(u32, u32)>,
     /// True when the process exists without memory after its end.
     pub(super) ends_slowly: bool,
@@ -56,7 +56,7 @@ pub(super) struct Fake {
     pub(super) ends_when_read: Option<u32>,
     pub(super) clock: Duration,
     pub(super) paused: Duration,
-    /// Moving calls, and the addresses in them.
+    /// The number of calls that migrate pages, and of the addresses in them.
     pub(super) calls: u32,
     pub(super) requests: u64,
 }
@@ -117,7 +117,7 @@ impl Fake {
         io::Error::from_raw_os_error(if is_there { libc::EINVAL } else { libc::ESRCH })
     }
 
-    /// Migrates a group; gives the number of pages that failed.
+    /// Migrates a group; returns the number of pages that failed.
     fn flush(&mut self, pid: u32, group: &BTreeSet<u64>, node: u32) -> io::Result<u64> {
         let mut failed = 0;
         for address in group {
@@ -139,7 +139,7 @@ impl Fake {
         Ok(failed)
     }
 
-    /// Isolates a page, or gives the status to report at once.
+    /// Isolates a page, or returns the status to report at once.
     fn isolate(
         &mut self,
         pid: u32,
@@ -240,7 +240,8 @@ impl Memory for Fake {
         if self.ends.is_some_and(|(_, calls)| self.calls > calls)
             && let Some((pid, _)) = self.ends.take()
         {
-            // Memory is released first, so that a call in between gets another error.
+            // With `ends_slowly` the process stays in the table without memory, so the call fails
+            // with another error.
             if !self.ends_slowly {
                 self.processes.retain(|process| process.pid != pid);
             }

@@ -1,5 +1,5 @@
-//! The seam to the kernel for reading and migrating the memory of processes: a machine with one
-//! node cannot migrate, so tests implement their own.
+//! The interface to the kernel that reads and migrates the memory of processes. Tests implement it
+//! themselves, because a machine with one node cannot migrate pages.
 
 use super::area::{self, Area};
 use crate::{
@@ -33,12 +33,12 @@ pub(super) trait Memory {
     /// Nodes with memory, and their free bytes.
     fn nodes(&mut self) -> Result<Vec<(u32, u64)>, RootError>;
 
-    /// The process tree of each of these processes, found in one pass over all; empty for a missing
+    /// The process tree of each of these processes, from one pass over `/proc`; empty for a missing
     /// process.
     fn trees(&mut self, pids: &[u32]) -> Result<Vec<Vec<Process>>, RootError>;
 
-    /// True when named processes are handled on their own: without their descendants, and an ended
-    /// process or a refusal does not stop the others.
+    /// True when each named process is handled independently: without its descendants, and a
+    /// process that has ended or is refused does not stop the other processes.
     fn is_alone(&self) -> bool;
 
     /// A process; `None` when it does not exist.
@@ -47,13 +47,13 @@ pub(super) trait Memory {
     /// The nodes that a process may allocate on; `None` without a limit.
     fn allowed(&mut self, pid: u32) -> Result<Option<IdList>, RootError>;
 
-    /// Its migratable memory; `None` when the process has ended.
+    /// The migratable memory of a process; `None` when the process has ended.
     fn areas(&mut self, pid: u32) -> Result<Option<Vec<Area>>, RootError>;
 
     /// False when the process has released its memory: it has ended, or is about to.
     fn has_memory(&mut self, pid: u32) -> Result<bool, RootError>;
 
-    /// Appends the resident pages in some addresses of an area.
+    /// Appends to `to` the resident pages of an area in the range `addresses`.
     fn resident(
         &mut self,
         pid: u32,
@@ -65,7 +65,7 @@ pub(super) trait Memory {
     /// Writes the node of each page into `status`, negative for a page that is not resident.
     fn locate(&mut self, pid: u32, addresses: &[u64], status: &mut [i32]) -> io::Result<()>;
 
-    /// `move_pages(2)` to one node: gives the number of pages that the kernel did not try, and
+    /// `move_pages(2)` to one node. Returns the number of pages that the kernel did not try, and
     /// writes into `status` the node of each tried page or a negative error.
     fn move_to(
         &mut self,
@@ -87,7 +87,7 @@ pub(super) struct Live {
     page_bytes: u64,
     huge_bytes: u64,
     start: Instant,
-    /// The last pagemap with its process; `None` in place of the file where it cannot be opened.
+    /// The last pagemap and its process; the file is `None` if it cannot be opened.
     pagemap: Option<(u32, Option<File>)>,
     /// See [`Memory::is_alone`].
     pub(super) alone: bool,
@@ -113,8 +113,8 @@ impl Live {
         self.root.has("/proc/self/numa_maps")
     }
 
-    /// The entries of a pagemap for some addresses, fewer where the process ends; `None` without a
-    /// readable pagemap.
+    /// The entries of a pagemap for the range `addresses`, fewer if the process ends; `None`
+    /// without a readable pagemap.
     fn entries(&mut self, pid: u32, addresses: &Range<u64>) -> Option<Vec<u8>> {
         if self.pagemap.as_ref().is_none_or(|(of, _)| *of != pid) {
             let path = self.root.at(&format!("/proc/{pid}/pagemap"));
@@ -218,7 +218,8 @@ impl Memory for Live {
         node: u32,
         status: &mut [i32],
     ) -> io::Result<u64> {
-        // A node ID that does not fit does not exist; the kernel refuses -1 as such.
+        // A node ID that does not fit into an `i32` does not exist. It becomes -1, which the kernel
+        // refuses.
         let node = i32::try_from(node).unwrap_or(-1);
         syscall::move_pages(pid, addresses, Some(&vec![node; addresses.len()]), status)
     }

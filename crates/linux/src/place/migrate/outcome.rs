@@ -21,13 +21,13 @@ pub struct Outcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessOutcome {
     pub pid: u32,
-    /// Its name, at most 15 bytes.
+    /// The command name, at most 15 bytes.
     pub name: String,
-    /// Placement of its pages when each was first located; the process may allocate new ones during
-    /// the migration.
+    /// Placement of the pages when each page was first located; the process may allocate new pages
+    /// during the migration.
     pub before: NodeBytes,
     /// Placement when pages were last located, after the last move. This is the measure of success:
-    /// the kernel may have migrated pages back in between, or reported moves that did not happen.
+    /// the kernel may have migrated pages back since, or reported moves that did not happen.
     pub after: NodeBytes,
     /// Bytes migrated; a page that was migrated twice counts twice.
     pub moved_bytes: u64,
@@ -70,11 +70,12 @@ impl Outcome {
 /// The reason why pages could not be migrated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
-    /// In use at each attempt (`EBUSY`).
+    /// The page was in use at each attempt (`EBUSY`).
     Busy,
-    /// Mapped by another process too (`EACCES`).
+    /// The page is mapped by another process too (`EACCES`).
     Shared,
-    /// Part of a large page that is mapped only in part, and migrates with the rest of it.
+    /// The page is a part of a large page that is only partly mapped, and migrates with the other
+    /// parts.
     Joined,
     /// The target node is full (`ENOMEM`).
     Full(u32),
@@ -132,15 +133,15 @@ pub struct Refusal {
 /// The reason why the memory of a process cannot be read or migrated.
 #[derive(Debug, thiserror::Error)]
 pub enum RefusalReason {
-    /// A process of another user, or a container that forbids it (`EPERM`).
+    /// The process belongs to another user, or a container forbids `move_pages` (`EPERM`).
     #[error("its memory is not ours to move")]
     Permission,
     /// The cpuset of the process lacks nodes of the target.
     #[error("it may not have memory on node {missing}: its cpuset has {allowed}")]
     Cpuset {
-        /// Nodes of the target that it may not use.
+        /// Nodes of the target that the process may not use.
         missing: IdList,
-        /// Nodes that it may use.
+        /// Nodes that the process may use.
         allowed: IdList,
     },
     #[error(transparent)]

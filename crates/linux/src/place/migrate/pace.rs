@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-/// Rate limiter: after each portion it waits until the portion would have been done at the given
-/// rate. Idle time gives no credit.
+/// A rate limiter: after each portion the caller waits until the portion would have been done at
+/// the given rate. Idle time gives no credit.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pace {
-    /// Bytes a second; `None` for no limit.
+    /// Bytes per second; `None` for no limit.
     bytes_per_s: Option<u64>,
-    /// When the bytes so far would be done at the rate, on the caller's clock.
+    /// The time, on the caller's clock, at which the bytes so far would be done at the rate.
     done: Duration,
 }
 
 impl Pace {
-    /// A limiter for this rate, at least 1 byte a second.
+    /// A limiter for this rate, at least 1 byte per second.
     pub(super) fn new(bytes_per_s: Option<u64>) -> Self {
         Self { bytes_per_s: bytes_per_s.map(|rate| rate.max(1)), done: Duration::ZERO }
     }
@@ -27,14 +27,14 @@ impl Pace {
     pub(super) fn spend(&mut self, bytes: u64, now: Duration) {
         if let Some(rate) = self.bytes_per_s {
             let seconds = bytes as f64 / rate as f64;
-            // Longer than any wait, but short enough for a `Duration`.
+            // The limit of 1e9 s is longer than any wait, and short enough for a `Duration`.
             let takes = Duration::try_from_secs_f64(seconds.min(1e9)).unwrap_or_default();
             self.done = self.done.max(now).saturating_add(takes);
         }
     }
 
-    /// The size of a portion, bytes: the migration of a tenth of a second, at most `most`. The rate
-    /// is then even, and a stop takes effect soon.
+    /// The size of a portion, bytes: the bytes of a tenth of a second at the rate, but at most
+    /// `most`. Small portions keep the rate even, and a request to stop takes effect soon.
     pub(super) fn portion(&self, most: u64) -> u64 {
         self.bytes_per_s.map_or(most, |rate| (rate / 10).min(most))
     }

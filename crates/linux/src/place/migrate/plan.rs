@@ -1,4 +1,5 @@
-//! Plans the migration of pages to nodes with the fewest moves for the ratio: pure.
+//! Plans the migration of pages to nodes with the fewest moves for the ratio. The functions here
+//! are pure.
 //!
 //! A *unit* is a page or a huge page. A *window* is 2 MiB of addresses, or 64 units if 64 units are
 //! larger than 2 MiB. The units of each size are planned separately. In each window the resident
@@ -15,7 +16,7 @@ use super::sequence::Sequence;
 use crate::machine::id_list::IdList;
 use std::collections::BTreeMap;
 
-/// Bytes of a window, where units are at most a 64th of it.
+/// Bytes of a window, for units of at most a 64th of this size.
 const WINDOW_BYTES: u64 = 2 << 20;
 
 /// Minimum number of units of a window: fewer units approximate a ratio badly.
@@ -44,11 +45,12 @@ pub enum TargetError {
 }
 
 impl Target {
-    /// A target from nodes with weights, in any order. A weight of zero, or none, keeps a node free
-    /// of pages. Pages are divided in proportion to the weights: 3:1 is 75:25.
+    /// A target from nodes with weights, in any order. A node with a weight of zero, or without a
+    /// weight, gets no pages. Pages are divided in proportion to the weights: 3:1 is 75:25.
     ///
     /// # Errors
-    /// When a node is listed twice, no weight is above zero, or their sum is not below 2^32.
+    /// When a node is listed twice, no weight is above zero, or the sum of the weights is not below
+    /// 2^32.
     pub fn new(weights: impl IntoIterator<Item = (u32, u32)>) -> Result<Self, TargetError> {
         let mut all = BTreeMap::new();
         for (node, weight) in weights {
@@ -79,7 +81,7 @@ impl Target {
         self.0.get(&node).map_or(0.0, |weight| f64::from(*weight) / sum)
     }
 
-    /// Checks that all nodes are among those with memory, `has`.
+    /// Checks that all nodes of the target are in `has`, the nodes with memory.
     ///
     /// # Errors
     /// The nodes without memory.
@@ -93,9 +95,9 @@ impl Target {
 /// A unit that migrates as one: a page, or a huge page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unit {
-    /// Its first address.
+    /// The first address.
     pub address: u64,
-    /// Its size in base pages, at least 1.
+    /// The size in base pages, at least 1.
     pub pages: u32,
     pub location: PageLocation,
 }
@@ -107,15 +109,15 @@ pub enum PageLocation {
     NotResident,
     /// On this node.
     OnNode(u32),
-    /// On this node; its migration fails.
+    /// On this node; migrating the unit fails.
     Unmovable(u32),
 }
 
-/// The moves of a plan, in order of addresses, small units before large ones.
+/// The moves of a plan, in order of addresses, small units before large units.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     pub moves: Vec<Move>,
-    /// Units, by index, that should move but are stuck.
+    /// The indices of units that should move but are unmovable.
     pub unmovable: Vec<usize>,
 }
 
@@ -124,19 +126,20 @@ pub struct Plan {
 pub struct Move {
     /// The index of the unit.
     pub unit: usize,
-    /// The node that it is on.
+    /// The node that the unit is on.
     pub from: u32,
-    /// Its target node.
+    /// The target node.
     pub to: u32,
 }
 
-/// Plans one range of addresses after another, and carries the remainders of rounding over.
+/// Plans one range of addresses after another, and carries the remainders of rounding into the next
+/// range.
 ///
 /// Planning the same ranges again after the moves of the first plan gives no moves.
 #[derive(Clone, Debug)]
 pub struct Planner {
     page_bytes: u64,
-    /// The target's nodes, followed by all others that pages were found on.
+    /// The target's nodes, followed by other nodes on which pages were found.
     nodes: Vec<u32>,
     /// The sequence of nodes for newly placed pages.
     fresh: Sequence,
@@ -152,13 +155,13 @@ struct NodeUnits {
     has: u64,
     /// On the node and movable.
     movable: u64,
-    /// Wanted on the node.
+    /// Units that the node should have.
     wanted: u64,
-    /// To leave, and movable.
+    /// Movable units that will leave the node.
     leaving: u64,
-    /// To leave, but stuck.
+    /// Unmovable units that should leave the node.
     unmovable: u64,
-    /// Error accumulator for spreading the leaving units evenly over the movable ones.
+    /// Error accumulator for spreading the leaving units evenly over the movable units.
     spread: u64,
 }
 
@@ -177,7 +180,8 @@ impl Planner {
         let mut sizes: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         let (mut size, mut of_size) = (0, vec![]);
         for (at, unit) in units.iter().enumerate() {
-            // Neighbours mostly have the same size: the map is searched only at a change.
+            // Neighbouring units mostly have the same size: the map is searched only at a change of
+            // size.
             if unit.pages != size {
                 sizes.insert(size, of_size);
                 size = unit.pages;
@@ -219,8 +223,8 @@ impl Planner {
         if parts.iter().all(|part| part.leaving == 0 && part.unmovable == 0) {
             return;
         }
-        // The lacking units are as many as the leaving and the unmovable ones, so each move has a
-        // target.
+        // The number of lacking units equals the number of leaving and unmovable units, so each
+        // move has a target.
         let mut to = Sequence::new(&lacking);
         for at in indices {
             match units[*at].location {

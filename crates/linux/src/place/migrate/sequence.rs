@@ -1,10 +1,11 @@
 //! A fair sequence of members in an integer ratio: no member is ever a whole turn early or late.
 //!
-//! For 3:2 it is 0 1 0 0 1, repeated. After any number of turns each member has had its share of
-//! them, rounded up or down. Two simpler methods do not have this property: rounding the shares of
-//! each range separately, and, with more than two members, giving the next turn to the member with
-//! the largest deficit. Earliest deadline first among the eligible members has it (Liu and Layland
-//! 1973; Baruah et al., "Proportionate progress", 1996, show that the error stays below one turn).
+//! For 3:2 the sequence is 0 1 0 0 1, repeated. After any number of turns each member has had its
+//! share of the turns, rounded up or down. Two simpler methods do not have this property: rounding
+//! the shares of each range separately, and, with more than two members, giving the next turn to
+//! the member with the largest deficit. Earliest deadline first among the eligible members has this
+//! property (Liu and Layland 1973; Baruah et al., "Proportionate progress", 1996, show that the
+//! error stays below one turn).
 
 use interleaf_model::weights::gcd;
 
@@ -22,8 +23,8 @@ pub(crate) struct Sequence {
 }
 
 impl Sequence {
-    /// A sequence for weights of which at least one is above zero, with a sum below 2^32: no
-    /// product here exceeds 64 bits then.
+    /// A sequence for weights of which at least one is above zero, with a sum below 2^32, so that
+    /// no product here exceeds 64 bits.
     pub(crate) fn new(weights: &[u64]) -> Self {
         let divisor = weights.iter().copied().fold(0, gcd).max(1);
         let weights: Vec<u64> = weights.iter().map(|weight| weight / divisor).collect();
@@ -37,7 +38,7 @@ impl Sequence {
         let turn = self.turns + 1;
         let waiting = self.weights.iter().zip(&self.had).enumerate();
         // A member is eligible as soon as its share of all turns exceeds its turns so far; its
-        // deadline is the turn at which the share reaches one more.
+        // deadline is the turn at which the share reaches its turns so far plus one.
         let due = waiting.filter(|(_, (weight, had))| **had * self.period < turn * **weight);
         let deadline = |(at, (weight, had)): (usize, (&u64, &u64))| {
             (((had + 1) * self.period).div_ceil(*weight), at)
@@ -99,7 +100,7 @@ mod tests {
             }
         }
 
-        /// Many turns at once equal the same number one by one.
+        /// Advancing by many turns at once equals advancing turn by turn.
         #[test]
         fn many_turns_are_turns(
             weights in weights(),

@@ -51,11 +51,11 @@ fn pages_go_where_they_should_and_no_others() {
 fn huge_pages_are_asked_for_once() {
     let mut fake = Fake::new(&[PLENTY, PLENTY]);
     fake.start(ONE, 1);
-    // A part of a huge page before, 100 of them, and a part behind.
+    // A part of a huge page, 100 whole huge pages, and another part.
     fake.map(ONE, START - 100 * PAGE, 512, &[0; 100 + 512 * 100 + 100]);
     fake.folio = 512;
     let outcome = all(&mut fake, &[1, 1]);
-    // The parts at the ends look like small pages, and still migrate as one.
+    // The parts at the ends look like small pages, but the pages of a part still migrate as one.
     let huge = |count: usize| count / 512;
     assert_eq!(fake.counts().into_iter().map(huge).collect::<Vec<_>>(), [50, 50]);
     assert!(fake.requests < 1000, "{} asked for", fake.requests);
@@ -107,7 +107,7 @@ fn pages_that_do_not_move_are_reported() {
         let mut fake = one(&[0; 2048]);
         fake.hold(hold, |page| page % 4 != 0);
         let outcome = all(&mut fake, &[1, 1]);
-        // A quarter can migrate, a half should.
+        // A quarter of the pages can migrate, and half of them should.
         assert_eq!(fake.counts(), [1536, 512], "{hold:?}");
         assert_eq!(left(&outcome), [(reason, 512)], "{hold:?}");
         assert_eq!(pages(&outcome.after()), [(0, 1536), (1, 512)], "{hold:?}");
@@ -162,7 +162,8 @@ fn a_process_that_ends_in_the_middle_is_no_failure() {
     }
 }
 
-/// The memory of a process may be gone between two readings: it counts as ended, not as empty.
+/// The memory of a process may be gone between two readings: the process then counts as ended, not
+/// as empty.
 #[test]
 fn a_process_whose_memory_is_gone_has_ended() {
     let mut fake = one(&[0; 1000]);
@@ -196,8 +197,8 @@ fn children_are_moved_and_foreign_ones_reported() {
     assert_eq!(message, format!("process 42 (program-42): {expected}"));
 }
 
-/// Named processes on their own: an ended one, one that ends and one that may not be migrated do
-/// not stop the others.
+/// With independent processes, a process that has ended, that ends, or that may not be migrated
+/// does not stop the others.
 #[test]
 fn ended_and_refused_processes_do_not_stop_the_others() {
     let mut fake = one(&[0; 100]);

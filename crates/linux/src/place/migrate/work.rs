@@ -1,15 +1,15 @@
 //! Migrates the pages of one process: locate, plan, move, locate again.
 //!
 //! Difficulties of `move_pages`, from `mm/migrate.c` of Linux 6.1 to 6.12:
-//! - It stops at the first group of pages of which it cannot move all, and does not report the
-//!   pages behind it. These are requested again until a call makes no progress.
-//! - When a node is full, the call fails as a whole, whatever it had moved before.
-//! - A page of a large folio (THP) migrates with the whole folio, and its other pages, if requested
-//!   too, are reported as busy. Therefore only the first address of a huge page is passed. The
-//!   kernel does not report folios of other sizes: the first page of a mapping is requested alone,
-//!   and the pages that migrate with it show the size.
-//! - The status that it writes can be outdated. Therefore pages are located again after the call,
-//!   and only their nodes then count.
+//! - The call stops at the first group of pages that it cannot move as a whole, and does not report
+//!   the pages after this group. They are requested again until a call makes no progress.
+//! - When a node is full, the call returns an error, even if it has moved pages before.
+//! - A page of a large folio (THP) migrates with the whole folio, and the other pages of the folio,
+//!   if also requested, are reported as busy. Therefore only the first address of a huge page is
+//!   passed. The kernel does not report folios of other sizes: the first page of a mapping is
+//!   requested alone, and the pages that migrate with it show the size.
+//! - The status that the call writes can be outdated. Therefore pages are located again after the
+//!   call, and only these locations count.
 
 use super::{
     Progress,
@@ -28,21 +28,22 @@ use std::{
     time::Duration,
 };
 
-/// Pages of a batch, and of the range of addresses that is planned at a time.
+/// A batch is processed once it has this many pages. A slice of addresses has at least this many
+/// base pages, except at the end of an area.
 const BATCH_PAGES: u64 = 1 << 16;
 
 /// The units of the planner's largest window, so that a range consists of whole windows.
 const WINDOW_UNITS: u64 = 64;
 
-/// Maximum size of one moving call, bytes. Each call drains the per-CPU lists of all CPUs, so small
-/// calls are slow; large ones give no progress for long.
+/// Maximum size of a call that migrates pages, bytes. Each call drains the per-CPU lists of all
+/// CPUs, so small calls are slow; large calls report no progress for a long time.
 const MOVE_BYTES: u64 = 32 << 20;
 
-/// Maximum number of plans of a batch. A further plan moves other pages in place of failed ones, or
-/// continues an exchange between two nearly full nodes.
+/// Maximum number of plans of a batch. A further plan moves other pages in place of pages that
+/// failed, or continues an exchange between two nearly full nodes.
 const ROUNDS_MAX: u32 = 32;
 
-/// Consecutive rounds without a move after which a batch is left as it is.
+/// Work on a batch ends after this many consecutive rounds without a move.
 const BARREN_MAX: u32 = 3;
 
 /// Maximum number of bytes that a batch moves, as a multiple of its first plan: another program may
@@ -61,7 +62,7 @@ const UNTOLD: i32 = i32::MIN;
 /// The reason why work on a process ends early.
 #[derive(Debug)]
 pub(super) enum Halt {
-    /// The caller stopped it.
+    /// The caller requested a stop.
     Stopped,
     Ended,
     /// The process may not or cannot be migrated further.
@@ -73,7 +74,7 @@ pub(super) enum Halt {
 pub(super) struct Memo {
     /// Pages that did not migrate, by address, with the reason.
     pub(super) stuck: HashMap<u64, Reason>,
-    /// Pages that migrate as one in each tried area, by the area's first address.
+    /// The number of pages that migrate as one in each tried area, by the area's first address.
     learned: HashMap<u64, u32>,
 }
 
@@ -82,7 +83,7 @@ pub(super) struct Memo {
 pub(super) struct Tally {
     /// Placement of pages when they were first located.
     pub(super) before: NodeBytes,
-    /// Placement when they were last located.
+    /// Placement of pages when they were last located.
     pub(super) after: NodeBytes,
     /// Bytes migrated.
     pub(super) moved_bytes: u64,
@@ -166,7 +167,7 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         self.tally.before.add(&before);
         self.progress.scanned_bytes += before.total();
         let done = self.rounds(&mut batch);
-        // After a stop too: pages migrated before it count.
+        // Also after a stop: pages that migrated before the stop count.
         self.tally.after.add(&batch.bytes(&self.areas));
         done?;
         self.report()
@@ -193,7 +194,7 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
                 let unmovable =
                     unmovable.iter().map(|at| (self.reason(batch, units.pages[*at].start), *at));
                 let futile = futile.iter().map(|found| (Reason::Full(found.to), found.unit));
-                // The rounds suffice for pages that can migrate, so the remaining ones count as
+                // The rounds suffice for pages that can migrate, so the remaining pages count as
                 // busy.
                 let rest = moves.iter().map(|found| (Reason::Busy, found.unit));
                 let left = unmovable.chain(futile).chain(rest);
@@ -241,7 +242,7 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         }
     }
 
-    /// Carries out moves, those from the fullest nodes first, so that room becomes free.
+    /// Carries out moves, from the fullest nodes first, so that memory becomes free there.
     fn carry_out(
         &mut self,
         batch: &mut Batch,
@@ -312,7 +313,7 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         self.tally.moved_bytes += bytes;
         self.progress.moved_bytes += bytes;
         if bytes > 0 {
-            // Their former node has room again.
+            // The former node of the moved pages has free memory again.
             self.shared.full.remove(&from);
         } else if is_full {
             self.shared.full.insert(to);
@@ -320,7 +321,7 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         for (at, status) in firsts.iter().chain(&behind).zip(statuses) {
             let page = &batch.pages[*at];
             let Some(reason) = reason(status, is_full) else { continue };
-            // A page that has left the node otherwise was migrated by another program or freed.
+            // A page that is no longer on the node was migrated by another program or freed.
             if page.node == Some(from) {
                 self.memo.stuck.insert(page.address, reason);
             }
@@ -359,7 +360,7 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         Ok((statuses, false))
     }
 
-    /// Learns the folio size from pages that migrated with others.
+    /// Learns the folio size from pages that migrated together with requested pages.
     fn learn(&mut self, batch: &Batch, before: &[Option<u32>], requested: &[(usize, u32)]) {
         for (at, was) in before.iter().enumerate() {
             let page = &batch.pages[at];
@@ -384,7 +385,7 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
                 self.memo.learned.insert(area.addresses.start, unit_pages);
             }
             // Exclude a folio that is only partly resident: its pages are planned one by one, and
-            // each move would take the others along, back and forth.
+            // each move would take the other pages along, back and forth.
             let unit_pages = u64::from(area.unit_pages);
             let block = batch.block_around(at, unit_pages * area.page_bytes);
             if (block.len() as u64) < unit_pages && !self.memo.stuck.contains_key(&page.address) {
@@ -439,17 +440,17 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
     }
 }
 
-/// The meaning of a failed call.
+/// Classifies a failed call.
 fn halt(why: io::Error) -> Halt {
     match why.raw_os_error() {
-        // A process that is about to end has freed its memory already: `EINVAL`.
+        // `EINVAL`: a process that is about to end has freed its memory already.
         Some(libc::ESRCH | libc::EINVAL) => Halt::Ended,
         Some(libc::EPERM) => Halt::Refused(RefusalReason::Permission),
         _ => Halt::Refused(RefusalReason::System(why)),
     }
 }
 
-/// The reason why a page did not migrate; `None` when the node is the reason, or the page was
+/// The reason why a page did not migrate; `None` when the target node is full, or the page was
 /// freed.
 fn reason(status: i32, is_full: bool) -> Option<Reason> {
     match status.checked_neg() {

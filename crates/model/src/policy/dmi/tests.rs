@@ -33,7 +33,8 @@ fn seen(bandwidth_gbps: f64, error_gbps: f64) -> Observation {
     }
 }
 
-/// Runs `periods` periods with bandwidths from `gbps` of the ratio; returns ratios and verdicts.
+/// Runs `periods` periods; `gbps` gives the bandwidth and its error at a ratio. Returns the ratio
+/// and the verdict of each period.
 fn run(
     policy: &mut Calibrator,
     periods: usize,
@@ -109,7 +110,8 @@ fn a_concave_curve() {
 
 #[test]
 fn pages_that_bring_nothing_elsewhere_come_back() {
-    // Saturated, but every point on the second tier lowers the bandwidth: a few probes, then 100.
+    // Memory is saturated, but every point on the second tier lowers the bandwidth: the calibrator
+    // makes a few probes and returns to 100.
     for mut policy in both() {
         let log = run(&mut policy, 30, |ratio| (300.0 + ratio, 0.0));
         let ratios: Vec<f64> = log.iter().map(|(ratio, _)| libm::round(*ratio)).collect();
@@ -125,7 +127,7 @@ fn no_demand_brings_pages_back() {
         let log = run(&mut policy, 40, |_| (100.0, 0.0));
         let (ratio, last) = log.last().expect("40 periods");
         assert_eq!((*ratio, last.action), (100.0, "local"));
-        // The search for the next demand is as fast as the first one.
+        // The search for the next demand is as fast as the first search.
         let log = run(&mut policy, 14, |ratio| (soft(ratio), 0.0));
         assert!((log[13].0 - 65.0).abs() <= 4.0);
     }
@@ -146,7 +148,7 @@ fn demand_that_is_back_at_once_is_searched_for() {
 }
 
 /// A step away from the first tier that lowers the bandwidth below the cutoff is not a fall of
-/// demand, and must not repeat for ever.
+/// demand. The calibrator must not repeat this step for ever.
 #[test]
 fn a_step_below_the_cutoff_is_not_made_for_ever() {
     for mut policy in both() {
@@ -172,7 +174,8 @@ fn more_demand_ends_the_rest() {
     }
 }
 
-/// At rest between both ends: a rise probes fewer points on the first tier, a fall more points.
+/// At rest at a ratio between both ends, a rise probes fewer points on the first tier, a fall more
+/// points.
 #[test]
 fn a_change_at_rest_is_probed_in_its_direction() {
     for (policy, lag) in both().into_iter().zip([0, 1]) {
@@ -262,7 +265,8 @@ proptest! {
     }
 }
 
-/// Normal deviates from a seed (SplitMix64, then Box and Muller), and the scatter of samples.
+/// A source of normal deviates (SplitMix64, then Box and Muller): its state, and the scatter of
+/// samples.
 struct Noise(u64, f64);
 
 impl Noise {
@@ -291,7 +295,7 @@ impl Noise {
 }
 
 /// Over 300 seeds and 100 periods: the fraction of periods after the first rest that are more than
-/// 3 points away from its ratio, and the mean bandwidth of all periods.
+/// 3 points away from the ratio of that rest, and the mean bandwidth of all periods.
 fn unrest(policy: &Calibrator, scatter: f64) -> (f64, f64) {
     let (mut rested, mut away, mut carried) = (0, 0, 0.0);
     for seed in 0..300 {

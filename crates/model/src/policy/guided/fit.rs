@@ -41,7 +41,7 @@ const STEPS: (f64, f64) = (0.25, 0.002);
 pub(super) struct ObservedTraffic {
     /// The fraction of traffic on each tier, 0 to 1.
     pub(super) shares: Vec<f64>,
-    /// The total, GB/s.
+    /// The total bandwidth, GB/s.
     pub(super) bandwidth_gbps: f64,
     /// The latency of each tier, ns.
     pub(super) latency_ns: Vec<Option<f64>>,
@@ -55,7 +55,7 @@ pub(super) struct Fit {
     logs: Vec<f64>,
 }
 
-/// The believed platform, for traffic of one mix from one domain.
+/// The platform as its curves describe it, for traffic of one mix from one domain.
 pub(super) struct Belief<'a> {
     system: System<'a>,
     template: Load,
@@ -126,7 +126,8 @@ impl<'a> Belief<'a> {
     pub(super) fn fit(&self, seen: &[ObservedTraffic], from: Fit) -> Fit {
         let mut best = from;
         if let Some(bytes) = seen.last().and_then(ObservedTraffic::in_flight_bytes) {
-            // Little's law, plus the bytes of lines that are computed on.
+            // The circulating bytes are the bytes in flight (Little's law) and the lines on which
+            // threads compute.
             let computed = seen[seen.len() - 1].bandwidth_gbps * libm::exp(best.logs[1]);
             best.logs[0] = libm::log(bytes + computed);
         }
@@ -149,7 +150,8 @@ impl<'a> Belief<'a> {
                 step *= 0.5;
                 continue;
             }
-            // Repeat a successful direction: a valley runs across the axes.
+            // A successful direction is repeated, because a valley of the misfit may run across the
+            // axes.
             let mut along = best.clone();
             for (log, old) in along.logs.iter_mut().zip(&before.logs) {
                 *log += *log - old;

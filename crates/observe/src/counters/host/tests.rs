@@ -70,7 +70,7 @@ fn sub_channels_add_up() {
 #[test]
 fn cycles_become_time_by_ticks() {
     // 2 GHz for 1 ms are 2e6 ticks; 4e6 cycles of waiting are 2e6 ns, over 1e4 reads 200 ns. The
-    // unit represents 12.
+    // unit represents 12 units.
     let plan = plan(vec![
         event(Quantity::Ticks, None, 1.0, 0),
         event(Quantity::OccupancyCycles, Some(1), 12.0, 0),
@@ -105,7 +105,7 @@ fn the_kernel_counts() {
     ];
     let mut counters = match Counters::open(plan(events), &Root::live()) {
         Err(why @ OpenError::NotPermitted { .. }) => {
-            // The message to a user without permission; with it, the rest is tested.
+            // Without permission, only the message to the user is tested.
             assert!(why.to_string().starts_with("this user may not count"), "{why}");
             return;
         }

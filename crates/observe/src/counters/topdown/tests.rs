@@ -6,7 +6,7 @@
 use super::*;
 use std::{fs, path::Path, process::Command};
 
-/// `PERF_TYPE_SOFTWARE` of perf_event.h, and of it `task-clock` (ns) and `page-faults`.
+/// `PERF_TYPE_SOFTWARE` of perf_event.h, and its events `task-clock` (ns) and `page-faults`.
 const SOFTWARE: u32 = 1;
 const TASK_CLOCK: u64 = 1;
 const PAGE_FAULTS: u64 = 2;

@@ -42,9 +42,9 @@ impl CommandBus {
 struct Burst {
     command: Command,
     write: bool,
-    /// The first clock of the command's DRAM clock.
+    /// The first host clock of the DRAM clock of the command.
     clock: u64,
-    /// Clocks from `clock` to the data.
+    /// Host clocks from `clock` to the data.
     latency: u64,
 }
 

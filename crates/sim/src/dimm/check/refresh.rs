@@ -7,7 +7,7 @@
 use super::Violation;
 use crate::dimm::command::{Command, Kind};
 
-/// The limits of refresh; no intervals for a device without refresh.
+/// The limits of refresh. A device without refresh has no intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefreshRules {
     /// Interval of all-bank refreshes, clocks of the host.

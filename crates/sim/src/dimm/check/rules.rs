@@ -97,18 +97,18 @@ impl LeastDistance {
     }
 }
 
-/// The dimensions of a sub-channel, each within the previous one.
+/// The dimensions of a sub-channel, each dimension within the previous dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Pseudo-channels of the sub-channel.
     pub pseudos: usize,
-    /// Ranks.
+    /// Ranks of a pseudo-channel.
     pub ranks: usize,
-    /// Bank groups.
+    /// Bank groups of a rank.
     pub groups: usize,
-    /// Banks.
+    /// Banks of a bank group.
     pub banks: usize,
-    /// Rows.
+    /// Rows of a bank.
     pub rows: u32,
     /// Bursts of a row.
     pub columns: u32,
@@ -173,7 +173,8 @@ impl Rules {
         };
         let refresh = RefreshRules {
             all: every(t.t_refi),
-            // A refresh of each bank number in turn refreshes every row once.
+            // Same-bank refreshes take the bank numbers in turn, so each bank is refreshed once in
+            // this time.
             same: every(t.t_refi_sb * device.banks),
             postponed: u64::from(device.refresh_postponed),
         };

@@ -15,9 +15,10 @@ use toml::Spanned;
 /// The options of a module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Density of the devices, such as `24Gb`. Default: the first of the file, `16Gb` for DDR5.
+    /// Density of the devices, such as `24Gb`. Default: the first density of the file, `16Gb` for
+    /// DDR5.
     pub density: Option<String>,
-    /// Width of the devices, such as `x8`. Default: the first of the file, `x4` for DDR5.
+    /// Width of the devices, such as `x8`. Default: the first width of the file, `x4` for DDR5.
     pub width: Option<String>,
 }
 
@@ -44,8 +45,8 @@ pub fn by_name(name: &str, options: &Options) -> Result<Device, DeviceError> {
     })
 }
 
-/// Builds a module from `text`, the content of the file `file`: the module `name`, or the only one
-/// of the file. `read` reads the files that it inherits from.
+/// Builds a module from `text`, the content of the file `file`: the module `name`, or the only
+/// module of the file. `read` reads the files that this file inherits from.
 ///
 /// # Errors
 /// If the text is invalid, or has no such module.
@@ -81,7 +82,7 @@ pub fn in_file(
     device(&text, &parsed, module, options)
 }
 
-/// Adds a hint where data sheets have a timing parameter, if it is the missing key of this error.
+/// If the missing key of this error is a timing parameter, adds a hint where data sheets have it.
 fn with_timing_hint(why: FileError) -> FileError {
     let hint = match why.missing_key() {
         Some(key @ ("cl" | "t_rcd" | "t_rp")) => format!(
@@ -129,7 +130,7 @@ fn device(
         return Err(text.error("module.ranks", &module.ranks, problem, "write 2 or 4").into());
     }
     let timing = tables.timing(speed, density, rate)?;
-    // Take the origins now: the currents below read the timing of another speed.
+    // The origins are taken now, because the currents below read the timing of another speed.
     let timing_origins = tables.origins.take();
     let burst_bytes = timing.burst * 2 * data_bits / 8;
     let columns = page_bytes * (data_bits / width) / burst_bytes.max(1);

@@ -1,7 +1,8 @@
 //! The chain of files that a file of devices inherits from: `inherits = "rdimm-6400-2r"`.
 //!
-//! The heir has the tables of the other file, with its own values over them, and each of its own
-//! modules has the fields of the inherited module. [`super::build`] checks the result as a whole.
+//! The inheriting file has the tables of its base, with its own values merged over them. Each of
+//! its own modules has the fields of the inherited module. [`super::build`] checks the result as a
+//! whole.
 
 use super::{
     DeviceError,
@@ -16,7 +17,8 @@ use interleaf_model::format::{
 use serde::Deserialize;
 use toml::Spanned;
 
-/// Reads the text of a file of devices; an error is a problem, with the name, and a remedy.
+/// Reads the text of a file of devices by its path. An error has the problem, which names the file,
+/// and the remedy.
 pub type Read<'a> = &'a dyn Fn(&str) -> Result<String, (String, String)>;
 
 /// Maximum number of files of a chain.
@@ -36,7 +38,7 @@ struct Head {
 struct Base {
     /// The value of `inherits`.
     value: Spanned<String>,
-    /// The module; `None` for the only one of the file.
+    /// The module; `None` for the only module of the file.
     module: Option<String>,
 }
 
@@ -132,7 +134,8 @@ fn of_name(
     Ok((NamedText { file: path, text }, module))
 }
 
-/// The path of a file that `heir` names: relative to the folder of `heir`, without `.` and `a/..`.
+/// The path of a file that `heir` inherits from: relative to the folder of `heir`, without `.` and
+/// `a/..`.
 fn beside(heir: &str, path: &str) -> String {
     let folder = heir.rsplit_once('/').map_or("", |(folder, _)| folder);
     let whole = match (path.starts_with('/'), folder.is_empty() && !heir.starts_with('/')) {
@@ -191,8 +194,8 @@ fn inherited_module<'i>(
     })
 }
 
-/// Checks that no source of the heir has the name of an inherited source, to which inherited values
-/// refer.
+/// Checks that no source of the inheriting file has the name of an inherited source: inherited
+/// values refer to the inherited source.
 fn new_sources(
     text: &TomlText<'_>,
     own: &Table<'_>,

@@ -14,7 +14,7 @@ use interleaf_model::format::FileError;
 pub struct Currents {
     /// Supply voltage, mV.
     pub vdd_mv: u32,
-    /// Supply voltage of the word lines, mV; 0 without one.
+    /// Supply voltage of the word lines, mV; 0 if they have no supply of their own.
     pub vpp_mv: u32,
     /// One bank repeats activation and precharge.
     pub idd0_ua: u32,

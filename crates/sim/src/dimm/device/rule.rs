@@ -21,8 +21,8 @@ impl Rule {
     }
 }
 
-/// Clocks in `ps`, rounded up. Rates such as 1333.333 are rounded themselves, so an excess below a
-/// hundredth of a clock is ignored; JEDEC's own rule is more generous.
+/// Clocks in `ps`, rounded up. Rates such as 1333.333 MT/s are rounded figures, so an excess below
+/// a hundredth of a clock is ignored; JEDEC's own rule is more generous.
 pub(super) fn clocks(ps: u64, kilotransfers: u64) -> u64 {
     let per_clock = 2_000_000_000_u128;
     let product = u128::from(ps) * u128::from(kilotransfers);

@@ -1,6 +1,6 @@
 use super::*;
 
-/// No file inherits from one of these names.
+/// A reader that finds no file.
 fn no_file(_: &str) -> Result<String, (String, String)> {
     Err(("there is no file".into(), "name one".into()))
 }
@@ -51,7 +51,7 @@ fn every_module_exists_with_every_density_and_width() {
 
 #[test]
 fn ddr5_has_the_clocks_of_the_data_sheet() {
-    // The table of the data sheet: 4400, 4800, 6400.
+    // Rows of the table of the data sheet: 4400, 4800, 6400 MT/s.
     for (name, ras, ccd_l, wr, wr2, rtp, t_wr, rfc) in [
         ("mrdimm-8800-2r", 71, 11, 44, 22, 17, 66, 649),
         ("rdimm-4800-2r", 77, 12, 48, 24, 18, 72, 708),
@@ -123,7 +123,7 @@ fn errors_name_the_line_of_a_device_file() {
     assert!(in_file("d.toml", text, None, &Options::default(), &no_file).is_err());
 }
 
-/// Ramulator 2.1, `src/dram/impl`: DDR3.cpp, DDR4.cpp, DDR5.cpp.
+/// The figures are from Ramulator 2.1, `src/dram/impl`: DDR3.cpp, DDR4.cpp, DDR5.cpp.
 #[test]
 fn devices_of_each_width_have_the_geometry_of_the_standard() {
     for (name, density, width, groups, rows, columns, timing) in [
@@ -146,7 +146,7 @@ fn devices_of_each_width_have_the_geometry_of_the_standard() {
     }
 }
 
-/// A module with a faster bin of its own.
+/// A module with a faster speed bin of its own.
 const FASTER: &str = r#"
 schema = "interleaf.devices/1"
 inherits = "rdimm-6400-2r"
@@ -162,7 +162,8 @@ name = "mine"
 speed = "7200 MT/s"
 "#;
 
-/// A bin of the built-in rate with other clocks, over the module of [`FASTER`].
+/// A speed bin of the rate of [`FASTER`] with other clocks, in a file that inherits from
+/// [`FASTER`].
 const TIGHTER: &str = r#"
 schema = "interleaf.devices/1"
 inherits = "faster.toml"

@@ -69,7 +69,8 @@ fn behind_buffers_both_ends_of_a_pin_are_the_modules() {
         counts.command(&command(Kind::Read, 52, 0));
         counts.energy(3200).expect("its currents are known").pins
     };
-    // 30 of 60 pins towards ten devices, 25 of 50 towards five, 17.6 GB/s; then 30 at 35.2.
+    // Towards ten devices 30 of 60 pins are low, towards five devices 25 of 50, at 17.6 GB/s.
+    // Towards the host 30 pins are low, at 35.2 GB/s.
     let amperes = 1.1 / 82.0;
     let host = 512.0 * 30.0 / 281.6e9 * amperes * amperes * 34.0;
     close(pins("mrdimm-8800-2r", "x4"), 512.0 * 30.0 / 140.8e9 * 1.21 / 82.0 + host);

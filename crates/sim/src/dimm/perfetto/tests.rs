@@ -21,8 +21,8 @@ fn rows_data_and_refreshes_are_bars() {
     assert_eq!(drawing.commands(), (5, 0));
     let text = json([drawing]);
     // A clock is 312.5 ps: the row is open for 128 clocks from clock 16, the data begin 52 clocks
-    // after the read and take 8, the refresh takes 944. The last row is drawn open for its two
-    // command slots.
+    // after the read and take 8 clocks, the refresh takes 944 clocks. The last row is drawn open
+    // for its two command slots.
     for bar in [
         "\"name\":\"row 9\",\"pid\":0,\"tid\":65552,\"ts\":0.005000,\"dur\":0.040000",
         "\"name\":\"read\",\"pid\":0,\"tid\":2,\"ts\":0.037500,\"dur\":0.002500",
@@ -47,8 +47,8 @@ fn a_bank_that_closes_by_itself_does_so_in_the_picture() {
     drawing.command(&command(Kind::WriteAuto, 144, 0));
     drawing.command(&command(Kind::PrechargeAll, 900, 0));
     let text = json([drawing]);
-    // After the write, CWL 34, the burst 8 and tWR 66 clocks of the DRAM, each two clocks of the
-    // host.
+    // The row closes CWL (34), a burst (8) and tWR (66) after the write at 144. These are clocks of
+    // the DRAM, each of two clocks of the host.
     let open = (144 + 2 * (34 + 8 + 66)) as f64 / 4400.0;
     assert!(text.contains(&format!("\"ts\":0.000000,\"dur\":{open:.6}")), "{text}");
     assert_eq!(text.matches("\"name\":\"row 9\"").count(), 1);

@@ -9,7 +9,7 @@ use crate::dimm::{
 };
 use proptest::prelude::*;
 
-/// Bursts of 512 bytes.
+/// The number of bursts in 512 bytes.
 const BURSTS: u16 = 8;
 
 fn device(name: &str, ranks: u32) -> Device {
@@ -82,7 +82,7 @@ proptest! {
         let mapping = mapping(&device);
         let mut at = 0;
         for index in 0..3000 {
-            // Bursts of arrivals, pauses, and some of two refresh intervals.
+            // Arrivals come in groups with pauses; some pauses last for two refresh intervals.
             let pause = if random(seed, index + 9).is_multiple_of(97) { 20_000 } else { span };
             at += random(seed, index) % pause;
             let segment = random(seed ^ 1, index) % (banks * 4);

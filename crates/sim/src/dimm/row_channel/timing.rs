@@ -32,14 +32,14 @@ pub(super) struct RowTiming {
     /// The last read and the last write of each group and rank.
     group_access: [[u64; GROUPS_MAX]; 2],
     rank_access: [[u64; RANKS_MAX]; 2],
-    /// For reads and for writes: the rank of the last one, and the clock of the last one to any
-    /// other rank.
+    /// For reads and for writes: the rank of the last access, and the clock of the last access to
+    /// any other rank.
     last_rank: [usize; 2],
     other_access: [u64; 2],
     distances: [[AccessDistances; 2]; 2],
-    /// Activation to read and to write.
+    /// Clocks from an activation to a read, and to a write.
     to_access: [u64; 2],
-    /// The last read or write to the precharge.
+    /// Clocks from the last read, and from the last write, to the precharge.
     to_precharge: [u64; 2],
     activate_to_precharge: u64,
     precharge_to_activate: u64,
@@ -100,7 +100,7 @@ impl RowTiming {
             .max(since(last_four[oldest], self.t_faw))
     }
 
-    /// An activation was issued.
+    /// Records an activation at `clock`.
     #[inline]
     pub(super) fn activate(&mut self, group: usize, rank: usize, clock: u64) {
         self.group_activation[group] = clock;
@@ -129,8 +129,8 @@ impl RowTiming {
         earliest
     }
 
-    /// The last read or write of an access was issued, with auto-precharge. Returns the end of the
-    /// precharge.
+    /// Records the last read or write of an access, which has auto-precharge. Returns the end of
+    /// the precharge.
     #[inline]
     pub(super) fn close(
         &mut self,

@@ -36,8 +36,8 @@ impl Default for Writer {
 }
 
 impl Writer {
-    /// Adds a request. Its time is at least that of the request before: an earlier time is
-    /// replaced.
+    /// Adds a request. A time before the time of the previous request is replaced by the time of
+    /// the previous request.
     pub fn push(&mut self, request: TraceRequest) {
         let ahead = request.at_ps.saturating_sub(self.at_ps);
         self.number(u128::from(ahead) << 1 | u128::from(request.write));
@@ -97,7 +97,7 @@ impl<'a> Records<'a> {
             let position = Position::Record { number: self.number, byte: self.byte };
             let found = self.record(position);
             if found.is_err() {
-                // After an invalid record the start of the next one is unknown: the trace ends.
+                // After an invalid record the start of the next record is unknown: the trace ends.
                 self.byte = self.bytes.len();
             }
             found.map(|request| (request, position))

@@ -20,7 +20,7 @@ fn each_format_is_recognised_and_read() {
     let expected =
         [(false, 64), (true, 128), (false, 128), (true, 256)].map(|(w, a)| request(0, w, a));
     assert_eq!(read(ramulator).expect("it is a trace"), expected);
-    // A cycle of DDR5-6400 is 312.5 ps: three are 937.5.
+    // A cycle of DDR5-6400 is 312.5 ps: three cycles are 937.5 ps.
     let dramsim3 = b"0x40 READ 0\n0x80 WRITE 2\n0xC0 P_MEM_RD 3";
     let expected = [request(0, false, 64), request(625, true, 128), request(937, false, 192)];
     assert_eq!(read(dramsim3).expect("it is a trace"), expected);

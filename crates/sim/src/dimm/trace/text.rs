@@ -140,7 +140,7 @@ impl Words<'_> {
         Ok(TraceRequest { at_ps, write, address })
     }
 
-    /// The words, checked for the number of the format.
+    /// The words of the line, if their number is the number of fields of the format.
     fn fields<const N: usize>(&self, hint: &'static str) -> Result<[&str; N], InvalidField> {
         <[&str; N]>::try_from(&self.words[..]).map_err(|_| {
             let problem = format!("the line has {} words, not {N}", self.words.len());

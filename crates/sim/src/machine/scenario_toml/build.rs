@@ -13,8 +13,8 @@ impl ScenarioFile {
     /// Builds the scenario on `platform`; `demands` loads the demand of a source.
     ///
     /// # Errors
-    /// The first error of `demands` unchanged; a [`FileError`] if the file names parts that the
-    /// platform lacks, or exceeds its resources.
+    /// The first error of `demands` unchanged; a [`FileError`] if the file names a tier or a domain
+    /// that the platform lacks, or exceeds its resources.
     pub fn build<E: From<FileError>>(
         &self,
         platform: Platform,
@@ -127,7 +127,8 @@ impl ScenarioFile {
 type FieldSpan = (String, Spanned<()>);
 
 impl WorkloadEntry {
-    /// The domain of a workload, and its number of threads; `None` for the number of its demand.
+    /// The domain of a workload, and its number of threads; `None` for the default number of its
+    /// demand.
     fn place(
         &self,
         toml: &TomlText<'_>,
@@ -177,7 +178,7 @@ impl WorkloadEntry {
     }
 }
 
-/// The named domain, or the first.
+/// The index of the named domain; without a name, of the first domain.
 fn domain(
     toml: &TomlText<'_>,
     field: &str,
@@ -188,7 +189,7 @@ fn domain(
     name.map_or(Ok(0), |name| named(toml, field, name, "domain", &names))
 }
 
-/// The index of `name` among `names`; `what` describes them in the error.
+/// The index of `name` among `names`; `what` is the word for their kind in the error.
 fn named(
     toml: &TomlText<'_>,
     field: &str,

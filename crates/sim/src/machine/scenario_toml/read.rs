@@ -16,8 +16,7 @@ use toml::Spanned;
 /// The longest stall of a thread on a moving page, s.
 const STALL_MAX_S: f64 = 1.0;
 
-/// The smallest and the largest page group, bytes: the sizes of the smallest and the largest
-/// mapping.
+/// The smallest and the largest page, bytes: the sizes of the smallest and the largest mapping.
 const PAGE_BYTES: [u64; 2] = [4 << 10, 1 << 30];
 
 /// Minimum sampling and aggregation intervals, s: migration is planned after each aggregation. The
@@ -28,10 +27,10 @@ const AGGREGATION_MIN_S: f64 = 0.1;
 /// The longest interval, s.
 const INTERVAL_MAX_S: f64 = 3600.0;
 
-/// Maximum number of samples of a region in an aggregation interval: each is simulated.
+/// Maximum number of samples of a region in an aggregation interval: each sample is simulated.
 const SAMPLES_MAX: u64 = 1000;
 
-/// Maximum number of regions: more take time without a gain in accuracy.
+/// Maximum number of regions: more regions take time without a gain in accuracy.
 const REGIONS_MAX: i64 = 10_000;
 
 /// Maximum number of runs, and of cycles of a run.
@@ -382,7 +381,7 @@ fn bandwidth(toml: &TomlText<'_>, field: &str, value: &Spanned<String>) -> Resul
     Err(toml.error(field, value, problem, "write a bandwidth such as \"4GB/s\""))
 }
 
-/// A quantity whose `number` is in `range`; `shown` is the text of that range.
+/// A quantity whose `number` is in `range`; `shown` is the text of the range.
 fn within<T: FromStr<Err = UnitError> + Copy>(
     toml: &TomlText<'_>,
     field: &str,

@@ -9,7 +9,7 @@ fn target(weights: &[(u32, u32)]) -> Target {
     Target::new(weights.iter().copied()).unwrap()
 }
 
-/// Small pages from an address on.
+/// Small pages from address `start` on.
 fn pages(start: u64, places: impl IntoIterator<Item = PageLocation>) -> Vec<Unit> {
     let unit = |(at, location)| Unit { address: start + at as u64 * PAGE, pages: 1, location };
     places.into_iter().enumerate().map(unit).collect()
@@ -29,7 +29,7 @@ fn node(unit: &Unit) -> Option<u32> {
     }
 }
 
-/// Units on each node that pass a test.
+/// The number of units on each node that satisfy `wanted`.
 fn count(units: &[Unit], wanted: impl Fn(&Unit) -> bool) -> BTreeMap<u32, u64> {
     let mut counts = BTreeMap::new();
     for found in units.iter().filter(|unit| wanted(unit)).filter_map(node) {
@@ -67,8 +67,8 @@ fn a_ratio_is_reached_page_by_page() {
 
 #[test]
 fn only_the_missing_share_moves() {
-    // Pages alternate 50:50, and the target is 60:40: a tenth of the pages moves, not the half that
-    // a new interleaving would move.
+    // Pages alternate 50:50, and the target is 60:40: a tenth of the pages moves; a new
+    // interleaving would move half of them.
     let mut units = pages(0, (0..51200).map(|at| PageLocation::OnNode(at % 2)));
     let plan = Planner::new(&target(&[(0, 60), (1, 40)]), PAGE).plan(&units);
     assert_eq!(plan.moves.len(), 5120);
@@ -130,7 +130,7 @@ fn odd_input_never_panics() {
 // --- Properties ---------------------------------------------------------------------------------
 
 prop_compose! {
-    /// Up to 5 nodes with weights, at least one of them above zero.
+    /// Up to 5 nodes with weights, of which at least one is above zero.
     fn any_target()(
         first in (0..6_u32, 1..300_u32),
         more in prop::collection::btree_map(0..6_u32, 0..300_u32, 0..5),
@@ -231,7 +231,7 @@ proptest! {
         }
         let plan = Planner::new(&target, PAGE).plan(&units);
         prop_assert!(plan.moves.iter().all(|found| found.from != found.to));
-        // Fails for a unit that is absent, stuck, or listed twice.
+        // This call panics for a unit that is not resident, unmovable, or listed twice.
         carry_out(&mut units, &plan);
         let again = Planner::new(&target, PAGE).plan(&units);
         prop_assert_eq!(&again.moves, &[], "also with what is stuck, a second time is nothing");

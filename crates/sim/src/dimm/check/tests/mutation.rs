@@ -1,4 +1,4 @@
-//! Mutated tables: commands timed by a mutated table violate the rules of the correct one.
+//! Mutated tables: commands timed by a mutated table violate the rules of the correct table.
 
 use super::{walk::Walk, *};
 use crate::dimm::device::Timing;
@@ -6,7 +6,7 @@ use crate::dimm::device::Timing;
 /// A field of the tables, by its name.
 type Field = (&'static str, fn(&mut Timing) -> &mut u32);
 
-/// The timing fields whose reduction makes some command come too early.
+/// The timing fields that make some command come too early if they are reduced.
 pub(super) const FIELDS: [Field; 22] = [
     ("t_rcd", |t| &mut t.t_rcd),
     ("t_rp", |t| &mut t.t_rp),

@@ -1,5 +1,5 @@
-//! Each rule alone: the earliest allowed clock passes, one clock earlier is a violation. The
-//! numbers are written out so that an error in the tables shows here.
+//! Each rule is tested alone: the earliest allowed clock passes, one clock earlier is a violation.
+//! The numbers are written out so that an error in the tables shows here.
 
 use super::*;
 use Kind::{
@@ -61,7 +61,7 @@ fn activations_are_apart() {
             ),
         ],
     );
-    // With short slots, tFAW is longer than four tRRD.
+    // With short slots of the command bus, tFAW is longer than four tRRD.
     hold(
         "ddr4-3200-2r",
         vec![
@@ -92,7 +92,7 @@ fn reads_and_writes_are_apart() {
     let read = |group, bank| command(Read, 0, group, bank);
     let write = |group, bank| command(Write, 0, group, bank);
     let far = |command| in_rank(1, command);
-    // The one number that is from no standard.
+    // t_rank is the only number that is from no standard.
     let rank = u64::from(device("rdimm-6400-2r").timing.t_rank);
     hold(
         "rdimm-6400-2r",
@@ -180,8 +180,9 @@ fn pseudo_channels_share_the_direction_of_the_bus() {
     };
     let (read, write) = (command(Read, 0, 0, 0), command(Write, 0, 0, 0));
     let rank = u64::from(device("mrdimm-8800-2r").timing.t_rank);
-    // Two clocks of the host are one of the DRAM; the other pseudo-channel has the odd ones. From
-    // read data to write data are at least 36 + 8 + 4 - 34 = 14 clocks of the DRAM.
+    // Two clocks of the host are one clock of the DRAM; the second pseudo-channel has the odd
+    // clocks of the host. A write command is at least 36 + 8 + 4 - 34 = 14 clocks of the DRAM after
+    // a read command.
     hold(
         "mrdimm-8800-2r",
         vec![
@@ -256,14 +257,14 @@ fn a_refresh_is_not_late() {
     assert_eq!(slow.finish(7 * 12480), Ok(()));
     let why = slow.check(&command(RefreshAll, 7 * 12480 + 1, 0, 0)).expect_err("late");
     assert_eq!((why.rule, why.cycles, why.limit), ("tREFI, owed", 5 * 12480 + 1, 5 * 12480));
-    // Each refresh at its due time.
+    // Each refresh is issued at its due time.
     let mut good = Checker::new(&device);
     for turn in 1..100 {
         both(&mut good, turn * 12480);
     }
     assert_eq!(good.finish(104 * 12480), Ok(()));
     assert!(good.finish(104 * 12480 + 2).is_err());
-    // Same-bank refresh: four of them refresh all banks, in 6240 clocks.
+    // Four same-bank refreshes refresh all banks, in 6240 clocks.
     let mut banks = Checker::new(&device);
     for turn in 1..400_u64 {
         let bank = (turn % 4) as u8;

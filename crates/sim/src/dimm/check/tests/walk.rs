@@ -1,5 +1,5 @@
-//! A slow and simple source of commands: each is chosen at random and issued at the first clock
-//! that the checker allows, without any other rule.
+//! A slow and simple source of commands: each command is chosen at random and issued at the first
+//! clock that the checker allows, without any other rule.
 
 use super::*;
 
@@ -68,7 +68,7 @@ impl Walk {
         let mut command = Command { at: self.at, kind, ..END };
         command.pseudo = self.random.below(self.device.pseudo_channels.into()) as u8;
         command.rank = self.random.below(self.device.ranks.into()) as u8;
-        // Few banks, so that rules within a group and a bank apply.
+        // Few banks are used, so that rules within a group and a bank apply.
         command.bank_group = self.random.below(u64::from(self.device.bank_groups).min(5)) as u8;
         command.bank = self.random.below(2) as u8;
         command.row = self.random.below(2) as u32;
