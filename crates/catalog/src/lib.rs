@@ -2,10 +2,10 @@
 //!
 //! The files of the folders `platforms/`, `workloads/`, `scenarios/`, `configurations/` and
 //! `devices/drives/` are built into the program and found by name; a path names a file of the same
-//! kind. `interleaf_model::format`, `interleaf_sim`, `interleaf_card` and
-//! `interleaf_extend_forecast` parse them; this crate reads their text, and its errors list the
-//! known names. Sizes of files are limited: 64 MiB for TOML and CSV, 256 MiB for a record, 2 GiB
-//! for a trace.
+//! kind. This crate reads the text of the files, and its errors list the known names. The parsers
+//! are in `interleaf_model::format`, `interleaf_sim`, `interleaf_card` and
+//! `interleaf_extend_forecast`. Sizes of files are limited: 64 MiB for TOML and CSV, 256 MiB for a
+//! record, 2 GiB for a trace.
 
 #![forbid(unsafe_code)]
 
@@ -23,6 +23,7 @@ use interleaf_model::{
     curve::CurveError,
     demand::Demand,
     format::{configuration_toml, demand_toml, names::suggestion, parts_toml, platform_toml},
+    parameters,
     parts::Parts,
     platform::Platform,
     units::{Bytes, Time},
@@ -56,7 +57,7 @@ pub fn workload_names() -> Vec<String> {
 /// Returns the names of the built-in scenarios.
 pub fn scenario_names() -> Vec<String> {
     let names = names(&SCENARIOS);
-    // Files `NAME.demand.toml` are demands of a scenario.
+    // A file `NAME.demand.toml` is a demand that a scenario names, not a scenario.
     names.into_iter().filter(|name| !name.ends_with(".demand")).collect()
 }
 
@@ -74,7 +75,7 @@ pub fn schemas() -> Vec<(String, &'static str)> {
 /// Returns the text of the JSON Schema `name`.
 ///
 /// # Errors
-/// If there is no such schema.
+/// If no schema has this name.
 pub fn schema(name: &str) -> Result<&'static str, Failure> {
     let schemas = schemas();
     if let Some((_, text)) = schemas.iter().find(|(own, _)| own == name) {
@@ -103,10 +104,10 @@ fn names(dir: &Dir<'_>) -> Vec<String> {
     names
 }
 
-/// The text of a platform file and of the files of curves that it names.
+/// The text of a platform file, and the texts of the files of curves that the platform names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PlatformSource {
-    /// The name of the file, for errors.
+    /// The name of the file, for errors; with the parameters that change its platform.
     pub label: String,
     /// The text of the file.
     pub text: String,
@@ -122,17 +123,25 @@ impl PlatformSource {
     pub fn parse(&self) -> Result<Platform, Failure> {
         let missing = || "there is none".to_string();
         let curves = |path: &str| self.curves.get(path).cloned().ok_or_else(missing);
-        Ok(platform_toml::parse(&self.label, &self.text, &curves)?)
+        let (label, parameters) = parameters::split(&self.label);
+        with_parameters(platform_toml::parse(label, &self.text, &curves)?, parameters)
     }
 }
 
-/// Returns the built-in platform with this name, or the platform in this file.
+fn with_parameters(platform: Platform, text: Option<&str>) -> Result<Platform, Failure> {
+    let Some(text) = text else { return Ok(platform) };
+    parameters::apply(&platform, text).map_err(|why| Failure::new(why.problem, why.hint))
+}
+
+/// Returns the built-in platform with this name, or the platform in this file. Parameters may
+/// follow the name: `xeon6-cz122:cxl.count=4` ([`interleaf_model::parameters`]).
 pub fn platform(name: &str) -> Result<Platform, Failure> {
     platform_and_source(name).map(|(platform, _)| platform)
 }
 
-/// Like [`platform`], with the texts that the platform was parsed from.
+/// Like [`platform`], and also returns the texts that the platform was parsed from.
 pub fn platform_and_source(name: &str) -> Result<(Platform, PlatformSource), Failure> {
+    let (name, parameters) = parameters::split(name);
     let read_curves = RefCell::new(BTreeMap::new());
     let recorded = |path: &str, text: Result<String, String>| {
         let text = text?;
@@ -167,8 +176,9 @@ pub fn platform_and_source(name: &str) -> Result<(Platform, PlatformSource), Fai
             (name.to_string(), text, platform)
         }
     };
+    let label = parameters.map_or_else(|| label.clone(), |text| format!("{label}:{text}"));
     let source = PlatformSource { label, text, curves: read_curves.into_inner() };
-    Ok((platform, source))
+    Ok((with_parameters(platform, parameters)?, source))
 }
 
 /// The curves of a tier of a built-in platform, by `PLATFORM:TIER`.
@@ -188,7 +198,7 @@ pub fn configurations() -> Result<Vec<Configuration>, Failure> {
     Ok(all)
 }
 
-/// Returns the built-in configuration with this name, or the configurations in this file.
+/// Returns the built-in configuration with this name, or all configurations in this file.
 pub fn configurations_of(name: &str) -> Result<Vec<Configuration>, Failure> {
     let all = configurations()?;
     if let Some(found) = all.iter().find(|own| own.name == name) {
@@ -199,10 +209,10 @@ pub fn configurations_of(name: &str) -> Result<Vec<Configuration>, Failure> {
     Ok(configuration_toml::parse(name, &text)?)
 }
 
-/// The example prices of the tool, all of them placeholders: `devices/prices/server.toml`.
+/// The example prices of the tool, `devices/prices/server.toml`. All of them are placeholders.
 const EXAMPLE_PRICES: &str = include_str!("../../../devices/prices/server.toml");
 
-/// Returns the parts and prices in this file; without a file, the example of the tool.
+/// Returns the parts and prices in this file. Without a file, returns the example of the tool.
 pub fn parts(path: Option<&Path>) -> Result<Parts, Failure> {
     let Some(path) = path else {
         return Ok(parts_toml::parse("devices/prices/server.toml", EXAMPLE_PRICES)?);
@@ -222,7 +232,7 @@ pub fn card(name: &str) -> Result<Card, Failure> {
     card::in_file(name, &text(Path::new(name), &hint)?).map_err(of_device)
 }
 
-/// Returns the names of the built-in drives: those of `devices/drives`, and the NVRAM cards.
+/// Returns the names of the built-in drives: the files of `devices/drives`, and the NVRAM cards.
 pub fn drive_names() -> Vec<String> {
     [names(&DRIVES), card::names().into_iter().map(Into::into).collect()].concat()
 }
@@ -244,10 +254,10 @@ pub fn drive(name: &str) -> Result<Drive, Failure> {
     Drive::parse(name, &text(Path::new(name), &hint)?).map_err(of_drive)
 }
 
-/// Depths of the queue of a card at which the latency of page reads is simulated.
+/// Queue depths of a card at which the latency of page reads is simulated.
 const CARD_DEPTHS: [u32; 4] = [1, 4, 16, 64];
 
-/// Measured time of a simulation of a card, and the ramp time before it, fs: 4 ms and 1 ms.
+/// Measured time of a simulation of a card, 4 ms, and the ramp time before it, 1 ms, in fs.
 const CARD_RUN_FS: [u64; 2] = [4_000_000_000_000, 1_000_000_000_000];
 
 /// Simulates an NVRAM card as a drive: large transfers, and reads of pages by queue depth.
@@ -280,7 +290,8 @@ fn card_drive(card: &Card) -> Result<Drive, Failure> {
     })
 }
 
-/// Returns the platform that the runs of `demand` were measured on: the named one, or else `asked`.
+/// Returns the platform that the runs of `demand` were measured on: the platform that the demand
+/// names, or else `asked`.
 pub fn measured_on(asked: &Platform, demand: &Demand) -> Result<Platform, Failure> {
     let measured_on = match &demand.platform {
         Some(name) if *name != asked.name => {
@@ -366,17 +377,17 @@ pub fn demand_source(path: &Path) -> Result<DemandSource, Failure> {
     Ok(DemandSource { label: path.display().to_string(), text: text(path, &hint)? })
 }
 
-/// Reads the text of the file at `path`, or of stdin for `-`. An error has the remedy `hint`.
+/// Reads the text of the file at `path`, or of stdin for `-`. `hint` is the hint of an error.
 pub fn text(path: &Path, hint: &str) -> Result<String, Failure> {
     text_up_to(path, TEXT_MAX, hint)
 }
 
-/// Reads a recorded document, like [`text`], with the limit for records.
+/// Reads a recorded document like [`text`], but with the size limit for records.
 pub fn document(path: &Path, hint: &str) -> Result<String, Failure> {
     text_up_to(path, DOCUMENT_MAX, hint)
 }
 
-/// Reads a trace of requests, like [`text`], with the limit for traces.
+/// Reads a trace of requests like [`text`], but with the size limit for traces.
 pub fn trace(path: &Path, hint: &str) -> Result<Vec<u8>, Failure> {
     read_input(path, TRACE_MAX).map_err(|why| read_failure(path, &why, hint))
 }
@@ -402,7 +413,7 @@ fn read_failure(path: &Path, why: &io::Error, hint: &str) -> Failure {
 }
 
 /// Returns the built-in scenario with this name or the scenario in this file, and its duration if
-/// set. The platform is `asked`, or else the one that the scenario names.
+/// it has one. The platform is `asked`, or else the platform that the scenario names.
 pub fn scenario(name: &str, asked: Option<Platform>) -> Result<(Scenario, Option<Time>), Failure> {
     let (label, text, files) = match embedded(&SCENARIOS, &format!("{name}.toml")) {
         Some(text) => (format!("{name}.toml"), text.to_string(), FileSource::BuiltIn),
@@ -449,8 +460,8 @@ pub fn built_in_workload(
     Ok(scenario)
 }
 
-/// Returns a scenario of one workload. Defaults: the threads of its runs, at most one per core, and
-/// the footprint of its demand.
+/// Returns a scenario of a single workload. By default it has the threads of the workload's runs,
+/// at most one per core, and the footprint of the demand.
 pub fn single_workload(
     platform: &Platform,
     demand: &Demand,
@@ -466,7 +477,7 @@ pub fn single_workload(
     Ok(Scenario::new(&demand.name, platform.clone(), vec![task]))
 }
 
-/// Returns the failure for curves that are invalid with the requested `--curve-error`.
+/// Returns the failure for curves that become invalid with the requested `--curve-error`.
 pub fn curve_failure(why: CurveError) -> Failure {
     Failure::new(format!("curves that are so wrong are none: {why}"), why.hint())
 }
@@ -522,8 +533,8 @@ fn read(path: &Path, what: &str, names: &[String]) -> Result<String, Failure> {
         } else {
             format!("{}: {why}", path.display())
         };
-        // A name in a scenario file becomes a path in the file's folder: compare its last component
-        // with the known names.
+        // A name in a scenario file was joined with the file's folder. Compare only its last
+        // component with the known names.
         let name = path.file_name().unwrap_or(path.as_os_str());
         let similar = suggestion(&name.to_string_lossy(), names);
         let names = names.join(", ");

@@ -43,8 +43,8 @@ use clap::{
 };
 use interleaf_console::{Failure, support::OutputOptions};
 use interleaf_job::option::{
-    LoadChoice, WeightsChoice, curve_error, load, mix, noise, quantity, rate, seed, size, threads,
-    time, weights, weights_choice, within,
+    LoadChoice, WeightsChoice, curve_error, load, mix, noise, percent, quantity, rate, seed, size,
+    threads, time, weights, weights_choice, within,
 };
 use interleaf_model::{
     mix::Mix,
@@ -181,7 +181,7 @@ pub(crate) struct DoctorArgs {
     <--workload <NAME>|--demand <FILE>|--mix <MIX>>")]
 #[command(group = ArgGroup::new("traffic").required(true).args(["workload", "demand", "mix"]))]
 pub(crate) struct PredictArgs {
-    /// A platform by name, or a platform file
+    /// A platform by name, or a platform file; `NAME:cxl.count=4` has four expanders
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) platform: String,
     /// A workload that comes with the tool (`interleaf show --platform list` lists them)
@@ -228,7 +228,8 @@ pub(crate) struct PredictArgs {
 #[command(group = ArgGroup::new("what").required(true)
     .args(["workload", "demand", "scenario", "sweep"]))]
 pub(crate) struct MachineArgs {
-    /// A platform by name, or a platform file [default: that of the scenario]
+    /// A platform by name, or a platform file; `NAME:cxl.count=4` has four expanders [default:
+    /// that of the scenario]
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) platform: Option<String>,
     /// A workload that comes with the tool (`interleaf show --platform list` lists them)

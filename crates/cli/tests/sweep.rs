@@ -1,9 +1,10 @@
 //! A sweep writes the same bytes on any number of cores, and after an interruption at any point. It
-//! finds altered rows, and has demand files and weights.
+//! detects altered rows, and accepts demand files and weights.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     process::{Command, Output},
@@ -11,7 +12,7 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// Cases with one row, and cases with two.
+/// Cases that have one row, and cases that have two rows.
 const SWEEP: &str = r#"
 schema = "interleaf.sweep/1"
 duration = "30s"
@@ -69,7 +70,7 @@ impl Folder {
             .unwrap()
     }
 
-    /// Runs the sweep without an interruption and returns its record.
+    /// Runs the whole sweep without an interruption, and returns its record.
     fn whole(&self, threads: &str) -> Vec<u8> {
         let target = format!("whole-{threads}.csv");
         succeeded(&self.sweep(&target, threads));
@@ -92,11 +93,11 @@ fn cores_do_not_matter() {
     let [one, two] = ["1", "2"].map(|threads| folder.whole(threads));
     assert_eq!(String::from_utf8_lossy(&one), String::from_utf8_lossy(&two));
     assert!(one.starts_with(b"case,platform,"), "the header is the first line");
-    // The header, 8 cases with one row and 8 with two.
+    // The header, 8 cases with one row and 8 cases with two rows.
     assert_eq!(one.iter().filter(|byte| **byte == b'\n').count(), 1 + 8 + 2 * 8);
 }
 
-/// Returns the offsets behind all line feeds, in order.
+/// Returns the offset after each line feed, in order.
 fn line_ends(text: &[u8]) -> Vec<usize> {
     (0..text.len()).filter(|at| text[*at] == b'\n').map(|at| at + 1).collect()
 }
@@ -139,7 +140,7 @@ fn rows_that_are_there_are_kept_in_any_order() {
     let whole = folder.whole("2");
     let text = String::from_utf8(whole.clone()).unwrap();
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    // An order as several cores leave it, with missing cases.
+    // The order of rows that several cores may leave, with missing cases.
     let some: String = lines[..1].iter().chain(&lines[5..8]).chain(&lines[1..4]).copied().collect();
     let path = folder.path("some.csv");
     fs::write(&path, some).unwrap();
@@ -193,14 +194,58 @@ fn the_number_of_cases_is_printed_first_and_their_time() {
     let output = folder.sweep("a.csv", "2");
     succeeded(&output);
     let lines: Vec<String> = said(&output).lines().map(String::from).collect();
-    assert_eq!(lines[0], "16 cases", "{lines:?}");
+    let kept = "; Ctrl-C keeps the rows so far, and the same command computes the others";
+    assert_eq!(lines[0], format!("16 cases{kept}"), "{lines:?}");
     assert!(lines[1].starts_with("about ") && lines[1].ends_with(" for the other 14"), "{lines:?}");
     let whole = fs::read_to_string(folder.path("a.csv")).unwrap();
     let some: String = whole.split_inclusive('\n').take(4).collect();
     fs::write(folder.path("a.csv"), some).unwrap();
     let output = folder.sweep("a.csv", "2");
     succeeded(&output);
-    assert!(said(&output).starts_with("16 cases, of which 3 are there\n"), "{}", said(&output));
+    let first = format!("16 cases, of which 3 are there{kept}\n");
+    assert!(said(&output).starts_with(&first), "{}", said(&output));
+}
+
+/// Parameters of tiers multiply the platforms, and each case has a platform of its own.
+#[test]
+fn a_sweep_has_parameters_of_tiers() {
+    let folder = Folder::new();
+    let sweep = r#"
+schema = "interleaf.sweep/1"
+duration = "30s"
+page_groups = 100
+platform = ["gnr120-cz122"]
+tier.cxl.count = [2, 8]
+tier.dram.capacity = ["64GiB", "768GiB"]
+workload = ["lbm"]
+policy = ["static"]
+weights = ["3:1"]
+"#;
+    fs::write(folder.path("tiers.toml"), sweep).unwrap();
+    succeeded(&folder.run("tiers.toml", "tiers.csv", "2"));
+    let text = fs::read_to_string(folder.path("tiers.csv")).unwrap();
+    let speeds: Vec<(String, f64)> = csv::Reader::from_reader(text.as_bytes())
+        .deserialize::<BTreeMap<String, String>>()
+        .map(|row| row.unwrap())
+        .map(|row| (row["platform"].clone(), row["speedup"].parse().unwrap()))
+        .collect();
+    let names: Vec<&str> = speeds.iter().map(|(name, _)| name.as_str()).collect();
+    let expected = [(2, "64GiB"), (2, "768GiB"), (8, "64GiB"), (8, "768GiB")]
+        .map(|(count, size)| format!("gnr120-cz122:cxl.count={count},dram.capacity={size}"));
+    assert_eq!(names, expected);
+    assert!(speeds[3].1 > 1.3 * speeds[1].1, "a quarter of pages on two expanders: {speeds:?}");
+    for (wrong, problem) in [
+        ("tier.cxl.count = [2, 2]", "tier.cxl.count: 2 is there twice"),
+        ("tier.cxi.count = [2]", "has no tier \"cxi\""),
+        ("tier.cxl.cout = [2]", "cout"),
+    ] {
+        let text = sweep.replace("tier.cxl.count = [2, 8]", wrong);
+        fs::write(folder.path("wrong.toml"), text).unwrap();
+        let output = folder.run("wrong.toml", "wrong.csv", "2");
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{told}");
+        assert!(told.contains(problem) && told.contains("wrong.toml"), "{told}");
+    }
 }
 
 const OWN: &str = r#"
@@ -233,13 +278,13 @@ fn a_sweep_has_demand_files_and_static_weights() {
     assert_eq!(rows[0], ["own", "static", "1:0", "100:0"]);
     assert_eq!(rows[1], ["own", "static", "3:1", "75:25"]);
     assert_eq!(rows[2][..3], ["own", "hotcold", ""]);
-    // A changed demand file makes another sweep, so the existing rows are refused.
+    // A changed demand file makes it another sweep, so the existing rows are rejected.
     let changed = renamed.replacen("name = \"own\"", "name = \"other\"", 1);
     fs::write(folder.path("own.toml"), changed).unwrap();
     assert_eq!(folder.run("own-sweep.toml", "own.csv", "2").status.code(), Some(2));
 }
 
-/// `--report` and `interleaf report` of the CSV file make the same page except for its title.
+/// `--report`, and `interleaf report` of the CSV file, make the same page except for its title.
 #[test]
 fn a_sweep_has_a_page() {
     let folder = Folder::new();

@@ -1,7 +1,7 @@
-//! Sweep files: lists of values, whose every combination is simulated.
+//! A sweep file has lists of values. Each combination of their values is a case.
 //!
-//! The command simulates the cases. The Python package makes a design from them; its arguments are
-//! the texts of the file ([`Sweep::arguments`]).
+//! The command line simulates the cases. The Python package makes a design from them, whose
+//! arguments are the texts of the file ([`Sweep::arguments`]).
 
 use crate::{
     machine::DURATION_S as DURATION_S_DEFAULT,
@@ -20,7 +20,11 @@ use interleaf_sim::machine::{
     scenario::{BANDWIDTH_MAX_GBPS, DURATION_S, GROUPS_MAX, NOISE_MAX},
 };
 use serde::Deserialize;
-use std::{collections::BTreeSet, fmt, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    path::Path,
+};
 use toml::Spanned;
 
 /// The schema of a sweep file.
@@ -43,6 +47,9 @@ struct SweepFile {
     /// Platforms, by name or as files.
     #[serde(default)]
     platform: Vec<Spanned<String>>,
+    /// Parameters of the tiers of each platform, by the name of the tier.
+    #[serde(default)]
+    tier: BTreeMap<String, TierLists>,
     /// Workloads that come with the tool.
     #[serde(default)]
     workload: Vec<Spanned<String>>,
@@ -79,6 +86,18 @@ struct SweepFile {
     seeds: Option<Spanned<i64>>,
 }
 
+/// Lists of values of the parameters of a tier.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TierLists {
+    /// Numbers of channels or expanders.
+    #[serde(default)]
+    count: Vec<Spanned<i64>>,
+    /// Capacities: "512GiB".
+    #[serde(default)]
+    capacity: Vec<Spanned<String>>,
+}
+
 /// A quantity and the text that it was parsed from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WithText<T> {
@@ -95,7 +114,7 @@ pub struct Sweep {
     pub name: String,
     /// Simulated time of each case.
     pub duration: WithText<Time>,
-    /// Page groups of each case, in place of the scenario's.
+    /// Number of page groups of each case; `None` for the scenario's number.
     pub page_groups: Option<usize>,
     platforms: Vec<Option<Spanned<String>>>,
     loads: Vec<Load>,
@@ -117,26 +136,26 @@ pub enum Load {
         name: Spanned<String>,
         /// True for a demand file.
         is_file: bool,
-        /// Its threads. Default: the maximum of its runs.
+        /// Number of threads. Default: the maximum of the workload's runs.
         threads: Option<Spanned<u32>>,
     },
     /// A scenario by name, or its file.
     Scenario(Spanned<String>),
 }
 
-/// A policy of the file.
+/// A policy of the file, with its weights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PolicyChoice {
     /// The policy.
     pub kind: PolicyKind,
-    /// Weights of [`PolicyKind::Static`]. Default: the best.
+    /// Weights of [`PolicyKind::Static`]. Default: the best static weights.
     pub weights: Option<Spanned<WithText<Weights>>>,
 }
 
 /// A combination of values; `None` for quantities that the file does not list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
-    /// Its 0-based number.
+    /// The 0-based number of the case.
     pub number: usize,
     /// The platform by name, or its file.
     pub platform: Option<Spanned<String>>,
@@ -146,9 +165,9 @@ pub struct Case {
     pub policy: PolicyChoice,
     /// Memory that the workload touches.
     pub footprint: Option<Spanned<WithText<Bytes>>>,
-    /// Standard deviation of a counter's reading.
+    /// Relative standard deviation of a counter reading.
     pub counter_noise: Option<WithText<Percent>>,
-    /// Error of the curves that the policy believes.
+    /// Relative error of the curves that the policy uses.
     pub curve_error: Option<WithText<Percent>>,
     /// The highest migration rate.
     pub migration_rate: Option<WithText<Bandwidth>>,
@@ -156,10 +175,11 @@ pub struct Case {
     pub seed: u64,
 }
 
-/// An argument of the cases: its name, and its text in a case that has it.
+/// The name of an argument, and a function that returns its text in a case (`None` if the case has
+/// no such argument).
 type Argument = (&'static str, fn(&Case) -> Option<String>);
 
-/// The arguments in which cases differ, named as the options of a simulated machine.
+/// The arguments in which cases differ, named like the options of `interleaf simulate machine`.
 const ARGUMENTS: [Argument; 12] = [
     ("platform", |case| case.platform.as_ref().map(|name| name.get_ref().clone())),
     ("workload", |case| match &case.load {
@@ -235,7 +255,7 @@ impl Sweep {
                 Some(groups) => Some(toml.whole("page_groups", groups, 1..=GROUPS_MAX)?),
                 None => None,
             },
-            platforms: or_none(&read.platform, |name| Ok(name.clone()))?,
+            platforms: platforms(&toml, &read)?,
             loads: loads(&toml, &read)?,
             policies: policies(&toml, &read)?,
             footprints: footprints(&toml, &read)?,
@@ -313,8 +333,8 @@ impl Sweep {
         &self.text
     }
 
-    /// Returns the arguments that the file gives, with their texts in each case by number. The
-    /// constant ones are last.
+    /// Returns the arguments that the file gives, each with its texts in the order of the cases.
+    /// Arguments that are equal in all cases are last.
     pub fn arguments(&self) -> Vec<(&'static str, Vec<Option<String>>)> {
         let cases: Vec<Case> = (0..self.count()).map(|number| self.case(number)).collect();
         let listed = ARGUMENTS.map(|(name, text)| (name, cases.iter().map(text).collect()));
@@ -330,7 +350,7 @@ impl Sweep {
         TomlText::new(&self.file, &self.text).place(field, value)
     }
 
-    /// Checks that the weights of the file are weights of the tiers of `scenario`.
+    /// Checks that all weights of the file match the tiers of `scenario`.
     ///
     /// # Errors
     /// Another number of weights.
@@ -360,7 +380,7 @@ impl Sweep {
 }
 
 impl PolicyChoice {
-    /// The weights of the tiers of `scenario`, if the file has some.
+    /// The weights as a number for each tier of `scenario`; `None` if the file has no weights.
     ///
     /// # Errors
     /// Another number of weights.
@@ -375,9 +395,47 @@ fn points(weights: &Weights, scenario: &Scenario) -> Result<Vec<u16>, Failure> {
     Ok(for_tiers(weights, &names)?.as_slice().to_vec())
 }
 
-/// The field of a workload or a demand file.
+/// The name of the field that lists demand files, or of the field that lists built-in workloads.
 const fn field_of(is_file: bool) -> &'static str {
     if is_file { "demand" } else { "workload" }
+}
+
+/// The platforms, each with every combination of the parameters of its tiers: `NAME:cxl.count=4`.
+fn platforms(
+    toml: &TomlText<'_>,
+    read: &SweepFile,
+) -> Result<Vec<Option<Spanned<String>>>, FileError> {
+    let mut parameters: Vec<String> = vec![String::new()];
+    for (tier, lists) in &read.tier {
+        distinct(toml, &format!("tier.{tier}.count"), &lists.count)?;
+        distinct(toml, &format!("tier.{tier}.capacity"), &lists.capacity)?;
+        let counts = lists.count.iter().map(|count| count.get_ref().to_string()).collect();
+        let capacities = lists.capacity.iter().map(|size| size.get_ref().clone()).collect();
+        let lists: [(&str, Vec<String>); 2] = [("count", counts), ("capacity", capacities)];
+        for (field, values) in lists.iter().filter(|(_, values)| !values.is_empty()) {
+            let one = |before: &String| {
+                let separator = if before.is_empty() { "" } else { "," };
+                let texts = values.iter().map(move |value| format!("{tier}.{field}={value}"));
+                texts.map(|text| format!("{before}{separator}{text}")).collect::<Vec<_>>()
+            };
+            parameters = parameters.iter().flat_map(one).collect();
+        }
+    }
+    if let (Some((tier, _)), []) = (read.tier.iter().next(), &read.platform[..]) {
+        let problem = format!("tier.{tier}: there is no platform that has it");
+        return Err(toml.file_error("platform", &problem, "add platform = [\"NAME\"]"));
+    }
+    let with_parameters = |name: &Spanned<String>| {
+        let all = parameters.iter().map(|text| match text.is_empty() {
+            true => name.clone(),
+            false => Spanned::new(name.span(), format!("{}:{text}", name.get_ref())),
+        });
+        all.map(Some).collect::<Vec<_>>()
+    };
+    match read.platform.is_empty() {
+        true => Ok(vec![None]),
+        false => Ok(read.platform.iter().flat_map(with_parameters).collect()),
+    }
 }
 
 /// Returns the product, saturated at the maximum of the type.
@@ -385,7 +443,7 @@ fn product(factors: impl IntoIterator<Item = usize>) -> usize {
     factors.into_iter().fold(1, usize::saturating_mul)
 }
 
-/// Checks that no list repeats a value, whose cases would count twice.
+/// Checks that no list repeats a value: the cases of a repeated value would count twice.
 fn all_distinct(toml: &TomlText<'_>, read: &SweepFile) -> Result<(), FileError> {
     distinct(toml, "platform", &read.platform)?;
     distinct(toml, "workload", &read.workload)?;

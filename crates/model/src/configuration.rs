@@ -155,7 +155,7 @@ fn add(
 }
 
 /// Scales a tier to a part of its channels or expanders.
-fn scaled(tier: &Tier, count: Count) -> Result<Tier, ConfigurationError> {
+pub(crate) fn scaled(tier: &Tier, count: Count) -> Result<Tier, ConfigurationError> {
     let share = count.share();
     let curves = tier.curves.scaled(share);
     let curves =

@@ -221,9 +221,9 @@ impl Controller {
 impl DomainControl {
     /// If there are enough samples, asks the policy for a verdict and applies the guards to it.
     fn decide(&mut self, time_s: f64, settings: &Settings) -> DomainPeriod {
-        let stand = !self.window.has_begun(settings) && self.held_off < BEGIN_MAX;
-        let stirred = !self.window.is_quiet(settings) && self.held_off < settings.hold_off_max;
-        let seen = if stand || stirred {
+        let has_not_begun = !self.window.has_begun(settings) && self.held_off < BEGIN_MAX;
+        let is_moving = !self.window.is_quiet(settings) && self.held_off < settings.hold_off_max;
+        let seen = if has_not_begun || is_moving {
             None
         } else {
             self.window.observation(time_s, self.target.clone(), &self.scopes, settings)
@@ -238,9 +238,9 @@ impl DomainControl {
                 let shares = self.target.clone();
                 let why = if !self.window.is_counted() {
                     "nothing was counted: there is no bandwidth to judge by"
-                } else if stand {
-                    "pages have not set out yet: the period is not judged"
-                } else if self.window.is_stirred() {
+                } else if has_not_begun {
+                    "migration has not begun: the period is not judged"
+                } else if self.window.has_migrated() {
                     "pages still migrate: the period is not judged"
                 } else {
                     "there were too few readings: the period is not judged"

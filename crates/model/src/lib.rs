@@ -48,6 +48,8 @@ pub mod demand;
 
 pub mod configuration;
 
+pub mod parameters;
+
 pub mod parts;
 
 pub mod pareto;

@@ -24,7 +24,7 @@ pub struct EnergyPrice {
     pub per_kwh: f64,
     /// Years of operation.
     pub years: f64,
-    /// The source of price and years.
+    /// The source of the price of a kWh and of the years of operation.
     pub source: String,
     /// The date of the price.
     pub date: String,

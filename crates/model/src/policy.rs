@@ -32,8 +32,8 @@ pub trait Policy {
     /// Receives each sample.
     fn watch(&mut self, _reading: &Reading) {}
 
-    /// True if `quiet` samples since the last migration are enough to decide before the period
-    /// ends.
+    /// True if the policy can decide before the period ends. `quiet` is the number of samples since
+    /// the last migration.
     fn enough(&self, _quiet: usize) -> bool {
         false
     }

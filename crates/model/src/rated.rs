@@ -95,6 +95,7 @@ fn tier(rated: &TierLayout) -> Tier {
         curves: curves.expect("there is one"),
         power: None,
         queue_counters: None,
+        count: None,
     }
 }
 

@@ -62,6 +62,8 @@ pub struct Tier {
     pub power: Option<TierPower>,
     /// The limit of the queue counters, if known.
     pub queue_counters: Option<QueueCounters>,
+    /// The number of channels or expanders that curves and capacity are of, if known.
+    pub count: Option<u32>,
 }
 
 /// A limit of the counters that observe the queue of a tier.

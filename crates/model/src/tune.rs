@@ -35,7 +35,8 @@ use crate::{
 use curve::TimeCurve;
 use noise::Noise;
 
-/// The number of steps between the shares 0 and 1 at which the bound is evaluated.
+/// The lower bound of the runtime is evaluated at this number of equal steps of the share, from 0
+/// to 1.
 const STEPS: u32 = 1000;
 
 /// Minimum distance from a share within which simpler weights count as equal to the share.
@@ -51,7 +52,7 @@ const REACH: f64 = 0.5;
 /// If the smallest share so far is at most this, the next run may have any share, down to 0.
 const LEAST_SHARE: f64 = 0.2;
 
-/// Logarithms of values with a smaller difference are equal.
+/// Mean logarithms of results that differ by less than this are equal.
 const SAME: f64 = 1e-6;
 
 /// The space of a search, and its stop conditions.

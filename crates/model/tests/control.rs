@@ -459,6 +459,7 @@ fn platform(tiers: usize) -> Platform {
             curves: Curves::new(vec![MixCurve { domain: None, mix: Mix::READ, curve }]).unwrap(),
             power: None,
             queue_counters: None,
+            count: None,
         }
     };
     Platform {

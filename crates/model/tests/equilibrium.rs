@@ -51,6 +51,7 @@ fn platform_of(curves: Vec<Curve>, page_streams: u32) -> Platform {
         curves: Curves::new(vec![MixCurve { domain: None, mix: Mix::READ, curve }]).unwrap(),
         power: None,
         queue_counters: None,
+        count: None,
     };
     Platform {
         name: "test".into(),

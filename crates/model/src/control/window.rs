@@ -91,9 +91,9 @@ impl Window {
         let before = mem::replace(&mut self.placements, placements.collect());
         self.since_bytes += migrated_bytes;
         let floor = settings.placement_floor.unwrap_or(f64::INFINITY);
-        let gone = before.iter().zip(&self.placements).map(|(a, b)| gone_bytes(a, b, floor));
-        let gone_bytes: f64 = gone.sum();
-        let is_on_its_way = gone_bytes > 0.0 && self.since_bytes as f64 >= MIGRATED * gone_bytes;
+        let gone = before.iter().zip(&self.placements).map(|(a, b)| moved_bytes(a, b, floor));
+        let moved_bytes: f64 = gone.sum();
+        let is_on_its_way = moved_bytes > 0.0 && self.since_bytes as f64 >= MIGRATED * moved_bytes;
         if before != self.placements {
             self.since_bytes = 0;
         }
@@ -152,7 +152,7 @@ impl Window {
                 .placements_at_decision
                 .iter()
                 .zip(&self.placements)
-                .any(|(a, b)| gone_bytes(a, b, floor) > 0.0)
+                .any(|(a, b)| moved_bytes(a, b, floor) > 0.0)
     }
 
     /// The quiet samples since the last migration. Samples without counters are skipped.
@@ -176,7 +176,7 @@ impl Window {
     }
 
     /// True if pages have migrated in a sample of the period.
-    pub(super) fn is_stirred(&self) -> bool {
+    pub(super) fn has_migrated(&self) -> bool {
         self.samples.iter().any(|sample| !sample.quiet)
     }
 
@@ -270,7 +270,7 @@ impl Window {
 
 /// The largest change of a tier's share of a scope, in bytes; 0 if the share changed by at most
 /// `floor`.
-fn gone_bytes(before: &Option<Vec<u64>>, now: &Option<Vec<u64>>, floor: f64) -> f64 {
+fn moved_bytes(before: &Option<Vec<u64>>, now: &Option<Vec<u64>>, floor: f64) -> f64 {
     let (Some(before), Some(now)) = (before, now) else { return 0.0 };
     let all = |bytes: &[u64]| bytes.iter().sum::<u64>().max(1) as f64;
     let (all_before, all_now) = (all(before), all(now));
@@ -368,7 +368,7 @@ mod tests {
             window.add(&sample, 0, &[0, 1], &[0], &settings);
         };
         add(&mut window, 1500, 1 << 30);
-        assert!(!window.is_quiet(&settings) && window.is_stirred());
+        assert!(!window.is_quiet(&settings) && window.has_migrated());
         for (span_ms, enough) in [(900, false), (50, false), (50, true)] {
             add(&mut window, span_ms, 0);
             assert_eq!(window.is_quiet(&settings), enough, "{span_ms} ms");
@@ -376,7 +376,7 @@ mod tests {
         assert_eq!(window.observation(2.5, vec![1.0, 0.0], &[0], &settings).unwrap().quiet, 3);
         window.clear();
         add(&mut window, 5000, 0);
-        assert!(!window.is_quiet(&settings) && !window.is_stirred(), "it may be anything");
+        assert!(!window.is_quiet(&settings) && !window.has_migrated(), "it may be anything");
     }
 
     /// The migrated bytes are few compared with the traffic, but many for the scope. Until the

@@ -221,9 +221,10 @@ impl<'a> System<'a> {
         }
     }
 
-    /// Solves several loads. In each round, each load moves half of the way to its equilibrium
-    /// beside the bytes in flight of the other loads. The rounds end when no load changes by more
-    /// than `tolerance`.
+    /// Solves several loads that share tiers. In each round, each load in turn is solved with the
+    /// traffic of the others held fixed, and its traffic moves half of the way to that solution;
+    /// all the way in the first round, if no traffic is known. The rounds end when no load changes
+    /// its bandwidth on a tier by `tolerance` of its bandwidth or more, or after [`ROUNDS_MAX`].
     fn solve_together(
         &self,
         loads: &[Load],

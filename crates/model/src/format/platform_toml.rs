@@ -18,6 +18,9 @@ const POWER_MAX: f64 = 1e6;
 /// Maximum number of outstanding reads that the counters of a tier may count.
 const READS_MAX: f64 = 1e6;
 
+/// The highest number of channels or expanders of a tier.
+const COUNT_MAX: u32 = 4096;
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PlatformFile {
@@ -82,6 +85,8 @@ struct TierFile {
     power: Option<TierPowerFile>,
     /// The limit of the counters of its queue.
     queue_counters: Option<QueueCountersFile>,
+    /// The number of channels or expanders that curves and capacity are of.
+    count: Option<Spanned<i64>>,
 }
 
 #[derive(Deserialize)]
@@ -276,7 +281,9 @@ fn tiers(
         let power = tier.power.as_ref().map(|read| tier_power(toml, read)).transpose()?;
         let queue_counters =
             tier.queue_counters.as_ref().map(|read| queue_counters(toml, read)).transpose()?;
-        tiers.push(Tier { name, kind, capacity, curves, power, queue_counters });
+        let count = tier.count.as_ref().map(|count| toml.whole("tier.count", count, 1..=COUNT_MAX));
+        let count = count.transpose()?;
+        tiers.push(Tier { name, kind, capacity, curves, power, queue_counters, count });
     }
     Ok(tiers)
 }

@@ -62,7 +62,7 @@ impl<'a> TomlText<'a> {
     /// # Errors
     /// If the text is not TOML, lacks a key or has an unknown key.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, FileError> {
-        toml::from_str(self.text).map_err(|why| self.refusal(&why))
+        toml::from_str(self.text).map_err(|why| self.parse_error(&why))
     }
 
     /// Parses the fields of a whole file of the schema `expected`. A file of another schema has
@@ -87,7 +87,7 @@ impl<'a> TomlText<'a> {
     /// If the table lacks a key or has an unknown key.
     pub fn read_merged<T: DeserializeOwned>(&self, table: Table<'_>) -> Result<T, FileError> {
         let whole = Spanned::new(0..self.text.len(), table);
-        T::deserialize(toml::Deserializer::from(whole)).map_err(|why| self.refusal(&why))
+        T::deserialize(toml::Deserializer::from(whole)).map_err(|why| self.parse_error(&why))
     }
 
     /// The table of the file, then the tables of the files that it inherits from.
@@ -98,14 +98,14 @@ impl<'a> TomlText<'a> {
         let mut tables = vec![];
         for (start, file, text) in self.files() {
             let table = Table::parse(text);
-            let table = table.map_err(|why| TomlText::new(file, text).refusal(&why))?;
+            let table = table.map_err(|why| TomlText::new(file, text).parse_error(&why))?;
             tables.push(inherit::moved(table.into_inner(), start));
         }
         Ok(tables)
     }
 
     /// Converts an error of the parser to an error with the position of the problem.
-    fn refusal(&self, why: &toml::de::Error) -> FileError {
+    fn parse_error(&self, why: &toml::de::Error) -> FileError {
         let start = why.span().map(|span| span.start);
         // If a key is missing, the span of the parser's error is the table, or the first key of the
         // file. The first key is not the position of the problem.

@@ -102,7 +102,7 @@ enum State {
     /// Observes the traffic at the current placement.
     Look,
     /// Waits until the pages have moved.
-    Moved { corrections: u32, waited: u32 },
+    Moving { corrections: u32, waited: u32 },
     /// Keeps the best measured shares: their bandwidth and its standard error, GB/s, and the number
     /// of consecutive periods in which the bandwidth differed.
     Settled { gbps: f64, error_gbps: f64, changed: u32 },
@@ -168,7 +168,7 @@ impl Guided {
             let soon = seen.time_s - went_back_s < SOON_S;
             self.patience = if soon { PATIENCE.1.min(2 * self.patience) } else { PATIENCE.0 };
         }
-        self.state = State::Moved { corrections: CORRECTIONS, waited: 0 };
+        self.state = State::Moving { corrections: CORRECTIONS, waited: 0 };
         let reason = format!(
             "{:.0} GB/s at {}: the curves, corrected by that, promise {:.0} GB/s at {}",
             seen.mean_gbps,
@@ -197,7 +197,7 @@ impl Guided {
             return Verdict::interleave(seen.target.clone(), "hold", reason);
         }
         self.went_back_s = Some(seen.time_s);
-        self.state = State::Moved { corrections: 0, waited: 0 };
+        self.state = State::Moving { corrections: 0, waited: 0 };
         Verdict::interleave(local, "local", reason)
     }
 
@@ -217,12 +217,12 @@ impl Guided {
                 best.bandwidth_gbps,
                 text(&shares)
             );
-            self.state = State::Moved { corrections: 0, waited: 0 };
+            self.state = State::Moving { corrections: 0, waited: 0 };
             return Verdict::interleave(shares, "back", reason);
         }
         let points = 100.0 * distance(&proposal.shares, &seen.target);
         if corrections > 0 && proposal.gain > WORTH_CORRECTING && points >= CORRECTION_POINTS {
-            self.state = State::Moved { corrections: corrections - 1, waited: 0 };
+            self.state = State::Moving { corrections: corrections - 1, waited: 0 };
             let reason = format!(
                 "{:.0} GB/s measured at {}; by what was seen there {} is better by {:.1} %",
                 seen.mean_gbps,
@@ -261,10 +261,10 @@ impl Policy for Guided {
         }
         match self.state.clone() {
             State::Look => self.first_look(seen, PATIENCE.1),
-            State::Moved { corrections, waited } => {
+            State::Moving { corrections, waited } => {
                 let far = 100.0 * distance(&self.traffic(seen).shares, &seen.target);
                 if far > THERE_POINTS && waited < WAIT_PERIODS {
-                    self.state = State::Moved { corrections, waited: waited + 1 };
+                    self.state = State::Moving { corrections, waited: waited + 1 };
                     let reason = format!("the traffic is {far:.0} points from its target");
                     return Verdict::interleave(seen.target.clone(), "wait", reason);
                 }
