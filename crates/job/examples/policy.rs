@@ -1,5 +1,5 @@
-//! A policy in Rust on a simulated server, as in docs/policies.md. It prints the record, with the
-//! built-in policies beside it.
+//! Simulates a server under a policy written in Rust, as in docs/policies.md, and prints the
+//! record. The record compares the policy with the built-in policies.
 
 use core::time::Duration;
 use interleaf_job::machine::{MachineJob, OwnPolicy};

@@ -1,6 +1,6 @@
-//! The rate of predictions in Rust, which `tests/python-calls` compares with the rate in Python:
-//! `predictions COUNT` computes records of one choice of weights, then `COUNT` choices in one call.
-//! It prints the seconds of a record, and the choices per second.
+//! Measures the rate of predictions in Rust; `tests/python-calls` compares it with the rate in
+//! Python. `predictions COUNT` computes the record of one choice of weights many times, then
+//! `COUNT` choices in one call. It prints the seconds for a record, and the choices per second.
 
 use interleaf_job::{
     option::{LoadChoice, WeightsChoice},
@@ -9,7 +9,7 @@ use interleaf_job::{
 use interleaf_model::{mix::Mix, weights::Weights};
 use std::{env, error::Error, io::Write as _, time::Instant};
 
-/// Records of one choice of weights.
+/// The number of records that are timed.
 const RECORDS: u32 = 2000;
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -28,26 +28,27 @@ const IOS_OF_TAIL: u64 = 1_000_000;
 pub struct CardJob {
     /// The cards, with distinct names.
     pub cards: Vec<Card>,
-    /// fio job files. Without one, the options are the load.
+    /// fio job files. If there are none, [`Self::options`] describes the load.
     pub files: Vec<PathBuf>,
-    /// Options of fio, which replace the options of every job, except the depths.
+    /// Options of fio that replace the options of every job. The queue depths are in
+    /// [`Self::depths`].
     pub options: FioOptions,
-    /// Outstanding requests of each job; each depth is a point.
+    /// Queue depths of each job, in outstanding requests; each depth gives a point.
     pub depths: Option<Depths>,
     /// The initiator of loads and stores to the BAR; `None` for NVMe.
     pub initiator: Option<Initiator>,
-    /// Stores of a thread between two read-backs that make them durable.
+    /// A thread reads back after this number of stores, which makes the stores durable.
     pub fsync: Option<u32>,
     /// The moments at which the power fails.
     pub power_failures: Option<Moments>,
-    /// The points become the curves of a platform: without a load, the patterns and depths of
-    /// curves are simulated; `fsync` is refused.
+    /// True if the points become the curves of a platform. Default patterns and depths replace a
+    /// missing load, and `fsync` is refused.
     pub for_curves: bool,
-    /// The options include `direct`.
+    /// True if the options include `direct`.
     pub is_direct: bool,
 }
 
-/// The results of a group on a card.
+/// The results of a group of jobs on a card.
 enum GroupResult {
     Storage(Box<Outcome>, Option<CardPowerFailure>),
     /// The outcome of each job.
@@ -165,7 +166,7 @@ fn simulated(card: &Card, jobs: &[Job]) -> Result<Outcome, Failure> {
         .map_err(|why| Failure::new(why.to_string(), why.hint))
 }
 
-/// Limits of the percentiles.
+/// Notes on points that have too few I/Os for their highest percentile.
 fn notes(document: &CardDocument) -> Vec<String> {
     let few = document.points.iter().filter(|point| point.ios < IOS_OF_TAIL).count();
     let note = || {

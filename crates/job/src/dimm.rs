@@ -32,7 +32,7 @@ pub struct DimmSystem {
     pub channels: u32,
     /// The order in which lines are accessed.
     pub pattern: Pattern,
-    /// The most outstanding lines of each channel. Default: 144 for each sub-channel.
+    /// Maximum number of outstanding lines of each channel. Default: 144 for each sub-channel.
     pub outstanding: Option<u32>,
     /// Round-trip latency between a core and the controller, ns.
     pub uncore_ns: f64,
@@ -77,7 +77,7 @@ pub struct DimmJob {
     pub mixes: Vec<Mix>,
     /// The load of each mix.
     pub load: LoadChoice,
-    /// Lines that are read or written at each point on all channels.
+    /// Number of lines that are read or written at each point, summed over all channels.
     pub requests: u64,
 }
 
@@ -86,7 +86,7 @@ pub struct DimmJob {
 pub struct DimmPoint {
     /// The traffic mix.
     pub mix: Mix,
-    /// The offered load, GB/s; `None` for the highest bandwidth.
+    /// The offered load, GB/s; `None` for the maximum load.
     pub offered_gbps: Option<f64>,
 }
 
@@ -128,7 +128,7 @@ impl DimmJob {
         Ok(document)
     }
 
-    /// The options of the mixes, the loads and the number of requests.
+    /// The text of the options for the mixes, the load and the number of requests.
     fn load_options(&self) -> String {
         let mixes: Vec<String> = self.mixes.iter().map(Mix::to_string).collect();
         let load = match self.load {
@@ -139,8 +139,8 @@ impl DimmJob {
         format!(" --mix {} --load {load} --requests {}", mixes.join(","), self.requests)
     }
 
-    /// Refuses runs that are too short for a bandwidth, and notes runs whose bandwidth is
-    /// inaccurate.
+    /// Fails if a run is too short to measure a bandwidth. Returns notes on runs whose bandwidth is
+    /// inaccurate because they are short.
     fn short_runs(&self, points: &[DimmPoint]) -> Result<Vec<String>, Failure> {
         let (setup, requests) = (&self.setup, self.requests);
         let mut notes = vec![];
@@ -188,7 +188,8 @@ impl DimmJob {
             let setup = Setup { mix: point.mix, ..self.setup.clone() };
             let of_part = |number: u32| {
                 check(progress)?;
-                // Equal numbers of accesses; the first sub-channels take the remainder, one each.
+                // All sub-channels have the same number of accesses, except that each of the first
+                // sub-channels takes one access of the remainder.
                 let rest = u64::from(u64::from(number) < self.requests % u64::from(parts));
                 let accesses = self.requests / u64::from(parts) + rest;
                 let mut energy = energy::CommandCounts::new(&setup.device);

@@ -1,4 +1,4 @@
-//! Jobs: the options of a prediction or a simulation, as values that run to a record.
+//! A job is a value with the options of a prediction or a simulation; its run returns a record.
 //!
 //! The command line and the Python package make the same jobs, so the same options give the same
 //! bytes. [`option`] parses the text of an option with its unit and range. A job prints nothing,
@@ -18,7 +18,7 @@ use interleaf_console::Failure;
 
 /// Receives the steps of a long computation, and may stop it. Several threads report steps.
 pub trait Progress: Sync {
-    /// A task of `steps` steps begins; it ends the task before.
+    /// A task of `steps` steps begins. The previous task ends.
     fn begin(&self, steps: u64, task: &str);
 
     /// Renames the current task.
@@ -30,13 +30,13 @@ pub trait Progress: Sync {
     /// The last task is done.
     fn end(&self);
 
-    /// True if the computation must stop: it then fails soon with [`stopped`].
+    /// True if the computation must stop. It then fails with [`stopped`].
     fn is_stopped(&self) -> bool {
         false
     }
 }
 
-/// No report of steps.
+/// Reports no steps, and never stops a computation.
 impl Progress for () {
     fn begin(&self, _steps: u64, _task: &str) {}
 

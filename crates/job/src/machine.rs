@@ -26,7 +26,7 @@ const STEPS: u64 = 100;
 pub struct ScenarioChanges {
     /// The highest migration rate.
     pub migration_rate: Option<Bandwidth>,
-    /// Standard deviation of a reading of a counter.
+    /// Relative standard deviation of a counter reading.
     pub counter_noise: Option<Percent>,
     /// The seed of all randomness.
     pub seed: Option<u64>,
@@ -47,7 +47,7 @@ impl ScenarioChanges {
     }
 }
 
-/// A simulation with all its options. The scenario was checked.
+/// A simulation with all its options. The scenario was checked before.
 #[derive(Clone, Debug)]
 pub struct MachineJob {
     /// The machine and its workloads.
@@ -56,11 +56,11 @@ pub struct MachineJob {
     pub duration: Duration,
     /// The policy.
     pub policy: PolicyKind,
-    /// Weights of [`PolicyKind::Static`]. Default: the best.
+    /// Weights of [`PolicyKind::Static`]. Default: the best static weights.
     pub weights: Option<Weights>,
     /// Relative error of the curves that the policy uses.
     pub curve_error: Percent,
-    /// Run every other policy too.
+    /// True if every other policy is simulated too, for comparison.
     pub compare: bool,
 }
 
@@ -75,13 +75,13 @@ pub struct OwnPolicy<'a> {
     pub make: &'a MakePolicy<'a>,
 }
 
-/// The simulated time: `asked`, or the scenario's, or 600 s.
+/// The simulated time: `asked`; without it `own`, the scenario's time; without both 600 s.
 pub fn duration(asked: Option<Time>, own: Option<Time>) -> Duration {
     Duration::from_secs_f64(asked.or(own).map_or(DURATION_S, Time::seconds))
 }
 
 impl MachineJob {
-    /// Runs the policy, and with `compare` also every other one.
+    /// Simulates the policy, and with `compare` also every other policy.
     ///
     /// # Errors
     /// Weights of another policy or of other tiers, invalid curves, or a stop by `progress`.
@@ -89,8 +89,8 @@ impl MachineJob {
         self.run_beside(&|| self.best_static(), progress)
     }
 
-    /// The best static weights, with which every policy is compared; `None` when none fit. They do
-    /// not depend on the policy, nor on noise, seed, migration and hotness sampling.
+    /// The best static weights, with which every policy is compared; `None` if no weights fit. They
+    /// do not depend on the policy, nor on noise, seed, migration and hotness sampling.
     pub fn best_static(&self) -> Option<StaticBest> {
         static_best(&self.scenario, self.duration.as_secs_f64())
     }
@@ -111,7 +111,8 @@ impl MachineJob {
         self.compared(&prepared, &self.policy.to_string(), run, &others, progress)
     }
 
-    /// Runs a policy of the caller in place of the job's, and with `compare` also the others.
+    /// Simulates a policy of the caller in place of the job's policy, and with `compare` also the
+    /// built-in policies.
     ///
     /// # Errors
     /// The errors of [`Self::run`].
@@ -166,7 +167,7 @@ impl MachineJob {
         })
     }
 
-    /// The trials to compare with: of every other policy, if the job compares.
+    /// The trials of every policy except `own`, for comparison; none without `compare`.
     fn others(&self, own: Option<PolicyKind>) -> Result<Vec<Trial>, Failure> {
         if !self.compare {
             return Ok(vec![]);

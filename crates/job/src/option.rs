@@ -1,6 +1,7 @@
-//! Texts of options, with their units and ranges.
+//! Parsers of the texts of options, with their units and ranges.
 //!
-//! Errors read `PROBLEM: write ALLOWED`; the command line prints the second part as a hint.
+//! An error has the form `PROBLEM: write ALLOWED`. The command line prints `write ALLOWED` as a
+//! hint.
 
 use interleaf_model::{
     mix::Mix,
@@ -19,7 +20,7 @@ pub const THREADS_MAX: u32 = 65536;
 /// The largest relative error of the curves that a policy uses.
 pub const CURVE_ERROR_MAX: f64 = 0.9;
 
-/// The orders of lines of a DIMM simulation, by name.
+/// The access patterns of a DIMM simulation, by name.
 pub const PATTERNS: [(&str, Pattern); 3] =
     [("random", Pattern::Random), ("stream", Pattern::Stream), ("hot-bank", Pattern::HotBank)];
 
@@ -32,7 +33,7 @@ pub enum WeightsChoice {
     List(Vec<Weights>),
 }
 
-/// The demand of a mix.
+/// The load of a traffic mix.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LoadChoice {
     /// The highest bandwidth.
@@ -43,18 +44,18 @@ pub enum LoadChoice {
     At(Bandwidth),
 }
 
-/// A traffic mix: the name of MLC or a read share.
+/// Parses a traffic mix: a name of MLC, or a read share.
 ///
 /// # Errors
-/// The problem and what may be written, as `PROBLEM: write ALLOWED`.
+/// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
 pub fn mix(text: &str) -> Result<Mix, String> {
     text.parse().map_err(|why| format!("{why}: {}", interleaf_model::mix::MixError::hint()))
 }
 
-/// A list of weights with commas between them, or `all`.
+/// Parses a list of weights with commas between them, or `all`.
 ///
 /// # Errors
-/// The problem and what may be written, as `PROBLEM: write ALLOWED`.
+/// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
 pub fn weights_choice(text: &str) -> Result<WeightsChoice, String> {
     if text == "all" {
         return Ok(WeightsChoice::All);
@@ -64,16 +65,16 @@ pub fn weights_choice(text: &str) -> Result<WeightsChoice, String> {
     list.map(WeightsChoice::List).map_err(|why| wrong_weights(text, &why, "3:1,2:1"))
 }
 
-/// Weights such as `3:1`.
+/// Parses weights such as `3:1`.
 ///
 /// # Errors
-/// The problem and what may be written, as `PROBLEM: write ALLOWED`.
+/// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
 pub fn weights(text: &str) -> Result<Weights, String> {
     text.parse().map_err(|why| wrong_weights(text, &why, "3:1"))
 }
 
-/// The error of a text that has no weights. Weights with another separator are proposed with
-/// colons.
+/// The error of a text that is not a valid list of weights. If the weights have another separator,
+/// the error proposes them with colons.
 fn wrong_weights(text: &str, why: &WeightsError, example: &str) -> String {
     let digits = |word: &&str| !word.is_empty();
     let words = text.split(|c: char| !c.is_ascii_digit()).filter(digits).collect::<Vec<_>>();
@@ -88,7 +89,8 @@ fn wrong_weights(text: &str, why: &WeightsError, example: &str) -> String {
     }
 }
 
-/// A parser of whole numbers from `least` to `most`; `example` is a valid one.
+/// Returns a parser of whole numbers from `least` to `most`. Its error shows the valid number
+/// `example`.
 pub fn within<T>(
     least: T,
     most: T,
@@ -105,26 +107,26 @@ where
     }
 }
 
-/// A number of threads, 1 to [`THREADS_MAX`].
+/// Parses a number of threads, 1 to [`THREADS_MAX`].
 ///
 /// # Errors
-/// The problem and what may be written, as `PROBLEM: write ALLOWED`.
+/// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
 pub fn threads(text: &str) -> Result<u32, String> {
     within(1, THREADS_MAX, 16)(text)
 }
 
-/// A seed.
+/// Parses a seed.
 ///
 /// # Errors
-/// The problem and what may be written, as `PROBLEM: write ALLOWED`.
+/// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
 pub fn seed(text: &str) -> Result<u64, String> {
     within(0, u64::MAX, 1)(text)
 }
 
-/// `max`, `sweep`, or a bandwidth with its unit.
+/// Parses `max`, `sweep`, or a bandwidth with its unit.
 ///
 /// # Errors
-/// The problem and what may be written, as `PROBLEM: write ALLOWED`.
+/// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
 pub fn load(text: &str) -> Result<LoadChoice, String> {
     match text {
         "max" => Ok(LoadChoice::Max),
@@ -139,10 +141,10 @@ pub fn load(text: &str) -> Result<LoadChoice, String> {
     }
 }
 
-/// A quantity with a unit; `example` is a valid one.
+/// Parses a quantity with a unit. The error shows the valid text `example`.
 ///
 /// # Errors
-/// The problem and what may be written, as `PROBLEM: write ALLOWED`.
+/// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
 pub fn quantity<T: FromStr<Err = UnitError>>(text: &str, example: &str) -> Result<T, String> {
     text.parse().map_err(|why: UnitError| {
         let one_of = if why.allowed.contains(',') { "one of" } else { "the unit" };
@@ -150,10 +152,23 @@ pub fn quantity<T: FromStr<Err = UnitError>>(text: &str, example: &str) -> Resul
     })
 }
 
-/// A simulated time with its unit, within [`DURATION_S`].
+/// Parses a percentage from `range`, percent. The error shows the valid text `example`.
 ///
 /// # Errors
-/// The problem and what may be written, as `PROBLEM: write ALLOWED`.
+/// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
+pub fn percent(text: &str, range: [f64; 2], example: &str) -> Result<Percent, String> {
+    let [least, most] = range;
+    let percent: Percent = quantity(text, example)?;
+    if (least..=most).contains(&(100.0 * percent.fraction())) {
+        return Ok(percent);
+    }
+    Err(format!("{text} is not between {least}% and {most}%: write a percentage such as {example}"))
+}
+
+/// Parses a simulated time with its unit, within [`DURATION_S`].
+///
+/// # Errors
+/// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
 pub fn time(text: &str) -> Result<Time, String> {
     let time: Time = quantity(text, "600s")?;
     let [least, most] = DURATION_S;
@@ -163,10 +178,10 @@ pub fn time(text: &str) -> Result<Time, String> {
     Err(format!("{text} is not between 1ms and 24h: write a time such as 600s"))
 }
 
-/// A footprint with its unit, above 0.
+/// Parses a footprint with its unit, above 0.
 ///
 /// # Errors
-/// The problem and what may be written, as `PROBLEM: write ALLOWED`.
+/// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
 pub fn size(text: &str) -> Result<Bytes, String> {
     let size: Bytes = quantity(text, "48GiB")?;
     if size.get() > 0 {
@@ -175,10 +190,10 @@ pub fn size(text: &str) -> Result<Bytes, String> {
     Err("a workload touches at least a byte: write a size such as 48GiB".into())
 }
 
-/// A migration rate with its unit, above 0.
+/// Parses a migration rate with its unit, above 0.
 ///
 /// # Errors
-/// The problem and what may be written, as `PROBLEM: write ALLOWED`.
+/// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
 pub fn rate(text: &str) -> Result<Bandwidth, String> {
     let rate: Bandwidth = quantity(text, "4GB/s")?;
     if rate.gbps() > 0.0 && rate.gbps() <= BANDWIDTH_MAX_GBPS {
@@ -187,10 +202,10 @@ pub fn rate(text: &str) -> Result<Bandwidth, String> {
     Err(format!("{text} is not above 0 and at most 100 TB/s: write a bandwidth such as 4GB/s"))
 }
 
-/// A relative standard deviation of a counter, 0% to 50%.
+/// Parses the relative standard deviation of a counter, 0% to 50%.
 ///
 /// # Errors
-/// The problem and what may be written, as `PROBLEM: write ALLOWED`.
+/// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
 pub fn noise(text: &str) -> Result<Percent, String> {
     let noise: Percent = quantity(text, "2%")?;
     if (0.0..=NOISE_MAX).contains(&noise.fraction()) {
@@ -199,10 +214,10 @@ pub fn noise(text: &str) -> Result<Percent, String> {
     Err(format!("a noise of {text} is not between 0% and 50%: write a percentage such as 2%"))
 }
 
-/// A relative error of curves, -90% to 90%.
+/// Parses a relative error of curves, -90% to 90%.
 ///
 /// # Errors
-/// The problem and what may be written, as `PROBLEM: write ALLOWED`.
+/// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
 pub fn curve_error(text: &str) -> Result<Percent, String> {
     let error: Percent = quantity(text, "20%")?;
     if error.fraction().abs() <= CURVE_ERROR_MAX {
@@ -211,10 +226,10 @@ pub fn curve_error(text: &str) -> Result<Percent, String> {
     Err(format!("an error of {text} is not between -90% and 90%: write a percentage such as 20%"))
 }
 
-/// The order of requested lines of a DIMM simulation: `random`, `stream` or `hot-bank`.
+/// Parses the access pattern of a DIMM simulation: `random`, `stream` or `hot-bank`.
 ///
 /// # Errors
-/// The problem and what may be written, as `PROBLEM: write ALLOWED`.
+/// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
 pub fn pattern(text: &str) -> Result<Pattern, String> {
     let known = PATTERNS.iter().find(|(name, _)| *name == text);
     known.map(|(_, pattern)| *pattern).ok_or_else(|| {
@@ -223,7 +238,7 @@ pub fn pattern(text: &str) -> Result<Pattern, String> {
     })
 }
 
-/// The round-trip latency between a core and the memory controller, 0 to 10000 ns.
+/// Parses the round-trip latency between a core and the memory controller, 0 to 10000 ns.
 ///
 /// # Errors
 /// The problem.

@@ -41,8 +41,8 @@ use interleaf_model::{
     provenance::Provenance,
     units::Bytes,
 };
-use interleaf_record::plan::{Goal, PlanDemand, PlanDocument, PlanPart, SCHEMA};
-use interleaf_record::predict::missed_runs;
+use interleaf_record::plan::{Goal, PlanDemand, PlanDocument, PlanEnergy, PlanPart, SCHEMA};
+use interleaf_record::predict::{missed_runs, not_counted};
 use interleaf_record::{ProvenanceDocument, rounded};
 use interleaf_report::short_number;
 use machine::Candidate;
@@ -66,8 +66,6 @@ pub struct PlanJob<'a> {
     pub configurations: Vec<Configuration>,
     /// The prices of their parts.
     pub parts: &'a Parts,
-    /// True if the prices are the example's, which are placeholders.
-    pub is_example: bool,
     /// The configuration that the others are compared with. Default: the first.
     pub baseline: Option<String>,
     /// Memory that each demand needs. Default: the footprint of the demand, if it has one.
@@ -161,6 +159,11 @@ impl PlanJob<'_> {
             vary_share: rounded(self.vary),
             sensitivity,
             parts: self.parts_documents(),
+            energy: self.parts.energy.as_ref().map(|energy| PlanEnergy {
+                price_per_kwh: rounded(energy.per_kwh),
+                source: energy.source.clone(),
+                date: energy.date.clone(),
+            }),
             provenance: ProvenanceDocument::new(&inputs(&predictions)),
             warnings: self.warnings(sources, recommended.map(|at| &candidates[at])),
         })
@@ -244,7 +247,8 @@ impl PlanJob<'_> {
                     own.parts_place, part.name, own.name, self.parts.file
                 );
                 let hint = format!(
-                    "{}add a [[part]] with this name to the prices, or leave {} out",
+                    "{}add a [[part]] with this name to the prices (a copy of \
+                     devices/prices/server.toml has all parts), or leave {} out",
                     suggestion(&part.name, &known),
                     own.name
                 );
@@ -270,15 +274,26 @@ impl PlanJob<'_> {
         parts.map(document).collect()
     }
 
+    /// A warning if the source of a price says that the price is a placeholder.
+    fn placeholders(&self) -> Option<String> {
+        let parts = self.parts_documents();
+        let energy = self.parts.energy.as_ref().map(|energy| &energy.source);
+        let sources: Vec<&String> = parts.iter().map(|part| &part.source).chain(energy).collect();
+        let is_placeholder = |source: &&&String| source.starts_with("placeholder");
+        let (all, found) = (sources.len(), sources.iter().filter(is_placeholder).count());
+        let count = if found == all { "all".into() } else { format!("{found} of {all}") };
+        (found > 0).then(|| {
+            format!(
+                "{count} prices are placeholders ({}): write your own with their source into a \
+                 copy of devices/prices/server.toml, and give it with --prices",
+                self.parts.file
+            )
+        })
+    }
+
     fn warnings(&self, sources: &[Source<'_>], recommended: Option<&Candidate>) -> Vec<String> {
         let mut warnings = vec![];
-        if self.is_example {
-            warnings.push(
-                "the prices are placeholders of devices/prices/server.toml: copy the file, write \
-                 your own, and give it with --prices"
-                    .into(),
-            );
-        }
+        warnings.extend(self.placeholders());
         for source in sources.iter().filter(|source| source.footprint().is_none()) {
             let holds = recommended.map_or(String::new(), |own| {
                 let bytes = own.machine.tiers.iter().map(|tier| tier.capacity.get()).sum();
@@ -298,6 +313,7 @@ impl PlanJob<'_> {
             let of = if sources.len() == 1 { String::new() } else { format!("{}: ", demand.name) };
             let missed = missed_runs(&forecast.fits(), Some(demand.metric.unit()));
             warnings.extend(missed.map(|warning| of + &warning));
+            warnings.extend(not_counted(demand));
         }
         warnings
     }

@@ -15,21 +15,21 @@ use interleaf_model::{
     },
     weights::Weights,
 };
-use interleaf_record::predict::{PredictDocument, Subject, missed_runs};
+use interleaf_record::predict::{PredictDocument, Subject, missed_runs, no_platform, not_counted};
 use rayon::prelude::*;
 
-/// Limit of the number of weight ratios that are predicted for `all`.
+/// Maximum number of combinations of whole numbers that a prediction tries as weights.
 const RATIOS_MAX: u64 = 20_000;
 
-/// Maximum number of tiers for which each default weight has a row: two tiers have few ratios, more
-/// tiers have thousands.
+/// Maximum number of tiers for which the record has a row for each default ratio. Two tiers have
+/// few ratios, more tiers have thousands.
 const TIERS_TABLED: usize = 2;
 
 /// Points of a load sweep.
 const SWEEP_STEPS: usize = 25;
 
-/// Minimum number of items for several threads. The computation of a row takes tens of
-/// microseconds, about the same as waking a thread (assumed).
+/// Minimum number of items for which several threads are used. The computation of a row takes tens
+/// of microseconds, about the same as waking a thread (assumed).
 const PARALLEL_MIN: usize = 8;
 
 /// The traffic of a prediction.
@@ -48,12 +48,12 @@ pub struct PredictJob<'a> {
     pub platform: &'a Platform,
     /// The traffic.
     pub traffic: Traffic<'a>,
-    /// The number of threads. Default: the threads of the workload's runs, at most one a core; as
-    /// many as saturate a mix.
+    /// The number of threads. Default: for a workload the threads of its runs, at most one for each
+    /// core; for a mix as many as saturate the platform.
     pub threads: Option<u32>,
     /// The weights. Default: each ratio of whole numbers up to 10, or up to a smaller number on a
-    /// platform with many tiers. With three tiers or more, the prediction has the best ratio of
-    /// each set of tiers.
+    /// platform with many tiers. With three or more tiers, the record then has only the best ratio
+    /// of each set of tiers.
     pub weights: Option<WeightsChoice>,
     /// The load of a mix; [`LoadChoice::Max`] for a workload.
     pub load: LoadChoice,
@@ -63,8 +63,8 @@ impl PredictJob<'_> {
     /// Predicts every choice of weights.
     ///
     /// # Errors
-    /// Weights of other tiers, a load that the first tier does not carry, a load of a workload, or
-    /// a stop by `progress`.
+    /// Weights that do not match the tiers, a load above the bandwidth of the first tier, a load of
+    /// a workload, or a stop by `progress`.
     pub fn run(&self, progress: &dyn Progress) -> Result<PredictDocument, Failure> {
         let weights = self.choice()?;
         self.with(|at| {
@@ -87,6 +87,10 @@ impl PredictJob<'_> {
                 PredictDocument::new(self.platform, self.subject(), &prediction, &sweep);
             document.ratios_tried = searched.then_some(weights.len() as u64);
             document.warnings.extend(missed_runs(&at.fits(), document.result_unit.as_deref()));
+            if let Traffic::Demand(demand) = self.traffic {
+                document.warnings.extend(not_counted(demand));
+                document.warnings.extend(no_platform(demand, &self.platform.name));
+            }
             document.warnings.extend(self.too_many_threads());
             Ok(document)
         })
@@ -103,7 +107,8 @@ impl PredictJob<'_> {
         ))
     }
 
-    /// Predicts each of `weights` with full precision, and maps each row by `map`, in their order.
+    /// Predicts a row for each of `weights` with full precision. Returns `map` of each row, in the
+    /// order of `weights`.
     ///
     /// # Errors
     /// The errors of [`Self::run`].
@@ -169,7 +174,8 @@ impl PredictJob<'_> {
         }
     }
 
-    /// The load of `mix` at its maximum.
+    /// The load of `mix` with the job's threads; by default as many threads as saturate the
+    /// platform.
     fn mix_load(&self, mix: Mix) -> MixLoad {
         let most = saturating_load(self.platform, mix);
         MixLoad { threads: self.threads.map_or(most.threads, f64::from), ..most }
@@ -205,7 +211,7 @@ impl PreparedTraffic<'_> {
         }
     }
 
-    /// The limits of the speed-ups at `weights`; `None` where the pages do not fit.
+    /// Upper bounds of the speed-ups at `weights`; `None` if the pages do not fit.
     fn at_most(&self, weights: &[Weights]) -> Vec<Option<f64>> {
         match self {
             Self::Mix(at) => {

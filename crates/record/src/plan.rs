@@ -1,11 +1,12 @@
 //! Configurations of a server for one demand or several, as `interleaf.plan/1`.
 //!
-//! `interleaf plan` writes the document, a row for each configuration. Speeds are relative to the
-//! baseline; `task_energy_j` is the energy of a run, of a unit of a rate, or of a GB of a mix.
+//! `interleaf plan` writes the document. It has a row for each configuration. Speeds are relative
+//! to the baseline. `task_energy_j` is the energy of a run, of a unit of a rate, or of a GB of a
+//! mix.
 //!
-//! Several demands have shares of the run time on the baseline. The figures of a row are then those
-//! of the work that takes a second on the baseline: its time (`result`) and energy. A document of
-//! one demand has no `demands`.
+//! Several demands have shares of the run time on the baseline. The figures of a row are then for
+//! the work that takes a second on the baseline: its time (`result`) and its energy. The document
+//! of a single demand has no `demands`.
 
 use super::{
     ProvenanceDocument,
@@ -15,9 +16,6 @@ use super::{
 use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.plan/1";
-
-/// The figure of the sensitivity whose factors are of the footprint.
-pub const MEMORY_FIGURE: &str = "memory that the demand needs";
 
 /// The merit that decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,6 +58,9 @@ pub struct PlanDocument {
     pub vary_share: f64,
     pub sensitivity: Vec<SensitivityRow>,
     pub parts: Vec<PlanPart>,
+    /// The price of energy; null without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub energy: Option<PlanEnergy>,
     /// The inputs of all predictions.
     pub provenance: ProvenanceDocument,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -153,6 +154,11 @@ pub struct PlanDemandRow {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SensitivityRow {
     pub figure: String,
+    /// The figure itself, in `unit`; null if it differs between configurations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
     /// With the lower and with the higher figure.
     pub recommended: [Option<String>; 2],
     pub changes: bool,
@@ -178,6 +184,14 @@ pub struct PlanPart {
     pub price: f64,
     /// Power of a piece that no platform counts.
     pub power_w: f64,
+    pub source: String,
+    pub date: String,
+}
+
+/// The price of energy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlanEnergy {
+    pub price_per_kwh: f64,
     pub source: String,
     pub date: String,
 }
@@ -231,17 +245,24 @@ impl PlanDocument {
     ) -> Figure {
         let known = self.rows.iter().filter(|row| row.fits);
         let all: Vec<(&PlanRow, f64)> = known.filter_map(|row| Some((row, x(row)?))).collect();
-        let series = |name: &str, kind, group, mut own: Vec<(&PlanRow, f64)>| {
-            own.sort_by(|a, b| a.1.total_cmp(&b.1));
-            let labels = own.iter().map(|(row, _)| row.configuration.clone()).collect();
-            let points = own.iter().map(|(row, x)| (*x, row.speed));
-            Series::new(name, kind, group, points).with_labels(labels)
+        let points = |name: &str, group, is_in: &dyn Fn(&PlanRow) -> bool| {
+            let own: Vec<_> = all.iter().filter(|(row, _)| is_in(row)).collect();
+            Series::new(name, SeriesKind::Points, group, own.iter().map(|(row, x)| (*x, row.speed)))
+                .with_labels(own.iter().map(|(row, _)| row.configuration.clone()).collect())
+                .with_interval(own.iter().map(|(row, _)| row.speed_interval.into()))
         };
-        let (front, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|(row, _)| on_front(row));
-        let mut all = vec![series("Pareto front", SeriesKind::Line, 0, front)];
-        if !others.is_empty() {
-            all.push(series("others", SeriesKind::Points, 1, others));
-        }
+        let mut front: Vec<_> = all.iter().filter(|(row, _)| on_front(row)).collect();
+        front.sort_by(|a, b| a.1.total_cmp(&b.1));
+        let front = front.iter().map(|(row, x)| (*x, row.speed));
+        let is_best = |row: &PlanRow| self.recommended.as_ref() == Some(&row.configuration);
+        let parts = [
+            points("recommended", 2, &|row| is_best(row)),
+            points("on the front", 0, &|row| on_front(row) && !is_best(row)),
+            points("others", 1, &|row| !on_front(row) && !is_best(row)),
+        ];
+        let mut series = vec![Series::new("Pareto front", SeriesKind::Line, 0, front)];
+        series.extend(parts.into_iter().filter(|own| !own.x.is_empty()));
+        let quantity = x_label.split(',').next().unwrap_or_default();
         Figure {
             id: id.into(),
             title: format!("{title}: {}", self.demand),
@@ -250,10 +271,11 @@ impl PlanDocument {
             x_label: x_label.into(),
             y_label: format!("speed, {} = 1", self.baseline),
             categories: vec![],
-            series: all,
-            caption: "No configuration is faster than one of the front without more on the \
-                      horizontal axis. The others are dominated, or cannot be bought yet."
-                .into(),
+            series,
+            caption: format!(
+                "No configuration that can be bought is faster than one of the front at the same \
+                 or a lower {quantity}. Vertical lines are 90 % intervals."
+            ),
         }
     }
 }

@@ -8,14 +8,14 @@ use super::{
     table::{Table, csv_number, escaped},
 };
 use interleaf_record::{
-    plan::{Goal, MEMORY_FIGURE, PlanDemandRow, PlanDocument, PlanRow, SensitivityRow, task_of},
+    plan::{Goal, PlanDemandRow, PlanDocument, PlanRow, SensitivityRow, task_of},
     predict::weights_text,
 };
 
 /// Bytes of a GiB.
 const GIB: f64 = (1_u64 << 30) as f64;
 
-/// The title of the table of several demands.
+/// The title of the table that has each of several demands alone.
 const ALONE: &str = "Each demand alone, with its own best weights";
 
 /// The title of the document.
@@ -29,8 +29,9 @@ pub fn title(document: &PlanDocument) -> String {
 
 /// The document as text for a terminal.
 pub fn text(document: &PlanDocument) -> String {
+    let close = close(document).map_or(String::new(), |close| format!("{close}\n"));
     let mut text = format!(
-        "{}\n\n{}, speed relative to {}\n\n{}\n{}\n",
+        "{}\n{close}\n{}, speed relative to {}\n\n{}\n{}\n",
         painted(Meaning::Answer, &verdict(document)),
         title(document),
         document.baseline,
@@ -43,7 +44,7 @@ pub fn text(document: &PlanDocument) -> String {
     text += &notes(document);
     text +=
         &format!("\n{}\n\n{}\n", sensitivity_title(document), sensitivity(document, true).text());
-    text += &format!("{}\n", unchanged(document, "--json"));
+    text += &format!("{}\n", unchanged(document, "each is in --json"));
     for warning in &document.warnings {
         text += &format!("warning: {warning}\n");
     }
@@ -56,8 +57,9 @@ pub fn text(document: &PlanDocument) -> String {
 
 /// The document as Markdown.
 pub fn markdown(document: &PlanDocument) -> String {
+    let close = close(document).map_or(String::new(), |close| format!("{close}\n\n"));
     let mut text = format!(
-        "# {}\n\n{}\n\n{}\n\n{}\n",
+        "# {}\n\n{}\n\n{close}{}\n\n{}\n",
         title(document),
         verdict(document),
         table(document).markdown(),
@@ -76,9 +78,12 @@ pub fn markdown(document: &PlanDocument) -> String {
     text
 }
 
-/// The body of the page of the document.
+/// The document as HTML, for the body of a page.
 pub fn html(document: &PlanDocument, figures: &str) -> String {
     let mut html = format!("<p class=\"answer\">{}</p>\n", escaped(&verdict(document)));
+    if let Some(close) = close(document) {
+        html += &format!("<p>{}</p>\n", escaped(&close));
+    }
     for warning in &document.warnings {
         html += &format!("<p>Warning: {}</p>\n", escaped(warning));
     }
@@ -89,7 +94,7 @@ pub fn html(document: &PlanDocument, figures: &str) -> String {
     }
     html += &format!("<h2>{}</h2>\n", escaped(&sensitivity_title(document)));
     html += &sensitivity(document, true).html();
-    html += &format!("<p>{}</p>\n", escaped(&unchanged(document, "below")));
+    html += &format!("<p>{}</p>\n", escaped(&unchanged(document, "each is below")));
     html += &format!(
         "<details><summary>every figure</summary>\n{}</details>\n",
         sensitivity(document, false).html()
@@ -100,7 +105,8 @@ pub fn html(document: &PlanDocument, figures: &str) -> String {
     html
 }
 
-/// One row for each configuration, with every field; several demands have columns of their own.
+/// A row for each configuration, with every field. If there are several demands, each has its own
+/// columns.
 pub fn csv(document: &PlanDocument) -> String {
     let mut header = [
         "configuration",
@@ -166,7 +172,7 @@ pub fn csv(document: &PlanDocument) -> String {
     table.csv()
 }
 
-/// The columns of the CSV for each of several demands.
+/// The columns that the CSV has for each of several demands.
 const OF_DEMAND: [&str; 12] = [
     "weights",
     "threads",
@@ -229,7 +235,38 @@ pub fn verdict(document: &PlanDocument) -> String {
     text
 }
 
-/// `own / base`, if both are known and the ratio is a number.
+/// A configuration is told as nearly as good if its figure of the goal is within this fraction of
+/// the best.
+const CLOSE: f64 = 0.05;
+
+/// The configurations that are nearly as good as the recommended one.
+fn close(document: &PlanDocument) -> Option<String> {
+    let best = document.rows.iter().find(|row| is_recommended(document, row))?;
+    // The fraction by which a row is worse than the recommended row: 0.02 for 2 %.
+    let loss = |row: &PlanRow| {
+        let ratio = match document.goal {
+            Goal::Value => ratio(row.work_cost, best.work_cost),
+            Goal::Speed => ratio(Some(best.speed), Some(row.speed)),
+            Goal::Energy => ratio(row.task_energy_j, best.task_energy_j),
+            Goal::Cost => ratio(Some(row.cost), Some(best.cost)),
+        };
+        Some(ratio? - 1.0)
+    };
+    let others = document.rows.iter().filter(|row| row.fits && !is_recommended(document, row));
+    let near = others.filter_map(|row| Some((row, loss(row)?)));
+    let near = near.filter(|(row, loss)| *loss <= CLOSE && !row.future);
+    let near: Vec<String> = near
+        .map(|(row, loss)| format!("{} ({:.1} % worse)", row.configuration, 100.0 * loss))
+        .collect();
+    (!near.is_empty()).then(|| {
+        format!(
+            "nearly as good, which the accuracy of the predictions does not separate: {}",
+            near.join(", ")
+        )
+    })
+}
+
+/// `own / base`, if both are known and the ratio is finite.
 fn ratio(own: Option<f64>, base: Option<f64>) -> Option<f64> {
     let ratio = own? / base?;
     ratio.is_finite().then_some(ratio)
@@ -239,9 +276,12 @@ fn is_recommended(document: &PlanDocument, row: &PlanRow) -> bool {
     document.recommended.as_ref() == Some(&row.configuration)
 }
 
+/// Columns that a narrow terminal leaves out first, in this order.
+const MINOR: [&str; 7] = ["GiB", "W", "ns", "GB/s", "J", "bound by", "weights"];
+
 fn table(document: &PlanDocument) -> Table {
     if !document.demands.is_empty() {
-        return combined(document);
+        return combined(document).with_minor(&MINOR);
     }
     let mut table = Table::with_header(vec![
         "configuration".into(),
@@ -251,15 +291,14 @@ fn table(document: &PlanDocument) -> Table {
         "GB/s".into(),
         "ns".into(),
         "W".into(),
-        format!("J {}", document.task()),
+        "J".into(),
         document.currency.clone(),
         format!("{}/speed", document.currency),
         "GiB".into(),
         "bound by".into(),
-        String::new(),
+        "marks".into(),
     ]);
     for row in &document.rows {
-        let [low, high] = row.speed_interval;
         let optional = |value: Option<f64>| value.map_or(String::new(), number);
         if !row.fits {
             let mut cells = vec![row.configuration.clone()];
@@ -272,7 +311,7 @@ fn table(document: &PlanDocument) -> Table {
         table.row([
             row.configuration.clone(),
             weights_text(&row.weights),
-            format!("{:.2} ± {:.2}", row.speed, (high - low) / 2.0),
+            interval(row.speed, row.speed_interval),
             number(row.result),
             number(row.bandwidth_gbps),
             format!("{:.0}", row.latency_ns),
@@ -285,28 +324,27 @@ fn table(document: &PlanDocument) -> Table {
             marks(document, row),
         ]);
     }
-    table
+    table.with_minor(&MINOR)
 }
 
-/// The table of several demands: the combined speed, and that of each beside it.
+/// The table of several demands: the combined speed, and beside it the speed of each demand.
 fn combined(document: &PlanDocument) -> Table {
     let mut header = vec!["configuration".into(), "speed".into()];
     header.extend(document.demands.iter().map(|demand| demand.name.clone()));
     header.extend([
         "W".into(),
-        format!("J {}", document.task()),
+        "J".into(),
         document.currency.clone(),
         format!("{}/speed", document.currency),
         "GiB".into(),
-        String::new(),
+        "marks".into(),
     ]);
     let mut table = Table::with_header(header);
     for row in &document.rows {
-        let [low, high] = row.speed_interval;
         // Speed and energy of a configuration that lacks memory for a demand have no meaning.
         let known = |text: String| if row.fits { text } else { "-".into() };
         let optional = |value: Option<f64>| known(value.map_or(String::new(), number));
-        let speed = known(format!("{:.2} ± {:.2}", row.speed, (high - low) / 2.0));
+        let speed = known(interval(row.speed, row.speed_interval));
         let mut cells = vec![row.configuration.clone(), speed];
         cells.extend(row.demands.iter().map(|own| match own.fits {
             true => format!("{:.2}", own.speed),
@@ -325,7 +363,7 @@ fn combined(document: &PlanDocument) -> Table {
     table
 }
 
-/// Each of several demands alone on each configuration.
+/// The table that has each of several demands alone, on each configuration.
 fn alone(document: &PlanDocument) -> Table {
     let header = [
         "configuration",
@@ -349,12 +387,11 @@ fn alone(document: &PlanDocument) -> Table {
                 table.row(cells);
                 continue;
             }
-            let [low, high] = own.speed_interval;
             let unit = &demand.result_unit;
             let energy = |joules: f64| format!("{} {}", number(joules), task_of(unit));
             cells.extend([
                 weights_text(&own.weights),
-                format!("{:.2} ± {:.2}", own.speed, (high - low) / 2.0),
+                interval(own.speed, own.speed_interval),
                 format!("{} {unit}", number(own.result)),
                 number(own.bandwidth_gbps),
                 format!("{:.0}", own.latency_ns),
@@ -365,7 +402,12 @@ fn alone(document: &PlanDocument) -> Table {
             table.row(cells);
         }
     }
-    table
+    table.with_minor(&MINOR)
+}
+
+/// A speed with its 90 % interval.
+fn interval(speed: f64, [low, high]: [f64; 2]) -> String {
+    format!("{speed:.2} ({low:.2} to {high:.2})")
 }
 
 fn marks(document: &PlanDocument, row: &PlanRow) -> String {
@@ -393,7 +435,10 @@ fn legend(document: &PlanDocument) -> String {
     };
     let work = format!("{currency}/speed: the cost for the work, relative to the baseline");
     let mut text = format!(
-        "{cost}; {work}; front: no other has more speed for at most the same cost ($) or energy (J)"
+        "speed: with its 90 % interval, without the error of the curves of other modules \
+         (docs/plan.md, how far to trust it); J: energy of {}; {cost}; {work}; front: no other \
+         has more speed for at most the same cost ($) or energy (J)",
+        document.task()
     );
     if !document.demands.is_empty() {
         let baseline = &document.baseline;
@@ -405,7 +450,7 @@ fn legend(document: &PlanDocument) -> String {
     text
 }
 
-/// The notes of the rows, each with its configuration.
+/// The notes of the rows, each after the name of its configuration.
 fn notes(document: &PlanDocument) -> String {
     let notes = document.rows.iter().flat_map(|row| {
         row.notes.iter().map(|note| format!("note: {}: {note}\n", row.configuration))
@@ -414,34 +459,44 @@ fn notes(document: &PlanDocument) -> String {
 }
 
 fn sensitivity_title(document: &PlanDocument) -> String {
-    format!("Each assumed figure lower and higher by {:.0} %", 100.0 * document.vary_share)
+    format!(
+        "The recommendation with each figure lower and higher by {:.0} %, and with predicted \
+         speeds at the ends of their intervals",
+        100.0 * document.vary_share
+    )
 }
 
 fn sensitivity(document: &PlanDocument, only_changes: bool) -> Table {
-    let mut table = Table::new(&["figure", "lower", "higher", "changes at"]);
+    let mut table = Table::new(&["figure", "value", "lower", "higher", "changes at"]);
     let rows = document.sensitivity.iter();
     for row in rows.filter(|row| !only_changes || row.changes || row.has_factor()) {
         let name = |name: &Option<String>| name.clone().unwrap_or_else(|| "none".into());
         let beyond = row.recommended_beyond.clone().unwrap_or_default();
         let is_known = row.recommended_beyond.is_some();
-        let footprint = document.footprint_bytes.filter(|_| row.figure == MEMORY_FIGURE);
+        let value = row.value.zip(row.unit.as_deref());
         let changes = row.factors.iter().zip(&beyond).filter_map(|(factor, beyond)| {
             let then = if is_known { format!(" to {}", name(beyond)) } else { String::new() };
             let factor = (*factor)?;
-            Some(match footprint {
-                Some(bytes) => format!("{} GiB{then}", number(factor * bytes as f64 / GIB)),
-                None => format!("x {}{then}", number(factor)),
-            })
+            let at = match value {
+                Some((value, unit)) => format!("{} {unit}", number(factor * value)),
+                None => format!("{factor:.2} times the figure"),
+            };
+            Some(format!("{at}{then}"))
         });
         let factors: Vec<String> = changes.collect();
-        let [lower, higher] = &row.recommended;
-        table.row([row.figure.clone(), name(lower), name(higher), factors.join(", ")]);
+        let [lower, higher] = row.recommended.each_ref().map(|other| match other {
+            other if *other == document.recommended => "same".into(),
+            other => name(other),
+        });
+        let value =
+            value.map_or(String::new(), |(value, unit)| format!("{} {unit}", number(value)));
+        table.row([row.figure.clone(), value, lower, higher, factors.join(", ")]);
     }
-    table
+    table.with_minor(&["lower", "higher"])
 }
 
 /// The figures on which the recommendation depends, and the number of figures that never change it.
-/// `place` names the output that lists each figure.
+/// `place` names the output that lists all figures.
 fn unchanged(document: &PlanDocument, place: &str) -> String {
     let of = |row: &&SensitivityRow| !row.changes && !row.has_factor();
     let count = document.sensitivity.iter().filter(of).count();
@@ -452,10 +507,11 @@ fn unchanged(document: &PlanDocument, place: &str) -> String {
         .map(|row| row.figure.as_str())
         .collect();
     let first = match deciding.is_empty() {
-        true => "no figure changes the recommendation within this range".to_string(),
+        true => "within this range no figure changes the recommendation".to_string(),
         false => format!("the recommendation depends on: {}", deciding.join("; ")),
     };
-    format!("{first}; {count} figures never change it ({place} lists each)")
+    let figures = if count == 1 { "1 figure does".into() } else { format!("{count} figures do") };
+    format!("{first}; {figures} not change it between a tenth and 10 times its value ({place})")
 }
 
 fn prices(document: &PlanDocument) -> Table {
@@ -469,6 +525,15 @@ fn prices(document: &PlanDocument) -> Table {
             if part.power_w == 0.0 { String::new() } else { number(part.power_w) },
             part.date.clone(),
             part.source.clone(),
+        ]);
+    }
+    if let Some(energy) = &document.energy {
+        table.row([
+            "a kWh of energy".into(),
+            number(energy.price_per_kwh),
+            String::new(),
+            energy.date.clone(),
+            energy.source.clone(),
         ]);
     }
     table

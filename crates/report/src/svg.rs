@@ -1,17 +1,17 @@
 //! Figures as SVG pictures: files for papers and parts of pages.
 //!
-//! A picture has, from the top: title, label of the vertical axis, plot, label of the horizontal
-//! axis, legend. Colours are attributes, which style sheets override: a page has light and dark
-//! ones. A point has its values in an element `title`, which browsers show on hover.
+//! From the top, a picture has: title, label of the vertical axis, plot, label of the horizontal
+//! axis, legend. Colours are attributes, so that a style sheet can override them: a page has light
+//! and dark colours. The values of a point are in an element `title`, which browsers show on hover.
 
 mod axis;
 
 use super::{colour, number, table::escaped};
 use axis::Axis;
 use interleaf_record::figure::{Figure, Scale, Series, SeriesKind};
-use std::fmt::Write as _;
+use std::{collections::BTreeSet, fmt::Write as _};
 
-/// Size of texts; titles are larger.
+/// Font size of texts, font size of titles, and height of a line.
 const TEXT: f64 = 14.0;
 const TITLE: f64 = 18.0;
 const LINE: f64 = 20.0;
@@ -21,26 +21,26 @@ const CHARACTER: f64 = 0.56;
 
 const MARGIN: f64 = 16.0;
 
-/// A line has markers, and labels beside them, up to this number of points.
+/// Maximum number of points for which a line has markers, and labels beside them.
 const MARKED: usize = 45;
 
-/// At most this number of points of a series show their values on hover.
+/// Maximum number of points of a series that show their values on hover.
 const HINTS: usize = 60;
 
-/// Dashes of lines that share a colour, in order.
+/// Dashes of the lines that share a colour, in order.
 const DASHES: [&str; 4] = ["", "7 4", "2 3", "9 3 2 3"];
 
 /// The width of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
-    /// For screens and paper.
+    /// The width for screens and paper.
     Wide,
-    /// For telephones.
+    /// The width for telephones.
     Narrow,
 }
 
 impl Width {
-    /// Width of the picture and height of its plot.
+    /// The width of the picture, and the height of its plot.
     fn size(self) -> (f64, f64) {
         match self {
             Self::Wide => (960.0, 380.0),
@@ -91,13 +91,13 @@ struct Sheet {
     title: Vec<String>,
     x: Axis,
     y: Axis,
-    /// Series at their positions along the axes.
+    /// The series, with positions along the axes instead of values.
     series: Vec<Series>,
     names: Names,
     with_hints: bool,
 }
 
-/// Names below the axis of a figure with categories.
+/// The names below the axis, for a figure with categories.
 struct Names {
     is_turned: bool,
     height: f64,
@@ -166,6 +166,9 @@ impl Sheet {
                     }
                     SeriesKind::Points => {
                         self.draw_points(&mut svg, series);
+                        if names_points(series) {
+                            self.draw_labels(&mut svg, series, &mut labels);
+                        }
                         self.draw_hints(&mut svg, series, &figure.series[at]);
                     }
                 }
@@ -243,7 +246,7 @@ impl Sheet {
         }
     }
 
-    /// The interval of a point, if the series has intervals.
+    /// Draws the interval of a point, if the series has intervals.
     fn draw_whisker(&self, svg: &mut String, x: f64, series: &Series, at: usize) {
         let (Some(low), Some(high)) = (series.low.get(at), series.high.get(at)) else { return };
         let (low, high, left) = (self.y.at(*low), self.y.at(*high), x - 3.0);
@@ -271,7 +274,7 @@ impl Sheet {
         );
     }
 
-    /// The path through points; points with the same coordinates are drawn once.
+    /// The path through the points. Successive points with the same coordinates are drawn once.
     fn path(&self, points: impl Iterator<Item = (f64, f64)>) -> String {
         let (mut path, mut last) = (String::new(), String::new());
         for (x, y) in points {
@@ -294,16 +297,21 @@ impl Sheet {
         svg.push('\n');
     }
 
-    /// Markers and labels of a line with few points. A label is drawn where it changes, unless it
-    /// would cover another one; `taken` has the boxes of labels.
+    /// Draws the labels of a series with few points, and the markers of a line. A label is drawn
+    /// where it changes, unless it would cover another label; `taken` has the boxes of drawn
+    /// labels.
     fn draw_labels(&self, svg: &mut String, series: &Series, taken: &mut Vec<[f64; 4]>) {
         if series.x.len() > MARKED {
             return;
         }
         for (at, (x, y)) in pairs(series).enumerate() {
             let (x, y) = (self.x.at(x), self.y.at(y));
-            let _ =
-                write!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"currentColor\"/>");
+            if series.kind == SeriesKind::Line {
+                let _ = write!(
+                    svg,
+                    "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"currentColor\"/>"
+                );
+            }
             let Some(label) = series.labels.get(at) else { continue };
             if at > 0 && series.labels[at - 1] == *label {
                 continue;
@@ -324,7 +332,7 @@ impl Sheet {
         svg.push('\n');
     }
 
-    /// Invisible circles around points, which show the values on hover.
+    /// Draws invisible circles around points, which show the values on hover.
     fn draw_hints(&self, svg: &mut String, series: &Series, figure: &Series) {
         if !self.with_hints {
             return;
@@ -391,7 +399,7 @@ impl Names {
     }
 }
 
-/// Ranges of the horizontal and the vertical axis.
+/// The ranges of the horizontal and the vertical axis.
 fn ranges(figure: &Figure, series: &[Series]) -> Result<([f64; 2], [f64; 2]), String> {
     let least = |values: &[f64]| values.iter().copied().fold(f64::INFINITY, f64::min);
     let most = |values: &[f64]| values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -413,7 +421,7 @@ fn ranges(figure: &Figure, series: &[Series]) -> Result<([f64; 2], [f64; 2]), St
     Ok((across, [bottom, top + 0.05 * (top - bottom)]))
 }
 
-/// The series at the positions of its points along the axes; an interval is not drawn along a
+/// The series with positions along the axes instead of values. An interval is not drawn along a
 /// logarithmic axis.
 fn positions(series: &Series, scale: Scale) -> Series {
     if scale == Scale::Linear {
@@ -426,23 +434,29 @@ fn positions(series: &Series, scale: Scale) -> Series {
     Series { x, y, low: vec![], high: vec![], labels, ..series.clone() }
 }
 
+/// True if each point has its own label, such as the name of a configuration.
+fn names_points(series: &Series) -> bool {
+    let distinct: BTreeSet<&String> = series.labels.iter().collect();
+    !distinct.is_empty() && distinct.len() == series.x.len()
+}
+
 fn pairs(series: &Series) -> impl Iterator<Item = (f64, f64)> {
     series.x.iter().copied().zip(series.y.iter().copied())
 }
 
-/// Class and colour of a group of series.
+/// The class and the colour of a group of series.
 fn colour_of(group: usize) -> String {
     format!("class=\"s{}\" color=\"{}\"", group % super::PALETTE.len(), colour(group))
 }
 
-/// The dash of a line: lines before it with the same colour have the others.
+/// The dash of a line. Earlier lines with the same colour have the preceding dashes.
 fn dash(series: &[Series], at: usize) -> &'static str {
     let is_alike =
         |it: &&Series| it.kind == SeriesKind::Line && colour(it.group) == colour(series[at].group);
     DASHES[series[..at].iter().filter(is_alike).count() % DASHES.len()]
 }
 
-/// Entries of the legend by row: index of the series, x coordinate, name.
+/// The entries of the legend by row: index of the series, x coordinate, name.
 fn legend_rows(figure: &Figure, width: f64) -> Vec<Vec<(usize, f64, String)>> {
     let mut rows: Vec<Vec<(usize, f64, String)>> = vec![];
     let mut end = f64::INFINITY;
@@ -465,7 +479,7 @@ fn text_width(text: &str, size: f64) -> f64 {
     text.chars().count() as f64 * CHARACTER * size
 }
 
-/// The text, cut with an ellipsis where it is wider than `width`.
+/// The text, cut with an ellipsis if it is wider than `width`.
 fn shortened(text: &str, width: f64, size: f64) -> String {
     let fits = (width / (CHARACTER * size)).max(2.0) as usize;
     if text.chars().count() <= fits {
@@ -474,7 +488,7 @@ fn shortened(text: &str, width: f64, size: f64) -> String {
     text.chars().take(fits - 1).chain(['…']).collect()
 }
 
-/// The words of a text in lines of at most `width`, three at most.
+/// The words of a text in at most three lines of at most `width`.
 fn wrapped(text: &str, width: f64, size: f64) -> Vec<String> {
     let mut lines: Vec<String> = vec![];
     for word in text.split_whitespace() {

@@ -1,4 +1,5 @@
-//! `interleaf plan`: demands on many configurations of a server, with cost and energy.
+//! `interleaf plan`: compares configurations of a server for one or more demands, with cost and
+//! energy.
 
 use super::{page, progress::Bar};
 use crate::args::ServerPlanArgs;
@@ -16,7 +17,6 @@ pub(super) fn run(args: &ServerPlanArgs) -> Result<(), Failure> {
         planned,
         configurations: configurations(&args.configuration)?,
         parts: &parts,
-        is_example: args.prices.is_none(),
         baseline: args.baseline.clone(),
         footprint: args.footprint,
         threads: args.threads,
@@ -34,7 +34,7 @@ pub(super) fn run(args: &ServerPlanArgs) -> Result<(), Failure> {
     page::write(args.report.as_deref(), || Document::Plan(Box::new(document)))
 }
 
-/// The named configurations, or all.
+/// The named configurations, or all configurations if none is named.
 fn configurations(names: &[String]) -> Result<Vec<Configuration>, Failure> {
     if names.is_empty() {
         return interleaf_catalog::configurations();

@@ -1,4 +1,4 @@
-//! Loads and stores to the BAR, of a processor (`memory`) or of another device (`peer`).
+//! Loads and stores to the BAR by a processor (`memory`) or by another device (`peer`).
 
 use super::{CardJob, Moments, groups};
 use interleaf_card::{

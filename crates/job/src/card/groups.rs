@@ -8,7 +8,7 @@ use interleaf_card::{
 };
 use interleaf_console::Failure;
 
-/// Depths and patterns of `--curves` without a load.
+/// The queue depths and patterns that `--curves` simulates if no load is given.
 const CURVE_DEPTHS: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 const CURVE_PATTERNS: [Access; 3] = [Access::RandomRead, Access::RandomMixed, Access::RandomWrite];
 
@@ -69,7 +69,8 @@ pub(super) fn load(jobs: &[Job], card: &Card) -> Result<Load, Failure> {
     fio::load::load(jobs, card).map_err(of_option)
 }
 
-/// The failure of an option of the command line, where `rate_iops` is `--rate-iops`.
+/// Converts the error of an option of fio to a failure that names the option of the command line:
+/// `rate_iops` becomes `--rate-iops`.
 pub(super) fn of_option(why: OptionError) -> Failure {
     let option = match why.option {
         "randseed" => "seed".into(),

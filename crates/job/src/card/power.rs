@@ -15,9 +15,9 @@ use rayon::prelude::*;
 /// The moments at which the power fails.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Moments {
-    /// One moment of the measurement, ns.
+    /// One moment, ns after the start of the measurement.
     At(u64),
-    /// A number of random moments of the run.
+    /// This number of random moments in the run.
     Random(u32),
 }
 
@@ -53,7 +53,7 @@ pub(super) fn check_moments(moments: Option<Moments>, groups: &[Group]) -> Resul
     Ok(())
 }
 
-/// Runs a load, lets the power fail, and returns the results of the load and of the failures.
+/// Simulates a load and power failures in it, and returns the results of both.
 pub(super) fn simulated(
     card: &Card,
     group: &Group,

@@ -203,7 +203,6 @@ mod tests {
             planned: Planned::Mix(Mix::READ),
             configurations: all.iter().enumerate().map(on_sale).collect(),
             parts: &parts,
-            is_example: false,
             baseline: None,
             footprint: None,
             threads: None,

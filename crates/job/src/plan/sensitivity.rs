@@ -2,7 +2,8 @@
 //!
 //! Each figure is varied alone, by the same factors: prices, powers, the shares of several demands,
 //! the latency of expanders, the threads, and the memory that the demands need. The last three need
-//! new predictions. The predicted speeds of a configuration are set to the ends of their intervals.
+//! new predictions. For the predicted speed of a configuration, the lower and the higher figure are
+//! the ends of its interval.
 
 use super::{
     PlanJob,
@@ -14,10 +15,7 @@ use super::{
 use crate::{Progress, check};
 use interleaf_console::Failure;
 use interleaf_model::{predict::Estimate, tier::TierKind};
-use interleaf_record::{
-    plan::{MEMORY_FIGURE, SensitivityRow},
-    rounded,
-};
+use interleaf_record::{plan::SensitivityRow, rounded};
 use std::collections::BTreeSet;
 
 /// The range of factors in which a change of the recommendation is searched.
@@ -31,6 +29,29 @@ const HALVINGS_OF_PREDICTIONS: u32 = 10;
 /// The assessment with one figure multiplied by a factor.
 type Vary<'a> = Box<dyn Fn(f64) -> Assessment + 'a>;
 
+/// A figure that is varied.
+struct Varied<F> {
+    name: String,
+    /// Its value, which the factors multiply, and its unit; `None` if it differs between
+    /// configurations.
+    value: Option<(f64, String)>,
+    /// The effect of a factor.
+    vary: F,
+}
+
+impl<F> Varied<F> {
+    fn new(name: impl Into<String>, value: Option<(f64, String)>, vary: F) -> Self {
+        Self { name: name.into(), value, vary }
+    }
+}
+
+/// The recommendation with the lower and the higher figure, and the factors at which it changes.
+struct Found {
+    recommended: [Option<usize>; 2],
+    /// `None` if the factors were not searched.
+    beyond: Option<[Changed; 2]>,
+}
+
 pub(super) fn table(
     job: &PlanJob<'_>,
     candidates: &[Candidate],
@@ -40,27 +61,36 @@ pub(super) fn table(
 ) -> Result<Vec<SensitivityRow>, Failure> {
     let own = Assumed { threads: job.threads, ..Assumed::default() };
     let answer = assess(job, predictions, &own);
-    let name = |at: Option<usize>| at.map(|at| job.configurations[at].name.clone());
     let varied = [1.0 - job.vary, 1.0 + job.vary];
+    let row = |name: String, value: Option<(f64, String)>, found: Found| {
+        let name_of = |at: Option<usize>| at.map(|at| job.configurations[at].name.clone());
+        let (value, unit) = value.unzip();
+        let beyond = found.beyond.unwrap_or_default();
+        SensitivityRow {
+            figure: name,
+            value: value.map(rounded),
+            unit,
+            recommended: found.recommended.map(name_of),
+            changes: found.recommended.iter().any(|other| *other != answer.recommended),
+            factors: beyond.map(|changed| changed.map(|(factor, _)| rounded(factor))),
+            recommended_beyond: found
+                .beyond
+                .map(|both| both.map(|changed| changed.and_then(|(_, other)| name_of(other)))),
+        }
+    };
     let mut rows = vec![];
     let mut figures = cheap(job, predictions, &own);
     figures.extend(shares(job, sources, predictions, &own));
-    for (figure, vary) in figures {
+    for Varied { name, value, vary } in figures {
         let at = |factor: f64| Ok(vary(factor).recommended);
-        let beyond = changes(at, HALVINGS, answer.recommended)?;
+        let beyond = Some(changes(at, HALVINGS, answer.recommended)?);
         let recommended = varied.map(|factor| vary(factor).recommended);
-        rows.push(SensitivityRow {
-            figure,
-            recommended: recommended.map(name),
-            changes: recommended.iter().any(|other| *other != answer.recommended),
-            factors: beyond.map(|found| found.map(|(factor, _)| rounded(factor))),
-            recommended_beyond: Some(beyond.map(|found| found.and_then(|(_, other)| name(other)))),
-        });
+        rows.push(row(name, value, Found { recommended, beyond }));
     }
-    for (figure, assumed) in predicted_anew(candidates, sources, &own) {
+    for Varied { name, value, vary } in predicted_anew(candidates, sources, &own) {
         let at = |factor: f64| {
             check(progress)?;
-            let assumed = assumed(factor);
+            let assumed = vary(factor);
             let row = |one: &Candidate| -> Result<Vec<Performance>, Failure> {
                 let own = sources.iter();
                 own.map(|source| Performance::without_limit(one, source, &assumed)).collect()
@@ -71,20 +101,15 @@ pub(super) fn table(
             Ok::<_, Failure>(assess(job, &others, &assumed).recommended)
         };
         let recommended = [at(varied[0])?, at(varied[1])?];
-        let beyond = (figure == MEMORY_FIGURE)
-            .then(|| changes(at, HALVINGS_OF_PREDICTIONS, answer.recommended))
-            .transpose()?;
-        let factors = beyond.unwrap_or_default();
-        rows.push(SensitivityRow {
-            figure,
-            recommended: recommended.map(name),
-            changes: recommended.iter().any(|other| *other != answer.recommended),
-            factors: factors.map(|found| found.map(|(factor, _)| rounded(factor))),
-            recommended_beyond: beyond
-                .map(|both| both.map(|found| found.and_then(|(_, other)| name(other)))),
-        });
+        let beyond = Some(changes(at, HALVINGS_OF_PREDICTIONS, answer.recommended)?);
+        rows.push(row(name, value, Found { recommended, beyond }));
     }
-    rows.extend(speeds(job, predictions, &own, &answer));
+    for (Varied { name, value, vary }, ends) in speeds(job, predictions, &own, &answer) {
+        let at = |factor: f64| Ok(vary(factor).recommended);
+        let beyond = Some(changes(at, HALVINGS, answer.recommended)?);
+        let recommended = ends.map(|factor| vary(factor).recommended);
+        rows.push(row(name, value, Found { recommended, beyond }));
+    }
     Ok(rows)
 }
 
@@ -129,23 +154,25 @@ fn cheap<'a>(
     job: &'a PlanJob<'_>,
     predictions: &'a Predictions,
     own: &'a Assumed,
-) -> Vec<(String, Vary<'a>)> {
+) -> Vec<Varied<Vary<'a>>> {
     let names: BTreeSet<&String> =
         job.configurations.iter().flat_map(|it| it.parts.iter().map(|part| &part.name)).collect();
-    let mut all: Vec<(String, Vary<'a>)> = vec![];
+    let mut all: Vec<Varied<Vary<'a>>> = vec![];
     for name in names {
         let vary = move |factor: f64| {
             let prices = Prices { parts: [(name.clone(), factor)].into(), energy: None };
             assess_at(job, predictions, own, &prices)
         };
-        all.push((format!("price of {name}"), Box::new(vary)));
+        let price = job.parts.parts.get(name).map(|own| (own.price, job.parts.currency.clone()));
+        all.push(Varied::new(format!("price of {name}"), price, Box::new(vary)));
     }
-    if job.parts.energy.is_some() {
+    if let Some(energy) = &job.parts.energy {
         let vary = move |factor: f64| {
             let prices = Prices { energy: Some(factor), ..Prices::default() };
             assess_at(job, predictions, own, &prices)
         };
-        all.push(("price of energy".into(), Box::new(vary)));
+        let price = Some((energy.per_kwh, format!("{}/kWh", job.parts.currency)));
+        all.push(Varied::new("price of energy", price, Box::new(vary)));
     }
     if predictions.rows.iter().flatten().any(|own| own.watts.is_some()) {
         type Set = fn(&mut Assumed, f64);
@@ -160,7 +187,7 @@ fn cheap<'a>(
                 set(&mut assumed, factor);
                 assess(job, predictions, &assumed)
             };
-            all.push((figure.into(), Box::new(vary)));
+            all.push(Varied::new(figure, None, Box::new(vary)));
         }
     }
     all
@@ -172,11 +199,13 @@ fn shares<'a>(
     sources: &[Source<'_>],
     predictions: &'a Predictions,
     own: &'a Assumed,
-) -> Vec<(String, Vary<'a>)> {
+) -> Vec<Varied<Vary<'a>>> {
     let several = sources.iter().enumerate().filter(|_| sources.len() > 1);
     let figure = |(at, source): (usize, &Source<'_>)| {
         let vary = move |factor: f64| assess(job, &predictions.with_share(at, factor), own);
-        (format!("share of {}", source.name_and_unit().0), Box::new(vary) as Vary<'a>)
+        let share = Some((100.0 * predictions.shares[at], "%".into()));
+        let name = format!("share of {}", source.name_and_unit().0);
+        Varied::new(name, share, Box::new(vary) as Vary<'a>)
     };
     several.map(figure).collect()
 }
@@ -188,55 +217,48 @@ fn predicted_anew<'a>(
     candidates: &[Candidate],
     sources: &[Source<'_>],
     own: &'a Assumed,
-) -> Vec<(String, Change<'a>)> {
-    let mut all: Vec<(String, Change<'a>)> = vec![];
+) -> Vec<Varied<Change<'a>>> {
+    let mut all: Vec<Varied<Change<'a>>> = vec![];
     let has_expanders = |one: &Candidate| one.machine.tiers.iter().any(|t| t.kind == TierKind::Cxl);
     if candidates.iter().any(has_expanders) {
         let change = |factor: f64| Assumed { expander_latency: factor, ..own.clone() };
-        all.push(("latency of expanders".into(), Box::new(change)));
+        all.push(Varied::new("latency of expanders", None, Box::new(change)));
     }
     if sources.iter().any(|source| matches!(source, Source::Demand { .. })) {
         let change = |factor: f64| Assumed { threads_factor: factor, ..own.clone() };
-        all.push(("threads, at most one for each core".into(), Box::new(change)));
+        let threads = own.threads.map(|threads| (f64::from(threads), "threads".into()));
+        all.push(Varied::new("threads, at most one for each core", threads, Box::new(change)));
     }
-    if sources.iter().any(|source| source.footprint().is_some()) {
+    let footprints = sources.iter().filter_map(Source::footprint);
+    if let Some(largest) = footprints.max() {
         let change = |factor: f64| Assumed { footprint_factor: factor, ..own.clone() };
-        all.push((MEMORY_FIGURE.into(), Box::new(change)));
+        let size = Some((largest.get() as f64 / (1_u64 << 30) as f64, "GiB".into()));
+        all.push(Varied::new("memory that the demand needs", size, Box::new(change)));
     }
     all
 }
 
-/// The recommendation with the predicted speeds of each other configuration at the ends of their
-/// intervals.
-fn speeds(
-    job: &PlanJob<'_>,
-    predictions: &Predictions,
-    own: &Assumed,
-    answer: &Assessment,
-) -> Vec<SensitivityRow> {
-    let name = |at: Option<usize>| at.map(|at| job.configurations[at].name.clone());
+/// The predicted speed of each configuration but the baseline, with the factors of the ends of its
+/// interval. With several demands a factor applies to the speed of each.
+fn speeds<'a>(
+    job: &'a PlanJob<'_>,
+    predictions: &'a Predictions,
+    own: &'a Assumed,
+    answer: &'a Assessment,
+) -> impl Iterator<Item = (Varied<Vary<'a>>, [f64; 2])> {
     let others = 0..predictions.rows.len();
     let others = others.filter(|at| *at != predictions.baseline && predictions.fits(*at));
-    let row = |at: usize| {
-        let ends: [fn(&Estimate) -> f64; 2] = [|speed| speed.low, |speed| speed.high];
-        let recommended = ends.map(|end| {
+    others.map(move |at| {
+        let vary = move |factor: f64| {
             let mut changed = predictions.clone();
-            for (own, alone) in changed.rows[at].iter_mut().zip(&answer.rows[at].merits.alone) {
-                let factor = end(&alone.speed) / alone.speed.mean;
+            for own in &mut changed.rows[at] {
                 own.speeds.iter_mut().for_each(|own| *own *= factor);
             }
-            assess(job, &changed, own).recommended
-        });
-        SensitivityRow {
-            figure: format!(
-                "predicted speed of {}, ends of the interval",
-                job.configurations[at].name
-            ),
-            changes: recommended.iter().any(|other| *other != answer.recommended),
-            recommended: recommended.map(name),
-            factors: [None, None],
-            recommended_beyond: None,
-        }
-    };
-    others.map(row).collect()
+            assess(job, &changed, own)
+        };
+        let speed: &Estimate = &answer.rows[at].merits.speed;
+        let name = format!("predicted speed of {}", job.configurations[at].name);
+        let figure = Varied::new(name, Some((speed.mean, "times".into())), Box::new(vary) as _);
+        (figure, [speed.low / speed.mean, speed.high / speed.mean])
+    })
 }
